@@ -1,0 +1,2 @@
+//! N-body simulation: the main job of FLASH.
+fn main() {}

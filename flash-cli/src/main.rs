@@ -1,0 +1,2 @@
+//! flash: list devices and plugins.
+fn main() {}

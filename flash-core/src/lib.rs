@@ -1,0 +1,1 @@
+//! The runtime core of FLASH: kernel definitions, index spaces, memory, plugins and dispatch.

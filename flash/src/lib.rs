@@ -1,0 +1,1 @@
+//! FLASH: one host program, every accelerator of the machine.

@@ -1,0 +1,1 @@
+//! The kernels that come with FLASH.

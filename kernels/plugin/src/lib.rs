@@ -1,0 +1,1 @@
+//! The kernels of FLASH as a plugin library.

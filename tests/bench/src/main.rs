@@ -1,0 +1,2 @@
+//! Benchmarks of FLASH beside its peers.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What crosses the crates of FLASH: plugins, conformance, command lines.

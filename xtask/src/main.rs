@@ -1,0 +1,2 @@
+//! Set-up, tests and benchmarks of the FLASH workspace.
+fn main() {}
