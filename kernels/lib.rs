@@ -1,1 +1,5 @@
-//! The kernels that come with FLASH.
+//! The kernels that come with FLASH: one folder per kernel, with its definition and all of its
+//! implementations side by side.
+
+#[path = "nbody/mod.rs"]
+pub mod nbody;

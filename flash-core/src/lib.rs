@@ -1,1 +1,28 @@
 //! The runtime core of FLASH: kernel definitions, index spaces, memory, plugins and dispatch.
+//!
+//! Host programs use the facade crate `flash`; authors of kernels and backends use this crate. The
+//! modules stand in the order in which a launch goes down through them: [`kernel`] (types),
+//! [`descriptor`] (their erased form), [`index`] (order and phases), [`memory`], [`runtime`]
+//! (submissions and pipelines), [`backend`] (plugins), [`abi`] (what crosses to them).
+
+pub mod abi;
+pub mod backend;
+pub mod descriptor;
+mod error;
+pub mod index;
+pub mod kernel;
+pub mod memory;
+pub mod runtime;
+
+pub use error::{Code, Error, KeyError, LaunchError, NoImplementation};
+pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend};
+pub use index::{count_by, count_by_fn};
+pub use memory::FlashMemory;
+pub use runtime::{Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
+
+#[doc(hidden)]
+pub mod __private {
+    pub use bytemuck;
+    pub use inventory;
+    pub use serde_json;
+}

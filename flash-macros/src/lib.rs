@@ -1,1 +1,111 @@
-//! The macros of FLASH: derive(KernelDefinition), kernel, register_backend, export_plugin.
+//! The macros of FLASH: `derive(KernelDefinition)`, `kernel`, `register_backend`, `export_plugin`.
+//!
+//! Each is an ordinary function from tokens to tokens, tested here; what the compiler makes of the
+//! result is tested in `tests/compile-fail` and `tests/compile-pass`. [`definition`] is the derive,
+//! [`implementation`] the attribute of an impl, [`backend`] the two macros of backend writers.
+//! Nothing here panics: a mistake becomes a `compile_error!` at the token that has to change.
+
+mod backend;
+mod core_path;
+mod definition;
+mod errors;
+mod implementation;
+mod tokens;
+
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+
+/// Makes a struct a kernel definition: a name, dimensions and typed arguments, without code.
+///
+/// ```text
+/// /// Softened gravitational acceleration of every body, m/s^2.
+/// #[derive(KernelDefinition)]
+/// #[kernel(name = "nbody.accelerate", dims(body))]
+/// pub struct Accelerate<'a, T: Real> {
+///     /// Gravitational constant, m^3 kg^-1 s^-2.
+///     g: T,
+///     softening2: T,
+///     pos: Whole<'a, Read<[T; 3]>>,
+///     mass: Whole<'a, Read<T>>,
+///     acc: Item<'a, Write<[T; 3]>>,
+/// }
+/// ```
+///
+/// On the struct, `#[kernel(..)]` takes
+///
+/// | key | meaning |
+/// |---|---|
+/// | `name = "nbody.accelerate"` | by which programs and plugins know the kernel |
+/// | `dims(x, y)` | the dimensions of the index space; the first varies fastest |
+/// | `sort_by(y)` | the order in which items run, with a barrier where the last one changes |
+/// | `group_by(a, b)`, `group_by(only(a))`, `group_by(a = {3, 5})` | other barriers |
+///
+/// A field is a view (`Item`, `Whole`, `Phased`, `Scatter`; told by its name) or a scalar. Fields
+/// that are only read come first, scalars among them, then those read and written, then those only
+/// written. On a field:
+///
+/// | attribute | meaning |
+/// |---|---|
+/// | `#[along(x, y)]` | the dimensions that index an `Item` or a `Phased`, axis 0 first; default: all |
+/// | `#[phased(stage = [read, write])]` | how each value of a dimension uses a `Phased` |
+///
+/// For a definition `Accelerate` it writes `Accelerate::of(..)`, which takes the arguments in order,
+/// and what the three doors get: `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.
+#[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased))]
+pub fn kernel_definition(input: TokenStream) -> TokenStream {
+    finish(core_path::find().and_then(|core| definition::derive(input.into(), &core)))
+}
+
+/// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>` for a
+/// unit struct. The impl itself stays as written.
+///
+/// ```text
+/// pub struct Plain;
+///
+/// #[kernel(for(f32, f64))]
+/// impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain {
+///     fn item(_: Index<1>, k: AccelerateItem<'_, T>) { /* .. */ }
+/// }
+/// ```
+///
+/// | key | meaning |
+/// |---|---|
+/// | `for(f32, f64)` | the element types to register, for an impl with a type parameter; `for((f32, u32), (f64, u64))` for one with two |
+/// | `priority = 10` | the highest wins among implementations that fit; default 0 |
+/// | `cpu_features = "avx2,fma"` | what the machine must have |
+/// | `name = "blocked"` | name among the kernel's implementations; default: the struct's, in snake case |
+/// | `vendor`, `device`, `architecture`, `version` `= ".."` | the devices it is for |
+#[proc_macro_attribute]
+pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let item = Tokens::from(item);
+    let expanded = core_path::find()
+        .and_then(|core| implementation::kernel(attribute.into(), item.clone(), &core));
+    match expanded {
+        Ok(tokens) => tokens.into(),
+        // The item stays, so that this is the only error.
+        Err(error) => {
+            let mut tokens = error.into_compile_error();
+            tokens.extend(implementation::without_kernel(item));
+            tokens.into()
+        }
+    }
+}
+
+/// Links a backend into the program or plugin: `register_backend!(MyBackend);`.
+#[proc_macro]
+pub fn register_backend(input: TokenStream) -> TokenStream {
+    finish(core_path::find().and_then(|core| backend::register(input.into(), &core)))
+}
+
+/// Makes the crate a plugin that brings all that is registered in it and in the crates listed:
+/// `export_plugin!(my_backend);`.
+#[proc_macro]
+pub fn export_plugin(input: TokenStream) -> TokenStream {
+    finish(core_path::find().and_then(|core| backend::export(input.into(), &core)))
+}
+
+fn finish(expanded: syn::Result<Tokens>) -> TokenStream {
+    expanded
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}

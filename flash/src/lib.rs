@@ -1,1 +1,48 @@
 //! FLASH: one host program, every accelerator of the machine.
+//!
+//! ```
+//! use flash::prelude::*;
+//! use flash::kernels::nbody::{Accelerate, Integrate};
+//!
+//! let rt = get_runtime("ALL_ACCEL")?;                    // the best devices that this machine has
+//! let (mass, acc) = (FlashMemory::from(vec![1.0f32; 3]), FlashMemory::zeroed(3));
+//! let pos = FlashMemory::from(vec![[0.0f32, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]);
+//! let vel = FlashMemory::zeroed(3);
+//! for _ in 0..10 {
+//!     rt.submit(Accelerate::of(1.0, 1e-3, &pos, &mass, &acc)).defer([3])
+//!       .submit(Integrate::of(0.01, &acc, &pos, &vel)).exec([3])?;
+//! }
+//! assert!(vel.read()?[0][0] > 0.0);                      // drawn to the others
+//! # Ok::<(), flash::Error>(())
+//! ```
+//!
+//! A host program names no device and no kernel language. Kernels are [definitions](kernel) with any
+//! number of implementations; backends are linked in or found as plugin libraries in the directories
+//! of `FLASH_BACKEND_PATH`.
+
+pub use flash_core::{
+    Code, Error, FlashMemory, KernelDefinition, KeyError, LaunchError, NoImplementation, Pipeline,
+    Profile, RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
+};
+pub use flash_core::{abi, backend, descriptor, index, memory, runtime};
+pub use flash_core::{export_plugin, register_backend};
+pub use flash_kernels as kernels;
+
+/// Definitions, views and doors: what authors of kernels use, and `#[kernel]`.
+pub use flash_core::kernel;
+
+#[doc(hidden)]
+pub use flash_core as __core;
+
+#[cfg(feature = "cpu")]
+#[doc(hidden)]
+pub use flash_backend_cpu as __cpu;
+
+/// What almost every program wants: `use flash::prelude::*;`.
+pub mod prelude {
+    pub use flash_core::descriptor::{Devices, Implementation, group_by, only, sort_by};
+    pub use flash_core::{
+        FlashMemory, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by,
+        count_by_fn, get_runtime,
+    };
+}

@@ -1,2 +1,100 @@
-//! Set-up, tests and benchmarks of the FLASH workspace.
-fn main() {}
+//! `cargo xtask`: set-up, tests and benchmarks of the FLASH workspace, so that a
+//! fresh machine with Rust and a C compiler needs no other command.
+//!
+//! - `setup` installs what the tests need beyond Rust ([`setup`]).
+//! - `test` runs everything that can be tested here ([`test`]).
+//! - `bench` measures FLASH beside its peers ([`bench`]).
+//!
+//! # How a test says that it was skipped
+//!
+//! Rust's test harness knows passed, failed and ignored, and hides the output of
+//! a test that passes. A test that finds out while running that it cannot run
+//! here (no GPU, no Fortran compiler) therefore appends one line to the file named
+//! by `FLASH_SKIP_LOG`, in one write, and returns:
+//!
+//! ```text
+//! skipped: NAME: why
+//! ```
+//!
+//! NAME is the test's name as the harness prints it (`module::name`): the test
+//! then counts as skipped instead of passed. Any other NAME stands for a part of a
+//! test (one device of several, say): it counts as skipped, and the test around it
+//! as passed. NAME does not contain `": "`. A reason is a few words on one line and
+//! begins with what is missing: `no GPU`, `no AVX-512`, `no gfortran`. Without
+//! `FLASH_SKIP_LOG` (a plain `cargo test`) the line goes to standard error.
+//!
+//! `#[ignore = "why"]` follows the same rule. With `CI=true`, a reason that does not
+//! begin with one of [`tally::ALLOWED_IN_CI`] makes the run fail.
+
+mod bench;
+mod setup;
+mod tally;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Set-up, tests and benchmarks of the FLASH workspace.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  cargo xtask test                           everything; installs what is missing
+  cargo xtask bench --list                   the benchmarks there are
+  cargo xtask bench dispatch                 one of them, beside its peers
+  cargo xtask bench dispatch --json d.json   the same, the rows also to a file
+
+Environment:
+  CI=true   a test may be skipped only for want of hardware or of a nightly
+            toolchain; anything else missing is an error
+
+Exit status: 0 success, 1 something failed, 2 wrong usage."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what the tests need beyond Rust.
+    ///
+    /// Uses apt, as root or through `sudo -n`; elsewhere prints what to install.
+    /// Does nothing, quickly, where all is there.
+    Setup,
+    /// Set up, then run every test: the workspace, the loom models, Miri.
+    ///
+    /// The output of `cargo test` is passed through. The last line is
+    /// `N passed, N failed, N skipped`; what was skipped, and why, is named above it.
+    Test,
+    /// Measure FLASH beside its peers; installs and compiles the peers first.
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Setup => setup::tests().map(|()| ExitCode::SUCCESS),
+        Command::Test => test::run(),
+        Command::Bench(options) => bench::run(&options),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Whether this is a CI run, where nothing may be missing but hardware.
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
+/// The workspace's root, whatever directory the command was given in.
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_owned()
+}

@@ -1,1 +1,2 @@
 //! The CPU backend of FLASH as a plugin library.
+flash_core::export_plugin!(flash_backend_cpu);

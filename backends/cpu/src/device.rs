@@ -1,0 +1,203 @@
+//! The backend and its devices.
+
+use crate::job::{self, CpuKernel};
+use crate::team::Team;
+use flash_core::Code;
+use flash_core::abi;
+use flash_core::backend::host_memory::{self, HostBuffers};
+use flash_core::backend::{
+    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable,
+};
+use std::time::Duration;
+
+/// The backend.
+pub struct Cpu;
+
+// SAFETY: `job` runs every row of every phase exactly once and returns after the last; the team's
+// barriers order the phases; memory is reached through the arguments only.
+unsafe impl Backend for Cpu {
+    const KEY: &'static str = "ALL_CPU";
+    const DESCRIPTION: &'static str = "the threads of this machine's CPUs";
+    const TARGET: &'static str = "cpu";
+    type Device = CpuDevice;
+
+    fn probe() -> Result<Vec<CpuDevice>, Unavailable> {
+        let there = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = number("FLASH_CPU_THREADS", there, 1024, "threads")?;
+        let devices = number("FLASH_CPU_DEVICES", 1, 1024, "devices")?;
+        let linger = number("FLASH_CPU_LINGER_US", 200, 10_000_000, "microseconds")?;
+        let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
+        let device = |k| CpuDevice {
+            team: Team::new(share(k), Duration::from_micros(linger as u64)),
+            part: (devices > 1).then_some((k, devices)),
+            buffers: HostBuffers::default(),
+        };
+        Ok((0..devices).map(device).collect())
+    }
+}
+
+/// A number from the environment.
+fn number(name: &str, default: usize, most: usize, unit: &str) -> Result<usize, Unavailable> {
+    let Some(text) = std::env::var_os(name) else {
+        return Ok(default);
+    };
+    let least = usize::from(name != "FLASH_CPU_LINGER_US");
+    match text.to_str().and_then(|t| t.trim().parse::<usize>().ok()) {
+        Some(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(Unavailable(format!(
+            "{name}: expected a number of {unit} from {least} to {most}, found {text:?}"
+        ))),
+    }
+}
+
+/// A team of threads.
+pub struct CpuDevice {
+    pub(crate) team: Team,
+    /// Number, and of how many, if the threads are split.
+    part: Option<(usize, usize)>,
+    buffers: HostBuffers,
+}
+
+impl Device for CpuDevice {
+    type Kernel = CpuKernel;
+
+    fn info(&self) -> DeviceInfo {
+        let threads = self.team.threads() as u32;
+        let features = features();
+        // Two fused multiply-adds a cycle in the widest registers, at a middling clock.
+        let lanes = if features.contains(&"avx512f") {
+            16.0
+        } else if features.contains(&"avx2") {
+            8.0
+        } else {
+            4.0
+        };
+        DeviceInfo {
+            class: Class::Cpu,
+            emulated: false,
+            test: false,
+            host_memory: true,
+            threads,
+            name: model().unwrap_or_else(|| "CPU".to_owned()),
+            vendor: vendor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            physical_id: self
+                .part
+                .map_or_else(|| "cpu".to_owned(), |(k, _)| format!("cpu/{k}")),
+            rate_hint: f64::from(threads) * lanes * 4.0 * 2.5e9,
+            memory_bytes: memory(),
+            features: features.join(","),
+        }
+    }
+
+    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<CpuKernel, Failure> {
+        CpuKernel::new(implementation)
+    }
+
+    #[inline]
+    fn submit(
+        &self,
+        launch: &Launch<'_, CpuKernel>,
+    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+        job::run(&self.team, launch)?;
+        Ok(None)
+    }
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        vec![abi::MemorySpace {
+            struct_size: size_of::<abi::MemorySpace>() as u32,
+            id: abi::SPACE_HOST,
+            kind: 0,
+            numa_node: -1,
+            size: memory(),
+            host_visible: 1,
+            alignment: 64,
+        }]
+    }
+
+    fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
+        self.buffers.alloc(space, bytes)
+    }
+
+    fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
+        self.buffers.free(buffer)
+    }
+
+    unsafe fn register_host(&self, pointer: *mut u8, _bytes: u64) -> Result<abi::Buffer, Failure> {
+        if pointer.is_null() {
+            return Err(Failure::new(
+                Code::Invalid,
+                "expected host memory, found a NULL pointer",
+            ));
+        }
+        Ok(self.buffers.register(pointer))
+    }
+
+    unsafe fn copy_box(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for the boxes.
+        unsafe { host_memory::copy_box(from, to, shape) }
+    }
+
+    fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
+        (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
+    }
+
+    fn query(&self, key: &str) -> Option<String> {
+        match key {
+            "threads" => Some(self.team.threads().to_string()),
+            _ => None,
+        }
+    }
+}
+
+fn cpuinfo(field: &str) -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with(field))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn model() -> Option<String> {
+    cpuinfo("model name")
+}
+
+fn vendor() -> Option<String> {
+    cpuinfo("vendor_id")
+}
+
+/// Bytes of memory of the machine; 0: unknown.
+fn memory() -> u64 {
+    // SAFETY: asks for two numbers.
+    let (pages, size) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    u64::try_from(pages)
+        .unwrap_or(0)
+        .saturating_mul(u64::try_from(size).unwrap_or(0))
+}
+
+/// Instruction sets that kernels ask for.
+fn features() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut there = Vec::new();
+        macro_rules! detect {
+            ($($name:tt)*) => {
+                $(if std::arch::is_x86_feature_detected!($name) {
+                    there.push($name);
+                })*
+            };
+        }
+        detect!("sse4.2" "avx" "avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16" "avx512fp16");
+        there
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    Vec::new()
+}

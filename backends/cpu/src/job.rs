@@ -1,0 +1,402 @@
+//! One launch on a team: rows to functions, phases to arguments, errors and times back.
+
+use crate::team::{Estimate, Team, Work};
+use flash_core::Code;
+use flash_core::abi::{self, Arg, Share};
+use flash_core::backend::{Failure, Launch, run_rows};
+use flash_core::index::SpaceRef;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
+
+/// An implementation, ready.
+pub struct CpuKernel {
+    implementation: &'static abi::Implementation,
+    whole: bool,
+    /// Nanoseconds that one work item takes on one thread, as bits of an `f32`; 0: not measured yet.
+    rate: AtomicU32,
+    launches: AtomicU32,
+    warned: AtomicBool,
+}
+
+/// Every how many launches the time is taken.
+const SAMPLE: u32 = 64;
+
+/// Share boundaries fall on multiples of this many rows, so that two threads rarely write one cache
+/// line.
+const ALIGN: u64 = 16;
+
+impl CpuKernel {
+    pub(crate) fn new(implementation: &'static abi::Implementation) -> Result<CpuKernel, Failure> {
+        if implementation.share.is_none() && implementation.span.is_none() {
+            return Err(Failure::new(
+                Code::Invalid,
+                "the implementation has no function for the CPU: expected `share` or `span`, found NULL in both",
+            ));
+        }
+        Ok(CpuKernel {
+            implementation,
+            whole: implementation.door == abi::DOOR_WHOLE,
+            rate: AtomicU32::new(0),
+            launches: AtomicU32::new(0),
+            warned: AtomicBool::new(false),
+        })
+    }
+
+    /// Calls the implementation's function.
+    ///
+    /// # Safety
+    /// As [`run_rows`].
+    #[inline]
+    unsafe fn call(&self, share: &Share, args: *const Arg) -> *mut abi::Error {
+        match self.implementation.share {
+            // SAFETY: the caller vouches.
+            Some(function) => unsafe { function(share, args) },
+            // SAFETY: as above.
+            None => unsafe { run_rows(self.implementation, share, args) },
+        }
+    }
+
+    /// Takes in a measured time.
+    fn measured(&self, nanoseconds: u64, items: u64, threads: usize) {
+        if items > 0 {
+            let now = (nanoseconds as f32 * threads as f32 / items as f32).max(0.01);
+            let old = f32::from_bits(self.rate.load(Relaxed));
+            let new = if old == 0.0 {
+                now
+            } else {
+                old + (now - old) * 0.25
+            };
+            self.rate.store(new.to_bits(), Relaxed);
+        }
+    }
+}
+
+/// Attributes of a launch that this backend knows.
+const PARALLEL: &str = "cpu.parallel";
+
+/// Runs a launch; returns when it is done.
+#[inline]
+pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Failure> {
+    let (kernel, space) = (launch.kernel(), launch.space());
+    if space.items() == 0 {
+        return Ok(());
+    }
+    let parallel = launch.has_attributes() && attributes(launch)?;
+    if space.items() < space.phases() * team.threads() as u64 {
+        warn(kernel, space, team.threads());
+    }
+    let launches = kernel.launches.load(Relaxed);
+    kernel.launches.store(launches.wrapping_add(1), Relaxed);
+    let timed = launch.profiled() || launches < 4 || launches.is_multiple_of(SAMPLE);
+    let start = timed.then(Instant::now);
+    let result = if launch
+        .args()
+        .iter()
+        .any(|a| a.kind == abi::ARG_PHASED && a.flags & abi::ARG_FLAG_STAGED == 0)
+    {
+        run_phased(team, launch, parallel)
+    } else {
+        run_plain(team, launch, launch.args(), parallel)
+    };
+    if let Some(start) = start {
+        let nanoseconds = start.elapsed().as_nanos() as u64;
+        let small = nanoseconds < 2_000;
+        kernel.measured(
+            nanoseconds,
+            space.items(),
+            if small && !parallel {
+                1
+            } else {
+                team.threads()
+            },
+        );
+        launch.report(nanoseconds);
+    }
+    result
+}
+
+#[cold]
+fn attributes(launch: &Launch<'_, CpuKernel>) -> Result<bool, Failure> {
+    let mut parallel = false;
+    for (key, value, required) in launch.attributes() {
+        match key.as_str() {
+            PARALLEL => parallel = value == "true",
+            _ if required => {
+                return Err(Failure::new(
+                    Code::Unsupported,
+                    format!(
+                        "the option `{key}` is marked as required and this backend does not know it; it knows {PARALLEL}"
+                    ),
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(parallel)
+}
+
+#[cold]
+fn warn(kernel: &CpuKernel, space: SpaceRef<'_>, threads: usize) {
+    if !kernel.warned.swap(true, Relaxed) {
+        // SAFETY: the implementation's strings live for ever.
+        let name = unsafe { kernel.implementation.kernel.text() };
+        eprintln!(
+            "flash: kernel `{name}` has {} work items in {} phases, less than one per thread ({threads}) and phase: most threads idle",
+            space.items(),
+            space.phases()
+        );
+    }
+}
+
+/// Everything but double-buffered arguments.
+#[inline]
+fn run_plain(
+    team: &Team,
+    launch: &Launch<'_, CpuKernel>,
+    args: &[Arg],
+    parallel: bool,
+) -> Result<(), Failure> {
+    let (kernel, space) = (launch.kernel(), launch.space());
+    let job = Job {
+        kernel,
+        space,
+        share: launch.share(),
+        args: [args.as_ptr(); 2],
+        error: ErrorSlot::default(),
+    };
+    if kernel.whole {
+        return run_whole(team, &job);
+    }
+    if space.items() == 1 {
+        job.run(0, 0..1);
+    } else {
+        team.run(&job, space.phases(), estimate(kernel, parallel));
+    }
+    job.error.take()
+}
+
+fn estimate(kernel: &CpuKernel, parallel: bool) -> Estimate {
+    Estimate {
+        ns_per_item: f32::from_bits(kernel.rate.load(Relaxed)),
+        force_parallel: parallel,
+        align: ALIGN,
+    }
+}
+
+/// The `whole` door: once per phase, with the team's threads to use.
+fn run_whole(team: &Team, job: &Job<'_>) -> Result<(), Failure> {
+    let threads = threads_of(team);
+    for phase in 0..job.space.phases() {
+        let rows = job.space.phase(phase);
+        let share = Share {
+            phase,
+            begin: rows.start,
+            end: rows.end,
+            threads: &raw const threads,
+            ..job.share
+        };
+        // SAFETY: all rows of the phase, one call at a time, arguments of the launch.
+        if !job.error.put(
+            unsafe { job.kernel.call(&share, job.args[(phase & 1) as usize]) },
+            job.share.host,
+        ) {
+            break;
+        }
+    }
+    job.error.take()
+}
+
+fn threads_of(team: &Team) -> abi::Threads {
+    unsafe extern "C" fn install(
+        context: *mut c_void,
+        body: unsafe extern "C" fn(*mut c_void),
+        data: *mut c_void,
+    ) {
+        struct Call(unsafe extern "C" fn(*mut c_void), *mut c_void);
+        // SAFETY: the kernel's body may run on any thread: it is Send by the door's signature.
+        unsafe impl Send for Call {}
+        impl Call {
+            fn run(self) {
+                // SAFETY: called once, before `install` returns.
+                unsafe { (self.0)(self.1) }
+            }
+        }
+        // SAFETY: the context is the team of this launch.
+        let team = unsafe { &*context.cast_const().cast::<Team>() };
+        let call = Call(body, data);
+        team.install(move || call.run());
+    }
+    abi::Threads {
+        struct_size: size_of::<abi::Threads>() as u32,
+        count: team.threads() as u32,
+        context: std::ptr::from_ref(team).cast_mut().cast(),
+        install: Some(install),
+    }
+}
+
+/// Arguments with two buffers: they change places after every phase, and the contents end in the
+/// first.
+fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Result<(), Failure> {
+    let (kernel, space) = (launch.kernel(), launch.space());
+    let even = launch.args().to_vec();
+    let mut odd = even.clone();
+    let mut covered = true;
+    for arg in &mut odd {
+        if arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0 {
+            std::mem::swap(&mut arg.data, &mut arg.next);
+            covered &= arg.flags & abi::ARG_FLAG_COVERED != 0;
+        }
+    }
+    let job = Job {
+        kernel,
+        space,
+        share: launch.share(),
+        args: [even.as_ptr(), odd.as_ptr()],
+        error: ErrorSlot::default(),
+    };
+    if kernel.whole {
+        run_whole(team, &job)?;
+    } else if covered {
+        team.run(&job, space.phases(), estimate(kernel, parallel));
+    } else {
+        team.run(
+            &Copying {
+                job: &job,
+                args: [&even, &odd],
+            },
+            2 * space.phases(),
+            estimate(kernel, parallel),
+        );
+    }
+    if space.phases() % 2 == 1 {
+        copy(&even, 0..COPY_ROWS, |arg| (arg.next, arg.data));
+    }
+    job.error.take()
+}
+
+/// A launch, as the team sees it.
+struct Job<'a> {
+    kernel: &'a CpuKernel,
+    space: SpaceRef<'a>,
+    share: Share,
+    /// Of even and odd phases.
+    args: [*const Arg; 2],
+    error: ErrorSlot,
+}
+
+// SAFETY: arguments and share describe the launch; what they point to is shared by its threads as the
+// launch's proofs allow.
+unsafe impl Sync for Job<'_> {}
+
+impl Work for Job<'_> {
+    #[inline]
+    fn phase(&self, k: u64) -> Range<u64> {
+        self.space.phase(k)
+    }
+
+    #[inline]
+    fn run(&self, phase: u64, rows: Range<u64>) -> bool {
+        let share = Share {
+            phase,
+            begin: rows.start,
+            end: rows.end,
+            ..self.share
+        };
+        // SAFETY: the team gives every row of every phase to one thread; the arguments are the launch's.
+        let error = unsafe { self.kernel.call(&share, self.args[(phase & 1) as usize]) };
+        self.error.put(error, self.share.host)
+    }
+}
+
+/// Rows that a copy is cut into.
+const COPY_ROWS: u64 = 256;
+
+/// A launch in which some elements are nobody's own: before each phase all are copied over.
+struct Copying<'a> {
+    job: &'a Job<'a>,
+    args: [&'a [Arg]; 2],
+}
+
+impl Work for Copying<'_> {
+    fn phase(&self, k: u64) -> Range<u64> {
+        if k % 2 == 0 {
+            0..COPY_ROWS
+        } else {
+            self.job.phase(k / 2)
+        }
+    }
+
+    fn run(&self, phase: u64, rows: Range<u64>) -> bool {
+        if phase % 2 == 1 {
+            return self.job.run(phase / 2, rows);
+        }
+        copy(self.args[(phase / 2 % 2) as usize], rows, |arg| {
+            (arg.data, arg.next)
+        });
+        true
+    }
+}
+
+/// Copies a share of every double-buffered argument.
+fn copy(args: &[Arg], rows: Range<u64>, ends: impl Fn(&Arg) -> (*mut c_void, *mut c_void)) {
+    for arg in args
+        .iter()
+        .filter(|a| a.kind == abi::ARG_PHASED && a.flags & abi::ARG_FLAG_STAGED == 0)
+    {
+        let bytes = u128::from(arg.len) * u128::from(arg.element_size);
+        let cut = |row: u64| (bytes * u128::from(row) / u128::from(COPY_ROWS)) as usize;
+        let (from, to) = ends(arg);
+        let (begin, end) = (cut(rows.start), cut(rows.end));
+        // SAFETY: both buffers have that many bytes and are apart; rows are one thread's alone.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                from.cast::<u8>().add(begin),
+                to.cast::<u8>().add(begin),
+                end - begin,
+            );
+        }
+    }
+}
+
+/// The first error of a launch.
+#[derive(Default)]
+struct ErrorSlot(AtomicPtr<abi::Error>);
+
+impl ErrorSlot {
+    /// Keeps an error, frees it if there is one already. True if it was none.
+    #[inline]
+    fn put(&self, error: *mut abi::Error, host: *const abi::HostApi) -> bool {
+        error.is_null() || self.keep(error, host)
+    }
+
+    #[cold]
+    fn keep(&self, error: *mut abi::Error, host: *const abi::HostApi) -> bool {
+        use std::sync::atomic::Ordering::AcqRel;
+        if self
+            .0
+            .compare_exchange(std::ptr::null_mut(), error, AcqRel, Relaxed)
+            .is_err()
+        {
+            // SAFETY: the host's interface lives for ever; the error is its own.
+            unsafe {
+                if let Some(free) = (*host).error_free {
+                    free(error);
+                }
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn take(&self) -> Result<(), Failure> {
+        let error = self.0.load(std::sync::atomic::Ordering::Acquire);
+        if error.is_null() {
+            return Ok(());
+        }
+        self.0.store(std::ptr::null_mut(), Relaxed);
+        // SAFETY: an error of the host that loaded us, taken out just now.
+        Err(unsafe { Failure::of_host(error) })
+    }
+}

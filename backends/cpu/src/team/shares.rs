@@ -1,0 +1,73 @@
+//! Where the rows of a phase are cut. Every thread computes the same cuts from
+//! the same numbers, so that a ticket alone says which rows it is for.
+
+use std::ops::Range;
+
+/// How the phases of one launch are cut: `width` shares of `1 << log_chunks`
+/// chunks each, at multiples of `1 << log_align` rows from the phase's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Shares in a phase, at least 2.
+    pub(crate) width: u32,
+    pub(crate) log_chunks: u8,
+    pub(crate) log_align: u8,
+}
+
+impl Shape {
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.width) | u64::from(self.log_chunks) << 32 | u64::from(self.log_align) << 40
+    }
+
+    pub(crate) fn unpack(word: u64) -> Self {
+        Self {
+            width: word as u32,
+            log_chunks: (word >> 32) as u8,
+            log_align: (word >> 40) as u8,
+        }
+    }
+
+    /// The rows of chunk `chunk` of share `share`. `per_share` is
+    /// [`fraction`]`(width)`: a product instead of the two divisions, which
+    /// would be a tenth of what a barrier takes.
+    #[inline]
+    pub(crate) fn rows(
+        self,
+        per_share: u64,
+        phase: Range<u64>,
+        share: u32,
+        chunk: u32,
+    ) -> Range<u64> {
+        let length = phase.end.saturating_sub(phase.start);
+        let (next_share, next_chunk) = if (chunk + 1) >> self.log_chunks == 0 {
+            (share, chunk + 1)
+        } else {
+            (share + 1, 0)
+        };
+        phase.start + self.cut(per_share, length, share, chunk)
+            ..phase.start + self.cut(per_share, length, next_share, next_chunk)
+    }
+
+    /// Where chunk `chunk` of share `share` begins. Monotone in both; 0 for the
+    /// first; `length` for the share after the last. So the chunks of all
+    /// shares are disjoint and cover the phase, whatever is lost in rounding.
+    #[inline]
+    fn cut(self, per_share: u64, length: u64, share: u32, chunk: u32) -> u64 {
+        if share >= self.width {
+            return length;
+        }
+        // Does not wrap: share <= width - 1 and per_share <= 2^64 / width + 1,
+        // and the chunk adds less than one share.
+        let part = u64::from(share) * per_share + u64::from(chunk) * (per_share >> self.log_chunks);
+        let at = ((u128::from(length) * u128::from(part)) >> 64) as u64;
+        let mask = (1_u64 << self.log_align) - 1;
+        match at.checked_add(mask) {
+            Some(up) => (up & !mask).min(length),
+            None => length,
+        }
+    }
+}
+
+/// `1 / width` in units of `2^-64`, rounded up. `width` is at least 2.
+pub(crate) fn fraction(width: u32) -> u64 {
+    u64::MAX / u64::from(width) + 1
+}

@@ -1,0 +1,22 @@
+//! What the protocol files take from `std`. The model checker includes those
+//! files beside its own `sync`, which takes the same names from loom, so they
+//! name `super::sync` and never `std::sync`.
+
+pub(crate) use std::hint::spin_loop;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+pub(crate) use std::thread::yield_now;
+
+/// `std`'s cell with the interface of loom's.
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}

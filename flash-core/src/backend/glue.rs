@@ -1,0 +1,553 @@
+//! From the [`Backend`] trait to the vtable, and from an inventory to a plugin header.
+
+use super::event::{EventBox, UserEvent};
+use super::{Backend, Class, Device, Failure, Launch};
+use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str, Submission};
+use crate::error::Code;
+use crate::kernel::ImplementationEntry;
+use crate::kernel::shim::panic_text;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A backend that is linked in. Made by `register_backend!`.
+pub struct BackendEntry {
+    /// Makes its vtable.
+    pub api: fn() -> &'static BackendApi,
+}
+
+inventory::collect!(BackendEntry);
+
+/// Where a backend keeps its devices. Made by `register_backend!`.
+pub struct Instance<B: Backend> {
+    api: OnceLock<BackendApi>,
+    devices: OnceLock<Result<Devices<B>, String>>,
+}
+
+struct Devices<B: Backend> {
+    cells: &'static [Cell<B::Device>],
+    raw: Vec<*mut abi::Device>,
+}
+
+// SAFETY: the pointers point to `cells`, which are shared and Sync.
+unsafe impl<B: Backend> Send for Devices<B> {}
+// SAFETY: as above.
+unsafe impl<B: Backend> Sync for Devices<B> {}
+
+struct Cell<D> {
+    device: D,
+    info: abi::DeviceInfo,
+    spaces: Vec<abi::MemorySpace>,
+}
+
+impl<B: Backend> Instance<B> {
+    /// Empty.
+    #[allow(clippy::new_without_default)] // only for statics
+    pub const fn new() -> Instance<B> {
+        Instance { api: OnceLock::new(), devices: OnceLock::new() }
+    }
+}
+
+/// The static that belongs to a backend. Implemented by `register_backend!`.
+///
+/// # Safety
+/// `instance` gives the same instance every time.
+pub unsafe trait BackendStatic: Backend {
+    /// The instance.
+    fn instance() -> &'static Instance<Self>;
+}
+
+/// The interface of the host that loaded this copy of the library: our own in the program itself.
+static LOADED_BY: AtomicPtr<HostApi> = AtomicPtr::new(std::ptr::null_mut());
+
+#[inline]
+pub(super) fn host_api() -> *const HostApi {
+    let host = LOADED_BY.load(Ordering::Relaxed);
+    if host.is_null() { &raw const super::HOST } else { host }
+}
+
+/// An error made by the host.
+fn raise(failure: &Failure) -> *mut abi::Error {
+    let code = match failure.code {
+        Code::Other => abi::ERROR_OTHER,
+        Code::Unsupported => abi::ERROR_UNSUPPORTED,
+        Code::Unavailable => abi::ERROR_UNAVAILABLE,
+        Code::Kernel => abi::ERROR_KERNEL,
+        Code::OutOfMemory => abi::ERROR_OUT_OF_MEMORY,
+        Code::DeviceLost => abi::ERROR_DEVICE_LOST,
+        Code::Invalid => abi::ERROR_INVALID,
+        Code::Panic => abi::ERROR_PANIC,
+    };
+    // SAFETY: the host's interface lives for ever, the text for the call.
+    match unsafe { (*host_api()).error_create } {
+        // SAFETY: as above.
+        Some(create) => unsafe { create(code, Str::new(&failure.text)) },
+        None => std::process::abort(),
+    }
+}
+
+/// Runs an entry: errors and panics become errors of the host.
+#[inline]
+fn entry(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> *mut abi::Error {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => std::ptr::null_mut(),
+        Ok(Err(failure)) => raise(&failure),
+        Err(panic) => raise(&Failure::new(Code::Panic, format!("the backend panicked in `{name}`: {}", panic_text(&*panic)))),
+    }
+}
+
+/// The vtable of `B`.
+pub fn api<B: BackendStatic>() -> &'static BackendApi {
+    B::instance().api.get_or_init(|| BackendApi {
+        struct_size: size_of::<BackendApi>() as u32,
+        flags: 0,
+        key: Str::new(B::KEY),
+        description: Str::new(B::DESCRIPTION),
+        probe: Some(probe::<B>),
+        devices: Some(devices::<B>),
+        device_info: Some(device_info::<B>),
+        prepare: Some(prepare::<B>),
+        release: Some(release::<B>),
+        submit: Some(submit::<B>),
+        target: Str::new(B::TARGET),
+        get_extension: None,
+        query: Some(query_device::<B>),
+        generation: None,
+        spaces: Some(spaces::<B>),
+        alloc: Some(alloc::<B>),
+        free: Some(free::<B>),
+        register_host: Some(register_host::<B>),
+        export_buffer: None,
+        import_buffer: None,
+        copy_box: Some(copy_box::<B>),
+        can_copy: Some(can_copy::<B>),
+        queue_create: None,
+        queue_destroy: None,
+        event_create: Some(event_create),
+        event_signal: Some(event_signal),
+        event_ready: Some(event_ready),
+        event_wait: Some(event_wait),
+        event_on_ready: Some(event_on_ready),
+        event_times: Some(event_times),
+        event_release: Some(event_release),
+        native_handle: None,
+        progress: None,
+        cancel: None,
+    })
+}
+
+fn open<B: Backend>() -> Result<Devices<B>, String> {
+    let cells: Vec<Cell<B::Device>> = B::probe().map_err(|unavailable| unavailable.0)?.into_iter().map(cell).collect();
+    let cells: &'static [Cell<B::Device>] = cells.leak();
+    let raw = cells.iter().map(|cell| std::ptr::from_ref(cell).cast_mut().cast()).collect();
+    Ok(Devices { cells, raw })
+}
+
+fn cell<D: Device>(device: D) -> Cell<D> {
+    let info = device.info();
+    let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+    let text = |text: String| Str::new(text.leak());
+    let info = abi::DeviceInfo {
+        struct_size: size_of::<abi::DeviceInfo>() as u32,
+        class: match info.class {
+            Class::Cpu => abi::CLASS_CPU,
+            Class::Gpu => abi::CLASS_GPU,
+            Class::Fpga => abi::CLASS_FPGA,
+            Class::Other => abi::CLASS_OTHER,
+        },
+        flags: flag(info.emulated, abi::DEVICE_EMULATED)
+            | flag(info.test, abi::DEVICE_TEST)
+            | flag(info.host_memory, abi::DEVICE_HOST_MEMORY)
+            | abi::DEVICE_IN_ORDER,
+        threads: info.threads,
+        name: text(info.name),
+        vendor: text(info.vendor),
+        version: text(info.version),
+        physical_id: text(info.physical_id),
+        rate_hint: info.rate_hint,
+        memory_bytes: info.memory_bytes,
+        features: text(info.features),
+    };
+    let spaces = device.spaces();
+    Cell { device, info, spaces }
+}
+
+/// # Safety
+/// `device` was given by `devices::<B>`.
+#[inline]
+unsafe fn cell_of<B: Backend>(device: *mut abi::Device) -> &'static Cell<B::Device> {
+    // SAFETY: the cells are leaked.
+    unsafe { &*device.cast_const().cast() }
+}
+
+unsafe extern "C" fn probe<B: BackendStatic>() -> *mut abi::Error {
+    entry("probe", || match B::instance().devices.get_or_init(open::<B>) {
+        Ok(_) => Ok(()),
+        Err(reason) => Err(Failure::new(Code::Unavailable, reason.clone())),
+    })
+}
+
+unsafe extern "C" fn devices<B: BackendStatic>(
+    devices: *mut *const *mut abi::Device,
+    count: *mut usize,
+) -> *mut abi::Error {
+    entry("devices", || match B::instance().devices.get_or_init(open::<B>) {
+        Ok(found) => {
+            debug_assert_eq!(found.cells.len(), found.raw.len());
+            // SAFETY: the host's variables.
+            unsafe { (*devices, *count) = (found.raw.as_ptr(), found.raw.len()) };
+            Ok(())
+        }
+        Err(reason) => Err(Failure::new(Code::Unavailable, reason.clone())),
+    })
+}
+
+unsafe extern "C" fn device_info<B: Backend>(device: *mut abi::Device, info: *mut abi::DeviceInfo) -> *mut abi::Error {
+    entry("device_info", || {
+        // SAFETY: a device of ours; the host's struct has at least `struct_size` bytes.
+        unsafe {
+            let known = &cell_of::<B>(device).info;
+            let bytes = ((*info).struct_size as usize).min(size_of::<abi::DeviceInfo>());
+            std::ptr::copy_nonoverlapping(std::ptr::from_ref(known).cast::<u8>(), info.cast::<u8>(), bytes);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn prepare<B: Backend>(
+    device: *mut abi::Device,
+    implementation: *const abi::Implementation,
+    kernel: *mut *mut abi::Kernel,
+) -> *mut abi::Error {
+    entry("prepare", || {
+        // SAFETY: a device of ours; the host keeps implementations for ever.
+        let prepared = unsafe { cell_of::<B>(device).device.prepare(&*implementation)? };
+        // SAFETY: the host's variable.
+        unsafe { *kernel = Box::into_raw(Box::new(prepared)).cast() };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn release<B: Backend>(_device: *mut abi::Device, kernel: *mut abi::Kernel) {
+    let _ = catch_unwind(|| {
+        if !kernel.is_null() {
+            // SAFETY: made by `prepare`, given back once.
+            drop(unsafe { Box::from_raw(kernel.cast::<<B::Device as Device>::Kernel>()) });
+        }
+    });
+}
+
+unsafe extern "C" fn submit<B: Backend>(
+    device: *mut abi::Device,
+    queue: *mut abi::Queue,
+    submission: *const Submission,
+) -> *mut abi::Error {
+    entry("submit", || {
+        // SAFETY: the host's submission lives for the call.
+        let raw = unsafe { &*submission };
+        if !queue.is_null() {
+            return Err(Failure::new(Code::Unsupported, "this backend has only the default queue"));
+        }
+        // SAFETY: the submission has that many events.
+        unsafe { wait_for(raw.waits, raw.wait_count as usize)? };
+        // SAFETY: made by `prepare` of the same backend.
+        let kernel = unsafe { &*raw.kernel.cast_const().cast::<<B::Device as Device>::Kernel>() };
+        // SAFETY: a device of ours.
+        let event = unsafe { cell_of::<B>(device) }.device.submit(&Launch { raw, kernel })?;
+        if !raw.signal.is_null() {
+            // SAFETY: the host's variable.
+            unsafe { *raw.signal = event.map_or(std::ptr::null_mut(), |e| give_event(EventBox::Device(e))) };
+        } else if let Some(event) = event {
+            event.wait()?;
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `waits` points to `count` events of Rust backends.
+#[inline]
+unsafe fn wait_for(waits: *const *mut abi::Event, count: usize) -> Result<(), Failure> {
+    for i in 0..count {
+        // SAFETY: the caller vouches.
+        unsafe { event_of(*waits.add(i)) }.completion().wait()?;
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn spaces<B: Backend>(
+    device: *mut abi::Device,
+    spaces: *mut *const abi::MemorySpace,
+    count: *mut usize,
+) -> *mut abi::Error {
+    // SAFETY: a device of ours, the host's variables.
+    entry("spaces", || unsafe {
+        let known = &cell_of::<B>(device).spaces;
+        (*spaces, *count) = (known.as_ptr(), known.len());
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn alloc<B: Backend>(
+    device: *mut abi::Device,
+    space: u32,
+    bytes: u64,
+    buffer: *mut abi::Buffer,
+) -> *mut abi::Error {
+    // SAFETY: a device of ours, the host's variable.
+    entry("alloc", || unsafe {
+        *buffer = cell_of::<B>(device).device.alloc(space, bytes)?;
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn free<B: Backend>(device: *mut abi::Device, buffer: abi::Buffer) -> *mut abi::Error {
+    // SAFETY: a device of ours.
+    entry("free", || unsafe { cell_of::<B>(device) }.device.free(buffer))
+}
+
+unsafe extern "C" fn register_host<B: Backend>(
+    device: *mut abi::Device,
+    pointer: *mut c_void,
+    bytes: u64,
+    buffer: *mut abi::Buffer,
+) -> *mut abi::Error {
+    // SAFETY: a device of ours, the host's variable; the host keeps the memory.
+    entry("register_host", || unsafe {
+        *buffer = cell_of::<B>(device).device.register_host(pointer.cast(), bytes)?;
+        Ok(())
+    })
+}
+
+#[allow(clippy::too_many_arguments)] // the slot's
+unsafe extern "C" fn copy_box<B: Backend>(
+    device: *mut abi::Device,
+    queue: *mut abi::Queue,
+    source: abi::Buffer,
+    destination: abi::Buffer,
+    shape: *const abi::CopyBox,
+    waits: *const *mut abi::Event,
+    wait_count: usize,
+    signal: *mut *mut abi::Event,
+) -> *mut abi::Error {
+    entry("copy_box", || {
+        if !queue.is_null() {
+            return Err(Failure::new(Code::Unsupported, "this backend has only the default queue"));
+        }
+        // SAFETY: the host's events, a device of ours, boxes that the host vouches for.
+        unsafe {
+            wait_for(waits, wait_count)?;
+            cell_of::<B>(device).device.copy_box(source, destination, &*shape)?;
+            if !signal.is_null() {
+                *signal = std::ptr::null_mut();
+            }
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn can_copy<B: Backend>(device: *mut abi::Device, from: u32, to: u32, rate: *mut f64) -> u32 {
+    catch_unwind(|| {
+        // SAFETY: a device of ours.
+        let hint = unsafe { cell_of::<B>(device) }.device.can_copy(from, to);
+        if let (Some(hint), false) = (hint, rate.is_null()) {
+            // SAFETY: the host's variable.
+            unsafe { *rate = hint };
+        }
+        u32::from(hint.is_some())
+    })
+    .unwrap_or(0)
+}
+
+unsafe extern "C" fn query_device<B: Backend>(
+    object: *const c_void,
+    key: Str,
+    value: *mut *mut abi::Error,
+) -> *mut abi::Error {
+    entry("query", || {
+        // SAFETY: a device of ours, the host's text and variable.
+        unsafe {
+            let key = key.text();
+            match cell_of::<B>(object.cast_mut().cast()).device.query(&key) {
+                Some(text) => *value = raise(&Failure::new(Code::Other, text)),
+                None => return Err(Failure::new(Code::Unsupported, format!("this device has no property `{key}`"))),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn give_event(event: EventBox) -> *mut abi::Event {
+    Box::into_raw(Box::new(event)).cast()
+}
+
+/// # Safety
+/// `event` was made by `give_event` and is not released.
+unsafe fn event_of<'a>(event: *mut abi::Event) -> &'a EventBox {
+    // SAFETY: the caller vouches.
+    unsafe { &*event.cast_const().cast() }
+}
+
+unsafe extern "C" fn event_create(_device: *mut abi::Device, event: *mut *mut abi::Event) -> *mut abi::Error {
+    // SAFETY: the host's variable.
+    unsafe { *event = give_event(EventBox::User(UserEvent::default())) };
+    std::ptr::null_mut()
+}
+
+unsafe extern "C" fn event_signal(event: *mut abi::Event, error: *mut abi::Error) -> *mut abi::Error {
+    entry("event_signal", || {
+        // SAFETY: an error of the host.
+        let outcome = if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) };
+        // SAFETY: an event of ours.
+        match unsafe { event_of(event) } {
+            EventBox::User(user) if user.signal(outcome) => Ok(()),
+            EventBox::User(_) => Err(Failure::new(Code::Invalid, "the event has fired already")),
+            EventBox::Device(_) => Err(Failure::new(Code::Invalid, "only events made by event_create can be signalled")),
+        }
+    })
+}
+
+impl Failure {
+    /// Takes an error that the host made, such as a kernel's.
+    ///
+    /// # Safety
+    /// `error` is not NULL, of the host, and nobody else's.
+    pub unsafe fn of_host(error: *mut abi::Error) -> Failure {
+        // SAFETY: the host's interface lives for ever; the error is given away here.
+        unsafe {
+            let host = &*host_api();
+            let code = host.error_code.map_or(abi::ERROR_OTHER, |f| f(error));
+            let text = host.error_text.map_or(String::new(), |f| f(error).text());
+            if let Some(free) = host.error_free {
+                free(error);
+            }
+            Failure::new(Code::of(code), text)
+        }
+    }
+}
+
+unsafe extern "C" fn event_ready(event: *mut abi::Event) -> u32 {
+    // SAFETY: an event of ours.
+    catch_unwind(|| u32::from(unsafe { event_of(event) }.completion().ready())).unwrap_or(0)
+}
+
+unsafe extern "C" fn event_wait(event: *mut abi::Event) -> *mut abi::Error {
+    // SAFETY: an event of ours.
+    entry("event_wait", || unsafe { event_of(event) }.completion().wait())
+}
+
+unsafe extern "C" fn event_on_ready(
+    event: *mut abi::Event,
+    callback: unsafe extern "C" fn(*mut c_void),
+    context: *mut c_void,
+) -> *mut abi::Error {
+    struct Call(unsafe extern "C" fn(*mut c_void), *mut c_void);
+    // SAFETY: the host allows its callback on any thread.
+    unsafe impl Send for Call {}
+    impl Call {
+        fn run(self) {
+            // SAFETY: called once, after the event, as the host asked.
+            unsafe { (self.0)(self.1) }
+        }
+    }
+    entry("event_on_ready", || {
+        let call = Call(callback, context);
+        // SAFETY: an event of ours.
+        unsafe { event_of(event) }.completion().on_ready(Box::new(move || call.run()));
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn event_times(event: *mut abi::Event, start: *mut u64, end: *mut u64) -> *mut abi::Error {
+    // SAFETY: an event of ours, the host's variables.
+    entry("event_times", || match unsafe { event_of(event) }.completion().times() {
+        Some(times) => {
+            // SAFETY: the host's variables.
+            unsafe { (*start, *end) = times };
+            Ok(())
+        }
+        None => Err(Failure::new(Code::Unsupported, "this event keeps no times")),
+    })
+}
+
+unsafe extern "C" fn event_release(event: *mut abi::Event) {
+    if !event.is_null() {
+        // SAFETY: made by `give_event`, released once.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(event.cast::<EventBox>()) })));
+    }
+}
+
+struct Header {
+    header: PluginHeader,
+    // what the header points to
+    _backends: Vec<*const BackendApi>,
+    _implementations: Vec<*const abi::Implementation>,
+}
+
+// SAFETY: vtables and descriptions are never written.
+unsafe impl Send for Header {}
+// SAFETY: as above.
+unsafe impl Sync for Header {}
+
+/// What this copy of the library has linked in: the program's own backends and kernels, or the
+/// plugin's.
+pub(super) fn linked(name: &'static str, version: &'static str) -> &'static PluginHeader {
+    static HEADER: OnceLock<Header> = OnceLock::new();
+    let made = HEADER.get_or_init(|| {
+        let backends: Vec<*const BackendApi> =
+            inventory::iter::<BackendEntry>().map(|e| std::ptr::from_ref((e.api)())).collect();
+        let implementations: Vec<*const abi::Implementation> =
+            inventory::iter::<ImplementationEntry>().map(|e| std::ptr::from_ref((e.build)())).collect();
+        let header = PluginHeader {
+            magic: abi::MAGIC,
+            struct_size: size_of::<PluginHeader>() as u32,
+            abi_major: abi::ABI_MAJOR,
+            abi_minor: abi::ABI_MINOR,
+            reserved: 0,
+            name: Str::new(name),
+            version: Str::new(version),
+            build: Str::new(if cfg!(debug_assertions) { "rust, debug assertions" } else { "rust, release" }),
+            backends: backends.as_ptr(),
+            backend_count: backends.len(),
+            implementations: implementations.as_ptr(),
+            implementation_count: implementations.len(),
+        };
+        Header { header, _backends: backends, _implementations: implementations }
+    });
+    &made.header
+}
+
+/// The body of the exported symbol. Called by `export_plugin!`.
+///
+/// # Safety
+/// `host` is NULL or an interface that lives for ever.
+pub unsafe fn query(
+    host_major: u32,
+    host: *const HostApi,
+    name: &'static str,
+    version: &'static str,
+) -> *const PluginHeader {
+    if host.is_null() {
+        return std::ptr::null();
+    }
+    let fail = |text: &str| {
+        // SAFETY: the host's interface; the text lives for the call.
+        if let Some(failed) = unsafe { (*host).query_failed } {
+            // SAFETY: as above.
+            unsafe { failed(Str::new(text)) };
+        }
+        std::ptr::null()
+    };
+    if host_major != abi::ABI_MAJOR {
+        return fail(&format!(
+            "the plugin was built for interface version {}, the program has {host_major}: rebuild the plugin",
+            abi::ABI_MAJOR
+        ));
+    }
+    LOADED_BY.store(host.cast_mut(), Ordering::Relaxed);
+    match catch_unwind(|| linked(name, version)) {
+        Ok(header) => header,
+        Err(panic) => fail(&format!("the plugin panicked in its query: {}", panic_text(&*panic))),
+    }
+}

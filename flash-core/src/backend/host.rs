@@ -1,0 +1,151 @@
+//! What the host offers to plugins.
+
+use super::Failure;
+use crate::abi::{self, Arg, HostApi, Implementation, Share, Span, Str};
+use crate::error::{Code, Error};
+use crate::index::{DynRuns, SpaceRef};
+use std::cell::RefCell;
+use std::ffi::c_void;
+
+/// This program's interface.
+pub(crate) static HOST: HostApi = HostApi {
+    struct_size: size_of::<HostApi>() as u32,
+    abi_major: abi::ABI_MAJOR,
+    abi_minor: abi::ABI_MINOR,
+    reserved: 0,
+    error_create: Some(error_create),
+    error_code: Some(error_code),
+    error_text: Some(error_text),
+    error_free: Some(error_free),
+    query_failed: Some(query_failed),
+    phase_rows: Some(phase_rows),
+    run_rows: Some(run_rows),
+    get_extension: Some(get_extension),
+};
+
+struct HostError {
+    code: u32,
+    text: String,
+}
+
+thread_local! {
+    static QUERY_FAILURE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Why the last query on this thread returned NULL.
+pub(super) fn take_query_failure() -> Option<String> {
+    QUERY_FAILURE.with(|f| f.borrow_mut().take())
+}
+
+unsafe extern "C" fn error_create(code: u32, text: Str) -> *mut abi::Error {
+    // SAFETY: the caller's text lives for the call.
+    let text = unsafe { text.text() };
+    Box::into_raw(Box::new(HostError { code, text })).cast()
+}
+
+unsafe extern "C" fn error_code(error: *const abi::Error) -> u32 {
+    // SAFETY: made by `error_create`, or NULL.
+    unsafe { error.cast::<HostError>().as_ref() }.map_or(0, |e| e.code)
+}
+
+unsafe extern "C" fn error_text(error: *const abi::Error) -> Str {
+    // SAFETY: made by `error_create`, or NULL.
+    unsafe { error.cast::<HostError>().as_ref() }.map_or(Str::new(""), |e| Str::new(&e.text))
+}
+
+unsafe extern "C" fn error_free(error: *mut abi::Error) {
+    if !error.is_null() {
+        // SAFETY: made by `error_create`, freed once.
+        drop(unsafe { Box::from_raw(error.cast::<HostError>()) });
+    }
+}
+
+/// Takes an error that came back from a vtable.
+///
+/// # Safety
+/// `error` is NULL or was made by this host's `error_create`.
+pub(crate) unsafe fn take_error(error: *mut abi::Error) -> Result<(), Error> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller vouches.
+    let HostError { code, text } = *unsafe { Box::from_raw(error.cast::<HostError>()) };
+    Err(Error::Backend { code: Code::of(code), text })
+}
+
+unsafe extern "C" fn query_failed(text: Str) {
+    // SAFETY: the caller's text lives for the call.
+    let text = unsafe { text.text() };
+    QUERY_FAILURE.with(|f| *f.borrow_mut() = Some(text));
+}
+
+unsafe extern "C" fn phase_rows(space: *const abi::space::Space, phase: u64, begin: *mut u64, end: *mut u64) {
+    // SAFETY: the space of a submission, and the caller's variables.
+    unsafe {
+        let space = SpaceRef::new(&*space);
+        let rows = if phase < space.phases() { space.phase(phase) } else { 0..0 };
+        (*begin, *end) = (rows.start, rows.end);
+    }
+}
+
+/// Runs rows of one phase of a CPU implementation on this thread.
+///
+/// # Safety
+/// `implementation` is one for the CPU, `share` and `args` are of a launch of its kernel, and nobody
+/// else runs these rows.
+pub unsafe extern "C" fn run_rows(
+    implementation: *const Implementation,
+    share: *const Share,
+    args: *const Arg,
+) -> *mut abi::Error {
+    // SAFETY: the caller vouches for all three.
+    let (implementation, share) = unsafe { (&*implementation, &*share) };
+    if let Some(run) = implementation.share {
+        // SAFETY: as above.
+        return unsafe { run(share, args) };
+    }
+    let Some(run) = implementation.span else {
+        return raise(abi::ERROR_INVALID, "the implementation has no function for the CPU");
+    };
+    // SAFETY: the space lives for the call.
+    let space = unsafe { SpaceRef::new(&*share.space) };
+    let mut runs = DynRuns::new(space, share.begin..share.end);
+    while let Some(next) = runs.next_run() {
+        let span = Span {
+            struct_size: size_of::<Span>() as u32,
+            dimensions: next.index.len() as u32,
+            index: next.index.as_ptr(),
+            count: next.count,
+            step: next.step,
+            dimension: next.dim as u32,
+            arg_count: share.arg_count,
+            phase: share.phase,
+        };
+        // SAFETY: a function of the C interface, trusted like any foreign function.
+        let code = unsafe { run(&span, args) };
+        if code != 0 {
+            // SAFETY: the name lives as long as the implementation.
+            let name = unsafe { implementation.name.text() };
+            return raise(
+                abi::ERROR_KERNEL,
+                &format!("the kernel function `{name}` returned {code} in phase {}; 0 is success", share.phase),
+            );
+        }
+    }
+    std::ptr::null_mut()
+}
+
+fn raise(code: u32, text: &str) -> *mut abi::Error {
+    // SAFETY: the text lives for the call.
+    unsafe { error_create(code, Str::new(text)) }
+}
+
+unsafe extern "C" fn get_extension(_name: Str, _version: u32) -> *const c_void {
+    std::ptr::null()
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Backend { code: failure.code, text: failure.text }
+    }
+}

@@ -1,0 +1,73 @@
+//! Allocation and copies in host memory, for backends whose devices share it.
+
+use super::Failure;
+use crate::abi::{Buffer, CopyBox, SPACE_HOST};
+use crate::error::Code;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// The buffers of one device in host memory.
+#[derive(Default)]
+pub struct HostBuffers(Mutex<HashMap<u64, Option<Layout>>>);
+
+impl HostBuffers {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Option<Layout>>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Allocates zeroed memory, aligned to 64 bytes.
+    pub fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
+        if space != SPACE_HOST {
+            return Err(Failure::new(Code::Invalid, format!("memory space {space}: there is only space 0, the host's")));
+        }
+        let layout = usize::try_from(bytes.max(1)).ok().and_then(|n| Layout::from_size_align(n, 64).ok());
+        // SAFETY: the size is at least 1.
+        let data = layout.map_or(std::ptr::null_mut(), |layout| unsafe { alloc_zeroed(layout) });
+        if data.is_null() {
+            return Err(Failure::new(Code::OutOfMemory, format!("{bytes} bytes of host memory were refused")));
+        }
+        self.lock().insert(data as u64, layout);
+        Ok(Buffer { space, reserved: 0, handle: data as u64 })
+    }
+
+    /// Takes host memory as a buffer.
+    pub fn register(&self, pointer: *mut u8) -> Buffer {
+        self.lock().entry(pointer as u64).or_insert(None);
+        Buffer { space: SPACE_HOST, reserved: 0, handle: pointer as u64 }
+    }
+
+    /// Frees an allocated buffer, forgets a registered one.
+    pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
+        match self.lock().remove(&buffer.handle) {
+            Some(Some(layout)) => {
+                // SAFETY: allocated by `alloc` with this layout, and out of the table now.
+                unsafe { dealloc(buffer.handle as *mut u8, layout) };
+                Ok(())
+            }
+            Some(None) => Ok(()),
+            None => Err(Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle))),
+        }
+    }
+}
+
+/// Copies a box between two buffers in host memory.
+///
+/// # Safety
+/// The boxes lie inside the buffers and nobody else touches them meanwhile.
+pub unsafe fn copy_box(from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
+    if from.space != SPACE_HOST || to.space != SPACE_HOST {
+        return Err(Failure::new(Code::Invalid, "this device copies between host memory and host memory only"));
+    }
+    let [bytes, rows, planes] = shape.extent;
+    for plane in 0..planes {
+        for row in 0..rows {
+            let source = from.handle + shape.source_offset + row * shape.source_stride[0] + plane * shape.source_stride[1];
+            let destination =
+                to.handle + shape.destination_offset + row * shape.destination_stride[0] + plane * shape.destination_stride[1];
+            // SAFETY: the caller vouches for the boxes; they may overlap.
+            unsafe { std::ptr::copy(source as *const u8, destination as *mut u8, bytes as usize) };
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! Loads plugins: checks the file, opens it, asks it what it brings, checks the answer. What does not
+//! pass is refused with what was expected and found; never a crash, never silence.
+
+use super::elf;
+use super::host::{HOST, take_query_failure};
+use crate::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
+use crate::error::Error;
+use std::fmt;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// What became of a plugin or backend.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Outcome {
+    /// It can be used.
+    Available,
+    /// It is in order, but there is no driver or no device.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+    /// It is not in order.
+    Refused {
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Available => f.write_str("available"),
+            Outcome::Unavailable { reason } => write!(f, "unavailable: {reason}"),
+            Outcome::Refused { expected, found } => write!(f, "refused: expected {expected}, found {found}"),
+        }
+    }
+}
+
+pub(super) fn refused(expected: impl Into<String>, found: impl Into<String>) -> Outcome {
+    Outcome::Refused { expected: expected.into(), found: found.into() }
+}
+
+/// A plugin, checked. Everything is copied into structs of this host's size: slots that the plugin
+/// does not have are NULL.
+pub(super) struct Plugin {
+    pub name: String,
+    pub version: String,
+    pub backends: Vec<Result<&'static BackendApi, (String, Outcome)>>,
+    pub implementations: Vec<&'static Implementation>,
+}
+
+/// The environment variable that allows world-writable plugins.
+const ALLOW: &str = "FLASH_ALLOW_WORLD_WRITABLE";
+
+fn world_writable(path: &Path) -> bool {
+    let allowed = std::env::var_os(ALLOW).is_some_and(|v| v == "1");
+    !allowed && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o002 != 0)
+}
+
+fn writable_refusal(what: &str) -> Outcome {
+    refused(
+        format!("a {what} that only its owner can write"),
+        format!("a {what} that everybody can write: loading means trusting; chmod o-w it, or set {ALLOW}=1"),
+    )
+}
+
+/// The plugin files of a search path, in order, or why an entry of it has none.
+pub(super) fn search(path: &str) -> Vec<Result<PathBuf, (PathBuf, Outcome)>> {
+    let mut found = Vec::new();
+    for entry in path.split(':').filter(|e| !e.is_empty()).map(PathBuf::from) {
+        match std::fs::metadata(&entry) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let outcome = refused("a directory or a plugin file", "nothing of that name");
+                found.push(Err((entry, outcome)));
+            }
+            Err(e) => found.push(Err((entry, refused("a directory or a plugin file", e.to_string())))),
+            Ok(meta) if meta.is_dir() => search_directory(entry, &mut found),
+            Ok(_) => found.push(Ok(entry)),
+        }
+    }
+    found
+}
+
+fn search_directory(entry: PathBuf, found: &mut Vec<Result<PathBuf, (PathBuf, Outcome)>>) {
+    if world_writable(&entry) {
+        found.push(Err((entry, writable_refusal("directory"))));
+        return;
+    }
+    match std::fs::read_dir(&entry) {
+        Err(e) => found.push(Err((entry, refused("a readable directory", e.to_string())))),
+        Ok(files) => {
+            let mut files: Vec<PathBuf> =
+                files.flatten().map(|f| f.path()).filter(|p| p.extension().is_some_and(|e| e == "so")).collect();
+            files.sort();
+            found.extend(files.into_iter().map(Ok));
+        }
+    }
+}
+
+/// Checks a plugin file without loading it.
+///
+/// # Errors
+/// [`Outcome::Refused`] with what was expected and found.
+pub fn check_file(path: &Path) -> Result<(), Outcome> {
+    if !cfg!(target_os = "linux") {
+        return Err(refused("Linux", "another system: plugins are loaded on Linux only, link the backend into the program"));
+    }
+    if !path.is_file() {
+        return Err(refused("a shared library", "something that is no file"));
+    }
+    if world_writable(path) {
+        return Err(writable_refusal("file"));
+    }
+    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty() && world_writable(p)) {
+        let _ = parent;
+        return Err(writable_refusal("directory"));
+    }
+    elf::check(path).map_err(|(expected, found)| refused(expected, found))
+}
+
+/// Loads a plugin file. It is never unloaded.
+pub(super) fn load(path: &Path) -> Result<Plugin, Outcome> {
+    check_file(path)?;
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // A bare name would be searched for in the system's directories.
+    let absolute = std::path::absolute(path).map_err(|e| refused("a path", e.to_string()))?;
+    // SAFETY: loading runs the library's initialisers: whoever puts a file into the directory is
+    // trusted, see `world_writable`.
+    let library = unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }
+        .map_err(|e| refused("a library that loads", error_text(&e)))?;
+    // SAFETY: the symbol has the type that the interface says.
+    let query = unsafe { library.get::<PluginQuery>(abi::QUERY_SYMBOL.as_bytes()) }.map(|symbol| *symbol);
+    let Ok(query) = query else {
+        return Err(refused(
+            format!("the symbol {}", abi::QUERY_SYMBOL),
+            "no such symbol: this is a library, but no FLASH plugin (export_plugin! makes the symbol)",
+        ));
+    };
+    std::mem::forget(library);
+    let _ = take_query_failure();
+    // SAFETY: the interface's symbol, called as it says.
+    let header = unsafe { query(abi::ABI_MAJOR, &raw const HOST) };
+    if header.is_null() {
+        let why = take_query_failure().unwrap_or_else(|| "its query returned NULL and gave no reason".to_owned());
+        return Err(refused(format!("a plugin for interface version {}", abi::ABI_MAJOR), why));
+    }
+    // SAFETY: not NULL, and the query's answer.
+    unsafe { checked(header) }
+}
+
+/// The message with its cause: `dlopen`'s own words.
+fn error_text(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Checks a header and copies what it brings.
+///
+/// # Safety
+/// `header` is the answer of a plugin's query.
+pub(super) unsafe fn checked(header: *const PluginHeader) -> Result<Plugin, Outcome> {
+    if !header.is_aligned() {
+        return Err(refused("a plugin header", format!("a pointer that is not aligned, {header:p}")));
+    }
+    // SAFETY: the first fields, magic and struct_size, are there in every version.
+    let (magic, size) = unsafe { ((*header).magic, (*header).struct_size as usize) };
+    if magic != abi::MAGIC {
+        return Err(refused(format!("the magic number {:#x}", abi::MAGIC), format!("{magic:#x}")));
+    }
+    let needed = offset_of!(PluginHeader, implementation_count) + size_of::<usize>();
+    if size < needed {
+        return Err(refused(
+            format!("a plugin header of at least {needed} bytes"),
+            format!("one of {size} bytes: rebuild the plugin against this version's flash_backend.h"),
+        ));
+    }
+    // SAFETY: checked to have the size.
+    let header = unsafe { &*header };
+    if header.abi_major != abi::ABI_MAJOR {
+        return Err(refused(
+            format!("interface version {}", abi::ABI_MAJOR),
+            format!("{}: rebuild the plugin against this version", header.abi_major),
+        ));
+    }
+    // SAFETY: the strings and lists of a header live for ever.
+    unsafe {
+        let mut plugin = Plugin {
+            name: header.name.text(),
+            version: header.version.text(),
+            backends: Vec::new(),
+            implementations: Vec::new(),
+        };
+        for i in 0..header.backend_count {
+            plugin.backends.push(backend(*header.backends.add(i)));
+        }
+        for i in 0..header.implementation_count {
+            plugin.implementations.push(implementation(*header.implementations.add(i))?);
+        }
+        Ok(plugin)
+    }
+}
+
+/// Copies the part of a struct that both sides know; the rest is zero, which is NULL.
+///
+/// # Safety
+/// `from` has `size` readable bytes; `T` is all zeroes allowed.
+unsafe fn copied<T>(from: *const T, size: usize) -> &'static T {
+    let mut copy = Box::new(MaybeUninit::<T>::zeroed());
+    // SAFETY: both have this many bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size.min(size_of::<T>()));
+        Box::leak(copy).assume_init_ref()
+    }
+}
+
+unsafe fn backend(api: *const BackendApi) -> Result<&'static BackendApi, (String, Outcome)> {
+    let refuse = |key: &str, expected: String, found: String| Err((key.to_owned(), refused(expected, found)));
+    if api.is_null() || !api.is_aligned() {
+        return refuse("", "a backend's vtable".into(), format!("the pointer {api:p}"));
+    }
+    // SAFETY: `struct_size` is there in every version.
+    let size = unsafe { (*api).struct_size as usize };
+    let needed = offset_of!(BackendApi, target) + size_of::<abi::Str>();
+    if size < needed {
+        return refuse(
+            "",
+            format!("a backend vtable of at least {needed} bytes"),
+            format!("one of {size} bytes: rebuild the plugin against this version's flash_backend.h"),
+        );
+    }
+    // SAFETY: `size` bytes are there; NULL is allowed everywhere. The key lives for ever.
+    let (api, key) = unsafe { (copied(api, size), (*api).key.text()) };
+    if key.is_empty() || key.contains([':', ',']) || key.starts_with(|c: char| c.is_ascii_digit()) {
+        return refuse(&key, "a runtime key such as MY_ACCEL".into(), format!("`{key}`"));
+    }
+    let required = [
+        ("probe", api.probe.is_some()),
+        ("devices", api.devices.is_some()),
+        ("device_info", api.device_info.is_some()),
+        ("prepare", api.prepare.is_some()),
+        ("release", api.release.is_some()),
+        ("submit", api.submit.is_some()),
+    ];
+    match required.iter().find(|(_, there)| !there) {
+        Some((name, _)) => refuse(&key, format!("the required slot `{name}`"), "NULL".into()),
+        None => Ok(api),
+    }
+}
+
+unsafe fn implementation(one: *const Implementation) -> Result<&'static Implementation, Outcome> {
+    if one.is_null() || !one.is_aligned() {
+        return Err(refused("a kernel implementation", format!("the pointer {one:p}")));
+    }
+    // SAFETY: `struct_size` is there in every version.
+    let size = unsafe { (*one).struct_size as usize };
+    let needed = offset_of!(Implementation, payload_len) + size_of::<usize>();
+    if size < needed {
+        return Err(refused(
+            format!("a kernel implementation of at least {needed} bytes"),
+            format!("one of {size} bytes: rebuild the plugin against this version's flash_backend.h"),
+        ));
+    }
+    // SAFETY: `size` bytes are there; NULL is allowed everywhere.
+    Ok(unsafe { copied(one, size) })
+}
+
+/// A C or Fortran function of a shared library, by its symbol or demangled name. The library stays
+/// loaded.
+///
+/// # Errors
+/// [`Error::Library`] with what was expected and found.
+pub(crate) fn library_function(path: &Path, symbol: &str) -> Result<abi::SpanFn, Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    let fail = |text: String| Error::Library { path: path.to_owned(), text };
+    check_file(path).map_err(|outcome| fail(outcome.to_string()))?;
+    let absolute = std::path::absolute(path).map_err(|e| fail(e.to_string()))?;
+    // SAFETY: loading runs the library's initialisers: the program asked for this file.
+    let library = unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| fail(error_text(&e)))?;
+    let names = elf::functions(path).unwrap_or_default();
+    let mangled = names.iter().find(|(_, plain)| plain == symbol).map(|(mangled, _)| mangled.as_str());
+    // SAFETY: the program vouches for the function's type, as with any foreign function.
+    let function = unsafe { library.get::<abi::SpanFn>(mangled.unwrap_or(symbol).as_bytes()) }.map(|f| *f);
+    std::mem::forget(library);
+    function.map_err(|_| {
+        let there: Vec<&str> = names.iter().map(|(_, plain)| plain.as_str()).take(20).collect();
+        fail(format!("there is no function `{symbol}`; there are {}", there.join(", ")))
+    })
+}

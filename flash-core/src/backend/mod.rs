@@ -1,0 +1,250 @@
+//! Backends: the trait that their authors implement, the registry, and the plugin loader.
+//!
+//! Whether a backend is linked in or comes as a plugin, the runtime reaches it through one vtable,
+//! [`abi::BackendApi`], which [`register_backend!`](crate::register_backend) makes from a [`Backend`].
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod elf;
+mod event;
+mod glue;
+mod host;
+pub mod host_memory;
+mod loader;
+pub(crate) mod registry;
+
+pub use event::Completion;
+pub use glue::{BackendEntry, BackendStatic, Instance, api, query};
+pub use host::run_rows;
+pub(crate) use host::{HOST, take_error};
+pub(crate) use loader::library_function;
+pub use loader::{Outcome, check_file};
+pub use registry::{BackendReport, DeviceHandle, list};
+
+use crate::abi;
+use crate::error::Code;
+use crate::index::SpaceRef;
+
+/// A kind of device, wrapped. Implement it, `register_backend!(MyBackend)`, and either link the crate
+/// into the program or put `export_plugin!(my_backend)` into a cdylib.
+///
+/// # Safety
+/// Devices do what they are told and nothing else: `submit` runs every row of the space exactly once,
+/// phase by phase, touches memory through the arguments only, and returns (or fires its event) after
+/// all of it is done and visible. Safe kernels rely on it.
+pub unsafe trait Backend: Sized + 'static {
+    /// Runtime key, such as `MY_ACCEL`.
+    const KEY: &'static str;
+    /// For people.
+    const DESCRIPTION: &'static str;
+    /// The kind of implementations that it runs: `cpu`, `cuda`, `opencl`, or its own.
+    const TARGET: &'static str;
+    /// One of its devices.
+    type Device: Device;
+    /// Looks for the driver and its devices. Called once, when a program first needs them.
+    fn probe() -> Result<Vec<Self::Device>, Unavailable>;
+}
+
+/// Why a backend cannot be used on this machine: expected, found, what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable(pub String);
+
+/// What went wrong on a device.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text} ({code})")]
+pub struct Failure {
+    /// What kind of error.
+    pub code: Code,
+    /// Expected, found, where, what to do.
+    pub text: String,
+}
+
+impl Failure {
+    /// An error of a kind.
+    pub fn new(code: Code, text: impl Into<String>) -> Failure {
+        Failure { code, text: text.into() }
+    }
+
+    fn unsupported(what: &str) -> Failure {
+        Failure::new(Code::Unsupported, format!("this device does not support {what}"))
+    }
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct DeviceInfo {
+    /// Class.
+    pub class: Class,
+    /// Only an explicit key selects it.
+    pub emulated: bool,
+    /// For tests: only an explicit key selects it.
+    pub test: bool,
+    /// It uses host memory in place.
+    pub host_memory: bool,
+    /// Work items that run at the same time, roughly; threads of a CPU.
+    pub threads: u32,
+    /// For people.
+    pub name: String,
+    /// Who made it.
+    pub vendor: String,
+    /// Version of driver or backend.
+    pub version: String,
+    /// Devices of one physical id are never used together in a group.
+    pub physical_id: String,
+    /// Rough single-precision rate in flop/s; 0: unknown.
+    pub rate_hint: f64,
+    /// Bytes; 0: unknown.
+    pub memory_bytes: u64,
+    /// Architecture or instruction sets, separated by commas.
+    pub features: String,
+}
+
+/// Class of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Class {
+    /// A CPU.
+    Cpu,
+    /// A GPU.
+    Gpu,
+    /// An FPGA.
+    Fpga,
+    /// Anything else.
+    Other,
+}
+
+/// A device. Only the first three functions are required; the others answer "unsupported".
+pub trait Device: Send + Sync + Sized + 'static {
+    /// A kernel implementation made ready.
+    type Kernel: Send + Sync + 'static;
+
+    /// What it is.
+    fn info(&self) -> DeviceInfo;
+
+    /// Makes an implementation ready. `implementation` lives for ever.
+    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Self::Kernel, Failure>;
+
+    /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure>;
+
+    /// Its memories.
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        Vec::new()
+    }
+
+    /// Allocates zeroed memory.
+    fn alloc(&self, _space: u32, _bytes: u64) -> Result<abi::Buffer, Failure> {
+        Err(Failure::unsupported("allocation"))
+    }
+
+    /// Frees what `alloc` or `register_host` gave.
+    fn free(&self, _buffer: abi::Buffer) -> Result<(), Failure> {
+        Err(Failure::unsupported("allocation"))
+    }
+
+    /// Makes host memory known to the device.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `pointer` stay valid until the buffer is freed.
+    unsafe fn register_host(&self, _pointer: *mut u8, _bytes: u64) -> Result<abi::Buffer, Failure> {
+        Err(Failure::unsupported("registering host memory"))
+    }
+
+    /// Copies a box between two buffers; it is done on return.
+    ///
+    /// # Safety
+    /// The boxes lie inside the buffers and nobody else touches them meanwhile.
+    unsafe fn copy_box(&self, _from: abi::Buffer, _to: abi::Buffer, _shape: &abi::CopyBox) -> Result<(), Failure> {
+        Err(Failure::unsupported("copies"))
+    }
+
+    /// Bytes per second from one memory space to another, `None` if it cannot copy between them.
+    fn can_copy(&self, _from: u32, _to: u32) -> Option<f64> {
+        None
+    }
+
+    /// A property by name, as JSON.
+    fn query(&self, _key: &str) -> Option<String> {
+        None
+    }
+}
+
+/// One launch on one device.
+pub struct Launch<'a, K> {
+    raw: &'a abi::Submission,
+    kernel: &'a K,
+}
+
+impl<'a, K> Launch<'a, K> {
+    /// From `prepare`.
+    #[inline]
+    pub fn kernel(&self) -> &'a K {
+        self.kernel
+    }
+
+    /// The index space with its order and phases.
+    #[inline]
+    pub fn space(&self) -> SpaceRef<'a> {
+        // SAFETY: the space of a submission lives for the call.
+        unsafe { SpaceRef::new(&*self.raw.space) }
+    }
+
+    /// The arguments.
+    #[inline]
+    pub fn args(&self) -> &'a [abi::Arg] {
+        if self.raw.arg_count == 0 {
+            return &[];
+        }
+        // SAFETY: a submission has that many arguments, which live for the call.
+        unsafe { std::slice::from_raw_parts(self.raw.args, self.raw.arg_count as usize) }
+    }
+
+    /// True if there are options for the backend.
+    #[inline]
+    pub fn has_attributes(&self) -> bool {
+        self.raw.attribute_count != 0
+    }
+
+    /// Options for the backend: name, value as JSON, and whether it must refuse what it does not know.
+    pub fn attributes(&self) -> Vec<(String, String, bool)> {
+        let one = |i: usize| {
+            // SAFETY: a submission has that many attributes, which live for the call.
+            unsafe {
+                let attribute = &*self.raw.attributes.add(i);
+                (attribute.key.text(), attribute.value.text(), attribute.required != 0)
+            }
+        };
+        (0..self.raw.attribute_count).map(one).collect()
+    }
+
+    /// True if the host wants to know the kernel's time.
+    #[inline]
+    pub fn profiled(&self) -> bool {
+        self.raw.flags & abi::SUBMIT_PROFILE != 0
+    }
+
+    /// Reports the kernel's time, if it is asked for.
+    #[inline]
+    pub fn report(&self, nanoseconds: u64) {
+        if self.profiled() && !self.raw.nanoseconds.is_null() {
+            // SAFETY: the host's variable, which lives for the call.
+            unsafe { *self.raw.nanoseconds = nanoseconds };
+        }
+    }
+
+    /// The description that a CPU kernel's functions want; fill in phase and rows.
+    #[inline]
+    pub fn share(&self) -> abi::Share {
+        abi::Share {
+            struct_size: size_of::<abi::Share>() as u32,
+            arg_count: self.raw.arg_count,
+            host: glue::host_api(),
+            space: self.raw.space,
+            phase: 0,
+            begin: 0,
+            end: 0,
+            threads: std::ptr::null(),
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! What there is: plugins, backends, devices, implementations. Made once per process; devices are
+//! looked for when they are first needed.
+
+use super::loader::{self, Outcome, refused};
+use super::{Class, DeviceInfo, glue, take_error};
+use crate::abi::{self, BackendApi, Implementation};
+use crate::error::{Error, KeyError};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// One backend, or one plugin that brings none.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct BackendReport {
+    /// Runtime key; `None` for a file that never came so far.
+    pub key: Option<String>,
+    /// The file, or `embedded`.
+    pub plugin: String,
+    /// Name and version of the plugin, if it told.
+    pub name: Option<String>,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Its devices.
+    pub devices: Vec<DeviceReport>,
+    /// Names of the kernel implementations that the plugin brings.
+    pub implementations: Vec<String>,
+}
+
+/// One device.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct DeviceReport {
+    /// Id, such as `ALL_CPU:0`.
+    pub id: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub info: DeviceInfo,
+}
+
+/// A device that a runtime can use.
+pub struct DeviceHandle {
+    pub(crate) api: &'static BackendApi,
+    pub(crate) raw: *mut abi::Device,
+    pub(crate) target: String,
+    id: String,
+    info: DeviceInfo,
+}
+
+// SAFETY: the vtable's functions may be called from any thread with any device.
+unsafe impl Send for DeviceHandle {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceHandle {}
+
+impl DeviceHandle {
+    /// Its id, such as `ALL_CPU:0`: a runtime key that selects just this one.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+}
+
+impl std::fmt::Debug for DeviceHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.id)
+    }
+}
+
+struct Backend {
+    key: String,
+    api: &'static BackendApi,
+    plugin: usize,
+    devices: OnceLock<Result<Vec<&'static DeviceHandle>, String>>,
+}
+
+struct Plugin {
+    /// `None`: the program itself.
+    path: Option<PathBuf>,
+    name: Option<String>,
+    /// Why it, or one of its backends, is refused.
+    refusals: Vec<(Option<String>, Outcome)>,
+    implementations: Vec<&'static Implementation>,
+}
+
+/// An implementation and where it is from.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub raw: &'static Implementation,
+    pub plugin: usize,
+}
+
+/// Everything that was found.
+pub(crate) struct Registry {
+    plugins: Vec<Plugin>,
+    backends: Vec<Backend>,
+}
+
+/// The process's registry: plugins of `FLASH_BACKEND_PATH` in order, then what is linked in.
+pub(crate) fn registry() -> &'static Registry {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    REGISTRY.get_or_init(Registry::find)
+}
+
+impl Registry {
+    fn find() -> Registry {
+        let mut registry = Registry { plugins: Vec::new(), backends: Vec::new() };
+        let path = match std::env::var("FLASH_BACKEND_PATH") {
+            Ok(path) => path,
+            Err(_) => std::env::current_exe()
+                .ok()
+                .and_then(|exe| Some(exe.parent()?.join("flash-backends")))
+                .filter(|directory| directory.exists())
+                .and_then(|directory| Some(directory.to_str()?.to_owned()))
+                .unwrap_or_default(),
+        };
+        let mut seen = Vec::new();
+        for entry in loader::search(&path) {
+            let (path, result) = match entry {
+                Err((path, outcome)) => (path, Err(outcome)),
+                Ok(path) => {
+                    let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
+                    let result = if seen.contains(&canonical) {
+                        Err(refused("a plugin that is not loaded yet", "the same file, loaded from an earlier entry"))
+                    } else {
+                        seen.push(canonical);
+                        loader::load(&path)
+                    };
+                    (path, result)
+                }
+            };
+            registry.add(Some(path), result);
+        }
+        // SAFETY: our own header.
+        let linked = unsafe { loader::checked(glue::linked("program", env!("CARGO_PKG_VERSION"))) };
+        registry.add(None, linked);
+        registry
+    }
+
+    fn add(&mut self, path: Option<PathBuf>, result: Result<loader::Plugin, Outcome>) {
+        let index = self.plugins.len();
+        let mut plugin = Plugin { path, name: None, refusals: Vec::new(), implementations: Vec::new() };
+        match result {
+            Err(outcome) => plugin.refusals.push((None, outcome)),
+            Ok(loaded) => {
+                if plugin.path.is_some() {
+                    plugin.name = Some(format!("{} {}", loaded.name, loaded.version));
+                }
+                plugin.implementations = loaded.implementations;
+                for backend in loaded.backends {
+                    match backend {
+                        Err((key, outcome)) => {
+                            plugin.refusals.push((Some(key).filter(|k| !k.is_empty()), outcome));
+                        }
+                        Ok(api) => {
+                            // SAFETY: checked, lives for ever.
+                            let key = unsafe { api.key.text() };
+                            if let Some(first) = self.backends.iter().find(|b| b.key == key) {
+                                let by = match &self.plugins.get(first.plugin).and_then(|p| p.path.as_ref()) {
+                                    Some(path) => path.display().to_string(),
+                                    None => "this plugin".to_owned(),
+                                };
+                                let outcome = refused(
+                                    format!("a runtime key of its own, not `{key}`"),
+                                    format!("a key that {by} has already"),
+                                );
+                                plugin.refusals.push((Some(key), outcome));
+                            } else {
+                                self.backends.push(Backend { key, api, plugin: index, devices: OnceLock::new() });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        self.plugins.push(plugin);
+    }
+
+    fn origin(&self, plugin: usize) -> String {
+        match self.plugins.get(plugin).and_then(|p| p.path.as_ref()) {
+            Some(path) => path.display().to_string(),
+            None => "embedded".to_owned(),
+        }
+    }
+
+    /// Where an implementation is from, for messages.
+    pub fn origin_of(&self, found: Found) -> String {
+        self.origin(found.plugin)
+    }
+
+    /// All implementations, in path order, those of the program last.
+    pub fn implementations(&self) -> impl Iterator<Item = Found> {
+        self.plugins
+            .iter()
+            .enumerate()
+            .flat_map(|(plugin, p)| p.implementations.iter().map(move |&raw| Found { raw, plugin }))
+    }
+
+    /// The devices of a runtime key.
+    pub fn resolve(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
+        let mut chosen: Vec<&'static DeviceHandle> = Vec::new();
+        let mut last: Option<&str> = None;
+        for part in key.split(',').map(str::trim) {
+            let (name, index) = match (part.split_once(':'), last) {
+                (Some((name, index)), _) => (name, Some(index)),
+                (None, Some(name)) if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) => (name, Some(part)),
+                (None, _) => (part, None),
+            };
+            last = Some(name);
+            let devices = match name {
+                "ALL" | "ALL_ACCEL" if index.is_none() => self.group(key)?,
+                "ALL" | "ALL_ACCEL" => return Err(self.key_error(key, "a group has no numbered devices; name a backend".into())),
+                _ => self.devices_of(key, name, index)?,
+            };
+            for device in devices {
+                if !chosen.iter().any(|d| d.id == device.id) {
+                    chosen.push(device);
+                }
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// The best of everything: fastest first, one device per physical id, none that is emulated or for
+    /// tests.
+    fn group(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
+        let mut all: Vec<&'static DeviceHandle> = self.backends.iter().filter_map(|b| self.probe(b).ok()).flatten().copied().collect();
+        all.retain(|d| !d.info.emulated && !d.info.test);
+        all.sort_by(|a, b| b.info.rate_hint.total_cmp(&a.info.rate_hint));
+        let mut group: Vec<&'static DeviceHandle> = Vec::new();
+        for device in all {
+            if !group.iter().any(|d| overlap(&d.info.physical_id, &device.info.physical_id)) {
+                group.push(device);
+            }
+        }
+        if group.is_empty() {
+            return Err(self.key_error(key, "no device was found".into()));
+        }
+        Ok(group)
+    }
+
+    fn devices_of(&self, key: &str, name: &str, index: Option<&str>) -> Result<Vec<&'static DeviceHandle>, Error> {
+        let Some(backend) = self.backends.iter().find(|b| b.key == name) else {
+            let text = if name.is_empty() { "a key is empty".to_owned() } else { format!("there is no backend `{name}`") };
+            return Err(self.key_error(key, text));
+        };
+        let devices = self.probe(backend).map_err(|why| self.key_error(key, format!("`{name}` is unavailable: {why}")))?;
+        let Some(index) = index else {
+            return match devices.is_empty() {
+                true => Err(self.key_error(key, format!("`{name}` has no devices"))),
+                false => Ok(devices.clone()),
+            };
+        };
+        let found = index.parse::<usize>().ok().and_then(|i| devices.get(i));
+        match found {
+            Some(device) => Ok(vec![device]),
+            None => {
+                let ids: Vec<&str> = devices.iter().map(|d| d.id()).collect();
+                Err(self.key_error(key, format!("there is no device `{name}:{index}`; there are {}", ids.join(", "))))
+            }
+        }
+    }
+
+    fn probe<'a>(&'a self, backend: &'a Backend) -> Result<&'a Vec<&'static DeviceHandle>, String> {
+        backend.devices.get_or_init(|| open(&backend.key, backend.api)).as_ref().map_err(Clone::clone)
+    }
+
+    fn key_error(&self, key: &str, text: String) -> Error {
+        let mut keys = vec!["ALL_ACCEL".to_owned(), "ALL".to_owned()];
+        let mut unusable = Vec::new();
+        for backend in &self.backends {
+            match self.probe(backend) {
+                Ok(_) => keys.push(backend.key.clone()),
+                Err(why) => unusable.push(format!("{} ({}): {why}", backend.key, self.origin(backend.plugin))),
+            }
+        }
+        for (index, plugin) in self.plugins.iter().enumerate() {
+            for (key, outcome) in &plugin.refusals {
+                let key = key.as_ref().map_or(String::new(), |k| format!("{k} "));
+                unusable.push(format!("{key}({}): {outcome}", self.origin(index)));
+            }
+        }
+        Error::Key(Box::new(KeyError { key: key.to_owned(), text, keys, unusable }))
+    }
+
+    fn report(&self) -> Vec<BackendReport> {
+        let mut reports = Vec::new();
+        for (index, plugin) in self.plugins.iter().enumerate() {
+            let origin = self.origin(index);
+            let implementations: Vec<String> = plugin
+                .implementations
+                .iter()
+                // SAFETY: strings of implementations live for ever.
+                .map(|i| unsafe { format!("{} {} ({})", i.kernel.text(), i.name.text(), i.target.text()) })
+                .collect();
+            let blank = BackendReport {
+                key: None,
+                plugin: origin,
+                name: plugin.name.clone(),
+                outcome: Outcome::Available,
+                devices: Vec::new(),
+                implementations: Vec::new(),
+            };
+            let first = reports.len();
+            for backend in self.backends.iter().filter(|b| b.plugin == index) {
+                let (outcome, devices) = match self.probe(backend) {
+                    Ok(devices) => (
+                        Outcome::Available,
+                        devices.iter().map(|d| DeviceReport { id: d.id.clone(), info: d.info.clone() }).collect(),
+                    ),
+                    Err(reason) => (Outcome::Unavailable { reason }, Vec::new()),
+                };
+                reports.push(BackendReport { key: Some(backend.key.clone()), outcome, devices, ..blank.clone() });
+            }
+            for (key, outcome) in &plugin.refusals {
+                reports.push(BackendReport { key: key.clone(), outcome: outcome.clone(), ..blank.clone() });
+            }
+            if reports.len() == first && !(plugin.path.is_none() && implementations.is_empty()) {
+                reports.push(blank);
+            }
+            if let Some(report) = reports.get_mut(first) {
+                report.implementations = implementations;
+            }
+        }
+        reports
+    }
+}
+
+/// Everything that was found, for people to read. Looks for all devices.
+pub fn list() -> Vec<BackendReport> {
+    registry().report()
+}
+
+/// True if two physical ids are, or contain, the same device: `cpu` contains `cpu/1`.
+fn overlap(a: &str, b: &str) -> bool {
+    let inside = |part: &str, whole: &str| part.strip_prefix(whole).is_some_and(|rest| rest.starts_with('/'));
+    !a.is_empty() && (a == b || inside(a, b) || inside(b, a))
+}
+
+fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle>, String> {
+    let describe = |e: Error| match e {
+        Error::Backend { text, .. } => text,
+        other => other.to_string(),
+    };
+    let missing = || "a required slot is NULL".to_owned();
+    // SAFETY: a checked vtable, called as it says, and its own errors.
+    unsafe {
+        take_error((api.probe.ok_or_else(missing)?)()).map_err(describe)?;
+        let (mut raw, mut count) = (std::ptr::null(), 0);
+        take_error((api.devices.ok_or_else(missing)?)(&mut raw, &mut count)).map_err(describe)?;
+        let mut handles = Vec::new();
+        for i in 0..count {
+            let raw = *raw.add(i);
+            let mut info: abi::DeviceInfo = std::mem::zeroed();
+            info.struct_size = size_of::<abi::DeviceInfo>() as u32;
+            take_error((api.device_info.ok_or_else(missing)?)(raw, &mut info)).map_err(describe)?;
+            let handle = DeviceHandle {
+                api,
+                raw,
+                target: api.target.text(),
+                id: format!("{key}:{i}"),
+                info: device_info(&info),
+            };
+            handles.push(&*Box::leak(Box::new(handle)));
+        }
+        Ok(handles)
+    }
+}
+
+unsafe fn device_info(raw: &abi::DeviceInfo) -> DeviceInfo {
+    let flag = |flag: u32| raw.flags & flag != 0;
+    // SAFETY: strings of a device live for ever.
+    unsafe {
+        DeviceInfo {
+            class: match raw.class {
+                abi::CLASS_CPU => Class::Cpu,
+                abi::CLASS_GPU => Class::Gpu,
+                abi::CLASS_FPGA => Class::Fpga,
+                _ => Class::Other,
+            },
+            emulated: flag(abi::DEVICE_EMULATED),
+            test: flag(abi::DEVICE_TEST),
+            host_memory: flag(abi::DEVICE_HOST_MEMORY),
+            threads: raw.threads,
+            name: raw.name.text(),
+            vendor: raw.vendor.text(),
+            version: raw.version.text(),
+            physical_id: raw.physical_id.text(),
+            rate_hint: raw.rate_hint,
+            memory_bytes: raw.memory_bytes,
+            features: raw.features.text(),
+        }
+    }
+}
+

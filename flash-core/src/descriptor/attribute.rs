@@ -1,0 +1,288 @@
+//! Open-ended attributes: what a definition, a runtime or a submission says beside its arguments.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A known attribute. Any crate may add its own:
+///
+/// ```
+/// use flash_core::descriptor::{Attribute, Attributes};
+/// #[derive(Debug, serde::Serialize, serde::Deserialize)]
+/// struct Tile(u32);
+/// #[typetag::serde]
+/// impl Attribute for Tile {
+///     fn as_any(&self) -> &dyn std::any::Any { self }
+/// }
+/// let mut attributes = Attributes::default();
+/// attributes.set(Tile(16));
+/// let text = serde_json::to_string(&attributes).unwrap();
+/// let back: Attributes = serde_json::from_str(&text).unwrap();
+/// assert_eq!(back.get::<Tile>().unwrap().0, 16);
+/// ```
+#[typetag::serde]
+pub trait Attribute: Debug + Send + Sync + 'static {
+    /// For typed look-up.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Attributes by name, in the order in which they were set. One whose name nobody here knows is kept
+/// as it came.
+#[derive(Clone, Debug, Default)]
+pub struct Attributes(Vec<Entry>);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    known: Option<Arc<dyn Attribute>>,
+    key: String,
+    value: serde_json::Value,
+    required: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    key: String,
+    value: serde_json::Value,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    required: bool,
+}
+
+impl Attributes {
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds an attribute, or replaces the one of its type.
+    pub fn set<A: Attribute>(&mut self, attribute: A) {
+        let key = attribute.typetag_name().to_owned();
+        let attribute: Arc<dyn Attribute> = Arc::new(attribute);
+        let value = match serde_json::to_value(&*attribute) {
+            Ok(serde_json::Value::Object(mut tagged)) => tagged.remove(&key).unwrap_or_default(),
+            _ => serde_json::Value::Null,
+        };
+        self.put(Entry { known: Some(attribute), key, value, required: false });
+    }
+
+    /// Adds an attribute by name, which nobody here need know. A backend that does not know a
+    /// `required` one refuses the launch.
+    pub fn set_by_name(&mut self, key: &str, value: serde_json::Value, required: bool) {
+        self.put(Entry { known: known(key, &value).ok().flatten(), key: key.to_owned(), value, required });
+    }
+
+    fn put(&mut self, entry: Entry) {
+        match self.0.iter_mut().find(|e| e.key == entry.key) {
+            Some(old) => *old = entry,
+            None => self.0.push(entry),
+        }
+    }
+
+    /// The attribute of type `A`.
+    pub fn get<A: Attribute>(&self) -> Option<&A> {
+        self.0.iter().find_map(|e| (**e.known.as_ref()?).as_any().downcast_ref())
+    }
+
+    /// Name, value and whether it is required, of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
+        self.0.iter().map(|e| (e.key.as_str(), &e.value, e.required))
+    }
+
+    /// Takes over all of `other`, which win.
+    pub fn merge(&mut self, other: &Attributes) {
+        for entry in &other.0 {
+            self.put(entry.clone());
+        }
+    }
+}
+
+impl PartialEq for Attributes {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+/// The typed form, `None` if no type has that name, an error if the value does not fit.
+fn known(key: &str, value: &serde_json::Value) -> Result<Option<Arc<dyn Attribute>>, serde_json::Error> {
+    let tagged = serde_json::Value::Object([(key.to_owned(), value.clone())].into_iter().collect());
+    match serde_json::from_value::<Box<dyn Attribute>>(tagged) {
+        Ok(attribute) => Ok(Some(attribute.into())),
+        Err(error) if error.to_string().contains("unknown variant") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Serialize for Attributes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|e| Wire {
+            key: e.key.clone(),
+            value: e.value.clone(),
+            required: e.required,
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Attributes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut attributes = Attributes::default();
+        for Wire { key, value, required } in Vec::<Wire>::deserialize(deserializer)? {
+            let known = known(&key, &value)
+                .map_err(|e| D::Error::custom(format!("attribute `{key}` has a value that does not fit: {e}")))?;
+            attributes.put(Entry { known, key, value, required });
+        }
+        Ok(attributes)
+    }
+}
+
+/// Sorts the index table by these dimensions, in place of what the definition says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SortBy(pub Vec<String>);
+
+/// Sets barriers, in place of what the definition says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    /// Where one of these, or any more significant dimension, changes value.
+    Dims(Vec<String>),
+    /// Where one of these changes value.
+    Only(Vec<String>),
+    /// Where the dimension changes into one of the values.
+    Into(String, Vec<u64>),
+}
+
+/// Which implementation of a kernel to take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Implementation {
+    /// The one of this name.
+    Named(String),
+    /// A C or Fortran function `int f(const flash_span*, const flash_arg*)` in a shared library.
+    File {
+        /// The library.
+        path: std::path::PathBuf,
+        /// The function; a demangled name is found, too.
+        symbol: String,
+    },
+}
+
+impl Implementation {
+    /// The implementation of this name.
+    pub fn named(name: impl Into<String>) -> Implementation {
+        Implementation::Named(name.into())
+    }
+
+    /// A function in a shared library.
+    pub fn file(path: impl Into<std::path::PathBuf>, symbol: impl Into<String>) -> Implementation {
+        Implementation::File { path: path.into(), symbol: symbol.into() }
+    }
+}
+
+/// Which of the runtime's devices to use: a runtime key such as `ALL_CPU:0`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Devices(pub String);
+
+impl Devices {
+    /// The devices of a runtime key.
+    pub fn key(key: impl Into<String>) -> Devices {
+        Devices(key.into())
+    }
+}
+
+/// How implementations are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Searchable {
+    /// Kernel name and argument types must match.
+    Exact,
+    /// Not at all: an implementation must be named.
+    No,
+}
+
+macro_rules! attributes {
+    ($($t:ident)*) => {$(
+        #[typetag::serde]
+        impl Attribute for $t {
+            fn as_any(&self) -> &dyn Any {
+                self
+            }
+        }
+    )*};
+}
+attributes! { SortBy GroupBy Implementation Devices Searchable }
+
+/// Sorts the index table by dimensions, by name: `options(sort_by(["z"]))`.
+pub fn sort_by<S: Into<String>>(dimensions: impl IntoIterator<Item = S>) -> SortBy {
+    SortBy(dimensions.into_iter().map(Into::into).collect())
+}
+
+/// Sets barriers: `options(group_by(["stage"]))`, `group_by(only(["stage"]))`,
+/// `group_by(("step", [3, 5]))` for changes into the values 3 and 5.
+pub fn group_by(group: impl Into<GroupBy>) -> GroupBy {
+    group.into()
+}
+
+/// Barriers where one of these dimensions changes value, whatever the others do.
+pub fn only<S: Into<String>>(dimensions: impl IntoIterator<Item = S>) -> GroupBy {
+    GroupBy::Only(dimensions.into_iter().map(Into::into).collect())
+}
+
+impl<S: Into<String>, const N: usize> From<[S; N]> for GroupBy {
+    fn from(dimensions: [S; N]) -> GroupBy {
+        GroupBy::Dims(dimensions.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<S: Into<String>, const N: usize> From<(S, [u64; N])> for GroupBy {
+    fn from((dimension, values): (S, [u64; N])) -> GroupBy {
+        GroupBy::Into(dimension.into(), values.to_vec())
+    }
+}
+
+/// What `options(..)` collects.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The attributes.
+    pub attributes: Attributes,
+    /// Where launches are recorded.
+    pub(crate) profile: Option<crate::runtime::Profile>,
+}
+
+/// What `options(..)` takes: an attribute, a tuple of them, or `&Profile`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no option",
+    label = "an option is an `Attribute`, a tuple of them, or a `&Profile`"
+)]
+pub trait IntoOptions {
+    /// Adds it.
+    fn add_to(self, options: &mut Options);
+}
+
+impl<A: Attribute> IntoOptions for A {
+    fn add_to(self, options: &mut Options) {
+        options.attributes.set(self);
+    }
+}
+
+impl IntoOptions for Attributes {
+    fn add_to(self, options: &mut Options) {
+        options.attributes.merge(&self);
+    }
+}
+
+impl IntoOptions for &crate::runtime::Profile {
+    fn add_to(self, options: &mut Options) {
+        options.profile = Some(self.clone());
+    }
+}
+
+macro_rules! tuples {
+    ($(($($t:ident $n:tt),+))*) => {$(
+        impl<$($t: IntoOptions),+> IntoOptions for ($($t,)+) {
+            fn add_to(self, options: &mut Options) {
+                $(self.$n.add_to(options);)+
+            }
+        }
+    )*};
+}
+tuples! { (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, E 3) (A 0, B 1, C 2, E 3, F 4) (A 0, B 1, C 2, E 3, F 4, G 5) }

@@ -1,0 +1,200 @@
+//! The erased, serialisable form of kernel definitions, arguments and attributes.
+
+mod attribute;
+
+pub use attribute::{
+    Attribute, Attributes, Devices, GroupBy, Implementation, IntoOptions, Options, Searchable, SortBy, group_by, only,
+    sort_by,
+};
+
+use crate::abi;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A kernel definition without its Rust type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelDescriptor {
+    /// Name, such as `nbody.accelerate`.
+    pub name: String,
+    /// Names of the dimensions of the index space; dimension 0 varies fastest.
+    pub dimensions: Vec<String>,
+    /// Arguments in order.
+    pub arguments: Vec<ArgumentDescriptor>,
+    /// The definition's order and anything else that it says of itself.
+    #[serde(default, skip_serializing_if = "Attributes::is_empty")]
+    pub attributes: Attributes,
+}
+
+/// One argument of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgumentDescriptor {
+    /// Name of the field.
+    pub name: String,
+    /// How the kernel sees it.
+    pub view: View,
+    /// What the kernel does with it.
+    pub access: Access,
+    /// Type of one element, or of the scalar.
+    pub element: ElementType,
+    /// True if the kernel sees a row of elements.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub row: bool,
+    /// The dimensions that index it; axis 0 of the array first (after the row, if any).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub along: Vec<usize>,
+    /// Of a phased argument: the dimension and its use per value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<(usize, Vec<Use>)>,
+}
+
+/// How a kernel sees an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// A value.
+    Scalar,
+    /// An element or row per work item.
+    Item,
+    /// The whole array.
+    Whole,
+    /// As the phase began, and the own element of the next.
+    Phased,
+    /// Atomic operations.
+    Scatter,
+}
+
+/// What a kernel does with an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Reads and writes it.
+    ReadWrite,
+    /// Writes every element of the launch's range.
+    Write,
+}
+
+/// How a stage uses a phased argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Use {
+    /// Any element is read.
+    Read,
+    /// The own element is read and written.
+    Write,
+    /// Two buffers: any element is read as it was, the own one is written.
+    #[doc(hidden)]
+    Both,
+}
+
+/// Type of an element.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElementType {
+    /// Rust's name for it: `f32`, `[f64; 3]`, `my_crate::Particle`.
+    pub name: String,
+    /// Bytes.
+    pub size: usize,
+    /// Alignment in bytes.
+    pub align: usize,
+}
+
+impl ElementType {
+    /// The type `T`.
+    pub fn of<T: 'static>() -> ElementType {
+        ElementType { name: std::any::type_name::<T>().to_owned(), size: size_of::<T>(), align: align_of::<T>() }
+    }
+}
+
+impl View {
+    /// Its `ARG_*` code.
+    pub fn code(self) -> u32 {
+        match self {
+            View::Scalar => abi::ARG_SCALAR,
+            View::Item => abi::ARG_ITEM,
+            View::Whole => abi::ARG_WHOLE,
+            View::Phased => abi::ARG_PHASED,
+            View::Scatter => abi::ARG_SCATTER,
+        }
+    }
+
+    /// The view of an `ARG_*` code.
+    pub(crate) fn of_code(code: u32) -> View {
+        match code {
+            abi::ARG_ITEM => View::Item,
+            abi::ARG_WHOLE => View::Whole,
+            abi::ARG_PHASED => View::Phased,
+            abi::ARG_SCATTER => View::Scatter,
+            _ => View::Scalar,
+        }
+    }
+}
+
+impl Access {
+    /// Its `ACCESS_*` code.
+    pub fn code(self) -> u32 {
+        match self {
+            Access::Read => abi::ACCESS_READ,
+            Access::ReadWrite => abi::ACCESS_READ_WRITE,
+            Access::Write => abi::ACCESS_WRITE,
+        }
+    }
+
+    /// The access of an `ACCESS_*` code.
+    pub(crate) fn of_code(code: u32) -> Access {
+        match code {
+            abi::ACCESS_READ_WRITE => Access::ReadWrite,
+            abi::ACCESS_WRITE => Access::Write,
+            _ => Access::Read,
+        }
+    }
+}
+
+impl KernelDescriptor {
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a descriptor has only string keys")
+    }
+
+    /// From JSON.
+    pub fn from_json(text: &str) -> Result<KernelDescriptor, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// What an implementation must agree with: dimensions, and types and views of all arguments.
+    pub fn signature(&self) -> String {
+        let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
+        format!("[{}]({})", self.dimensions.len(), arguments.join(", "))
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "Read",
+            Access::ReadWrite => "ReadWrite",
+            Access::Write => "Write",
+        })
+    }
+}
+
+impl fmt::Display for ArgumentDescriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (access, element) = (self.access, &self.element.name);
+        match self.view {
+            View::Scalar => f.write_str(element)?,
+            View::Item if self.row => write!(f, "Item<{access}<Row<{element}>>>")?,
+            View::Item => write!(f, "Item<{access}<{element}>>")?,
+            View::Whole => write!(f, "Whole<{access}<{element}>>")?,
+            View::Phased => write!(f, "Phased<{element}>")?,
+            View::Scatter => write!(f, "Scatter<{element}>")?,
+        }
+        if !self.along.is_empty() {
+            write!(f, " along {:?}", self.along)?;
+        }
+        if let Some((dimension, uses)) = &self.stages {
+            write!(f, " by stage {dimension}: {uses:?}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,247 @@
+//! What can go wrong: expected, found, where, what to do.
+
+use crate::index::IndexError;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Everything that the library reports. Cheap to clone.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A guard is alive that conflicts.
+    #[error(
+        "the memory is borrowed: a guard of the host that conflicts is alive; drop it first, in whatever thread holds it"
+    )]
+    Borrowed,
+    /// The launch that should have written it failed.
+    #[error(
+        "the memory is poisoned: the launch that should have written it failed; run a launch that writes all of it, or take `write()`"
+    )]
+    Poisoned,
+    /// A kernel that launches, or takes a guard.
+    #[error("a kernel cannot launch or take guards: do it in the host program, before or after the launch")]
+    Nested,
+    /// A shape that does not fit.
+    #[error("{0}")]
+    Shape(String),
+    /// A range that leaves the array.
+    #[error("the range {start}..{end} does not lie in an array of {len} elements")]
+    Range {
+        /// Its start.
+        start: usize,
+        /// Its end.
+        end: usize,
+        /// Elements of the array.
+        len: usize,
+    },
+    /// A runtime key that nobody answers to.
+    #[error("{0}")]
+    Key(Box<KeyError>),
+    /// Dimensions or traits that describe no index space.
+    #[error("kernel `{kernel}`: {text}")]
+    Index {
+        /// The kernel.
+        kernel: String,
+        /// With the dimensions' names.
+        text: String,
+        /// The error by dimension numbers.
+        #[source]
+        source: IndexError,
+    },
+    /// An argument that does not fit the launch.
+    #[error("kernel `{kernel}`, argument `{argument}`: {text}")]
+    Argument {
+        /// The kernel.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// Expected, found, what to do.
+        text: String,
+    },
+    /// Nothing implements the kernel on the selected devices.
+    #[error("{0}")]
+    NoImplementation(Box<NoImplementation>),
+    /// A kernel name that is not known.
+    #[error("there is no kernel `{name}`; there are {}", known.join(", "))]
+    NoKernel {
+        /// The name.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// An option that makes no sense here.
+    #[error("option {option}: {text}")]
+    Option {
+        /// Its name.
+        option: String,
+        /// Expected, found, what to do.
+        text: String,
+    },
+    /// A backend or device says no.
+    #[error("{text} ({code})")]
+    Backend {
+        /// What kind of error.
+        code: Code,
+        /// The backend's words.
+        text: String,
+    },
+    /// A submission was left out because what it reads is poisoned.
+    #[error("left out: argument `{argument}` is poisoned, the launch that should have written it failed")]
+    Skipped {
+        /// The argument.
+        argument: String,
+    },
+    /// A library of kernels cannot be used.
+    #[error("{}: {text}", path.display())]
+    Library {
+        /// The file.
+        path: PathBuf,
+        /// Expected, found, what to do.
+        text: String,
+    },
+    /// A submission failed.
+    #[error("{0}")]
+    Launch(Arc<LaunchError>),
+}
+
+/// Kinds of backend errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Code {
+    /// No kind of its own.
+    Other,
+    /// The device cannot do it.
+    Unsupported,
+    /// No driver, no device, or too old.
+    Unavailable,
+    /// A kernel panicked or returned non-zero.
+    Kernel,
+    /// An allocation was refused.
+    OutOfMemory,
+    /// The device does not answer any more.
+    DeviceLost,
+    /// The call makes no sense.
+    Invalid,
+    /// A panic inside a plugin, outside a kernel.
+    Panic,
+}
+
+/// A submission that failed.
+#[derive(Clone, Debug)]
+pub struct LaunchError {
+    /// The kernel.
+    pub kernel: String,
+    /// The device's id.
+    pub device: String,
+    /// Position in the pipeline, from 0.
+    pub position: usize,
+    /// Why.
+    pub source: Error,
+    /// Later submissions that failed, too, or were left out.
+    pub others: Vec<LaunchError>,
+}
+
+/// A runtime key that nobody answers to.
+#[derive(Clone, Debug)]
+pub struct KeyError {
+    /// What was asked for.
+    pub key: String,
+    /// Why it is not to be had.
+    pub text: String,
+    /// Keys that there are.
+    pub keys: Vec<String>,
+    /// Plugins that were found and cannot be used, with the reason.
+    pub unusable: Vec<String>,
+}
+
+/// Nothing implements a kernel on the selected devices.
+#[derive(Clone, Debug)]
+pub struct NoImplementation {
+    /// The kernel.
+    pub kernel: String,
+    /// Dimensions and argument types.
+    pub signature: String,
+    /// Where was looked.
+    pub devices: Vec<String>,
+    /// What there is under this name, and why each is no candidate.
+    pub found: Vec<String>,
+}
+
+impl Code {
+    pub(crate) fn of(code: u32) -> Code {
+        use crate::abi;
+        match code {
+            abi::ERROR_UNSUPPORTED => Code::Unsupported,
+            abi::ERROR_UNAVAILABLE => Code::Unavailable,
+            abi::ERROR_KERNEL => Code::Kernel,
+            abi::ERROR_OUT_OF_MEMORY => Code::OutOfMemory,
+            abi::ERROR_DEVICE_LOST => Code::DeviceLost,
+            abi::ERROR_INVALID => Code::Invalid,
+            abi::ERROR_PANIC => Code::Panic,
+            _ => Code::Other,
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Code::Other => "error",
+            Code::Unsupported => "unsupported",
+            Code::Unavailable => "unavailable",
+            Code::Kernel => "kernel error",
+            Code::OutOfMemory => "out of memory",
+            Code::DeviceLost => "device lost",
+            Code::Invalid => "invalid call",
+            Code::Panic => "panic",
+        })
+    }
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel `{}` on {}, submission {}: {}", self.kernel, self.device, self.position, self.source)?;
+        if !self.others.is_empty() {
+            write!(f, " (and {} more submissions failed or were left out)", self.others.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for LaunchError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "runtime key `{}`: {}; keys that there are: {}", self.key, self.text, self.keys.join(", "))?;
+        for line in &self.unusable {
+            write!(f, "\n  not usable: {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NoImplementation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "nothing implements kernel `{}` {} on {}; ",
+            self.kernel,
+            self.signature,
+            self.devices.join(", ")
+        )?;
+        if self.found.is_empty() {
+            write!(
+                f,
+                "no implementation of that name is linked into the program or found in a plugin: register one with #[kernel], or add its plugin to FLASH_BACKEND_PATH"
+            )
+        } else {
+            write!(f, "of that name there are:")?;
+            self.found.iter().try_for_each(|line| write!(f, "\n  {line}"))
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Index spaces: dimensions, the order in which their items run, and the phases between barriers.
+//!
+//! Dimensions ([`Dim`]) and traits ([`OrderTraits`]) become an [`Order`]: a nest of loops, never
+//! rows. Its plain-data form ([`crate::abi::space::Space`]) is all that a kernel shim or a plugin
+//! sees, and everything that decodes one is written once, over [`SpaceRef`].
+
+mod dims;
+mod error;
+mod order;
+mod proof;
+mod view;
+mod walk;
+
+pub use dims::{Dim, DimList, IndexValue, IntoDims, InvalidDim, Sequence, count_by, count_by_fn};
+pub use error::IndexError;
+pub use order::{Group, Order, OrderTraits};
+pub use proof::{ProofFailure, item_is_exclusive};
+pub use view::{SpaceRef, SpaceView};
+pub use walk::{DynRun, DynRuns, Run, Runs};

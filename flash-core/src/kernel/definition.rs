@@ -1,0 +1,100 @@
+//! [`KernelDefinition`]: what the derive writes.
+
+use super::index::Rank;
+use super::views::Array;
+use super::{Element, GroupTrait, SortTrait};
+use crate::abi;
+use crate::descriptor::ArgumentDescriptor;
+
+/// A type that names a kernel and fixes its arguments, dimensions and traits. Derive it.
+///
+/// # Safety
+/// `arguments`, `pack`, `bind`, `run`, `item`, `span` and `whole` must agree: `pack` writes exactly
+/// the arguments that `arguments` describes, in that order; `bind` reads that many; `item`, `span`
+/// and `whole` touch, for the views described, only elements that the launch proofs cover.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a kernel definition",
+    label = "add `#[derive(KernelDefinition)]` and `#[kernel(name = \"..\", dims(..))]` to the struct"
+)]
+pub unsafe trait KernelDefinition: Sized {
+    /// The same definition with `'static` arguments: the identity of a definition and its element
+    /// types.
+    type Static: 'static;
+    /// `Index<N>`, N dimensions.
+    type Index: Rank;
+    /// `SortBy<..>`.
+    type Sort: SortTrait;
+    /// `GroupBy<..>`.
+    type Group: GroupTrait;
+    /// What the `item` door gets.
+    type Item<'k>;
+    /// What the `span` door gets.
+    type Span<'k>;
+    /// What the `whole` door gets.
+    type Whole<'k>;
+    /// Addresses and strides of one share.
+    #[doc(hidden)]
+    type Bound: Copy;
+    /// Addresses of one run.
+    #[doc(hidden)]
+    type Run: Copy;
+    /// Name, such as `nbody.accelerate`.
+    const NAME: &'static str;
+    /// Names of the dimensions.
+    const DIMENSIONS: &'static [&'static str];
+    /// The arguments in order.
+    fn arguments() -> Vec<ArgumentDescriptor>;
+    /// Writes the argument values in order.
+    fn pack(self, to: &mut ArgumentWriter<'_>);
+    /// Reads addresses and scalars.
+    ///
+    /// # Safety
+    /// `args` points to as many arguments as `arguments` describes, of a launch that was proved.
+    #[doc(hidden)]
+    unsafe fn bind(args: *const abi::Arg) -> Self::Bound;
+    /// Goes to the first item of a run along dimension 0.
+    ///
+    /// # Safety
+    /// `index` is the index of a work item of the launch.
+    #[doc(hidden)]
+    unsafe fn run(bound: &Self::Bound, index: &[usize]) -> Self::Run;
+    /// The arguments of item `i` of the run.
+    ///
+    /// # Safety
+    /// The run has more than `i` items of consecutive values of dimension 0; nobody else has this
+    /// item's arguments.
+    #[doc(hidden)]
+    unsafe fn item<'k>(run: &'k Self::Run, i: usize) -> Self::Item<'k>;
+    /// The arguments of `len` items of the run.
+    ///
+    /// # Safety
+    /// The run has at least `len` items of consecutive values of dimension 0; nobody else has these
+    /// items' arguments.
+    #[doc(hidden)]
+    unsafe fn span<'k>(run: &'k Self::Run, len: usize) -> Self::Span<'k>;
+    /// The arguments of all items of a phase.
+    ///
+    /// # Safety
+    /// Nothing else of the launch runs.
+    #[doc(hidden)]
+    unsafe fn whole<'k>(bound: &'k Self::Bound) -> Self::Whole<'k>;
+}
+
+/// Takes the argument values of one submission.
+pub struct ArgumentWriter<'w> {
+    pub(crate) slots: &'w mut crate::runtime::Slots,
+}
+
+impl ArgumentWriter<'_> {
+    /// The next argument is a scalar.
+    #[inline]
+    pub fn scalar<T: Element>(&mut self, value: T) {
+        self.slots.push_scalar(bytemuck::bytes_of(&value));
+    }
+
+    /// The next argument is an array.
+    #[inline]
+    pub fn array(&mut self, array: Array<'_>) {
+        self.slots.push_array(array);
+    }
+}

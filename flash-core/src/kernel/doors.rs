@@ -1,0 +1,127 @@
+//! The three doors through which CPU code enters.
+
+use super::index::Rank;
+use super::{Index, KernelDefinition, Span};
+use crate::abi;
+use crate::index::SpaceRef;
+use std::ffi::c_void;
+use std::ops::Range;
+
+/// One work item at a time. The loop is generated around it, so that the compiler vectorises the
+/// body where it can.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `item` implementation of this kernel for these element types",
+    note = "write `#[kernel(for(..))] impl CpuItem<Definition<'_, T>> for {Self} {{ fn item(..) }}`, and list only element types that the impl covers"
+)]
+pub trait CpuItem<D: KernelDefinition> {
+    /// Computes one work item.
+    fn item(index: D::Index, args: D::Item<'_>);
+}
+
+/// A run of work items with consecutive values of dimension 0: for explicit SIMD.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `span` implementation of this kernel for these element types",
+    note = "write `#[kernel(for(..))] impl CpuSpan<Definition<'_, T>> for {Self} {{ fn span(..) }}`, and list only element types that the impl covers"
+)]
+pub trait CpuSpan<D: KernelDefinition> {
+    /// Computes `run.len()` work items.
+    fn span(run: <D::Index as Rank>::Span, args: D::Span<'_>);
+}
+
+/// Once per subspace and phase: for libraries that have threads of their own.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `whole` implementation of this kernel for these element types",
+    note = "write `#[kernel(for(..))] impl CpuWhole<Definition<'_, T>> for {Self} {{ fn whole(..) }}`, and list only element types that the impl covers"
+)]
+pub trait CpuWhole<D: KernelDefinition> {
+    /// Computes all work items of `space`.
+    fn whole(space: Space<'_, D::Index>, args: D::Whole<'_>, threads: Threads<'_>);
+}
+
+/// The work items of one phase of one subspace.
+pub struct Space<'a, I> {
+    pub(super) space: SpaceRef<'a>,
+    pub(super) rows: Range<u64>,
+    pub(super) phase: u64,
+    pub(super) names: &'static [&'static str],
+    pub(super) rank: std::marker::PhantomData<I>,
+}
+
+impl<I: Rank> Space<'_, I> {
+    /// Number of work items.
+    pub fn len(&self) -> u64 {
+        self.rows.end - self.rows.start
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Number of the phase.
+    pub fn phase(&self) -> u64 {
+        self.phase
+    }
+
+    /// Number of values of a dimension of the index space.
+    pub fn extent(&self, dimension: usize) -> u64 {
+        self.space.dims()[dimension].count
+    }
+
+    /// Calls `body` with the index of every work item.
+    pub fn for_each(&self, mut body: impl FnMut(I)) {
+        let mut runs = I::runs(self.space, self.rows.clone());
+        while let Some(run) = I::next_run(&mut runs, self.names) {
+            for i in 0..run.count {
+                body(run.first.along(run.dimension, run.step, i));
+            }
+        }
+    }
+}
+
+/// The threads that a `whole` implementation may use.
+#[derive(Clone, Copy)]
+pub struct Threads<'a> {
+    pub(super) raw: Option<&'a abi::Threads>,
+}
+
+impl Threads<'_> {
+    /// How many; at least 1.
+    pub fn count(&self) -> usize {
+        self.raw.map_or(1, |t| t.count.max(1) as usize)
+    }
+
+    /// Runs `body` inside the backend's thread pool, so that a library on rayon uses these threads
+    /// and no others. Without a pool it runs right here.
+    pub fn install<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
+        let Some((raw, install)) = self.raw.and_then(|t| Some((t, t.install?))) else { return body() };
+        type Job<B, R> = (Option<B>, Option<std::thread::Result<R>>);
+        unsafe extern "C" fn call<B: FnOnce() -> R, R>(data: *mut c_void) {
+            // SAFETY: `data` is the job below, used by nobody else until `install` returns.
+            let job = unsafe { &mut *data.cast::<Job<B, R>>() };
+            if let Some(body) = job.0.take() {
+                job.1 = Some(std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)));
+            }
+        }
+        fn call_of<B: FnOnce() -> R, R>(_: &B) -> unsafe extern "C" fn(*mut c_void) {
+            call::<B, R>
+        }
+        let function = call_of(&body);
+        let mut job: Job<_, R> = (Some(body), None);
+        // SAFETY: the backend calls `function` once with this pointer before it returns; body and
+        // result are Send.
+        unsafe { install(raw.context, function, (&raw mut job).cast()) };
+        match job.1 {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => panic!("the backend's thread pool did not run the body it was given"),
+        }
+    }
+}
+
+const _: () = {
+    // The doors read as in the guide: these are the types that their arguments have.
+    fn _types<D: KernelDefinition<Index = Index<1>>, I: CpuSpan<D>>(run: Span<1>, args: D::Span<'_>) {
+        I::span(run, args)
+    }
+};

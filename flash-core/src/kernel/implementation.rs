@@ -1,0 +1,75 @@
+//! How `#[kernel]` puts an implementation into the program's or plugin's inventory.
+
+use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, item_share, span_share, whole_share};
+use crate::abi;
+use crate::descriptor::KernelDescriptor;
+
+/// An implementation that is linked in. Made by `#[kernel]`.
+pub struct ImplementationEntry {
+    /// Makes the implementation's description; called once.
+    pub build: fn() -> &'static abi::Implementation,
+}
+
+inventory::collect!(ImplementationEntry);
+
+/// The generated function of a door.
+pub struct CpuFunction {
+    door: u32,
+    share: abi::ShareFn,
+}
+
+impl CpuFunction {
+    /// The `item` door of `I`.
+    pub fn item<D: KernelDefinition, I: CpuItem<D>>() -> CpuFunction {
+        CpuFunction { door: abi::DOOR_ITEM, share: item_share::<D, I> }
+    }
+
+    /// The `span` door of `I`.
+    pub fn span<D: KernelDefinition, I: CpuSpan<D>>() -> CpuFunction {
+        CpuFunction { door: abi::DOOR_SPAN, share: span_share::<D, I> }
+    }
+
+    /// The `whole` door of `I`.
+    pub fn whole<D: KernelDefinition, I: CpuWhole<D>>() -> CpuFunction {
+        CpuFunction { door: abi::DOOR_WHOLE, share: whole_share::<D, I> }
+    }
+}
+
+/// Describes a CPU implementation of `D`. What it allocates lives for ever: there is one per
+/// implementation and element type.
+pub fn cpu_implementation<D: KernelDefinition>(
+    function: CpuFunction,
+    name: &'static str,
+    priority: i32,
+    cpu_features: &'static str,
+    attributes: &[(&'static str, &'static str)],
+) -> &'static abi::Implementation {
+    let descriptor: &'static str = KernelDescriptor::of::<D>().to_json().leak();
+    let attributes: Vec<abi::Attr> = attributes
+        .iter()
+        .map(|(key, value)| abi::Attr {
+            key: abi::Str::new(key),
+            value: abi::Str::new(serde_json::Value::from(*value).to_string().leak()),
+            required: 0,
+            reserved: 0,
+        })
+        .collect();
+    let attributes = attributes.leak();
+    Box::leak(Box::new(abi::Implementation {
+        struct_size: size_of::<abi::Implementation>() as u32,
+        door: function.door,
+        kind: abi::KIND_INT_BIN,
+        priority,
+        kernel: abi::Str::new(D::NAME),
+        name: abi::Str::new(name),
+        target: abi::Str::new("cpu"),
+        descriptor: abi::Str::new(descriptor),
+        cpu_features: abi::Str::new(cpu_features),
+        attributes: attributes.as_ptr(),
+        attribute_count: attributes.len(),
+        share: Some(function.share),
+        span: None,
+        payload: std::ptr::null(),
+        payload_len: 0,
+    }))
+}

@@ -1,0 +1,152 @@
+//! What a CPU kernel knows of its place: [`Index`] of a work item, [`Span`] of a run of them.
+
+use crate::index::{Run, Runs, SpaceRef};
+use std::fmt;
+use std::ops::{Index as Subscript, Range};
+
+/// The index of one work item: a value per dimension.
+///
+/// `ix[0]` by position, `ix["step"]` by name. The names are constants of the definition, so that the
+/// compiler resolves the look-up.
+#[derive(Clone, Copy)]
+pub struct Index<const N: usize> {
+    values: [usize; N],
+    names: &'static [&'static str],
+}
+
+impl<const N: usize> Index<N> {
+    /// All values, dimension 0 first.
+    #[inline]
+    pub fn values(&self) -> [usize; N] {
+        self.values
+    }
+}
+
+impl<const N: usize> Subscript<usize> for Index<N> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn index(&self, dimension: usize) -> &usize {
+        &self.values[dimension]
+    }
+}
+
+impl<const N: usize> Subscript<&str> for Index<N> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn index(&self, name: &str) -> &usize {
+        match self.names.iter().position(|n| *n == name) {
+            Some(dimension) => &self.values[dimension],
+            None => no_such_dimension(name, self.names),
+        }
+    }
+}
+
+impl<const N: usize> fmt::Debug for Index<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.names.iter().zip(self.values)).finish()
+    }
+}
+
+#[cold]
+fn no_such_dimension(name: &str, names: &[&str]) -> ! {
+    panic!("the kernel has no dimension `{name}`; it has {}", names.join(", "))
+}
+
+/// A run of work items with consecutive values of dimension 0, the others fixed.
+#[derive(Clone, Copy)]
+pub struct Span<const N: usize> {
+    first: Index<N>,
+    len: usize,
+}
+
+impl<const N: usize> Span<N> {
+    /// Number of work items.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // a run is never empty
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Index of the first work item.
+    #[inline]
+    pub fn first(&self) -> Index<N> {
+        self.first
+    }
+
+    /// Values of dimension 0.
+    #[inline]
+    pub fn range(&self) -> Range<usize> {
+        self.first.values[0]..self.first.values[0] + self.len
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<const N: usize> Sealed for super::Index<N> {}
+}
+
+/// The number of dimensions of a definition, as a type: `Index<N>`.
+pub trait Rank: Copy + sealed::Sealed + 'static {
+    /// Number of dimensions.
+    const N: usize;
+    /// A run of work items.
+    type Span: Copy;
+    #[doc(hidden)]
+    type Runs<'a>;
+    #[doc(hidden)]
+    fn runs(space: SpaceRef<'_>, rows: Range<u64>) -> Self::Runs<'_>;
+    #[doc(hidden)]
+    fn next_run(runs: &mut Self::Runs<'_>, names: &'static [&'static str]) -> Option<RankRun<Self>>;
+    #[doc(hidden)]
+    fn along(self, dimension: usize, step: i64, count: usize) -> Self;
+    #[doc(hidden)]
+    fn as_slice(&self) -> &[usize];
+    #[doc(hidden)]
+    fn span(self, len: usize) -> Self::Span;
+}
+
+/// A run, as the shims see it.
+#[doc(hidden)]
+pub struct RankRun<I> {
+    pub first: I,
+    pub dimension: usize,
+    pub step: i64,
+    pub count: usize,
+}
+
+impl<const N: usize> Rank for Index<N> {
+    const N: usize = N;
+    type Span = Span<N>;
+    type Runs<'a> = Runs<'a, N>;
+
+    #[inline]
+    fn runs(space: SpaceRef<'_>, rows: Range<u64>) -> Runs<'_, N> {
+        Runs::new(space, rows)
+    }
+
+    #[inline]
+    fn next_run(runs: &mut Runs<'_, N>, names: &'static [&'static str]) -> Option<RankRun<Self>> {
+        let Run { index, dim, step, count } = runs.next_run()?;
+        let first = Index { values: index.map(|v| v as usize), names };
+        Some(RankRun { first, dimension: dim, step, count: count as usize })
+    }
+
+    #[inline(always)]
+    fn along(mut self, dimension: usize, step: i64, count: usize) -> Self {
+        let value = &mut self.values[dimension];
+        *value = value.wrapping_add((step as usize).wrapping_mul(count));
+        self
+    }
+
+    #[inline(always)]
+    fn as_slice(&self) -> &[usize] {
+        &self.values
+    }
+
+    #[inline(always)]
+    fn span(self, len: usize) -> Span<N> {
+        Span { first: self, len }
+    }
+}

@@ -1,0 +1,41 @@
+//! Kernel definitions: types that name a kernel and fix its arguments, dimensions and traits.
+//!
+//! A definition is a struct with `#[derive(KernelDefinition)]`; its fields are scalars and
+//! [views](views). It holds no code. Code is added, from any crate, by implementing one of the three
+//! doors [`CpuItem`], [`CpuSpan`], [`CpuWhole`] for a unit type and registering it with `#[kernel]`.
+
+mod definition;
+mod doors;
+mod implementation;
+mod index;
+mod order;
+pub(crate) mod shim;
+pub mod views;
+
+pub use definition::{ArgumentWriter, KernelDefinition};
+pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
+pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
+pub use index::{Index, Rank, Span};
+pub use order::{D, GroupBy, GroupTrait, Into, Only, SortBy, SortTrait, Values};
+pub use shim::{item_share, span_share, whole_share};
+
+use bytemuck::Pod;
+
+/// Plain data that may cross to a device: any [`Pod`] type.
+///
+/// # Examples
+/// ```
+/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// #[repr(C)]
+/// struct Particle { position: [f32; 3], mass: f32 }
+/// fn is_element<T: flash_core::kernel::Element>() {}
+/// is_element::<Particle>();
+/// is_element::<[f64; 3]>();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not plain data",
+    label = "must be a number, an array of numbers, or a struct with `#[repr(C)]` and `derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)`"
+)]
+pub trait Element: Pod + Send + Sync {}
+
+impl<T: Pod + Send + Sync> Element for T {}

@@ -1,0 +1,168 @@
+//! The functions behind the doors: the loop over work items is here, around the kernel's body.
+
+use super::index::Rank;
+use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
+use crate::abi::{self, Arg, Share};
+use crate::index::SpaceRef;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True while this thread runs a Rust kernel.
+#[inline]
+pub(crate) fn in_kernel() -> bool {
+    IN_KERNEL.get()
+}
+
+/// Resets the mark also when the kernel panics.
+struct KernelMark;
+
+impl KernelMark {
+    #[inline]
+    fn set() -> KernelMark {
+        IN_KERNEL.set(true);
+        KernelMark
+    }
+}
+
+impl Drop for KernelMark {
+    #[inline]
+    fn drop(&mut self) {
+        IN_KERNEL.set(false);
+    }
+}
+
+/// Turns a panic into an error of the host.
+#[inline]
+unsafe fn guarded(share: &Share, body: impl FnOnce()) -> *mut abi::Error {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let _mark = KernelMark::set();
+        body();
+    }));
+    match outcome {
+        Ok(()) => std::ptr::null_mut(),
+        // SAFETY: `share.host` is the host's interface, which lives for ever.
+        Err(panic) => unsafe { panicked(share, &*panic) },
+    }
+}
+
+#[cold]
+unsafe fn panicked(share: &Share, panic: &(dyn std::any::Any + Send)) -> *mut abi::Error {
+    let text = format!("the kernel panicked in phase {}: {}", share.phase, panic_text(panic));
+    // SAFETY: the caller vouches for `host`.
+    match unsafe { (*share.host).error_create } {
+        // SAFETY: the text lives for the call.
+        Some(create) => unsafe { create(abi::ERROR_KERNEL, abi::Str::new(&text)) },
+        None => std::process::abort(),
+    }
+}
+
+/// The message of a panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without a message".to_owned()
+    }
+}
+
+/// The `item` door: one call of `I::item` per work item.
+///
+/// # Safety
+/// `share` and `args` describe a launch of `D` whose proofs hold, and no other call has the same rows
+/// of the same phase.
+pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
+    share: *const Share,
+    args: *const Arg,
+) -> *mut abi::Error {
+    // SAFETY: the caller vouches for `share`.
+    let share = unsafe { &*share };
+    let body = || {
+        // SAFETY: space and arguments live for the call; they are of a launch of D.
+        let (space, bound) = unsafe { (SpaceRef::new(&*share.space), D::bind(args)) };
+        let mut runs = D::Index::runs(space, share.begin..share.end);
+        while let Some(run) = D::Index::next_run(&mut runs, D::DIMENSIONS) {
+            if run.dimension == 0 && run.step == 1 {
+                // SAFETY: the run's first index is a work item of this launch.
+                let first = unsafe { D::run(&bound, run.first.as_slice()) };
+                for i in 0..run.count {
+                    // SAFETY: i < count, and these rows are ours alone.
+                    I::item(run.first.along(0, 1, i), unsafe { D::item(&first, i) });
+                }
+            } else {
+                for i in 0..run.count {
+                    let index = run.first.along(run.dimension, run.step, i);
+                    // SAFETY: as above, with a run of one item.
+                    let first = unsafe { D::run(&bound, index.as_slice()) };
+                    // SAFETY: as above.
+                    I::item(index, unsafe { D::item(&first, 0) });
+                }
+            }
+        }
+    };
+    // SAFETY: `share.host` lives for ever.
+    unsafe { guarded(share, body) }
+}
+
+/// The `span` door: one call of `I::span` per run along dimension 0.
+///
+/// # Safety
+/// As [`item_share`].
+pub unsafe extern "C" fn span_share<D: KernelDefinition, I: CpuSpan<D>>(
+    share: *const Share,
+    args: *const Arg,
+) -> *mut abi::Error {
+    // SAFETY: the caller vouches for `share`.
+    let share = unsafe { &*share };
+    let body = || {
+        // SAFETY: space and arguments live for the call; they are of a launch of D.
+        let (space, bound) = unsafe { (SpaceRef::new(&*share.space), D::bind(args)) };
+        let mut runs = D::Index::runs(space, share.begin..share.end);
+        while let Some(run) = D::Index::next_run(&mut runs, D::DIMENSIONS) {
+            let (calls, len) = if run.dimension == 0 && run.step == 1 { (1, run.count) } else { (run.count, 1) };
+            for i in 0..calls {
+                let index = run.first.along(run.dimension, run.step, i);
+                // SAFETY: the index is a work item of this launch, the first of `len` with consecutive
+                // values of dimension 0, and these rows are ours alone.
+                let first = unsafe { D::run(&bound, index.as_slice()) };
+                // SAFETY: as above.
+                I::span(index.span(len), unsafe { D::span(&first, len) });
+            }
+        }
+    };
+    // SAFETY: `share.host` lives for ever.
+    unsafe { guarded(share, body) }
+}
+
+/// The `whole` door: one call of `I::whole`.
+///
+/// # Safety
+/// As [`item_share`], and the rows are all rows of the phase.
+pub unsafe extern "C" fn whole_share<D: KernelDefinition, I: CpuWhole<D>>(
+    share: *const Share,
+    args: *const Arg,
+) -> *mut abi::Error {
+    // SAFETY: the caller vouches for `share`.
+    let share = unsafe { &*share };
+    let body = || {
+        // SAFETY: space, arguments and threads live for the call; they are of a launch of D.
+        let (space, bound, raw) =
+            unsafe { (SpaceRef::new(&*share.space), D::bind(args), share.threads.as_ref()) };
+        let space = Space {
+            space,
+            rows: share.begin..share.end,
+            phase: share.phase,
+            names: D::DIMENSIONS,
+            rank: std::marker::PhantomData,
+        };
+        // SAFETY: nothing else of the launch runs.
+        I::whole(space, unsafe { D::whole(&bound) }, Threads { raw });
+    };
+    // SAFETY: `share.host` lives for ever.
+    unsafe { guarded(share, body) }
+}

@@ -1,0 +1,379 @@
+//! [`Item`](super::Item): what a kernel sees of its own element or row.
+
+use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};
+use crate::abi;
+use crate::kernel::Element;
+use std::marker::PhantomData;
+
+/// `Read`, `ReadWrite` or `Write` of an element or a [`Row`]: what the three doors get.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an access",
+    label = "write `Item<'a, Read<T>>`, `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`, with `Row<T>` for rows"
+)]
+pub trait ItemAccess {
+    /// Type of one element.
+    type Element: Element;
+    /// `ACCESS_*`.
+    const ACCESS: u32;
+    /// True for rows.
+    const ROW: bool;
+    /// One element or row.
+    type Item<'k>;
+    /// Consecutive elements or rows.
+    type Slice<'k>;
+    /// Elements or rows at equal distances.
+    type Strided<'k>;
+    /// The whole array.
+    type Whole<'k>;
+    /// # Safety
+    /// The element (or row of `row_len`) at `at` lives for `'k` and, if written, is nobody else's.
+    #[doc(hidden)]
+    unsafe fn item<'k>(at: *mut Self::Element, row_len: usize) -> Self::Item<'k>;
+    /// # Safety
+    /// As `item`, for `len` consecutive ones.
+    #[doc(hidden)]
+    unsafe fn slice<'k>(at: *mut Self::Element, row_len: usize, len: usize) -> Self::Slice<'k>;
+    /// # Safety
+    /// As `item`, for `len` ones at a distance of `step` elements.
+    #[doc(hidden)]
+    unsafe fn strided<'k>(at: *mut Self::Element, row_len: usize, step: usize, len: usize) -> Self::Strided<'k>;
+    /// # Safety
+    /// The array of `len` elements at `at` lives for `'k` and, if written, is nobody else's.
+    #[doc(hidden)]
+    unsafe fn whole<'k>(at: *mut Self::Element, len: usize) -> Self::Whole<'k>;
+}
+
+/// The own element of a [`Write`] argument.
+pub struct Out<'k, T>(&'k mut T);
+
+impl<T> Out<'_, T> {
+    /// Writes it.
+    #[inline(always)]
+    pub fn set(self, value: T) {
+        *self.0 = value;
+    }
+}
+
+/// Elements at equal distances, read only.
+#[derive(Clone, Copy)]
+pub struct Strided<'k, T> {
+    at: *const T,
+    step: usize,
+    len: usize,
+    borrow: PhantomData<&'k [T]>,
+}
+
+/// Elements at equal distances.
+pub struct StridedMut<'k, T> {
+    at: *mut T,
+    step: usize,
+    len: usize,
+    borrow: PhantomData<&'k mut [T]>,
+}
+
+/// Rows at equal distances, read only.
+#[derive(Clone, Copy)]
+pub struct Rows<'k, T> {
+    at: *const T,
+    row_len: usize,
+    step: usize,
+    len: usize,
+    borrow: PhantomData<&'k [T]>,
+}
+
+/// Rows at equal distances.
+pub struct RowsMut<'k, T> {
+    at: *mut T,
+    row_len: usize,
+    step: usize,
+    len: usize,
+    borrow: PhantomData<&'k mut [T]>,
+}
+
+#[cold]
+#[track_caller]
+fn outside(i: usize, len: usize) -> ! {
+    panic!("item {i} of a run of {len}")
+}
+
+macro_rules! lengths {
+    ($($t:ident)*) => {$(
+        #[allow(clippy::len_without_is_empty)] // a run is never empty
+        impl<T> $t<'_, T> {
+            /// Number of work items in the run.
+            #[inline]
+            pub fn len(&self) -> usize {
+                self.len
+            }
+        }
+    )*};
+}
+lengths! { Strided StridedMut Rows RowsMut }
+
+impl<T: Copy> Strided<'_, T> {
+    /// The element of item `i` of the run. Panics if there is no such item.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self, i: usize) -> T {
+        if i >= self.len {
+            outside(i, self.len);
+        }
+        // SAFETY: there are `len` elements at distance `step`.
+        unsafe { *self.at.add(i * self.step) }
+    }
+}
+
+impl<T: Copy> StridedMut<'_, T> {
+    /// The element of item `i` of the run. Panics if there is no such item.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self, i: usize) -> T {
+        if i >= self.len {
+            outside(i, self.len);
+        }
+        // SAFETY: there are `len` elements at distance `step`.
+        unsafe { *self.at.add(i * self.step) }
+    }
+
+    /// Writes the element of item `i` of the run. Panics if there is no such item.
+    #[inline]
+    #[track_caller]
+    pub fn set(&mut self, i: usize, value: T) {
+        if i >= self.len {
+            outside(i, self.len);
+        }
+        // SAFETY: there are `len` elements at distance `step`, ours alone.
+        unsafe { *self.at.add(i * self.step) = value }
+    }
+}
+
+impl<'k, T> Rows<'k, T> {
+    /// The row of item `i` of the run. Panics if there is no such item.
+    #[inline]
+    #[track_caller]
+    pub fn row(&self, i: usize) -> &'k [T] {
+        if i >= self.len {
+            outside(i, self.len);
+        }
+        // SAFETY: there are `len` rows of `row_len` elements at distance `step`.
+        unsafe { std::slice::from_raw_parts(self.at.add(i * self.step), self.row_len) }
+    }
+}
+
+impl<T> RowsMut<'_, T> {
+    /// The row of item `i` of the run. Panics if there is no such item.
+    #[inline]
+    #[track_caller]
+    pub fn row(&mut self, i: usize) -> &mut [T] {
+        if i >= self.len {
+            outside(i, self.len);
+        }
+        // SAFETY: there are `len` rows of `row_len` elements at distance `step`, ours alone, and the
+        // result borrows `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(i * self.step), self.row_len) }
+    }
+}
+
+macro_rules! access {
+    ($access:ident, $code:expr, $ref:ty, $make:ident, $slice:ty, $from_raw:ident, $strided:ident, $rows:ident) => {
+        impl<T: Element> ItemAccess for $access<T> {
+            type Element = T;
+            const ACCESS: u32 = $code;
+            const ROW: bool = false;
+            type Item<'k> = $ref;
+            type Slice<'k> = $slice;
+            type Strided<'k> = $strided<'k, T>;
+            type Whole<'k> = $slice;
+            #[inline(always)]
+            unsafe fn item<'k>(at: *mut T, _row_len: usize) -> Self::Item<'k> {
+                // SAFETY: the caller vouches for the element.
+                unsafe { $make(at) }
+            }
+            #[inline(always)]
+            unsafe fn slice<'k>(at: *mut T, _row_len: usize, len: usize) -> Self::Slice<'k> {
+                // SAFETY: the caller vouches for the elements.
+                unsafe { std::slice::$from_raw(at, len) }
+            }
+            #[inline(always)]
+            unsafe fn strided<'k>(at: *mut T, _row_len: usize, step: usize, len: usize) -> Self::Strided<'k> {
+                $strided { at, step, len, borrow: PhantomData }
+            }
+            #[inline(always)]
+            unsafe fn whole<'k>(at: *mut T, len: usize) -> Self::Whole<'k> {
+                // SAFETY: the caller vouches for the array.
+                unsafe { std::slice::$from_raw(at, len) }
+            }
+        }
+
+        impl<T: Element> ItemAccess for $access<Row<T>> {
+            type Element = T;
+            const ACCESS: u32 = $code;
+            const ROW: bool = true;
+            type Item<'k> = $slice;
+            type Slice<'k> = $rows<'k, T>;
+            type Strided<'k> = $rows<'k, T>;
+            type Whole<'k> = $slice;
+            #[inline(always)]
+            unsafe fn item<'k>(at: *mut T, row_len: usize) -> Self::Item<'k> {
+                // SAFETY: the caller vouches for the row.
+                unsafe { std::slice::$from_raw(at, row_len) }
+            }
+            #[inline(always)]
+            unsafe fn slice<'k>(at: *mut T, row_len: usize, len: usize) -> Self::Slice<'k> {
+                $rows { at, row_len, step: row_len, len, borrow: PhantomData }
+            }
+            #[inline(always)]
+            unsafe fn strided<'k>(at: *mut T, row_len: usize, step: usize, len: usize) -> Self::Strided<'k> {
+                $rows { at, row_len, step, len, borrow: PhantomData }
+            }
+            #[inline(always)]
+            unsafe fn whole<'k>(at: *mut T, len: usize) -> Self::Whole<'k> {
+                // SAFETY: the caller vouches for the array.
+                unsafe { std::slice::$from_raw(at, len) }
+            }
+        }
+    };
+}
+
+/// # Safety
+/// The element lives for `'k` and nobody writes it.
+#[inline(always)]
+unsafe fn shared<'k, T>(at: *mut T) -> &'k T {
+    // SAFETY: the caller vouches.
+    unsafe { &*at }
+}
+
+/// # Safety
+/// The element lives for `'k` and is nobody else's.
+#[inline(always)]
+unsafe fn exclusive<'k, T>(at: *mut T) -> &'k mut T {
+    // SAFETY: the caller vouches.
+    unsafe { &mut *at }
+}
+
+/// # Safety
+/// The element lives for `'k` and is nobody else's.
+#[inline(always)]
+unsafe fn out<'k, T>(at: *mut T) -> Out<'k, T> {
+    // SAFETY: the caller vouches.
+    Out(unsafe { &mut *at })
+}
+
+access!(Read, abi::ACCESS_READ, &'k T, shared, &'k [T], from_raw_parts, Strided, Rows);
+access!(ReadWrite, abi::ACCESS_READ_WRITE, &'k mut T, exclusive, &'k mut [T], from_raw_parts_mut, StridedMut, RowsMut);
+access!(Write, abi::ACCESS_WRITE, Out<'k, T>, out, &'k mut [T], from_raw_parts_mut, StridedMut, RowsMut);
+
+/// Address and strides of an `Item` for one share.
+#[doc(hidden)]
+pub struct ItemBound<A: ItemAccess> {
+    data: *mut A::Element,
+    len: usize,
+    row_len: usize,
+    strides: *const u64,
+}
+
+/// Address of the first item of a run.
+#[doc(hidden)]
+pub struct ItemRun<A: ItemAccess> {
+    at: *mut A::Element,
+    row_len: usize,
+    step: usize,
+}
+
+impl<A: ItemAccess> Clone for ItemBound<A> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<A: ItemAccess> Copy for ItemBound<A> {}
+impl<A: ItemAccess> Clone for ItemRun<A> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<A: ItemAccess> Copy for ItemRun<A> {}
+
+impl<A: ItemAccess> ItemBound<A> {
+    /// # Safety
+    /// `arg` is an item argument of these elements, with a stride per dimension.
+    #[inline(always)]
+    pub unsafe fn new(arg: &abi::Arg) -> Self {
+        debug_assert_eq!(arg.element_size as usize, size_of::<A::Element>());
+        ItemBound {
+            data: arg.data.cast(),
+            len: arg.len as usize,
+            row_len: if A::ROW { arg.row_len as usize } else { 1 },
+            strides: arg.strides,
+        }
+    }
+
+    /// # Safety
+    /// `index` is the index of a work item of the launch, `along` lists dimensions.
+    #[inline(always)]
+    pub unsafe fn run<const CLASS: u8>(&self, index: &[usize], along: &[usize]) -> ItemRun<A> {
+        let mut offset = 0;
+        for (axis, &dimension) in along.iter().enumerate() {
+            let stride = match (CLASS, axis) {
+                // axis 0 of the array is dimension 0: the runtime made this stride the row's length
+                (UNIT, 0) => self.row_len,
+                // SAFETY: there is a stride for every dimension.
+                _ => unsafe { *self.strides.add(dimension) as usize },
+            };
+            offset += index[dimension] * stride;
+        }
+        let step = match CLASS {
+            UNIT => self.row_len,
+            FIXED => 0,
+            // SAFETY: there is a stride for every dimension.
+            _ => unsafe { *self.strides as usize },
+        };
+        // SAFETY: the launch was proved: the element of this index lies inside the array.
+        ItemRun { at: unsafe { self.data.add(offset) }, row_len: self.row_len, step }
+    }
+
+    /// # Safety
+    /// Nothing else of the launch runs.
+    #[inline]
+    pub unsafe fn whole<'k>(&self) -> A::Whole<'k> {
+        // SAFETY: the array is this launch's, and the launch is us alone.
+        unsafe { A::whole(self.data, self.len) }
+    }
+}
+
+impl<A: ItemAccess> ItemRun<A> {
+    #[inline(always)]
+    fn step<const CLASS: u8>(&self) -> usize {
+        match CLASS {
+            FIXED => 0,
+            UNIT if !A::ROW => 1,
+            _ => self.step,
+        }
+    }
+
+    /// # Safety
+    /// The run has more than `i` items; their elements, if written, are nobody else's.
+    #[inline(always)]
+    pub unsafe fn item<'k, const CLASS: u8>(&self, i: usize) -> A::Item<'k> {
+        // SAFETY: the element of item `i` lies inside the array.
+        unsafe { A::item(self.at.add(i * self.step::<CLASS>()), self.row_len) }
+    }
+
+    /// # Safety
+    /// The run has `len` items along dimension 0, which is axis 0; their elements, if written, are
+    /// nobody else's.
+    #[inline(always)]
+    pub unsafe fn slice<'k>(&self, len: usize) -> A::Slice<'k> {
+        // SAFETY: the caller vouches.
+        unsafe { A::slice(self.at, self.row_len, len) }
+    }
+
+    /// # Safety
+    /// The run has `len` items along dimension 0; their elements, if written, are nobody else's.
+    #[inline(always)]
+    pub unsafe fn strided<'k>(&self, len: usize) -> A::Strided<'k> {
+        // SAFETY: the caller vouches.
+        unsafe { A::strided(self.at, self.row_len, self.step, len) }
+    }
+}

@@ -1,0 +1,310 @@
+//! Argument views: what a kernel may touch, as types.
+//!
+//! | view | the kernel sees |
+//! |---|---|
+//! | [`Item`] | the element, or the [`Row`], that its index names |
+//! | [`Whole`] | the whole array, read only |
+//! | [`Phased`] | any element as it was when the phase began; it sets its own |
+//! | [`Scatter`] | atomic operations anywhere |
+//!
+//! Access is [`Read`], [`ReadWrite`] or [`Write`]. Arguments that are only read come first, then
+//! those read and written, then those only written.
+//!
+//! Why safe kernel code cannot go wrong: before a launch, the runtime proves that the index values
+//! along an `Item` lie inside the array and, where it is written, that no two work items of one phase
+//! have the same element; that written arguments overlap no other argument; and it holds every array
+//! for the whole launch. The constructors of the types below rely on just that.
+
+mod item;
+mod phased;
+mod scatter;
+
+pub use item::{ItemAccess, ItemBound, ItemRun, Out, Rows, RowsMut, Strided, StridedMut};
+pub use phased::{PhasedBound, PhasedItem, PhasedRun, PhasedSpan};
+pub use scatter::{AtomicElement, ScatterView};
+
+use super::Element;
+use crate::abi;
+pub use crate::descriptor::Use;
+use crate::descriptor::{self, Access, ArgumentDescriptor, ElementType};
+use crate::memory::{FlashMemory, Header, MemoryRange};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The kernel reads it.
+pub struct Read<C: ?Sized>(PhantomData<C>);
+
+/// The kernel reads and writes it. A kernel that may leave elements out declares this.
+pub struct ReadWrite<C: ?Sized>(PhantomData<C>);
+
+/// The kernel writes every element of the launch's range, and reads none.
+pub struct Write<C: ?Sized>(PhantomData<C>);
+
+/// A row of run-time length: axis 0 of the array, which the index does not name.
+pub struct Row<T>(PhantomData<T>);
+
+/// Its own element (or row) for every work item: the element at the index *values* of the dimensions
+/// in `#[along(..)]` (default: all), axis 0 fastest. Strides come from the array's shape; an array
+/// without one takes the largest value + 1 along each dimension.
+pub struct Item<'a, A>(Array<'a>, PhantomData<A>);
+
+/// The whole array, read only, never cut.
+pub struct Whole<'a, A>(Array<'a>, PhantomData<A>);
+
+/// Any element as it was when the phase began, and the own one to set, visible from the next phase.
+/// Counts as read and written. With `#[phased(stage = [read, write])]` the definition declares its
+/// use per value of a dimension that is constant in each phase; one buffer is then enough.
+pub struct Phased<'a, T>(Array<'a>, PhantomData<T>);
+
+/// Atomic operations anywhere. Counts as read and written.
+pub struct Scatter<'a, T>(Array<'a>, PhantomData<T>);
+
+/// An array argument with its type erased.
+pub struct Array<'a> {
+    /// NULL: a slice of the host.
+    pub(crate) memory: *const Header,
+    pub(crate) data: *mut u8,
+    /// Elements.
+    pub(crate) len: usize,
+    /// Holds an owned handle.
+    pub(crate) owner: Option<Arc<Header>>,
+    /// True for a part of a memory, which has no shape of its own.
+    pub(crate) part: bool,
+    borrow: PhantomData<&'a mut ()>,
+}
+
+impl<'a> Array<'a> {
+    #[inline]
+    fn of_slice<T>(data: *mut T, len: usize) -> Array<'a> {
+        Array { memory: std::ptr::null(), data: data.cast(), len, owner: None, part: false, borrow: PhantomData }
+    }
+
+    #[inline]
+    fn of_memory<T: Element>(memory: &'a FlashMemory<T>) -> Array<'a> {
+        let header = memory.header();
+        Array {
+            memory: header,
+            data: header.data(),
+            len: header.len(),
+            owner: None,
+            part: false,
+            borrow: PhantomData,
+        }
+    }
+
+    fn of_range<T: Element>(range: MemoryRange<'a, T>) -> Array<'a> {
+        let (memory, range) = range.into_parts();
+        let header = memory.header();
+        Array {
+            memory: header,
+            // SAFETY: a MemoryRange lies inside its memory.
+            data: unsafe { header.data().add(range.start * size_of::<T>()) },
+            len: range.len(),
+            owner: None,
+            part: true,
+            borrow: PhantomData,
+        }
+    }
+
+    fn of_owned<T: Element>(memory: FlashMemory<T>) -> Array<'a> {
+        let owner = memory.into_header();
+        Array {
+            memory: Arc::as_ptr(&owner),
+            data: owner.data(),
+            len: owner.len(),
+            owner: Some(owner),
+            part: false,
+            borrow: PhantomData,
+        }
+    }
+}
+
+/// A view: how an array argument is passed, described and seen.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a view of an array",
+    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Phased<'a, T>` or `Scatter<'a, T>`"
+)]
+pub trait View<'a> {
+    /// Type of one element.
+    type Element: Element;
+    /// `ARG_*`.
+    const KIND: u32;
+    /// `ACCESS_*`.
+    const ACCESS: u32;
+    /// True for [`Row`]s.
+    const ROW: bool;
+    /// The array, type erased.
+    fn into_array(self) -> Array<'a>;
+}
+
+impl<'a, A: ItemAccess> View<'a> for Item<'a, A> {
+    type Element = A::Element;
+    const KIND: u32 = abi::ARG_ITEM;
+    const ACCESS: u32 = A::ACCESS;
+    const ROW: bool = A::ROW;
+    #[inline]
+    fn into_array(self) -> Array<'a> {
+        self.0
+    }
+}
+
+impl<'a, T: Element> View<'a> for Whole<'a, Read<T>> {
+    type Element = T;
+    const KIND: u32 = abi::ARG_WHOLE;
+    const ACCESS: u32 = abi::ACCESS_READ;
+    const ROW: bool = false;
+    #[inline]
+    fn into_array(self) -> Array<'a> {
+        self.0
+    }
+}
+
+impl<'a, T: Element> View<'a> for Phased<'a, T> {
+    type Element = T;
+    const KIND: u32 = abi::ARG_PHASED;
+    const ACCESS: u32 = abi::ACCESS_READ_WRITE;
+    const ROW: bool = false;
+    #[inline]
+    fn into_array(self) -> Array<'a> {
+        self.0
+    }
+}
+
+impl<'a, T: AtomicElement> View<'a> for Scatter<'a, T> {
+    type Element = T;
+    const KIND: u32 = abi::ARG_SCATTER;
+    const ACCESS: u32 = abi::ACCESS_READ_WRITE;
+    const ROW: bool = false;
+    #[inline]
+    fn into_array(self) -> Array<'a> {
+        self.0
+    }
+}
+
+/// Conversions from what a host program holds. Read-only views take shared slices, the others need
+/// exclusive ones; a [`FlashMemory`] is always shared and ordered by the runtime.
+macro_rules! sources {
+    ($([$($g:tt)*] $view:ty, $t:ty, [$($mode:tt)*];)*) => {$(
+        impl<'a, $($g)*> From<&'a FlashMemory<$t>> for $view {
+            #[inline]
+            fn from(memory: &'a FlashMemory<$t>) -> Self {
+                Self(Array::of_memory(memory), PhantomData)
+            }
+        }
+        impl<'a, $($g)*> From<FlashMemory<$t>> for $view {
+            fn from(memory: FlashMemory<$t>) -> Self {
+                Self(Array::of_owned(memory), PhantomData)
+            }
+        }
+        impl<'a, $($g)*> From<MemoryRange<'a, $t>> for $view {
+            fn from(range: MemoryRange<'a, $t>) -> Self {
+                Self(Array::of_range(range), PhantomData)
+            }
+        }
+        impl<'a, $($g)*> From<&'a mut [$t]> for $view {
+            #[inline]
+            fn from(slice: &'a mut [$t]) -> Self {
+                Self(Array::of_slice(slice.as_mut_ptr(), slice.len()), PhantomData)
+            }
+        }
+        impl<'a, $($g)*> From<&'a mut Vec<$t>> for $view {
+            #[inline]
+            fn from(slice: &'a mut Vec<$t>) -> Self {
+                Self(Array::of_slice(slice.as_mut_ptr(), slice.len()), PhantomData)
+            }
+        }
+        sources! { @shared [$($g)*] $view, $t, [$($mode)*] }
+    )*};
+    (@shared [$($g:tt)*] $view:ty, $t:ty, [shared]) => {
+        impl<'a, $($g)*> From<&'a [$t]> for $view {
+            #[inline]
+            fn from(slice: &'a [$t]) -> Self {
+                Self(Array::of_slice(slice.as_ptr().cast_mut(), slice.len()), PhantomData)
+            }
+        }
+        impl<'a, $($g)*> From<&'a Vec<$t>> for $view {
+            #[inline]
+            fn from(slice: &'a Vec<$t>) -> Self {
+                Self(Array::of_slice(slice.as_ptr().cast_mut(), slice.len()), PhantomData)
+            }
+        }
+    };
+    (@shared [$($g:tt)*] $view:ty, $t:ty, [exclusive]) => {};
+}
+
+sources! {
+    [T: Element] Item<'a, Read<T>>, T, [shared];
+    [T: Element] Item<'a, ReadWrite<T>>, T, [exclusive];
+    [T: Element] Item<'a, Write<T>>, T, [exclusive];
+    [T: Element] Item<'a, Read<Row<T>>>, T, [shared];
+    [T: Element] Item<'a, ReadWrite<Row<T>>>, T, [exclusive];
+    [T: Element] Item<'a, Write<Row<T>>>, T, [exclusive];
+    [T: Element] Whole<'a, Read<T>>, T, [shared];
+    [T: Element] Phased<'a, T>, T, [exclusive];
+    [T: AtomicElement] Scatter<'a, T>, T, [exclusive];
+}
+
+/// Describes an array argument that is seen through `V`.
+#[doc(hidden)]
+pub fn describe<V: View<'static>>(
+    name: &str,
+    along: &[usize],
+    stages: Option<(usize, &[Use])>,
+) -> ArgumentDescriptor {
+    ArgumentDescriptor {
+        name: name.to_owned(),
+        view: descriptor::View::of_code(V::KIND),
+        access: Access::of_code(V::ACCESS),
+        element: ElementType::of::<V::Element>(),
+        row: V::ROW,
+        along: along.to_vec(),
+        stages: stages.map(|(dimension, uses)| (dimension, uses.to_vec())),
+    }
+}
+
+/// Describes a scalar argument.
+#[doc(hidden)]
+pub fn describe_scalar<T: Element>(name: &str) -> ArgumentDescriptor {
+    ArgumentDescriptor {
+        name: name.to_owned(),
+        view: descriptor::View::Scalar,
+        access: Access::Read,
+        element: ElementType::of::<T>(),
+        row: false,
+        along: Vec::new(),
+        stages: None,
+    }
+}
+
+/// The value of a scalar argument.
+///
+/// # Safety
+/// `arg` is a scalar of type `T`.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn scalar<T: Element>(arg: &abi::Arg) -> T {
+    debug_assert_eq!(arg.element_size as usize, size_of::<T>());
+    // SAFETY: `data` points to the bytes of a T; unaligned reads are allowed for.
+    unsafe { arg.data.cast::<T>().read_unaligned() }
+}
+
+/// The slice of a whole array.
+///
+/// # Safety
+/// `arg` is a whole array of `T` that nobody writes during `'k`.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn whole<'k, T: Element>(arg: (*const T, usize)) -> &'k [T] {
+    // SAFETY: the caller vouches for the range.
+    unsafe { std::slice::from_raw_parts(arg.0, arg.1) }
+}
+
+/// How an `Item` follows dimension 0: it does not.
+#[doc(hidden)]
+pub const FIXED: u8 = 0;
+/// Dimension 0 is its axis 0.
+#[doc(hidden)]
+pub const UNIT: u8 = 1;
+/// Dimension 0 is another axis.
+#[doc(hidden)]
+pub const STRIDED: u8 = 2;

@@ -1,0 +1,240 @@
+//! [`Phased`](super::Phased): the array as it was when the phase began, and the own elements of the next phase.
+
+use super::UNIT;
+use crate::abi;
+use crate::descriptor::Use;
+use crate::kernel::Element;
+use std::marker::PhantomData;
+
+/// Addresses and strides for one share.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct PhasedBound<T> {
+    was: *const T,
+    next: *mut T,
+    len: usize,
+    strides: *const u64,
+}
+
+/// The own element of the first item of a run.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct PhasedRun<T> {
+    was: *const T,
+    next: *mut T,
+    len: usize,
+    own: usize,
+    step: usize,
+    usage: Use,
+}
+
+/// What the `item` door sees.
+pub struct PhasedItem<'k, T> {
+    was: *const T,
+    next: *mut T,
+    len: usize,
+    own: usize,
+    usage: Use,
+    borrow: PhantomData<&'k mut T>,
+}
+
+/// What the `span` and `whole` doors see.
+pub struct PhasedSpan<'k, T> {
+    was: *const T,
+    next: *mut T,
+    len: usize,
+    own: usize,
+    count: usize,
+    usage: Use,
+    borrow: PhantomData<&'k mut T>,
+}
+
+impl<T: Element> PhasedBound<T> {
+    /// # Safety
+    /// `arg` is a phased argument of `T`, with a stride per dimension.
+    #[inline(always)]
+    pub unsafe fn new(arg: &abi::Arg) -> Self {
+        debug_assert_eq!(arg.element_size as usize, size_of::<T>());
+        PhasedBound {
+            was: arg.data.cast_const().cast(),
+            next: arg.next.cast(),
+            len: arg.len as usize,
+            strides: arg.strides,
+        }
+    }
+
+    /// # Safety
+    /// `index` is the index of a work item of the launch.
+    #[inline(always)]
+    pub unsafe fn run(&self, index: &[usize], along: &[usize], stages: Option<(usize, &[Use])>) -> PhasedRun<T> {
+        let mut own = 0;
+        for &dimension in along {
+            // SAFETY: there is a stride for every dimension.
+            own += index[dimension] * unsafe { *self.strides.add(dimension) as usize };
+        }
+        // SAFETY: as above.
+        let step = if along.contains(&0) { unsafe { *self.strides as usize } } else { 0 };
+        let usage = match stages {
+            None => Use::Both,
+            Some((dimension, uses)) => uses[index[dimension]],
+        };
+        PhasedRun { was: self.was, next: self.next, len: self.len, own, step, usage }
+    }
+
+    /// # Safety
+    /// Nothing else of the launch runs.
+    #[inline]
+    pub unsafe fn whole<'k>(&self, staged: bool) -> PhasedSpan<'k, T> {
+        if !staged {
+            // SAFETY: both buffers have `len` elements and are apart.
+            unsafe { std::ptr::copy_nonoverlapping(self.was, self.next, self.len) };
+        }
+        PhasedSpan {
+            was: self.was,
+            next: self.next,
+            len: self.len,
+            own: 0,
+            count: self.len,
+            usage: if staged { Use::Write } else { Use::Both },
+            borrow: PhantomData,
+        }
+    }
+}
+
+impl<T: Element> PhasedRun<T> {
+    /// # Safety
+    /// The run has more than `i` items; their own elements are nobody else's.
+    #[inline(always)]
+    pub unsafe fn item<'k, const CLASS: u8>(&self, i: usize) -> PhasedItem<'k, T> {
+        let own = self.own + i * if CLASS == UNIT { 1 } else { self.step };
+        if self.usage == Use::Both {
+            // SAFETY: the own element lies inside both buffers and is ours alone in `next`.
+            unsafe { *self.next.add(own) = *self.was.add(own) };
+        }
+        PhasedItem { was: self.was, next: self.next, len: self.len, own, usage: self.usage, borrow: PhantomData }
+    }
+
+    /// # Safety
+    /// The run has `len` items along dimension 0, and dimension 0 is axis 0 of the array (or `len` is
+    /// 1); their own elements are nobody else's.
+    #[inline(always)]
+    pub unsafe fn span<'k>(&self, len: usize) -> PhasedSpan<'k, T> {
+        if self.usage == Use::Both {
+            // SAFETY: the own elements lie inside both buffers and are ours alone in `next`.
+            unsafe { std::ptr::copy_nonoverlapping(self.was.add(self.own), self.next.add(self.own), len) };
+        }
+        PhasedSpan {
+            was: self.was,
+            next: self.next,
+            len: self.len,
+            own: self.own,
+            count: len,
+            usage: self.usage,
+            borrow: PhantomData,
+        }
+    }
+}
+
+#[cold]
+#[track_caller]
+fn not_declared(what: &str, usage: Use) -> ! {
+    let stage = if usage == Use::Read { "read" } else { "write" };
+    panic!("the kernel {what} in a stage that its definition declares as `{stage}`")
+}
+
+impl<T: Element> PhasedItem<'_, T> {
+    /// Number of elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Element `i` as it was when the phase began. Panics outside the array, and in a stage that is
+    /// declared as `write`.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self, i: usize) -> T {
+        if self.usage == Use::Write {
+            not_declared("reads any element", self.usage);
+        }
+        assert!(i < self.len, "element {i} of an array of {}", self.len);
+        // SAFETY: inside the array; nobody writes this buffer in this phase.
+        unsafe { *self.was.add(i) }
+    }
+
+    /// The whole array as it was when the phase began. Panics in a stage that is declared as `write`.
+    #[inline]
+    #[track_caller]
+    pub fn was(&self) -> &[T] {
+        if self.usage == Use::Write {
+            not_declared("reads any element", self.usage);
+        }
+        // SAFETY: nobody writes this buffer in this phase.
+        unsafe { std::slice::from_raw_parts(self.was, self.len) }
+    }
+
+    /// The own element as it is now. In a stage that is declared as `read`, as the phase began.
+    #[inline]
+    pub fn own(&self) -> T {
+        // SAFETY: the own element lies inside the array, and is written by us alone.
+        unsafe { *self.next.add(self.own) }
+    }
+
+    /// Sets the own element, for the next phase. Panics in a stage that is declared as `read`.
+    #[inline]
+    #[track_caller]
+    pub fn set(&mut self, value: T) {
+        if self.usage == Use::Read {
+            not_declared("sets its element", self.usage);
+        }
+        // SAFETY: the own element lies inside the array and is ours alone.
+        unsafe { *self.next.add(self.own) = value }
+    }
+}
+
+impl<T: Element> PhasedSpan<'_, T> {
+    /// The whole array as it was when the phase began. Panics in a stage that is declared as `write`.
+    #[inline]
+    #[track_caller]
+    pub fn was(&self) -> &[T] {
+        if self.usage == Use::Write {
+            not_declared("reads any element", self.usage);
+        }
+        // SAFETY: nobody writes this buffer in this phase.
+        unsafe { std::slice::from_raw_parts(self.was, self.len) }
+    }
+
+    /// The run's own elements, for the next phase; they start as they are now. Panics in a stage that
+    /// is declared as `read`.
+    #[inline]
+    #[track_caller]
+    pub fn own(&mut self) -> &mut [T] {
+        if self.usage == Use::Read {
+            not_declared("sets its elements", self.usage);
+        }
+        // SAFETY: the own elements are ours alone; with one buffer `was` cannot be called.
+        unsafe { std::slice::from_raw_parts_mut(self.next.add(self.own), self.count) }
+    }
+
+    /// [`was`](Self::was) and [`own`](Self::own) at once.
+    #[inline]
+    #[track_caller]
+    pub fn split(&mut self) -> (&[T], &mut [T]) {
+        if self.usage != Use::Both {
+            not_declared("reads and sets at once", self.usage);
+        }
+        // SAFETY: two buffers: one that nobody writes, one whose own elements are ours alone.
+        unsafe {
+            (
+                std::slice::from_raw_parts(self.was, self.len),
+                std::slice::from_raw_parts_mut(self.next.add(self.own), self.count),
+            )
+        }
+    }
+}

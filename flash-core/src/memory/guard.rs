@@ -1,0 +1,84 @@
+//! Host access to a memory.
+
+use super::Header;
+use crate::error::Error;
+use crate::kernel::{Element, shim};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+
+/// Shared access of the host. Any number may be alive; launches that write fail meanwhile.
+#[must_use]
+pub struct ReadGuard<'a, T> {
+    header: &'a Header,
+    range: Range<usize>,
+    element: PhantomData<&'a [T]>,
+}
+
+/// Exclusive access of the host. Launches that use the memory fail meanwhile.
+#[must_use]
+pub struct WriteGuard<'a, T> {
+    header: &'a Header,
+    element: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: Element> ReadGuard<'a, T> {
+    pub(super) fn new(header: &'a Header, range: Range<usize>) -> Result<Self, Error> {
+        if shim::in_kernel() {
+            return Err(Error::Nested);
+        }
+        header.state.guard_read()?;
+        Ok(ReadGuard { header, range, element: PhantomData })
+    }
+}
+
+impl<'a, T: Element> WriteGuard<'a, T> {
+    pub(super) fn new(header: &'a Header) -> Result<Self, Error> {
+        if shim::in_kernel() {
+            return Err(Error::Nested);
+        }
+        header.state.guard_write()?;
+        Ok(WriteGuard { header, element: PhantomData })
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the range lies inside the array; while this guard is alive nobody writes it.
+        unsafe {
+            std::slice::from_raw_parts(self.header.data().cast::<T>().add(self.range.start), self.range.len())
+        }
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: while this guard is alive nobody else touches the array.
+        unsafe { std::slice::from_raw_parts(self.header.data().cast(), self.header.len()) }
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: while this guard is alive nobody else touches the array.
+        unsafe { std::slice::from_raw_parts_mut(self.header.data().cast(), self.header.len()) }
+    }
+}
+
+impl<T> Drop for ReadGuard<'_, T> {
+    fn drop(&mut self) {
+        self.header.state.release_guard_read();
+    }
+}
+
+impl<T> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        self.header.state.release_guard_write();
+    }
+}

@@ -1,0 +1,255 @@
+//! Memory shared between the host program and its launches.
+//!
+//! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
+//! reaches its contents through guards only. Who holds what is one word per array, see [`state`].
+
+mod guard;
+mod header;
+pub(crate) mod state;
+
+pub use guard::{ReadGuard, WriteGuard};
+pub(crate) use header::Header;
+
+use crate::error::Error;
+use crate::kernel::Element;
+use smallvec::SmallVec;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, Range, RangeBounds};
+use std::sync::Arc;
+
+/// An array that launches read and write: an owning handle, always initialised, with a shape.
+///
+/// # Examples
+/// ```
+/// use flash_core::FlashMemory;
+/// let a = FlashMemory::from(vec![1.0f32, 2.0, 3.0]);
+/// let b = a.clone();                                   // the same memory
+/// a.write()?[1] = 5.0;
+/// assert_eq!(*b.read()?, [1.0, 5.0, 3.0]);
+/// let grid = FlashMemory::<f64>::zeroed([4, 3]);       // axis 0 is fastest
+/// assert_eq!((grid.len(), grid.shape()), (12, &[4, 3][..]));
+/// # Ok::<(), flash_core::Error>(())
+/// ```
+pub struct FlashMemory<T> {
+    header: Arc<Header>,
+    element: PhantomData<T>,
+}
+
+/// A part of a [`FlashMemory`], as an argument.
+pub struct MemoryRange<'a, T> {
+    memory: &'a FlashMemory<T>,
+    range: Range<usize>,
+}
+
+/// The shape of an array: a length, or an extent per axis, axis 0 fastest.
+pub trait IntoShape {
+    /// Extent per axis.
+    fn into_shape(self) -> SmallVec<[u64; 4]>;
+}
+
+macro_rules! shapes {
+    ($($t:ty)*) => {$(
+        impl IntoShape for $t {
+            fn into_shape(self) -> SmallVec<[u64; 4]> {
+                smallvec::smallvec![self as u64]
+            }
+        }
+        impl<const N: usize> IntoShape for [$t; N] {
+            fn into_shape(self) -> SmallVec<[u64; 4]> {
+                self.iter().map(|&n| n as u64).collect()
+            }
+        }
+        impl IntoShape for &[$t] {
+            fn into_shape(self) -> SmallVec<[u64; 4]> {
+                self.iter().map(|&n| n as u64).collect()
+            }
+        }
+    )*};
+}
+shapes! { usize u32 u64 }
+
+impl IntoShape for i32 {
+    /// For literals; a negative length is taken as no elements.
+    fn into_shape(self) -> SmallVec<[u64; 4]> {
+        smallvec::smallvec![self.max(0) as u64]
+    }
+}
+
+impl<const N: usize> IntoShape for [i32; N] {
+    fn into_shape(self) -> SmallVec<[u64; 4]> {
+        self.iter().map(|&n| n.max(0) as u64).collect()
+    }
+}
+
+impl<T: Element> FlashMemory<T> {
+    /// An array of zeros.
+    ///
+    /// # Panics
+    /// If it is too large to be allocated, as `vec![0; n]` does.
+    pub fn zeroed(shape: impl IntoShape) -> FlashMemory<T> {
+        let shape = shape.into_shape();
+        let len = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).and_then(|n| usize::try_from(n).ok());
+        let Some(len) = len else { panic!("an array of shape {shape:?} has more elements than memory has bytes") };
+        let shape = if shape.len() > 1 { shape } else { SmallVec::new() };
+        FlashMemory { header: Arc::new(Header::zeroed::<T>(len, shape)), element: PhantomData }
+    }
+
+    /// The same memory with a shape, axis 0 fastest.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the product of the extents is not the length, or other handles are alive:
+    /// the shape is the memory's, not the handle's.
+    pub fn with_shape(mut self, shape: impl IntoShape) -> Result<FlashMemory<T>, Error> {
+        let shape = shape.into_shape();
+        let product = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b));
+        let len = self.len();
+        if product != Some(len as u64) {
+            return Err(Error::Shape(format!(
+                "a shape of {shape:?} has {} elements, the memory has {len}: pass extents whose product is {len}",
+                product.map_or("more than 2^64".to_owned(), |p| p.to_string()),
+            )));
+        }
+        match Arc::get_mut(&mut self.header) {
+            Some(header) => header.set_shape(shape),
+            None => {
+                return Err(Error::Shape(
+                    "the memory has other handles or is in a pipeline: give it its shape before it is cloned".into(),
+                ));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.header.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Extent per axis, axis 0 fastest. Empty if no shape was given.
+    pub fn shape(&self) -> &[u64] {
+        self.header.shape()
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// [`Error::Borrowed`] if a write guard is alive, [`Error::Poisoned`] if the launch that should
+    /// have written it failed, [`Error::Nested`] inside a kernel. Waits for launches that write it.
+    pub fn read(&self) -> Result<ReadGuard<'_, T>, Error> {
+        ReadGuard::new(&self.header, 0..self.len())
+    }
+
+    /// Reads a range of elements.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and [`Error::Range`] if the range leaves the array.
+    pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_, T>, Error> {
+        let range = self.resolve(range)?;
+        ReadGuard::new(&self.header, range)
+    }
+
+    /// Reads one element.
+    ///
+    /// # Errors
+    /// As [`read_range`](Self::read_range).
+    pub fn get(&self, i: usize) -> Result<T, Error> {
+        Ok(self.read_range(i..i.saturating_add(1))?[0])
+    }
+
+    /// Reads and writes all of it. Heals a poisoned array.
+    ///
+    /// # Errors
+    /// [`Error::Borrowed`] if any guard is alive, [`Error::Nested`] inside a kernel. Waits for
+    /// launches that use it.
+    pub fn write(&self) -> Result<WriteGuard<'_, T>, Error> {
+        WriteGuard::new(&self.header)
+    }
+
+    /// A part of it, as an argument.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the range leaves the array.
+    pub fn range(&self, range: impl RangeBounds<usize>) -> Result<MemoryRange<'_, T>, Error> {
+        Ok(MemoryRange { range: self.resolve(range)?, memory: self })
+    }
+
+    fn resolve(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
+        let start = match range.start_bound() {
+            Bound::Included(&s) => s,
+            Bound::Excluded(&s) => s.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&e) => e.saturating_add(1),
+            Bound::Excluded(&e) => e,
+            Bound::Unbounded => self.len(),
+        };
+        if start > end || end > self.len() {
+            return Err(Error::Range { start, end, len: self.len() });
+        }
+        Ok(start..end)
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(crate) fn into_header(self) -> Arc<Header> {
+        self.header
+    }
+}
+
+impl<'a, T> MemoryRange<'a, T> {
+    pub(crate) fn into_parts(self) -> (&'a FlashMemory<T>, Range<usize>) {
+        (self.memory, self.range)
+    }
+}
+
+impl<T> Clone for FlashMemory<T> {
+    /// Another handle to the same memory.
+    fn clone(&self) -> Self {
+        FlashMemory { header: self.header.clone(), element: PhantomData }
+    }
+}
+
+impl<T: Element> From<Vec<T>> for FlashMemory<T> {
+    /// Takes the vector without copying.
+    fn from(vec: Vec<T>) -> Self {
+        FlashMemory { header: Arc::new(Header::of_vec(vec)), element: PhantomData }
+    }
+}
+
+impl<T: Element, const N: usize> From<[T; N]> for FlashMemory<T> {
+    fn from(array: [T; N]) -> Self {
+        Vec::from(array).into()
+    }
+}
+
+impl<T: Element> From<&[T]> for FlashMemory<T> {
+    /// Copies the slice.
+    fn from(slice: &[T]) -> Self {
+        slice.to_vec().into()
+    }
+}
+
+impl<T: Element> FromIterator<T> for FlashMemory<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(iter: I) -> Self {
+        iter.into_iter().collect::<Vec<T>>().into()
+    }
+}
+
+impl<T: Element + fmt::Debug> fmt::Debug for FlashMemory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.read() {
+            Ok(data) => f.debug_tuple("FlashMemory").field(&&*data).finish(),
+            Err(error) => write!(f, "FlashMemory({error})"),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The pool of recording buffers: one per pipeline that is alive, taken from and given back to the
+//! thread, so that a warm submission allocates nothing.
+
+use super::record::Slots;
+use super::{Runtime, Submission, launch};
+use crate::error::Error;
+use crate::index::IntoDims;
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+
+/// Buffers that a thread keeps.
+const KEPT: usize = 8;
+
+/// What a recording needs.
+pub(super) struct Buffer {
+    runtime: Arc<Runtime>,
+    slots: Slots,
+    /// Taken by executions of pipelines that write slices of the host.
+    alone: Mutex<()>,
+}
+
+thread_local! {
+    static POOL: RefCell<Vec<Box<Buffer>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer that goes back to the pool of the thread that drops it.
+pub(super) struct Pooled(Option<Box<Buffer>>);
+
+impl Pooled {
+    /// An empty buffer of a runtime. One that was used for the same runtime touches no count.
+    #[inline]
+    pub fn take(runtime: &Arc<Runtime>) -> Pooled {
+        let pooled = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop()).ok().flatten();
+        let buffer = match pooled {
+            Some(mut buffer) => {
+                if !Arc::ptr_eq(&buffer.runtime, runtime) {
+                    buffer.runtime = runtime.clone();
+                }
+                buffer
+            }
+            None => Box::new(Buffer { runtime: runtime.clone(), slots: Slots::default(), alone: Mutex::new(()) }),
+        };
+        Pooled(Some(buffer))
+    }
+
+    #[inline]
+    fn get_mut(&mut self) -> &mut Buffer {
+        // SAFETY: only `drop` takes the buffer out.
+        unsafe { self.0.as_mut().unwrap_unchecked() }
+    }
+
+    #[inline]
+    pub fn slots(&mut self) -> &mut Slots {
+        &mut self.get_mut().slots
+    }
+
+    #[inline]
+    pub fn record<'a>(&mut self, submission: impl Submission<'a>) {
+        let Buffer { runtime, slots, .. } = self.get_mut();
+        slots.record(submission, runtime);
+    }
+
+    #[inline]
+    pub fn finish(&mut self, dims: impl IntoDims) {
+        let Buffer { runtime, slots, .. } = self.get_mut();
+        slots.finish(dims, runtime);
+    }
+}
+
+impl Deref for Pooled {
+    type Target = Buffer;
+
+    #[inline]
+    fn deref(&self) -> &Buffer {
+        // SAFETY: only `drop` takes the buffer out.
+        unsafe { self.0.as_ref().unwrap_unchecked() }
+    }
+}
+
+impl Buffer {
+    pub fn len(&self) -> usize {
+        self.slots.nodes.len()
+    }
+
+    #[inline]
+    pub fn exec(&self) -> Result<(), Error> {
+        let _alone = self.slots.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
+        launch::run(&self.slots, &self.runtime)
+    }
+}
+
+impl Drop for Pooled {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut buffer) = self.0.take() else { return };
+        buffer.slots.clear();
+        // A buffer that does not fit is freed, outside the pool's borrow: it may own memories.
+        let rest = POOL.try_with(|pool| {
+            let Ok(mut pool) = pool.try_borrow_mut() else { return Some(buffer) };
+            if pool.len() >= KEPT {
+                return Some(buffer);
+            }
+            pool.push(buffer);
+            None
+        });
+        drop(rest);
+    }
+}

@@ -1,0 +1,73 @@
+//! `FLASH_CHECK_WRITES=1`: does a kernel write every element that it promised to?
+
+use super::plan::Plan;
+use crate::abi::Arg;
+use crate::descriptor::{Access, View};
+use crate::error::Error;
+use crate::index::{DynRuns, Order};
+
+/// A byte that is rare in data.
+const PATTERN: u8 = 0xa5;
+
+/// The elements of write-only arguments that the launch's range holds, filled with a pattern.
+pub(super) struct WriteCheck {
+    /// Per argument, the first element of each row that some work item owns.
+    promised: Vec<(usize, Vec<u64>)>,
+}
+
+impl WriteCheck {
+    pub fn begin(plan: &Plan, order: &Order, args: &[Arg]) -> WriteCheck {
+        let mut promised = Vec::new();
+        for (i, (spec, arg)) in plan.arguments.iter().zip(args).enumerate() {
+            if spec.view != View::Item || spec.access != Access::Write || order.items() == 0 {
+                continue;
+            }
+            // SAFETY: a proved argument has a stride per dimension.
+            let strides = unsafe { std::slice::from_raw_parts(arg.strides, plan.descriptor.dimensions.len()) };
+            let mut elements = Vec::new();
+            let view = order.view();
+            let mut runs = DynRuns::new(view.get(), 0..order.items());
+            while let Some(run) = runs.next_run() {
+                let first: u64 = run.index.iter().zip(strides).map(|(v, s)| v * s).sum();
+                let step = (run.step as u64).wrapping_mul(strides[run.dim]);
+                elements.extend((0..run.count).map(|k| first.wrapping_add(k.wrapping_mul(step))));
+            }
+            elements.sort_unstable();
+            elements.dedup();
+            let size = spec.element_size as usize;
+            for &element in &elements {
+                // SAFETY: the index was proved to lie inside the array, which the launch holds.
+                unsafe {
+                    let at = arg.data.cast::<u8>().add(element as usize * size);
+                    std::ptr::write_bytes(at, PATTERN, size * arg.row_len as usize);
+                }
+            }
+            promised.push((i, elements));
+        }
+        WriteCheck { promised }
+    }
+
+    pub fn end(self, plan: &Plan, args: &[Arg]) -> Result<(), Error> {
+        for (i, elements) in self.promised {
+            let (arg, size) = (&args[i], plan.arguments[i].element_size as usize);
+            let left = |element: u64| {
+                (element..element + arg.row_len).find(|&e| {
+                    // SAFETY: as in `begin`.
+                    let bytes =
+                        unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>().add(e as usize * size), size) };
+                    size > 0 && bytes.iter().all(|&b| b == PATTERN)
+                })
+            };
+            if let Some(element) = elements.into_iter().find_map(left) {
+                return Err(Error::Argument {
+                    kernel: plan.descriptor.name.clone(),
+                    argument: plan.descriptor.arguments[i].name.clone(),
+                    text: format!(
+                        "FLASH_CHECK_WRITES: the definition promises to write every element, element {element} was left as it was: declare `ReadWrite`, or write it"
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Kernels by name, for programs that do not have their types.
+
+use super::record::Slots;
+use super::{Runtime, Submission};
+use crate::backend::registry::registry;
+use crate::descriptor::{Access, ElementType, KernelDescriptor, View};
+use crate::error::Error;
+use crate::kernel::Element;
+use crate::kernel::views::{Array, Item, ReadWrite};
+use crate::memory::{FlashMemory, MemoryRange};
+
+/// A kernel by name: the descriptors that its implementations have, one per set of element types.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    name: String,
+    variants: Vec<KernelDescriptor>,
+}
+
+/// A kernel by name with its arguments.
+pub struct ByName<'a> {
+    descriptor: KernelDescriptor,
+    arguments: Vec<Argument<'a>>,
+}
+
+/// A plain struct as an argument of a kernel by name; numbers need no wrapper.
+pub struct Scalar<T>(pub T);
+
+/// One argument of a kernel by name.
+pub struct Argument<'a> {
+    element: ElementType,
+    value: Value<'a>,
+}
+
+enum Value<'a> {
+    Scalar(Vec<u8>),
+    Array { array: Array<'a>, writable: bool },
+}
+
+/// What `args` takes: a tuple of numbers, [`Scalar`]s, memories and slices.
+pub trait KernelArguments<'a> {
+    /// As a list.
+    fn into_list(self) -> Vec<Argument<'a>>;
+}
+
+/// A number, [`Scalar`], memory or slice.
+pub trait IntoArgument<'a> {
+    /// Type erased.
+    fn into_argument(self) -> Argument<'a>;
+}
+
+impl Kernel {
+    pub(super) fn find(name: &str) -> Result<Kernel, Error> {
+        let mut known: Vec<String> = Vec::new();
+        let mut variants: Vec<KernelDescriptor> = Vec::new();
+        for found in registry().implementations() {
+            // SAFETY: strings of implementations live for ever.
+            let (kernel, descriptor) = unsafe { (found.raw.kernel.text(), found.raw.descriptor.text()) };
+            if kernel == name {
+                if let Ok(descriptor) = KernelDescriptor::from_json(&descriptor) {
+                    if !variants.iter().any(|v| v.signature() == descriptor.signature()) {
+                        variants.push(descriptor);
+                    }
+                }
+            } else if !known.contains(&kernel) {
+                known.push(kernel);
+            }
+        }
+        if variants.is_empty() {
+            return Err(Error::NoKernel { name: name.to_owned(), known });
+        }
+        Ok(Kernel { name: name.to_owned(), variants })
+    }
+
+    /// Its descriptors, one per set of element types.
+    pub fn descriptors(&self) -> &[KernelDescriptor] {
+        &self.variants
+    }
+
+    /// With its arguments, whose types choose the descriptor.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with the types expected and found.
+    pub fn args<'a>(&self, arguments: impl KernelArguments<'a>) -> Result<ByName<'a>, Error> {
+        let arguments = arguments.into_list();
+        let fits = |descriptor: &&KernelDescriptor| {
+            descriptor.arguments.len() == arguments.len()
+                && descriptor.arguments.iter().zip(&arguments).all(|(want, have)| {
+                    want.element == have.element
+                        && match &have.value {
+                            Value::Scalar(_) => want.view == View::Scalar,
+                            Value::Array { writable, .. } => {
+                                want.view != View::Scalar && (*writable || want.access == Access::Read)
+                            }
+                        }
+                })
+        };
+        if let Some(descriptor) = self.variants.iter().find(fits) {
+            return Ok(ByName { descriptor: descriptor.clone(), arguments });
+        }
+        let expected: Vec<String> = self.variants.iter().map(KernelDescriptor::signature).collect();
+        let found: Vec<String> = arguments
+            .iter()
+            .map(|a| match &a.value {
+                Value::Scalar(_) => a.element.name.clone(),
+                Value::Array { writable: true, .. } => format!("array of {}", a.element.name),
+                Value::Array { writable: false, .. } => format!("read-only array of {}", a.element.name),
+            })
+            .collect();
+        Err(Error::Argument {
+            kernel: self.name.clone(),
+            argument: "all".into(),
+            text: format!("expected {}; found ({})", expected.join(" or "), found.join(", ")),
+        })
+    }
+}
+
+impl<'a> Submission<'a> for ByName<'a> {
+    #[allow(private_interfaces)]
+    fn record(self, slots: &mut Slots, runtime: &Runtime) {
+        let plan = runtime.plan_for(None, self.descriptor);
+        slots.begin_owned(plan);
+        for argument in self.arguments {
+            match argument.value {
+                Value::Scalar(bytes) => slots.push_scalar(&bytes),
+                Value::Array { array, .. } => slots.push_array(array),
+            }
+        }
+    }
+}
+
+fn scalar<'a, T: Element>(value: T) -> Argument<'a> {
+    Argument { element: ElementType::of::<T>(), value: Value::Scalar(bytemuck::bytes_of(&value).to_vec()) }
+}
+
+fn array<'a, T: Element>(array: Array<'a>, writable: bool) -> Argument<'a> {
+    Argument { element: ElementType::of::<T>(), value: Value::Array { array, writable } }
+}
+
+macro_rules! numbers {
+    ($($t:ty)*) => {$(
+        impl<'a> IntoArgument<'a> for $t {
+            fn into_argument(self) -> Argument<'a> {
+                scalar(self)
+            }
+        }
+    )*};
+}
+numbers! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 }
+
+impl<'a, T: Element> IntoArgument<'a> for Scalar<T> {
+    fn into_argument(self) -> Argument<'a> {
+        scalar(self.0)
+    }
+}
+
+impl<'a, T: Element> IntoArgument<'a> for &'a FlashMemory<T> {
+    fn into_argument(self) -> Argument<'a> {
+        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+    }
+}
+
+impl<'a, T: Element> IntoArgument<'a> for FlashMemory<T> {
+    fn into_argument(self) -> Argument<'a> {
+        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+    }
+}
+
+impl<'a, T: Element> IntoArgument<'a> for MemoryRange<'a, T> {
+    fn into_argument(self) -> Argument<'a> {
+        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+    }
+}
+
+impl<'a, T: Element> IntoArgument<'a> for &'a mut [T] {
+    fn into_argument(self) -> Argument<'a> {
+        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+    }
+}
+
+impl<'a, T: Element> IntoArgument<'a> for &'a [T] {
+    fn into_argument(self) -> Argument<'a> {
+        array::<T>(erased(Item::<'a, crate::kernel::views::Read<T>>::from(self)), false)
+    }
+}
+
+fn erased<'a>(view: impl crate::kernel::views::View<'a>) -> Array<'a> {
+    view.into_array()
+}
+
+macro_rules! tuples {
+    ($(($($t:ident $n:tt),*))*) => {$(
+        impl<'a, $($t: IntoArgument<'a>),*> KernelArguments<'a> for ($($t,)*) {
+            fn into_list(self) -> Vec<Argument<'a>> {
+                vec![$(self.$n.into_argument()),*]
+            }
+        }
+    )*};
+}
+tuples! {
+    (A 0) (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, D 3) (A 0, B 1, C 2, D 3, E 4) (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6) (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8) (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10) (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
+}

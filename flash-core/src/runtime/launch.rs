@@ -1,0 +1,304 @@
+//! Runs what was recorded: holds the memories, submits, tracks failure, gives the memories back.
+
+use super::check::WriteCheck;
+use super::plan::{Plan, Target};
+use super::profile::LaunchProfile;
+use super::record::{Hold, Node, Slots};
+use super::{HostArgs, Runtime};
+use crate::abi::{self, Arg, Submission};
+use crate::backend::take_error;
+use crate::descriptor::{Access, View};
+use crate::error::{Code, Error, LaunchError};
+use crate::kernel::shim;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The memories of a pipeline, held from the first to the last submission; given back on drop.
+struct Held<'a> {
+    slots: &'a Slots,
+    /// Indices into `touched`, in the order of addresses; the first `taken` are held.
+    order: SmallVec<[u32; 8]>,
+    taken: usize,
+    /// Per touched memory: poisoned before, and now.
+    poison: SmallVec<[(bool, bool); 8]>,
+}
+
+impl<'a> Held<'a> {
+    #[inline]
+    fn take(slots: &'a Slots) -> Result<Held<'a>, Error> {
+        let touched = &slots.touched;
+        let mut held = Held {
+            slots,
+            order: (0..touched.len() as u32).collect(),
+            taken: 0,
+            poison: smallvec::smallvec![(false, false); touched.len()],
+        };
+        if touched.len() > 1 {
+            held.order.sort_unstable_by_key(|&i| touched[i as usize].memory as usize);
+        }
+        for &i in &held.order {
+            let t = &touched[i as usize];
+            // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+            let state = unsafe { &(*t.memory).state };
+            let poisoned = if t.written { state.launch_write()? } else { state.launch_read()? };
+            held.poison[i as usize] = (poisoned, poisoned);
+            held.taken += 1;
+        }
+        Ok(held)
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for &i in &self.order[..self.taken] {
+            let t = &self.slots.touched[i as usize];
+            // SAFETY: as in `take`.
+            let state = unsafe { &(*t.memory).state };
+            match t.written {
+                true => {
+                    let (before, now) = self.poison[i as usize];
+                    state.release_write(before, now);
+                }
+                false => state.release_read(),
+            }
+        }
+    }
+}
+
+/// Runs a recorded pipeline.
+#[inline]
+pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
+    if shim::in_kernel() {
+        return Err(Error::Nested);
+    }
+    if let Some(error) = slots.error.as_ref().or(runtime.error.as_ref()) {
+        return Err(error.clone());
+    }
+    let mut held = Held::take(slots)?;
+    let mut poisoned = held.poison.iter().any(|p| p.0);
+    let mut failures: Vec<LaunchError> = Vec::new();
+    for (position, node) in slots.nodes.iter().enumerate() {
+        let plan = node.plan();
+        let outcome = match poisoned.then(|| reads_poisoned(slots, node, plan, &held)).flatten() {
+            Some(argument) => Err(Error::Skipped { argument }),
+            None => submit(slots, node, plan, runtime),
+        };
+        match outcome {
+            Ok(()) if poisoned => heal(slots, node, plan, &mut held),
+            Ok(()) => {}
+            Err(source) => {
+                poisoned = true;
+                failures.push(failed(slots, node, plan, &mut held, position, source));
+            }
+        }
+    }
+    drop(held);
+    finish(failures)
+}
+
+#[inline]
+fn finish(failures: Vec<LaunchError>) -> Result<(), Error> {
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let mut failures = failures.into_iter();
+    match failures.next() {
+        Some(mut first) => {
+            first.others = failures.collect();
+            Err(Error::Launch(Arc::new(first)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// True if the submission's own range of a write-only argument is all of it.
+fn overwrites(hold: &Hold, access: Access, view: View) -> bool {
+    access == Access::Write && view == View::Item && hold.complete
+}
+
+/// The first argument whose poison the submission would read.
+fn reads_poisoned(slots: &Slots, node: &Node, plan: &Plan, held: &Held<'_>) -> Option<String> {
+    if slots.order_of(node).items() == 0 {
+        return None;
+    }
+    let holds = slots.holds_of(node).iter();
+    holds
+        .zip(&plan.arguments)
+        .position(|(hold, spec)| {
+            spec.access != Access::Write && held.poison.get(hold.touched as usize).is_some_and(|p| p.1)
+        })
+        .map(|i| plan.descriptor.arguments[i].name.clone())
+}
+
+/// A complete write heals.
+fn heal(slots: &Slots, node: &Node, plan: &Plan, held: &mut Held<'_>) {
+    for (hold, spec) in slots.holds_of(node).iter().zip(&plan.arguments) {
+        if let (Some(poison), true) =
+            (held.poison.get_mut(hold.touched as usize), overwrites(hold, spec.access, spec.view))
+        {
+            poison.1 = false;
+        }
+    }
+}
+
+#[cold]
+fn failed(
+    slots: &Slots,
+    node: &Node,
+    plan: &Plan,
+    held: &mut Held<'_>,
+    position: usize,
+    source: Error,
+) -> LaunchError {
+    for (hold, spec) in slots.holds_of(node).iter().zip(&plan.arguments) {
+        if let (Some(poison), true) = (held.poison.get_mut(hold.touched as usize), spec.access != Access::Read) {
+            poison.1 = true;
+        }
+    }
+    LaunchError {
+        kernel: plan.descriptor.name.clone(),
+        device: plan.target().map_or_else(|_| "no device".to_owned(), |t| t.device.id().to_owned()),
+        position,
+        source,
+        others: Vec::new(),
+    }
+}
+
+#[inline]
+fn submit(slots: &Slots, node: &Node, plan: &Plan, runtime: &Runtime) -> Result<(), Error> {
+    let target = match plan.target() {
+        Ok(target) => target,
+        Err(error) => return failsafe(slots, node, plan, error),
+    };
+    let args = slots.args_of(node);
+    if plan.phased || (plan.writes && runtime.check_writes) {
+        return submit_prepared(slots, node, plan, target, runtime);
+    }
+    launch(slots, node, plan, target, args, runtime)
+}
+
+#[cold]
+fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(), Error> {
+    match node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) {
+        Some(body) => body(&mut HostArgs::new(plan, slots.args_of(node), slots.dims_of(node))),
+        None => Err(error),
+    }
+}
+
+/// Second buffers for phased arguments, and the check that everything is written.
+fn submit_prepared(slots: &Slots, node: &Node, plan: &Plan, target: &Target, runtime: &Runtime) -> Result<(), Error> {
+    let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
+    let mut scratch: Vec<Box<[u128]>> = Vec::new();
+    for (arg, hold) in args.iter_mut().zip(slots.holds_of(node)) {
+        if arg.kind != abi::ARG_PHASED || arg.flags & abi::ARG_FLAG_STAGED != 0 {
+            continue;
+        }
+        arg.next = match slots.touched.get(hold.touched as usize) {
+            Some(touched) => {
+                // SAFETY: the memory is held as a writer; the argument lies in it, and so does the
+                // same place of the second buffer.
+                unsafe {
+                    let header = &*touched.memory;
+                    let offset = arg.data.cast::<u8>().offset_from(header.data());
+                    header.second().offset(offset).cast()
+                }
+            }
+            None => {
+                let bytes = arg.len as usize * arg.element_size as usize;
+                scratch.push(vec![0u128; bytes.div_ceil(16)].into_boxed_slice());
+                scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast())
+            }
+        };
+    }
+    let check = (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
+    let outcome = launch(slots, node, plan, target, &args, runtime);
+    match check {
+        Some(check) => outcome.and(check.end(plan, &args)),
+        None => outcome,
+    }
+}
+
+#[inline]
+fn launch(
+    slots: &Slots,
+    node: &Node,
+    plan: &Plan,
+    target: &Target,
+    args: &[Arg],
+    runtime: &Runtime,
+) -> Result<(), Error> {
+    let order = slots.order_of(node);
+    let view = order.view();
+    let space = view.get();
+    let (attributes, profile) = match &node.extra {
+        None => (&[][..], runtime.options.profile.as_ref()),
+        Some(extra) => (&extra.attributes[..], extra.options.profile.as_ref().or(runtime.options.profile.as_ref())),
+    };
+    let start = profile.map(|_| Instant::now());
+    let mut event = std::ptr::null_mut();
+    let mut nanoseconds = 0;
+    let submission = Submission {
+        struct_size: size_of::<Submission>() as u32,
+        flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 },
+        kernel: target.kernel,
+        space: space.raw(),
+        args: args.as_ptr(),
+        arg_count: args.len() as u32,
+        wait_count: 0,
+        waits: std::ptr::null(),
+        signal: &raw mut event,
+        nanoseconds: &raw mut nanoseconds,
+        attributes: attributes.as_ptr(),
+        attribute_count: attributes.len(),
+    };
+    // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
+    // arguments that were proved; everything lives until the call, or the event, is over.
+    unsafe {
+        take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
+        if !event.is_null() {
+            complete(target, event, &mut nanoseconds)?;
+        }
+    }
+    if let (Some(profile), Some(start)) = (profile, start) {
+        profile.add(LaunchProfile {
+            kernel: plan.descriptor.name.clone(),
+            implementation: target.implementation.clone(),
+            device: target.device.id().to_owned(),
+            phases: order.phases(),
+            items: order.items(),
+            nanoseconds,
+            wall_nanoseconds: start.elapsed().as_nanos() as u64,
+        });
+    }
+    Ok(())
+}
+
+/// Waits for a completion event and gives it back.
+///
+/// # Safety
+/// The event is of the target's backend.
+unsafe fn complete(target: &Target, event: *mut abi::Event, nanoseconds: &mut u64) -> Result<(), Error> {
+    let api = target.device.api;
+    let Some(wait) = api.event_wait else {
+        return Err(Error::Backend {
+            code: Code::Invalid,
+            text: format!("{} gave an event and has no slot `event_wait`", target.device.id()),
+        });
+    };
+    // SAFETY: the caller vouches; the errors are this host's.
+    unsafe {
+        let outcome = take_error(wait(event));
+        let (mut start, mut end) = (0, 0);
+        if let Some(times) = api.event_times {
+            if take_error(times(event, &mut start, &mut end)).is_ok() {
+                *nanoseconds = end.saturating_sub(start);
+            }
+        }
+        if let Some(release) = api.event_release {
+            release(event);
+        }
+        outcome
+    }
+}

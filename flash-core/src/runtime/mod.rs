@@ -1,0 +1,266 @@
+//! Runtimes, submissions and pipelines.
+//!
+//! A submission goes down in three steps. *Prepare* ([`plan`]): once per definition, element types and
+//! runtime, strings are compared, an implementation is chosen and made ready. *Write* ([`record`]):
+//! arguments and dimensions become plain slots; order, bounds and overlaps are proved. *Run*
+//! ([`launch`]): the memories are held, every submission goes through the backend's vtable, the
+//! memories are given back.
+
+mod buffer;
+mod check;
+mod dynamic;
+mod failsafe;
+mod launch;
+mod plan;
+mod profile;
+mod record;
+
+pub use dynamic::{ByName, Kernel, KernelArguments, Scalar};
+pub use failsafe::HostArgs;
+pub use profile::{LaunchProfile, Profile};
+pub(crate) use record::Slots;
+
+use crate::backend::DeviceHandle;
+use crate::backend::registry::registry;
+use crate::descriptor::{Devices, IntoOptions, Options};
+use crate::error::Error;
+use crate::index::IntoDims;
+use crate::kernel::KernelDefinition;
+use crate::memory::IntoShape;
+use buffer::Pooled;
+use plan::Plans;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A runtime: some devices, and what is prepared for them. Cheap to clone, shared between threads.
+#[derive(Clone)]
+pub struct RuntimeObj {
+    inner: Arc<Runtime>,
+}
+
+/// What the clones of a runtime share.
+pub(crate) struct Runtime {
+    key: String,
+    devices: Vec<&'static DeviceHandle>,
+    options: Options,
+    /// The first error in the options, reported by every launch.
+    error: Option<Error>,
+    plans: Plans,
+    check_writes: bool,
+}
+
+/// The runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
+/// (`NVIDIA_GPU`), a device (`NVIDIA_GPU:1`), or a list with commas (`NVIDIA_GPU:0,1`).
+///
+/// # Errors
+/// [`Error::Key`] lists the keys there are and, for each plugin found but not usable, why.
+///
+/// # Examples
+/// ```
+/// let error = flash_core::get_runtime("ABACUS").unwrap_err();
+/// assert!(error.to_string().contains("there is no backend `ABACUS`"));
+/// ```
+pub fn get_runtime(key: &str) -> Result<RuntimeObj, Error> {
+    let devices = registry().resolve(key)?;
+    Ok(RuntimeObj::new(key.to_owned(), devices, Options::default(), None))
+}
+
+impl RuntimeObj {
+    fn new(key: String, devices: Vec<&'static DeviceHandle>, options: Options, error: Option<Error>) -> RuntimeObj {
+        let check_writes = std::env::var_os("FLASH_CHECK_WRITES").is_some_and(|v| v == "1");
+        RuntimeObj { inner: Arc::new(Runtime { key, devices, options, error, plans: Plans::default(), check_writes }) }
+    }
+
+    /// The key that it was made of.
+    pub fn key(&self) -> &str {
+        &self.inner.key
+    }
+
+    /// Its devices, the best first.
+    pub fn devices(&self) -> &[&'static DeviceHandle] {
+        &self.inner.devices
+    }
+
+    /// The same runtime with options for everything that is submitted to the result: attributes,
+    /// tuples of them, `&Profile`. An option that makes no sense is reported by the first launch.
+    #[must_use]
+    pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
+        let mut all = self.inner.options.clone();
+        options.add_to(&mut all);
+        let (mut devices, mut error) = (self.inner.devices.clone(), self.inner.error.clone());
+        if let Some(Devices(key)) = all.attributes.get::<Devices>() {
+            match select(&self.inner.devices, key) {
+                Ok(selected) => devices = selected,
+                Err(e) => error = error.or(Some(e)),
+            }
+        }
+        RuntimeObj::new(self.inner.key.clone(), devices, all, error)
+    }
+
+    /// Submits a kernel: a definition with its arguments, or a [`Kernel`] by name with its.
+    #[inline]
+    pub fn submit<'a>(&self, submission: impl Submission<'a>) -> SubmitObj<'a> {
+        self.pipeline().submit(submission)
+    }
+
+    /// An empty pipeline.
+    #[inline]
+    pub fn pipeline<'a>(&self) -> Pipeline<'a> {
+        Pipeline { buffer: Pooled::take(&self.inner), borrow: PhantomData }
+    }
+
+    /// A kernel by name, for programs that do not have its type.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`] lists the names there are.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+        Kernel::find(name)
+    }
+
+    /// Prepares a kernel now instead of at its first submission: loads, compiles, programs.
+    ///
+    /// # Errors
+    /// As the first launch would give.
+    pub fn preload<D: KernelDefinition>(&self) -> Result<(), Error> {
+        self.inner.plan_of::<D>().target().map(|_| ())
+    }
+}
+
+/// The devices of `among` that a key names.
+fn select(among: &[&'static DeviceHandle], key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
+    let named = registry().resolve(key)?;
+    let selected: Vec<_> = named.into_iter().filter(|d| among.iter().any(|a| a.id() == d.id())).collect();
+    if selected.is_empty() {
+        let ids: Vec<&str> = among.iter().map(|d| d.id()).collect();
+        return Err(Error::Option {
+            option: "Devices".into(),
+            text: format!("expected devices of this runtime ({}), found `{key}`", ids.join(", ")),
+        });
+    }
+    Ok(selected)
+}
+
+impl fmt::Debug for RuntimeObj {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RuntimeObj({}: {:?})", self.inner.key, self.inner.devices)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<D: crate::kernel::KernelDefinition> Sealed for D {}
+    impl Sealed for super::ByName<'_> {}
+}
+
+/// What `submit` takes.
+pub trait Submission<'a>: sealed::Sealed {
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn record(self, slots: &mut Slots, runtime: &Runtime);
+}
+
+impl<'a, D: KernelDefinition + 'a> Submission<'a> for D {
+    #[inline]
+    #[allow(private_interfaces)]
+    fn record(self, slots: &mut Slots, runtime: &Runtime) {
+        slots.begin(runtime.plan_of::<D>());
+        self.pack(&mut crate::kernel::ArgumentWriter { slots });
+    }
+}
+
+/// One submission, not yet given its dimensions.
+#[must_use = "a submission runs nothing until `exec`, or `defer` and then `exec`"]
+pub struct SubmitObj<'a> {
+    pipeline: Pipeline<'a>,
+}
+
+/// Submissions that run in order as far as they depend on each other. Built in loops, kept, run again.
+///
+/// Runs nothing until [`exec`](Pipeline::exec).
+#[must_use = "a deferred chain that is never executed runs nothing: call `exec`"]
+pub struct Pipeline<'a> {
+    buffer: Pooled,
+    borrow: PhantomData<&'a mut ()>,
+}
+
+// SAFETY: the pipeline's pointers are to memories, which are Send + Sync, to slices of Send + Sync
+// elements borrowed for 'a, and into its own arenas, which nobody changes while it is shared. Two
+// threads that execute it at once are kept apart by the memories' states and, for slices, by a lock.
+unsafe impl Send for Pipeline<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Pipeline<'_> {}
+
+impl<'a> SubmitObj<'a> {
+    /// Options of this submission; a trait of the definition (`sort_by`, `group_by`) is replaced.
+    pub fn options(mut self, options: impl IntoOptions) -> SubmitObj<'a> {
+        options.add_to(&mut self.pipeline.buffer.slots().extra().options);
+        self
+    }
+
+    /// Shapes of the array arguments, in order, as slices of extents, axis 0 fastest; an empty one
+    /// says nothing.
+    pub fn sizes<S: IntoShape>(mut self, shapes: impl IntoIterator<Item = S>) -> SubmitObj<'a> {
+        self.pipeline.buffer.slots().extra().sizes = Some(shapes.into_iter().map(IntoShape::into_shape).collect());
+        self
+    }
+
+    /// What to do where nothing implements the kernel on any device: runs on this thread, in the
+    /// submission's place.
+    pub fn failsafe(
+        mut self,
+        body: impl Fn(&mut HostArgs<'_>) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> SubmitObj<'a> {
+        self.pipeline.buffer.slots().extra().failsafe = Some(Box::new(body));
+        self
+    }
+
+    /// Runs it, and everything before it in its chain: returns after all work items have finished.
+    ///
+    /// # Errors
+    /// Wrong dimensions or arguments, before anything runs; else the first failure.
+    #[inline]
+    pub fn exec(self, dims: impl IntoDims) -> Result<(), Error> {
+        self.defer(dims).exec()
+    }
+
+    /// Puts it into a pipeline, to run when that is executed.
+    #[inline]
+    pub fn defer(mut self, dims: impl IntoDims) -> Pipeline<'a> {
+        self.pipeline.buffer.finish(dims);
+        self.pipeline
+    }
+}
+
+impl<'a> Pipeline<'a> {
+    /// Adds a submission.
+    #[inline]
+    pub fn submit<'b>(mut self, submission: impl Submission<'b>) -> SubmitObj<'b>
+    where
+        'a: 'b,
+    {
+        self.buffer.record(submission);
+        SubmitObj { pipeline: Pipeline { buffer: self.buffer, borrow: PhantomData } }
+    }
+
+    /// Number of submissions.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs it; returns after all work items of all submissions have finished. It may be run again,
+    /// from any thread.
+    ///
+    /// # Errors
+    /// Wrong dimensions or arguments of any submission, before anything runs; else the first failure
+    /// in order, the others attached. What a failed submission should have written is poisoned.
+    #[inline]
+    pub fn exec(&self) -> Result<(), Error> {
+        self.buffer.exec()
+    }
+}

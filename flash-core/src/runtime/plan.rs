@@ -1,0 +1,484 @@
+//! What is prepared once per definition, element types and runtime.
+
+use super::Runtime;
+use crate::abi;
+use crate::backend::registry::{Found, registry};
+use crate::backend::{DeviceHandle, take_error};
+use crate::descriptor::{self, Access, Attributes, Implementation, KernelDescriptor, Searchable, Use, View};
+use crate::error::{Error, NoImplementation};
+use crate::index::{Group, OrderTraits};
+use crate::kernel::{GroupTrait, KernelDefinition, Rank, SortTrait};
+use smallvec::SmallVec;
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// A kernel, ready for a runtime.
+pub(crate) struct Plan {
+    type_id: Option<TypeId>,
+    pub descriptor: KernelDescriptor,
+    pub arguments: Vec<ArgumentPlan>,
+    sort: Vec<usize>,
+    group: Option<OwnedGroup>,
+    pub phased: bool,
+    pub writes: bool,
+    target: Result<Target, Error>,
+}
+
+/// What a launch wants to know of an argument.
+pub(crate) struct ArgumentPlan {
+    pub view: View,
+    pub access: Access,
+    pub row: bool,
+    pub element_size: u32,
+    pub along: SmallVec<[usize; 4]>,
+    pub stages: Option<(usize, Vec<Use>)>,
+}
+
+/// Where it runs.
+pub(crate) struct Target {
+    pub device: &'static DeviceHandle,
+    pub implementation: String,
+    pub kernel: *mut abi::Kernel,
+    pub submit: unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+}
+
+// SAFETY: kernels may be used from any thread.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some(release) = self.device.api.release {
+            // SAFETY: made by this device's `prepare`, given back once.
+            unsafe { release(self.device.raw, self.kernel) };
+        }
+    }
+}
+
+#[derive(Clone)]
+enum OwnedGroup {
+    Dims(Vec<usize>),
+    Only(Vec<usize>),
+    Into(usize, Vec<u64>),
+}
+
+impl OwnedGroup {
+    fn borrow(&self) -> Group<'_> {
+        match self {
+            OwnedGroup::Dims(dims) => Group::Dims(dims),
+            OwnedGroup::Only(dims) => Group::Only(dims),
+            OwnedGroup::Into(dim, values) => Group::Into { dim: *dim, values },
+        }
+    }
+}
+
+impl Plan {
+    /// Order and barriers.
+    #[inline]
+    pub fn traits(&self) -> OrderTraits<'_> {
+        OrderTraits { sort: &self.sort, group: self.group.as_ref().map(OwnedGroup::borrow) }
+    }
+
+    /// Where it runs, or why nowhere.
+    #[inline]
+    pub fn target(&self) -> Result<&Target, Error> {
+        self.target.as_ref().map_err(Clone::clone)
+    }
+
+    fn new(
+        type_id: Option<TypeId>,
+        descriptor: KernelDescriptor,
+        devices: &[&'static DeviceHandle],
+        attributes: &Attributes,
+    ) -> Result<Plan, Error> {
+        let mut all = descriptor.attributes.clone();
+        all.merge(attributes);
+        let number = |option: &str, name: &String| match descriptor.dimensions.iter().position(|d| d == name) {
+            Some(dim) => Ok(dim),
+            None => Err(Error::Option {
+                option: option.to_owned(),
+                text: format!(
+                    "kernel `{}` has no dimension `{name}`; it has {}",
+                    descriptor.name,
+                    descriptor.dimensions.join(", ")
+                ),
+            }),
+        };
+        let numbers = |option: &str, names: &[String]| names.iter().map(|n| number(option, n)).collect::<Result<Vec<usize>, Error>>();
+        let sort = match all.get::<descriptor::SortBy>() {
+            Some(descriptor::SortBy(names)) => numbers("sort_by", names)?,
+            None => Vec::new(),
+        };
+        let group = match all.get::<descriptor::GroupBy>() {
+            None => None,
+            Some(descriptor::GroupBy::Dims(names)) => Some(OwnedGroup::Dims(numbers("group_by", names)?)),
+            Some(descriptor::GroupBy::Only(names)) => Some(OwnedGroup::Only(numbers("group_by", names)?)),
+            Some(descriptor::GroupBy::Into(name, values)) => {
+                Some(OwnedGroup::Into(number("group_by", name)?, values.clone()))
+            }
+        };
+        let arguments: Vec<ArgumentPlan> = descriptor
+            .arguments
+            .iter()
+            .map(|a| ArgumentPlan {
+                view: a.view,
+                access: a.access,
+                row: a.row,
+                element_size: a.element.size as u32,
+                along: a.along.iter().copied().collect(),
+                stages: a.stages.clone(),
+            })
+            .collect();
+        Ok(Plan {
+            type_id,
+            sort,
+            group,
+            phased: arguments.iter().any(|a| a.view == View::Phased),
+            writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
+            target: find(&descriptor, devices, &all),
+            arguments,
+            descriptor,
+        })
+    }
+
+    /// The same kernel with options of one submission.
+    pub fn with_options(
+        &self,
+        devices: &[&'static DeviceHandle],
+        attributes: &Attributes,
+    ) -> Result<Plan, Error> {
+        Plan::new(None, self.descriptor.clone(), devices, attributes)
+    }
+}
+
+impl KernelDescriptor {
+    /// The descriptor of a definition.
+    pub fn of<D: KernelDefinition>() -> KernelDescriptor {
+        const { assert!(D::DIMENSIONS.len() == <D::Index as Rank>::N) };
+        let name = |d: &usize| D::DIMENSIONS.get(*d).map_or_else(|| format!("#{d}"), |n| (*n).to_owned());
+        let names = |dims: &[usize]| dims.iter().map(name).collect::<Vec<_>>();
+        let mut attributes = Attributes::default();
+        if !D::Sort::SORT.is_empty() {
+            attributes.set(descriptor::SortBy(names(D::Sort::SORT)));
+        }
+        match D::Group::GROUP {
+            None => {}
+            Some(Group::Dims(dims)) => attributes.set(descriptor::GroupBy::Dims(names(dims))),
+            Some(Group::Only(dims)) => attributes.set(descriptor::GroupBy::Only(names(dims))),
+            Some(Group::Into { dim, values }) => attributes.set(descriptor::GroupBy::Into(name(&dim), values.to_vec())),
+        }
+        KernelDescriptor {
+            name: D::NAME.to_owned(),
+            dimensions: D::DIMENSIONS.iter().map(|d| (*d).to_owned()).collect(),
+            arguments: D::arguments(),
+            attributes,
+        }
+    }
+}
+
+/// Plans by definition: an open-addressed table that is read without a lock.
+pub(crate) struct Plans {
+    table: [AtomicPtr<Plan>; 128],
+    /// Writers, and what the table has no room for.
+    rest: Mutex<HashMap<TypeId, Box<Plan>>>,
+}
+
+impl Default for Plans {
+    fn default() -> Plans {
+        Plans { table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128], rest: Mutex::default() }
+    }
+}
+
+impl Drop for Plans {
+    fn drop(&mut self) {
+        for slot in &mut self.table {
+            let plan = *slot.get_mut();
+            if !plan.is_null() {
+                // SAFETY: put there by `insert`, from a Box.
+                drop(unsafe { Box::from_raw(plan) });
+            }
+        }
+    }
+}
+
+/// A `TypeId` is a hash already: takes the number that it gives.
+#[derive(Default)]
+struct Given(u64);
+
+impl Hasher for Given {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |a, &b| a << 8 | u64::from(b));
+    }
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+impl Plans {
+    #[inline]
+    fn start(&self, id: TypeId) -> usize {
+        let mut given = Given::default();
+        id.hash(&mut given);
+        given.finish() as usize % self.table.len()
+    }
+
+    #[inline]
+    fn get(&self, id: TypeId) -> Option<&Plan> {
+        let start = self.start(id);
+        for i in 0..self.table.len() {
+            let slot = &self.table[(start + i) % self.table.len()];
+            // SAFETY: plans in the table live as long as the table.
+            let plan = unsafe { slot.load(Ordering::Acquire).as_ref() }?;
+            if plan.type_id == Some(id) {
+                return Some(plan);
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn insert(&self, id: TypeId, make: impl FnOnce() -> Plan) -> &Plan {
+        let mut rest = self.rest.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(plan) = self.get(id) {
+            return plan;
+        }
+        let start = self.start(id);
+        let free = (0..self.table.len())
+            .map(|i| &self.table[(start + i) % self.table.len()])
+            .find(|slot| slot.load(Ordering::Relaxed).is_null());
+        let plan: *mut Plan = match free {
+            Some(slot) => {
+                let plan = Box::into_raw(Box::new(make()));
+                slot.store(plan, Ordering::Release);
+                plan
+            }
+            None => &raw mut **rest.entry(id).or_insert_with(|| Box::new(make())),
+        };
+        // SAFETY: plans are boxed and live as long as the table.
+        unsafe { &*plan }
+    }
+}
+
+impl Runtime {
+    /// The plan of a definition.
+    #[inline]
+    pub fn plan_of<D: KernelDefinition>(&self) -> &Plan {
+        let id = TypeId::of::<D::Static>();
+        match self.plans.get(id) {
+            Some(plan) => plan,
+            None => self.plans.insert(id, || self.plan_for(Some(id), KernelDescriptor::of::<D>())),
+        }
+    }
+
+    /// A plan of a descriptor.
+    pub fn plan_for(&self, id: Option<TypeId>, descriptor: KernelDescriptor) -> Plan {
+        let blank = Attributes::default();
+        Plan::new(id, descriptor.clone(), &self.devices, &self.options.attributes).unwrap_or_else(|error| {
+            let mut plan = Plan::new(id, KernelDescriptor { attributes: blank.clone(), ..descriptor }, &[], &blank)
+                .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"));
+            plan.target = Err(error);
+            plan
+        })
+    }
+}
+
+/// The first of the devices that has an implementation, with the best one.
+fn find(
+    descriptor: &KernelDescriptor,
+    devices: &[&'static DeviceHandle],
+    attributes: &Attributes,
+) -> Result<Target, Error> {
+    let pin = attributes.get::<Implementation>();
+    if let Some(Implementation::File { path, symbol }) = pin {
+        let file = from_file(path, symbol, descriptor)?;
+        let device = devices.iter().find(|d| d.target == "cpu").ok_or_else(|| Error::Library {
+            path: path.clone(),
+            text: "a C or Fortran function runs on a CPU, and the runtime has none".into(),
+        })?;
+        return prepare(device, file);
+    }
+    let pinned = match pin {
+        Some(Implementation::Named(name)) => Some(name.as_str()),
+        _ => None,
+    };
+    let named_only = attributes.get::<Searchable>() == Some(&Searchable::No) && pinned.is_none();
+    let mut rejected: Vec<String> = Vec::new();
+    for device in devices {
+        let mut best: Option<(Rating, Found)> = None;
+        for found in registry().implementations() {
+            // SAFETY: strings of implementations live for ever.
+            if unsafe { found.raw.kernel.text() } != descriptor.name {
+                continue;
+            }
+            match rate(found, descriptor, device, pinned) {
+                Ok(_) if named_only => note(&mut rejected, found, "the kernel is not searchable: name an implementation"),
+                Ok(rating) if best.as_ref().is_none_or(|(b, _)| rating > *b) => best = Some((rating, found)),
+                Ok(_) => {}
+                Err(why) => note(&mut rejected, found, &why),
+            }
+        }
+        if let Some((_, found)) = best {
+            return prepare(device, found.raw);
+        }
+    }
+    Err(Error::NoImplementation(Box::new(NoImplementation {
+        kernel: descriptor.name.clone(),
+        signature: descriptor.signature(),
+        devices: devices.iter().map(|d| d.id().to_owned()).collect(),
+        found: rejected,
+    })))
+}
+
+fn note(rejected: &mut Vec<String>, found: Found, why: &str) {
+    // SAFETY: strings of implementations live for ever.
+    let (name, target) = unsafe { (found.raw.name.text(), found.raw.target.text()) };
+    let line = format!("`{name}` for {target} ({}): {why}", registry().origin_of(found));
+    if !rejected.contains(&line) {
+        rejected.push(line);
+    }
+}
+
+/// Specificity, priority, door; higher is better, the first found wins among equals.
+type Rating = (usize, i32, u32);
+
+fn rate(found: Found, descriptor: &KernelDescriptor, device: &DeviceHandle, pinned: Option<&str>) -> Result<Rating, String> {
+    let raw = found.raw;
+    // SAFETY: strings and attributes of implementations live for ever.
+    let (name, target, wanted, features, attributes) = unsafe {
+        let attributes: Vec<(String, String)> = (0..raw.attribute_count)
+            .map(|i| &*raw.attributes.add(i))
+            .map(|a| (a.key.text(), a.value.text()))
+            .collect();
+        (raw.name.text(), raw.target.text(), raw.descriptor.text(), raw.cpu_features.text(), attributes)
+    };
+    if pinned.is_some_and(|pinned| pinned != name) {
+        return Err(format!("it is not the one asked for, `{}`", pinned.unwrap_or_default()));
+    }
+    if target != device.target {
+        return Err(format!("{} runs implementations for {}", device.id(), device.target));
+    }
+    if raw.share.is_none() && raw.span.is_none() && target == "cpu" {
+        return Err("it has no function".into());
+    }
+    if !wanted.is_empty() {
+        let theirs = KernelDescriptor::from_json(&wanted).map_err(|e| format!("its descriptor cannot be read: {e}"))?;
+        if theirs.signature() != descriptor.signature() {
+            return Err(format!("it takes {}", theirs.signature()));
+        }
+    }
+    for feature in features.split(',').map(str::trim).filter(|f| !f.is_empty()) {
+        if !cpu_has(feature) {
+            return Err(format!("this CPU lacks {feature}"));
+        }
+    }
+    let mut specificity = 0;
+    for (key, value) in &attributes {
+        let value = serde_json::from_str::<String>(value).unwrap_or_else(|_| value.clone());
+        let info = device.info();
+        let fact = match key.as_str() {
+            "vendor" => &info.vendor,
+            "device" => &info.name,
+            "architecture" => &info.features,
+            "version" => &info.version,
+            _ => continue,
+        };
+        if value == "*" {
+            continue;
+        }
+        let matches = fact == &value || (key == "architecture" && fact.split(',').any(|f| f == value));
+        if !matches {
+            return Err(format!("its {key} is `{value}`, the device's `{fact}`"));
+        }
+        specificity += 1;
+    }
+    let door = match raw.door {
+        abi::DOOR_SPAN => 2,
+        abi::DOOR_ITEM => 1,
+        _ => 0,
+    };
+    Ok((specificity, raw.priority, door))
+}
+
+fn prepare(device: &'static DeviceHandle, implementation: &'static abi::Implementation) -> Result<Target, Error> {
+    if !device.info().host_memory {
+        return Err(Error::Backend {
+            code: crate::error::Code::Unsupported,
+            text: format!("{} has a memory of its own, and this version runs devices that use the host's only", device.id()),
+        });
+    }
+    let slots = device.api.prepare.zip(device.api.submit);
+    let Some((prepare, submit)) = slots else {
+        return Err(Error::Backend { code: crate::error::Code::Invalid, text: "a required slot is NULL".into() });
+    };
+    let mut kernel = std::ptr::null_mut();
+    // SAFETY: a device of this vtable; implementations live for ever; the errors are this host's.
+    unsafe { take_error(prepare(device.raw, implementation, &mut kernel))? };
+    // SAFETY: strings of implementations live for ever.
+    let name = unsafe { implementation.name.text() };
+    Ok(Target { device, implementation: name, kernel, submit })
+}
+
+/// A function of a shared library, as an implementation. Libraries stay loaded.
+fn from_file(
+    path: &PathBuf,
+    symbol: &str,
+    descriptor: &KernelDescriptor,
+) -> Result<&'static abi::Implementation, Error> {
+    static LOADED: OnceLock<Mutex<HashMap<(PathBuf, String, String), &'static abi::Implementation>>> = OnceLock::new();
+    let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
+    let key = (path.clone(), symbol.to_owned(), descriptor.name.clone());
+    if let Some(found) = loaded.get(&key) {
+        return Ok(found);
+    }
+    let function = crate::backend::library_function(path, symbol)?;
+    let implementation: &'static abi::Implementation = Box::leak(Box::new(abi::Implementation {
+        struct_size: size_of::<abi::Implementation>() as u32,
+        door: abi::DOOR_SPAN,
+        kind: abi::KIND_EXT_BIN,
+        priority: 0,
+        kernel: abi::Str::new(descriptor.name.clone().leak()),
+        name: abi::Str::new(symbol.to_owned().leak()),
+        target: abi::Str::new("cpu"),
+        descriptor: abi::Str::new(""),
+        cpu_features: abi::Str::new(""),
+        attributes: std::ptr::null(),
+        attribute_count: 0,
+        share: None,
+        span: Some(function),
+        payload: std::ptr::null(),
+        payload_len: 0,
+    }));
+    loaded.insert(key, implementation);
+    Ok(implementation)
+}
+
+/// True if this CPU has a feature, by the name that `is_x86_feature_detected!` uses.
+fn cpu_has(feature: &str) -> bool {
+    macro_rules! detect {
+        ($detected:ident: $($name:tt)*) => {
+            match feature {
+                $($name => std::arch::$detected!($name),)*
+                _ => false,
+            }
+        };
+    }
+    #[cfg(target_arch = "x86_64")]
+    return detect!(is_x86_feature_detected: "sse3" "ssse3" "sse4.1" "sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2"
+        "lzcnt" "popcnt" "aes" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16"
+        "avx512fp16" "avx512vbmi" "avx512vbmi2" "avx512ifma" "avx512bitalg" "avx512vpopcntdq" "vaes" "gfni");
+    #[cfg(target_arch = "aarch64")]
+    return detect!(is_aarch64_feature_detected: "neon" "sve" "sve2" "fp16" "dotprod" "bf16" "i8mm");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}

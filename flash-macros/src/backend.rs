@@ -1,0 +1,104 @@
+//! `register_backend!` and `export_plugin!`: thin, the work is in `flash_core::backend`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{Error, Ident, Token, Type};
+
+/// `register_backend!(MyBackend)`.
+pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
+    if input.is_empty() {
+        return Err(Error::new(
+            proc_macro2::Span::call_site(),
+            "name the type that implements `Backend`: `register_backend!(MyBackend)`",
+        ));
+    }
+    let ty: Type = syn::parse2(input).map_err(|error| {
+        Error::new(
+            error.span(),
+            "expected one type, which implements `Backend`: `register_backend!(MyBackend)`",
+        )
+    })?;
+    // SAFETY of what is written here: `instance` gives the same static at every call.
+    Ok(quote! {
+        #[allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+        const _: () = {
+            unsafe impl #core::backend::BackendStatic for #ty {
+                fn instance() -> &'static #core::backend::Instance<#ty> {
+                    static INSTANCE: #core::backend::Instance<#ty> = #core::backend::Instance::new();
+                    &INSTANCE
+                }
+            }
+            #core::__private::inventory::submit! {
+                #core::backend::BackendEntry { api: #core::backend::api::<#ty> }
+            }
+        };
+    })
+}
+
+/// `export_plugin!(crate_a, crate_b)`.
+pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
+    let crates = Punctuated::<Ident, Token![,]>::parse_terminated
+        .parse2(input)
+        .map_err(|error| Error::new(error.span(), "expected names of crates that this plugin depends on: `export_plugin!(my_backend)`"))?
+        .into_iter();
+    // SAFETY of what is written here: the symbol's name is the interface's own, and what the host
+    // promises for its pointer is what `query` asks for.
+    Ok(quote! {
+        #(extern crate #crates as _;)*
+
+        /// What the host calls to learn what this plugin brings.
+        ///
+        /// # Safety
+        /// `host` points to the host's interface, which lives for ever.
+        #[allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn flash_plugin_query(
+            major: ::core::primitive::u32,
+            host: *const #core::abi::HostApi,
+        ) -> *const #core::abi::PluginHeader {
+            unsafe {
+                #core::backend::query(
+                    major,
+                    host,
+                    ::core::env!("CARGO_PKG_NAME"),
+                    ::core::env!("CARGO_PKG_VERSION"),
+                )
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core() -> TokenStream {
+        quote!(::flash_core)
+    }
+
+    #[test]
+    fn a_backend_is_registered_with_its_one_instance() {
+        let tokens = register(quote!(MyBackend), &core()).unwrap().to_string();
+        let file: syn::File = syn::parse_str(&tokens).unwrap();
+        assert_eq!(file.items.len(), 1);
+        assert!(tokens.contains("BackendStatic for MyBackend"), "{tokens}");
+    }
+
+    #[test]
+    fn a_plugin_links_its_crates_and_exports_one_symbol() {
+        let tokens = export(quote!(a, b,), &core()).unwrap();
+        let file: syn::File = syn::parse2(tokens).unwrap();
+        assert_eq!(file.items.len(), 3);
+        assert!(syn::parse2::<syn::File>(export(quote!(), &core()).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn mistakes_say_what_to_write() {
+        let text = |result: syn::Result<TokenStream>| result.unwrap_err().to_string();
+        assert!(text(register(quote!(), &core())).contains("register_backend!(MyBackend)"));
+        assert!(text(register(quote!(A, B), &core())).contains("one type"));
+        assert!(text(export(quote!("my_backend"), &core())).contains("export_plugin!(my_backend)"));
+    }
+}

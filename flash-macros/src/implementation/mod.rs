@@ -1,0 +1,125 @@
+//! `#[kernel]` on an impl of a door: the impl as written, and an entry in the inventory for each
+//! element type.
+
+mod attribute;
+mod features;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+use crate::tokens::respan;
+use attribute::Keys;
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::spanned::Spanned;
+use syn::{Error, Item, ItemImpl};
+use target::Target;
+
+const HERE: &str = "`#[kernel(..)]` belongs on an impl of `CpuItem`, `CpuSpan` or `CpuWhole`";
+
+/// The attribute.
+pub fn kernel(
+    attribute: TokenStream,
+    item: TokenStream,
+    core: &TokenStream,
+) -> syn::Result<TokenStream> {
+    let implementation = the_impl(item)?;
+    let keys = attribute::read(attribute)?;
+    let target = target::read(&implementation)?;
+    let lists = target::lists(&target, keys.elements.as_ref())?;
+    let name = keys
+        .name
+        .as_ref()
+        .map_or_else(|| snake_case(&target.unit.to_string()), |name| name.value());
+    let cfgs: Vec<_> = implementation
+        .attrs
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"))
+        .collect();
+    let entries = lists
+        .iter()
+        .map(|list| entry(&target, list, &name, &keys, core));
+    Ok(quote! {
+        #implementation
+        // An impl that is configured out registers nothing.
+        #(#cfgs)*
+        const _: () = { #(#entries)* };
+    })
+}
+
+/// The item without further `#[kernel]`, to show next to an error.
+pub fn without_kernel(item: TokenStream) -> TokenStream {
+    match syn::parse2::<Item>(item.clone()) {
+        // A definition is of no use without its derive.
+        Ok(Item::Struct(_) | Item::Enum(_) | Item::Union(_)) => TokenStream::new(),
+        _ => item,
+    }
+}
+
+fn the_impl(item: TokenStream) -> syn::Result<ItemImpl> {
+    match syn::parse2(item)? {
+        Item::Impl(implementation) => Ok(implementation),
+        Item::Fn(function) => Err(Error::new_spanned(
+            function.sig,
+            "`#[kernel]` on a function comes later: write a definition and an impl of `CpuItem`",
+        )),
+        Item::Struct(item) => Err(Error::new_spanned(
+            item.ident,
+            "a kernel definition is derived: write `#[derive(KernelDefinition)]` above `#[kernel(..)]`",
+        )),
+        other => Err(Error::new_spanned(other, HERE)),
+    }
+}
+
+/// One entry of the inventory. All of it has the span of the element type in `for(..)`, so that a
+/// type that the impl does not cover is reported there.
+fn entry(
+    target: &Target,
+    list: &target::List,
+    name: &str,
+    keys: &Keys,
+    core: &TokenStream,
+) -> TokenStream {
+    let unit = &target.unit_path;
+    let definition = &list.definition;
+    let (priority, features) = (keys.priority, &keys.cpu_features);
+    let attributes = keys
+        .selection
+        .iter()
+        .map(|(key, value)| quote!((#key, #value)));
+    let kernel = quote!(#core::kernel);
+    let function = target.door.function();
+    let tokens = quote! {
+        #core::__private::inventory::submit! {
+            #kernel::ImplementationEntry {
+                build: || #kernel::cpu_implementation::<#definition>(
+                    #kernel::CpuFunction::#function::<#definition, #unit>(),
+                    #name,
+                    #priority,
+                    #features,
+                    &[#(#attributes),*],
+                ),
+            }
+        }
+    };
+    respan(tokens, list.span.unwrap_or(target.definition.span()))
+}
+
+/// `Avx512` is `avx512`, `TwoLoops` is `two_loops`.
+fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    let mut before = '_';
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let word_ends = before.is_lowercase() || before.is_ascii_digit();
+        let acronym_ends =
+            before.is_uppercase() && letters.peek().is_some_and(|next| next.is_lowercase());
+        if letter.is_uppercase() && before != '_' && (word_ends || acronym_ends) {
+            out.push('_');
+        }
+        out.extend(letter.to_lowercase());
+        before = letter;
+    }
+    out
+}

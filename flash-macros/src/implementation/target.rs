@@ -1,0 +1,270 @@
+//! What an impl is of and for: `impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain`.
+
+use super::HERE;
+use super::attribute::{Elements, GenericValue};
+use crate::tokens::{last_segment, replace_ident, replace_lifetime, text};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident};
+use syn::spanned::Spanned;
+use syn::{
+    Error, GenericArgument, GenericParam, Ident, ItemImpl, Path, PathArguments, Type, parse_quote,
+};
+
+/// Which trait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    Item,
+    Span,
+    Whole,
+}
+
+/// The impl, taken apart.
+pub struct Target {
+    pub door: Door,
+    /// The definition's type, with every lifetime `'static`.
+    pub definition: TokenStream,
+    /// Its types and constants.
+    pub arguments: Vec<GenericArgument>,
+    /// The impl's type and const parameters.
+    pub parameters: Vec<Ident>,
+    /// The unit struct.
+    pub unit: Ident,
+    /// The unit struct as named in the impl.
+    pub unit_path: Path,
+}
+
+/// One implementation to register.
+pub struct List {
+    /// The definition's type with the element types in it.
+    pub definition: TokenStream,
+    /// Where the element types stand in the attribute.
+    pub span: Option<Span>,
+}
+
+impl Door {
+    /// The function of `CpuFunction`.
+    pub fn function(self) -> Ident {
+        match self {
+            Door::Item => format_ident!("item"),
+            Door::Span => format_ident!("span"),
+            Door::Whole => format_ident!("whole"),
+        }
+    }
+}
+
+/// Takes the impl apart.
+pub fn read(item: &ItemImpl) -> syn::Result<Target> {
+    let Some((negative, path, _)) = &item.trait_ else {
+        return Err(Error::new_spanned(
+            &item.self_ty,
+            format!("an impl without a trait is no implementation: {HERE}"),
+        ));
+    };
+    let segment = path.segments.last().filter(|_| negative.is_none());
+    let door = match segment.map(|segment| segment.ident.to_string()).as_deref() {
+        Some("CpuItem") => Door::Item,
+        Some("CpuSpan") => Door::Span,
+        Some("CpuWhole") => Door::Whole,
+        _ => return Err(Error::new_spanned(path, HERE)),
+    };
+    let definition = match segment.map(|segment| &segment.arguments) {
+        Some(PathArguments::AngleBracketed(list)) => match list.args.first() {
+            Some(GenericArgument::Type(ty)) if list.args.len() == 1 => Some(ty),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(definition) = definition else {
+        return Err(Error::new_spanned(
+            path,
+            "name the kernel definition, as in `CpuItem<Accelerate<'_, T>>`",
+        ));
+    };
+    let unit_path = unit(&item.self_ty)?;
+    let Some(unit) = unit_path
+        .segments
+        .last()
+        .map(|segment| segment.ident.clone())
+    else {
+        return Err(Error::new_spanned(&item.self_ty, "name a unit struct"));
+    };
+    let arguments = match last_segment(definition).map(|segment| &segment.arguments) {
+        Some(PathArguments::AngleBracketed(list)) => list
+            .args
+            .iter()
+            .filter(|argument| !matches!(argument, GenericArgument::Lifetime(_)))
+            .cloned()
+            .collect(),
+        _ => Vec::new(),
+    };
+    let parameters = item
+        .generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(parameter) => Some(parameter.ident.clone()),
+            GenericParam::Const(parameter) => Some(parameter.ident.clone()),
+            GenericParam::Lifetime(_) => None,
+        })
+        .collect();
+    Ok(Target {
+        door,
+        definition: with_static(definition, item),
+        arguments,
+        parameters,
+        unit,
+        unit_path,
+    })
+}
+
+fn unit(ty: &Type) -> syn::Result<Path> {
+    let wrong = |what: &str| {
+        Err(Error::new_spanned(
+            ty,
+            format!(
+                "{what}: an implementation is a unit struct of its own, such as `pub struct Plain;`, whose name is the implementation's"
+            ),
+        ))
+    };
+    match crate::tokens::plain(ty) {
+        Type::Path(path) if path.qself.is_none() => {
+            if path
+                .path
+                .segments
+                .iter()
+                .all(|segment| segment.arguments.is_none())
+            {
+                Ok(path.path.clone())
+            } else {
+                wrong("this type has generics")
+            }
+        }
+        _ => wrong("this is no struct"),
+    }
+}
+
+/// The definition's type with every lifetime `'static`.
+fn with_static(definition: &Type, item: &ItemImpl) -> TokenStream {
+    let to = parse_quote!('static);
+    let names = item
+        .generics
+        .lifetimes()
+        .map(|lifetime| lifetime.lifetime.ident.clone());
+    names
+        .chain([Ident::new("_", Span::call_site())])
+        .fold(definition.to_token_stream(), |tokens, name| {
+            replace_lifetime(tokens, &name, &to)
+        })
+}
+
+/// The implementations to register.
+pub fn lists(target: &Target, elements: Option<&Elements>) -> syn::Result<Vec<List>> {
+    let Some(elements) = elements else {
+        let Some(parameter) = target.parameters.first() else {
+            return Ok(vec![List {
+                definition: target.definition.clone(),
+                span: None,
+            }]);
+        };
+        return Err(Error::new_spanned(
+            parameter,
+            "a generic impl cannot be put into an inventory: list the element types, for example `#[kernel(for(f32, f64))]`",
+        ));
+    };
+    let texts: Vec<Vec<String>> = elements
+        .lists
+        .iter()
+        .map(|list| list.iter().map(text).collect())
+        .collect();
+    for (at, list) in texts.iter().enumerate() {
+        if texts[..at].contains(list) {
+            return Err(Error::new(
+                span(&elements.lists[at]),
+                "this is there twice: remove one",
+            ));
+        }
+    }
+    if target.parameters.is_empty() {
+        return concrete(target, elements, &texts);
+    }
+    elements
+        .lists
+        .iter()
+        .map(|list| generic(target, list))
+        .collect()
+}
+
+/// An impl without parameters: the list may repeat the types that it is for.
+fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn::Result<Vec<List>> {
+    let own: Vec<String> = target.arguments.iter().map(text).collect();
+    match texts {
+        [list] if *list == own => Ok(vec![List {
+            definition: target.definition.clone(),
+            span: Some(span(&elements.lists[0])),
+        }]),
+        _ if own.is_empty() => Err(Error::new(
+            elements.span,
+            "this impl has no element type to choose: remove `for(..)`",
+        )),
+        _ => {
+            let own = if own.len() == 1 {
+                own[0].clone()
+            } else {
+                format!("({})", own.join(", "))
+            };
+            Err(Error::new(
+                elements.span,
+                format!(
+                    "this impl is for `{own}` alone: write `for({own})`, or give the impl a type parameter"
+                ),
+            ))
+        }
+    }
+}
+
+fn generic(target: &Target, list: &[GenericValue]) -> syn::Result<List> {
+    if list.len() != target.parameters.len() {
+        let names: Vec<String> = target.parameters.iter().map(Ident::to_string).collect();
+        let example = match names.as_slice() {
+            [_] => "`for(f32, f64)`".to_owned(),
+            names => format!("`for(({}), ..)`", names.join(", ")),
+        };
+        return Err(Error::new(
+            span(list),
+            format!(
+                "the impl has {} parameters, this entry {}: write {example}, with a type for each",
+                names.len(),
+                list.len()
+            ),
+        ));
+    }
+    // All at once, so that a type put in is not searched for the next parameter.
+    let values: Vec<(&Ident, TokenStream)> = target
+        .parameters
+        .iter()
+        .zip(list.iter().map(ToTokens::to_token_stream))
+        .collect();
+    let definition = replace_ident(target.definition.clone(), &|ident| {
+        values
+            .iter()
+            .find(|(name, _)| *name == ident)
+            .map(|(_, value)| value.clone())
+    });
+    Ok(List {
+        definition,
+        span: Some(span(list)),
+    })
+}
+
+fn span(list: &[GenericValue]) -> Span {
+    list.first().map_or_else(Span::call_site, Spanned::span)
+}
+
+impl ToTokens for GenericValue {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            GenericValue::Type(ty) => ty.to_tokens(tokens),
+            GenericValue::Const(value) => value.to_tokens(tokens),
+        }
+    }
+}

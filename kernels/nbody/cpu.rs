@@ -1,0 +1,138 @@
+//! The N-body kernels on the CPU: a readable version, and spans in vector registers.
+
+use super::simd::*;
+use super::{
+    Accelerate, AccelerateItem, AccelerateSpan, Integrate, IntegrateItem, Real, Simulate,
+    SimulateItem, SimulateSpan,
+};
+use flash_core::kernel;
+use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
+
+/// One body at a time: the readable version.
+pub struct Plain;
+
+/// Acceleration of body `i`.
+#[inline(always)]
+fn acceleration<T: Real>(i: usize, g: T, softening2: T, pos: &[[T; 3]], mass: &[T]) -> [T; 3] {
+    assert!(
+        pos.len() == mass.len(),
+        "{} positions and {} masses",
+        pos.len(),
+        mass.len()
+    );
+    let x = pos[i];
+    let mut a = [T::default(); 3];
+    for (j, (y, &m)) in pos.iter().zip(mass).enumerate() {
+        if j == i {
+            continue;
+        }
+        let d = [y[0] - x[0], y[1] - x[1], y[2] - x[2]];
+        let r2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] + softening2;
+        let inverse = T::ONE / r2.sqrt();
+        let weight = g * m * inverse * inverse * inverse;
+        for k in 0..3 {
+            a[k] += d[k] * weight;
+        }
+    }
+    a
+}
+
+/// Moves one body.
+#[inline(always)]
+fn step<T: Real>(dt: T, a: &[T; 3], x: &mut [T; 3], v: &mut [T; 3]) {
+    for k in 0..3 {
+        v[k] += a[k] * dt;
+        x[k] += v[k] * dt;
+    }
+}
+
+#[kernel(for(f32, f64))]
+impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain {
+    fn item(body: Index<1>, k: AccelerateItem<'_, T>) {
+        k.acc
+            .set(acceleration(body[0], k.g, k.softening2, k.pos, k.mass));
+    }
+}
+
+#[kernel(for(f32, f64))]
+impl<T: Real> CpuItem<Integrate<'_, T>> for Plain {
+    fn item(_: Index<1>, k: IntegrateItem<'_, T>) {
+        step(k.dt, k.acc, k.pos, k.vel);
+    }
+}
+
+#[kernel(for(f32, f64))]
+impl<T: Real> CpuItem<Simulate<'_, T>> for Plain {
+    fn item(index: Index<3>, mut k: SimulateItem<'_, T>) {
+        if index["stage"] == 0 {
+            let (i, x) = (index["body"], k.pos.was());
+            *k.acc = acceleration(i, k.g, k.softening2, x, k.mass);
+        } else {
+            let mut x = k.pos.own();
+            step(k.dt, k.acc, &mut x, k.vel);
+            k.pos.set(x);
+        }
+    }
+}
+
+/// Spans of one instruction set: accelerations of a run of bodies, and both stages of the paper's form.
+macro_rules! spans {
+    ($(#[$doc:meta])* $name:ident, if $there:expr, [$($options:tt)*], $f32:ident, $f64:ident) => {
+        $(#[$doc])*
+        pub struct $name;
+
+        spans! { @one $name, $there, [$($options)*], f32, $f32 }
+        spans! { @one $name, $there, [$($options)*], f64, $f64 }
+    };
+    (@one $name:ident, $there:expr, [$($options:tt)*], $t:ident, $accelerate:ident) => {
+        #[kernel(for($t), $($options)*)]
+        impl CpuSpan<Accelerate<'_, $t>> for $name {
+            fn span(run: Span<1>, k: AccelerateSpan<'_, $t>) {
+                assert!($there, "this CPU lacks the instructions");
+                #[allow(unused_unsafe)] // the portable version is safe
+                // SAFETY: this CPU has the instructions.
+                unsafe {
+                    $accelerate(k.g, k.softening2, k.pos, k.mass, run.range().start, k.acc)
+                }
+            }
+        }
+
+        #[kernel(for($t), $($options)*)]
+        impl CpuSpan<Simulate<'_, $t>> for $name {
+            fn span(run: Span<3>, mut k: SimulateSpan<'_, $t>) {
+                assert!($there, "this CPU lacks the instructions");
+                if run.first()["stage"] == 0 {
+                    #[allow(unused_unsafe)] // the portable version is safe
+                    // SAFETY: this CPU has the instructions.
+                    unsafe {
+                        $accelerate(k.g, k.softening2, k.pos.was(), k.mass, run.range().start, k.acc)
+                    }
+                } else {
+                    for ((a, x), v) in k.acc.iter().zip(k.pos.own()).zip(k.vel) {
+                        step(k.dt, a, x, v);
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+spans! {
+    /// 16 bodies (8 in double precision) to a register.
+    Avx512, if is_x86_feature_detected!("avx512f"), [priority = 30, cpu_features = "avx512f"],
+    accelerate_f32_avx512, accelerate_f64_avx512
+}
+
+#[cfg(target_arch = "x86_64")]
+spans! {
+    /// 8 bodies (4 in double precision) to a register.
+    Avx2, if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+    [priority = 20, cpu_features = "avx2,fma"],
+    accelerate_f32_avx2, accelerate_f64_avx2
+}
+
+spans! {
+    /// Lanes that the compiler vectorises for any CPU.
+    Portable, if true, [priority = 10], accelerate_f32_portable, accelerate_f64_portable
+}

@@ -1,0 +1,335 @@
+//! Rows of figures: measuring FLASH and a peer in turns, the statistics of the turns,
+//! a table for people and JSON for programs.
+//!
+//! Interleaving is what makes two figures comparable on a machine with neighbours: a
+//! slow minute slows both. The ratio is therefore taken turn by turn, and its median
+//! is not the quotient of the two medians.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// The fewest pairs of turns that make a row.
+pub const REPEATS: usize = 30;
+
+/// How long everyone rests before a turn: long enough for every thread of the other
+/// side to stop spinning and sleep (`peers` keeps OpenMP's below it).
+pub const PAUSE: Duration = Duration::from_millis(20);
+
+/// What was measured, in one unit throughout.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What was measured, against whom, and with which library inside.
+    pub name: String,
+    /// The unit of every figure but the ratio.
+    pub unit: String,
+    /// FLASH's median.
+    pub value: f64,
+    /// FLASH's least turn.
+    pub min: f64,
+    /// FLASH's greatest turn.
+    pub max: f64,
+    /// FLASH's 99th percentile over the turns (nearest rank: under 100 turns, the
+    /// greatest).
+    pub p99: f64,
+    /// The peer's median.
+    pub peer: Option<f64>,
+    /// The median of FLASH's turn over the peer's turn beside it: under 1 FLASH is
+    /// faster where the unit is time, over 1 where it is a rate.
+    pub ratio: Option<f64>,
+}
+
+/// Measures `ours` and `peer` in turns, at least [`REPEATS`] of each, and resting
+/// `pause` before each. Every second pair begins with the peer. A first pair, for
+/// caches and threads, does not count.
+///
+/// # Panics
+///
+/// If a figure of `ours` is not finite. A peer's turn that is not finite or not above
+/// zero (it had nothing to measure) is left out of the peer's median and of the ratio.
+pub fn pair(
+    name: impl Into<String>,
+    unit: impl Into<String>,
+    repeats: usize,
+    mut ours: impl FnMut() -> f64,
+    mut peer: Option<&mut dyn FnMut() -> f64>,
+    pause: Duration,
+) -> Row {
+    let mut turns = Vec::new();
+    for turn in 0..=repeats.max(REPEATS) {
+        let mut rested_ours = || {
+            thread::sleep(pause);
+            ours()
+        };
+        let mut rested_peer = || {
+            peer.as_mut().map(|peer| {
+                thread::sleep(pause);
+                peer()
+            })
+        };
+        let figures = if turn % 2 == 0 {
+            let ours = rested_ours();
+            (ours, rested_peer())
+        } else {
+            let peer = rested_peer();
+            (rested_ours(), peer)
+        };
+        if turn > 0 {
+            turns.push(figures);
+        }
+    }
+    Row::from_turns(name, unit, &turns)
+}
+
+impl Row {
+    /// The row of turns measured elsewhere: FLASH's figure and the peer's beside it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no turn, or a figure of FLASH is not finite.
+    pub fn from_turns(
+        name: impl Into<String>,
+        unit: impl Into<String>,
+        turns: &[(f64, Option<f64>)],
+    ) -> Self {
+        let name = name.into();
+        assert!(
+            !turns.is_empty() && turns.iter().all(|(ours, _)| ours.is_finite()),
+            "{name}: expected at least one turn, each with a finite figure, found {turns:?}"
+        );
+        let ours = sorted(turns.iter().map(|(ours, _)| *ours));
+        let pairs = turns.iter().filter_map(|(ours, peer)| {
+            let peer = peer.filter(|peer| peer.is_finite() && *peer > 0.0)?;
+            Some((*ours, peer))
+        });
+        let peers = sorted(pairs.clone().map(|(_, peer)| peer));
+        let ratios = sorted(pairs.map(|(ours, peer)| ours / peer));
+        Self {
+            name,
+            unit: unit.into(),
+            value: median(&ours),
+            min: ours[0],
+            max: ours[ours.len() - 1],
+            p99: ours[(ours.len() * 99).div_ceil(100) - 1],
+            peer: (!peers.is_empty()).then(|| median(&peers)),
+            ratio: (!ratios.is_empty()).then(|| median(&ratios)),
+        }
+    }
+}
+
+fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures
+}
+
+/// The middle of sorted figures, or the mean of the two in the middle.
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        _ => sorted[middle],
+    }
+}
+
+/// The rows as a table with aligned columns, ready to print.
+pub fn table(rows: &[Row]) -> String {
+    let head = [
+        "name",
+        "unit",
+        "value",
+        "min .. max",
+        "p99",
+        "peer",
+        "ratio",
+    ];
+    let mut cells = vec![head.map(String::from)];
+    cells.extend(rows.iter().map(|row| {
+        [
+            row.name.clone(),
+            row.unit.clone(),
+            figure(row.value),
+            format!("{} .. {}", figure(row.min), figure(row.max)),
+            figure(row.p99),
+            row.peer.map_or_else(|| "-".into(), figure),
+            row.ratio.map_or_else(|| "-".into(), figure),
+        ]
+    }));
+    let widths: [usize; 7] = std::array::from_fn(|column| {
+        let width = |row: &[String; 7]| row[column].chars().count();
+        cells.iter().map(width).max().unwrap_or(0)
+    });
+    let mut text = String::new();
+    for row in &cells {
+        let columns = row
+            .iter()
+            .zip(widths)
+            .enumerate()
+            .map(|(column, (cell, width))| {
+                // Words to the left, figures to the right.
+                match column {
+                    0 | 1 => format!("{cell:<width$}"),
+                    _ => format!("{cell:>width$}"),
+                }
+            });
+        text += columns.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Four significant digits, and never fewer than the whole number has.
+fn figure(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude == 0.0 {
+        return "0".into();
+    }
+    if magnitude < 1e-4 {
+        return format!("{value:.3e}");
+    }
+    let decimals = [1000.0, 100.0, 10.0, 1.0, 0.1, 0.01]
+        .iter()
+        .take_while(|bound| magnitude < **bound)
+        .count();
+    format!("{value:.decimals$}")
+}
+
+/// Writes the rows as a JSON list of objects with [`Row`]'s fields.
+///
+/// # Errors
+///
+/// If the file cannot be written; the error names it.
+pub fn write_json(file: &Path, rows: &[Row]) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(rows)?;
+    text.push('\n');
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn row(turns: &[(f64, Option<f64>)]) -> Row {
+        Row::from_turns("launch", "ns", turns)
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_pairs_not_the_quotient_of_medians() {
+        let row = row(&[(1.0, Some(10.0)), (2.0, Some(4.0)), (30.0, Some(20.0))]);
+        assert_eq!((row.value, row.peer), (2.0, Some(10.0)));
+        assert_eq!(row.ratio, Some(0.5));
+        assert_eq!((row.min, row.max), (1.0, 30.0));
+    }
+
+    #[test]
+    fn the_median_of_an_even_count_is_between_the_two() {
+        assert_eq!(
+            row(&[(1.0, None), (2.0, None), (4.0, None), (9.0, None)]).value,
+            3.0
+        );
+    }
+
+    #[test]
+    fn p99_is_the_nearest_rank() {
+        let turns = |count: u32| {
+            (1..=count)
+                .map(|i| (f64::from(i), None))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(row(&turns(30)).p99, 30.0);
+        assert_eq!(row(&turns(100)).p99, 99.0);
+        assert_eq!(row(&turns(1000)).p99, 990.0);
+    }
+
+    #[test]
+    fn without_a_peer_there_is_no_ratio() {
+        let row = row(&[(1.0, None)]);
+        assert_eq!((row.peer, row.ratio), (None, None));
+    }
+
+    #[test]
+    fn a_peers_turn_without_a_figure_is_left_out() {
+        let some = row(&[(1.0, Some(f64::NAN)), (3.0, Some(2.0)), (5.0, Some(0.0))]);
+        assert_eq!(
+            (some.value, some.peer, some.ratio),
+            (3.0, Some(2.0), Some(1.5))
+        );
+        let none = row(&[(1.0, Some(f64::NAN))]);
+        assert_eq!((none.peer, none.ratio), (None, None));
+    }
+
+    #[test]
+    #[should_panic(expected = "launch: expected at least one turn, each with a finite figure")]
+    fn a_figure_of_ours_that_is_not_finite_is_a_mistake() {
+        row(&[(f64::NAN, Some(1.0))]);
+    }
+
+    #[test]
+    fn turns_alternate_and_the_first_pair_does_not_count() {
+        let order = RefCell::new(String::new());
+        let ours = || {
+            order.borrow_mut().push('o');
+            if order.borrow().len() == 1 {
+                1000.0
+            } else {
+                1.0
+            }
+        };
+        let mut peer = || {
+            order.borrow_mut().push('p');
+            2.0
+        };
+        let row = pair("n", "ns", 0, ours, Some(&mut peer), Duration::ZERO);
+        assert_eq!(order.borrow().len(), 2 * (REPEATS + 1));
+        assert!(order.borrow().starts_with("oppooppo"), "{order:?}");
+        assert_eq!((row.max, row.peer, row.ratio), (1.0, Some(2.0), Some(0.5)));
+    }
+
+    #[test]
+    fn the_tables_columns_line_up() {
+        let rows = [
+            row(&[(345.6, Some(760.0))]),
+            Row::from_turns("a longer name", "us", &[(0.01234, None)]),
+        ];
+        let expected = "\
+name           unit    value          min .. max      p99   peer   ratio
+launch         ns      345.6      345.6 .. 345.6    345.6  760.0  0.4547
+a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -
+";
+        assert_eq!(table(&rows), expected);
+    }
+
+    #[test]
+    fn figures_have_four_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (123_456.7, "123457"),
+            (1234.5, "1234"),
+            (99.99, "99.99"),
+            (1.02, "1.020"),
+            (0.000_01, "1.000e-5"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
+    }
+
+    #[test]
+    fn json_is_a_list_of_rows_with_null_for_no_peer() -> Result<()> {
+        let text = serde_json::to_string(&[row(&[(2.0, None)])])?;
+        assert_eq!(
+            text,
+            r#"[{"name":"launch","unit":"ns","value":2.0,"min":2.0,"max":2.0,"p99":2.0,"peer":null,"ratio":null}]"#
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let error = write_json(Path::new("/nowhere/rows.json"), &[]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot write /nowhere/rows.json");
+    }
+}

@@ -1,0 +1,11 @@
+use flash_core::kernel;
+use flash_core::KernelDefinition;
+use flash_core::kernel::views::{Item, Write};
+
+#[kernel(name = "fill", dims(x))]
+#[derive(KernelDefinition)]
+struct Fill<'a> {
+    x: Item<'a, Write<f32>>,
+}
+
+fn main() {}

@@ -1,0 +1,3 @@
+flash_core::register_backend!();
+
+fn main() {}

@@ -1,0 +1,10 @@
+use flash_core::KernelDefinition;
+use flash_core::kernel::views::{Item, Write};
+
+#[derive(KernelDefinition)]
+#[kernel(name = "fill")]
+struct Fill<'a> {
+    x: Item<'a, Write<f32>>,
+}
+
+fn main() {}

@@ -1,0 +1,3 @@
+flash_core::export_plugin!("my_backend");
+
+fn main() {}

@@ -1,0 +1,385 @@
+//! The thread team of the CPU backend. The files under test are included where
+//! they are, beside a `sync` that takes its names from loom.
+
+#[path = "../../../../backends/cpu/src/team/crew.rs"]
+mod crew;
+#[path = "../../../../backends/cpu/src/team/mailbox.rs"]
+mod mailbox;
+#[path = "../../../../backends/cpu/src/team/shares.rs"]
+mod shares;
+mod sync;
+#[path = "../../../../backends/cpu/src/team/turn.rs"]
+#[expect(dead_code, reason = "the models need less of the ledger")]
+mod turn;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread::{self, JoinHandle};
+
+use crew::{Crew, Spin};
+use mailbox::{Calls, Job, Rows};
+use shares::Shape;
+use turn::Turn;
+
+/// Explores `model`, with up to `preemptions` times in an execution that a
+/// thread is interrupted though it could go on. (Waiting costs none.)
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(std::env::var("PB").map_or(preemptions, |v| v.parse().unwrap()));
+    builder.check(model);
+}
+
+/// One row per cell; phase k's row i is cell i + k, so that a share's cells
+/// were another's in the phase before. A cell counts the phases it has been
+/// through: loom fails if two accesses are not ordered, the count if a row ran
+/// twice or too early.
+struct Work {
+    cells: Vec<UnsafeCell<u64>>,
+    stop_in: Option<u64>,
+}
+
+static CALLS: Calls = Calls { phase, run };
+
+unsafe extern "C" fn phase(data: *const (), _: u64) -> Rows {
+    // SAFETY: every model passes a `Work` that lives to the end of the model.
+    let work = unsafe { &*data.cast::<Work>() };
+    Rows {
+        start: 0,
+        end: work.cells.len() as u64,
+    }
+}
+
+unsafe extern "C" fn run(data: *const (), phase: u64, rows: Rows) -> bool {
+    // SAFETY: as in `phase`.
+    let work = unsafe { &*data.cast::<Work>() };
+    for row in rows.start..rows.end {
+        let cell = &work.cells[((row + phase) % work.cells.len() as u64) as usize];
+        cell.with_mut(|count| {
+            // SAFETY: what is checked.
+            let count = unsafe { &mut *count };
+            assert_eq!(*count, phase, "row {row}");
+            *count += 1;
+        });
+    }
+    work.stop_in != Some(phase)
+}
+
+impl Work {
+    fn new(cells: usize) -> Self {
+        Self {
+            cells: (0..cells).map(|_| UnsafeCell::new(0)).collect(),
+            stop_in: None,
+        }
+    }
+
+    /// Also claims all cells for the caller, as if it freed them: a thread that
+    /// is still in the launch, or gets in, fails.
+    fn assert_phases(&self, phases: u64) {
+        for cell in &self.cells {
+            // SAFETY: what is checked.
+            cell.with_mut(|count| assert_eq!(unsafe { *count }, phases));
+        }
+    }
+}
+
+/// A team as its host thread has it.
+struct Host {
+    crew: Arc<Crew>,
+    base: u64,
+    letter: u64,
+}
+
+impl Host {
+    fn new(threads: usize) -> Self {
+        let spin = Spin {
+            before_help: 1,
+            before_yield: 0,
+        };
+        Self {
+            crew: Arc::new(Crew::new(threads, spin)),
+            base: 0,
+            letter: 0,
+        }
+    }
+
+    /// The next launch.
+    fn job(&mut self, work: &Work, width: u32, phases: u64, log_chunks: u8, absent: u64) -> Job {
+        let data: *const Work = work;
+        let shape = Shape {
+            width,
+            log_chunks,
+            log_align: 0,
+        };
+        let job = Job {
+            base: self.base,
+            phases,
+            shape,
+            absent,
+            data: data.cast(),
+            calls: &CALLS,
+        };
+        self.base += job.tickets();
+        self.letter += 2;
+        job
+    }
+
+    fn lead(&self, job: &Job) -> bool {
+        // SAFETY: this is the only launching thread; the numbers go on; `Work`
+        // is made for `CALLS` and outlives the model.
+        unsafe { self.crew.lead(self.letter, job, || ()) }
+    }
+
+    fn launch(&mut self, work: &Work, phases: u64) -> bool {
+        let job = self.job(work, 2, phases, 0, 0);
+        self.lead(&job)
+    }
+
+    /// A worker that has read the letter of `job`; what becomes of it from
+    /// there is a model of its own, as the letter alone has thousands of ways
+    /// to be read.
+    fn join_in(&self, slot: usize, job: Job) -> JoinHandle<()> {
+        struct Sent(Job);
+        // SAFETY: `Work` may be used by several threads: loom checks how.
+        unsafe impl Send for Sent {}
+        let (crew, sent) = (Arc::clone(&self.crew), Sent(job));
+        thread::spawn(move || {
+            let sent = sent;
+            crew.take_part(slot, &sent.0, || ());
+        })
+    }
+
+    /// Sends for slot `slot`, as the pool would; the worker polls `polls` times
+    /// without finding anything before it leaves.
+    fn wake(&self, slot: usize, polls: usize) -> Option<JoinHandle<()>> {
+        self.crew
+            .mailbox(slot)
+            .wake()
+            .then(|| spawn_loop(&self.crew, slot, polls))
+    }
+}
+
+fn spawn_loop(crew: &Arc<Crew>, slot: usize, polls: usize) -> JoinHandle<()> {
+    let crew = Arc::clone(crew);
+    thread::spawn(move || {
+        let mut left = polls;
+        crew.attend(slot, |served| {
+            thread::yield_now();
+            left = if served { polls } else { left.saturating_sub(1) };
+            left > 0
+        });
+    })
+}
+
+#[test]
+fn a_launch_is_whole_whenever_the_worker_comes_or_leaves() {
+    check(3, || {
+        let mut host = Host::new(2);
+        let worker = host.wake(1, 2).unwrap();
+        let work = Work::new(2);
+        assert!(host.launch(&work, 1));
+        work.assert_phases(1);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_letter_of_a_finished_launch_opens_nothing() {
+    check(2, || {
+        let mut host = Host::new(2);
+        let worker = host.wake(1, 1).unwrap();
+        let [first, second] = [Work::new(2), Work::new(4)];
+        assert!(host.launch(&first, 1));
+        first.assert_phases(1);
+        // Another base and shape: a mixture of the two would claim wrongly.
+        let job = host.job(&second, 2, 1, 1, 0);
+        assert!(host.lead(&job));
+        second.assert_phases(1);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_phase_begins_when_the_one_before_has_drained() {
+    check(3, || {
+        let mut host = Host::new(2);
+        let work = Work::new(2);
+        let job = host.job(&work, 2, 3, 0, 0);
+        let worker = host.join_in(1, job);
+        assert!(host.lead(&job));
+        work.assert_phases(3);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn three_threads_agree_on_the_phases() {
+    check(1, || {
+        let mut host = Host::new(3);
+        let work = Work::new(3);
+        let job = host.job(&work, 3, 2, 0, 0);
+        let workers = [1, 2].map(|slot| host.join_in(slot, job));
+        assert!(host.lead(&job));
+        work.assert_phases(2);
+        workers.into_iter().for_each(|w| w.join().unwrap());
+    });
+}
+
+fn chunks(phases: u64) {
+    let mut host = Host::new(2);
+    let work = Work::new(4);
+    let job = host.job(&work, 2, phases, 1, 0);
+    let worker = host.join_in(1, job);
+    assert!(host.lead(&job));
+    work.assert_phases(phases);
+    worker.join().unwrap();
+}
+
+#[test]
+fn chunks_are_claimed_once_by_whoever_has_time() {
+    check(3, || chunks(1));
+}
+
+#[test]
+fn chunks_that_another_ran_have_drained_when_the_phase_has() {
+    check(1, || chunks(2));
+}
+
+#[test]
+fn an_absent_workers_share_is_anyones_even_as_it_arrives() {
+    check(3, || {
+        let mut host = Host::new(2);
+        let work = Work::new(2);
+        let job = host.job(&work, 2, 2, 0, 0b10);
+        let worker = host.join_in(1, job);
+        assert!(host.lead(&job));
+        work.assert_phases(2);
+        worker.join().unwrap();
+    });
+}
+
+/// In phase 1 of the first launch nothing may run, though its tickets are still
+/// there when the stop is seen, and the stop is gone when they are.
+fn stop_and_go_on(threads: usize, log_chunks: u8) {
+    let mut host = Host::new(threads);
+    let mut stopped = Work::new(threads << log_chunks);
+    stopped.stop_in = Some(0);
+    let job = host.job(&stopped, threads as u32, 2, log_chunks, 0);
+    let workers: Vec<_> = (1..threads).map(|slot| host.join_in(slot, job)).collect();
+    assert!(!host.lead(&job));
+    for cell in &stopped.cells {
+        // SAFETY: what is checked.
+        cell.with_mut(|count| assert!(unsafe { *count } <= 1, "a phase after the stop"));
+    }
+    let next = Work::new(threads);
+    let job = host.job(&next, threads as u32, 1, 0, 0);
+    assert!(host.lead(&job));
+    next.assert_phases(1);
+    workers.into_iter().for_each(|w| w.join().unwrap());
+}
+
+#[test]
+fn a_stopped_launch_leaves_no_ticket_behind() {
+    check(3, || stop_and_go_on(2, 0));
+}
+
+#[test]
+fn a_stopped_launch_of_chunks_leaves_no_ticket_behind() {
+    check(1, || stop_and_go_on(2, 1));
+}
+
+#[test]
+fn a_stopped_launch_of_three_leaves_no_ticket_behind() {
+    check(0, || stop_and_go_on(3, 0));
+}
+
+#[test]
+fn a_narrow_launch_moves_everyones_tickets() {
+    check(2, || {
+        let mut host = Host::new(3);
+        let worker = host.wake(2, 2).unwrap();
+        let [narrow, wide] = [Work::new(2), Work::new(3)];
+        let job = host.job(&narrow, 2, 1, 0, 0b10);
+        assert!(host.lead(&job));
+        narrow.assert_phases(1);
+        let job = host.job(&wide, 3, 1, 0, 0b10);
+        assert!(host.lead(&job));
+        wide.assert_phases(1);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_worker_parks_and_is_fetched_again_but_never_twice_at_once() {
+    check(3, || {
+        let mut host = Host::new(2);
+        let mut workers = vec![];
+        for _ in 0..2 {
+            workers.extend(host.wake(1, 1));
+            let work = Work::new(2);
+            let absent = u64::from(!host.crew.mailbox(1).is_awake()) << 1;
+            let job = host.job(&work, 2, 1, 0, absent);
+            assert!(host.lead(&job));
+            work.assert_phases(1);
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert!(!host.crew.mailbox(1).is_awake());
+        assert!(host.crew.mailbox(1).wake(), "parked again, so it can be woken");
+    });
+}
+
+#[test]
+fn a_slot_has_one_loop_though_its_thread_is_asked_twice() {
+    check(3, || {
+        let host = Host::new(2);
+        assert!(host.crew.mailbox(1).wake());
+        assert!(!host.crew.mailbox(1).wake(), "one wake at a time");
+        // What rayon does when the kernel waits inside it.
+        assert!(host.crew.mailbox(1).arrive());
+        assert!(!host.crew.mailbox(1).arrive(), "a loop within a loop");
+        host.crew.mailbox(1).park();
+        assert!(!host.crew.mailbox(1).arrive(), "a job left from before");
+    });
+}
+
+#[test]
+fn a_lingering_worker_leaves_when_it_is_sent() {
+    check(3, || {
+        let mut host = Host::new(2);
+        let worker = host.wake(1, usize::MAX).unwrap();
+        let work = Work::new(2);
+        assert!(host.launch(&work, 1));
+        work.assert_phases(1);
+        host.crew.dismiss(host.letter + 2);
+        worker.join().unwrap();
+        assert!(!host.crew.mailbox(1).is_awake());
+    });
+}
+
+#[test]
+fn one_thread_at_a_time_has_the_turn_and_it_is_passed_on() {
+    check(3, || {
+        let turn = Arc::new(Turn::new());
+        let taken = Arc::new(AtomicUsize::new(0));
+        let take = |turn: &Turn, taken: &AtomicUsize| {
+            if let Some(mut mine) = turn.try_take() {
+                let before = mine.ledger(|ledger| {
+                    ledger.base += 1;
+                    ledger.base - 1
+                });
+                assert!(turn.try_take().is_none(), "a nested launch finds it busy");
+                let taken = taken.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(taken as u64, before);
+            }
+        };
+        let threads = [(); 2].map(|()| {
+            let (turn, taken) = (Arc::clone(&turn), Arc::clone(&taken));
+            thread::spawn(move || take(&turn, &taken))
+        });
+        take(&turn, &taken);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert!(taken.load(Ordering::Relaxed) >= 1);
+    });
+}

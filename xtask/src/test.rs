@@ -1,0 +1,313 @@
+//! Runs all tests in steps, passes their output through, and ends with one line of
+//! counts. A step that fails does not keep the next from running.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, process};
+
+use anyhow::{Context, Result};
+
+use crate::tally::{Skip, Tally};
+use crate::{in_ci, root, setup};
+
+/// Where a test that skips itself says so.
+const SKIP_LOG: &str = "FLASH_SKIP_LOG";
+
+/// What Miri interprets: code with `unsafe` of its own, kept to minutes.
+/// Each entry is the end of a `cargo miri test` command.
+const MIRI: &[&[&str]] = &[&["--package", "flash-core", "--lib"]];
+
+/// Without isolation, so that tests reach the clock, the environment and files.
+const MIRI_FLAGS: &str = "-Zmiri-disable-isolation";
+
+/// Runs every test. The exit status says whether all passed and, with CI, whether
+/// only what may be missing was missing.
+pub fn run() -> Result<ExitCode> {
+    setup::tests()?;
+    let mut report = Report::new(in_ci());
+
+    report.run(Step::cargo(
+        "workspace",
+        &["test", "--workspace", "--no-fail-fast"],
+    ))?;
+    report.run(Step::cargo(
+        "loom models",
+        &["test", "--package", "flash-loom", "--features", "loom"],
+    ))?;
+    if setup::has_miri() {
+        for target in MIRI {
+            let arguments = [&["+nightly", "miri", "test", "--no-fail-fast"], *target].concat();
+            report.run(Step::cargo("Miri", &arguments).interpreted())?;
+        }
+    } else {
+        report.skip("Miri", "no nightly toolchain with miri");
+    }
+
+    println!("\n{report}");
+    Ok(match report.ok() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// One command that runs tests.
+struct Step {
+    name: &'static str,
+    shown: String,
+    command: Command,
+    /// Tests ignored here are not skipped: they ran in another step.
+    repeats: bool,
+}
+
+impl Step {
+    fn cargo(name: &'static str, arguments: &[&str]) -> Self {
+        let mut command = Command::new("cargo");
+        command.args(arguments).current_dir(root());
+        Self {
+            name,
+            shown: format!("cargo {}", arguments.join(" ")),
+            command,
+            repeats: false,
+        }
+    }
+
+    fn interpreted(mut self) -> Self {
+        if env::var_os("MIRIFLAGS").is_none() {
+            self.command.env("MIRIFLAGS", MIRI_FLAGS);
+        }
+        self.repeats = true;
+        self
+    }
+
+    fn run(mut self) -> Result<Done> {
+        println!("\n== {}: {}", self.name, self.shown);
+        let start = Instant::now();
+        let log = env::temp_dir().join(format!("flash-skips-{}", process::id()));
+        fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
+        self.command.env(SKIP_LOG, &log);
+
+        let mut tally = Tally::default();
+        let succeeded = pass_through(&mut self.command, io::stdout().lock(), |line| {
+            tally.line(line)
+        })?;
+        if self.repeats {
+            tally.skips.clear();
+        }
+        tally.skip_log(&read_and_remove(&log)?);
+        if !succeeded && tally.failed == 0 {
+            // It did not build, or died.
+            tally.failed = 1;
+        }
+        let done = Done {
+            name: self.name,
+            time: start.elapsed(),
+            succeeded,
+            tally,
+        };
+        println!("== {done}");
+        Ok(done)
+    }
+}
+
+fn read_and_remove(file: &Path) -> Result<String> {
+    let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    fs::remove_file(file).ok();
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Runs the command, copies its standard output to `out` as it comes, and shows
+/// every finished line to `line`. Standard error stays the caller's, a terminal if
+/// it is one.
+fn pass_through(
+    command: &mut Command,
+    mut out: impl Write,
+    mut line: impl FnMut(&str),
+) -> Result<bool> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    let mut pipe = child.stdout.take().context("the child's output")?;
+    let (mut chunk, mut pending) = ([0; 8192], Vec::new());
+    loop {
+        let length = pipe.read(&mut chunk)?;
+        out.write_all(&chunk[..length])?;
+        out.flush()?;
+        pending.extend_from_slice(&chunk[..length]);
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            line(&String::from_utf8_lossy(&pending[..end]));
+            pending.drain(..=end);
+        }
+        if length == 0 {
+            line(&String::from_utf8_lossy(&pending));
+            return Ok(child.wait()?.success());
+        }
+    }
+}
+
+/// A step that has run.
+struct Done {
+    name: &'static str,
+    time: Duration,
+    succeeded: bool,
+    tally: Tally,
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let outcome = if self.succeeded { "ok" } else { "FAILED" };
+        let Tally {
+            passed,
+            failed,
+            skips,
+            ..
+        } = &self.tally;
+        write!(
+            f,
+            "{}: {outcome} in {:.1} s: {passed} passed, {failed} failed, {} skipped",
+            self.name,
+            self.time.as_secs_f64(),
+            skips.len()
+        )
+    }
+}
+
+/// All steps so far.
+struct Report {
+    /// Nothing may be missing but hardware and a nightly toolchain.
+    ci: bool,
+    steps: Vec<Done>,
+    /// Whole steps that could not run.
+    skips: Vec<Skip>,
+}
+
+impl Report {
+    fn new(ci: bool) -> Self {
+        Self {
+            ci,
+            steps: Vec::new(),
+            skips: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, step: Step) -> Result<()> {
+        self.steps.push(step.run()?);
+        Ok(())
+    }
+
+    fn skip(&mut self, name: &str, why: &str) {
+        println!("\nskipped: {name}: {why}");
+        self.skips.push(Skip {
+            name: name.to_owned(),
+            why: why.to_owned(),
+        });
+    }
+
+    fn skips(&self) -> impl Iterator<Item = &Skip> {
+        let inside = self.steps.iter().flat_map(|step| &step.tally.skips);
+        inside.chain(&self.skips)
+    }
+
+    fn ok(&self) -> bool {
+        let allowed = !self.ci || self.skips().all(Skip::allowed_in_ci);
+        allowed && self.steps.iter().all(|step| step.succeeded)
+    }
+}
+
+/// The summary; its last line is the counts, alone.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        for skip in self.skips() {
+            writeln!(f, "skipped: {}: {}", skip.name, skip.why)?;
+        }
+        if self.ci {
+            for skip in self.skips().filter(|skip| !skip.allowed_in_ci()) {
+                writeln!(
+                    f,
+                    "error: with CI set, {} may not be skipped: {}",
+                    skip.name, skip.why
+                )?;
+            }
+        }
+        let sum = |count: fn(&Tally) -> u64| -> u64 {
+            self.steps.iter().map(|step| count(&step.tally)).sum()
+        };
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            sum(|tally| tally.passed),
+            sum(|tally| tally.failed),
+            self.skips().count()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(ci: bool, output: &str, succeeded: bool, log: &str) -> Report {
+        let mut tally = Tally::default();
+        output.lines().for_each(|line| tally.line(line));
+        tally.skip_log(log);
+        let step = Done {
+            name: "workspace",
+            time: Duration::from_millis(1500),
+            succeeded,
+            tally,
+        };
+        let mut report = Report::new(ci);
+        report.steps.push(step);
+        report
+    }
+
+    const PASSED: &str =
+        "test a ... ok\ntest b ... ok\ntest result: ok. 2 passed; 0 failed; 0 ignored";
+
+    #[test]
+    fn the_last_line_is_the_counts_alone() {
+        let report = report(false, PASSED, true, "skipped: b: no GPU\n").to_string();
+        assert_eq!(report.lines().last(), Some("1 passed, 0 failed, 1 skipped"));
+        assert!(report.contains("\nskipped: b: no GPU\n"), "{report}");
+        assert!(report.starts_with("workspace: ok in 1.5 s: 1 passed, 0 failed, 1 skipped\n"));
+    }
+
+    #[test]
+    fn in_ci_a_compiler_may_not_be_missing_but_a_gpu_may() {
+        for (why, ci, ok) in [
+            ("no GPU", true, true),
+            ("no GPU", false, true),
+            ("no gfortran", true, false),
+            ("no gfortran", false, true),
+        ] {
+            let report = report(ci, PASSED, true, &format!("skipped: b: {why}\n"));
+            assert_eq!(report.ok(), ok, "{why}, CI {ci}");
+            assert_eq!(report.to_string().contains("\nerror: "), !ok, "{report}");
+        }
+    }
+
+    #[test]
+    fn a_failed_step_fails_the_run() {
+        assert!(!report(false, PASSED, false, "").ok());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_childs_output_is_seen_line_by_line() -> Result<()> {
+        let (mut lines, mut copy) = (Vec::new(), Vec::new());
+        let mut command = Command::new("printf");
+        command.arg("one\\ntwo");
+        let keep = |line: &str| lines.push(line.to_owned());
+        assert!(pass_through(&mut command, &mut copy, keep)?);
+        assert_eq!(lines, ["one", "two"]);
+        assert_eq!(copy, b"one\ntwo");
+        Ok(())
+    }
+}
