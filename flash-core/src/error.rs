@@ -201,7 +201,11 @@ impl fmt::Display for Code {
 
 impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}` on {}, submission {}: {}", self.kernel, self.device, self.position, self.source)?;
+        write!(
+            f,
+            "kernel `{}` on {}, submission {}: {}",
+            self.kernel, self.device, self.position, self.source
+        )?;
         if !self.others.is_empty() {
             write!(f, " (and {} more submissions failed or were left out)", self.others.len())?;
         }
@@ -217,7 +221,13 @@ impl std::error::Error for LaunchError {
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "runtime key `{}`: {}; keys that there are: {}", self.key, self.text, self.keys.join(", "))?;
+        write!(
+            f,
+            "runtime key `{}`: {}; keys that there are: {}",
+            self.key,
+            self.text,
+            self.keys.join(", ")
+        )?;
         for line in &self.unusable {
             write!(f, "\n  not usable: {line}")?;
         }

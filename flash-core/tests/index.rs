@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use flash_core::abi::space;
 use flash_core::index::{
-    Dim, DimList, DynRuns, Group, IndexError, IntoDims, Order, OrderTraits, ProofFailure, Runs,
-    count_by, count_by_fn, item_is_exclusive,
+    Dim, DimList, DynRuns, Group, IndexError, IntoDims, Order, OrderTraits, ProofFailure, Runs, count_by,
+    count_by_fn, item_is_exclusive,
 };
 use proptest::prelude::*;
 
@@ -29,9 +29,8 @@ impl Naive {
                 })
                 .collect();
         }
-        let value = |row: &[u64]| -> Vec<u64> {
-            row.iter().zip(dims).map(|(&p, dim)| dim.value(p)).collect()
-        };
+        let value =
+            |row: &[u64]| -> Vec<u64> { row.iter().zip(dims).map(|(&p, dim)| dim.value(p)).collect() };
         let mut sort = traits.sort.to_vec();
         sort.sort_unstable_by(|a, b| b.cmp(a));
         rows.sort_by_key(|row| sort.iter().map(|&d| value(row)[d]).collect::<Vec<_>>());
@@ -41,9 +40,10 @@ impl Naive {
         let table: Vec<usize> = sort.iter().copied().chain(unsorted).collect();
         let barrier = |a: &[u64], b: &[u64]| match traits.group {
             None => sort.first().is_some_and(|&d| a[d] != b[d]),
-            Some(Group::Dims(listed)) => table.iter().enumerate().any(|(i, &d)| {
-                a[d] != b[d] && table[i..].iter().any(|below| listed.contains(below))
-            }),
+            Some(Group::Dims(listed)) => table
+                .iter()
+                .enumerate()
+                .any(|(i, &d)| a[d] != b[d] && table[i..].iter().any(|below| listed.contains(below))),
             Some(Group::Only(listed)) => listed.iter().any(|&d| a[d] != b[d]),
             Some(Group::Into { dim, values }) => a[dim] != b[dim] && values.contains(&b[dim]),
         };
@@ -52,36 +52,26 @@ impl Naive {
             .collect();
         starts.push(rows.len() as u64);
         let phases = starts.windows(2).map(|w| w[0]..w[1]).collect();
-        Naive {
-            rows,
-            values,
-            phases,
-        }
+        Naive { rows, values, phases }
     }
 
     fn phase_rows(&self) -> impl Iterator<Item = &[Vec<u64>]> {
-        self.phases
-            .iter()
-            .map(|p| &self.rows[p.start as usize..p.end as usize])
+        self.phases.iter().map(|p| &self.rows[p.start as usize..p.end as usize])
     }
 
     fn constant(&self, dim: usize) -> bool {
-        self.phase_rows()
-            .all(|rows| rows.iter().all(|row| row[dim] == rows[0][dim]))
+        self.phase_rows().all(|rows| rows.iter().all(|row| row[dim] == rows[0][dim]))
     }
 
     fn spans(&self, dim: usize, len: u64) -> bool {
-        self.phase_rows()
-            .all(|rows| (0..len).all(|p| rows.iter().any(|row| row[dim] == p)))
+        self.phase_rows().all(|rows| (0..len).all(|p| rows.iter().any(|row| row[dim] == p)))
     }
 
     fn exclusive(&self, along: &[usize]) -> bool {
         self.phases.iter().all(|p| {
             let rows = &self.values[p.start as usize..p.end as usize];
-            let mut elements: Vec<Vec<u64>> = rows
-                .iter()
-                .map(|row| along.iter().map(|&d| row[d]).collect())
-                .collect();
+            let mut elements: Vec<Vec<u64>> =
+                rows.iter().map(|row| along.iter().map(|&d| row[d]).collect()).collect();
             elements.sort();
             elements.windows(2).all(|w| w[0] != w[1])
         })
@@ -113,10 +103,7 @@ impl Case {
             AnyGroup::Only(listed) => Some(Group::Only(listed)),
             AnyGroup::Into(dim, values) => Some(Group::Into { dim: *dim, values }),
         };
-        OrderTraits {
-            sort: &self.sort,
-            group,
-        }
+        OrderTraits { sort: &self.sort, group }
     }
 }
 
@@ -145,21 +132,9 @@ fn any_case() -> impl Strategy<Value = Case> {
             let sort = prop::sample::subsequence((0..n).collect::<Vec<_>>(), 0..=n).prop_shuffle();
             let along = prop::sample::subsequence((0..n).collect::<Vec<_>>(), 0..=n);
             let dims = prop::collection::vec(any_dim(), n);
-            (
-                dims,
-                sort,
-                group,
-                along,
-                prop::collection::vec(any::<u64>(), 0..4),
-            )
+            (dims, sort, group, along, prop::collection::vec(any::<u64>(), 0..4))
         })
-        .prop_map(|(dims, sort, group, along, cuts)| Case {
-            dims,
-            sort,
-            group,
-            along,
-            cuts,
-        })
+        .prop_map(|(dims, sort, group, along, cuts)| Case { dims, sort, group, along, cuts })
 }
 
 /// The values of all items of some rows, by runs.
@@ -212,35 +187,18 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         for row in rows.clone() {
             prop_assert_eq!(order.phase_of(row), k as u64, "phase of row {}", row);
         }
-        let mut cuts: Vec<u64> = case
-            .cuts
-            .iter()
-            .map(|c| rows.start + c % (rows.end - rows.start + 1))
-            .collect();
+        let mut cuts: Vec<u64> =
+            case.cuts.iter().map(|c| rows.start + c % (rows.end - rows.start + 1)).collect();
         cuts.extend([rows.start, rows.end]);
         cuts.sort_unstable();
-        let split: Vec<_> = cuts
-            .windows(2)
-            .flat_map(|w| items(&order, n, w[0]..w[1]))
-            .collect();
+        let split: Vec<_> = cuts.windows(2).flat_map(|w| items(&order, n, w[0]..w[1])).collect();
         let expected = &naive.values[rows.start as usize..rows.end as usize];
-        prop_assert_eq!(
-            &split[..],
-            expected,
-            "runs of phase {} split at {:?}",
-            k,
-            cuts
-        );
+        prop_assert_eq!(&split[..], expected, "runs of phase {} split at {:?}", k, cuts);
     }
     prop_assert_eq!(items(&order, n, 0..order.items()), naive.values.clone());
 
     for (dim, values) in case.dims.iter().enumerate() {
-        prop_assert_eq!(
-            order.constant_within_phases(dim),
-            naive.constant(dim),
-            "dim {}",
-            dim
-        );
+        prop_assert_eq!(order.constant_within_phases(dim), naive.constant(dim), "dim {}", dim);
         let spans = order.every_phase_spans(dim);
         prop_assert!(!spans || naive.spans(dim, values.len()), "dim {}", dim);
     }
@@ -305,14 +263,8 @@ fn error(list: impl IntoDims, traits: OrderTraits<'_>) -> IndexError {
     Order::new(&dims(list), &traits).expect_err("an error")
 }
 
-const NONE: OrderTraits<'static> = OrderTraits {
-    sort: &[],
-    group: None,
-};
-const BY_STAGE: OrderTraits<'static> = OrderTraits {
-    sort: &[],
-    group: Some(Group::Dims(&[1])),
-};
+const NONE: OrderTraits<'static> = OrderTraits { sort: &[], group: None };
+const BY_STAGE: OrderTraits<'static> = OrderTraits { sort: &[], group: Some(Group::Dims(&[1])) };
 
 #[test]
 fn stages_of_steps_are_phases_in_that_order() {
@@ -330,31 +282,19 @@ fn stages_of_steps_are_phases_in_that_order() {
 
 #[test]
 fn one_stage_of_ten_steps_gives_ten_phases() {
-    assert_eq!(
-        Order::new(&dims([100, 1, 10]), &BY_STAGE).unwrap().phases(),
-        10
-    );
+    assert_eq!(Order::new(&dims([100, 1, 10]), &BY_STAGE).unwrap().phases(), 10);
 }
 
 #[test]
 fn only_drops_the_more_significant_dimensions() {
-    let only = OrderTraits {
-        sort: &[],
-        group: Some(Group::Only(&[1])),
-    };
+    let only = OrderTraits { sort: &[], group: Some(Group::Only(&[1])) };
     assert_eq!(Order::new(&dims([100, 1, 10]), &only).unwrap().phases(), 1);
     assert_eq!(Order::new(&dims([100, 2, 10]), &only).unwrap().phases(), 20);
 }
 
 #[test]
 fn a_value_set_gives_barriers_where_the_dimension_changes_into_it() {
-    let into = OrderTraits {
-        sort: &[],
-        group: Some(Group::Into {
-            dim: 1,
-            values: &[1, 3],
-        }),
-    };
+    let into = OrderTraits { sort: &[], group: Some(Group::Into { dim: 1, values: &[1, 3] }) };
     let order = Order::new(&dims((5, 4, 2)), &into).unwrap();
     let phases: Vec<_> = (0..order.phases()).map(|k| order.phase(k)).collect();
     assert_eq!(phases, [0..5, 5..15, 15..25, 25..35, 35..40]);
@@ -370,23 +310,11 @@ fn equal_neighbours_are_no_change() {
 #[test]
 fn sorting_by_colour_gives_a_phase_per_colour() {
     let colours = count_by([2, 0, 1, 0, 2, 0]);
-    let order = Order::new(
-        &dims([colours]),
-        &OrderTraits {
-            sort: &[0],
-            group: None,
-        },
-    )
-    .unwrap();
+    let order = Order::new(&dims([colours]), &OrderTraits { sort: &[0], group: None }).unwrap();
     assert_eq!(order.phases(), 3);
-    assert_eq!(
-        [order.phase(0), order.phase(1), order.phase(2)],
-        [0..3, 3..4, 4..6]
-    );
+    assert_eq!([order.phase(0), order.phase(1), order.phase(2)], [0..3, 3..4, 4..6]);
     let mut at = [0];
-    let rows: Vec<u64> = (0..6)
-        .map(|r| (order.position(r, &mut at), at[0]).1)
-        .collect();
+    let rows: Vec<u64> = (0..6).map(|r| (order.position(r, &mut at), at[0]).1).collect();
     assert_eq!(rows, [1, 3, 5, 2, 0, 4]);
 }
 
@@ -404,10 +332,7 @@ fn an_empty_dimension_runs_nothing_however_large_the_others() {
 
 #[test]
 fn a_space_of_10_to_the_12_sorted_items_is_a_few_loops() {
-    let traits = OrderTraits {
-        sort: &[2, 0],
-        group: None,
-    };
+    let traits = OrderTraits { sort: &[2, 0], group: None };
     let order = Order::new(&dims([10_000u64, 10_000, 10_000]), &traits).unwrap();
     assert!(size_of::<Order>() <= 1024);
     assert_eq!((order.items(), order.phases()), (1_000_000_000_000, 10_000));
@@ -433,123 +358,44 @@ fn counts_ranges_and_sequences_convert() {
     assert_eq!(values(count_by_fn(4, |i| i * i)), [0, 1, 4, 9]);
     assert_eq!(values(count_by_fn(3, |_| 6)), [6, 6, 6]);
     assert_eq!(values(count_by([0u64, u64::MAX])), [0, u64::MAX]);
-    assert_eq!(
-        values((1..=u64::MAX).step_by(usize::MAX - 1)),
-        [1, u64::MAX]
-    );
+    assert_eq!(values((1..=u64::MAX).step_by(usize::MAX - 1)), [1, u64::MAX]);
     let (five, two) = (5, 2);
     assert!(values(five..two).is_empty() && values(-five..-9).is_empty());
     assert!(values(4..4u32).is_empty() && values(count_by(Vec::<i32>::new())).is_empty());
     assert_eq!(Dim::from(0..u64::MAX), Dim::Count(u64::MAX));
-    assert!(matches!(
-        count_by([4, 2, 0]),
-        Dim::Range {
-            start: 4,
-            step: -2,
-            count: 3
-        }
-    ));
-    assert!(matches!(
-        dims((1, 0..2, count_by([1]), 4u64)).as_slice(),
-        [_, _, _, Dim::Count(4)]
-    ));
+    assert!(matches!(count_by([4, 2, 0]), Dim::Range { start: 4, step: -2, count: 3 }));
+    assert!(matches!(dims((1, 0..2, count_by([1]), 4u64)).as_slice(), [_, _, _, Dim::Count(4)]));
     assert!(size_of::<Dim>() <= 32);
 }
 
 #[test]
 fn errors_name_the_dimension_and_what_was_found() {
-    assert_eq!(
-        error((1, -3), NONE),
-        IndexError::NegativeCount { dim: 1, found: -3 }
-    );
-    assert_eq!(
-        error((-2..4,), NONE),
-        IndexError::NegativeValue {
-            dim: 0,
-            position: 0,
-            found: -2
-        }
-    );
-    assert_eq!(
-        error([(-2..4i64).rev()], NONE),
-        IndexError::NegativeValue {
-            dim: 0,
-            position: 5,
-            found: -2
-        }
-    );
+    assert_eq!(error((1, -3), NONE), IndexError::NegativeCount { dim: 1, found: -3 });
+    assert_eq!(error((-2..4,), NONE), IndexError::NegativeValue { dim: 0, position: 0, found: -2 });
+    assert_eq!(error([(-2..4i64).rev()], NONE), IndexError::NegativeValue { dim: 0, position: 5, found: -2 });
     assert_eq!(
         error((1, count_by([5, -7])), NONE),
-        IndexError::NegativeValue {
-            dim: 1,
-            position: 1,
-            found: -7
-        }
+        IndexError::NegativeValue { dim: 1, position: 1, found: -7 }
     );
     assert_eq!(error((0..=u64::MAX,), NONE), IndexError::TooLong { dim: 0 });
-    let step = |step| Dim::Range {
-        start: 4,
-        step,
-        count: 3,
-    };
+    let step = |step| Dim::Range { start: 4, step, count: 3 };
     assert_eq!(error([step(0)], NONE), IndexError::ZeroStep { dim: 0 });
     for leaves in [-3, i64::MAX] {
         let found = error((1, step(leaves)), BY_STAGE);
-        assert_eq!(
-            found,
-            IndexError::RangeOverflow {
-                dim: 1,
-                start: 4,
-                step: leaves,
-                count: 3
-            }
-        );
+        assert_eq!(found, IndexError::RangeOverflow { dim: 1, start: 4, step: leaves, count: 3 });
     }
     let extents = vec![1 << 32, 1 << 31, 2];
-    assert_eq!(
-        error([1u64 << 32, 1 << 31, 2], NONE),
-        IndexError::TooManyItems { extents }
-    );
+    assert_eq!(error([1u64 << 32, 1 << 31, 2], NONE), IndexError::TooManyItems { extents });
     assert!(Order::new(&dims([1u64 << 32, (1 << 32) - 1]), &NONE).is_ok());
     let text = error([1u64 << 32, 1 << 32], NONE).to_string();
-    assert!(
-        text.contains("[4294967296, 4294967296]") && text.contains("fewer"),
-        "{text}"
-    );
+    assert!(text.contains("[4294967296, 4294967296]") && text.contains("fewer"), "{text}");
 
     let sort = |sort| OrderTraits { sort, group: None };
-    assert_eq!(
-        error([1, 2], sort(&[2])),
-        IndexError::NoSuchDim {
-            named_by: "sort_by",
-            dim: 2,
-            dims: 2
-        }
-    );
-    assert_eq!(
-        error([1, 2], sort(&[1, 0, 1])),
-        IndexError::SortedTwice { dim: 1 }
-    );
-    for group in [
-        Group::Only(&[0, 7]),
-        Group::Dims(&[7]),
-        Group::Into {
-            dim: 7,
-            values: &[],
-        },
-    ] {
-        let traits = OrderTraits {
-            sort: &[],
-            group: Some(group),
-        };
-        assert_eq!(
-            error([1, 2], traits),
-            IndexError::NoSuchDim {
-                named_by: "group_by",
-                dim: 7,
-                dims: 2
-            }
-        );
+    assert_eq!(error([1, 2], sort(&[2])), IndexError::NoSuchDim { named_by: "sort_by", dim: 2, dims: 2 });
+    assert_eq!(error([1, 2], sort(&[1, 0, 1])), IndexError::SortedTwice { dim: 1 });
+    for group in [Group::Only(&[0, 7]), Group::Dims(&[7]), Group::Into { dim: 7, values: &[] }] {
+        let traits = OrderTraits { sort: &[], group: Some(group) };
+        assert_eq!(error([1, 2], traits), IndexError::NoSuchDim { named_by: "group_by", dim: 7, dims: 2 });
     }
 }
 
@@ -560,15 +406,9 @@ fn a_failed_proof_names_the_dimension() {
     };
     let nbody = dims([8, 2, 3]);
     assert_eq!(prove(&nbody, BY_STAGE, &[0]), Ok(()));
-    assert_eq!(
-        prove(&nbody, NONE, &[0]),
-        Err(ProofFailure::NotIndexed { dim: 1 })
-    );
+    assert_eq!(prove(&nbody, NONE, &[0]), Err(ProofFailure::NotIndexed { dim: 1 }));
     let repeats = dims((count_by([1, 1]), 2));
-    assert_eq!(
-        prove(&repeats, NONE, &[0, 1]),
-        Err(ProofFailure::Repeats { dim: 0 })
-    );
+    assert_eq!(prove(&repeats, NONE, &[0, 1]), Err(ProofFailure::Repeats { dim: 0 }));
 }
 
 #[test]
@@ -585,11 +425,7 @@ fn runs_cover_as_much_as_the_innermost_loop_allows() {
     };
     assert_eq!(
         runs(dims([10, 3]), 8..23),
-        [
-            (vec![8, 0], 0, 1, 2),
-            (vec![0, 1], 0, 1, 10),
-            (vec![0, 2], 0, 1, 3)
-        ]
+        [(vec![8, 0], 0, 1, 2), (vec![0, 1], 0, 1, 10), (vec![0, 2], 0, 1, 3)]
     );
     // A dimension of one position does not break them.
     assert_eq!(runs(dims([1, 50]), 10..40), [(vec![0, 10], 1, 1, 30)]);
@@ -598,10 +434,7 @@ fn runs_cover_as_much_as_the_innermost_loop_allows() {
         [(vec![4], 0, 1, 3), (vec![6], 0, -2, 3), (vec![9], 0, 1, 1)]
     );
     assert_eq!(runs(dims([1, 1]), 0..1), [(vec![0, 0], 0, 1, 1)]);
-    assert_eq!(
-        runs(dims([1u64 << 63]), 5..1 << 63),
-        [(vec![5], 0, 1, (1 << 63) - 5)]
-    );
+    assert_eq!(runs(dims([1u64 << 63]), 5..1 << 63), [(vec![5], 0, 1, (1 << 63) - 5)]);
 }
 
 #[test]

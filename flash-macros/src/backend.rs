@@ -41,7 +41,12 @@ pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStre
 pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
     let crates = Punctuated::<Ident, Token![,]>::parse_terminated
         .parse2(input)
-        .map_err(|error| Error::new(error.span(), "expected names of crates that this plugin depends on: `export_plugin!(my_backend)`"))?
+        .map_err(|error| {
+            Error::new(
+                error.span(),
+                "expected names of crates that this plugin depends on: `export_plugin!(my_backend)`",
+            )
+        })?
         .into_iter();
     // SAFETY of what is written here: the symbol's name is the interface's own, and what the host
     // promises for its pointer is what `query` asks for.

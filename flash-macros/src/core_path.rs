@@ -32,13 +32,10 @@ mod tests {
 
     fn path_with(packages: &[(&str, FoundCrate)]) -> Option<String> {
         let found = |package: &str| {
-            packages
-                .iter()
-                .find(|(name, _)| *name == package)
-                .map(|(_, found)| match found {
-                    FoundCrate::Itself => FoundCrate::Itself,
-                    FoundCrate::Name(name) => FoundCrate::Name(name.clone()),
-                })
+            packages.iter().find(|(name, _)| *name == package).map(|(_, found)| match found {
+                FoundCrate::Itself => FoundCrate::Itself,
+                FoundCrate::Name(name) => FoundCrate::Name(name.clone()),
+            })
         };
         path(&found).map(|path| path.to_string().replace(' ', ""))
     }
@@ -46,16 +43,9 @@ mod tests {
     #[test]
     fn the_core_is_preferred_then_the_facade_by_any_name() {
         let renamed = || FoundCrate::Name("fl".to_owned());
+        assert_eq!(path_with(&[("flash-core", FoundCrate::Itself)]).unwrap(), "::flash_core");
         assert_eq!(
-            path_with(&[("flash-core", FoundCrate::Itself)]).unwrap(),
-            "::flash_core"
-        );
-        assert_eq!(
-            path_with(&[
-                ("flash", renamed()),
-                ("flash-core", FoundCrate::Name("core_".into()))
-            ])
-            .unwrap(),
+            path_with(&[("flash", renamed()), ("flash-core", FoundCrate::Name("core_".into()))]).unwrap(),
             "::core_"
         );
         assert_eq!(path_with(&[("flash", renamed())]).unwrap(), "::fl::__core");

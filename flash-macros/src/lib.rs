@@ -78,8 +78,8 @@ pub fn kernel_definition(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = Tokens::from(item);
-    let expanded = core_path::find()
-        .and_then(|core| implementation::kernel(attribute.into(), item.clone(), &core));
+    let expanded =
+        core_path::find().and_then(|core| implementation::kernel(attribute.into(), item.clone(), &core));
     match expanded {
         Ok(tokens) => tokens.into(),
         // The item stays, so that this is the only error.
@@ -105,7 +105,5 @@ pub fn export_plugin(input: TokenStream) -> TokenStream {
 }
 
 fn finish(expanded: syn::Result<Tokens>) -> TokenStream {
-    expanded
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    expanded.unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -10,9 +10,7 @@ pub fn replace_lifetime(tokens: TokenStream, from: &Ident, to: &Lifetime) -> Tok
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
-            TokenTree::Punct(quote)
-                if quote.as_char() == '\'' && quote.spacing() == Spacing::Joint =>
-            {
+            TokenTree::Punct(quote) if quote.as_char() == '\'' && quote.spacing() == Spacing::Joint => {
                 match tokens.peek() {
                     Some(TokenTree::Ident(name)) if name == from => {
                         let mut lifetime = to.clone();
@@ -24,10 +22,7 @@ pub fn replace_lifetime(tokens: TokenStream, from: &Ident, to: &Lifetime) -> Tok
                 }
             }
             TokenTree::Group(group) => {
-                let mut inner = Group::new(
-                    group.delimiter(),
-                    replace_lifetime(group.stream(), from, to),
-                );
+                let mut inner = Group::new(group.delimiter(), replace_lifetime(group.stream(), from, to));
                 inner.set_span(group.span());
                 out.extend([TokenTree::Group(inner)]);
             }
@@ -38,10 +33,7 @@ pub fn replace_lifetime(tokens: TokenStream, from: &Ident, to: &Lifetime) -> Tok
 }
 
 /// The tokens with some identifiers replaced.
-pub fn replace_ident(
-    tokens: TokenStream,
-    value: &dyn Fn(&Ident) -> Option<TokenStream>,
-) -> TokenStream {
+pub fn replace_ident(tokens: TokenStream, value: &dyn Fn(&Ident) -> Option<TokenStream>) -> TokenStream {
     let mut out = TokenStream::new();
     // The name of a lifetime is an identifier too, behind its quote.
     let mut lifetime = false;
@@ -133,21 +125,16 @@ fn write_text(tokens: TokenStream, out: &mut String) {
 
 /// The doc comments among some attributes.
 pub fn docs(attributes: &[Attribute]) -> Vec<Attribute> {
-    attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("doc"))
-        .cloned()
-        .collect()
+    attributes.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect()
 }
 
 /// The lines of some doc comments.
 pub fn doc_lines(docs: &[Attribute]) -> Vec<String> {
     docs.iter()
         .filter_map(|doc| match &doc.meta.require_name_value().ok()?.value {
-            syn::Expr::Lit(syn::ExprLit {
-                lit: syn::Lit::Str(line),
-                ..
-            }) => Some(line.value().trim().to_owned()),
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(line), .. }) => {
+                Some(line.value().trim().to_owned())
+            }
             _ => None,
         })
         .collect()
@@ -158,11 +145,7 @@ pub fn doc_of(lines: impl IntoIterator<Item = String>) -> TokenStream {
     lines
         .into_iter()
         .map(|line| {
-            let line = if line.is_empty() {
-                line
-            } else {
-                format!(" {line}")
-            };
+            let line = if line.is_empty() { line } else { format!(" {line}") };
             quote!(#[doc = #line])
         })
         .collect()
@@ -210,18 +193,12 @@ mod tests {
         let to: Lifetime = syn::parse_quote!('k);
         let tokens = quote!(Item<'a, Read<&'b [T; { f::<'a>() }]>> 'a' a);
         let expected = quote!(Item<'k, Read<&'b [T; { f::<'k>() }]>> 'a' a);
-        assert_eq!(
-            replace_lifetime(tokens, &from, &to).to_string(),
-            expected.to_string()
-        );
+        assert_eq!(replace_lifetime(tokens, &from, &to).to_string(), expected.to_string());
     }
 
     #[test]
     fn text_reads_as_written() {
-        assert_eq!(
-            text(quote!(Whole<'a, Read<[T; 3]>>)),
-            "Whole<'a, Read<[T; 3]>>"
-        );
+        assert_eq!(text(quote!(Whole<'a, Read<[T; 3]>>)), "Whole<'a, Read<[T; 3]>>");
         assert_eq!(text(quote!(&'a mut [f32])), "&'a mut [f32]");
     }
 }

@@ -21,15 +21,12 @@
 //! of `FLASH_BACKEND_PATH`.
 
 pub use flash_core::{
-    Code, Error, FlashMemory, KernelDefinition, KeyError, LaunchError, NoImplementation, Pipeline,
-    Profile, RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
+    Code, Error, FlashMemory, KernelDefinition, KeyError, LaunchError, NoImplementation, Pipeline, Profile,
+    RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
 };
 pub use flash_core::{abi, backend, descriptor, index, memory, runtime};
-pub use flash_core::{export_plugin, register_backend};
+pub use flash_core::{export_plugin, kernel, register_backend};
 pub use flash_kernels as kernels;
-
-/// Definitions, views and doors: what authors of kernels use, and `#[kernel]`.
-pub use flash_core::kernel;
 
 #[doc(hidden)]
 pub use flash_core as __core;
@@ -42,7 +39,7 @@ pub use flash_backend_cpu as __cpu;
 pub mod prelude {
     pub use flash_core::descriptor::{Devices, Implementation, group_by, only, sort_by};
     pub use flash_core::{
-        FlashMemory, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by,
-        count_by_fn, get_runtime,
+        FlashMemory, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn,
+        get_runtime,
     };
 }

@@ -2,8 +2,8 @@
 
 use super::simd::*;
 use super::{
-    Accelerate, AccelerateItem, AccelerateSpan, Integrate, IntegrateItem, Real, Simulate,
-    SimulateItem, SimulateSpan,
+    Accelerate, AccelerateItem, AccelerateSpan, Integrate, IntegrateItem, Real, Simulate, SimulateItem,
+    SimulateSpan,
 };
 use flash_core::kernel;
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
@@ -14,12 +14,7 @@ pub struct Plain;
 /// Acceleration of body `i`.
 #[inline(always)]
 fn acceleration<T: Real>(i: usize, g: T, softening2: T, pos: &[[T; 3]], mass: &[T]) -> [T; 3] {
-    assert!(
-        pos.len() == mass.len(),
-        "{} positions and {} masses",
-        pos.len(),
-        mass.len()
-    );
+    assert!(pos.len() == mass.len(), "{} positions and {} masses", pos.len(), mass.len());
     let x = pos[i];
     let mut a = [T::default(); 3];
     for (j, (y, &m)) in pos.iter().zip(mass).enumerate() {
@@ -49,8 +44,7 @@ fn step<T: Real>(dt: T, a: &[T; 3], x: &mut [T; 3], v: &mut [T; 3]) {
 #[kernel(for(f32, f64))]
 impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain {
     fn item(body: Index<1>, k: AccelerateItem<'_, T>) {
-        k.acc
-            .set(acceleration(body[0], k.g, k.softening2, k.pos, k.mass));
+        k.acc.set(acceleration(body[0], k.g, k.softening2, k.pos, k.mass));
     }
 }
 

@@ -1,7 +1,7 @@
 use flash_core::KernelDefinition;
-use flash_core::kernel::{CpuItem, Element, Index};
-use flash_core::kernel::views::{Item, ReadWrite};
 use flash_core::kernel;
+use flash_core::kernel::views::{Item, ReadWrite};
+use flash_core::kernel::{CpuItem, Index};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "scale", dims(x))]

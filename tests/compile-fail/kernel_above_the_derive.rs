@@ -1,5 +1,5 @@
-use flash_core::kernel;
 use flash_core::KernelDefinition;
+use flash_core::kernel;
 use flash_core::kernel::views::{Item, Write};
 
 #[kernel(name = "fill", dims(x))]

@@ -1,6 +1,6 @@
 use flash_core::KernelDefinition;
-use flash_core::kernel::views::{Item, Read, Write};
 use flash_core::kernel::Element;
+use flash_core::kernel::views::{Item, Read, Write};
 
 type Result<T> = Write<T>;
 

@@ -1,5 +1,5 @@
 use flash_core::KernelDefinition;
-use flash_core::kernel::views::{Item, Read, Phased, Write};
+use flash_core::kernel::views::{Item, Phased, Read, Write};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "a", dims(x, y), sort_by(z))]

@@ -1,7 +1,7 @@
 use flash_core::KernelDefinition;
-use flash_core::kernel::{CpuItem, Element, Index};
-use flash_core::kernel::views::{Item, Write};
 use flash_core::kernel;
+use flash_core::kernel::views::{Item, Write};
+use flash_core::kernel::{CpuItem, Element, Index};
 
 trait Real: Element {}
 impl Real for f32 {}

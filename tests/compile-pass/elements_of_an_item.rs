@@ -2,8 +2,8 @@
 
 use flash_core::KernelDefinition;
 use flash_core::abi::{self, Arg};
-use flash_core::kernel::views::{Item, Phased, Read, Row, Write};
 use flash_core::kernel::KernelDefinition as _;
+use flash_core::kernel::views::{Item, Phased, Read, Row, Write};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "elements", dims(x, y))]
@@ -41,6 +41,7 @@ fn array(kind: u32, data: &mut [u32], row_len: u64, strides: &'static [u64; 2]) 
         len: data.len() as u64,
         row_len,
         strides: strides.as_ptr(),
+        flags: 0,
     }
 }
 
@@ -88,7 +89,10 @@ fn main() {
             assert_eq!(*k.unit, [1, 2, 3].map(|x| x + 4 * y as u32));
             assert_eq!((k.strided.len(), k.strided.get(2)), (3, y as u32 + 3 * 3));
             assert_eq!(*k.fixed, y as u32);
-            assert_eq!(k.unit_rows.row(2), [2 * (3 + 4 * y as u32), 2 * (3 + 4 * y as u32) + 1]);
+            assert_eq!(
+                k.unit_rows.row(2),
+                [2 * (3 + 4 * y as u32), 2 * (3 + 4 * y as u32) + 1]
+            );
             assert_eq!(k.strided_rows.row(1)[0], 2 * (y as u32 + 3 * 2));
             assert_eq!(*k.out, [10, 20, 30].map(|x| x + y as u32));
             match y {

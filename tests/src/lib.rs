@@ -1,1 +1,75 @@
 //! What crosses the crates of FLASH: plugins, conformance, command lines.
+//!
+//! Here is what tests share: saying that one cannot run here, and running one in a process of its own.
+
+pub mod plugins;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::Command;
+
+/// Names the test that a child process is to run.
+const CHILD: &str = "FLASH_TEST_CHILD";
+
+/// What the library reads from the environment, cleared for a child.
+const READ_BY_FLASH: [&str; 6] = [
+    "FLASH_ALLOW_WORLD_WRITABLE",
+    "FLASH_BACKEND_PATH",
+    "FLASH_CHECK_WRITES",
+    "FLASH_CPU_DEVICES",
+    "FLASH_CPU_LINGER_US",
+    "FLASH_CPU_THREADS",
+];
+
+/// Says that a test cannot run here; it then returns. `name` is the test's name as the harness prints
+/// it. Continuous integration allows reasons that begin with `no GPU`, `no AVX-512` or `no nightly`.
+///
+/// # Panics
+/// If the file that `FLASH_SKIP_LOG` names cannot be written.
+pub fn skip(name: &str, why: &str) {
+    let line = format!("skipped: {name}: {why}\n");
+    match std::env::var_os("FLASH_SKIP_LOG") {
+        Some(log) => {
+            let file = OpenOptions::new().append(true).create(true).open(log);
+            let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+            written.expect("the file that FLASH_SKIP_LOG names can be written");
+        }
+        None => eprint!("{line}"),
+    }
+}
+
+/// Runs the body of a test in a process of its own with these variables: the library reads some of
+/// them once per process. Call it from the test's function itself, with a closure that is the rest of
+/// the test.
+///
+/// # Panics
+/// If the body does, with the child's output.
+pub fn in_process<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
+    let name = name_of::<F>();
+    let this = format!("{name} {variables:?}");
+    if let Ok(child) = std::env::var(CHILD) {
+        // A test may ask for several processes; each runs its own part.
+        if child == this {
+            body();
+        }
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
+    for variable in READ_BY_FLASH {
+        command.env_remove(variable);
+    }
+    command.env(CHILD, this).envs(variables.iter().copied());
+    let output = command.output().expect("this program can be run again");
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text).replace('\n', "\n  | ");
+    let ran = text.contains("1 passed");
+    assert!(output.status.success() && ran, "{name} with {variables:?}: {}\n  | {text}", output.status);
+}
+
+/// The harness's name of the test whose body this is: `module::test` of `binary::module::test::{{closure}}`.
+fn name_of<F>() -> String {
+    let path = std::any::type_name::<F>();
+    let test = path.split_once("::{{closure}}").expect("the body of the test is a closure in it").0;
+    test.split_once("::").map_or(test, |(_binary, name)| name).to_owned()
+}

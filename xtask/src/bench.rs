@@ -27,16 +27,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         setup::peers()?;
     }
     let mut command = Command::new("cargo");
-    command
-        .args([
-            "run",
-            "--release",
-            "--quiet",
-            "--package",
-            "flash-bench",
-            "--",
-        ])
-        .current_dir(root());
+    command.args(["run", "--release", "--quiet", "--package", "flash-bench", "--"]).current_dir(root());
     command.args(arguments(options)?);
     let status = command.status().context("cargo does not start")?;
     Ok(match status.code() {
@@ -66,11 +57,7 @@ mod tests {
 
     #[test]
     fn a_relative_json_file_is_the_callers() -> Result<()> {
-        let options = Options {
-            name: Some("dispatch".into()),
-            json: Some("rows.json".into()),
-            list: false,
-        };
+        let options = Options { name: Some("dispatch".into()), json: Some("rows.json".into()), list: false };
         let here = std::env::current_dir()?.join("rows.json");
         let expected = [PathBuf::from("--json"), here, PathBuf::from("dispatch")];
         assert_eq!(arguments(&options)?, expected);

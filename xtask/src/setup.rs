@@ -29,39 +29,15 @@ enum Probe {
 }
 
 const TESTS: &[Need] = &[
-    Need {
-        probe: Probe::Program("gcc"),
-        package: "gcc",
-        used_by: "backends and kernels in C",
-    },
-    Need {
-        probe: Probe::Program("g++"),
-        package: "g++",
-        used_by: "the plugin interface from C++",
-    },
-    Need {
-        probe: Probe::Program("gfortran"),
-        package: "gfortran",
-        used_by: "kernels in Fortran",
-    },
+    Need { probe: Probe::Program("gcc"), package: "gcc", used_by: "backends and kernels in C" },
+    Need { probe: Probe::Program("g++"), package: "g++", used_by: "the plugin interface from C++" },
+    Need { probe: Probe::Program("gfortran"), package: "gfortran", used_by: "kernels in Fortran" },
 ];
 
 const PEERS: &[Need] = &[
-    Need {
-        probe: Probe::Program("gcc"),
-        package: "gcc",
-        used_by: "the OpenMP peers",
-    },
-    Need {
-        probe: Probe::Program("g++"),
-        package: "g++",
-        used_by: "the oneTBB peer",
-    },
-    Need {
-        probe: Probe::Header("tbb/parallel_for.h"),
-        package: "libtbb-dev",
-        used_by: "the oneTBB peer",
-    },
+    Need { probe: Probe::Program("gcc"), package: "gcc", used_by: "the OpenMP peers" },
+    Need { probe: Probe::Program("g++"), package: "g++", used_by: "the oneTBB peer" },
+    Need { probe: Probe::Header("tbb/parallel_for.h"), package: "libtbb-dev", used_by: "the oneTBB peer" },
 ];
 
 /// What the tests need. What cannot be had is named; with CI it is an error.
@@ -98,15 +74,8 @@ fn add_miri() {
 
 fn has_nightly() -> bool {
     // Asked of rustup: `cargo +nightly` might install one.
-    let list = Command::new("rustup")
-        .args(["toolchain", "list"])
-        .stderr(Stdio::null())
-        .output();
-    list.is_ok_and(|list| {
-        String::from_utf8_lossy(&list.stdout)
-            .lines()
-            .any(is_nightly)
-    })
+    let list = Command::new("rustup").args(["toolchain", "list"]).stderr(Stdio::null()).output();
+    list.is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(is_nightly))
 }
 
 /// `nightly` for any host, but not a nightly of a date, which `+nightly` does not mean.
@@ -132,10 +101,7 @@ fn provide(needs: &[Need]) -> Result<()> {
     }
     if !missing.is_empty() && in_ci() {
         let packages: Vec<_> = missing.iter().map(|need| need.package).collect();
-        bail!(
-            "with CI set everything but hardware must be there; install {}",
-            packages.join(" ")
-        );
+        bail!("with CI set everything but hardware must be there; install {}", packages.join(" "));
     }
     Ok(())
 }
@@ -148,11 +114,9 @@ impl Probe {
     fn finds(&self) -> bool {
         match self {
             Probe::Program(name) => on_path(name, env::var_os("PATH").as_deref()),
-            Probe::Header(header) => succeeds(
-                Command::new("g++")
-                    .args(["-E", "-x", "c++", "-include", header])
-                    .arg("/dev/null"),
-            ),
+            Probe::Header(header) => {
+                succeeds(Command::new("g++").args(["-E", "-x", "c++", "-include", header]).arg("/dev/null"))
+            }
         }
     }
 }
@@ -164,8 +128,7 @@ fn on_path(program: &str, path: Option<&OsStr>) -> bool {
 #[cfg(unix)]
 fn executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    file.metadata()
-        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
@@ -187,14 +150,9 @@ fn install(packages: &[&str]) {
     };
     println!("setup: installing {names}");
     // Old lists name packages that are gone, so a failed update is worth a try all the same.
-    for arguments in [
-        &["update", "-q"][..],
-        &[
-            &["install", "-q", "-y", "--no-install-recommends"],
-            packages,
-        ]
-        .concat(),
-    ] {
+    for arguments in
+        [&["update", "-q"][..], &[&["install", "-q", "-y", "--no-install-recommends"], packages].concat()]
+    {
         let command = [prefix, APT, arguments].concat();
         let done = Command::new(command[0]).args(&command[1..]).status();
         if !done.is_ok_and(|status| status.success()) {
@@ -204,13 +162,7 @@ fn install(packages: &[&str]) {
 }
 
 /// Asks nothing, and waits for another apt instead of failing.
-const APT: &[&str] = &[
-    "env",
-    "DEBIAN_FRONTEND=noninteractive",
-    "apt-get",
-    "-o",
-    "DPkg::Lock::Timeout=300",
-];
+const APT: &[&str] = &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"];
 
 /// What to put before a command to run it as root: nothing, or `sudo -n` where that
 /// asks for no password.

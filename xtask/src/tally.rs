@@ -18,9 +18,7 @@ pub struct Skip {
 impl Skip {
     /// Whether the reason counts where everything but hardware must be there.
     pub fn allowed_in_ci(&self) -> bool {
-        ALLOWED_IN_CI
-            .iter()
-            .any(|reason| self.why.starts_with(reason))
+        ALLOWED_IN_CI.iter().any(|reason| self.why.starts_with(reason))
     }
 }
 
@@ -43,21 +41,15 @@ impl Tally {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count(counts, "passed");
             self.failed += count(counts, "failed");
-        } else if let Some((name, outcome)) = line
-            .strip_prefix("test ")
-            .and_then(|test| test.rsplit_once(" ... "))
+        } else if let Some((name, outcome)) =
+            line.strip_prefix("test ").and_then(|test| test.rsplit_once(" ... "))
         {
             let name = name.strip_suffix(" - should panic").unwrap_or(name);
             if outcome == "ok" {
                 *self.ok.entry(name.to_owned()).or_default() += 1;
             } else if let Some(why) = outcome.strip_prefix("ignored") {
-                let why = why
-                    .strip_prefix(", ")
-                    .unwrap_or("ignored, and no reason given");
-                self.skips.push(Skip {
-                    name: name.to_owned(),
-                    why: why.to_owned(),
-                });
+                let why = why.strip_prefix(", ").unwrap_or("ignored, and no reason given");
+                self.skips.push(Skip { name: name.to_owned(), why: why.to_owned() });
             }
         }
     }
@@ -71,10 +63,7 @@ impl Tally {
                 *count -= 1;
                 self.passed = self.passed.saturating_sub(1);
             }
-            self.skips.push(Skip {
-                name: name.to_owned(),
-                why: why.to_owned(),
-            });
+            self.skips.push(Skip { name: name.to_owned(), why: why.to_owned() });
         }
     }
 }
@@ -82,11 +71,7 @@ impl Tally {
 /// The number before `word` in `ok. 3 passed; 0 failed; ...`.
 fn count(counts: &str, word: &str) -> u64 {
     let words: Vec<_> = counts.split([' ', ';']).collect();
-    words
-        .windows(2)
-        .find(|pair| pair[1] == word)
-        .and_then(|pair| pair[0].parse().ok())
-        .unwrap_or(0)
+    words.windows(2).find(|pair| pair[1] == word).and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -101,10 +86,7 @@ mod tests {
     }
 
     fn skip(name: &str, why: &str) -> Skip {
-        Skip {
-            name: name.into(),
-            why: why.into(),
-        }
+        Skip { name: name.into(), why: why.into() }
     }
 
     const TWO_BINARIES: &str = "
@@ -132,10 +114,8 @@ test result: FAILED. 0 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn an_ignored_test_is_skipped_for_the_reason_it_gives() {
         let tally = tally(TWO_BINARIES, "");
-        let expected = [
-            skip("b::later", "ignored, and no reason given"),
-            skip("b::fast", "no AVX-512: slow"),
-        ];
+        let expected =
+            [skip("b::later", "ignored, and no reason given"), skip("b::fast", "no AVX-512: slow")];
         assert_eq!(tally.skips, expected);
     }
 

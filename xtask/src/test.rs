@@ -29,14 +29,8 @@ pub fn run() -> Result<ExitCode> {
     setup::tests()?;
     let mut report = Report::new(in_ci());
 
-    report.run(Step::cargo(
-        "workspace",
-        &["test", "--workspace", "--no-fail-fast"],
-    ))?;
-    report.run(Step::cargo(
-        "loom models",
-        &["test", "--package", "flash-loom", "--features", "loom"],
-    ))?;
+    report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]))?;
+    report.run(Step::cargo("loom models", &["test", "--package", "flash-loom", "--features", "loom"]))?;
     if setup::has_miri() {
         for target in MIRI {
             let arguments = [&["+nightly", "miri", "test", "--no-fail-fast"], *target].concat();
@@ -66,12 +60,7 @@ impl Step {
     fn cargo(name: &'static str, arguments: &[&str]) -> Self {
         let mut command = Command::new("cargo");
         command.args(arguments).current_dir(root());
-        Self {
-            name,
-            shown: format!("cargo {}", arguments.join(" ")),
-            command,
-            repeats: false,
-        }
+        Self { name, shown: format!("cargo {}", arguments.join(" ")), command, repeats: false }
     }
 
     fn interpreted(mut self) -> Self {
@@ -90,9 +79,7 @@ impl Step {
         self.command.env(SKIP_LOG, &log);
 
         let mut tally = Tally::default();
-        let succeeded = pass_through(&mut self.command, io::stdout().lock(), |line| {
-            tally.line(line)
-        })?;
+        let succeeded = pass_through(&mut self.command, io::stdout().lock(), |line| tally.line(line))?;
         if self.repeats {
             tally.skips.clear();
         }
@@ -101,12 +88,7 @@ impl Step {
             // It did not build, or died.
             tally.failed = 1;
         }
-        let done = Done {
-            name: self.name,
-            time: start.elapsed(),
-            succeeded,
-            tally,
-        };
+        let done = Done { name: self.name, time: start.elapsed(), succeeded, tally };
         println!("== {done}");
         Ok(done)
     }
@@ -121,11 +103,7 @@ fn read_and_remove(file: &Path) -> Result<String> {
 /// Runs the command, copies its standard output to `out` as it comes, and shows
 /// every finished line to `line`. Standard error stays the caller's, a terminal if
 /// it is one.
-fn pass_through(
-    command: &mut Command,
-    mut out: impl Write,
-    mut line: impl FnMut(&str),
-) -> Result<bool> {
+fn pass_through(command: &mut Command, mut out: impl Write, mut line: impl FnMut(&str)) -> Result<bool> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -160,12 +138,7 @@ struct Done {
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let outcome = if self.succeeded { "ok" } else { "FAILED" };
-        let Tally {
-            passed,
-            failed,
-            skips,
-            ..
-        } = &self.tally;
+        let Tally { passed, failed, skips, .. } = &self.tally;
         write!(
             f,
             "{}: {outcome} in {:.1} s: {passed} passed, {failed} failed, {} skipped",
@@ -187,11 +160,7 @@ struct Report {
 
 impl Report {
     fn new(ci: bool) -> Self {
-        Self {
-            ci,
-            steps: Vec::new(),
-            skips: Vec::new(),
-        }
+        Self { ci, steps: Vec::new(), skips: Vec::new() }
     }
 
     fn run(&mut self, step: Step) -> Result<()> {
@@ -201,10 +170,7 @@ impl Report {
 
     fn skip(&mut self, name: &str, why: &str) {
         println!("\nskipped: {name}: {why}");
-        self.skips.push(Skip {
-            name: name.to_owned(),
-            why: why.to_owned(),
-        });
+        self.skips.push(Skip { name: name.to_owned(), why: why.to_owned() });
     }
 
     fn skips(&self) -> impl Iterator<Item = &Skip> {
@@ -229,16 +195,11 @@ impl fmt::Display for Report {
         }
         if self.ci {
             for skip in self.skips().filter(|skip| !skip.allowed_in_ci()) {
-                writeln!(
-                    f,
-                    "error: with CI set, {} may not be skipped: {}",
-                    skip.name, skip.why
-                )?;
+                writeln!(f, "error: with CI set, {} may not be skipped: {}", skip.name, skip.why)?;
             }
         }
-        let sum = |count: fn(&Tally) -> u64| -> u64 {
-            self.steps.iter().map(|step| count(&step.tally)).sum()
-        };
+        let sum =
+            |count: fn(&Tally) -> u64| -> u64 { self.steps.iter().map(|step| count(&step.tally)).sum() };
         write!(
             f,
             "{} passed, {} failed, {} skipped",
@@ -257,19 +218,13 @@ mod tests {
         let mut tally = Tally::default();
         output.lines().for_each(|line| tally.line(line));
         tally.skip_log(log);
-        let step = Done {
-            name: "workspace",
-            time: Duration::from_millis(1500),
-            succeeded,
-            tally,
-        };
+        let step = Done { name: "workspace", time: Duration::from_millis(1500), succeeded, tally };
         let mut report = Report::new(ci);
         report.steps.push(step);
         report
     }
 
-    const PASSED: &str =
-        "test a ... ok\ntest b ... ok\ntest result: ok. 2 passed; 0 failed; 0 ignored";
+    const PASSED: &str = "test a ... ok\ntest b ... ok\ntest result: ok. 2 passed; 0 failed; 0 ignored";
 
     #[test]
     fn the_last_line_is_the_counts_alone() {

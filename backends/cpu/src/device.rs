@@ -5,9 +5,7 @@ use crate::team::Team;
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
-use flash_core::backend::{
-    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable,
-};
+use flash_core::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
 use std::time::Duration;
 
 /// The backend.
@@ -81,9 +79,7 @@ impl Device for CpuDevice {
             name: model().unwrap_or_else(|| "CPU".to_owned()),
             vendor: vendor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            physical_id: self
-                .part
-                .map_or_else(|| "cpu".to_owned(), |(k, _)| format!("cpu/{k}")),
+            physical_id: self.part.map_or_else(|| "cpu".to_owned(), |(k, _)| format!("cpu/{k}")),
             rate_hint: f64::from(threads) * lanes * 4.0 * 2.5e9,
             memory_bytes: memory(),
             features: features.join(","),
@@ -95,10 +91,7 @@ impl Device for CpuDevice {
     }
 
     #[inline]
-    fn submit(
-        &self,
-        launch: &Launch<'_, CpuKernel>,
-    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, CpuKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
         job::run(&self.team, launch)?;
         Ok(None)
     }
@@ -125,10 +118,7 @@ impl Device for CpuDevice {
 
     unsafe fn register_host(&self, pointer: *mut u8, _bytes: u64) -> Result<abi::Buffer, Failure> {
         if pointer.is_null() {
-            return Err(Failure::new(
-                Code::Invalid,
-                "expected host memory, found a NULL pointer",
-            ));
+            return Err(Failure::new(Code::Invalid, "expected host memory, found a NULL pointer"));
         }
         Ok(self.buffers.register(pointer))
     }
@@ -172,15 +162,8 @@ fn vendor() -> Option<String> {
 /// Bytes of memory of the machine; 0: unknown.
 fn memory() -> u64 {
     // SAFETY: asks for two numbers.
-    let (pages, size) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
-    u64::try_from(pages)
-        .unwrap_or(0)
-        .saturating_mul(u64::try_from(size).unwrap_or(0))
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }
 
 /// Instruction sets that kernels ask for.

@@ -20,6 +20,10 @@ pub struct CpuKernel {
     warned: AtomicBool,
 }
 
+/// Nanoseconds below which a launch stays on the caller: what a second thread would save is less than
+/// what it costs to have it.
+const SMALL: f32 = 500.0;
+
 /// Every how many launches the time is taken.
 const SAMPLE: u32 = 64;
 
@@ -58,16 +62,21 @@ impl CpuKernel {
         }
     }
 
+    /// True if no other thread could help with so few items.
+    #[inline]
+    fn is_small(&self, items: u64) -> bool {
+        items <= ALIGN || {
+            let rate = f32::from_bits(self.rate.load(Relaxed));
+            rate > 0.0 && items as f32 * rate < SMALL
+        }
+    }
+
     /// Takes in a measured time.
     fn measured(&self, nanoseconds: u64, items: u64, threads: usize) {
         if items > 0 {
             let now = (nanoseconds as f32 * threads as f32 / items as f32).max(0.01);
             let old = f32::from_bits(self.rate.load(Relaxed));
-            let new = if old == 0.0 {
-                now
-            } else {
-                old + (now - old) * 0.25
-            };
+            let new = if old == 0.0 { now } else { old + (now - old) * 0.25 };
             self.rate.store(new.to_bits(), Relaxed);
         }
     }
@@ -84,18 +93,14 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
         return Ok(());
     }
     let parallel = launch.has_attributes() && attributes(launch)?;
-    if space.items() < space.phases() * team.threads() as u64 {
+    if space.items() < space.phases() * team.threads() as u64 && !kernel.warned.load(Relaxed) {
         warn(kernel, space, team.threads());
     }
     let launches = kernel.launches.load(Relaxed);
     kernel.launches.store(launches.wrapping_add(1), Relaxed);
     let timed = launch.profiled() || launches < 4 || launches.is_multiple_of(SAMPLE);
     let start = timed.then(Instant::now);
-    let result = if launch
-        .args()
-        .iter()
-        .any(|a| a.kind == abi::ARG_PHASED && a.flags & abi::ARG_FLAG_STAGED == 0)
-    {
+    let result = if launch.phased() {
         run_phased(team, launch, parallel)
     } else {
         run_plain(team, launch, launch.args(), parallel)
@@ -103,15 +108,7 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
     if let Some(start) = start {
         let nanoseconds = start.elapsed().as_nanos() as u64;
         let small = nanoseconds < 2_000;
-        kernel.measured(
-            nanoseconds,
-            space.items(),
-            if small && !parallel {
-                1
-            } else {
-                team.threads()
-            },
-        );
+        kernel.measured(nanoseconds, space.items(), if small && !parallel { 1 } else { team.threads() });
         launch.report(nanoseconds);
     }
     result
@@ -121,7 +118,7 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
 fn attributes(launch: &Launch<'_, CpuKernel>) -> Result<bool, Failure> {
     let mut parallel = false;
     for (key, value, required) in launch.attributes() {
-        match key.as_str() {
+        match key {
             PARALLEL => parallel = value == "true",
             _ if required => {
                 return Err(Failure::new(
@@ -159,21 +156,19 @@ fn run_plain(
     parallel: bool,
 ) -> Result<(), Failure> {
     let (kernel, space) = (launch.kernel(), launch.space());
-    let job = Job {
-        kernel,
-        space,
-        share: launch.share(),
-        args: [args.as_ptr(); 2],
-        error: ErrorSlot::default(),
-    };
+    if space.phases() == 1 && !kernel.whole && !parallel && kernel.is_small(space.items()) {
+        let share = Share { end: space.items(), ..launch.share() };
+        // SAFETY: all rows of the only phase, and the arguments of the launch.
+        let error = unsafe { kernel.call(&share, args.as_ptr()) };
+        // SAFETY: an error of the host that loaded us.
+        return if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) };
+    }
+    let job =
+        Job { kernel, space, share: launch.share(), args: [args.as_ptr(); 2], error: ErrorSlot::default() };
     if kernel.whole {
         return run_whole(team, &job);
     }
-    if space.items() == 1 {
-        job.run(0, 0..1);
-    } else {
-        team.run(&job, space.phases(), estimate(kernel, parallel));
-    }
+    team.run(&job, space.phases(), estimate(kernel, parallel));
     job.error.take()
 }
 
@@ -190,18 +185,11 @@ fn run_whole(team: &Team, job: &Job<'_>) -> Result<(), Failure> {
     let threads = threads_of(team);
     for phase in 0..job.space.phases() {
         let rows = job.space.phase(phase);
-        let share = Share {
-            phase,
-            begin: rows.start,
-            end: rows.end,
-            threads: &raw const threads,
-            ..job.share
-        };
+        let share =
+            Share { phase, begin: rows.start, end: rows.end, threads: &raw const threads, ..job.share };
         // SAFETY: all rows of the phase, one call at a time, arguments of the launch.
-        if !job.error.put(
-            unsafe { job.kernel.call(&share, job.args[(phase & 1) as usize]) },
-            job.share.host,
-        ) {
+        if !job.error.put(unsafe { job.kernel.call(&share, job.args[(phase & 1) as usize]) }, job.share.host)
+        {
             break;
         }
     }
@@ -236,15 +224,23 @@ fn threads_of(team: &Team) -> abi::Threads {
     }
 }
 
+/// True for an argument with two buffers.
+fn two_buffers(arg: &Arg) -> bool {
+    arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
+}
+
 /// Arguments with two buffers: they change places after every phase, and the contents end in the
 /// first.
 fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Result<(), Failure> {
     let (kernel, space) = (launch.kernel(), launch.space());
+    if !launch.args().iter().any(two_buffers) {
+        return run_plain(team, launch, launch.args(), parallel);
+    }
     let even = launch.args().to_vec();
     let mut odd = even.clone();
     let mut covered = true;
     for arg in &mut odd {
-        if arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0 {
+        if two_buffers(arg) {
             std::mem::swap(&mut arg.data, &mut arg.next);
             covered &= arg.flags & abi::ARG_FLAG_COVERED != 0;
         }
@@ -261,14 +257,7 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
     } else if covered {
         team.run(&job, space.phases(), estimate(kernel, parallel));
     } else {
-        team.run(
-            &Copying {
-                job: &job,
-                args: [&even, &odd],
-            },
-            2 * space.phases(),
-            estimate(kernel, parallel),
-        );
+        team.run(&Copying { job: &job, args: [&even, &odd] }, 2 * space.phases(), estimate(kernel, parallel));
     }
     if space.phases() % 2 == 1 {
         copy(&even, 0..COPY_ROWS, |arg| (arg.next, arg.data));
@@ -298,12 +287,7 @@ impl Work for Job<'_> {
 
     #[inline]
     fn run(&self, phase: u64, rows: Range<u64>) -> bool {
-        let share = Share {
-            phase,
-            begin: rows.start,
-            end: rows.end,
-            ..self.share
-        };
+        let share = Share { phase, begin: rows.start, end: rows.end, ..self.share };
         // SAFETY: the team gives every row of every phase to one thread; the arguments are the launch's.
         let error = unsafe { self.kernel.call(&share, self.args[(phase & 1) as usize]) };
         self.error.put(error, self.share.host)
@@ -321,30 +305,21 @@ struct Copying<'a> {
 
 impl Work for Copying<'_> {
     fn phase(&self, k: u64) -> Range<u64> {
-        if k % 2 == 0 {
-            0..COPY_ROWS
-        } else {
-            self.job.phase(k / 2)
-        }
+        if k.is_multiple_of(2) { 0..COPY_ROWS } else { self.job.phase(k / 2) }
     }
 
     fn run(&self, phase: u64, rows: Range<u64>) -> bool {
         if phase % 2 == 1 {
             return self.job.run(phase / 2, rows);
         }
-        copy(self.args[(phase / 2 % 2) as usize], rows, |arg| {
-            (arg.data, arg.next)
-        });
+        copy(self.args[(phase / 2 % 2) as usize], rows, |arg| (arg.data, arg.next));
         true
     }
 }
 
 /// Copies a share of every double-buffered argument.
 fn copy(args: &[Arg], rows: Range<u64>, ends: impl Fn(&Arg) -> (*mut c_void, *mut c_void)) {
-    for arg in args
-        .iter()
-        .filter(|a| a.kind == abi::ARG_PHASED && a.flags & abi::ARG_FLAG_STAGED == 0)
-    {
+    for arg in args.iter().filter(|a| two_buffers(a)) {
         let bytes = u128::from(arg.len) * u128::from(arg.element_size);
         let cut = |row: u64| (bytes * u128::from(row) / u128::from(COPY_ROWS)) as usize;
         let (from, to) = ends(arg);
@@ -374,11 +349,7 @@ impl ErrorSlot {
     #[cold]
     fn keep(&self, error: *mut abi::Error, host: *const abi::HostApi) -> bool {
         use std::sync::atomic::Ordering::AcqRel;
-        if self
-            .0
-            .compare_exchange(std::ptr::null_mut(), error, AcqRel, Relaxed)
-            .is_err()
-        {
+        if self.0.compare_exchange(std::ptr::null_mut(), error, AcqRel, Relaxed).is_err() {
             // SAFETY: the host's interface lives for ever; the error is its own.
             unsafe {
                 if let Some(free) = (*host).error_free {

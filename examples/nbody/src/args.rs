@@ -136,18 +136,13 @@ pub enum Form {
 impl Args {
     /// Bodies of the generated problem.
     pub fn body_count(&self) -> usize {
-        self.bodies
-            .map_or(problem::BODIES, |bodies| bodies as usize)
+        self.bodies.map_or(problem::BODIES, |bodies| bodies as usize)
     }
 
     /// Steps per launch: all, where nobody looks between them.
     pub fn steps_per_launch(&self) -> usize {
         let unwatched = self.quiet && self.report.is_none();
-        if self.form == Form::OneKernel && unwatched {
-            self.steps
-        } else {
-            1
-        }
+        if self.form == Form::OneKernel && unwatched { self.steps } else { 1 }
     }
 
     /// Whether the published energies are those of this run.
@@ -163,8 +158,7 @@ impl Args {
     pub fn constants<T: Scalar>(&self) -> Result<Constants<T>> {
         let narrow = |option: &str, value: f64| -> Result<T> {
             let narrowed = T::narrowed(value);
-            let kept =
-                narrowed.widened().is_finite() && (narrowed.widened() == 0.0) == (value == 0.0);
+            let kept = narrowed.widened().is_finite() && (narrowed.widened() == 0.0) == (value == 0.0);
             if kept {
                 return Ok(narrowed);
             }
@@ -191,11 +185,7 @@ impl Args {
                 narrow("--softening (squared)", square)?
             }
         };
-        Ok(Constants {
-            g: narrow("--gravity", self.gravity)?,
-            softening2,
-            dt: narrow("--dt", self.dt)?,
-        })
+        Ok(Constants { g: narrow("--gravity", self.gravity)?, softening2, dt: narrow("--dt", self.dt)? })
     }
 
     /// Refuses file names of which one would overwrite another.
@@ -207,12 +197,8 @@ impl Args {
             .into())
         };
         match (&self.input, &self.output, &self.report) {
-            (_, Some(output), Some(report)) if same_file(output, report) => {
-                clash("--output", "--report")
-            }
-            (Some(input), _, Some(report)) if same_file(input, report) => {
-                clash("--input", "--report")
-            }
+            (_, Some(output), Some(report)) if same_file(output, report) => clash("--output", "--report"),
+            (Some(input), _, Some(report)) if same_file(input, report) => clash("--input", "--report"),
             _ => Ok(()),
         }
     }
@@ -282,12 +268,7 @@ mod tests {
 
     #[test]
     fn other_constants_are_not_the_published_problem() {
-        for line in [
-            ["--dt", "0.2"],
-            ["--bodies", "15999"],
-            ["--gravity", "1"],
-            ["--softening", "0"],
-        ] {
+        for line in [["--dt", "0.2"], ["--bodies", "15999"], ["--gravity", "1"], ["--softening", "0"]] {
             assert!(!args(&line).is_published_problem(), "{line:?}");
         }
         assert!(args(&["--steps", "3", "--precision", "f64"]).is_published_problem());
@@ -295,16 +276,9 @@ mod tests {
 
     #[test]
     fn constants_that_single_precision_cannot_hold_are_refused() {
-        for line in [
-            ["--dt", "1e39"],
-            ["--gravity", "1e-60"],
-            ["--softening", "1e30"],
-        ] {
+        for line in [["--dt", "1e39"], ["--gravity", "1e-60"], ["--softening", "1e30"]] {
             let error = args(&line).constants::<f32>().expect_err("no f32");
-            assert!(
-                error.is::<Refused>() && error.to_string().contains(line[0]),
-                "{error}"
-            );
+            assert!(error.is::<Refused>() && error.to_string().contains(line[0]), "{error}");
             args(&line).constants::<f64>().expect("an f64");
         }
     }
@@ -314,10 +288,7 @@ mod tests {
         let steps = |line: &[&str]| args(line).steps_per_launch();
         assert_eq!(steps(&["--quiet", "--form", "one-kernel"]), 10);
         assert_eq!(steps(&["--form", "one-kernel"]), 1);
-        assert_eq!(
-            steps(&["--quiet", "--form", "one-kernel", "--report", "r.json"]),
-            1
-        );
+        assert_eq!(steps(&["--quiet", "--form", "one-kernel", "--report", "r.json"]), 1);
         assert_eq!(steps(&["--quiet"]), 1);
     }
 }

@@ -12,9 +12,7 @@ use crate::Refused;
 /// What this program needs of a number beyond what the kernels do.
 ///
 /// `Debug` prints the shortest decimal that reads back the same.
-pub trait Scalar:
-    Real + FromStr + Debug + From<f32> + Into<f64> + PartialOrd + Send + Sync
-{
+pub trait Scalar: Real + FromStr + Debug + From<f32> + Into<f64> + PartialOrd + Send + Sync {
     /// As on the command line.
     const NAME: &str;
     /// The largest finite value.
@@ -71,12 +69,7 @@ pub struct Bodies<T> {
 impl<T: Scalar> Bodies<T> {
     /// A copy of these lists.
     pub fn copied(names: Option<Vec<String>>, mass: &[T], pos: &[[T; 3]], vel: &[[T; 3]]) -> Self {
-        Self {
-            names,
-            mass: mass.to_vec(),
-            pos: pos.to_vec(),
-            vel: vel.to_vec(),
-        }
+        Self { names, mass: mass.to_vec(), pos: pos.to_vec(), vel: vel.to_vec() }
     }
 
     pub fn len(&self) -> usize {
@@ -148,23 +141,16 @@ mod tests {
     fn bodies_in_one_place_need_softening() {
         assert!(pair([0.0, 1.0]).check_distinct(0.0).is_ok());
         assert!(pair([1.0, 1.0]).check_distinct(0.1).is_ok());
-        let error = pair([0.0, -0.0])
-            .check_distinct(0.0)
-            .expect_err("one place");
+        let error = pair([0.0, -0.0]).check_distinct(0.0).expect_err("one place");
         assert!(error.is::<Refused>());
         let text = error.to_string();
-        assert!(
-            text.contains("`body0`") && text.contains("`body1`"),
-            "{text}"
-        );
+        assert!(text.contains("`body0`") && text.contains("`body1`"), "{text}");
     }
 
     #[test]
     fn a_state_that_is_no_number_is_found() {
         assert!(pair([0.0, 1.0]).check_finite().is_ok());
-        let error = pair([0.0, f32::NAN])
-            .check_finite()
-            .expect_err("not finite");
+        let error = pair([0.0, f32::NAN]).check_finite().expect_err("not finite");
         assert!(error.to_string().contains("`body1`"), "{error}");
     }
 }

@@ -31,12 +31,7 @@ impl Target {
                 path.display()
             )
         })?;
-        Ok(Self {
-            path: path.to_owned(),
-            option,
-            file,
-            empty,
-        })
+        Ok(Self { path: path.to_owned(), option, file, empty })
     }
 
     /// Replaces what is in the file.

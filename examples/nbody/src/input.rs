@@ -39,15 +39,8 @@ struct Malformed {
 
 impl Malformed {
     fn in_file(&self, path: &Path) -> String {
-        let Self {
-            line,
-            column,
-            problem,
-        } = self;
-        format!(
-            "{}, line {line}, column {column}: {problem}",
-            path.display()
-        )
+        let Self { line, column, problem } = self;
+        format!("{}, line {line}, column {column}: {problem}", path.display())
     }
 }
 
@@ -75,12 +68,7 @@ fn parse<T: Scalar>(bytes: &[u8]) -> Result<Bodies<T>, Malformed> {
     check_header(line, header)?;
 
     let mut names = Vec::new();
-    let mut bodies = Bodies {
-        names: None,
-        mass: Vec::new(),
-        pos: Vec::new(),
-        vel: Vec::new(),
-    };
+    let mut bodies = Bodies { names: None, mass: Vec::new(), pos: Vec::new(), vel: Vec::new() };
     for (line, text) in lines {
         let fields = split(line, text)?;
         check_count(line, &fields)?;
@@ -117,8 +105,8 @@ fn parse<T: Scalar>(bytes: &[u8]) -> Result<Bodies<T>, Malformed> {
 fn check_header(line: usize, header: &str) -> Result<(), Malformed> {
     let fields = split(line, header)?;
     let found = |column: usize| fields.get(column).map(|field| field.trim());
-    let wrong = (0..COLUMNS.len().max(fields.len()))
-        .find(|&column| found(column) != COLUMNS.get(column).copied());
+    let wrong =
+        (0..COLUMNS.len().max(fields.len())).find(|&column| found(column) != COLUMNS.get(column).copied());
     let Some(column) = wrong else {
         return Ok(());
     };
@@ -151,10 +139,7 @@ fn check_count(line: usize, fields: &[Cow<'_, str>]) -> Result<(), Malformed> {
     Err(Malformed {
         line,
         column,
-        problem: format!(
-            "expected {expected} fields ({}), found {found}: {advice}",
-            COLUMNS.join(",")
-        ),
+        problem: format!("expected {expected} fields ({}), found {found}: {advice}", COLUMNS.join(",")),
     })
 }
 
@@ -182,11 +167,7 @@ fn number<T: Scalar>(line: usize, index: usize, field: &str) -> Result<T, Malfor
             shown(text)
         ),
     };
-    Err(Malformed {
-        line,
-        column: index + 1,
-        problem,
-    })
+    Err(Malformed { line, column: index + 1, problem })
 }
 
 /// The fields of a line. A field that begins with a double quote runs to the next one that is not
@@ -196,11 +177,7 @@ fn split(line: usize, text: &str) -> Result<Vec<Cow<'_, str>>, Malformed> {
     let mut rest = text;
     loop {
         let column = fields.len() + 1;
-        let wrong = |problem: &str| Malformed {
-            line,
-            column,
-            problem: problem.into(),
-        };
+        let wrong = |problem: &str| Malformed { line, column, problem: problem.into() };
         let (field, tail) = match rest.strip_prefix('"') {
             None => {
                 let end = rest.find(',').unwrap_or(rest.len());
@@ -249,18 +226,12 @@ fn unquote(text: &str) -> Option<(String, &str)> {
 
 fn not_text(bytes: &[u8], valid: usize) -> Malformed {
     let good = &bytes[..valid];
-    let line_start = good
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |at| at + 1);
+    let line_start = good.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let count = |bytes: &[u8], wanted: u8| bytes.iter().filter(|&&byte| byte == wanted).count();
     Malformed {
         line: count(good, b'\n') + 1,
         column: count(&good[line_start..], b',') + 1,
-        problem: format!(
-            "expected UTF-8 text, found the byte {:#04x}: save the file as UTF-8",
-            bytes[valid]
-        ),
+        problem: format!("expected UTF-8 text, found the byte {:#04x}: save the file as UTF-8", bytes[valid]),
     }
 }
 
@@ -287,9 +258,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_in_order() {
-        let bodies = good(&format!(
-            "# from\n\n{HEADER}a,1,2,3,4,5,6,7\n# between\nb,0,-1,+2,.5,1.,1e3,-0\n"
-        ));
+        let bodies = good(&format!("# from\n\n{HEADER}a,1,2,3,4,5,6,7\n# between\nb,0,-1,+2,.5,1.,1e3,-0\n"));
         assert_eq!(bodies.names, Some(vec!["a".into(), "b".into()]));
         assert_eq!(bodies.mass, [1.0, 0.0]);
         assert_eq!(bodies.pos, [[2.0, 3.0, 4.0], [-1.0, 2.0, 0.5]]);
@@ -315,10 +284,7 @@ mod tests {
     fn numbers_are_read_in_the_precision_of_the_run_and_not_widened() {
         let text = format!("{HEADER}a,0.1,0.2,0,0,0,0,0\n");
         assert_eq!(good(&text).mass[0], 0.1);
-        assert_eq!(
-            parse::<f32>(text.as_bytes()).expect("a file").mass[0],
-            0.1f32
-        );
+        assert_eq!(parse::<f32>(text.as_bytes()).expect("a file").mass[0], 0.1f32);
     }
 
     #[test]
@@ -330,30 +296,10 @@ mod tests {
             (HEADER.into(), 1, 1, "at least one body"),
             (format!("{HEADER}# none\n"), 2, 1, "at least one body"),
             ("a,1,2,3,4,5,6,7\n".into(), 1, 1, "found `a`"),
-            (
-                "name;mass;x;y;z;vx;vy;vz\n".into(),
-                1,
-                1,
-                "found `name;mass",
-            ),
-            (
-                "name,mass,x,y,z,vx,vy\n".into(),
-                1,
-                8,
-                "found the end of the line",
-            ),
-            (
-                "# c\nname,mass,y,x,z,vx,vy,vz\n".into(),
-                2,
-                3,
-                "expected the header's `x`, found `y`",
-            ),
-            (
-                "name,mass,x,y,z,vx,vy,vz,vz\n".into(),
-                1,
-                9,
-                "expected the end of the header",
-            ),
+            ("name;mass;x;y;z;vx;vy;vz\n".into(), 1, 1, "found `name;mass"),
+            ("name,mass,x,y,z,vx,vy\n".into(), 1, 8, "found the end of the line"),
+            ("# c\nname,mass,y,x,z,vx,vy,vz\n".into(), 2, 3, "expected the header's `x`, found `y`"),
+            ("name,mass,x,y,z,vx,vy,vz,vz\n".into(), 1, 9, "expected the end of the header"),
             ("name,mass,x,x,y,z,vx,vy,vz\n".into(), 1, 4, "found `x`"),
             (body(HEADER.trim()), 6, 2, "found `mass`"),
             (body("b,1,2,3,4,5,6"), 6, 8, "found 7"),
@@ -374,11 +320,7 @@ mod tests {
         ];
         for (text, line, column, part) in cases {
             let wrong = parse::<f64>(text.as_bytes()).expect_err(text);
-            assert_eq!(
-                (wrong.line, wrong.column),
-                (*line, *column),
-                "{text:?}: {wrong:?}"
-            );
+            assert_eq!((wrong.line, wrong.column), (*line, *column), "{text:?}: {wrong:?}");
             assert!(wrong.problem.contains(part), "{text:?}: {wrong:?}");
         }
     }

@@ -23,8 +23,7 @@ pub fn one_kernel<T: Scalar>(
     let (mass, acc) = (FlashMemory::from(bodies.mass), FlashMemory::zeroed(n));
     let [pos, vel] = [bodies.pos, bodies.vel].map(FlashMemory::from);
     while watch.more()? {
-        rt.submit(Simulate::of(g, softening2, dt, &mass, &pos, &vel, &acc))
-            .exec((n, 2, watch.stride))?;
+        rt.submit(Simulate::of(g, softening2, dt, &mass, &pos, &vel, &acc)).exec((n, 2, watch.stride))?;
         watch.observe(&mass, &pos, &vel)?;
     }
     // end host

@@ -8,9 +8,7 @@ use crate::input::COLUMNS;
 /// The state as a file. Numbers have as many digits as read back the same.
 pub fn csv<T: Scalar>(bodies: &Bodies<T>) -> Result<Vec<u8>> {
     // With the comment character set, a name that begins with it is quoted.
-    let mut writer = csv::WriterBuilder::new()
-        .comment(Some(b'#'))
-        .from_writer(Vec::new());
+    let mut writer = csv::WriterBuilder::new().comment(Some(b'#')).from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
     for i in 0..bodies.len() {
         writer.write_field(bodies.name(i))?;

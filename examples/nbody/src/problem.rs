@@ -15,9 +15,8 @@ pub const GRAVITY: f64 = 6.67259e-11;
 pub const SOFTENING2: f64 = 1e-3;
 
 /// Kinetic energies after steps 1 to 10, to five digits, as published with the sample.
-const PUBLISHED: [f64; 10] = [
-    26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0,
-];
+const PUBLISHED: [f64; 10] =
+    [26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0];
 
 /// The published kinetic energy after `step` steps.
 pub fn published(step: usize) -> Option<f64> {
@@ -47,17 +46,10 @@ pub fn generate<T: Scalar>(n: usize) -> Result<Bodies<T>> {
     let mut masses = Uniform::new();
     for _ in 0..n {
         pos.push(std::array::from_fn(|_| T::from(positions.draw())));
-        vel.push(std::array::from_fn(|_| {
-            T::from((2.0 * velocities.draw() - 1.0) * 1e-3)
-        }));
+        vel.push(std::array::from_fn(|_| T::from((2.0 * velocities.draw() - 1.0) * 1e-3)));
         mass.push(T::from(n as f32 * masses.draw()));
     }
-    Ok(Bodies {
-        names: None,
-        mass,
-        pos,
-        vel,
-    })
+    Ok(Bodies { names: None, mass, pos, vel })
 }
 
 /// Uniform numbers between 0 and 1: the generator's 32 bits over 2^32.
@@ -83,23 +75,14 @@ mod tests {
     fn the_first_body_is_the_published_one() {
         let bodies = generate::<f32>(BODIES).expect("memory");
         assert_eq!(bodies.pos[0], [0.37454012, 0.796543002, 0.95071429]);
-        assert_eq!(
-            bodies.vel[0],
-            [-0.00025091978, 0.000593086006, 0.000901428633]
-        );
+        assert_eq!(bodies.vel[0], [-0.00025091978, 0.000593086006, 0.000901428633]);
         assert_eq!(bodies.mass[0], 5992.64209);
-        assert_eq!(
-            (bodies.len(), bodies.pos.len(), bodies.vel.len()),
-            (BODIES, BODIES, BODIES)
-        );
+        assert_eq!((bodies.len(), bodies.pos.len(), bodies.vel.len()), (BODIES, BODIES, BODIES));
     }
 
     #[test]
     fn double_precision_starts_from_the_single_precision_state() {
-        let (single, double) = (
-            generate::<f32>(7).expect("memory"),
-            generate::<f64>(7).expect("memory"),
-        );
+        let (single, double) = (generate::<f32>(7).expect("memory"), generate::<f64>(7).expect("memory"));
         assert_eq!(single.pos.map_widened(), double.pos);
         assert_eq!(single.vel.map_widened(), double.vel);
         assert_eq!(single.mass[6] as f64, double.mass[6]);

@@ -16,21 +16,13 @@ pub struct Screen {
 impl Screen {
     /// The bar is hidden where stderr is no terminal.
     pub fn new(quiet: bool, steps: usize) -> Self {
-        let bar = if quiet {
-            ProgressBar::hidden()
-        } else {
-            ProgressBar::new(steps as u64)
-        };
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(steps as u64) };
         if let Ok(style) =
             ProgressStyle::with_template("{bar:40} {pos}/{len} steps, {elapsed} gone, {eta} to go")
         {
             bar.set_style(style);
         }
-        Self {
-            bar,
-            quiet,
-            closed: false,
-        }
+        Self { bar, quiet, closed: false }
     }
 
     /// Prints a line. A reader that has gone is no error, but nothing is printed from then on.

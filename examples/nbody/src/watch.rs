@@ -166,9 +166,7 @@ impl<'a, T: Scalar> Watch<'a, T> {
     /// Kinetic energy, and the total one if asked for.
     fn energies(&self, mass: &[T], pos: &[[T; 3]], vel: &[[T; 3]]) -> Result<(f64, Option<f64>)> {
         let kinetic = energy::kinetic(mass, vel);
-        let total = self
-            .total_energy
-            .then(|| kinetic + energy::potential(mass, pos, &self.constants));
+        let total = self.total_energy.then(|| kinetic + energy::potential(mass, pos, &self.constants));
         if !kinetic.is_finite() || total.is_some_and(|total| !total.is_finite()) {
             bail!(
                 "after step {}: expected finite energies, found a kinetic energy of {kinetic:e}{}: \
@@ -245,10 +243,7 @@ mod tests {
     #[test]
     fn rate_and_overhead_need_something_measured() {
         let mut record = Record::default();
-        assert_eq!(
-            (record.rate(10, 0), record.overhead_percent()),
-            (None, None)
-        );
+        assert_eq!((record.rate(10, 0), record.overhead_percent()), (None, None));
         record.seconds = vec![0.5, 1.5];
         record.kernel = Duration::from_secs(1);
         record.launches = Duration::from_millis(1020);

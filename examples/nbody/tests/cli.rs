@@ -9,9 +9,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Kinetic energies of the reference problem after steps 1 to 10, as published.
-const PUBLISHED: [f64; 10] = [
-    26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0,
-];
+const PUBLISHED: [f64; 10] =
+    [26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0];
 const HEADER: &str = "name,mass,x,y,z,vx,vy,vz\n";
 const TWO: &str = "name,mass,x,y,z,vx,vy,vz\nleft,1,-1,0,0,0,0.5,0\nright,1,1,0,0,0,-0.5,0\n";
 
@@ -51,10 +50,7 @@ fn fail(line: &[&str], expected: i32) -> String {
     assert_eq!(code(&output), expected, "{line:?}: {error}");
     assert_eq!(stdout(&output), "", "{line:?}: nothing but an error");
     assert!(!error.contains("panicked"), "{line:?}: {error}");
-    assert!(
-        !error.trim().is_empty(),
-        "{line:?}: an error says something"
-    );
+    assert!(!error.trim().is_empty(), "{line:?}: an error says something");
     error
 }
 
@@ -94,12 +90,8 @@ impl Place {
 }
 
 fn numbers(list: &Value) -> Vec<f64> {
-    let list = list
-        .as_array()
-        .unwrap_or_else(|| panic!("a list, not {list}"));
-    list.iter()
-        .map(|number| number.as_f64().expect("a number"))
-        .collect()
+    let list = list.as_array().unwrap_or_else(|| panic!("a list, not {list}"));
+    list.iter().map(|number| number.as_f64().expect("a number")).collect()
 }
 
 fn assert_close(found: f64, expected: f64, relative: f64) {
@@ -124,26 +116,17 @@ fn the_reference_problem_has_the_published_energies() {
     assert_eq!(energies.len(), PUBLISHED.len());
     for (found, published) in energies.iter().zip(PUBLISHED) {
         let unit = 10f64.powi(published.log10().floor() as i32 - 4);
-        assert!(
-            (found - published).abs() <= unit * 1.001,
-            "{found} for {published}"
-        );
+        assert!((found - published).abs() <= unit * 1.001, "{found} for {published}");
     }
 
     let text = stdout(&output);
-    assert!(
-        text.contains("kinetic energy") && text.contains("published"),
-        "{text}"
-    );
+    assert!(text.contains("kinetic energy") && text.contains("published"), "{text}");
     for published in ["26.405", "313.77", "926.56", "1866.4", "11587", "14572"] {
         assert!(text.contains(published), "{published} in {text}");
     }
     assert!(!text.contains("differs"), "{text}");
     let last = text.lines().last().expect("lines");
-    assert!(
-        last.contains("G interactions/s") && last.contains("dispatch overhead"),
-        "{last}"
-    );
+    assert!(last.contains("G interactions/s") && last.contains("dispatch overhead"), "{last}");
     assert!(!stderr(&output).contains("error"), "{}", stderr(&output));
 }
 
@@ -169,20 +152,11 @@ fn the_solar_system_keeps_its_energy() {
 #[test]
 fn single_precision_stays_near_double_precision() {
     let place = Place::new();
-    let run = |precision: &str| {
-        place.report(&[
-            "--bodies",
-            "500",
-            "--total-energy",
-            "--precision",
-            precision,
-        ])
-    };
+    let run =
+        |precision: &str| place.report(&["--bodies", "500", "--total-energy", "--precision", precision]);
     let (single, double) = (run("f32"), run("f64"));
     for list in ["kinetic_energy", "total_energy"] {
-        let lists = numbers(&single[list])
-            .into_iter()
-            .zip(numbers(&double[list]));
+        let lists = numbers(&single[list]).into_iter().zip(numbers(&double[list]));
         for (single, double) in lists {
             assert_close(single, double, 1e-5);
         }
@@ -192,22 +166,10 @@ fn single_precision_stays_near_double_precision() {
 #[test]
 fn both_forms_compute_the_same() {
     let place = Place::new();
-    let run = |form: &str| {
-        place.report(&[
-            "--bodies",
-            "300",
-            "--precision",
-            "f64",
-            "--steps",
-            "5",
-            "--form",
-            form,
-        ])
-    };
+    let run =
+        |form: &str| place.report(&["--bodies", "300", "--precision", "f64", "--steps", "5", "--form", form]);
     let (two, one) = (run("two-kernels"), run("one-kernel"));
-    let lists = numbers(&two["kinetic_energy"])
-        .into_iter()
-        .zip(numbers(&one["kinetic_energy"]));
+    let lists = numbers(&two["kinetic_energy"]).into_iter().zip(numbers(&one["kinetic_energy"]));
     for (two, one) in lists {
         assert_close(one, two, 1e-12);
     }
@@ -218,15 +180,7 @@ fn both_forms_compute_the_same() {
 fn steps_in_one_launch_end_where_single_steps_do() {
     let place = Place::new();
     let (at_once, stepped) = (place.path("at-once.csv"), place.path("stepped.csv"));
-    let line = [
-        "--form",
-        "one-kernel",
-        "--bodies",
-        "300",
-        "--steps",
-        "5",
-        "--output",
-    ];
+    let line = ["--form", "one-kernel", "--bodies", "300", "--steps", "5", "--output"];
     succeed(&[&line[..], &[&at_once, "--quiet"]].concat());
     succeed(&[&line[..], &[&stepped]].concat());
     assert_eq!(place.read("at-once.csv"), place.read("stepped.csv"));
@@ -238,12 +192,7 @@ fn steps_in_one_launch_end_where_single_steps_do() {
 fn the_report_holds_one_value_per_step_and_null_for_what_was_not_asked() {
     let place = Place::new();
     let report = place.report(&["--bodies", "64", "--steps", "3", "--runtime", "ALL_CPU"]);
-    let mut keys: Vec<&str> = report
-        .as_object()
-        .expect("an object")
-        .keys()
-        .map(|key| &key[..])
-        .collect();
+    let mut keys: Vec<&str> = report.as_object().expect("an object").keys().map(|key| &key[..]).collect();
     keys.sort_unstable();
     let expected = [
         "bodies",
@@ -264,22 +213,12 @@ fn the_report_holds_one_value_per_step_and_null_for_what_was_not_asked() {
     assert_eq!(report["initial_total_energy"], Value::Null);
     assert_eq!(report["total_energy"], Value::Null);
     let devices = report["devices"].as_array().expect("a list");
-    assert!(
-        !devices.is_empty() && devices.iter().all(Value::is_string),
-        "{report}"
-    );
+    assert!(!devices.is_empty() && devices.iter().all(Value::is_string), "{report}");
     let seconds = numbers(&report["seconds"]);
-    assert!(
-        seconds.len() == 3 && seconds.iter().all(|&seconds| seconds > 0.0),
-        "{report}"
-    );
-    let rate = report["interactions_per_second"]
-        .as_f64()
-        .expect("a number");
+    assert!(seconds.len() == 3 && seconds.iter().all(|&seconds| seconds > 0.0), "{report}");
+    let rate = report["interactions_per_second"].as_f64().expect("a number");
     assert_close(rate, 64.0 * 64.0 * 3.0 / seconds.iter().sum::<f64>(), 1e-9);
-    let overhead = report["dispatch_overhead_percent"]
-        .as_f64()
-        .expect("a number");
+    let overhead = report["dispatch_overhead_percent"].as_f64().expect("a number");
     assert!(overhead >= 0.0, "{report}");
 
     let report = place.report(&["--bodies", "64", "--steps", "3", "--total-energy"]);
@@ -299,17 +238,10 @@ fn no_steps_give_the_initial_state_and_empty_lists() {
     assert_eq!(report["dispatch_overhead_percent"], Value::Null);
 
     let output = succeed(&["--bodies", "64", "--steps", "0"]);
-    assert!(
-        stdout(&output)
-            .lines()
-            .any(|line| line.trim().starts_with("0 ")),
-        "{output:?}"
-    );
+    assert!(stdout(&output).lines().any(|line| line.trim().starts_with("0 ")), "{output:?}");
     for form in ["one-kernel", "two-kernels"] {
         let state = place.path("state.csv");
-        succeed(&[
-            "--bodies", "64", "--steps", "0", "--quiet", "--form", form, "--output", &state,
-        ]);
+        succeed(&["--bodies", "64", "--steps", "0", "--quiet", "--form", form, "--output", &state]);
         assert!(place.read("state.csv").starts_with(HEADER));
     }
 }
@@ -319,10 +251,7 @@ fn no_steps_give_the_initial_state_and_empty_lists() {
 #[test]
 fn quiet_prints_nothing() {
     let output = succeed(&["--bodies", "64", "--quiet", "--total-energy"]);
-    assert_eq!(
-        (stdout(&output), stderr(&output)),
-        (String::new(), String::new())
-    );
+    assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()));
 }
 
 #[test]
@@ -332,10 +261,7 @@ fn every_step_is_printed_and_total_energies_only_if_asked_for() {
         let starts = |line: &str| line.split_whitespace().next() == Some(&step.to_string());
         assert!(output.lines().any(starts), "step {step} in {output}");
     }
-    assert!(
-        !output.contains("total energy") && !output.contains("published"),
-        "{output}"
-    );
+    assert!(!output.contains("total energy") && !output.contains("published"), "{output}");
     let output = stdout(&succeed(&["--bodies", "64", "--total-energy"]));
     assert!(output.contains("total energy"), "{output}");
 }
@@ -386,17 +312,8 @@ fn a_reader_that_goes_away_is_no_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_device_is_an_error() {
-    let full = || {
-        fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/full")
-            .expect("it is there")
-    };
-    let output = program()
-        .args(["--bodies", "8"])
-        .stdout(full())
-        .output()
-        .expect("started");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let output = program().args(["--bodies", "8"]).stdout(full()).output().expect("started");
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("stdout"), "{}", stderr(&output));
     let error = nbody(&["--bodies", "8", "--quiet", "--output", "/dev/full"]);
@@ -410,38 +327,23 @@ fn a_full_device_is_an_error() {
 fn the_output_is_the_next_input() {
     let place = Place::new();
     for precision in ["f32", "f64"] {
-        let (half, chained, whole) = (
-            place.path("half"),
-            place.path("chained"),
-            place.path("whole"),
-        );
-        let run = |line: &[&str]| {
-            succeed(&[line, &["--dt", "0.01", "--precision", precision, "--quiet"]].concat())
-        };
+        let (half, chained, whole) = (place.path("half"), place.path("chained"), place.path("whole"));
+        let run =
+            |line: &[&str]| succeed(&[line, &["--dt", "0.01", "--precision", precision, "--quiet"]].concat());
         run(&["--bodies", "50", "--steps", "5", "--output", &half]);
         run(&["--input", &half, "--steps", "5", "--output", &chained]);
         run(&["--bodies", "50", "--steps", "10", "--output", &whole]);
         assert_eq!(place.read("chained"), place.read("whole"), "{precision}");
-        assert!(
-            place.read("whole").contains("\nbody0,") && place.read("whole").contains("\nbody49,")
-        );
+        assert!(place.read("whole").contains("\nbody0,") && place.read("whole").contains("\nbody49,"));
     }
 }
 
 #[test]
 fn the_output_may_replace_the_input_and_keeps_names() {
     let place = Place::new();
-    let state = place.file(
-        "state.csv",
-        format!("# mine\n{HEADER}\"a, b\",1,0,0,0,1,0,0\n"),
-    );
-    succeed(&[
-        "--input", &state, "--output", &state, "--steps", "2", "--dt", "0.5", "--quiet",
-    ]);
-    assert_eq!(
-        place.read("state.csv"),
-        format!("{HEADER}\"a, b\",1.0,1.0,0.0,0.0,1.0,0.0,0.0\n")
-    );
+    let state = place.file("state.csv", format!("# mine\n{HEADER}\"a, b\",1,0,0,0,1,0,0\n"));
+    succeed(&["--input", &state, "--output", &state, "--steps", "2", "--dt", "0.5", "--quiet"]);
+    assert_eq!(place.read("state.csv"), format!("{HEADER}\"a, b\",1.0,1.0,0.0,0.0,1.0,0.0,0.0\n"));
 }
 
 #[test]
@@ -460,22 +362,15 @@ fn no_steps_copy_the_state() {
         "--quiet",
     ]);
     let lines = |text: String| -> Vec<String> {
-        text.lines()
-            .filter(|line| !line.starts_with('#'))
-            .map(str::to_owned)
-            .collect()
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
     };
-    let (copy, original) = (
-        lines(place.read("copy.csv")),
-        lines(fs::read_to_string(solar_system()).expect("data")),
-    );
+    let (copy, original) =
+        (lines(place.read("copy.csv")), lines(fs::read_to_string(solar_system()).expect("data")));
     assert_eq!(copy.len(), original.len());
     for (copy, original) in copy.iter().zip(&original).skip(1) {
         for (copy, original) in copy.split(',').zip(original.split(',')).skip(1) {
-            let (copy, original): (f64, f64) = (
-                copy.parse().expect("a number"),
-                original.parse().expect("a number"),
-            );
+            let (copy, original): (f64, f64) =
+                (copy.parse().expect("a number"), original.parse().expect("a number"));
             assert_eq!(copy, original);
         }
     }
@@ -516,11 +411,7 @@ fn one_body_and_massless_bodies_move_straight_on() {
             "--quiet",
             "--total-energy",
         ]);
-        assert!(
-            place
-                .read("out.csv")
-                .contains(&format!("only,{mass}.0,10.0,0.0,0.0,1.0,"))
-        );
+        assert!(place.read("out.csv").contains(&format!("only,{mass}.0,10.0,0.0,0.0,1.0,")));
     }
 }
 
@@ -528,15 +419,7 @@ fn one_body_and_massless_bodies_move_straight_on() {
 fn time_may_run_backwards() {
     let place = Place::new();
     let input = place.file("two.csv", TWO);
-    succeed(&[
-        "--input",
-        &input,
-        "--dt",
-        "-1e-3",
-        "--gravity",
-        "-1",
-        "--quiet",
-    ]);
+    succeed(&["--input", &input, "--dt", "-1e-3", "--gravity", "-1", "--quiet"]);
 }
 
 // What is wrong with a command line
@@ -576,10 +459,7 @@ fn wrong_use_ends_with_2() {
     assert!(fail(&["--dt", "nan"], 2).contains("finite"));
     assert!(fail(&["--dt", "1e39"], 2).contains("--precision f64"));
     let error = fail(&["--bodies", "5", "--input", &solar_system()], 2);
-    assert!(
-        error.contains("--bodies") && error.contains("--input"),
-        "{error}"
-    );
+    assert!(error.contains("--bodies") && error.contains("--input"), "{error}");
 }
 
 #[test]
@@ -603,11 +483,7 @@ fn an_unknown_runtime_ends_with_1_and_is_named() {
     let error = fail(&[line, files].concat(), 1);
     assert!(error.contains("NO_SUCH_KEY"), "{error}");
     assert!(!Path::new(&new).exists(), "a failed run leaves no file");
-    assert_eq!(
-        place.read("old.json"),
-        "old",
-        "a failed run keeps what was there"
-    );
+    assert_eq!(place.read("old.json"), "old", "a failed run keeps what was there");
 }
 
 // What is wrong with files
@@ -638,27 +514,15 @@ fn a_malformed_input_ends_with_2_and_names_line_and_column() {
     for (text, line, column) in cases {
         let input = place.file("bad.csv", text);
         let (out, report) = (place.path("out.csv"), place.path("report.json"));
-        let error = fail(
-            &["--input", &input, "--output", &out, "--report", &report],
-            2,
-        );
+        let error = fail(&["--input", &input, "--output", &out, "--report", &report], 2);
         let where_ = format!("bad.csv, line {line}, column {column}:");
         assert!(error.contains(&where_), "{where_} for {text:?}: {error}");
-        assert!(
-            error.contains("expected") && error.contains("found"),
-            "{error}"
-        );
-        assert!(
-            !Path::new(&out).exists() && !Path::new(&report).exists(),
-            "{text:?}"
-        );
+        assert!(error.contains("expected") && error.contains("found"), "{error}");
+        assert!(!Path::new(&out).exists() && !Path::new(&report).exists(), "{text:?}");
     }
     let input = place.file("bad.csv", [HEADER.as_bytes(), b"a,1,\xff"].concat());
     let error = fail(&["--input", &input], 2);
-    assert!(
-        error.contains("line 2, column 3:") && error.contains("UTF-8"),
-        "{error}"
-    );
+    assert!(error.contains("line 2, column 3:") && error.contains("UTF-8"), "{error}");
 }
 
 #[test]
@@ -672,10 +536,7 @@ fn a_number_beyond_single_precision_is_read_in_double_precision() {
 #[test]
 fn bodies_in_one_place_need_softening() {
     let place = Place::new();
-    let input = place.file(
-        "one.csv",
-        format!("{HEADER}a,1,0,0,0,0,0,0\nb,1,0,-0,0,0,0,0\n"),
-    );
+    let input = place.file("one.csv", format!("{HEADER}a,1,0,0,0,0,0,0\nb,1,0,-0,0,0,0,0\n"));
     let error = fail(&["--input", &input, "--softening", "0"], 2);
     assert!(error.contains("`a`") && error.contains("`b`"), "{error}");
     succeed(&["--input", &input, "--quiet"]);
@@ -686,10 +547,7 @@ fn an_input_that_cannot_be_read_ends_with_1() {
     let place = Place::new();
     for path in [place.path("missing.csv"), place.path("")] {
         let error = fail(&["--input", &path], 1);
-        assert!(
-            error.contains("--input") && error.contains(&path),
-            "{error}"
-        );
+        assert!(error.contains("--input") && error.contains(&path), "{error}");
     }
 }
 
@@ -699,10 +557,7 @@ fn a_file_that_cannot_be_written_is_found_before_the_run() {
     for option in ["--report", "--output"] {
         // Were it run, this would take hours.
         for path in [place.path("missing/file"), place.path("")] {
-            let error = fail(
-                &["--bodies", "100000", "--steps", "1000000", option, &path],
-                1,
-            );
+            let error = fail(&["--bodies", "100000", "--steps", "1000000", option, &path], 1);
             assert!(error.contains(option) && error.contains(&path), "{error}");
         }
     }
@@ -728,9 +583,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = fs::read_dir(directory).expect("the source");
     let files = files.map(|entry| entry.expect("an entry").path());
-    files
-        .map(|path| (path.clone(), fs::read_to_string(path).expect("text")))
-        .collect()
+    files.map(|path| (path.clone(), fs::read_to_string(path).expect("text"))).collect()
 }
 
 /// The paper's count: lines of set-up, inputs and dispatch, without blank ones and comments.
@@ -738,10 +591,7 @@ fn sources() -> Vec<(PathBuf, String)> {
 fn the_host_code_has_at_most_ten_lines() {
     for file in ["run.rs", "one_kernel.rs"] {
         let sources = sources();
-        let (_, text) = sources
-            .iter()
-            .find(|(path, _)| path.ends_with(file))
-            .expect("the file");
+        let (_, text) = sources.iter().find(|(path, _)| path.ends_with(file)).expect("the file");
         let lines = text.lines().map(str::trim);
         let host: Vec<&str> = lines
             .skip_while(|line| *line != "// host")
@@ -749,16 +599,9 @@ fn the_host_code_has_at_most_ten_lines() {
             .take_while(|line| *line != "// end host")
             .filter(|line| !line.is_empty() && !line.starts_with("//"))
             .collect();
-        assert!(
-            (1..=10).contains(&host.len()),
-            "{file}: {} lines: {host:#?}",
-            host.len()
-        );
+        assert!((1..=10).contains(&host.len()), "{file}: {} lines: {host:#?}", host.len());
         let host = host.join("\n");
-        assert!(
-            host.contains("get_runtime") && host.contains(".exec("),
-            "{file}: {host}"
-        );
+        assert!(host.contains("get_runtime") && host.contains(".exec("), "{file}: {host}");
         assert!(text.contains("// end host"), "{file}");
     }
 }
@@ -772,12 +615,7 @@ fn the_program_names_no_device_but_in_runtime_keys() {
                 .fold(line.to_owned(), |line, key| line.replace(key, ""))
                 .to_lowercase();
             for word in ["cuda", "opencl", "nvidia", "intel", "amd", "gpu", "fpga"] {
-                assert!(
-                    !bare.contains(word),
-                    "{}:{}: {line}",
-                    path.display(),
-                    index + 1
-                );
+                assert!(!bare.contains(word), "{}:{}: {line}", path.display(), index + 1);
             }
         }
     }

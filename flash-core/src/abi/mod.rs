@@ -120,9 +120,16 @@ pub struct HostApi {
     /// Tells the loader why the query that runs on this thread is about to return NULL.
     pub query_failed: Option<unsafe extern "C" fn(text: Str)>,
     /// Table rows `[*begin, *end)` of phase `phase`.
-    pub phase_rows: Option<unsafe extern "C" fn(space: *const Space, phase: u64, begin: *mut u64, end: *mut u64)>,
+    pub phase_rows:
+        Option<unsafe extern "C" fn(space: *const Space, phase: u64, begin: *mut u64, end: *mut u64)>,
     /// Runs table rows of one phase of a CPU implementation on the calling thread, whatever its door.
-    pub run_rows: Option<unsafe extern "C" fn(implementation: *const Implementation, share: *const Share, args: *const Arg) -> *mut Error>,
+    pub run_rows: Option<
+        unsafe extern "C" fn(
+            implementation: *const Implementation,
+            share: *const Share,
+            args: *const Arg,
+        ) -> *mut Error,
+    >,
     /// An interface by name and version; NULL if the host has none such.
     pub get_extension: Option<unsafe extern "C" fn(name: Str, version: u32) -> *const c_void>,
 }
@@ -288,7 +295,13 @@ pub struct Threads {
     /// Passed to `install`.
     pub context: *mut c_void,
     /// Calls `body(data)` once, on a thread of the backend's pool; returns when it has.
-    pub install: Option<unsafe extern "C" fn(context: *mut c_void, body: unsafe extern "C" fn(*mut c_void), data: *mut c_void)>,
+    pub install: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            body: unsafe extern "C" fn(*mut c_void),
+            data: *mut c_void,
+        ),
+    >,
 }
 
 /// What one call of a [`ShareFn`] has to do: rows `[begin, end)` of phase `phase`.
@@ -434,6 +447,9 @@ pub struct CopyBox {
 /// [`Submission::flags`]: fill in `nanoseconds`.
 pub const SUBMIT_PROFILE: u32 = 1;
 
+/// [`Submission::flags`]: some argument is [`ARG_PHASED`].
+pub const SUBMIT_PHASED: u32 = 2;
+
 /// One launch on one device.
 #[repr(C)]
 pub struct Submission {
@@ -453,7 +469,8 @@ pub struct Submission {
     pub wait_count: u32,
     /// Events that must have fired before the kernel runs.
     pub waits: *const *mut Event,
-    /// Where to put the completion event; NULL put there: already complete.
+    /// Where to put the completion event; NULL put there: already complete. NULL itself: return when
+    /// it is complete.
     pub signal: *mut *mut Event,
     /// Where to put the kernel's time on the device, if `SUBMIT_PROFILE` and already complete.
     pub nanoseconds: *mut u64,
@@ -478,36 +495,68 @@ pub struct BackendApi {
     /// Looks for the driver and its devices; called before `devices`, once. An error: unavailable.
     pub probe: Option<unsafe extern "C" fn() -> *mut Error>,
     /// The devices, which live for ever.
-    pub devices: Option<unsafe extern "C" fn(devices: *mut *const *mut Device, count: *mut usize) -> *mut Error>,
+    pub devices:
+        Option<unsafe extern "C" fn(devices: *mut *const *mut Device, count: *mut usize) -> *mut Error>,
     /// Properties of a device; `info.struct_size` is set by the host. Strings live for ever.
     pub device_info: Option<unsafe extern "C" fn(device: *mut Device, info: *mut DeviceInfo) -> *mut Error>,
     /// Makes an implementation ready. `implementation` lives as long as the kernel.
-    pub prepare: Option<unsafe extern "C" fn(device: *mut Device, implementation: *const Implementation, kernel: *mut *mut Kernel) -> *mut Error>,
+    pub prepare: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            implementation: *const Implementation,
+            kernel: *mut *mut Kernel,
+        ) -> *mut Error,
+    >,
     /// Gives a kernel back.
     pub release: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel)>,
     /// Runs a kernel. `queue` NULL: the device's default queue.
-    pub submit: Option<unsafe extern "C" fn(device: *mut Device, queue: *mut Queue, submission: *const Submission) -> *mut Error>,
+    pub submit: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            queue: *mut Queue,
+            submission: *const Submission,
+        ) -> *mut Error,
+    >,
     /// The target string of implementations that `prepare` takes: `cpu`, `cuda`, `opencl`.
     pub target: Str,
     /// An interface by name and version; NULL if there is none.
     pub get_extension: Option<unsafe extern "C" fn(name: Str, version: u32) -> *const c_void>,
     /// A property of an object as JSON text, made with `error_create`'s allocator: `*value` is an
     /// error object whose text is the answer, to be freed by the caller.
-    pub query: Option<unsafe extern "C" fn(object: *const c_void, key: Str, value: *mut *mut Error) -> *mut Error>,
+    pub query:
+        Option<unsafe extern "C" fn(object: *const c_void, key: Str, value: *mut *mut Error) -> *mut Error>,
     /// Changes whenever devices come or go.
     pub generation: Option<unsafe extern "C" fn() -> u64>,
     /// Memories of a device.
-    pub spaces: Option<unsafe extern "C" fn(device: *mut Device, spaces: *mut *const MemorySpace, count: *mut usize) -> *mut Error>,
+    pub spaces: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            spaces: *mut *const MemorySpace,
+            count: *mut usize,
+        ) -> *mut Error,
+    >,
     /// Allocates zeroed memory.
-    pub alloc: Option<unsafe extern "C" fn(device: *mut Device, space: u32, bytes: u64, buffer: *mut Buffer) -> *mut Error>,
+    pub alloc: Option<
+        unsafe extern "C" fn(device: *mut Device, space: u32, bytes: u64, buffer: *mut Buffer) -> *mut Error,
+    >,
     /// Frees what `alloc`, `register_host` or `import` gave.
     pub free: Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer) -> *mut Error>,
     /// Makes host memory known to the device (pinning).
-    pub register_host: Option<unsafe extern "C" fn(device: *mut Device, pointer: *mut c_void, bytes: u64, buffer: *mut Buffer) -> *mut Error>,
+    pub register_host: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            pointer: *mut c_void,
+            bytes: u64,
+            buffer: *mut Buffer,
+        ) -> *mut Error,
+    >,
     /// A handle that another process or backend can import.
-    pub export_buffer: Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer, handle: *mut u64) -> *mut Error>,
+    pub export_buffer:
+        Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer, handle: *mut u64) -> *mut Error>,
     /// The other end of `export_buffer`.
-    pub import_buffer: Option<unsafe extern "C" fn(device: *mut Device, handle: u64, bytes: u64, buffer: *mut Buffer) -> *mut Error>,
+    pub import_buffer: Option<
+        unsafe extern "C" fn(device: *mut Device, handle: u64, bytes: u64, buffer: *mut Buffer) -> *mut Error,
+    >,
     /// Copies a box between any two buffers. Waits and signal as in [`Submission`].
     pub copy_box: Option<
         unsafe extern "C" fn(
@@ -522,9 +571,23 @@ pub struct BackendApi {
         ) -> *mut Error,
     >,
     /// 1 if this device copies from the one space to the other; `*bytes_per_second` is a hint.
-    pub can_copy: Option<unsafe extern "C" fn(device: *mut Device, source_space: u32, destination_space: u32, bytes_per_second: *mut f64) -> u32>,
+    pub can_copy: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            source_space: u32,
+            destination_space: u32,
+            bytes_per_second: *mut f64,
+        ) -> u32,
+    >,
     /// A queue beside the default one.
-    pub queue_create: Option<unsafe extern "C" fn(device: *mut Device, attributes: *const Attr, attribute_count: usize, queue: *mut *mut Queue) -> *mut Error>,
+    pub queue_create: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            attributes: *const Attr,
+            attribute_count: usize,
+            queue: *mut *mut Queue,
+        ) -> *mut Error,
+    >,
     /// Waits for a queue and frees it.
     pub queue_destroy: Option<unsafe extern "C" fn(device: *mut Device, queue: *mut Queue)>,
     /// An event that the host signals.
@@ -537,13 +600,27 @@ pub struct BackendApi {
     pub event_wait: Option<unsafe extern "C" fn(event: *mut Event) -> *mut Error>,
     /// Calls `callback(context)` exactly once after it has fired, on any thread; the callback may
     /// submit and must not block.
-    pub event_on_ready: Option<unsafe extern "C" fn(event: *mut Event, callback: unsafe extern "C" fn(*mut c_void), context: *mut c_void) -> *mut Error>,
+    pub event_on_ready: Option<
+        unsafe extern "C" fn(
+            event: *mut Event,
+            callback: unsafe extern "C" fn(*mut c_void),
+            context: *mut c_void,
+        ) -> *mut Error,
+    >,
     /// Start and end on the device in nanoseconds.
-    pub event_times: Option<unsafe extern "C" fn(event: *mut Event, start: *mut u64, end: *mut u64) -> *mut Error>,
+    pub event_times:
+        Option<unsafe extern "C" fn(event: *mut Event, start: *mut u64, end: *mut u64) -> *mut Error>,
     /// Gives an event back.
     pub event_release: Option<unsafe extern "C" fn(event: *mut Event)>,
     /// The vendor's own handle of a queue, buffer or context, by kind, for vendor libraries.
-    pub native_handle: Option<unsafe extern "C" fn(device: *mut Device, kind: Str, object: *const c_void, handle: *mut u64) -> *mut Error>,
+    pub native_handle: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            kind: Str,
+            object: *const c_void,
+            handle: *mut u64,
+        ) -> *mut Error,
+    >,
     /// Lets a backend without threads make progress.
     pub progress: Option<unsafe extern "C" fn(device: *mut Device)>,
     /// Tries to stop the work behind an event.
@@ -554,6 +631,19 @@ impl Str {
     /// The text of `text`, which must outlive every use.
     pub const fn new(text: &str) -> Str {
         Str { ptr: text.as_ptr(), len: text.len() }
+    }
+
+    /// The text; empty if it is not UTF-8.
+    ///
+    /// # Safety
+    /// `ptr` and `len` describe bytes that are readable during `'a`, or `len` is 0.
+    pub unsafe fn as_str<'a>(&self) -> &'a str {
+        if self.len == 0 || self.ptr.is_null() {
+            return "";
+        }
+        // SAFETY: the caller vouches for the range.
+        let bytes = unsafe { core::slice::from_raw_parts(self.ptr, self.len) };
+        core::str::from_utf8(bytes).unwrap_or("")
     }
 
     /// The text; what is not UTF-8 is replaced.

@@ -22,7 +22,8 @@ fn mismatch(expected: impl Into<String>, found: impl Into<String>) -> Mismatch {
 
 /// Checks that the file is a whole shared library for this machine.
 pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
-    let readable = |e: std::io::Error| mismatch("a readable shared library", format!("it cannot be read: {e}"));
+    let readable =
+        |e: std::io::Error| mismatch("a readable shared library", format!("it cannot be read: {e}"));
     let mut file = File::open(path).map_err(readable)?;
     let len = file.metadata().map_err(readable)?.len();
     if len == 0 {
@@ -33,14 +34,18 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
     file.read_exact(&mut head).map_err(readable)?;
     if !head.starts_with(&elf::ELFMAG) {
         let text = head.iter().take(256).all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
-        return Err(mismatch("a shared library (ELF)", if text { "a text file" } else { "a file of another kind" }));
+        return Err(mismatch(
+            "a shared library (ELF)",
+            if text { "a text file" } else { "a file of another kind" },
+        ));
     }
     if head.get(4) != Some(&elf::ELFCLASS64.0) || head.get(5) != Some(&elf::ELFDATA2LSB.0) {
         return Err(mismatch("a 64-bit little-endian library", "one of another word size or byte order"));
     }
     let data = &head[..];
-    let header = FileHeader64::<LittleEndian>::parse(data)
-        .map_err(|_| mismatch("a shared library", format!("an ELF header that is cut: the file has {len} bytes")))?;
+    let header = FileHeader64::<LittleEndian>::parse(data).map_err(|_| {
+        mismatch("a shared library", format!("an ELF header that is cut: the file has {len} bytes"))
+    })?;
     let endian = LittleEndian;
     if header.e_machine(endian) != MACHINE.0 {
         return Err(mismatch(
@@ -51,9 +56,9 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
     if header.e_type(endian) != elf::ET_DYN {
         return Err(mismatch("a shared library", format!("an ELF file of type {}", header.e_type(endian).0)));
     }
-    let segments = header
-        .program_headers(endian, data)
-        .map_err(|_| mismatch("a whole library", "its program headers lie outside the file or far from its start"))?;
+    let segments = header.program_headers(endian, data).map_err(|_| {
+        mismatch("a whole library", "its program headers lie outside the file or far from its start")
+    })?;
     let cut = |what: &str, end: Option<u64>| match end {
         Some(end) if end <= len => Ok(()),
         end => Err(mismatch(
@@ -83,20 +88,34 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
     cut("the section table", header.e_shoff(endian).checked_add(sections))
 }
 
-/// The functions that a library exports: symbol, and demangled name without its parameters.
-pub(super) fn functions(path: &Path) -> Option<Vec<(String, String)>> {
+/// A function that a library exports.
+pub(super) struct Function {
+    /// Its symbol.
+    pub symbol: String,
+    /// `kernels::fill` for `_ZN7kernels4fillEi`; the symbol where it is no mangled name.
+    pub name: String,
+    /// `kernels::fill(int)`.
+    pub signature: String,
+}
+
+/// The functions that a library exports.
+pub(super) fn functions(path: &Path) -> Option<Vec<Function>> {
     use object::{Object, ObjectSymbol, SymbolKind};
     let data = std::fs::read(path).ok()?;
     let file = object::File::parse(&*data).ok()?;
     let functions = file.dynamic_symbols().filter(|s| s.is_definition() && s.kind() == SymbolKind::Text);
-    Some(functions.filter_map(|s| s.name().ok()).map(|name| (name.to_owned(), plain(name))).collect())
+    Some(
+        functions
+            .filter_map(|s| s.name().ok())
+            .filter(|name| !matches!(*name, "_init" | "_fini"))
+            .map(function)
+            .collect(),
+    )
 }
 
-/// `kernels::fill(int)` for `_ZN7kernels4fillEi`.
-fn plain(symbol: &str) -> String {
+fn function(symbol: &str) -> Function {
     let demangled = cpp_demangle::Symbol::new(symbol).ok().and_then(|s| s.demangle().ok());
-    match demangled {
-        Some(text) => text.split('(').next().unwrap_or(symbol).to_owned(),
-        None => symbol.to_owned(),
-    }
+    let signature = demangled.unwrap_or_else(|| symbol.to_owned());
+    let name = signature.split('(').next().unwrap_or(symbol).to_owned();
+    Function { symbol: symbol.to_owned(), name, signature }
 }

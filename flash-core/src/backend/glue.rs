@@ -93,7 +93,10 @@ fn entry(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> *mut abi::Er
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => std::ptr::null_mut(),
         Ok(Err(failure)) => raise(&failure),
-        Err(panic) => raise(&Failure::new(Code::Panic, format!("the backend panicked in `{name}`: {}", panic_text(&*panic)))),
+        Err(panic) => raise(&Failure::new(
+            Code::Panic,
+            format!("the backend panicked in `{name}`: {}", panic_text(&*panic)),
+        )),
     }
 }
 
@@ -138,7 +141,8 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
 }
 
 fn open<B: Backend>() -> Result<Devices<B>, String> {
-    let cells: Vec<Cell<B::Device>> = B::probe().map_err(|unavailable| unavailable.0)?.into_iter().map(cell).collect();
+    let cells: Vec<Cell<B::Device>> =
+        B::probe().map_err(|unavailable| unavailable.0)?.into_iter().map(cell).collect();
     let cells: &'static [Cell<B::Device>] = cells.leak();
     let raw = cells.iter().map(|cell| std::ptr::from_ref(cell).cast_mut().cast()).collect();
     Ok(Devices { cells, raw })
@@ -192,18 +196,23 @@ unsafe extern "C" fn devices<B: BackendStatic>(
     devices: *mut *const *mut abi::Device,
     count: *mut usize,
 ) -> *mut abi::Error {
-    entry("devices", || match B::instance().devices.get_or_init(open::<B>) {
-        Ok(found) => {
-            debug_assert_eq!(found.cells.len(), found.raw.len());
-            // SAFETY: the host's variables.
-            unsafe { (*devices, *count) = (found.raw.as_ptr(), found.raw.len()) };
-            Ok(())
+    entry("devices", || {
+        match B::instance().devices.get_or_init(open::<B>) {
+            Ok(found) => {
+                debug_assert_eq!(found.cells.len(), found.raw.len());
+                // SAFETY: the host's variables.
+                unsafe { (*devices, *count) = (found.raw.as_ptr(), found.raw.len()) };
+                Ok(())
+            }
+            Err(reason) => Err(Failure::new(Code::Unavailable, reason.clone())),
         }
-        Err(reason) => Err(Failure::new(Code::Unavailable, reason.clone())),
     })
 }
 
-unsafe extern "C" fn device_info<B: Backend>(device: *mut abi::Device, info: *mut abi::DeviceInfo) -> *mut abi::Error {
+unsafe extern "C" fn device_info<B: Backend>(
+    device: *mut abi::Device,
+    info: *mut abi::DeviceInfo,
+) -> *mut abi::Error {
     entry("device_info", || {
         // SAFETY: a device of ours; the host's struct has at least `struct_size` bytes.
         unsafe {
@@ -347,7 +356,12 @@ unsafe extern "C" fn copy_box<B: Backend>(
     })
 }
 
-unsafe extern "C" fn can_copy<B: Backend>(device: *mut abi::Device, from: u32, to: u32, rate: *mut f64) -> u32 {
+unsafe extern "C" fn can_copy<B: Backend>(
+    device: *mut abi::Device,
+    from: u32,
+    to: u32,
+    rate: *mut f64,
+) -> u32 {
     catch_unwind(|| {
         // SAFETY: a device of ours.
         let hint = unsafe { cell_of::<B>(device) }.device.can_copy(from, to);
@@ -371,7 +385,12 @@ unsafe extern "C" fn query_device<B: Backend>(
             let key = key.text();
             match cell_of::<B>(object.cast_mut().cast()).device.query(&key) {
                 Some(text) => *value = raise(&Failure::new(Code::Other, text)),
-                None => return Err(Failure::new(Code::Unsupported, format!("this device has no property `{key}`"))),
+                None => {
+                    return Err(Failure::new(
+                        Code::Unsupported,
+                        format!("this device has no property `{key}`"),
+                    ));
+                }
             }
         }
         Ok(())
@@ -403,7 +422,9 @@ unsafe extern "C" fn event_signal(event: *mut abi::Event, error: *mut abi::Error
         match unsafe { event_of(event) } {
             EventBox::User(user) if user.signal(outcome) => Ok(()),
             EventBox::User(_) => Err(Failure::new(Code::Invalid, "the event has fired already")),
-            EventBox::Device(_) => Err(Failure::new(Code::Invalid, "only events made by event_create can be signalled")),
+            EventBox::Device(_) => {
+                Err(Failure::new(Code::Invalid, "only events made by event_create can be signalled"))
+            }
         }
     })
 }
@@ -460,14 +481,16 @@ unsafe extern "C" fn event_on_ready(
 }
 
 unsafe extern "C" fn event_times(event: *mut abi::Event, start: *mut u64, end: *mut u64) -> *mut abi::Error {
-    // SAFETY: an event of ours, the host's variables.
-    entry("event_times", || match unsafe { event_of(event) }.completion().times() {
-        Some(times) => {
-            // SAFETY: the host's variables.
-            unsafe { (*start, *end) = times };
-            Ok(())
+    entry("event_times", || {
+        // SAFETY: an event of ours.
+        match unsafe { event_of(event) }.completion().times() {
+            Some(times) => {
+                // SAFETY: the host's variables.
+                unsafe { (*start, *end) = times };
+                Ok(())
+            }
+            None => Err(Failure::new(Code::Unsupported, "this event keeps no times")),
         }
-        None => Err(Failure::new(Code::Unsupported, "this event keeps no times")),
     })
 }
 

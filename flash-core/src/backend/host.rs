@@ -64,13 +64,20 @@ unsafe extern "C" fn error_free(error: *mut abi::Error) {
 ///
 /// # Safety
 /// `error` is NULL or was made by this host's `error_create`.
+#[inline]
 pub(crate) unsafe fn take_error(error: *mut abi::Error) -> Result<(), Error> {
     if error.is_null() {
         return Ok(());
     }
     // SAFETY: the caller vouches.
+    Err(unsafe { taken(error) })
+}
+
+#[cold]
+unsafe fn taken(error: *mut abi::Error) -> Error {
+    // SAFETY: the caller vouches.
     let HostError { code, text } = *unsafe { Box::from_raw(error.cast::<HostError>()) };
-    Err(Error::Backend { code: Code::of(code), text })
+    Error::Backend { code: Code::of(code), text }
 }
 
 unsafe extern "C" fn query_failed(text: Str) {
@@ -105,7 +112,10 @@ pub unsafe extern "C" fn run_rows(
         return unsafe { run(share, args) };
     }
     let Some(run) = implementation.span else {
-        return raise(abi::ERROR_INVALID, "the implementation has no function for the CPU");
+        // SAFETY: the share's host lives for ever.
+        return unsafe {
+            raise(share.host, abi::ERROR_INVALID, "the implementation has no function for the CPU")
+        };
     };
     // SAFETY: the space lives for the call.
     let space = unsafe { SpaceRef::new(&*share.space) };
@@ -126,18 +136,28 @@ pub unsafe extern "C" fn run_rows(
         if code != 0 {
             // SAFETY: the name lives as long as the implementation.
             let name = unsafe { implementation.name.text() };
-            return raise(
-                abi::ERROR_KERNEL,
-                &format!("the kernel function `{name}` returned {code} in phase {}; 0 is success", share.phase),
+            let text = format!(
+                "the kernel function `{name}` returned {code} in phase {}; 0 is success",
+                share.phase
             );
+            // SAFETY: the share's host lives for ever.
+            return unsafe { raise(share.host, abi::ERROR_KERNEL, &text) };
         }
     }
     std::ptr::null_mut()
 }
 
-fn raise(code: u32, text: &str) -> *mut abi::Error {
-    // SAFETY: the text lives for the call.
-    unsafe { error_create(code, Str::new(text)) }
+/// An error of the host that the launch came from: in a plugin that is not this copy of the library.
+///
+/// # Safety
+/// `host` is a host's interface, which lives for ever.
+unsafe fn raise(host: *const HostApi, code: u32, text: &str) -> *mut abi::Error {
+    // SAFETY: the caller vouches for the host; the text lives for the call.
+    match unsafe { (*host).error_create } {
+        // SAFETY: as above.
+        Some(create) => unsafe { create(code, Str::new(text)) },
+        None => std::process::abort(),
+    }
 }
 
 unsafe extern "C" fn get_extension(_name: Str, _version: u32) -> *const c_void {

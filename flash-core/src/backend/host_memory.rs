@@ -19,13 +19,19 @@ impl HostBuffers {
     /// Allocates zeroed memory, aligned to 64 bytes.
     pub fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
         if space != SPACE_HOST {
-            return Err(Failure::new(Code::Invalid, format!("memory space {space}: there is only space 0, the host's")));
+            return Err(Failure::new(
+                Code::Invalid,
+                format!("memory space {space}: there is only space 0, the host's"),
+            ));
         }
         let layout = usize::try_from(bytes.max(1)).ok().and_then(|n| Layout::from_size_align(n, 64).ok());
         // SAFETY: the size is at least 1.
         let data = layout.map_or(std::ptr::null_mut(), |layout| unsafe { alloc_zeroed(layout) });
         if data.is_null() {
-            return Err(Failure::new(Code::OutOfMemory, format!("{bytes} bytes of host memory were refused")));
+            return Err(Failure::new(
+                Code::OutOfMemory,
+                format!("{bytes} bytes of host memory were refused"),
+            ));
         }
         self.lock().insert(data as u64, layout);
         Ok(Buffer { space, reserved: 0, handle: data as u64 })
@@ -46,7 +52,9 @@ impl HostBuffers {
                 Ok(())
             }
             Some(None) => Ok(()),
-            None => Err(Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle))),
+            None => {
+                Err(Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle)))
+            }
         }
     }
 }
@@ -57,14 +65,22 @@ impl HostBuffers {
 /// The boxes lie inside the buffers and nobody else touches them meanwhile.
 pub unsafe fn copy_box(from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
     if from.space != SPACE_HOST || to.space != SPACE_HOST {
-        return Err(Failure::new(Code::Invalid, "this device copies between host memory and host memory only"));
+        return Err(Failure::new(
+            Code::Invalid,
+            "this device copies between host memory and host memory only",
+        ));
     }
     let [bytes, rows, planes] = shape.extent;
     for plane in 0..planes {
         for row in 0..rows {
-            let source = from.handle + shape.source_offset + row * shape.source_stride[0] + plane * shape.source_stride[1];
-            let destination =
-                to.handle + shape.destination_offset + row * shape.destination_stride[0] + plane * shape.destination_stride[1];
+            let source = from.handle
+                + shape.source_offset
+                + row * shape.source_stride[0]
+                + plane * shape.source_stride[1];
+            let destination = to.handle
+                + shape.destination_offset
+                + row * shape.destination_stride[0]
+                + plane * shape.destination_stride[1];
             // SAFETY: the caller vouches for the boxes; they may overlap.
             unsafe { std::ptr::copy(source as *const u8, destination as *mut u8, bytes as usize) };
         }

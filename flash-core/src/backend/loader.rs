@@ -5,8 +5,10 @@ use super::elf;
 use super::host::{HOST, take_query_failure};
 use crate::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
 use crate::error::Error;
+use std::ffi::OsStr;
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +37,9 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Available => f.write_str("available"),
             Outcome::Unavailable { reason } => write!(f, "unavailable: {reason}"),
-            Outcome::Refused { expected, found } => write!(f, "refused: expected {expected}, found {found}"),
+            Outcome::Refused { expected, found } => {
+                write!(f, "refused: expected {expected}, found {found}")
+            }
         }
     }
 }
@@ -69,9 +73,10 @@ fn writable_refusal(what: &str) -> Outcome {
 }
 
 /// The plugin files of a search path, in order, or why an entry of it has none.
-pub(super) fn search(path: &str) -> Vec<Result<PathBuf, (PathBuf, Outcome)>> {
+pub(super) fn search(path: &OsStr) -> Vec<Result<PathBuf, (PathBuf, Outcome)>> {
     let mut found = Vec::new();
-    for entry in path.split(':').filter(|e| !e.is_empty()).map(PathBuf::from) {
+    let entries = path.as_bytes().split(|&byte| byte == b':').filter(|entry| !entry.is_empty());
+    for entry in entries.map(|entry| PathBuf::from(OsStr::from_bytes(entry))) {
         match std::fs::metadata(&entry) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 let outcome = refused("a directory or a plugin file", "nothing of that name");
@@ -93,8 +98,11 @@ fn search_directory(entry: PathBuf, found: &mut Vec<Result<PathBuf, (PathBuf, Ou
     match std::fs::read_dir(&entry) {
         Err(e) => found.push(Err((entry, refused("a readable directory", e.to_string())))),
         Ok(files) => {
-            let mut files: Vec<PathBuf> =
-                files.flatten().map(|f| f.path()).filter(|p| p.extension().is_some_and(|e| e == "so")).collect();
+            let mut files: Vec<PathBuf> = files
+                .flatten()
+                .map(|f| f.path())
+                .filter(|p| p.extension().is_some_and(|e| e == "so"))
+                .collect();
             files.sort();
             found.extend(files.into_iter().map(Ok));
         }
@@ -107,16 +115,27 @@ fn search_directory(entry: PathBuf, found: &mut Vec<Result<PathBuf, (PathBuf, Ou
 /// [`Outcome::Refused`] with what was expected and found.
 pub fn check_file(path: &Path) -> Result<(), Outcome> {
     if !cfg!(target_os = "linux") {
-        return Err(refused("Linux", "another system: plugins are loaded on Linux only, link the backend into the program"));
+        return Err(refused(
+            "Linux",
+            "another system: plugins are loaded on Linux only, link the backend into the program",
+        ));
     }
-    if !path.is_file() {
-        return Err(refused("a shared library", "something that is no file"));
+    match std::fs::metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(refused("a shared library", "nothing of that name"));
+        }
+        Err(e) => return Err(refused("a shared library", e.to_string())),
+        Ok(meta) if meta.is_dir() => return Err(refused("a shared library", "a directory")),
+        Ok(meta) if !meta.is_file() => {
+            return Err(refused("a shared library", "something that is no file"));
+        }
+        Ok(_) => {}
     }
     if world_writable(path) {
         return Err(writable_refusal("file"));
     }
-    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty() && world_writable(p)) {
-        let _ = parent;
+    let parent = path.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+    if parent.is_some_and(world_writable) {
         return Err(writable_refusal("directory"));
     }
     elf::check(path).map_err(|(expected, found)| refused(expected, found))
@@ -145,7 +164,8 @@ pub(super) fn load(path: &Path) -> Result<Plugin, Outcome> {
     // SAFETY: the interface's symbol, called as it says.
     let header = unsafe { query(abi::ABI_MAJOR, &raw const HOST) };
     if header.is_null() {
-        let why = take_query_failure().unwrap_or_else(|| "its query returned NULL and gave no reason".to_owned());
+        let why =
+            take_query_failure().unwrap_or_else(|| "its query returned NULL and gave no reason".to_owned());
         return Err(refused(format!("a plugin for interface version {}", abi::ABI_MAJOR), why));
     }
     // SAFETY: not NULL, and the query's answer.
@@ -173,20 +193,37 @@ pub(super) unsafe fn checked(header: *const PluginHeader) -> Result<Plugin, Outc
     if magic != abi::MAGIC {
         return Err(refused(format!("the magic number {:#x}", abi::MAGIC), format!("{magic:#x}")));
     }
-    let needed = offset_of!(PluginHeader, implementation_count) + size_of::<usize>();
-    if size < needed {
-        return Err(refused(
+    let too_small = |needed: usize| {
+        Err(refused(
             format!("a plugin header of at least {needed} bytes"),
             format!("one of {size} bytes: rebuild the plugin against this version's flash_backend.h"),
+        ))
+    };
+    let needed = offset_of!(PluginHeader, implementation_count) + size_of::<usize>();
+    if size < offset_of!(PluginHeader, abi_minor) {
+        return too_small(needed);
+    }
+    // The version first: another one may have other sizes.
+    // SAFETY: checked to have this field.
+    let major = unsafe { (*header).abi_major };
+    if major != abi::ABI_MAJOR {
+        return Err(refused(
+            format!("interface version {}", abi::ABI_MAJOR),
+            format!("{major}: rebuild the plugin against this version"),
         ));
+    }
+    if size < needed {
+        return too_small(needed);
     }
     // SAFETY: checked to have the size.
     let header = unsafe { &*header };
-    if header.abi_major != abi::ABI_MAJOR {
-        return Err(refused(
-            format!("interface version {}", abi::ABI_MAJOR),
-            format!("{}: rebuild the plugin against this version", header.abi_major),
-        ));
+    for (list, count, missing) in [
+        ("backends", header.backend_count, header.backends.is_null()),
+        ("implementations", header.implementation_count, header.implementations.is_null()),
+    ] {
+        if count > 0 && missing {
+            return Err(refused(format!("a list of {count} {list}"), "NULL"));
+        }
     }
     // SAFETY: the strings and lists of a header live for ever.
     unsafe {
@@ -214,7 +251,11 @@ unsafe fn copied<T>(from: *const T, size: usize) -> &'static T {
     let mut copy = Box::new(MaybeUninit::<T>::zeroed());
     // SAFETY: both have this many bytes.
     unsafe {
-        std::ptr::copy_nonoverlapping(from.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size.min(size_of::<T>()));
+        std::ptr::copy_nonoverlapping(
+            from.cast::<u8>(),
+            copy.as_mut_ptr().cast::<u8>(),
+            size.min(size_of::<T>()),
+        );
         Box::leak(copy).assume_init_ref()
     }
 }
@@ -236,7 +277,8 @@ unsafe fn backend(api: *const BackendApi) -> Result<&'static BackendApi, (String
     }
     // SAFETY: `size` bytes are there; NULL is allowed everywhere. The key lives for ever.
     let (api, key) = unsafe { (copied(api, size), (*api).key.text()) };
-    if key.is_empty() || key.contains([':', ',']) || key.starts_with(|c: char| c.is_ascii_digit()) {
+    let group = matches!(key.as_str(), "ALL" | "ALL_ACCEL");
+    if group || key.is_empty() || key.contains([':', ',']) || key.trim() != key || key.starts_with(|c: char| c.is_ascii_digit()) {
         return refuse(&key, "a runtime key such as MY_ACCEL".into(), format!("`{key}`"));
     }
     let required = [
@@ -281,14 +323,46 @@ pub(crate) fn library_function(path: &Path, symbol: &str) -> Result<abi::SpanFn,
     check_file(path).map_err(|outcome| fail(outcome.to_string()))?;
     let absolute = std::path::absolute(path).map_err(|e| fail(e.to_string()))?;
     // SAFETY: loading runs the library's initialisers: the program asked for this file.
-    let library = unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| fail(error_text(&e)))?;
+    let library =
+        unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| fail(error_text(&e)))?;
+    // `dlsym` alone would find the libraries that this one needs, too, and data.
     let names = elf::functions(path).unwrap_or_default();
-    let mangled = names.iter().find(|(_, plain)| plain == symbol).map(|(mangled, _)| mangled.as_str());
+    let mut named: Vec<&elf::Function> = names.iter().filter(|f| f.symbol == symbol).collect();
+    if named.is_empty() {
+        named = names.iter().filter(|f| f.name == symbol || f.signature == symbol).collect();
+    }
+    let list = |functions: &mut dyn Iterator<Item = &elf::Function>| {
+        let functions: Vec<&str> = functions.map(|f| f.signature.as_str()).collect();
+        let more = functions.len().saturating_sub(LISTED);
+        let mut text = functions[..functions.len() - more].join(", ");
+        if more > 0 {
+            text.push_str(&format!(" and {more} more"));
+        }
+        text
+    };
+    let found = match named[..] {
+        [one] => one,
+        [] if names.is_empty() => {
+            return Err(fail(format!("expected a function `{symbol}`, found a library that exports none")));
+        }
+        [] => {
+            return Err(fail(format!(
+                "expected a function `{symbol}`; there are {}",
+                list(&mut names.iter())
+            )));
+        }
+        _ => {
+            let several = list(&mut named.into_iter());
+            return Err(fail(format!(
+                "`{symbol}` is the name of several functions, {several}: write the one with its parameters"
+            )));
+        }
+    };
     // SAFETY: the program vouches for the function's type, as with any foreign function.
-    let function = unsafe { library.get::<abi::SpanFn>(mangled.unwrap_or(symbol).as_bytes()) }.map(|f| *f);
+    let function = unsafe { library.get::<abi::SpanFn>(found.symbol.as_bytes()) }.map(|f| *f);
     std::mem::forget(library);
-    function.map_err(|_| {
-        let there: Vec<&str> = names.iter().map(|(_, plain)| plain.as_str()).take(20).collect();
-        fail(format!("there is no function `{symbol}`; there are {}", there.join(", ")))
-    })
+    function.map_err(|e| fail(error_text(&e)))
 }
+
+/// Functions that an error names.
+const LISTED: usize = 20;

@@ -155,7 +155,12 @@ pub trait Device: Send + Sync + Sized + 'static {
     ///
     /// # Safety
     /// The boxes lie inside the buffers and nobody else touches them meanwhile.
-    unsafe fn copy_box(&self, _from: abi::Buffer, _to: abi::Buffer, _shape: &abi::CopyBox) -> Result<(), Failure> {
+    unsafe fn copy_box(
+        &self,
+        _from: abi::Buffer,
+        _to: abi::Buffer,
+        _shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
         Err(Failure::unsupported("copies"))
     }
 
@@ -207,21 +212,28 @@ impl<'a, K> Launch<'a, K> {
     }
 
     /// Options for the backend: name, value as JSON, and whether it must refuse what it does not know.
-    pub fn attributes(&self) -> Vec<(String, String, bool)> {
-        let one = |i: usize| {
+    pub fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str, bool)> {
+        let raw = self.raw;
+        (0..raw.attribute_count).map(|i| {
             // SAFETY: a submission has that many attributes, which live for the call.
             unsafe {
-                let attribute = &*self.raw.attributes.add(i);
-                (attribute.key.text(), attribute.value.text(), attribute.required != 0)
+                let attribute = &*raw.attributes.add(i);
+                let (key, value) = (attribute.key.as_str(), attribute.value.as_str());
+                (key, value, attribute.required != 0)
             }
-        };
-        (0..self.raw.attribute_count).map(one).collect()
+        })
     }
 
     /// True if the host wants to know the kernel's time.
     #[inline]
     pub fn profiled(&self) -> bool {
         self.raw.flags & abi::SUBMIT_PROFILE != 0
+    }
+
+    /// True if some argument is [`abi::ARG_PHASED`].
+    #[inline]
+    pub fn phased(&self) -> bool {
+        self.raw.flags & abi::SUBMIT_PHASED != 0
     }
 
     /// Reports the kernel's time, if it is asked for.

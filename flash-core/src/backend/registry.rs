@@ -106,15 +106,14 @@ pub(crate) fn registry() -> &'static Registry {
 impl Registry {
     fn find() -> Registry {
         let mut registry = Registry { plugins: Vec::new(), backends: Vec::new() };
-        let path = match std::env::var("FLASH_BACKEND_PATH") {
-            Ok(path) => path,
-            Err(_) => std::env::current_exe()
+        let path = std::env::var_os("FLASH_BACKEND_PATH").unwrap_or_else(|| {
+            std::env::current_exe()
                 .ok()
                 .and_then(|exe| Some(exe.parent()?.join("flash-backends")))
                 .filter(|directory| directory.exists())
-                .and_then(|directory| Some(directory.to_str()?.to_owned()))
-                .unwrap_or_default(),
-        };
+                .map(PathBuf::into_os_string)
+                .unwrap_or_default()
+        });
         let mut seen = Vec::new();
         for entry in loader::search(&path) {
             let (path, result) = match entry {
@@ -122,7 +121,10 @@ impl Registry {
                 Ok(path) => {
                     let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
                     let result = if seen.contains(&canonical) {
-                        Err(refused("a plugin that is not loaded yet", "the same file, loaded from an earlier entry"))
+                        Err(refused(
+                            "a plugin that is not loaded yet",
+                            "the same file, loaded from an earlier entry",
+                        ))
                     } else {
                         seen.push(canonical);
                         loader::load(&path)
@@ -167,7 +169,12 @@ impl Registry {
                                 );
                                 plugin.refusals.push((Some(key), outcome));
                             } else {
-                                self.backends.push(Backend { key, api, plugin: index, devices: OnceLock::new() });
+                                self.backends.push(Backend {
+                                    key,
+                                    api,
+                                    plugin: index,
+                                    devices: OnceLock::new(),
+                                });
                             }
                         }
                     }
@@ -204,13 +211,17 @@ impl Registry {
         for part in key.split(',').map(str::trim) {
             let (name, index) = match (part.split_once(':'), last) {
                 (Some((name, index)), _) => (name, Some(index)),
-                (None, Some(name)) if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) => (name, Some(part)),
+                (None, Some(name)) if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) => {
+                    (name, Some(part))
+                }
                 (None, _) => (part, None),
             };
             last = Some(name);
             let devices = match name {
                 "ALL" | "ALL_ACCEL" if index.is_none() => self.group(key)?,
-                "ALL" | "ALL_ACCEL" => return Err(self.key_error(key, "a group has no numbered devices; name a backend".into())),
+                "ALL" | "ALL_ACCEL" => {
+                    return Err(self.key_error(key, "a group has no numbered devices; name a backend".into()));
+                }
                 _ => self.devices_of(key, name, index)?,
             };
             for device in devices {
@@ -225,7 +236,8 @@ impl Registry {
     /// The best of everything: fastest first, one device per physical id, none that is emulated or for
     /// tests.
     fn group(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
-        let mut all: Vec<&'static DeviceHandle> = self.backends.iter().filter_map(|b| self.probe(b).ok()).flatten().copied().collect();
+        let mut all: Vec<&'static DeviceHandle> =
+            self.backends.iter().filter_map(|b| self.probe(b).ok()).flatten().copied().collect();
         all.retain(|d| !d.info.emulated && !d.info.test);
         all.sort_by(|a, b| b.info.rate_hint.total_cmp(&a.info.rate_hint));
         let mut group: Vec<&'static DeviceHandle> = Vec::new();
@@ -240,12 +252,23 @@ impl Registry {
         Ok(group)
     }
 
-    fn devices_of(&self, key: &str, name: &str, index: Option<&str>) -> Result<Vec<&'static DeviceHandle>, Error> {
+    fn devices_of(
+        &self,
+        key: &str,
+        name: &str,
+        index: Option<&str>,
+    ) -> Result<Vec<&'static DeviceHandle>, Error> {
         let Some(backend) = self.backends.iter().find(|b| b.key == name) else {
-            let text = if name.is_empty() { "a key is empty".to_owned() } else { format!("there is no backend `{name}`") };
+            let text = if name.is_empty() {
+                "a key is empty".to_owned()
+            } else {
+                format!("there is no backend `{name}`")
+            };
             return Err(self.key_error(key, text));
         };
-        let devices = self.probe(backend).map_err(|why| self.key_error(key, format!("`{name}` is unavailable: {why}")))?;
+        let devices = self
+            .probe(backend)
+            .map_err(|why| self.key_error(key, format!("`{name}` is unavailable: {why}")))?;
         let Some(index) = index else {
             return match devices.is_empty() {
                 true => Err(self.key_error(key, format!("`{name}` has no devices"))),
@@ -257,7 +280,10 @@ impl Registry {
             Some(device) => Ok(vec![device]),
             None => {
                 let ids: Vec<&str> = devices.iter().map(|d| d.id()).collect();
-                Err(self.key_error(key, format!("there is no device `{name}:{index}`; there are {}", ids.join(", "))))
+                Err(self.key_error(
+                    key,
+                    format!("there is no device `{name}:{index}`; there are {}", ids.join(", ")),
+                ))
             }
         }
     }
@@ -272,7 +298,9 @@ impl Registry {
         for backend in &self.backends {
             match self.probe(backend) {
                 Ok(_) => keys.push(backend.key.clone()),
-                Err(why) => unusable.push(format!("{} ({}): {why}", backend.key, self.origin(backend.plugin))),
+                Err(why) => {
+                    unusable.push(format!("{} ({}): {why}", backend.key, self.origin(backend.plugin)))
+                }
             }
         }
         for (index, plugin) in self.plugins.iter().enumerate() {
@@ -307,11 +335,19 @@ impl Registry {
                 let (outcome, devices) = match self.probe(backend) {
                     Ok(devices) => (
                         Outcome::Available,
-                        devices.iter().map(|d| DeviceReport { id: d.id.clone(), info: d.info.clone() }).collect(),
+                        devices
+                            .iter()
+                            .map(|d| DeviceReport { id: d.id.clone(), info: d.info.clone() })
+                            .collect(),
                     ),
                     Err(reason) => (Outcome::Unavailable { reason }, Vec::new()),
                 };
-                reports.push(BackendReport { key: Some(backend.key.clone()), outcome, devices, ..blank.clone() });
+                reports.push(BackendReport {
+                    key: Some(backend.key.clone()),
+                    outcome,
+                    devices,
+                    ..blank.clone()
+                });
             }
             for (key, outcome) in &plugin.refusals {
                 reports.push(BackendReport { key: key.clone(), outcome: outcome.clone(), ..blank.clone() });
@@ -350,8 +386,14 @@ fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle
         let (mut raw, mut count) = (std::ptr::null(), 0);
         take_error((api.devices.ok_or_else(missing)?)(&mut raw, &mut count)).map_err(describe)?;
         let mut handles = Vec::new();
+        if count > 0 && raw.is_null() {
+            return Err(format!("`devices` gave a list of {count} that is NULL"));
+        }
         for i in 0..count {
             let raw = *raw.add(i);
+            if raw.is_null() {
+                return Err(format!("`devices` gave a list whose element {i} is NULL"));
+            }
             let mut info: abi::DeviceInfo = std::mem::zeroed();
             info.struct_size = size_of::<abi::DeviceInfo>() as u32;
             take_error((api.device_info.ok_or_else(missing)?)(raw, &mut info)).map_err(describe)?;
@@ -393,4 +435,3 @@ unsafe fn device_info(raw: &abi::DeviceInfo) -> DeviceInfo {
         }
     }
 }
-

@@ -127,8 +127,9 @@ impl<'de> Deserialize<'de> for Attributes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut attributes = Attributes::default();
         for Wire { key, value, required } in Vec::<Wire>::deserialize(deserializer)? {
-            let known = known(&key, &value)
-                .map_err(|e| D::Error::custom(format!("attribute `{key}` has a value that does not fit: {e}")))?;
+            let known = known(&key, &value).map_err(|e| {
+                D::Error::custom(format!("attribute `{key}` has a value that does not fit: {e}"))
+            })?;
             attributes.put(Entry { known, key, value, required });
         }
         Ok(attributes)

@@ -3,8 +3,8 @@
 mod attribute;
 
 pub use attribute::{
-    Attribute, Attributes, Devices, GroupBy, Implementation, IntoOptions, Options, Searchable, SortBy, group_by, only,
-    sort_by,
+    Attribute, Attributes, Devices, GroupBy, Implementation, IntoOptions, Options, Searchable, SortBy,
+    group_by, only, sort_by,
 };
 
 use crate::abi;
@@ -102,7 +102,11 @@ pub struct ElementType {
 impl ElementType {
     /// The type `T`.
     pub fn of<T: 'static>() -> ElementType {
-        ElementType { name: std::any::type_name::<T>().to_owned(), size: size_of::<T>(), align: align_of::<T>() }
+        ElementType {
+            name: std::any::type_name::<T>().to_owned(),
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+        }
     }
 }
 

@@ -78,9 +78,7 @@ impl Dim {
     pub fn value(&self, position: u64) -> u64 {
         match self {
             Dim::Count(_) | Dim::Invalid(_) => position,
-            Dim::Range { start, step, .. } => {
-                start.wrapping_add(position.wrapping_mul(*step as u64))
-            }
+            Dim::Range { start, step, .. } => start.wrapping_add(position.wrapping_mul(*step as u64)),
             Dim::Sequence(s) => s.values()[position as usize],
         }
     }
@@ -127,14 +125,9 @@ impl Dim {
             &Dim::Range { start, step, count } => check_range(dim, start, step, count),
             &Dim::Invalid(why) => Err(match why {
                 InvalidDim::NegativeCount(found) => IndexError::NegativeCount { dim, found },
-                InvalidDim::NegativeValue {
-                    position,
-                    value: found,
-                } => IndexError::NegativeValue {
-                    dim,
-                    position,
-                    found,
-                },
+                InvalidDim::NegativeValue { position, value: found } => {
+                    IndexError::NegativeValue { dim, position, found }
+                }
                 InvalidDim::TooLong => IndexError::TooLong { dim },
             }),
         }
@@ -151,12 +144,7 @@ fn check_range(dim: usize, start: u64, step: i64, count: u64) -> Result<(), Inde
     // |step| <= 2^63 and count < 2^64, so that the product fits in 128 bits.
     let last = i128::from(start) + i128::from(step) * i128::from(count - 1);
     if u64::try_from(last).is_err() {
-        return Err(IndexError::RangeOverflow {
-            dim,
-            start,
-            step,
-            count,
-        });
+        return Err(IndexError::RangeOverflow { dim, start, step, count });
     }
     Ok(())
 }
@@ -220,20 +208,13 @@ impl From<Vec<u64>> for Sequence {
             order.sort_by_key(|&p| values[p as usize]);
             let value = |at: usize| values[order[at] as usize];
             starts.push(0);
-            starts.extend(
-                (1..order.len())
-                    .filter(|&i| value(i) != value(i - 1))
-                    .map(|i| i as u64),
-            );
+            starts.extend((1..order.len()).filter(|&i| value(i) != value(i - 1)).map(|i| i as u64));
             starts.push(order.len() as u64);
             if starts.len() == order.len() + 1 {
                 starts.clear();
             } else {
-                changes.extend(
-                    (1..values.len())
-                        .filter(|&i| values[i] != values[i - 1])
-                        .map(|i| i as u64 - 1),
-                );
+                changes
+                    .extend((1..values.len()).filter(|&i| values[i] != values[i - 1]).map(|i| i as u64 - 1));
             }
         }
         Sequence(Arc::new(Listed {
@@ -266,11 +247,7 @@ impl fmt::Debug for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shown, more) = self.values().split_at(self.values().len().min(8));
         write!(f, "{shown:?}")?;
-        if more.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " and {} more", more.len())
-        }
+        if more.is_empty() { Ok(()) } else { write!(f, " and {} more", more.len()) }
     }
 }
 
@@ -300,31 +277,16 @@ where
         match value.index_value() {
             Ok(value) => list.push(value),
             Err(value) => {
-                return Dim::Invalid(InvalidDim::NegativeValue {
-                    position: list.len() as u64,
-                    value,
-                });
+                return Dim::Invalid(InvalidDim::NegativeValue { position: list.len() as u64, value });
             }
         }
     }
     match *list {
         [] => Dim::Count(0),
-        [start] => Dim::Range {
-            start,
-            step: 1,
-            count: 1,
-        },
+        [start] => Dim::Range { start, step: 1, count: 1 },
         [start, second, ..] => match difference(start, second) {
-            Some(step)
-                if list
-                    .windows(2)
-                    .all(|w| difference(w[0], w[1]) == Some(step)) =>
-            {
-                Dim::Range {
-                    start,
-                    step,
-                    count: list.len() as u64,
-                }
+            Some(step) if list.windows(2).all(|w| difference(w[0], w[1]) == Some(step)) => {
+                Dim::Range { start, step, count: list.len() as u64 }
             }
             _ => Dim::Sequence(list.into()),
         },
@@ -386,11 +348,7 @@ macro_rules! iterators {
 
 integers!(i32, i64, u32, u64, usize);
 // Only these ranges know their length exactly, and so can be reversed after `step_by`.
-iterators!(
-    Rev<StepBy<Range<i32>>>,
-    Rev<StepBy<Range<u32>>>,
-    Rev<StepBy<Range<usize>>>
-);
+iterators!(Rev<StepBy<Range<i32>>>, Rev<StepBy<Range<u32>>>, Rev<StepBy<Range<usize>>>);
 
 /// A range in any of its guises. `size_hint` is exact for them and `nth` constant time.
 #[inline]
@@ -407,11 +365,7 @@ fn from_range<I: Iterator<Item: IndexValue> + Clone>(range: I) -> Dim {
         Err(value) => return Dim::Invalid(InvalidDim::NegativeValue { position: 0, value }),
     };
     let Some(second) = range.clone().nth(1) else {
-        return Dim::Range {
-            start,
-            step: 1,
-            count,
-        };
+        return Dim::Range { start, step: 1, count };
     };
     let negative = |position, value| Dim::Invalid(InvalidDim::NegativeValue { position, value });
     let second = match second.index_value() {

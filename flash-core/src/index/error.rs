@@ -45,9 +45,7 @@ pub enum IndexError {
         dim: usize,
     },
     /// A range that leaves 64 bits.
-    #[error(
-        "dimension {dim}: the range from {start} by {step}, {count} times, leaves 0..2^64; shorten it"
-    )]
+    #[error("dimension {dim}: the range from {start} by {step}, {count} times, leaves 0..2^64; shorten it")]
     RangeOverflow {
         /// The dimension.
         dim: usize,
@@ -65,9 +63,7 @@ pub enum IndexError {
         dim: usize,
     },
     /// A product of 2^64 items or more.
-    #[error(
-        "the index space {extents:?} has 2^64 items or more, expected fewer; run it in several launches"
-    )]
+    #[error("the index space {extents:?} has 2^64 items or more, expected fewer; run it in several launches")]
     TooManyItems {
         /// Positions of each dimension.
         extents: Vec<u64>,

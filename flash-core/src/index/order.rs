@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 use super::view::SpaceView;
 use super::{Dim, IndexError, Sequence};
 use crate::abi::space::{
-    BARRIER_ALL, BARRIER_LIST, BARRIER_NONE, DIM_AFFINE, DIM_VALUES, LOOP_FULL, LOOP_GROUP,
-    LOOP_MEMBER, LOOP_ORDERED, LOOP_REVERSED, Loop, Space, SpaceDim,
+    BARRIER_ALL, BARRIER_LIST, BARRIER_NONE, DIM_AFFINE, DIM_VALUES, LOOP_FULL, LOOP_GROUP, LOOP_MEMBER,
+    LOOP_ORDERED, LOOP_REVERSED, Loop, Space, SpaceDim,
 };
 
 /// The traits that fix order and barriers. Dimensions go by number.
@@ -100,11 +100,7 @@ impl Order {
     /// As [`Order::new`].
     #[inline]
     pub fn set(&mut self, dims: &[Dim], traits: &OrderTraits<'_>) -> Result<(), IndexError> {
-        if traits.is_empty() && self.refit(dims) {
-            Ok(())
-        } else {
-            self.set_anew(dims, traits)
-        }
+        if traits.is_empty() && self.refit(dims) { Ok(()) } else { self.set_anew(dims, traits) }
     }
 
     /// Changes the counts only, if the loops stay the same otherwise. If not, says so and leaves
@@ -141,10 +137,7 @@ impl Order {
         }
         for (number, _) in dims.iter().enumerate().rev() {
             self.dims.push(COUNT);
-            self.loops.push(Loop {
-                dim: number as u32,
-                ..FULL
-            });
+            self.loops.push(Loop { dim: number as u32, ..FULL });
         }
         self.refits = true;
         self.phases = 1;
@@ -161,11 +154,7 @@ impl Order {
         self.phases = 0;
         self.phase_items = 0;
         self.refits = false;
-        let result = if traits.is_empty() {
-            self.natural(dims)
-        } else {
-            self.build(dims, traits)
-        };
+        let result = if traits.is_empty() { self.natural(dims) } else { self.build(dims, traits) };
         if result.is_err() {
             self.dims.clear();
         }
@@ -223,11 +212,7 @@ impl Order {
     /// them. So all steps of the loops from the outermost to its innermost have to be barriers.
     pub fn constant_within_phases(&self, dim: usize) -> bool {
         let own = self.loops.iter().rposition(|lp| lp.dim as usize == dim);
-        own.is_none_or(|own| {
-            self.loops[..=own]
-                .iter()
-                .all(|lp| lp.barrier == BARRIER_ALL)
-        })
+        own.is_none_or(|own| self.loops[..=own].iter().all(|lp| lp.barrier == BARRIER_ALL))
     }
 
     /// Whether every phase is sure to contain every position of a dimension, with each
@@ -237,12 +222,7 @@ impl Order {
     /// where that loop does.
     pub fn every_phase_spans(&self, dim: usize) -> bool {
         let own = self.loops.iter().position(|lp| lp.dim as usize == dim);
-        self.items != 0
-            && own.is_none_or(|own| {
-                self.loops[own..]
-                    .iter()
-                    .all(|lp| lp.barrier == BARRIER_NONE)
-            })
+        self.items != 0 && own.is_none_or(|own| self.loops[own..].iter().all(|lp| lp.barrier == BARRIER_NONE))
     }
 
     /// The space in plain data, as kernels and plugins see it.
@@ -347,17 +327,8 @@ impl Order {
     /// The loops, without barriers.
     fn nest(&mut self, dims: &[Dim], sort: &[usize]) {
         let loops = &mut self.loops;
-        for (number, dim) in dims
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(d, _)| sort.contains(d))
-        {
-            let mut lp = Loop {
-                dim: number as u32,
-                count: dim.len(),
-                ..FULL
-            };
+        for (number, dim) in dims.iter().enumerate().rev().filter(|(d, _)| sort.contains(d)) {
+            let mut lp = Loop { dim: number as u32, count: dim.len(), ..FULL };
             match dim {
                 _ if lp.count < 2 => continue,
                 Dim::Range { step, .. } if *step < 0 => lp.kind = LOOP_REVERSED,
@@ -379,21 +350,9 @@ impl Order {
             loops.push(lp);
         }
         let outer = loops.len();
-        for (number, dim) in dims
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, dim)| dim.len() > 1)
-        {
-            let mut lp = Loop {
-                dim: number as u32,
-                count: dim.len(),
-                ..FULL
-            };
-            if let Some(group) = loops[..outer]
-                .iter()
-                .position(|lp| lp.dim as usize == number)
-            {
+        for (number, dim) in dims.iter().enumerate().rev().filter(|(_, dim)| dim.len() > 1) {
+            let mut lp = Loop { dim: number as u32, count: dim.len(), ..FULL };
+            if let Some(group) = loops[..outer].iter().position(|lp| lp.dim as usize == number) {
                 if loops[group].kind != LOOP_GROUP {
                     continue;
                 }
@@ -497,16 +456,11 @@ impl Order {
         let outer = self.loops.iter().take_while(is(BARRIER_ALL)).count();
         let inner = &self.loops[outer..];
         let equal = inner.iter().all(|lp| {
-            lp.barrier == BARRIER_NONE
-                && (lp.kind != LOOP_MEMBER || lp.group_loop as usize >= outer)
+            lp.barrier == BARRIER_NONE && (lp.kind != LOOP_MEMBER || lp.group_loop as usize >= outer)
         });
         if equal {
             // A dimension with both loops inside counts once, with all of its positions.
-            let rows = inner
-                .iter()
-                .filter(|lp| lp.kind != LOOP_GROUP)
-                .map(|lp| lp.count)
-                .product();
+            let rows = inner.iter().filter(|lp| lp.kind != LOOP_GROUP).map(|lp| lp.count).product();
             self.phase_items = rows;
             self.phases = self.items / rows;
         } else {
@@ -522,14 +476,8 @@ unsafe impl Send for Order {}
 unsafe impl Sync for Order {}
 
 /// The dimension of no positions.
-const COUNT: SpaceDim = SpaceDim {
-    kind: DIM_AFFINE,
-    reserved: 0,
-    start: 0,
-    step: 1,
-    count: 0,
-    values: std::ptr::null(),
-};
+const COUNT: SpaceDim =
+    SpaceDim { kind: DIM_AFFINE, reserved: 0, start: 0, step: 1, count: 0, values: std::ptr::null() };
 
 /// A loop over every position, without barriers.
 const FULL: Loop = Loop {
@@ -569,11 +517,7 @@ fn check_traits(dims: usize, traits: &OrderTraits<'_>) -> Result<(), IndexError>
     };
     for (named_by, listed) in [("sort_by", traits.sort), ("group_by", grouped)] {
         if let Some(&dim) = listed.iter().find(|&&dim| dim >= dims) {
-            return Err(IndexError::NoSuchDim {
-                named_by,
-                dim,
-                dims,
-            });
+            return Err(IndexError::NoSuchDim { named_by, dim, dims });
         }
     }
     for (i, &dim) in traits.sort.iter().enumerate() {
@@ -590,11 +534,9 @@ fn carries_barriers(dim: usize, traits: &OrderTraits<'_>) -> bool {
     let significance = |dim: &usize| (traits.sort.contains(dim), *dim);
     match traits.group {
         None => traits.sort.iter().max() == Some(&dim),
-        Some(Group::Dims(listed)) => listed
-            .iter()
-            .map(significance)
-            .min()
-            .is_some_and(|least| significance(&dim) >= least),
+        Some(Group::Dims(listed)) => {
+            listed.iter().map(significance).min().is_some_and(|least| significance(&dim) >= least)
+        }
         Some(Group::Only(listed)) => listed.contains(&dim),
         Some(Group::Into { dim: into, .. }) => dim == into,
     }

@@ -18,8 +18,8 @@ use std::slice;
 use smallvec::SmallVec;
 
 use crate::abi::space::{
-    BARRIER_ALL, BARRIER_LIST, DIM_AFFINE, LOOP_FULL, LOOP_GROUP, LOOP_MEMBER, LOOP_REVERSED, Loop,
-    Space, SpaceDim,
+    BARRIER_ALL, BARRIER_LIST, DIM_AFFINE, LOOP_FULL, LOOP_GROUP, LOOP_MEMBER, LOOP_REVERSED, Loop, Space,
+    SpaceDim,
 };
 
 /// A [`Space`] whose arrays are known to live for `'a`.
@@ -40,10 +40,7 @@ impl SpaceView<'_> {
     /// As [`SpaceRef::new`], for the lifetime of this type.
     #[inline(always)]
     pub(super) unsafe fn new(raw: Space) -> Self {
-        SpaceView {
-            raw,
-            order: PhantomData,
-        }
+        SpaceView { raw, order: PhantomData }
     }
 
     /// What decodes it.
@@ -73,6 +70,20 @@ impl<'a> SpaceRef<'a> {
         self.raw
     }
 
+    /// The first value and the step of the rows from `row` on, if the space is one dimension in natural
+    /// order with values at equal distances: the way of almost every launch.
+    #[inline(always)]
+    pub(crate) fn line(&self, row: u64) -> Option<(u64, i64)> {
+        let [dim] = self.dims() else { return None };
+        let natural = match self.loops() {
+            [] => true,
+            [only] => only.kind == LOOP_FULL,
+            _ => false,
+        };
+        let value = dim.start.wrapping_add(row.wrapping_mul(dim.step as u64));
+        (natural && dim.kind == DIM_AFFINE).then_some((value, dim.step))
+    }
+
     /// Work items, which is rows of the index table.
     #[inline(always)]
     pub fn items(&self) -> u64 {
@@ -91,11 +102,7 @@ impl<'a> SpaceRef<'a> {
     /// If there is no such phase.
     #[inline]
     pub fn phase(&self, phase: u64) -> Range<u64> {
-        assert!(
-            phase < self.raw.phases,
-            "phase {phase} of {}",
-            self.raw.phases
-        );
+        assert!(phase < self.raw.phases, "phase {phase} of {}", self.raw.phases);
         match self.raw.phase_items {
             0 => self.first_row(phase)..self.first_row(phase + 1),
             rows => phase * rows..(phase + 1) * rows,
@@ -126,11 +133,7 @@ impl<'a> SpaceRef<'a> {
     /// If there is no such row, or `position` has not one element per dimension.
     pub fn position(&self, row: u64, position: &mut [u64]) {
         assert!(row < self.raw.items, "row {row} of {}", self.raw.items);
-        assert_eq!(
-            position.len(),
-            self.dims().len(),
-            "one element per dimension"
-        );
+        assert_eq!(position.len(), self.dims().len(), "one element per dimension");
         let (mut at, mut group) = self.state();
         self.decode(row, &mut at, &mut group);
         position.fill(0);
@@ -184,11 +187,8 @@ impl<'a> SpaceRef<'a> {
     #[inline]
     pub(super) fn starts(&self, lp: &Loop) -> &'a [u64] {
         debug_assert!(!lp.starts.is_null());
-        let groups = if lp.kind == LOOP_GROUP {
-            lp.count
-        } else {
-            self.loops()[lp.group_loop as usize].count
-        };
+        let groups =
+            if lp.kind == LOOP_GROUP { lp.count } else { self.loops()[lp.group_loop as usize].count };
         // SAFETY: `new`'s caller promised one element per group and one more for these kinds.
         unsafe { slice::from_raw_parts(lp.starts, groups as usize + 1) }
     }
@@ -205,8 +205,7 @@ impl<'a> SpaceRef<'a> {
     #[inline(always)]
     pub(super) fn value_at(&self, dim: &SpaceDim, position: u64) -> u64 {
         if dim.kind == DIM_AFFINE {
-            dim.start
-                .wrapping_add(position.wrapping_mul(dim.step as u64))
+            dim.start.wrapping_add(position.wrapping_mul(dim.step as u64))
         } else {
             self.values(dim)[position as usize]
         }
@@ -350,9 +349,7 @@ impl<'a> SpaceRef<'a> {
                 last_below(extent, |i| self.before(l, i, &group) < wanted)
             } else {
                 let each = self.below(l + 1, 1, &group) + u64::from(lp.barrier == BARRIER_ALL);
-                (wanted - 1)
-                    .checked_div(each)
-                    .map_or(extent - 1, |i| i.min(extent - 1))
+                (wanted - 1).checked_div(each).map_or(extent - 1, |i| i.min(extent - 1))
             };
             wanted -= self.before(l, i, &group);
             if lp.kind == LOOP_GROUP {

@@ -46,11 +46,7 @@ impl<'a, const N: usize> Runs<'a, N> {
     /// If the space has not `N` dimensions, or not those rows.
     #[inline(always)]
     pub fn new(space: SpaceRef<'a>, rows: Range<u64>) -> Self {
-        assert!(
-            space.dims().len() == N,
-            "a space of {} dimensions, not {N}",
-            space.dims().len()
-        );
+        assert!(space.dims().len() == N, "a space of {} dimensions, not {N}", space.dims().len());
         Runs(Cursor::new(space, rows, [[0; N]; 3]))
     }
 
@@ -58,12 +54,7 @@ impl<'a, const N: usize> Runs<'a, N> {
     #[inline(always)]
     pub fn next_run(&mut self) -> Option<Run<N>> {
         let (dim, step, count) = self.0.next()?;
-        Some(Run {
-            index: self.0.index,
-            dim,
-            step,
-            count,
-        })
+        Some(Run { index: self.0.index, dim, step, count })
     }
 }
 
@@ -84,23 +75,14 @@ impl<'a> DynRuns<'a> {
     /// If the space has not those rows.
     pub fn new(space: SpaceRef<'a>, rows: Range<u64>) -> Self {
         let zeros = SmallVec::from_elem(0, space.dims().len());
-        DynRuns(Cursor::new(
-            space,
-            rows,
-            [zeros.clone(), zeros.clone(), zeros],
-        ))
+        DynRuns(Cursor::new(space, rows, [zeros.clone(), zeros.clone(), zeros]))
     }
 
     /// The next run, as long as there is one.
     #[inline]
     pub fn next_run(&mut self) -> Option<DynRun<'_>> {
         let (dim, step, count) = self.0.next()?;
-        Some(DynRun {
-            index: &self.0.index,
-            dim,
-            step,
-            count,
-        })
+        Some(DynRun { index: &self.0.index, dim, step, count })
     }
 }
 
@@ -134,23 +116,10 @@ impl<'a, S: Slots> Cursor<'a, S> {
     #[inline(always)]
     fn new(space: SpaceRef<'a>, rows: Range<u64>, [index, at, group]: [S; 3]) -> Self {
         let items = space.items();
-        assert!(
-            rows.start <= rows.end && rows.end <= items,
-            "rows {rows:?} of {items}"
-        );
+        assert!(rows.start <= rows.end && rows.end <= items, "rows {rows:?} of {items}");
         let left = rows.end - rows.start;
         // No loop at all means one item.
-        let mut cursor = Cursor {
-            space,
-            left,
-            room: 1,
-            dim: 0,
-            step: 1,
-            first: 0,
-            index,
-            at,
-            group,
-        };
+        let mut cursor = Cursor { space, left, room: 1, dim: 0, step: 1, first: 0, index, at, group };
         if left != 0 {
             cursor.seek(rows.start);
         }
@@ -242,11 +211,7 @@ impl<'a, S: Slots> Cursor<'a, S> {
             self.index.as_mut()[self.dim] = self.first;
         }
         for lp in outer.iter().rev() {
-            let state = if lp.kind == LOOP_GROUP {
-                self.group.as_ref()
-            } else {
-                self.at.as_ref()
-            };
+            let state = if lp.kind == LOOP_GROUP { self.group.as_ref() } else { self.at.as_ref() };
             let next = state[lp.dim as usize] + 1;
             if next < self.space.extent(lp, self.group.as_ref()) {
                 self.set(lp, next);
@@ -254,11 +219,7 @@ impl<'a, S: Slots> Cursor<'a, S> {
             }
             self.set(lp, 0);
         }
-        self.room = if self.step == 0 {
-            self.space.extent(last, self.group.as_ref())
-        } else {
-            last.count
-        };
+        self.room = if self.step == 0 { self.space.extent(last, self.group.as_ref()) } else { last.count };
     }
 
     /// Step and count of the next run of an innermost loop whose values are listed.
@@ -268,10 +229,7 @@ impl<'a, S: Slots> Cursor<'a, S> {
             return (1, 1);
         };
         let dim = &self.space.dims()[self.dim];
-        let value = |i, group: &[u64]| {
-            self.space
-                .value_at(dim, self.space.position_at(lp, i, group))
-        };
+        let value = |i, group: &[u64]| self.space.value_at(dim, self.space.position_at(lp, i, group));
         let group = self.group.as_ref();
         let first = self.space.extent(lp, group) - self.room;
         let most = self.room.min(self.left);

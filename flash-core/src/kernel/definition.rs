@@ -34,10 +34,10 @@ pub unsafe trait KernelDefinition: Sized {
     type Whole<'k>;
     /// Addresses and strides of one share.
     #[doc(hidden)]
-    type Bound: Copy;
+    type Bound;
     /// Addresses of one run.
     #[doc(hidden)]
-    type Run: Copy;
+    type Run;
     /// Name, such as `nbody.accelerate`.
     const NAME: &'static str;
     /// Names of the dimensions.

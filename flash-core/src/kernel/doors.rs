@@ -94,12 +94,16 @@ impl Threads<'_> {
     /// Runs `body` inside the backend's thread pool, so that a library on rayon uses these threads
     /// and no others. Without a pool it runs right here.
     pub fn install<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
-        let Some((raw, install)) = self.raw.and_then(|t| Some((t, t.install?))) else { return body() };
+        let Some((raw, install)) = self.raw.and_then(|t| Some((t, t.install?))) else {
+            return body();
+        };
         type Job<B, R> = (Option<B>, Option<std::thread::Result<R>>);
         unsafe extern "C" fn call<B: FnOnce() -> R, R>(data: *mut c_void) {
             // SAFETY: `data` is the job below, used by nobody else until `install` returns.
             let job = unsafe { &mut *data.cast::<Job<B, R>>() };
             if let Some(body) = job.0.take() {
+                // Another thread than the kernel's, as a rule, and still inside the kernel.
+                let _mark = super::shim::KernelMark::set();
                 job.1 = Some(std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)));
             }
         }

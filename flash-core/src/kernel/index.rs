@@ -98,6 +98,8 @@ pub trait Rank: Copy + sealed::Sealed + 'static {
     #[doc(hidden)]
     fn runs(space: SpaceRef<'_>, rows: Range<u64>) -> Self::Runs<'_>;
     #[doc(hidden)]
+    fn line(space: SpaceRef<'_>, rows: &Range<u64>, names: &'static [&'static str]) -> Option<RankRun<Self>>;
+    #[doc(hidden)]
     fn next_run(runs: &mut Self::Runs<'_>, names: &'static [&'static str]) -> Option<RankRun<Self>>;
     #[doc(hidden)]
     fn along(self, dimension: usize, step: i64, count: usize) -> Self;
@@ -124,6 +126,16 @@ impl<const N: usize> Rank for Index<N> {
     #[inline]
     fn runs(space: SpaceRef<'_>, rows: Range<u64>) -> Runs<'_, N> {
         Runs::new(space, rows)
+    }
+
+    #[inline(always)]
+    fn line(space: SpaceRef<'_>, rows: &Range<u64>, names: &'static [&'static str]) -> Option<RankRun<Self>> {
+        if N != 1 {
+            return None;
+        }
+        let (first, step) = space.line(rows.start)?;
+        let first = Index { values: [first as usize; N], names };
+        Some(RankRun { first, dimension: 0, step, count: (rows.end - rows.start) as usize })
     }
 
     #[inline]

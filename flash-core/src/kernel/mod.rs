@@ -38,4 +38,5 @@ use bytemuck::Pod;
 )]
 pub trait Element: Pod + Send + Sync {}
 
+#[diagnostic::do_not_recommend] // errors are about Element, not Pod
 impl<T: Pod + Send + Sync> Element for T {}

@@ -1,6 +1,6 @@
 //! The functions behind the doors: the loop over work items is here, around the kernel's body.
 
-use super::index::Rank;
+use super::index::{Rank, RankRun};
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::abi::{self, Arg, Share};
 use crate::index::SpaceRef;
@@ -17,21 +17,22 @@ pub(crate) fn in_kernel() -> bool {
     IN_KERNEL.get()
 }
 
-/// Resets the mark also when the kernel panics.
-struct KernelMark;
+/// Marks this thread as running a kernel; puts back what was there, also when the kernel panics.
+pub(super) struct KernelMark {
+    before: bool,
+}
 
 impl KernelMark {
     #[inline]
-    fn set() -> KernelMark {
-        IN_KERNEL.set(true);
-        KernelMark
+    pub(super) fn set() -> KernelMark {
+        KernelMark { before: IN_KERNEL.replace(true) }
     }
 }
 
 impl Drop for KernelMark {
     #[inline]
     fn drop(&mut self) {
-        IN_KERNEL.set(false);
+        IN_KERNEL.set(self.before);
     }
 }
 
@@ -71,6 +72,63 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     }
 }
 
+/// Calls `body` with every run of the share's rows.
+///
+/// # Safety
+/// The share has rows of the space.
+#[inline(always)]
+unsafe fn for_runs<D: KernelDefinition>(
+    space: SpaceRef<'_>,
+    share: &Share,
+    body: impl Fn(RankRun<D::Index>),
+) {
+    let rows = share.begin..share.end;
+    if let Some(run) = D::Index::line(space, &rows, D::DIMENSIONS) {
+        return body(run);
+    }
+    let mut runs = D::Index::runs(space, rows);
+    while let Some(run) = D::Index::next_run(&mut runs, D::DIMENSIONS) {
+        body(run);
+    }
+}
+
+/// # Safety
+/// The run's items are of the launch that `bound` is of, and ours alone.
+#[inline(always)]
+unsafe fn item_run<D: KernelDefinition, I: CpuItem<D>>(bound: &D::Bound, run: &RankRun<D::Index>) {
+    if run.dimension == 0 && run.step == 1 {
+        // SAFETY: the run's first index is a work item of this launch.
+        let first = unsafe { D::run(bound, run.first.as_slice()) };
+        for i in 0..run.count {
+            // SAFETY: i < count, and the item is ours alone.
+            I::item(run.first.along(0, 1, i), unsafe { D::item(&first, i) });
+        }
+        return;
+    }
+    for i in 0..run.count {
+        let index = run.first.along(run.dimension, run.step, i);
+        // SAFETY: as above, with a run of one item.
+        let first = unsafe { D::run(bound, index.as_slice()) };
+        // SAFETY: as above.
+        I::item(index, unsafe { D::item(&first, 0) });
+    }
+}
+
+/// # Safety
+/// As [`item_run`].
+#[inline(always)]
+unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &RankRun<D::Index>) {
+    let (calls, len) = if run.dimension == 0 && run.step == 1 { (1, run.count) } else { (run.count, 1) };
+    for i in 0..calls {
+        let index = run.first.along(run.dimension, run.step, i);
+        // SAFETY: the index is a work item of this launch, the first of `len` with consecutive values of
+        // dimension 0, all ours alone.
+        let first = unsafe { D::run(bound, index.as_slice()) };
+        // SAFETY: as above.
+        I::span(index.span(len), unsafe { D::span(&first, len) });
+    }
+}
+
 /// The `item` door: one call of `I::item` per work item.
 ///
 /// # Safety
@@ -85,25 +143,8 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
     let body = || {
         // SAFETY: space and arguments live for the call; they are of a launch of D.
         let (space, bound) = unsafe { (SpaceRef::new(&*share.space), D::bind(args)) };
-        let mut runs = D::Index::runs(space, share.begin..share.end);
-        while let Some(run) = D::Index::next_run(&mut runs, D::DIMENSIONS) {
-            if run.dimension == 0 && run.step == 1 {
-                // SAFETY: the run's first index is a work item of this launch.
-                let first = unsafe { D::run(&bound, run.first.as_slice()) };
-                for i in 0..run.count {
-                    // SAFETY: i < count, and these rows are ours alone.
-                    I::item(run.first.along(0, 1, i), unsafe { D::item(&first, i) });
-                }
-            } else {
-                for i in 0..run.count {
-                    let index = run.first.along(run.dimension, run.step, i);
-                    // SAFETY: as above, with a run of one item.
-                    let first = unsafe { D::run(&bound, index.as_slice()) };
-                    // SAFETY: as above.
-                    I::item(index, unsafe { D::item(&first, 0) });
-                }
-            }
-        }
+        // SAFETY: these are rows of the launch, ours alone.
+        unsafe { for_runs::<D>(space, share, |run| item_run::<D, I>(&bound, &run)) }
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }
@@ -122,18 +163,8 @@ pub unsafe extern "C" fn span_share<D: KernelDefinition, I: CpuSpan<D>>(
     let body = || {
         // SAFETY: space and arguments live for the call; they are of a launch of D.
         let (space, bound) = unsafe { (SpaceRef::new(&*share.space), D::bind(args)) };
-        let mut runs = D::Index::runs(space, share.begin..share.end);
-        while let Some(run) = D::Index::next_run(&mut runs, D::DIMENSIONS) {
-            let (calls, len) = if run.dimension == 0 && run.step == 1 { (1, run.count) } else { (run.count, 1) };
-            for i in 0..calls {
-                let index = run.first.along(run.dimension, run.step, i);
-                // SAFETY: the index is a work item of this launch, the first of `len` with consecutive
-                // values of dimension 0, and these rows are ours alone.
-                let first = unsafe { D::run(&bound, index.as_slice()) };
-                // SAFETY: as above.
-                I::span(index.span(len), unsafe { D::span(&first, len) });
-            }
-        }
+        // SAFETY: these are rows of the launch, ours alone.
+        unsafe { for_runs::<D>(space, share, |run| span_run::<D, I>(&bound, &run)) }
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }

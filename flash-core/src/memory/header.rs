@@ -5,6 +5,7 @@ use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Alignment of what we allocate ourselves: a cache line, and the widest vector register.
 const ALIGNMENT: usize = 64;
@@ -12,6 +13,7 @@ const ALIGNMENT: usize = 64;
 /// Data, shape and state of one memory.
 pub(crate) struct Header {
     pub state: State,
+    id: u64,
     data: *mut u8,
     len: usize,
     layout: Layout,
@@ -29,6 +31,11 @@ unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
 
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Zeroed memory; dangling if the layout has no size.
 fn allocate(layout: Layout) -> *mut u8 {
     if layout.size() == 0 {
@@ -43,9 +50,9 @@ fn allocate(layout: Layout) -> *mut u8 {
 }
 
 fn aligned<T>(len: usize) -> Layout {
-    Layout::array::<T>(len)
-        .and_then(|l| l.align_to(ALIGNMENT))
-        .unwrap_or_else(|_| panic!("an array of {len} elements of {} bytes is larger than memory", size_of::<T>()))
+    Layout::array::<T>(len).and_then(|l| l.align_to(ALIGNMENT)).unwrap_or_else(|_| {
+        panic!("an array of {len} elements of {} bytes is larger than memory", size_of::<T>())
+    })
 }
 
 impl Header {
@@ -53,6 +60,7 @@ impl Header {
         let layout = aligned::<T>(len);
         Header {
             state: State::new(),
+            id: next_id(),
             data: allocate(layout),
             len,
             layout,
@@ -67,6 +75,7 @@ impl Header {
         let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
         Header {
             state: State::new(),
+            id: next_id(),
             data: vec.as_mut_ptr().cast(),
             len: vec.len(),
             layout,
@@ -74,6 +83,12 @@ impl Header {
             second: UnsafeCell::new(std::ptr::null_mut()),
             second_layout: aligned::<T>(vec.len()),
         }
+    }
+
+    /// A number that no other memory has, nor this one before its shape was changed.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// First element.
@@ -95,6 +110,7 @@ impl Header {
 
     pub fn set_shape(&mut self, shape: SmallVec<[u64; 4]>) {
         self.shape = shape;
+        self.id = next_id();
     }
 
     /// The second buffer.

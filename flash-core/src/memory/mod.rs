@@ -90,7 +90,9 @@ impl<T: Element> FlashMemory<T> {
     pub fn zeroed(shape: impl IntoShape) -> FlashMemory<T> {
         let shape = shape.into_shape();
         let len = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).and_then(|n| usize::try_from(n).ok());
-        let Some(len) = len else { panic!("an array of shape {shape:?} has more elements than memory has bytes") };
+        let Some(len) = len else {
+            panic!("an array of shape {shape:?} has more elements than memory has bytes")
+        };
         let shape = if shape.len() > 1 { shape } else { SmallVec::new() };
         FlashMemory { header: Arc::new(Header::zeroed::<T>(len, shape)), element: PhantomData }
     }
@@ -114,7 +116,8 @@ impl<T: Element> FlashMemory<T> {
             Some(header) => header.set_shape(shape),
             None => {
                 return Err(Error::Shape(
-                    "the memory has other handles or is in a pipeline: give it its shape before it is cloned".into(),
+                    "the memory has other handles or is in a pipeline: give it its shape before it is cloned"
+                        .into(),
                 ));
             }
         }

@@ -6,37 +6,29 @@
 //! | 16..32 | launches that read it | `launch_read` | `release_read` |
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
 //! | 33 | a launch writes it | `launch_write` | `release_write` |
-//! | 34 | somebody is parked, waiting | the waiter | who releases |
-//! | 35 | poisoned: the launch that should have written it failed | `release_write` | `release_write`, `guard_write` |
+//! | 34 | poisoned: the launch that should have written it failed | `release_write` | `release_write`, `guard_write` |
 //!
 //! A launch that meets a guard fails at once; a guard or launch that meets a launch waits. Launches
 //! take their memories in the order of their addresses and hold them until they are done; a holder
 //! of memories waits for launches only, never for guards, so there is no circle to wait in.
 //!
-//! Acquire on taking and Release on giving back order the contents. Waiters spin, then park in a
-//! table of condition variables; a parked one has set its bit under the lock of its slot, and who
-//! gives back takes that lock before it wakes, so no wake-up is lost.
+//! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
+//! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
+//! a plain store.
+//!
+//! Waiters spin, then park in a table of condition variables. A waiter holds the lock of its slot,
+//! counts itself in `parked`, looks at the word once more, and waits; who gives back writes the word,
+//! looks at `parked`, and takes the lock before it wakes. Either the waiter sees the new word or the
+//! giver sees the waiter, provided that on both sides the write comes before the look. That order
+//! costs a fence on each side; [`fences`] moves the cost to the waiter, which is about to sleep anyway.
+
+mod fences;
+pub(crate) mod sync;
 
 use crate::error::Error;
-use crate::memory::state::sync::{AtomicU64, Condvar, Mutex, Ordering::*, spin};
-
-/// `std`, or `loom` in the models.
-pub(crate) mod sync {
-    pub use std::sync::atomic::{AtomicU64, Ordering};
-    pub use std::sync::{Condvar, Mutex};
-
-    /// Rounds of spinning before parking.
-    pub fn spin(round: u32) -> bool {
-        if round < 64 {
-            std::hint::spin_loop();
-        } else if round < 96 {
-            std::thread::yield_now();
-        } else {
-            return false;
-        }
-        true
-    }
-}
+pub(crate) use fences::agree;
+use fences::{heavy, light};
+use sync::{AtomicU32, AtomicU64, Ordering::*, Slot, spin, with_slot};
 
 const GUARD: u64 = 1;
 const GUARDS: u64 = 0xffff;
@@ -44,39 +36,30 @@ const READER: u64 = 1 << 16;
 const READERS: u64 = 0xffff << 16;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
-const WAITERS: u64 = 1 << 34;
-const POISONED: u64 = 1 << 35;
+const POISONED: u64 = 1 << 34;
 
-/// The word.
-pub(crate) struct State(AtomicU64);
-
-struct Slot {
-    lock: Mutex<()>,
-    wake: Condvar,
+/// The word, and how many are parked.
+pub(crate) struct State {
+    word: AtomicU64,
+    parked: AtomicU32,
 }
 
-static PARKING: [Slot; 16] = [const { Slot { lock: Mutex::new(()), wake: Condvar::new() } }; 16];
-
 impl State {
-    pub const fn new() -> State {
-        State(AtomicU64::new(0))
-    }
-
-    fn slot(&self) -> &'static Slot {
-        &PARKING[(std::ptr::from_ref(self) as usize >> 6) % PARKING.len()]
+    pub fn new() -> State {
+        State { word: AtomicU64::new(0), parked: AtomicU32::new(0) }
     }
 
     /// Takes it: fails if a bit of `refused` is set, waits while one of `awaited` is; then adds `add`
-    /// and clears `clear`. Returns the word before.
+    /// and clears `clear`. True if it was poisoned.
     #[inline]
-    fn take(&self, refused: u64, awaited: u64, add: u64, clear: u64) -> Result<u64, Error> {
-        let mut old = self.0.load(Relaxed);
+    fn take(&self, refused: u64, awaited: u64, add: u64, clear: u64) -> Result<bool, Error> {
+        let mut old = self.word.load(Relaxed);
         loop {
-            if old & (refused | awaited) != 0 || old & GUARDS == GUARDS || old & READERS == READERS {
+            if old & (refused | awaited) != 0 || full(old) {
                 old = self.take_slow(refused, awaited)?;
             }
-            match self.0.compare_exchange_weak(old, (old + add) & !clear, Acquire, Relaxed) {
-                Ok(before) => return Ok(before),
+            match self.word.compare_exchange_weak(old, (old + add) & !clear, Acquire, Relaxed) {
+                Ok(before) => return Ok(before & POISONED != 0),
                 Err(now) => old = now,
             }
         }
@@ -86,12 +69,11 @@ impl State {
     fn take_slow(&self, refused: u64, awaited: u64) -> Result<u64, Error> {
         let mut round = 0;
         loop {
-            let old = self.0.load(Relaxed);
+            let old = self.word.load(Relaxed);
             if old & refused != 0 {
                 return Err(Error::Borrowed);
             }
-            let full = old & GUARDS == GUARDS || old & READERS == READERS;
-            if old & awaited == 0 && !full {
+            if old & awaited == 0 && !full(old) {
                 return Ok(old);
             }
             round += 1;
@@ -102,72 +84,61 @@ impl State {
     }
 
     fn park(&self, refused: u64, awaited: u64) {
-        let slot = self.slot();
-        let guard = slot.lock.lock().unwrap_or_else(|e| e.into_inner());
-        let old = self.0.fetch_or(WAITERS, Relaxed);
-        if old & refused == 0 && old & awaited != 0 {
-            drop(slot.wake.wait(guard).unwrap_or_else(|e| e.into_inner()));
-        }
+        with_slot(std::ptr::from_ref(self) as usize, |slot: &Slot| {
+            let guard = slot.lock();
+            self.parked.fetch_add(1, Relaxed);
+            heavy();
+            let now = self.word.load(Relaxed);
+            if now & refused == 0 && (now & awaited != 0 || full(now)) {
+                slot.wait(guard);
+            }
+            self.parked.fetch_sub(1, Relaxed);
+        });
     }
 
-    /// Gives back: subtracts `sub`, clears and sets bits, wakes who waits.
+    /// Wakes who waits, after the word was given back.
     #[inline]
-    fn give(&self, sub: u64, clear: u64, set: u64) {
-        let old = if clear | set == 0 {
-            self.0.fetch_sub(sub, Release)
-        } else {
-            let mut old = self.0.load(Relaxed);
-            loop {
-                match self.0.compare_exchange_weak(old, (old - sub) & !clear | set, Release, Relaxed) {
-                    Ok(old) => break old,
-                    Err(now) => old = now,
-                }
-            }
-        };
-        if old & WAITERS != 0 {
+    fn given(&self) {
+        light();
+        if self.parked.load(Relaxed) != 0 {
             self.wake();
         }
     }
 
     #[cold]
     fn wake(&self) {
-        let slot = self.slot();
-        let _guard = slot.lock.lock().unwrap_or_else(|e| e.into_inner());
-        self.0.fetch_and(!WAITERS, Relaxed);
-        slot.wake.notify_all();
+        with_slot(std::ptr::from_ref(self) as usize, Slot::wake_all);
     }
 
     /// A launch will read. True if the contents are poisoned.
     #[inline]
     pub fn launch_read(&self) -> Result<bool, Error> {
-        Ok(self.take(GUARD_WRITES, WRITER, READER, 0)? & POISONED != 0)
+        self.take(GUARD_WRITES, WRITER, READER, 0)
     }
 
     /// A launch will write. True if the contents are poisoned.
     #[inline]
     pub fn launch_write(&self) -> Result<bool, Error> {
-        Ok(self.take(GUARD_WRITES | GUARDS, WRITER | READERS, WRITER, 0)? & POISONED != 0)
+        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, WRITER, 0)
     }
 
     /// The launch has read.
     #[inline]
     pub fn release_read(&self) {
-        self.give(READER, 0, 0);
+        self.word.fetch_sub(READER, Release);
+        self.given();
     }
 
-    /// The launch has written; `was` and `poisoned` are the poison before and after.
+    /// The launch has written; what is there is poisoned, or not.
     #[inline]
-    pub fn release_write(&self, was: bool, poisoned: bool) {
-        match (was, poisoned) {
-            (true, false) => self.give(WRITER, POISONED, 0),
-            (false, true) => self.give(WRITER, 0, POISONED),
-            _ => self.give(WRITER, 0, 0),
-        }
+    pub fn release_write(&self, poisoned: bool) {
+        self.word.store(if poisoned { POISONED } else { 0 }, Release);
+        self.given();
     }
 
     /// The host will read.
     pub fn guard_read(&self) -> Result<(), Error> {
-        if self.take(GUARD_WRITES, WRITER, GUARD, 0)? & POISONED != 0 {
+        if self.take(GUARD_WRITES, WRITER, GUARD, 0)? {
             self.release_guard_read();
             return Err(Error::Poisoned);
         }
@@ -182,11 +153,19 @@ impl State {
 
     /// The host has read.
     pub fn release_guard_read(&self) {
-        self.give(GUARD, 0, 0);
+        self.word.fetch_sub(GUARD, Release);
+        self.given();
     }
 
     /// The host has written.
     pub fn release_guard_write(&self) {
-        self.give(GUARD_WRITES, 0, 0);
+        self.word.store(0, Release);
+        self.given();
     }
+}
+
+/// No more readers fit: wait for some to go.
+#[inline]
+fn full(word: u64) -> bool {
+    word & GUARDS == GUARDS || word & READERS == READERS
 }

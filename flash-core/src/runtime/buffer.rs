@@ -1,6 +1,7 @@
 //! The pool of recording buffers: one per pipeline that is alive, taken from and given back to the
 //! thread, so that a warm submission allocates nothing.
 
+use super::hot::Hot;
 use super::record::Slots;
 use super::{Runtime, Submission, launch};
 use crate::error::Error;
@@ -16,11 +17,14 @@ const KEPT: usize = 8;
 pub(super) struct Buffer {
     runtime: Arc<Runtime>,
     slots: Slots,
+    hot: Hot,
     /// Taken by executions of pipelines that write slices of the host.
     alone: Mutex<()>,
 }
 
 thread_local! {
+    // Boxed, because a buffer moves between pipelines and the pool, and is large.
+    #[allow(clippy::vec_box)]
     static POOL: RefCell<Vec<Box<Buffer>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -35,11 +39,18 @@ impl Pooled {
         let buffer = match pooled {
             Some(mut buffer) => {
                 if !Arc::ptr_eq(&buffer.runtime, runtime) {
+                    buffer.slots.forget();
+                    buffer.hot.clear();
                     buffer.runtime = runtime.clone();
                 }
                 buffer
             }
-            None => Box::new(Buffer { runtime: runtime.clone(), slots: Slots::default(), alone: Mutex::new(()) }),
+            None => Box::new(Buffer {
+                runtime: runtime.clone(),
+                slots: Slots::default(),
+                hot: Hot::default(),
+                alone: Mutex::new(()),
+            }),
         };
         Pooled(Some(buffer))
     }
@@ -63,8 +74,27 @@ impl Pooled {
 
     #[inline]
     pub fn finish(&mut self, dims: impl IntoDims) {
-        let Buffer { runtime, slots, .. } = self.get_mut();
-        slots.finish(dims, runtime);
+        let Buffer { runtime, slots, hot, .. } = self.get_mut();
+        if !slots.finish(dims, runtime) {
+            hot.clear();
+        }
+    }
+}
+
+impl Pooled {
+    /// Ends the last submission and runs everything.
+    #[inline]
+    pub fn finish_and_exec(&mut self, dims: impl IntoDims) -> Result<(), Error> {
+        let Buffer { runtime, slots, hot, .. } = self.get_mut();
+        if !slots.finish(dims, runtime) {
+            hot.clear();
+        } else if hot.fits(slots) && hot.run(slots)? {
+            return Ok(());
+        }
+        self.exec()?;
+        let Buffer { runtime, slots, hot, .. } = self.get_mut();
+        hot.set(slots, runtime);
+        Ok(())
     }
 }
 
@@ -80,7 +110,7 @@ impl Deref for Pooled {
 
 impl Buffer {
     pub fn len(&self) -> usize {
-        self.slots.nodes.len()
+        self.slots.nodes().len()
     }
 
     #[inline]
@@ -93,11 +123,17 @@ impl Buffer {
 impl Drop for Pooled {
     #[inline]
     fn drop(&mut self) {
-        let Some(mut buffer) = self.0.take() else { return };
-        buffer.slots.clear();
+        let Some(mut buffer) = self.0.take() else {
+            return;
+        };
+        if !buffer.slots.clear() {
+            buffer.hot.clear();
+        }
         // A buffer that does not fit is freed, outside the pool's borrow: it may own memories.
         let rest = POOL.try_with(|pool| {
-            let Ok(mut pool) = pool.try_borrow_mut() else { return Some(buffer) };
+            let Ok(mut pool) = pool.try_borrow_mut() else {
+                return Some(buffer);
+            };
             if pool.len() >= KEPT {
                 return Some(buffer);
             }

@@ -23,7 +23,8 @@ impl WriteCheck {
                 continue;
             }
             // SAFETY: a proved argument has a stride per dimension.
-            let strides = unsafe { std::slice::from_raw_parts(arg.strides, plan.descriptor.dimensions.len()) };
+            let strides =
+                unsafe { std::slice::from_raw_parts(arg.strides, plan.descriptor.dimensions.len()) };
             let mut elements = Vec::new();
             let view = order.view();
             let mut runs = DynRuns::new(view.get(), 0..order.items());
@@ -53,8 +54,9 @@ impl WriteCheck {
             let left = |element: u64| {
                 (element..element + arg.row_len).find(|&e| {
                     // SAFETY: as in `begin`.
-                    let bytes =
-                        unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>().add(e as usize * size), size) };
+                    let bytes = unsafe {
+                        std::slice::from_raw_parts(arg.data.cast::<u8>().add(e as usize * size), size)
+                    };
                     size > 0 && bytes.iter().all(|&b| b == PATTERN)
                 })
             };

@@ -56,10 +56,10 @@ impl Kernel {
             // SAFETY: strings of implementations live for ever.
             let (kernel, descriptor) = unsafe { (found.raw.kernel.text(), found.raw.descriptor.text()) };
             if kernel == name {
-                if let Ok(descriptor) = KernelDescriptor::from_json(&descriptor) {
-                    if !variants.iter().any(|v| v.signature() == descriptor.signature()) {
-                        variants.push(descriptor);
-                    }
+                if let Ok(descriptor) = KernelDescriptor::from_json(&descriptor)
+                    && !variants.iter().any(|v| v.signature() == descriptor.signature())
+                {
+                    variants.push(descriptor);
                 }
             } else if !known.contains(&kernel) {
                 known.push(kernel);

@@ -29,14 +29,21 @@ impl<'a> HostArgs<'a> {
 
     fn find<T: Element>(&self, i: usize, scalar: bool, write: bool) -> Result<&'a Arg, Error> {
         let descriptor = &self.plan.descriptor;
-        let fail = |argument: String, text: String| Error::Argument { kernel: descriptor.name.clone(), argument, text };
+        let fail = |argument: String, text: String| Error::Argument {
+            kernel: descriptor.name.clone(),
+            argument,
+            text,
+        };
         let Some((spec, arg)) = descriptor.arguments.get(i).zip(self.args.get(i)) else {
             let text = format!("the kernel has {} arguments", descriptor.arguments.len());
             return Err(fail(format!("#{i}"), text));
         };
         let asked = std::any::type_name::<T>();
         if spec.element.name != asked {
-            return Err(fail(spec.name.clone(), format!("it is of {}, asked for as {asked}", spec.element.name)));
+            return Err(fail(
+                spec.name.clone(),
+                format!("it is of {}, asked for as {asked}", spec.element.name),
+            ));
         }
         if (spec.view == View::Scalar) != scalar {
             let found = if scalar { "an array" } else { "a scalar" };

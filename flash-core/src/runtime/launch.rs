@@ -17,53 +17,51 @@ use std::time::Instant;
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
 struct Held<'a> {
     slots: &'a Slots,
-    /// Indices into `touched`, in the order of addresses; the first `taken` are held.
-    order: SmallVec<[u32; 8]>,
+    /// So many are held, in the order of addresses.
     taken: usize,
-    /// Per touched memory: poisoned before, and now.
-    poison: SmallVec<[(bool, bool); 8]>,
+    /// Per touched memory: it is poisoned. Empty as long as none ever was.
+    poison: Vec<bool>,
 }
 
 impl<'a> Held<'a> {
     #[inline]
     fn take(slots: &'a Slots) -> Result<Held<'a>, Error> {
-        let touched = &slots.touched;
-        let mut held = Held {
-            slots,
-            order: (0..touched.len() as u32).collect(),
-            taken: 0,
-            poison: smallvec::smallvec![(false, false); touched.len()],
-        };
-        if touched.len() > 1 {
-            held.order.sort_unstable_by_key(|&i| touched[i as usize].memory as usize);
-        }
-        for &i in &held.order {
-            let t = &touched[i as usize];
-            // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-            let state = unsafe { &(*t.memory).state };
-            let poisoned = if t.written { state.launch_write()? } else { state.launch_read()? };
-            held.poison[i as usize] = (poisoned, poisoned);
+        let mut held = Held { slots, taken: 0, poison: Vec::new() };
+        slots.visit_memories(|index, memory, written| {
+            let poisoned = if written { memory.state.launch_write()? } else { memory.state.launch_read()? };
             held.taken += 1;
-        }
+            if poisoned {
+                mark(&mut held.poison, slots)[index as usize] = true;
+            }
+            Ok(())
+        })?;
         Ok(held)
     }
+}
+
+/// Makes room for the poison of every memory.
+#[cold]
+fn mark<'p>(poison: &'p mut Vec<bool>, slots: &Slots) -> &'p mut Vec<bool> {
+    poison.resize(slots.memories(), false);
+    poison
 }
 
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        for &i in &self.order[..self.taken] {
-            let t = &self.slots.touched[i as usize];
-            // SAFETY: as in `take`.
-            let state = unsafe { &(*t.memory).state };
-            match t.written {
-                true => {
-                    let (before, now) = self.poison[i as usize];
-                    state.release_write(before, now);
-                }
-                false => state.release_read(),
+        let (mut left, poison) = (self.taken, &self.poison);
+        let _ = self.slots.visit_memories(|index, memory, written| {
+            if left == 0 {
+                return Ok(());
             }
-        }
+            left -= 1;
+            if written {
+                memory.state.release_write(poison.get(index as usize).is_some_and(|p| *p));
+            } else {
+                memory.state.release_read();
+            }
+            Ok(())
+        });
     }
 }
 
@@ -77,32 +75,28 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
         return Err(error.clone());
     }
     let mut held = Held::take(slots)?;
-    let mut poisoned = held.poison.iter().any(|p| p.0);
     let mut failures: Vec<LaunchError> = Vec::new();
-    for (position, node) in slots.nodes.iter().enumerate() {
+    for (position, node) in slots.nodes().iter().enumerate() {
         let plan = node.plan();
-        let outcome = match poisoned.then(|| reads_poisoned(slots, node, plan, &held)).flatten() {
-            Some(argument) => Err(Error::Skipped { argument }),
-            None => submit(slots, node, plan, runtime),
-        };
-        match outcome {
-            Ok(()) if poisoned => heal(slots, node, plan, &mut held),
-            Ok(()) => {}
-            Err(source) => {
-                poisoned = true;
-                failures.push(failed(slots, node, plan, &mut held, position, source));
-            }
+        if !held.poison.is_empty()
+            && let Some(argument) = reads_poisoned(slots, node, plan, &held)
+        {
+            let skipped = Error::Skipped { argument };
+            failures.push(failed(slots, node, plan, &mut held, position, skipped));
+            continue;
+        }
+        match submit(slots, node, plan, runtime) {
+            Ok(()) if held.poison.is_empty() => {}
+            Ok(()) => heal(slots, node, plan, &mut held),
+            Err(source) => failures.push(failed(slots, node, plan, &mut held, position, source)),
         }
     }
     drop(held);
-    finish(failures)
+    if failures.is_empty() { Ok(()) } else { finish(failures) }
 }
 
-#[inline]
+#[cold]
 fn finish(failures: Vec<LaunchError>) -> Result<(), Error> {
-    if failures.is_empty() {
-        return Ok(());
-    }
     let mut failures = failures.into_iter();
     match failures.next() {
         Some(mut first) => {
@@ -127,7 +121,7 @@ fn reads_poisoned(slots: &Slots, node: &Node, plan: &Plan, held: &Held<'_>) -> O
     holds
         .zip(&plan.arguments)
         .position(|(hold, spec)| {
-            spec.access != Access::Write && held.poison.get(hold.touched as usize).is_some_and(|p| p.1)
+            spec.access != Access::Write && held.poison.get(hold.touched as usize).is_some_and(|p| *p)
         })
         .map(|i| plan.descriptor.arguments[i].name.clone())
 }
@@ -138,7 +132,7 @@ fn heal(slots: &Slots, node: &Node, plan: &Plan, held: &mut Held<'_>) {
         if let (Some(poison), true) =
             (held.poison.get_mut(hold.touched as usize), overwrites(hold, spec.access, spec.view))
         {
-            poison.1 = false;
+            *poison = false;
         }
     }
 }
@@ -152,9 +146,10 @@ fn failed(
     position: usize,
     source: Error,
 ) -> LaunchError {
+    let poison = mark(&mut held.poison, slots);
     for (hold, spec) in slots.holds_of(node).iter().zip(&plan.arguments) {
-        if let (Some(poison), true) = (held.poison.get_mut(hold.touched as usize), spec.access != Access::Read) {
-            poison.1 = true;
+        if let (Some(poison), true) = (poison.get_mut(hold.touched as usize), spec.access != Access::Read) {
+            *poison = true;
         }
     }
     LaunchError {
@@ -188,19 +183,24 @@ fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(),
 }
 
 /// Second buffers for phased arguments, and the check that everything is written.
-fn submit_prepared(slots: &Slots, node: &Node, plan: &Plan, target: &Target, runtime: &Runtime) -> Result<(), Error> {
+fn submit_prepared(
+    slots: &Slots,
+    node: &Node,
+    plan: &Plan,
+    target: &Target,
+    runtime: &Runtime,
+) -> Result<(), Error> {
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
     let mut scratch: Vec<Box<[u128]>> = Vec::new();
     for (arg, hold) in args.iter_mut().zip(slots.holds_of(node)) {
         if arg.kind != abi::ARG_PHASED || arg.flags & abi::ARG_FLAG_STAGED != 0 {
             continue;
         }
-        arg.next = match slots.touched.get(hold.touched as usize) {
-            Some(touched) => {
+        arg.next = match slots.memory(hold.touched) {
+            Some(header) => {
                 // SAFETY: the memory is held as a writer; the argument lies in it, and so does the
                 // same place of the second buffer.
                 unsafe {
-                    let header = &*touched.memory;
                     let offset = arg.data.cast::<u8>().offset_from(header.data());
                     header.second().offset(offset).cast()
                 }
@@ -212,7 +212,8 @@ fn submit_prepared(slots: &Slots, node: &Node, plan: &Plan, target: &Target, run
             }
         };
     }
-    let check = (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
+    let check =
+        (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
     let outcome = launch(slots, node, plan, target, &args, runtime);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -234,14 +235,17 @@ fn launch(
     let space = view.get();
     let (attributes, profile) = match &node.extra {
         None => (&[][..], runtime.options.profile.as_ref()),
-        Some(extra) => (&extra.attributes[..], extra.options.profile.as_ref().or(runtime.options.profile.as_ref())),
+        Some(extra) => {
+            (&extra.attributes[..], extra.options.profile.as_ref().or(runtime.options.profile.as_ref()))
+        }
     };
     let start = profile.map(|_| Instant::now());
     let mut event = std::ptr::null_mut();
     let mut nanoseconds = 0;
     let submission = Submission {
         struct_size: size_of::<Submission>() as u32,
-        flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 },
+        flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
+            | if plan.phased { abi::SUBMIT_PHASED } else { 0 },
         kernel: target.kernel,
         space: space.raw(),
         args: args.as_ptr(),
@@ -291,10 +295,10 @@ unsafe fn complete(target: &Target, event: *mut abi::Event, nanoseconds: &mut u6
     unsafe {
         let outcome = take_error(wait(event));
         let (mut start, mut end) = (0, 0);
-        if let Some(times) = api.event_times {
-            if take_error(times(event, &mut start, &mut end)).is_ok() {
-                *nanoseconds = end.saturating_sub(start);
-            }
+        if let Some(times) = api.event_times
+            && take_error(times(event, &mut start, &mut end)).is_ok()
+        {
+            *nanoseconds = end.saturating_sub(start);
         }
         if let Some(release) = api.event_release {
             release(event);

@@ -10,6 +10,7 @@ mod buffer;
 mod check;
 mod dynamic;
 mod failsafe;
+mod hot;
 mod launch;
 mod plan;
 mod profile;
@@ -62,14 +63,22 @@ pub(crate) struct Runtime {
 /// assert!(error.to_string().contains("there is no backend `ABACUS`"));
 /// ```
 pub fn get_runtime(key: &str) -> Result<RuntimeObj, Error> {
+    crate::memory::state::agree();
     let devices = registry().resolve(key)?;
     Ok(RuntimeObj::new(key.to_owned(), devices, Options::default(), None))
 }
 
 impl RuntimeObj {
-    fn new(key: String, devices: Vec<&'static DeviceHandle>, options: Options, error: Option<Error>) -> RuntimeObj {
+    fn new(
+        key: String,
+        devices: Vec<&'static DeviceHandle>,
+        options: Options,
+        error: Option<Error>,
+    ) -> RuntimeObj {
         let check_writes = std::env::var_os("FLASH_CHECK_WRITES").is_some_and(|v| v == "1");
-        RuntimeObj { inner: Arc::new(Runtime { key, devices, options, error, plans: Plans::default(), check_writes }) }
+        RuntimeObj {
+            inner: Arc::new(Runtime { key, devices, options, error, plans: Plans::default(), check_writes }),
+        }
     }
 
     /// The key that it was made of.
@@ -201,7 +210,8 @@ impl<'a> SubmitObj<'a> {
     /// Shapes of the array arguments, in order, as slices of extents, axis 0 fastest; an empty one
     /// says nothing.
     pub fn sizes<S: IntoShape>(mut self, shapes: impl IntoIterator<Item = S>) -> SubmitObj<'a> {
-        self.pipeline.buffer.slots().extra().sizes = Some(shapes.into_iter().map(IntoShape::into_shape).collect());
+        self.pipeline.buffer.slots().extra().sizes =
+            Some(shapes.into_iter().map(IntoShape::into_shape).collect());
         self
     }
 
@@ -220,8 +230,8 @@ impl<'a> SubmitObj<'a> {
     /// # Errors
     /// Wrong dimensions or arguments, before anything runs; else the first failure.
     #[inline]
-    pub fn exec(self, dims: impl IntoDims) -> Result<(), Error> {
-        self.defer(dims).exec()
+    pub fn exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
+        self.pipeline.buffer.finish_and_exec(dims)
     }
 
     /// Puts it into a pipeline, to run when that is executed.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -21,6 +21,10 @@ pub(crate) struct Plan {
     type_id: Option<TypeId>,
     pub descriptor: KernelDescriptor,
     pub arguments: Vec<ArgumentPlan>,
+    /// The arguments of a launch, but for addresses and lengths.
+    pub template: Vec<abi::Arg>,
+    /// It can run, has one dimension without traits, and items along it without rows.
+    pub simple: bool,
     sort: Vec<usize>,
     group: Option<OwnedGroup>,
     pub phased: bool,
@@ -43,7 +47,8 @@ pub(crate) struct Target {
     pub device: &'static DeviceHandle,
     pub implementation: String,
     pub kernel: *mut abi::Kernel,
-    pub submit: unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+    pub submit:
+        unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
 }
 
 // SAFETY: kernels may be used from any thread.
@@ -98,7 +103,8 @@ impl Plan {
     ) -> Result<Plan, Error> {
         let mut all = descriptor.attributes.clone();
         all.merge(attributes);
-        let number = |option: &str, name: &String| match descriptor.dimensions.iter().position(|d| d == name) {
+        let number = |option: &str, name: &String| match descriptor.dimensions.iter().position(|d| d == name)
+        {
             Some(dim) => Ok(dim),
             None => Err(Error::Option {
                 option: option.to_owned(),
@@ -109,7 +115,9 @@ impl Plan {
                 ),
             }),
         };
-        let numbers = |option: &str, names: &[String]| names.iter().map(|n| number(option, n)).collect::<Result<Vec<usize>, Error>>();
+        let numbers = |option: &str, names: &[String]| {
+            names.iter().map(|n| number(option, n)).collect::<Result<Vec<usize>, Error>>()
+        };
         let sort = match all.get::<descriptor::SortBy>() {
             Some(descriptor::SortBy(names)) => numbers("sort_by", names)?,
             None => Vec::new(),
@@ -134,13 +142,25 @@ impl Plan {
                 stages: a.stages.clone(),
             })
             .collect();
+        let target = find(&descriptor, devices, &all);
+        let simple = target.is_ok()
+            && descriptor.dimensions.len() == 1
+            && sort.is_empty()
+            && group.is_none()
+            && arguments.iter().all(|a| match a.view {
+                View::Scalar | View::Whole | View::Scatter => true,
+                View::Item => !a.row && a.along[..] == [0],
+                View::Phased => false,
+            });
         Ok(Plan {
             type_id,
+            template: arguments.iter().map(template).collect(),
+            simple,
             sort,
             group,
             phased: arguments.iter().any(|a| a.view == View::Phased),
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
-            target: find(&descriptor, devices, &all),
+            target,
             arguments,
             descriptor,
         })
@@ -153,6 +173,26 @@ impl Plan {
         attributes: &Attributes,
     ) -> Result<Plan, Error> {
         Plan::new(None, self.descriptor.clone(), devices, attributes)
+    }
+}
+
+/// Along one dimension without a shape.
+static UNIT_STRIDE: [u64; 1] = [1];
+
+fn template(argument: &ArgumentPlan) -> abi::Arg {
+    let item = matches!(argument.view, View::Item | View::Phased);
+    abi::Arg {
+        kind: argument.view.code(),
+        access: argument.access.code(),
+        space: abi::SPACE_HOST,
+        element_size: argument.element_size,
+        data: std::ptr::null_mut(),
+        next: std::ptr::null_mut(),
+        buffer: 0,
+        len: 0,
+        row_len: 1,
+        flags: 0,
+        strides: if item { UNIT_STRIDE.as_ptr() } else { std::ptr::null() },
     }
 }
 
@@ -170,7 +210,9 @@ impl KernelDescriptor {
             None => {}
             Some(Group::Dims(dims)) => attributes.set(descriptor::GroupBy::Dims(names(dims))),
             Some(Group::Only(dims)) => attributes.set(descriptor::GroupBy::Only(names(dims))),
-            Some(Group::Into { dim, values }) => attributes.set(descriptor::GroupBy::Into(name(&dim), values.to_vec())),
+            Some(Group::Into { dim, values }) => {
+                attributes.set(descriptor::GroupBy::Into(name(&dim), values.to_vec()))
+            }
         }
         KernelDescriptor {
             name: D::NAME.to_owned(),
@@ -285,8 +327,9 @@ impl Runtime {
     pub fn plan_for(&self, id: Option<TypeId>, descriptor: KernelDescriptor) -> Plan {
         let blank = Attributes::default();
         Plan::new(id, descriptor.clone(), &self.devices, &self.options.attributes).unwrap_or_else(|error| {
-            let mut plan = Plan::new(id, KernelDescriptor { attributes: blank.clone(), ..descriptor }, &[], &blank)
-                .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"));
+            let mut plan =
+                Plan::new(id, KernelDescriptor { attributes: blank.clone(), ..descriptor }, &[], &blank)
+                    .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"));
             plan.target = Err(error);
             plan
         })
@@ -322,7 +365,9 @@ fn find(
                 continue;
             }
             match rate(found, descriptor, device, pinned) {
-                Ok(_) if named_only => note(&mut rejected, found, "the kernel is not searchable: name an implementation"),
+                Ok(_) if named_only => {
+                    note(&mut rejected, found, "the kernel is not searchable: name an implementation")
+                }
                 Ok(rating) if best.as_ref().is_none_or(|(b, _)| rating > *b) => best = Some((rating, found)),
                 Ok(_) => {}
                 Err(why) => note(&mut rejected, found, &why),
@@ -352,7 +397,12 @@ fn note(rejected: &mut Vec<String>, found: Found, why: &str) {
 /// Specificity, priority, door; higher is better, the first found wins among equals.
 type Rating = (usize, i32, u32);
 
-fn rate(found: Found, descriptor: &KernelDescriptor, device: &DeviceHandle, pinned: Option<&str>) -> Result<Rating, String> {
+fn rate(
+    found: Found,
+    descriptor: &KernelDescriptor,
+    device: &DeviceHandle,
+    pinned: Option<&str>,
+) -> Result<Rating, String> {
     let raw = found.raw;
     // SAFETY: strings and attributes of implementations live for ever.
     let (name, target, wanted, features, attributes) = unsafe {
@@ -372,7 +422,8 @@ fn rate(found: Found, descriptor: &KernelDescriptor, device: &DeviceHandle, pinn
         return Err("it has no function".into());
     }
     if !wanted.is_empty() {
-        let theirs = KernelDescriptor::from_json(&wanted).map_err(|e| format!("its descriptor cannot be read: {e}"))?;
+        let theirs = KernelDescriptor::from_json(&wanted)
+            .map_err(|e| format!("its descriptor cannot be read: {e}"))?;
         if theirs.signature() != descriptor.signature() {
             return Err(format!("it takes {}", theirs.signature()));
         }
@@ -410,16 +461,25 @@ fn rate(found: Found, descriptor: &KernelDescriptor, device: &DeviceHandle, pinn
     Ok((specificity, raw.priority, door))
 }
 
-fn prepare(device: &'static DeviceHandle, implementation: &'static abi::Implementation) -> Result<Target, Error> {
+fn prepare(
+    device: &'static DeviceHandle,
+    implementation: &'static abi::Implementation,
+) -> Result<Target, Error> {
     if !device.info().host_memory {
         return Err(Error::Backend {
             code: crate::error::Code::Unsupported,
-            text: format!("{} has a memory of its own, and this version runs devices that use the host's only", device.id()),
+            text: format!(
+                "{} has a memory of its own, and this version runs devices that use the host's only",
+                device.id()
+            ),
         });
     }
     let slots = device.api.prepare.zip(device.api.submit);
     let Some((prepare, submit)) = slots else {
-        return Err(Error::Backend { code: crate::error::Code::Invalid, text: "a required slot is NULL".into() });
+        return Err(Error::Backend {
+            code: crate::error::Code::Invalid,
+            text: "a required slot is NULL".into(),
+        });
     };
     let mut kernel = std::ptr::null_mut();
     // SAFETY: a device of this vtable; implementations live for ever; the errors are this host's.
@@ -431,13 +491,15 @@ fn prepare(device: &'static DeviceHandle, implementation: &'static abi::Implemen
 
 /// A function of a shared library, as an implementation. Libraries stay loaded.
 fn from_file(
-    path: &PathBuf,
+    path: &Path,
     symbol: &str,
     descriptor: &KernelDescriptor,
 ) -> Result<&'static abi::Implementation, Error> {
-    static LOADED: OnceLock<Mutex<HashMap<(PathBuf, String, String), &'static abi::Implementation>>> = OnceLock::new();
+    /// By library, symbol and kernel.
+    type Loaded = HashMap<(PathBuf, String, String), &'static abi::Implementation>;
+    static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
     let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
-    let key = (path.clone(), symbol.to_owned(), descriptor.name.clone());
+    let key = (path.to_owned(), symbol.to_owned(), descriptor.name.clone());
     if let Some(found) = loaded.get(&key) {
         return Ok(found);
     }

@@ -2,6 +2,13 @@
 //!
 //! Nothing here allocates once the arenas have grown. Addresses that end up in arguments stay: those
 //! of memories, those of borrowed slices, and those of the bump arena, whose chunks never move.
+//!
+//! A program mostly submits what it submitted before. So the last recording stays when a pipeline is
+//! dropped, and the next one is compared with it, argument by argument, as it is written: a submission
+//! with the same plan, the same arrays and the same dimensions is proved already, and only its scalars
+//! are new. From the first difference on, the rest is recorded anew. What is left of an old recording
+//! is never looked into: a memory is the same if its address and its number are, and that is asked of
+//! the memory that was passed just now.
 
 use super::failsafe::Failsafe;
 use super::plan::{ArgumentPlan, Plan};
@@ -13,21 +20,42 @@ use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits, item_
 use crate::kernel::views::Array;
 use crate::memory::Header;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The submissions of one pipeline.
 #[derive(Default)]
 pub(crate) struct Slots {
-    pub nodes: Vec<Node>,
-    pub args: Vec<Arg>,
+    /// The first `live` are of this recording, the others are left from the last.
+    nodes: Vec<Node>,
+    live: usize,
+    args: Vec<Arg>,
     /// Parallel to `args`.
-    pub holds: Vec<Hold>,
-    pub touched: Vec<Touched>,
+    sources: Vec<Source>,
+    /// Parallel to `args`.
+    holds: Vec<Hold>,
+    /// In the order in which the submissions first touch them.
+    touched: Vec<Touched>,
+    /// Indices into `touched`, in the order of addresses, as long as they are few.
+    sorted: SmallVec<[u32; FEW]>,
+    /// Where a memory stands in `touched`, once there are many.
+    index: HashMap<usize, u32>,
     owned: Vec<Arc<Header>>,
+    /// The first `orders_used` are valid; they stay as long as the nodes.
     orders: Vec<Ordered>,
     orders_used: usize,
     dims: DimList,
     bump: Bump,
+    /// Where the next argument goes.
+    cursor: usize,
+    /// The latest node is compared with what is there.
+    comparing: bool,
+    /// It differs.
+    differs: bool,
+    /// It has been begun and not finished.
+    open: bool,
+    /// Something must not outlive this recording: options, plans of submissions' own.
+    special: bool,
     /// The first error of any submission; reported before anything runs.
     pub error: Option<Error>,
     /// A slice of the host is written: two threads must not run this pipeline at once.
@@ -38,9 +66,35 @@ pub(crate) struct Slots {
 pub(crate) struct Node {
     plan: *const Plan,
     first: u32,
-    pub count: u32,
-    pub order: u32,
+    count: u32,
+    order: u32,
+    /// The arena when it was begun, and after its scalars.
+    marks: [Mark; 2],
     pub extra: Option<Box<Extra>>,
+}
+
+/// Where an array argument is from.
+#[derive(Clone, Copy, PartialEq)]
+struct Source {
+    /// NULL: a slice of the host, or a scalar.
+    memory: *const Header,
+    /// Number of the memory.
+    id: u64,
+}
+
+impl Source {
+    const BLANK: Source = Source { memory: std::ptr::null(), id: 0 };
+
+    /// The memory, if the argument is all of it: a part has no shape of its own.
+    ///
+    /// # Safety
+    /// The memory is alive.
+    #[inline]
+    unsafe fn whole(&self, arg: &Arg) -> Option<&Header> {
+        // SAFETY: the caller vouches.
+        let memory = unsafe { self.memory.as_ref() }?;
+        (memory.data() == arg.data.cast() && memory.len() as u64 == arg.len).then_some(memory)
+    }
 }
 
 /// What few submissions have.
@@ -59,22 +113,33 @@ pub(crate) struct Extra {
 /// What a launch does to an argument's memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Hold {
-    /// Index into `touched`, or [`Hold::NONE`].
+    /// Index of the memory among those touched, or [`Hold::NONE`].
     pub touched: u32,
     /// The launch covers all of it.
     pub complete: bool,
-    /// A part of a memory.
-    part: bool,
-}
-
-impl Hold {
-    pub const NONE: u32 = u32::MAX;
 }
 
 /// A memory that the pipeline touches.
 pub(crate) struct Touched {
     pub memory: *const Header,
-    pub written: bool,
+    /// The first node that touches it.
+    first: u32,
+    /// The first node that writes it, or `u32::MAX`.
+    written_from: u32,
+}
+
+/// Up to here memories are looked for one by one, and kept sorted.
+const FEW: usize = 16;
+
+/// A recording of more than this is not kept for the next.
+const KEPT_NODES: usize = 1 << 14;
+/// As many orders are kept.
+const KEPT_ORDERS: usize = 32;
+
+impl Hold {
+    /// No memory: a scalar, or a slice of the host.
+    pub const NONE: u32 = u32::MAX;
+    const BLANK: Hold = Hold { touched: Hold::NONE, complete: false };
 }
 
 struct Ordered {
@@ -88,44 +153,42 @@ struct Ordered {
 #[derive(Default)]
 struct Bump {
     chunks: Vec<Box<[u128]>>,
-    chunk: usize,
-    used: usize,
+    at: Mark,
 }
+
+/// A place in a [`Bump`]: chunk, and units of 16 bytes in it.
+type Mark = (u32, u32);
 
 impl Bump {
     #[inline]
     fn alloc(&mut self, bytes: usize) -> *mut u8 {
         let units = bytes.div_ceil(16);
-        if let Some(chunk) = self.chunks.get_mut(self.chunk) {
-            if let Some(place) = chunk.get_mut(self.used..).filter(|rest| rest.len() >= units) {
-                self.used += units;
-                return place.as_mut_ptr().cast();
-            }
+        if let Some(chunk) = self.chunks.get_mut(self.at.0 as usize)
+            && chunk.len() - self.at.1 as usize >= units
+        {
+            // SAFETY: the chunk has that many units left.
+            let place = unsafe { chunk.as_mut_ptr().add(self.at.1 as usize) };
+            self.at.1 += units as u32;
+            return place.cast();
         }
         self.grow(units)
     }
 
+    /// Goes to the next chunk that is large enough.
     #[cold]
     fn grow(&mut self, units: usize) -> *mut u8 {
-        loop {
-            self.chunk += usize::from(!self.chunks.is_empty() && self.chunk < self.chunks.len());
-            if self.chunk >= self.chunks.len() {
-                self.chunks.push(vec![0u128; units.max(256)].into_boxed_slice());
-            }
-            if self.chunks[self.chunk].len() >= units {
-                self.used = units;
-                return self.chunks[self.chunk].as_mut_ptr().cast();
-            }
+        let mut next = self.at.0 as usize + usize::from(!self.chunks.is_empty());
+        while self.chunks.get(next).is_some_and(|chunk| chunk.len() < units) {
+            next += 1;
         }
-    }
-
-    fn clear(&mut self) {
-        self.chunk = 0;
-        self.used = 0;
+        if next >= self.chunks.len() {
+            next = self.chunks.len();
+            self.chunks.push(vec![0u128; units.max(256)].into_boxed_slice());
+        }
+        self.at = (next as u32, units as u32);
+        self.chunks[next].as_mut_ptr().cast()
     }
 }
-
-static UNIT_STRIDE: [u64; 1] = [1];
 
 impl Node {
     /// Its plan, as its options have it.
@@ -140,110 +203,296 @@ impl Node {
 }
 
 impl Slots {
-    /// Forgets everything but the memory of the arenas.
+    /// Ends a recording. It stays for comparison, unless something of it must go: then false.
     #[inline]
-    pub fn clear(&mut self) {
-        self.nodes.clear();
-        self.args.clear();
-        self.holds.clear();
-        self.touched.clear();
-        if !self.owned.is_empty() {
-            self.owned.clear();
+    pub fn clear(&mut self) -> bool {
+        self.live = 0;
+        if self.special
+            || self.open
+            || self.error.is_some()
+            || self.orders_used > KEPT_ORDERS
+            || self.nodes.len() > KEPT_NODES
+        {
+            self.forget();
+            return false;
         }
+        true
+    }
+
+    /// Forgets everything but the memory of the arenas.
+    #[cold]
+    pub fn forget(&mut self) {
+        self.truncate(0);
+        self.owned.clear();
         self.orders_used = 0;
-        self.bump.clear();
-        if self.error.is_some() {
-            self.error = None;
-        }
+        self.special = false;
+        self.open = false;
+        self.error = None;
         self.slices_written = false;
     }
 
+    /// Forgets all nodes from `n` on.
+    #[cold]
+    fn truncate(&mut self, n: usize) {
+        self.live = self.live.min(n);
+        let Some(node) = self.nodes.get(n) else {
+            return;
+        };
+        let (first, mark) = (node.first as usize, node.marks[0]);
+        self.nodes.truncate(n);
+        self.args.truncate(first);
+        self.sources.truncate(first);
+        self.holds.truncate(first);
+        self.bump.at = mark;
+        self.untouch(n as u32);
+    }
+
+    /// Forgets what the nodes from `n` on do to memories.
+    fn untouch(&mut self, n: u32) {
+        let kept = self.touched.iter().position(|t| t.first >= n).unwrap_or(self.touched.len());
+        self.touched.truncate(kept);
+        for touched in &mut self.touched {
+            if touched.written_from >= n {
+                touched.written_from = u32::MAX;
+            }
+        }
+        self.sorted.retain(|i| (*i as usize) < kept);
+        self.index.clear();
+    }
+
     /// Begins a submission; its arguments follow.
-    #[inline]
-    pub fn begin(&mut self, plan: *const Plan) {
-        self.nodes.push(Node { plan, first: self.args.len() as u32, count: 0, order: 0, extra: None });
+    #[inline(always)]
+    pub fn begin(&mut self, plan: &Plan) {
+        let at = self.live;
+        self.live = at + 1;
+        self.open = true;
+        if let Some(node) = self.nodes.get(at) {
+            if std::ptr::eq(node.plan, plan) {
+                self.cursor = node.first as usize;
+                self.comparing = true;
+                self.differs = false;
+                return;
+            }
+            self.truncate(at);
+            self.live = at + 1;
+        }
+        self.begin_new(plan);
+    }
+
+    #[inline(never)]
+    fn begin_new(&mut self, plan: &Plan) {
+        let first = self.args.len();
+        self.args.extend_from_slice(&plan.template);
+        self.sources.resize(self.args.len(), Source::BLANK);
+        self.holds.resize(self.args.len(), Hold::BLANK);
+        self.cursor = first;
+        self.comparing = false;
+        let count = plan.template.len() as u32;
+        self.nodes.push(Node {
+            plan,
+            first: first as u32,
+            count,
+            order: 0,
+            marks: [self.bump.at; 2],
+            extra: None,
+        });
     }
 
     /// Begins a submission whose plan is its own.
     pub fn begin_owned(&mut self, plan: Plan) {
-        self.begin(std::ptr::null());
+        self.truncate(self.live);
+        self.begin(&plan);
         self.extra().plan = Some(plan);
     }
 
     /// The next argument is a scalar.
-    #[inline]
+    #[inline(always)]
     pub fn push_scalar(&mut self, bytes: &[u8]) {
-        let place = self.bump.alloc(bytes.len());
-        // SAFETY: the arena has that much room there.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
-        self.push(place, 1, Hold { touched: Hold::NONE, complete: false, part: false });
+        let arg = &mut self.args[self.cursor];
+        self.cursor += 1;
+        if !self.comparing {
+            arg.data = self.bump.alloc(bytes.len()).cast();
+            arg.len = 1;
+        }
+        // SAFETY: the arena has that much room there: made above, or for the same kind of submission.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), arg.data.cast(), bytes.len()) };
     }
 
     /// The next argument is an array.
-    #[inline]
+    #[inline(always)]
     pub fn push_array(&mut self, array: Array<'_>) {
-        let touched = if array.memory.is_null() { Hold::NONE } else { self.touch(array.memory) };
-        self.push(array.data, array.len as u64, Hold { touched, complete: false, part: array.part });
+        let (arg, source) = (&mut self.args[self.cursor], &mut self.sources[self.cursor]);
+        self.cursor += 1;
+        // SAFETY: the memory is borrowed, or owned, by the argument.
+        let id = unsafe { array.memory.as_ref() }.map_or(0, Header::id);
+        let (data, len) = (array.data.cast(), array.len as u64);
+        let new = Source { memory: array.memory, id };
+        self.differs |= arg.data != data || arg.len != len || *source != new;
+        arg.data = data;
+        arg.len = len;
+        *source = new;
         if let Some(owner) = array.owner {
-            self.owned.push(owner);
+            self.own(owner);
         }
     }
 
-    #[inline]
-    fn push(&mut self, data: *mut u8, len: u64, hold: Hold) {
-        self.args.push(Arg {
-            kind: 0,
-            access: 0,
-            space: abi::SPACE_HOST,
-            element_size: 0,
-            data: data.cast(),
-            next: std::ptr::null_mut(),
-            buffer: 0,
-            len,
-            row_len: 1,
-            flags: 0,
-            strides: std::ptr::null(),
-        });
-        self.holds.push(hold);
+    #[cold]
+    fn own(&mut self, owner: Arc<Header>) {
+        self.owned.push(owner);
+        self.special = true;
     }
 
     /// The index of a memory among those touched. Chains use the same few again: the latest first.
     #[inline]
-    fn touch(&mut self, memory: *const Header) -> u32 {
-        match self.touched.iter().rposition(|t| std::ptr::eq(t.memory, memory)) {
-            Some(index) => index as u32,
-            None => {
-                self.touched.push(Touched { memory, written: false });
-                (self.touched.len() - 1) as u32
+    fn touch(&mut self, memory: *const Header, written: bool) -> u32 {
+        let node = self.live as u32 - 1;
+        let found = if self.touched.len() <= FEW {
+            self.touched.iter().rposition(|t| std::ptr::eq(t.memory, memory))
+        } else {
+            self.find_among_many(memory)
+        };
+        let index = found.unwrap_or(self.touched.len());
+        if found.is_none() {
+            self.touched.push(Touched { memory, first: node, written_from: u32::MAX });
+            if self.touched.len() <= FEW {
+                let place = self.sorted.iter().position(|&i| self.touched[i as usize].memory > memory);
+                self.sorted.insert(place.unwrap_or(self.sorted.len()), index as u32);
             }
         }
+        let touched = &mut self.touched[index];
+        if written && touched.written_from == u32::MAX {
+            touched.written_from = node;
+        }
+        index as u32
+    }
+
+    /// As `touch` looks for one; a new one is put into the index, too.
+    #[cold]
+    fn find_among_many(&mut self, memory: *const Header) -> Option<usize> {
+        if self.index.is_empty() {
+            let all = self.touched.iter().enumerate();
+            self.index = all.map(|(i, t)| (t.memory as usize, i as u32)).collect();
+        }
+        let next = self.touched.len() as u32;
+        let index = *self.index.entry(memory as usize).or_insert(next);
+        (index != next).then_some(index as usize)
     }
 
     /// What few submissions have, of the one that was begun last.
     pub fn extra(&mut self) -> &mut Extra {
-        let node = self.nodes.last_mut().expect("a submission was begun");
+        self.special = true;
+        self.differs = true;
+        let node = self.nodes[..self.live].last_mut().expect("a submission was begun");
         node.extra.get_or_insert_default()
     }
 
-    /// Ends a submission: the order is made and everything is proved. Errors are kept for `exec`.
+    /// Ends a submission: the order is made and everything is proved. Errors are kept for `exec`. True
+    /// if it is the one that was there before.
     #[inline]
-    pub fn finish(&mut self, dims: impl IntoDims, runtime: &Runtime) {
+    pub fn finish(&mut self, dims: impl IntoDims, runtime: &Runtime) -> bool {
+        self.open = false;
         self.dims.clear();
         dims.push_into(&mut self.dims);
-        if let Err(error) = self.prove(runtime) {
-            if self.error.is_none() {
-                self.error = Some(error);
+        if self.comparing && !self.differs {
+            let order = self.nodes[self.live - 1].order as usize;
+            if same(&self.orders[order].dims, &self.dims) {
+                return true;
             }
+        }
+        self.finish_new(runtime);
+        false
+    }
+
+    #[inline(never)]
+    fn finish_new(&mut self, runtime: &Runtime) {
+        if self.comparing {
+            self.untie();
+        }
+        if let Err(error) = self.prove(runtime)
+            && self.error.is_none()
+        {
+            self.error = Some(error);
+        }
+    }
+
+    /// Makes the latest node one of this recording alone.
+    #[cold]
+    fn untie(&mut self) {
+        let live = self.live;
+        self.truncate(live);
+        self.untouch(live as u32 - 1);
+        let node = &self.nodes[live - 1];
+        let (first, count) = (node.first as usize, node.count as usize);
+        self.bump.at = node.marks[1];
+        self.args.truncate(first + count);
+        self.sources.truncate(first + count);
+        self.holds.truncate(first);
+        self.holds.resize(first + count, Hold::BLANK);
+        // SAFETY: plans live as long as the runtime.
+        let plan = unsafe { &*node.plan };
+        for (arg, template) in self.args[first..].iter_mut().zip(&plan.template) {
+            *arg = Arg { data: arg.data, len: arg.len, ..*template };
         }
     }
 
     #[inline]
     fn prove(&mut self, runtime: &Runtime) -> Result<(), Error> {
-        let last = self.nodes.len() - 1;
+        let last = self.live - 1;
+        let (first, count) = (self.nodes[last].first as usize, self.nodes[last].count as usize);
+        self.nodes[last].marks[1] = self.bump.at;
+        for i in first..first + count {
+            let (kind, written) = (self.args[i].kind, self.args[i].access != abi::ACCESS_READ);
+            let memory = self.sources[i].memory;
+            if !memory.is_null() {
+                self.holds[i].touched = self.touch(memory, written);
+            } else if kind != abi::ARG_SCALAR {
+                self.slices_written |= written;
+            }
+        }
+        let node = &self.nodes[last];
+        if node.extra.is_none() && runtime.options.attributes.is_empty() {
+            // SAFETY: plans live as long as the runtime.
+            let plan = unsafe { &*node.plan };
+            if let ([Dim::Count(count)], true) = (&self.dims[..], plan.simple) {
+                let count = *count;
+                return self.prove_simple(plan, count);
+            }
+        }
+        self.prove_any(runtime)
+    }
+
+    /// One dimension, a count; items along it without rows: the way of almost every launch.
+    #[inline]
+    fn prove_simple(&mut self, plan: &Plan, count: u64) -> Result<(), Error> {
+        let order = self.order(plan).map_err(|e| index_error(plan, e))?;
+        let node = &mut self.nodes[self.live - 1];
+        node.order = order as u32;
+        let first = node.first as usize;
+        let args = &mut self.args[first..];
+        for (i, arg) in args.iter().enumerate().filter(|(_, arg)| arg.kind == abi::ARG_ITEM) {
+            let source = &self.sources[first + i];
+            // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+            let memory = unsafe { source.whole(arg) };
+            let shape = memory.map_or(&[][..], Header::shape);
+            if shape.len() > 1 {
+                return Err(argument_error(plan, i, wrong_rank(1, false, shape)));
+            }
+            let len = shape.first().copied().unwrap_or(arg.len);
+            if count > len {
+                return Err(argument_error(plan, i, outside(count - 1, len, 0)));
+            }
+            self.holds[first + i].complete = count == arg.len && memory.is_some();
+        }
+        disjoint(plan, args)
+    }
+
+    /// Any dimensions, arguments and options.
+    fn prove_any(&mut self, runtime: &Runtime) -> Result<(), Error> {
+        let last = self.live - 1;
         let node = &mut self.nodes[last];
-        node.count = self.args.len() as u32 - node.first;
         if node.extra.is_some() || !runtime.options.attributes.is_empty() {
             prepare_options(node, runtime)?;
+            self.special = true;
         }
         // SAFETY: plans live as long as the runtime, or as the node.
         let plan: &Plan = unsafe { &*std::ptr::from_ref(self.nodes[last].plan()) };
@@ -270,34 +519,23 @@ impl Slots {
         }
         let mut array = 0;
         for (i, spec) in plan.arguments.iter().enumerate() {
-            let arg = &mut self.args[first + i];
-            arg.kind = spec.view.code();
-            arg.access = spec.access.code();
-            arg.element_size = spec.element_size;
             if spec.view == View::Scalar {
                 continue;
             }
-            let hold = &mut self.holds[first + i];
-            if spec.access != Access::Read {
-                match self.touched.get_mut(hold.touched as usize) {
-                    Some(touched) => touched.written = true,
-                    None => self.slices_written = true,
-                }
-            }
+            let (arg, hold) = (&mut self.args[first + i], &mut self.holds[first + i]);
+            let source = &self.sources[first + i];
             let given = sizes.and_then(|s| s.get(array)).map(|s| &s[..]).filter(|s| !s.is_empty());
             array += 1;
-            let shape = match (given, self.touched.get(hold.touched as usize)) {
-                (Some(shape), _) => shape,
-                // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-                (None, Some(touched)) if !hold.part => unsafe { &*touched.memory }.shape(),
-                _ => &[],
-            };
+            // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+            let memory = unsafe { source.whole(arg) };
+            let shape = given.unwrap_or_else(|| memory.map_or(&[], Header::shape));
             if given.is_some() {
                 check_size(shape, arg.len).map_err(|text| argument_error(plan, i, text))?;
             }
             if matches!(spec.view, View::Item | View::Phased) {
-                prove_item(order, &self.dims, spec, shape, arg, hold, &mut self.bump)
-                    .map_err(|text| argument_error(plan, i, text))?;
+                hold.complete = prove_item(order, &self.dims, spec, shape, arg, &mut self.bump)
+                    .map_err(|text| argument_error(plan, i, text))?
+                    && memory.is_some();
             }
         }
         disjoint(plan, &self.args[first..])
@@ -316,7 +554,7 @@ impl Slots {
         let recent = self.orders_used.saturating_sub(4);
         for index in (recent..self.orders_used).rev() {
             let ordered = &self.orders[index];
-            if ordered.plan == key && ordered.dims == self.dims {
+            if ordered.plan == key && same(&ordered.dims, &self.dims) {
                 return Ok(index);
             }
         }
@@ -332,7 +570,13 @@ impl Slots {
         Ok(index)
     }
 
-    /// Order and dimensions of a submission.
+    /// The submissions of this recording.
+    #[inline]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes[..self.live]
+    }
+
+    /// The order of a submission.
     #[inline]
     pub fn order_of(&self, node: &Node) -> &Order {
         &self.orders[node.order as usize].order
@@ -355,10 +599,61 @@ impl Slots {
         &self.holds[node.first as usize..][..node.count as usize]
     }
 
+    /// True if the recording is one plain submission, and only its scalars can be new.
+    #[inline]
+    pub fn is_one(&self) -> bool {
+        self.live == 1 && !self.special && !self.slices_written && self.error.is_none()
+    }
+
+    /// Number of memories that were ever touched.
+    pub fn memories(&self) -> usize {
+        self.touched.len()
+    }
+
+    /// A memory by its index.
+    #[inline]
+    pub fn memory(&self, index: u32) -> Option<&Header> {
+        // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+        self.touched.get(index as usize).map(|t| unsafe { &*t.memory })
+    }
+
+    /// Calls `visit` with every memory of this recording, by index, and whether it is written, in the
+    /// order of addresses, until it fails.
+    #[inline]
+    pub fn visit_memories(
+        &self,
+        mut visit: impl FnMut(u32, &Header, bool) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let live = self.live as u32;
+        let mut one = |index: u32| {
+            let touched = &self.touched[index as usize];
+            if touched.first >= live {
+                return Ok(());
+            }
+            // SAFETY: as in `memory`: a live node touches it.
+            visit(index, unsafe { &*touched.memory }, touched.written_from < live)
+        };
+        if self.touched.len() > FEW {
+            let mut order: Vec<u32> = (0..self.touched.len() as u32).collect();
+            order.sort_unstable_by_key(|&i| self.touched[i as usize].memory as usize);
+            return order.into_iter().try_for_each(one);
+        }
+        self.sorted.iter().try_for_each(|&index| one(index))
+    }
+
     /// Records a submission.
     #[inline]
     pub fn record<'a>(&mut self, submission: impl Submission<'a>, runtime: &Runtime) {
         submission.record(self, runtime);
+    }
+}
+
+/// Equal dimensions; quick for one count.
+#[inline]
+fn same(a: &[Dim], b: &[Dim]) -> bool {
+    match (a, b) {
+        ([Dim::Count(a)], [Dim::Count(b)]) => a == b,
+        _ => a == b,
     }
 }
 
@@ -382,8 +677,13 @@ fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
     extra.plan = plan.or(extra.plan.take());
     let mut all = runtime.options.attributes.clone();
     all.merge(&extra.options.attributes);
-    let (sort, group, implementation, devices, searchable) =
-        (all.get::<SortBy>(), all.get::<GroupBy>(), all.get::<Implementation>(), all.get::<Devices>(), all.get::<Searchable>());
+    let (sort, group, implementation, devices, searchable) = (
+        all.get::<SortBy>(),
+        all.get::<GroupBy>(),
+        all.get::<Implementation>(),
+        all.get::<Devices>(),
+        all.get::<Searchable>(),
+    );
     let own = [
         sort.map(|_| "SortBy"),
         group.map(|_| "GroupBy"),
@@ -409,7 +709,9 @@ fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
 fn check_size(shape: &[u64], len: u64) -> Result<(), String> {
     match shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)) {
         Some(product) if product <= len => Ok(()),
-        _ => Err(format!("sizes(..) gives the shape {shape:?}, the array has {len} elements: make it longer or the shape smaller")),
+        _ => Err(format!(
+            "sizes(..) gives the shape {shape:?}, the array has {len} elements: make it longer or the shape smaller"
+        )),
     }
 }
 
@@ -418,22 +720,26 @@ fn argument_error(plan: &Plan, i: usize, text: String) -> Error {
     Error::Argument {
         kernel: plan.descriptor.name.clone(),
         argument: plan.descriptor.arguments.get(i).map_or_else(|| format!("#{i}"), |a| a.name.clone()),
-        text,
+        text: with_names(plan, text),
     }
 }
 
-/// With the dimensions' names in place of their numbers.
 #[cold]
 fn index_error(plan: &Plan, error: IndexError) -> Error {
-    let names = &plan.descriptor.dimensions;
-    let mut text = error.to_string();
-    for (number, name) in names.iter().enumerate() {
-        text = text.replace(&format!("dimension {number}"), &format!("dimension `{name}`"));
-    }
+    let mut text = with_names(plan, error.to_string());
     if let IndexError::DimCount { .. } = error {
-        text.push_str(&format!(" ({})", names.join(", ")));
+        text.push_str(&format!(" ({})", plan.descriptor.dimensions.join(", ")));
     }
     Error::Index { kernel: plan.descriptor.name.clone(), text, source: error }
+}
+
+/// The dimensions' names in place of their numbers.
+fn with_names(plan: &Plan, mut text: String) -> String {
+    // The highest first: `dimension 1` begins `dimension 10`.
+    for (number, name) in plan.descriptor.dimensions.iter().enumerate().rev() {
+        text = text.replace(&format!("dimension {number}"), &format!("dimension `{name}`"));
+    }
+    text
 }
 
 /// Two arguments that overlap, at least one of them written.
@@ -453,7 +759,9 @@ fn disjoint(plan: &Plan, args: &[Arg]) -> Result<(), Error> {
                 continue;
             }
             let other = range(b);
-            if mine.start < other.end && other.start < mine.end {
+            let meet = mine.start < other.end && other.start < mine.end;
+            // An empty part overlaps nothing, wherever it lies.
+            if meet && !mine.is_empty() && !other.is_empty() {
                 return Err(overlap_error(plan, i, j));
             }
         }
@@ -474,58 +782,45 @@ fn overlap_error(plan: &Plan, written: usize, other: usize) -> Error {
     )
 }
 
-/// Strides of an item argument, and the proof that its elements lie inside and are exclusive.
-#[inline]
-fn prove_item(
-    order: &Order,
-    dims: &[Dim],
-    spec: &ArgumentPlan,
-    shape: &[u64],
-    arg: &mut Arg,
-    hold: &mut Hold,
-    bump: &mut Bump,
-) -> Result<(), String> {
-    // One dimension, one axis, no shape: the way of almost every launch.
-    if let ([Dim::Count(count)], [0], false, true) = (dims, &spec.along[..], spec.row, shape.len() <= 1) {
-        if spec.view == View::Item {
-            let len = shape.first().copied().unwrap_or(arg.len);
-            if *count > len {
-                return Err(outside(*count - 1, len, 0));
-            }
-            arg.strides = UNIT_STRIDE.as_ptr();
-            hold.complete = *count == arg.len && *count > 0 && !hold.part;
-            return Ok(());
-        }
-    }
-    prove_any_item(order, dims, spec, shape, arg, hold, bump)
-}
-
+#[cold]
 fn outside(value: u64, extent: u64, dimension: usize) -> String {
     format!(
         "dimension {dimension} reaches the value {value}, the array has {extent} elements along it: launch fewer work items or pass a longer array"
     )
 }
 
-fn prove_any_item(
+#[cold]
+fn wrong_rank(axes: usize, row: bool, shape: &[u64]) -> String {
+    format!(
+        "its index names {axes} axes{}, the array has the shape {shape:?}: give it a shape of {} extents",
+        if row { " beside its row" } else { "" },
+        axes + usize::from(row),
+    )
+}
+
+/// Strides of an item argument, and the proof that its elements lie inside and are exclusive. True if
+/// the launch covers the whole array.
+fn prove_item(
     order: &Order,
     dims: &[Dim],
     spec: &ArgumentPlan,
     shape: &[u64],
     arg: &mut Arg,
-    hold: &mut Hold,
     bump: &mut Bump,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let strides: *mut u64 = bump.alloc(dims.len() * size_of::<u64>()).cast();
     // SAFETY: the arena gave room for one stride per dimension, aligned to 16 bytes.
     let strides = unsafe { std::slice::from_raw_parts_mut(strides, dims.len()) };
     strides.fill(0);
     arg.strides = strides.as_ptr();
     if order.items() == 0 {
-        return Ok(());
+        return Ok(false);
     }
     let largest = |dim: usize| dims[dim].max_value().unwrap_or(0);
     let extent_of = |dim: usize| {
-        largest(dim).checked_add(1).ok_or_else(|| format!("dimension {dim} reaches the value 2^64 - 1, which no array has"))
+        largest(dim)
+            .checked_add(1)
+            .ok_or_else(|| format!("dimension {dim} reaches the value 2^64 - 1, which no array has"))
     };
     // Extents of the axes that the index names, and the row's length.
     let mut extents: SmallVec<[u64; 4]> = SmallVec::new();
@@ -536,12 +831,7 @@ fn prove_any_item(
         }
     } else {
         if shape.len() != spec.along.len() + rows {
-            return Err(format!(
-                "its index names {} axes{}, the array has the shape {shape:?}: give it a shape of {} extents",
-                spec.along.len(),
-                if spec.row { " beside its row" } else { "" },
-                spec.along.len() + rows,
-            ));
+            return Err(wrong_rank(spec.along.len(), spec.row, shape));
         }
         extents.extend_from_slice(&shape[rows..]);
         for (&dim, &extent) in spec.along.iter().zip(&extents) {
@@ -583,18 +873,24 @@ fn prove_any_item(
         stride *= extent;
     }
     let covers = |dim: usize, extent: u64| dims[dim].distinct() && dims[dim].len() == extent;
-    let all = product * arg.row_len == arg.len && spec.along.iter().zip(&extents).all(|(&dim, &extent)| covers(dim, extent));
-    hold.complete = all && !hold.part;
+    let all = product * arg.row_len == arg.len
+        && spec.along.iter().zip(&extents).all(|(&dim, &extent)| covers(dim, extent));
     if spec.access != Access::Read {
         item_is_exclusive(order, dims, &spec.along).map_err(|failure| failure.to_string())?;
     }
     if spec.view == View::Phased {
         prove_phased(order, dims, spec, arg, all)?;
     }
-    Ok(())
+    Ok(all)
 }
 
-fn prove_phased(order: &Order, dims: &[Dim], spec: &ArgumentPlan, arg: &mut Arg, all: bool) -> Result<(), String> {
+fn prove_phased(
+    order: &Order,
+    dims: &[Dim],
+    spec: &ArgumentPlan,
+    arg: &mut Arg,
+    all: bool,
+) -> Result<(), String> {
     let Some((dim, uses)) = &spec.stages else {
         if all && spec.along.iter().all(|&dim| order.every_phase_spans(dim)) {
             arg.flags |= abi::ARG_FLAG_COVERED;

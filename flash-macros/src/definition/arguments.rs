@@ -26,36 +26,24 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
             View::Whole { .. } => "a `Whole` is seen whole by all work items",
             _ => "a `Scatter` is seen whole by all work items",
         };
-        errors.at(
-            attribute,
-            format!("{what}, so that no dimensions index it: remove this, or use `Item`"),
-        );
+        errors.at(attribute, format!("{what}, so that no dimensions index it: remove this, or use `Item`"));
     }
     let along = match along_attribute {
-        Some(attribute) => errors
-            .take(along(attribute, dimensions))
-            .unwrap_or_default(),
+        Some(attribute) => errors.take(along(attribute, dimensions)).unwrap_or_default(),
         None => (0..dimensions.len()).collect(),
     };
     let view = match view {
         View::Item { access, .. } => View::Item { access, along },
         View::Phased { element, .. } => {
-            if let (Some(attribute), Some(1..)) =
-                (along_attribute, along.iter().position(|d| *d == 0))
-            {
+            if let (Some(attribute), Some(1..)) = (along_attribute, along.iter().position(|d| *d == 0)) {
                 // PhasedSpan gives the run's own elements as a slice.
                 errors.at(attribute, format!(
                     "dimension 0, `{0}`, must be the first here, or absent: runs of work items lie along it, and the own elements of a run of a `Phased` stand side by side",
                     dimensions[0]
                 ));
             }
-            let stages =
-                phased_attribute.and_then(|attribute| errors.take(stages(attribute, dimensions)));
-            View::Phased {
-                element,
-                along,
-                stages,
-            }
+            let stages = phased_attribute.and_then(|attribute| errors.take(stages(attribute, dimensions)));
+            View::Phased { element, along, stages }
         }
         view => view,
     };
@@ -64,16 +52,10 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
 }
 
 fn single<'f>(field: &'f Field, name: &str) -> syn::Result<Option<&'f Attribute>> {
-    let mut attributes = field
-        .attrs
-        .iter()
-        .filter(|attribute| attribute.path().is_ident(name));
+    let mut attributes = field.attrs.iter().filter(|attribute| attribute.path().is_ident(name));
     let first = attributes.next();
     match attributes.next() {
-        Some(second) => Err(Error::new_spanned(
-            second,
-            format!("a second `#[{name}(..)]`: write one"),
-        )),
+        Some(second) => Err(Error::new_spanned(second, format!("a second `#[{name}(..)]`: write one"))),
         None => Ok(first),
     }
 }
@@ -83,14 +65,9 @@ fn along(attribute: &Attribute, dimensions: &[Ident]) -> syn::Result<Vec<usize>>
     let Meta::List(list) = &attribute.meta else {
         return Err(Error::new_spanned(attribute, example));
     };
-    let names = Punctuated::<Ident, Token![,]>::parse_terminated
-        .parse2(list.tokens.clone())
-        .map_err(|error| {
-            if list.tokens.is_empty() {
-                error
-            } else {
-                Error::new(error.span(), example)
-            }
+    let names =
+        Punctuated::<Ident, Token![,]>::parse_terminated.parse2(list.tokens.clone()).map_err(|error| {
+            if list.tokens.is_empty() { error } else { Error::new(error.span(), example) }
         })?;
     if names.is_empty() {
         return Err(Error::new_spanned(
@@ -108,12 +85,8 @@ fn stages(attribute: &Attribute, dimensions: &[Ident]) -> syn::Result<(usize, Ve
         return Err(Error::new_spanned(attribute, example));
     };
     let parse = |input: ParseStream<'_>| {
-        let name: Ident = input
-            .parse()
-            .map_err(|e: Error| Error::new(e.span(), example))?;
-        input
-            .parse::<Token![=]>()
-            .map_err(|e| Error::new(e.span(), example))?;
+        let name: Ident = input.parse().map_err(|e: Error| Error::new(e.span(), example))?;
+        input.parse::<Token![=]>().map_err(|e| Error::new(e.span(), example))?;
         if !input.peek(syn::token::Bracket) {
             return Err(input.error(example));
         }

@@ -50,18 +50,10 @@ struct Keys {
 /// Reads the attributes of the struct `ident`.
 pub fn read(attributes: &[Attribute], ident: &Ident) -> syn::Result<Head> {
     let mut errors = Errors::default();
-    for attribute in attributes
-        .iter()
-        .filter(|a| a.path().is_ident("implementations"))
-    {
-        errors.at(
-            attribute,
-            "device implementations come with the device backends; remove this",
-        );
+    for attribute in attributes.iter().filter(|a| a.path().is_ident("implementations")) {
+        errors.at(attribute, "device implementations come with the device backends; remove this");
     }
-    let mut kernel = attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("kernel"));
+    let mut kernel = attributes.iter().filter(|attribute| attribute.path().is_ident("kernel"));
     let Some(attribute) = kernel.next() else {
         errors.at(ident, format!("`{ident}` has no kernel name and dimensions: add `#[kernel(name = \"..\", dims(..))]` below the derive"));
         errors.finish()?;
@@ -71,10 +63,7 @@ pub fn read(attributes: &[Attribute], ident: &Ident) -> syn::Result<Head> {
         errors.at(second, "a second `#[kernel(..)]`: write one, with all keys");
     }
     if !matches!(attribute.meta, Meta::List(_)) {
-        return Err(Error::new_spanned(
-            attribute,
-            "write `#[kernel(name = \"..\", dims(..))]`",
-        ));
+        return Err(Error::new_spanned(attribute, "write `#[kernel(name = \"..\", dims(..))]`"));
     }
     let mut keys = Keys::default();
     errors.take(attribute.parse_nested_meta(|meta| keys.read(meta)));
@@ -85,30 +74,20 @@ pub fn read(attributes: &[Attribute], ident: &Ident) -> syn::Result<Head> {
 
 impl Keys {
     fn read(&mut self, meta: ParseNestedMeta<'_>) -> syn::Result<()> {
-        let key = meta
-            .path
-            .get_ident()
-            .map(Ident::to_string)
-            .unwrap_or_default();
+        let key = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
         match key.as_str() {
             "name" => once(&mut self.name, &meta, kernel_name),
-            "dims" => once(&mut self.dimensions, &meta, |meta| {
-                names(meta, "dims(x, y)")
-            }),
+            "dims" => once(&mut self.dimensions, &meta, |meta| names(meta, "dims(x, y)")),
             "sort_by" => once(&mut self.sort, &meta, |meta| names(meta, "sort_by(y)")),
             "group_by" => once(&mut self.group, &meta, grouping),
-            _ => Err(meta
-                .error("unknown key: a definition has `name`, `dims`, `sort_by` and `group_by`")),
+            _ => Err(meta.error("unknown key: a definition has `name`, `dims`, `sort_by` and `group_by`")),
         }
     }
 
     fn finish(self, attribute: &Attribute) -> syn::Result<Head> {
         let mut errors = Errors::default();
         if self.name.is_none() {
-            errors.at(
-                attribute,
-                "the kernel has no name: add `name = \"group.kernel\"`",
-            );
+            errors.at(attribute, "the kernel has no name: add `name = \"group.kernel\"`");
         }
         match &self.dimensions {
             None => errors.at(attribute, "the kernel has no dimensions: add `dims(..)` with their names, dimension 0 first, such as `dims(body)`"),
@@ -119,31 +98,20 @@ impl Keys {
             return Err(Error::new_spanned(attribute, "no name or no dimensions"));
         };
         let mut errors = Errors::default();
-        let sort = self
-            .sort
-            .and_then(|names| errors.take(listed(&names, &dimensions)));
+        let sort = self.sort.and_then(|names| errors.take(listed(&names, &dimensions)));
         let group = match self.group {
             None => Some(Group::AsSorted),
-            Some(Grouping::Dimensions(names)) => errors
-                .take(listed(&names, &dimensions))
-                .map(Group::Dimensions),
-            Some(Grouping::Only(names)) => {
-                errors.take(listed(&names, &dimensions)).map(Group::Only)
+            Some(Grouping::Dimensions(names)) => {
+                errors.take(listed(&names, &dimensions)).map(Group::Dimensions)
             }
-            Some(Grouping::Into(name, values)) => errors
-                .take(position(&name, &dimensions))
-                .map(|at| Group::Into(at, values)),
+            Some(Grouping::Only(names)) => errors.take(listed(&names, &dimensions)).map(Group::Only),
+            Some(Grouping::Into(name, values)) => {
+                errors.take(position(&name, &dimensions)).map(|at| Group::Into(at, values))
+            }
         };
         errors.finish()?;
-        let order = Order {
-            sort: sort.unwrap_or_default(),
-            group: group.unwrap_or(Group::AsSorted),
-        };
-        Ok(Head {
-            name,
-            dimensions,
-            order,
-        })
+        let order = Order { sort: sort.unwrap_or_default(), group: group.unwrap_or(Group::AsSorted) };
+        Ok(Head { name, dimensions, order })
     }
 }
 
@@ -179,36 +147,25 @@ fn kernel_name(meta: &ParseNestedMeta<'_>) -> syn::Result<LitStr> {
 /// `(a, b)`, not empty.
 fn names(meta: &ParseNestedMeta<'_>, example: &str) -> syn::Result<Vec<Ident>> {
     if !meta.input.peek(syn::token::Paren) {
-        return Err(meta.error(format!(
-            "write `{example}`, with names of dimensions in parentheses"
-        )));
+        return Err(meta.error(format!("write `{example}`, with names of dimensions in parentheses")));
     }
     let content;
     parenthesized!(content in meta.input);
     let names = identifiers(&content)?;
     if names.is_empty() {
-        return Err(meta.error(format!(
-            "this list is empty: name the dimensions, as in `{example}`"
-        )));
+        return Err(meta.error(format!("this list is empty: name the dimensions, as in `{example}`")));
     }
     Ok(names)
 }
 
 fn identifiers(input: ParseStream<'_>) -> syn::Result<Vec<Ident>> {
-    Ok(
-        Punctuated::<Ident, Token![,]>::parse_terminated_with(input, dimension)?
-            .into_iter()
-            .collect(),
-    )
+    Ok(Punctuated::<Ident, Token![,]>::parse_terminated_with(input, dimension)?.into_iter().collect())
 }
 
 fn dimension(input: ParseStream<'_>) -> syn::Result<Ident> {
-    input.parse().map_err(|error: Error| {
-        Error::new(
-            error.span(),
-            "expected the name of a dimension, such as `body`",
-        )
-    })
+    input
+        .parse()
+        .map_err(|error: Error| Error::new(error.span(), "expected the name of a dimension, such as `body`"))
 }
 
 fn grouping(meta: &ParseNestedMeta<'_>) -> syn::Result<Grouping> {
@@ -227,10 +184,7 @@ fn grouping(meta: &ParseNestedMeta<'_>) -> syn::Result<Grouping> {
         parenthesized!(inner in content);
         let names = identifiers(&inner)?;
         if names.is_empty() {
-            return Err(Error::new(
-                first.span(),
-                "this list is empty: write `only(a)`",
-            ));
+            return Err(Error::new(first.span(), "this list is empty: write `only(a)`"));
         }
         Grouping::Only(names)
     } else if content.peek(Token![=]) {
@@ -247,19 +201,15 @@ fn grouping(meta: &ParseNestedMeta<'_>) -> syn::Result<Grouping> {
         }
         Grouping::Dimensions(names)
     };
-    if content.is_empty() {
-        Ok(grouping)
-    } else {
-        Err(content.error(example))
-    }
+    if content.is_empty() { Ok(grouping) } else { Err(content.error(example)) }
 }
 
 /// `{3, 5}`.
 fn values(input: ParseStream<'_>) -> syn::Result<Vec<u64>> {
     if !input.peek(syn::token::Brace) {
-        return Err(input.error(
-            "list the values before which a barrier stands, as in `group_by(step = {3, 5})`",
-        ));
+        return Err(
+            input.error("list the values before which a barrier stands, as in `group_by(step = {3, 5})`")
+        );
     }
     let content;
     let braces = braced!(content in input);
@@ -278,36 +228,24 @@ fn values(input: ParseStream<'_>) -> syn::Result<Vec<u64>> {
 
 /// The number of a dimension.
 pub fn position(name: &Ident, dimensions: &[Ident]) -> syn::Result<usize> {
-    dimensions
-        .iter()
-        .position(|dimension| dimension == name)
-        .ok_or_else(|| {
-            let name = name.unraw();
-            Error::new_spanned(
-                &name,
-                format!("no dimension `{name}`: the kernel has {}", list(dimensions)),
-            )
-        })
+    dimensions.iter().position(|dimension| dimension == name).ok_or_else(|| {
+        let name = name.unraw();
+        Error::new_spanned(&name, format!("no dimension `{name}`: the kernel has {}", list(dimensions)))
+    })
 }
 
 /// The numbers of distinct dimensions.
 pub fn positions(names: &[Ident], dimensions: &[Ident]) -> syn::Result<Vec<usize>> {
     let mut errors = Errors::default();
     distinct(names, "dimension", &mut errors);
-    let positions = names
-        .iter()
-        .filter_map(|name| errors.take(position(name, dimensions)))
-        .collect();
+    let positions = names.iter().filter_map(|name| errors.take(position(name, dimensions))).collect();
     errors.finish()?;
     Ok(positions)
 }
 
 fn listed(names: &[Ident], dimensions: &[Ident]) -> syn::Result<Vec<usize>> {
     if let Some(last) = names.get(MAX_LISTED) {
-        return Err(Error::new_spanned(
-            last,
-            format!("at most {MAX_LISTED} dimensions can be listed here"),
-        ));
+        return Err(Error::new_spanned(last, format!("at most {MAX_LISTED} dimensions can be listed here")));
     }
     positions(names, dimensions)
 }

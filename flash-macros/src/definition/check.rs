@@ -40,10 +40,7 @@ pub fn constants(definition: &Definition, core: &TokenStream) -> TokenStream {
         .filter(|pair| pair.iter().any(|argument| argument.view.access().is_none()))
         .map(|pair| {
             let [before, after] = [&pair[0], &pair[1]].map(|argument| code(argument, core));
-            let message = format!(
-                "`{}` must stand before `{}`: {ORDER}",
-                pair[1].ident, pair[0].ident
-            );
+            let message = format!("`{}` must stand before `{}`: {ORDER}", pair[1].ident, pair[0].ident);
             quote_spanned!(pair[1].ty.span()=> ::core::assert!(#before <= #after, #message);)
         })
         .collect()

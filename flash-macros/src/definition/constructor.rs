@@ -8,36 +8,21 @@ use quote::quote;
 
 /// Writes the constructor. `checks` are assertions, evaluated for every use of it.
 pub fn write(definition: &Definition, checks: &TokenStream) -> TokenStream {
-    let Definition {
-        ident,
-        vis,
-        generics,
-        arguments,
-        ..
-    } = definition;
+    let Definition { ident, vis, generics, arguments, .. } = definition;
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let docs = doc_of(
-        [
-            "This kernel with its arguments, to be submitted:".to_owned(),
-            String::new(),
-        ]
-        .into_iter()
-        .chain(arguments.iter().map(|argument| line(definition, argument))),
+        ["This kernel with its arguments, to be submitted:".to_owned(), String::new()]
+            .into_iter()
+            .chain(arguments.iter().map(|argument| line(definition, argument))),
     );
-    let parameters = arguments.iter().map(
-        |Argument {
-             ident, ty, view, ..
-         }| match view {
-            View::Scalar => quote!(#ident: #ty),
-            _ => quote!(#ident: impl ::core::convert::Into<#ty>),
-        },
-    );
-    let values = arguments
-        .iter()
-        .map(|Argument { ident, view, .. }| match view {
-            View::Scalar => quote!(#ident),
-            _ => quote!(#ident: ::core::convert::Into::into(#ident)),
-        });
+    let parameters = arguments.iter().map(|Argument { ident, ty, view, .. }| match view {
+        View::Scalar => quote!(#ident: #ty),
+        _ => quote!(#ident: impl ::core::convert::Into<#ty>),
+    });
+    let values = arguments.iter().map(|Argument { ident, view, .. }| match view {
+        View::Scalar => quote!(#ident),
+        _ => quote!(#ident: ::core::convert::Into::into(#ident)),
+    });
     let checks = (!checks.is_empty()).then(|| quote!(const { #checks }));
     quote! {
         #[automatically_derived]
@@ -60,10 +45,7 @@ fn line(definition: &Definition, argument: &Argument) -> String {
     let docs = doc_lines(&argument.docs).join(" ");
     let along = match &argument.view {
         View::Item { along, .. } | View::Phased { along, .. } => {
-            let names: Vec<String> = along
-                .iter()
-                .map(|at| definition.dimensions[*at].to_string())
-                .collect();
+            let names: Vec<String> = along.iter().map(|at| definition.dimensions[*at].to_string()).collect();
             format!(", along {}", names.join(", "))
         }
         _ => String::new(),

@@ -1,26 +1,25 @@
 //! The `unsafe impl KernelDefinition`.
 
 use super::attribute::Group;
+use super::bounds;
 use super::doors::Door;
 use super::views::{Use, View};
 use super::{Argument, Class, Definition};
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Ident, Lifetime, parse_quote};
+use syn::{Ident, Lifetime, WherePredicate, parse_quote};
 
 /// Writes the impl with its hidden types. `checks` are assertions.
 pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) -> TokenStream {
     let ident = &definition.ident;
     let kernel = quote!(#core::kernel);
-    let (impl_generics, ty_generics, where_clause) = definition.generics.split_for_impl();
-    let statics = definition.generics_with(
-        definition
-            .lifetime
-            .as_ref()
-            .map(|_| parse_quote!('static))
-            .as_ref(),
-    );
+    let bounds = bounds::read(definition, core);
+    let plain_data = bounds::calls(&bounds, core);
+    let generics = bounds::add(definition.generics.clone(), &bounds);
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let statics =
+        definition.generics_with(definition.lifetime.as_ref().map(|_| parse_quote!('static)).as_ref());
     let static_generics = statics.split_for_impl().1;
     let hidden = definition.generics_with(None);
     let hidden_generics = hidden.split_for_impl().1;
@@ -29,10 +28,8 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     let seen_generics = seen.split_for_impl().1;
     let [item_type, span_type, whole_type] = Door::ALL.map(|door| definition.door(door));
 
-    let bound_type = hidden_struct(definition, "__Bound", &|argument| {
-        bound_field(argument, core)
-    });
-    let run_type = hidden_struct(definition, "__Run", &|argument| run_field(argument, core));
+    let bound_type = hidden_struct(definition, "__Bound", &bounds, &|argument| bound_field(argument, core));
+    let run_type = hidden_struct(definition, "__Run", &bounds, &|argument| run_field(argument, core));
     let name = &definition.name;
     let rank = definition.dimensions.len();
     let dimensions = definition.dimensions.iter().map(super::unraw);
@@ -60,9 +57,10 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     // the views are spelled out with the core's paths, so that an alias of the same name is an error.
     quote! {
         #[automatically_derived]
-        #[allow(unsafe_code, unused_variables, clippy::undocumented_unsafe_blocks)]
+        #[allow(trivial_bounds, unsafe_code, unused_variables, clippy::undocumented_unsafe_blocks)]
         const _: () = {
             #now
+            #plain_data
             #bound_type
             #run_type
             #values
@@ -118,40 +116,25 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     }
 }
 
-fn each(
-    definition: &Definition,
-    write: impl Fn(usize, &Argument) -> TokenStream,
-) -> Vec<TokenStream> {
-    definition
-        .arguments
-        .iter()
-        .enumerate()
-        .map(|(at, argument)| write(at, argument))
-        .collect()
+fn each(definition: &Definition, write: impl Fn(usize, &Argument) -> TokenStream) -> Vec<TokenStream> {
+    definition.arguments.iter().enumerate().map(|(at, argument)| write(at, argument)).collect()
 }
 
-/// A struct with a field per argument, `Copy` whatever its type parameters are.
+/// A struct with a field per argument.
 fn hidden_struct(
     definition: &Definition,
     name: &str,
+    bounds: &[WherePredicate],
     field: &dyn Fn(&Argument) -> TokenStream,
 ) -> TokenStream {
     let name = Ident::new(name, proc_macro2::Span::call_site());
-    let generics = definition.generics_with(None);
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    let vis = &definition.vis;
+    let generics = bounds::add(definition.generics_with(None), bounds);
+    let (vis, where_clause) = (&definition.vis, &generics.where_clause);
     let fields = each(definition, |_, argument| {
         let (ident, ty) = (&argument.ident, field(argument));
         quote!(#ident: #ty)
     });
-    quote! {
-        #vis struct #name #generics #where_clause { #(#fields),* }
-        impl #impl_generics ::core::clone::Clone for #name #ty_generics #where_clause {
-            #[inline(always)]
-            fn clone(&self) -> Self { *self }
-        }
-        impl #impl_generics ::core::marker::Copy for #name #ty_generics #where_clause {}
-    }
+    quote!(#vis struct #name #generics #where_clause { #(#fields),* })
 }
 
 fn bound_field(argument: &Argument, core: &TokenStream) -> TokenStream {
@@ -268,11 +251,7 @@ fn run(argument: &Argument, core: &TokenStream) -> TokenStream {
 /// The value of an argument in a door's struct.
 fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
     let ident = &argument.ident;
-    let from = if door == Door::Whole {
-        quote!(bound)
-    } else {
-        quote!(run)
-    };
+    let from = if door == Door::Whole { quote!(bound) } else { quote!(run) };
     let value = match &argument.view {
         View::Scalar | View::Scatter { .. } => return quote!(#ident: #from.#ident),
         View::Whole { .. } => quote!(#core::kernel::views::whole(#from.#ident)),

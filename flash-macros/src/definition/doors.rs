@@ -43,20 +43,13 @@ impl Door {
 
 /// Writes the three structs.
 pub fn write(definition: &Definition, core: &TokenStream) -> TokenStream {
-    Door::ALL
-        .into_iter()
-        .map(|door| structure(definition, door, core))
-        .collect()
+    Door::ALL.into_iter().map(|door| structure(definition, door, core)).collect()
 }
 
 fn structure(definition: &Definition, door: Door, core: &TokenStream) -> TokenStream {
     let lifetime = definition.kernel_lifetime();
     let generics = definition.generics_with(definition.has_arrays().then_some(&lifetime));
-    let (vis, name, where_clause) = (
-        &definition.vis,
-        definition.door(door),
-        &generics.where_clause,
-    );
+    let (vis, name, where_clause) = (&definition.vis, definition.door(door), &generics.where_clause);
     let doc = doc_of([door.doc(&definition.ident.to_string())]);
     let fields = definition.arguments.iter().map(|argument| {
         let Argument { ident, docs, .. } = argument;
@@ -95,23 +88,12 @@ fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> T
 
 /// The type of an `Item` argument. Where the access is visible it is written out, for the reader of
 /// the documentation; otherwise it is what `ItemAccess` says.
-fn item(
-    access: &AccessType,
-    door: Door,
-    class: Class,
-    k: &Lifetime,
-    core: &TokenStream,
-) -> TokenStream {
+fn item(access: &AccessType, door: Door, class: Class, k: &Lifetime, core: &TokenStream) -> TokenStream {
     let (ty, span) = (&access.ty, access.ty.span());
     let views = quote!(#core::kernel::views);
     let one = door == Door::Item || (door == Door::Span && class == Class::Fixed);
     let strided = door == Door::Span && class == Class::Strided;
-    let Some(Visible {
-        access,
-        row,
-        element,
-    }) = &access.visible
-    else {
+    let Some(Visible { access, row, element }) = &access.visible else {
         let name = match (door, class) {
             (Door::Whole, _) => quote!(Whole),
             (Door::Span, Class::Unit) => quote!(Slice),

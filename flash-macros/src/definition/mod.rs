@@ -2,6 +2,7 @@
 
 mod arguments;
 mod attribute;
+mod bounds;
 mod check;
 mod constructor;
 mod contract;
@@ -19,9 +20,7 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{
-    Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, Lifetime,
-};
+use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, Lifetime};
 use syn::{Type, Visibility};
 use views::{AccessType, View};
 
@@ -66,22 +65,12 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
     let dimensions = head.as_ref().map(|head| head.dimensions.as_slice());
     let arguments: Vec<Argument> = fields
         .into_iter()
-        .filter_map(|field| {
-            errors.take(argument(
-                field,
-                &input.generics,
-                lifetime.as_ref(),
-                dimensions,
-            ))
-        })
+        .filter_map(|field| errors.take(argument(field, lifetime.as_ref(), dimensions)))
         .collect();
     check::order(&arguments, &mut errors);
     errors.finish()?;
     let Some(head) = head else {
-        return Err(Error::new_spanned(
-            &input.ident,
-            "the `#[kernel(..)]` attribute cannot be read",
-        ));
+        return Err(Error::new_spanned(&input.ident, "the `#[kernel(..)]` attribute cannot be read"));
     };
     Ok(Definition {
         ident: input.ident,
@@ -149,26 +138,16 @@ fn one_lifetime(generics: &Generics) -> syn::Result<Option<Ident>> {
     }
 }
 
-fn argument(
-    field: Field,
-    generics: &Generics,
-    lifetime: Option<&Ident>,
-    dimensions: Option<&[Ident]>,
-) -> syn::Result<Argument> {
+fn argument(field: Field, lifetime: Option<&Ident>, dimensions: Option<&[Ident]>) -> syn::Result<Argument> {
     let Some(ident) = field.ident.clone() else {
         return Err(Error::new_spanned(field, "an argument needs a name"));
     };
-    let view = views::read(&field.ty, generics, lifetime)?;
+    let view = views::read(&field.ty, lifetime)?;
     let view = match dimensions {
         Some(dimensions) => arguments::read(view, &field, dimensions)?,
         None => view,
     };
-    Ok(Argument {
-        docs: docs(&field.attrs),
-        ident,
-        ty: field.ty,
-        view,
-    })
+    Ok(Argument { docs: docs(&field.attrs), ident, ty: field.ty, view })
 }
 
 impl Definition {
@@ -193,11 +172,7 @@ impl Definition {
 
     /// The lifetime of what a kernel sees, by a name that is free.
     fn kernel_lifetime(&self) -> Lifetime {
-        let name = if self.lifetime.as_ref().is_some_and(|name| name == "k") {
-            "'kernel"
-        } else {
-            "'k"
-        };
+        let name = if self.lifetime.as_ref().is_some_and(|name| name == "k") { "'kernel" } else { "'k" };
         Lifetime::new(name, proc_macro2::Span::call_site())
     }
 
@@ -208,9 +183,7 @@ impl Definition {
 
     /// True if what a kernel sees borrows anything.
     fn has_arrays(&self) -> bool {
-        self.arguments
-            .iter()
-            .any(|argument| !matches!(argument.view, View::Scalar))
+        self.arguments.iter().any(|argument| !matches!(argument.view, View::Scalar))
     }
 }
 

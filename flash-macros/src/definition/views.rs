@@ -1,26 +1,15 @@
 //! What the type of a field says: which view, which access, which element.
 
 use crate::tokens::{last_segment, plain, text, type_arguments};
-use syn::{Error, Generics, Ident, PathSegment, Type};
+use syn::{Error, Ident, PathSegment, Type};
 
 /// How a kernel sees an argument.
 pub enum View {
     Scalar,
-    Item {
-        access: AccessType,
-        along: Vec<usize>,
-    },
-    Whole {
-        access: AccessType,
-    },
-    Phased {
-        element: Type,
-        along: Vec<usize>,
-        stages: Option<(usize, Vec<Use>)>,
-    },
-    Scatter {
-        element: Type,
-    },
+    Item { access: AccessType, along: Vec<usize> },
+    Whole { access: AccessType },
+    Phased { element: Type, along: Vec<usize>, stages: Option<(usize, Vec<Use>)> },
+    Scatter { element: Type },
 }
 
 /// The type that says the access. What hides behind an alias is left to the compiler.
@@ -57,23 +46,12 @@ const NOT_PLAIN: &[(&str, &str)] = &[
     ("char", "use `u32`"),
     ("String", "use a number, or an array of bytes"),
     ("Option", "use a value that stands for none"),
-    (
-        "Box",
-        "pass the value itself, or an array as `Whole<'a, Read<T>>`",
-    ),
-    (
-        "Vec",
-        "an array is `Whole<'a, Read<T>>`, or `Item<'a, ..>` if each work item has its own element",
-    ),
+    ("Box", "pass the value itself, or an array as `Whole<'a, Read<T>>`"),
+    ("Vec", "an array is `Whole<'a, Read<T>>`, or `Item<'a, ..>` if each work item has its own element"),
     (
         "FlashMemory",
         "an array is `Whole<'a, Read<T>>`, or `Item<'a, ..>` if each work item has its own element",
     ),
-];
-
-const NUMBERS: &[&str] = &[
-    "f32", "f64", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128",
-    "isize", "bool",
 ];
 
 impl Access {
@@ -99,98 +77,82 @@ impl View {
 }
 
 /// Reads the type of a field. `along` and `stages` are still to be read.
-pub fn read(ty: &Type, generics: &Generics, lifetime: Option<&Ident>) -> syn::Result<View> {
-    let reader = Reader {
-        generics,
-        lifetime: lifetime.map_or("'a".to_owned(), |name| format!("'{name}")),
-    };
+pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
+    let reader = Reader { lifetime: lifetime.map_or("'a".to_owned(), |name| format!("'{name}")) };
     let a = &reader.lifetime;
-    if let Type::Reference(reference) = plain(ty) {
-        let element = match plain(&reference.elem) {
-            Type::Slice(slice) => text(&slice.elem),
-            Type::Array(array) => text(&array.elem),
-            other => text(other),
-        };
-        let help = if reference.mutability.is_some() {
-            format!("`Item<{a}, ReadWrite<{element}>>` or `Item<{a}, Write<{element}>>`")
-        } else {
-            format!(
-                "`Whole<{a}, Read<{element}>>`, or `Item<{a}, Read<{element}>>` if each work item has its own element"
-            )
-        };
-        return Err(Error::new_spanned(
-            ty,
-            format!("a reference cannot cross to a device: use {help}"),
-        ));
-    }
-    if let Type::Slice(_)
-    | Type::Tuple(_)
-    | Type::Ptr(_)
-    | Type::BareFn(_)
-    | Type::TraitObject(_)
-    | Type::ImplTrait(_) = plain(ty)
-    {
-        return Err(Error::new_spanned(
-            ty,
-            format!(
-                "`{}` is not plain data: an argument is a number, an array of numbers, a struct with `#[repr(C)]` and `derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)`, or a view",
-                text(ty)
-            ),
-        ));
-    }
     let Some(segment) = last_segment(ty) else {
-        return Ok(View::Scalar);
+        return reader.plain_data(ty).map(|()| View::Scalar);
     };
     match segment.ident.to_string().as_str() {
-        "Item" => Ok(View::Item {
-            access: reader.item(segment)?,
-            along: Vec::new(),
-        }),
-        "Whole" => Ok(View::Whole {
-            access: reader.whole(segment)?,
-        }),
-        "Phased" => Ok(View::Phased {
-            element: reader.element(segment)?,
-            along: Vec::new(),
-            stages: None,
-        }),
-        "Scatter" => Ok(View::Scatter {
-            element: reader.element(segment)?,
-        }),
-        "Window" => Err(Error::new_spanned(
-            ty,
-            format!("`Window` is not in this version: use `Whole<{a}, Read<T>>`"),
-        )),
+        "Item" => Ok(View::Item { access: reader.item(segment)?, along: Vec::new() }),
+        "Whole" => Ok(View::Whole { access: reader.whole(segment)? }),
+        "Phased" => Ok(View::Phased { element: reader.element(segment)?, along: Vec::new(), stages: None }),
+        "Scatter" => Ok(View::Scatter { element: reader.element(segment)? }),
+        "Window" => {
+            Err(Error::new_spanned(ty, format!("`Window` is not in this version: use `Whole<{a}, Read<T>>`")))
+        }
         "Reduce" => Err(Error::new_spanned(
             ty,
-            format!(
-                "`Reduce` is not in this version: use `Scatter<{a}, T>` and its `add`, `min` or `max`"
-            ),
+            format!("`Reduce` is not in this version: use `Scatter<{a}, T>` and its `add`, `min` or `max`"),
         )),
-        name => match NOT_PLAIN.iter().find(|(known, _)| *known == name) {
-            Some((_, help)) => Err(Error::new_spanned(
-                ty,
-                format!(
-                    "`{}` is not plain data: {}",
-                    text(ty),
-                    help.replace("'a", a)
-                ),
-            )),
-            None => Ok(View::Scalar),
-        },
+        _ => reader.plain_data(ty).map(|()| View::Scalar),
     }
 }
 
-struct Reader<'g> {
-    generics: &'g Generics,
+struct Reader {
     lifetime: String,
 }
 
-impl Reader<'_> {
+impl Reader {
+    /// Refuses what is no plain data for sure. What the name does not tell is left to the compiler.
+    fn plain_data(&self, ty: &Type) -> syn::Result<()> {
+        let a = &self.lifetime;
+        if let Type::Reference(reference) = plain(ty) {
+            let element = match plain(&reference.elem) {
+                Type::Slice(slice) => text(&slice.elem),
+                Type::Array(array) => text(&array.elem),
+                other => text(other),
+            };
+            let help = if reference.mutability.is_some() {
+                format!("`Item<{a}, ReadWrite<{element}>>` or `Item<{a}, Write<{element}>>`")
+            } else {
+                format!(
+                    "`Whole<{a}, Read<{element}>>`, or `Item<{a}, Read<{element}>>` if each work item has its own element"
+                )
+            };
+            return Err(Error::new_spanned(ty, format!("a reference cannot cross to a device: use {help}")));
+        }
+        if let Type::Slice(_)
+        | Type::Tuple(_)
+        | Type::Ptr(_)
+        | Type::BareFn(_)
+        | Type::TraitObject(_)
+        | Type::ImplTrait(_) = plain(ty)
+        {
+            return Err(Error::new_spanned(
+                ty,
+                format!(
+                    "`{}` is not plain data: an argument is a number, an array of numbers, a struct with `#[repr(C)]` and `derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)`, or a view",
+                    text(ty)
+                ),
+            ));
+        }
+        let Some(segment) = last_segment(ty) else {
+            return Ok(());
+        };
+        match NOT_PLAIN.iter().find(|(known, _)| segment.ident == known) {
+            Some((_, help)) => Err(Error::new_spanned(
+                ty,
+                format!("`{}` is not plain data: {}", text(ty), help.replace("'a", a)),
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn item(&self, segment: &PathSegment) -> syn::Result<AccessType> {
         let (a, ty) = (&self.lifetime, self.argument(segment)?);
         let access = access_type(ty);
-        if access.visible.is_none() && self.is_element(ty) {
+        if access.visible.is_none() && is_element(ty) {
             let element = text(ty);
             return Err(Error::new_spanned(
                 ty,
@@ -199,6 +161,9 @@ impl Reader<'_> {
                 ),
             ));
         }
+        if let Some(visible) = &access.visible {
+            self.plain_data(&visible.element)?;
+        }
         Ok(access)
     }
 
@@ -206,20 +171,11 @@ impl Reader<'_> {
         let (a, ty) = (&self.lifetime, self.argument(segment)?);
         let access = access_type(ty);
         let error = match &access.visible {
-            None if self.is_element(ty) => Some(format!(
-                "a `Whole` is only read, and says so: write `Whole<{a}, Read<{}>>`",
-                text(ty)
-            )),
-            Some(Visible {
-                access: Access::Read,
-                row: false,
-                ..
-            })
-            | None => None,
-            Some(Visible {
-                access: Access::Read,
-                ..
-            }) => Some(format!(
+            None if is_element(ty) => {
+                Some(format!("a `Whole` is only read, and says so: write `Whole<{a}, Read<{}>>`", text(ty)))
+            }
+            Some(Visible { access: Access::Read, row: false, .. }) | None => None,
+            Some(Visible { access: Access::Read, .. }) => Some(format!(
                 "a `Whole` has no rows: write `Whole<{a}, Read<T>>`, or `Item<{a}, Read<Row<T>>>` for the own row of each work item"
             )),
             Some(Visible { element, .. }) => Some(format!(
@@ -227,10 +183,13 @@ impl Reader<'_> {
                 text(element)
             )),
         };
-        match error {
-            Some(error) => Err(Error::new_spanned(ty, error)),
-            None => Ok(access),
+        if let Some(error) = error {
+            return Err(Error::new_spanned(ty, error));
         }
+        if let Some(visible) = &access.visible {
+            self.plain_data(&visible.element)?;
+        }
+        Ok(access)
     }
 
     /// The element of a `Phased` or `Scatter`.
@@ -249,7 +208,7 @@ impl Reader<'_> {
                     self.lifetime
                 ),
             )),
-            None => Ok(ty.clone()),
+            None => self.plain_data(ty).map(|()| ty.clone()),
         }
     }
 
@@ -258,11 +217,7 @@ impl Reader<'_> {
             [ty] => Ok(ty),
             _ => {
                 let (view, a) = (&segment.ident, &self.lifetime);
-                let of = if view == "Item" || view == "Whole" {
-                    "Read<T>"
-                } else {
-                    "T"
-                };
+                let of = if view == "Item" || view == "Whole" { "Read<T>" } else { "T" };
                 Err(Error::new_spanned(
                     segment,
                     format!("write `{view}<{a}, {of}>`, with the type of one element for `T`"),
@@ -270,29 +225,18 @@ impl Reader<'_> {
             }
         }
     }
+}
 
-    /// True for what is an element for sure, and no alias of an access.
-    fn is_element(&self, ty: &Type) -> bool {
-        match plain(ty) {
-            Type::Path(path) => {
-                path.path.get_ident().is_some_and(|ident| {
-                    NUMBERS.iter().any(|number| ident == number)
-                        || self
-                            .generics
-                            .type_params()
-                            .any(|parameter| parameter.ident == *ident)
-                }) || last_segment(ty).is_some_and(|segment| segment.ident == "Row")
-            }
-            _ => true,
-        }
+/// True for what is an element and no alias of an access, which has the element as parameter.
+fn is_element(ty: &Type) -> bool {
+    match last_segment(ty) {
+        Some(segment) => segment.ident == "Row" || segment.arguments.is_none(),
+        None => true,
     }
 }
 
 fn access_type(ty: &Type) -> AccessType {
-    AccessType {
-        ty: ty.clone(),
-        visible: visible(ty),
-    }
+    AccessType { ty: ty.clone(), visible: visible(ty) }
 }
 
 fn visible(ty: &Type) -> Option<Visible> {
@@ -308,16 +252,8 @@ fn visible(ty: &Type) -> Option<Visible> {
     };
     let row = last_segment(content).filter(|segment| segment.ident == "Row");
     match row.map(type_arguments).as_deref() {
-        Some([element]) => Some(Visible {
-            access,
-            row: true,
-            element: (*element).clone(),
-        }),
+        Some([element]) => Some(Visible { access, row: true, element: (*element).clone() }),
         Some(_) => None,
-        None => Some(Visible {
-            access,
-            row: false,
-            element: content.clone(),
-        }),
+        None => Some(Visible { access, row: false, element: content.clone() }),
     }
 }

@@ -65,16 +65,10 @@ impl Keys {
         let span = input.span();
         let key = match input.parse::<Option<Token![for]>>()? {
             Some(_) => "for".to_owned(),
-            None => input
-                .parse::<Ident>()
-                .map_err(|e| Error::new(e.span(), KEYS))?
-                .to_string(),
+            None => input.parse::<Ident>().map_err(|e| Error::new(e.span(), KEYS))?.to_string(),
         };
         if seen.contains(&key) {
-            return Err(Error::new(
-                span,
-                format!("`{key}` is there twice: remove one"),
-            ));
+            return Err(Error::new(span, format!("`{key}` is there twice: remove one")));
         }
         match key.as_str() {
             "for" => self.elements = Some(elements(input, span)?),
@@ -82,8 +76,7 @@ impl Keys {
             "priority" => self.priority = priority(input)?,
             "cpu_features" => self.cpu_features = features::read(&text(input, &key, "avx2,fma")?)?,
             "vendor" | "device" | "architecture" | "version" => {
-                self.selection
-                    .push((key.clone(), text(input, &key, "..")?.value()));
+                self.selection.push((key.clone(), text(input, &key, "..")?.value()));
             }
             _ => return Err(Error::new(span, format!("unknown key `{key}`: {KEYS}"))),
         }
@@ -99,9 +92,8 @@ fn elements(input: ParseStream<'_>, span: Span) -> syn::Result<Elements> {
     }
     let content;
     parenthesized!(content in input);
-    let lists: Vec<_> = Punctuated::<_, Token![,]>::parse_terminated_with(&content, list)?
-        .into_iter()
-        .collect();
+    let lists: Vec<_> =
+        Punctuated::<_, Token![,]>::parse_terminated_with(&content, list)?.into_iter().collect();
     if lists.is_empty() {
         return Err(Error::new(span, format!("this list is empty: {example}")));
     }
@@ -115,11 +107,7 @@ fn list(input: ParseStream<'_>) -> syn::Result<Vec<GenericValue>> {
     }
     let content;
     parenthesized!(content in input);
-    Ok(
-        Punctuated::<GenericValue, Token![,]>::parse_terminated(&content)?
-            .into_iter()
-            .collect(),
-    )
+    Ok(Punctuated::<GenericValue, Token![,]>::parse_terminated(&content)?.into_iter().collect())
 }
 
 fn text(input: ParseStream<'_>, key: &str, example: &str) -> syn::Result<LitStr> {
@@ -142,30 +130,15 @@ fn name(input: ParseStream<'_>) -> syn::Result<LitStr> {
 
 fn priority(input: ParseStream<'_>) -> syn::Result<i32> {
     let wrong = |span| {
-        Error::new(
-            span,
-            "a priority is a whole number of 32 bits, such as `priority = 10`; the highest wins",
-        )
+        Error::new(span, "a priority is a whole number of 32 bits, such as `priority = 10`; the highest wins")
     };
-    input
-        .parse::<Token![=]>()
-        .map_err(|error| wrong(error.span()))?;
+    input.parse::<Token![=]>().map_err(|error| wrong(error.span()))?;
     let span = input.span();
     let value: Expr = input.parse().map_err(|_| wrong(span))?;
     let (sign, literal) = match &value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Int(literal),
-            ..
-        }) => ("", literal),
-        Expr::Unary(ExprUnary {
-            op: UnOp::Neg(_),
-            expr,
-            ..
-        }) => match &**expr {
-            Expr::Lit(ExprLit {
-                lit: Lit::Int(literal),
-                ..
-            }) => ("-", literal),
+        Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => ("", literal),
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => match &**expr {
+            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => ("-", literal),
             _ => return Err(Error::new_spanned(&value, wrong(span))),
         },
         _ => return Err(Error::new_spanned(&value, wrong(span))),
@@ -173,7 +146,5 @@ fn priority(input: ParseStream<'_>) -> syn::Result<i32> {
     if !literal.suffix().is_empty() && literal.suffix() != "i32" {
         return Err(Error::new_spanned(&value, wrong(span)));
     }
-    format!("{sign}{}", literal.base10_digits())
-        .parse()
-        .map_err(|_| Error::new_spanned(&value, wrong(span)))
+    format!("{sign}{}", literal.base10_digits()).parse().map_err(|_| Error::new_spanned(&value, wrong(span)))
 }

@@ -118,11 +118,7 @@ const AARCH64: &[&str] = &[
 /// The features, checked, separated by commas without spaces.
 pub fn read(list: &LitStr) -> syn::Result<String> {
     let value = list.value();
-    let features: Vec<&str> = value
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .collect();
+    let features: Vec<&str> = value.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     if features.is_empty() {
         return Err(Error::new(
             list.span(),
@@ -149,13 +145,7 @@ pub fn read(list: &LitStr) -> syn::Result<String> {
 /// The feature that was probably meant: the same but for case and punctuation.
 fn closest(name: &str) -> Option<&'static str> {
     let bare = |name: &str| -> String {
-        name.chars()
-            .filter(char::is_ascii_alphanumeric)
-            .map(|c| c.to_ascii_lowercase())
-            .collect()
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
     };
-    X86.iter()
-        .chain(AARCH64)
-        .find(|known| bare(known) == bare(name))
-        .copied()
+    X86.iter().chain(AARCH64).find(|known| bare(known) == bare(name)).copied()
 }

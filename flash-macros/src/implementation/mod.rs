@@ -19,27 +19,15 @@ use target::Target;
 const HERE: &str = "`#[kernel(..)]` belongs on an impl of `CpuItem`, `CpuSpan` or `CpuWhole`";
 
 /// The attribute.
-pub fn kernel(
-    attribute: TokenStream,
-    item: TokenStream,
-    core: &TokenStream,
-) -> syn::Result<TokenStream> {
+pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
     let implementation = the_impl(item)?;
     let keys = attribute::read(attribute)?;
     let target = target::read(&implementation)?;
     let lists = target::lists(&target, keys.elements.as_ref())?;
-    let name = keys
-        .name
-        .as_ref()
-        .map_or_else(|| snake_case(&target.unit.to_string()), |name| name.value());
-    let cfgs: Vec<_> = implementation
-        .attrs
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("cfg"))
-        .collect();
-    let entries = lists
-        .iter()
-        .map(|list| entry(&target, list, &name, &keys, core));
+    let name = keys.name.as_ref().map_or_else(|| snake_case(&target.unit.to_string()), |name| name.value());
+    let cfgs: Vec<_> =
+        implementation.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
+    let entries = lists.iter().map(|list| entry(&target, list, &name, &keys, core));
     Ok(quote! {
         #implementation
         // An impl that is configured out registers nothing.
@@ -74,20 +62,11 @@ fn the_impl(item: TokenStream) -> syn::Result<ItemImpl> {
 
 /// One entry of the inventory. All of it has the span of the element type in `for(..)`, so that a
 /// type that the impl does not cover is reported there.
-fn entry(
-    target: &Target,
-    list: &target::List,
-    name: &str,
-    keys: &Keys,
-    core: &TokenStream,
-) -> TokenStream {
+fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &TokenStream) -> TokenStream {
     let unit = &target.unit_path;
     let definition = &list.definition;
     let (priority, features) = (keys.priority, &keys.cpu_features);
-    let attributes = keys
-        .selection
-        .iter()
-        .map(|(key, value)| quote!((#key, #value)));
+    let attributes = keys.selection.iter().map(|(key, value)| quote!((#key, #value)));
     let kernel = quote!(#core::kernel);
     let function = target.door.function();
     let tokens = quote! {
@@ -113,8 +92,7 @@ fn snake_case(name: &str) -> String {
     let mut letters = name.chars().peekable();
     while let Some(letter) = letters.next() {
         let word_ends = before.is_lowercase() || before.is_ascii_digit();
-        let acronym_ends =
-            before.is_uppercase() && letters.peek().is_some_and(|next| next.is_lowercase());
+        let acronym_ends = before.is_uppercase() && letters.peek().is_some_and(|next| next.is_lowercase());
         if letter.is_uppercase() && before != '_' && (word_ends || acronym_ends) {
             out.push('_');
         }

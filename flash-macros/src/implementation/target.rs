@@ -6,9 +6,7 @@ use crate::tokens::{last_segment, replace_ident, replace_lifetime, text};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned;
-use syn::{
-    Error, GenericArgument, GenericParam, Ident, ItemImpl, Path, PathArguments, Type, parse_quote,
-};
+use syn::{Error, GenericArgument, GenericParam, Ident, ItemImpl, Path, PathArguments, Type, parse_quote};
 
 /// Which trait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +79,7 @@ pub fn read(item: &ItemImpl) -> syn::Result<Target> {
         ));
     };
     let unit_path = unit(&item.self_ty)?;
-    let Some(unit) = unit_path
-        .segments
-        .last()
-        .map(|segment| segment.ident.clone())
-    else {
+    let Some(unit) = unit_path.segments.last().map(|segment| segment.ident.clone()) else {
         return Err(Error::new_spanned(&item.self_ty, "name a unit struct"));
     };
     let arguments = match last_segment(definition).map(|segment| &segment.arguments) {
@@ -107,14 +101,7 @@ pub fn read(item: &ItemImpl) -> syn::Result<Target> {
             GenericParam::Lifetime(_) => None,
         })
         .collect();
-    Ok(Target {
-        door,
-        definition: with_static(definition, item),
-        arguments,
-        parameters,
-        unit,
-        unit_path,
-    })
+    Ok(Target { door, definition: with_static(definition, item), arguments, parameters, unit, unit_path })
 }
 
 fn unit(ty: &Type) -> syn::Result<Path> {
@@ -128,12 +115,7 @@ fn unit(ty: &Type) -> syn::Result<Path> {
     };
     match crate::tokens::plain(ty) {
         Type::Path(path) if path.qself.is_none() => {
-            if path
-                .path
-                .segments
-                .iter()
-                .all(|segment| segment.arguments.is_none())
-            {
+            if path.path.segments.iter().all(|segment| segment.arguments.is_none()) {
                 Ok(path.path.clone())
             } else {
                 wrong("this type has generics")
@@ -146,72 +128,47 @@ fn unit(ty: &Type) -> syn::Result<Path> {
 /// The definition's type with every lifetime `'static`.
 fn with_static(definition: &Type, item: &ItemImpl) -> TokenStream {
     let to = parse_quote!('static);
-    let names = item
-        .generics
-        .lifetimes()
-        .map(|lifetime| lifetime.lifetime.ident.clone());
+    let names = item.generics.lifetimes().map(|lifetime| lifetime.lifetime.ident.clone());
     names
         .chain([Ident::new("_", Span::call_site())])
-        .fold(definition.to_token_stream(), |tokens, name| {
-            replace_lifetime(tokens, &name, &to)
-        })
+        .fold(definition.to_token_stream(), |tokens, name| replace_lifetime(tokens, &name, &to))
 }
 
 /// The implementations to register.
 pub fn lists(target: &Target, elements: Option<&Elements>) -> syn::Result<Vec<List>> {
     let Some(elements) = elements else {
         let Some(parameter) = target.parameters.first() else {
-            return Ok(vec![List {
-                definition: target.definition.clone(),
-                span: None,
-            }]);
+            return Ok(vec![List { definition: target.definition.clone(), span: None }]);
         };
         return Err(Error::new_spanned(
             parameter,
             "a generic impl cannot be put into an inventory: list the element types, for example `#[kernel(for(f32, f64))]`",
         ));
     };
-    let texts: Vec<Vec<String>> = elements
-        .lists
-        .iter()
-        .map(|list| list.iter().map(text).collect())
-        .collect();
+    let texts: Vec<Vec<String>> = elements.lists.iter().map(|list| list.iter().map(text).collect()).collect();
     for (at, list) in texts.iter().enumerate() {
         if texts[..at].contains(list) {
-            return Err(Error::new(
-                span(&elements.lists[at]),
-                "this is there twice: remove one",
-            ));
+            return Err(Error::new(span(&elements.lists[at]), "this is there twice: remove one"));
         }
     }
     if target.parameters.is_empty() {
         return concrete(target, elements, &texts);
     }
-    elements
-        .lists
-        .iter()
-        .map(|list| generic(target, list))
-        .collect()
+    elements.lists.iter().map(|list| generic(target, list)).collect()
 }
 
 /// An impl without parameters: the list may repeat the types that it is for.
 fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn::Result<Vec<List>> {
     let own: Vec<String> = target.arguments.iter().map(text).collect();
     match texts {
-        [list] if *list == own => Ok(vec![List {
-            definition: target.definition.clone(),
-            span: Some(span(&elements.lists[0])),
-        }]),
-        _ if own.is_empty() => Err(Error::new(
-            elements.span,
-            "this impl has no element type to choose: remove `for(..)`",
-        )),
+        [list] if *list == own => {
+            Ok(vec![List { definition: target.definition.clone(), span: Some(span(&elements.lists[0])) }])
+        }
+        _ if own.is_empty() => {
+            Err(Error::new(elements.span, "this impl has no element type to choose: remove `for(..)`"))
+        }
         _ => {
-            let own = if own.len() == 1 {
-                own[0].clone()
-            } else {
-                format!("({})", own.join(", "))
-            };
+            let own = if own.len() == 1 { own[0].clone() } else { format!("({})", own.join(", ")) };
             Err(Error::new(
                 elements.span,
                 format!(
@@ -239,21 +196,12 @@ fn generic(target: &Target, list: &[GenericValue]) -> syn::Result<List> {
         ));
     }
     // All at once, so that a type put in is not searched for the next parameter.
-    let values: Vec<(&Ident, TokenStream)> = target
-        .parameters
-        .iter()
-        .zip(list.iter().map(ToTokens::to_token_stream))
-        .collect();
+    let values: Vec<(&Ident, TokenStream)> =
+        target.parameters.iter().zip(list.iter().map(ToTokens::to_token_stream)).collect();
     let definition = replace_ident(target.definition.clone(), &|ident| {
-        values
-            .iter()
-            .find(|(name, _)| *name == ident)
-            .map(|(_, value)| value.clone())
+        values.iter().find(|(name, _)| *name == ident).map(|(_, value)| value.clone())
     });
-    Ok(List {
-        definition,
-        span: Some(span(list)),
-    })
+    Ok(List { definition, span: Some(span(list)) })
 }
 
 fn span(list: &[GenericValue]) -> Span {

@@ -6,12 +6,8 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 fn written(attribute: TokenStream, item: TokenStream) -> String {
-    let tokens =
-        kernel(attribute, item, &quote!(::flash_core)).unwrap_or_else(|error| panic!("{error}"));
-    assert!(
-        syn::parse2::<syn::File>(tokens.clone()).is_ok(),
-        "no items: {tokens}"
-    );
+    let tokens = kernel(attribute, item, &quote!(::flash_core)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(syn::parse2::<syn::File>(tokens.clone()).is_ok(), "no items: {tokens}");
     text(tokens)
 }
 
@@ -52,9 +48,7 @@ fn a_concrete_impl_may_repeat_its_type_or_not() {
     for attribute in [quote!(), quote!(for(f32))] {
         let out = written(attribute, concrete());
         assert!(
-            out.contains(
-                "CpuFunction::span::<Accelerate<'static, f32>, simd::Avx512>(), \"avx512\""
-            ),
+            out.contains("CpuFunction::span::<Accelerate<'static, f32>, simd::Avx512>(), \"avx512\""),
             "{out}"
         );
     }
@@ -66,25 +60,14 @@ fn several_parameters_are_replaced_at_once() {
         impl<'x, T, U, const N: usize> CpuWhole<Def<'x, T, U, N>> for Plain {}
     );
     let out = written(quote!(for((U, T, 3), (f32, u32, 4))), item);
-    assert!(
-        out.contains("whole::<Def<'static, U, T, 3>, Plain>"),
-        "{out}"
-    );
-    assert!(
-        out.contains("whole::<Def<'static, f32, u32, 4>, Plain>"),
-        "{out}"
-    );
+    assert!(out.contains("whole::<Def<'static, U, T, 3>, Plain>"), "{out}");
+    assert!(out.contains("whole::<Def<'static, f32, u32, 4>, Plain>"), "{out}");
 }
 
 #[test]
 fn keys_reach_the_entry() {
     let out = written(
-        quote!(
-            name = "two",
-            cpu_features = "avx2, fma,",
-            vendor = "AuthenticAMD",
-            device = "*"
-        ),
+        quote!(name = "two", cpu_features = "avx2, fma,", vendor = "AuthenticAMD", device = "*"),
         concrete(),
     );
     assert!(
@@ -96,15 +79,8 @@ fn keys_reach_the_entry() {
 #[test]
 fn an_impl_that_is_configured_out_is_not_registered() {
     let item = concrete();
-    let out = written(
-        quote!(),
-        quote!(#[cfg(target_arch = "x86_64")] #[inline] #item),
-    );
-    assert_eq!(
-        out.matches(r#"#[cfg(target_arch="x86_64")]"#).count(),
-        2,
-        "{out}"
-    );
+    let out = written(quote!(), quote!(#[cfg(target_arch = "x86_64")] #[inline] #item));
+    assert_eq!(out.matches(r#"#[cfg(target_arch="x86_64")]"#).count(), 2, "{out}");
     assert_eq!(out.matches("#[inline]").count(), 1, "{out}");
 }
 
@@ -113,31 +89,16 @@ fn wrong_keys_are_refused() {
     for (keys, expected) in [
         (quote!(priority = "high"), "a priority is a whole number"),
         (quote!(priority = 1.5), "a priority is a whole number"),
-        (
-            quote!(priority = 3000000000),
-            "a priority is a whole number",
-        ),
+        (quote!(priority = 3000000000), "a priority is a whole number"),
         (quote!(priority = 1u8), "a priority is a whole number"),
-        (
-            quote!(cpu_features = "avx512"),
-            "`avx512` is no CPU feature",
-        ),
+        (quote!(cpu_features = "avx512"), "`avx512` is no CPU feature"),
         (quote!(cpu_features = "AVX-2"), "there is `avx2`"),
         (quote!(cpu_features = ""), "this list is empty"),
-        (
-            quote!(cpu_features(avx2)),
-            "write `cpu_features = \"avx2,fma\"`",
-        ),
+        (quote!(cpu_features(avx2)), "write `cpu_features = \"avx2,fma\"`"),
         (quote!(name = ""), "the name of an implementation"),
         (quote!(name = two), "write `name = \"blocked\"`"),
-        (
-            quote!(speed = 3),
-            "unknown key `speed`: an implementation has",
-        ),
-        (
-            quote!(priority = 1, priority = 2),
-            "`priority` is there twice",
-        ),
+        (quote!(speed = 3), "unknown key `speed`: an implementation has"),
+        (quote!(priority = 1, priority = 2), "`priority` is there twice"),
         (quote!(for()), "this list is empty: list the element types"),
         (quote!(for f32), "list the element types, for example"),
         (quote!(3), "an implementation has"),
@@ -159,10 +120,7 @@ fn wrong_lists_are_refused() {
         impl<T, U> CpuItem<Def<'_, T, U>> for Plain {}
     );
     assert!(error(quote!(for(f32)), two).contains("write `for((T, U), ..)`"));
-    assert!(
-        error(quote!(for(f64)), concrete())
-            .contains("this impl is for `f32` alone: write `for(f32)`")
-    );
+    assert!(error(quote!(for(f64)), concrete()).contains("this impl is for `f32` alone: write `for(f32)`"));
     assert!(error(quote!(for(f32, f64)), concrete()).contains("this impl is for `f32` alone"));
     let none = quote!(impl CpuItem<Def<'_>> for Plain {});
     assert!(error(quote!(for(f32)), none).contains("remove `for(..)`"));
@@ -193,18 +151,9 @@ fn wrong_items_are_refused() {
         ),
         (quote!(impl Plain {}), "an impl without a trait"),
         (quote!(impl Clone for Plain {}), "belongs on an impl of"),
-        (
-            quote!(impl CpuItem for Plain {}),
-            "name the kernel definition",
-        ),
-        (
-            quote!(impl CpuItem<Def<'_>> for Plain<u8> {}),
-            "this type has generics",
-        ),
-        (
-            quote!(impl CpuItem<Def<'_>> for [u8; 3] {}),
-            "this is no struct",
-        ),
+        (quote!(impl CpuItem for Plain {}), "name the kernel definition"),
+        (quote!(impl CpuItem<Def<'_>> for Plain<u8> {}), "this type has generics"),
+        (quote!(impl CpuItem<Def<'_>> for [u8; 3] {}), "this is no struct"),
     ] {
         let text = error(quote!(), item.clone());
         assert!(text.contains(expected), "{item}: {text}");
@@ -213,10 +162,7 @@ fn wrong_items_are_refused() {
 
 #[test]
 fn next_to_an_error_the_impl_stays_and_a_definition_does_not() {
-    assert_eq!(
-        without_kernel(concrete()).to_string(),
-        concrete().to_string()
-    );
+    assert_eq!(without_kernel(concrete()).to_string(), concrete().to_string());
     assert!(
         without_kernel(quote!(
             #[along(x)]

@@ -68,9 +68,7 @@ fn check<T>(pos: &[[T; 3]], mass: &[T], first: usize, acc: &[[T; 3]]) {
         mass.len()
     );
     assert!(
-        first
-            .checked_add(acc.len())
-            .is_some_and(|end| end <= pos.len()),
+        first.checked_add(acc.len()).is_some_and(|end| end <= pos.len()),
         "N-body: expected a run of bodies within 0..{}, found {} from {first} on",
         pos.len(),
         acc.len()
@@ -80,13 +78,7 @@ fn check<T>(pos: &[[T; 3]], mass: &[T], first: usize, acc: &[[T; 3]]) {
 /// The formula in double precision, for the rare body whose fast result is not finite.
 #[cold]
 #[inline(never)]
-fn formula<T: Copy + Into<f64>>(
-    g: T,
-    softening2: T,
-    pos: &[[T; 3]],
-    mass: &[T],
-    i: usize,
-) -> [f64; 3] {
+fn formula<T: Copy + Into<f64>>(g: T, softening2: T, pos: &[[T; 3]], mass: &[T], i: usize) -> [f64; 3] {
     let (g, softening2) = (g.into(), softening2.into());
     let [x, y, z] = pos[i].map(Into::into);
     let mut total = [0.0; 3];

@@ -73,13 +73,11 @@ macro_rules! lanes {
 
             #[inline(always)]
             pub fn mul_add(a: V, b: V, c: V) -> V {
-                core::array::from_fn(|l| {
-                    if super::FUSED {
-                        a[l].mul_add(b[l], c[l])
-                    } else {
-                        a[l] * b[l] + c[l]
-                    }
-                })
+                core::array::from_fn(
+                    |l| {
+                        if super::FUSED { a[l].mul_add(b[l], c[l]) } else { a[l] * b[l] + c[l] }
+                    },
+                )
             }
         }
     };

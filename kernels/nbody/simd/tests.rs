@@ -46,27 +46,15 @@ macro_rules! real {
         }
     };
 }
-real!(
-    f32,
-    accelerate_f32_portable,
-    accelerate_f32_avx2,
-    accelerate_f32_avx512
-);
-real!(
-    f64,
-    accelerate_f64_portable,
-    accelerate_f64_avx2,
-    accelerate_f64_avx512
-);
+real!(f32, accelerate_f32_portable, accelerate_f32_avx2, accelerate_f32_avx512);
+real!(f64, accelerate_f64_portable, accelerate_f64_avx2, accelerate_f64_avx512);
 
 /// MT19937 (Matsumoto and Nishimura, 1998), seeded with 42, as floats in 0..1.
 fn uniform() -> impl Iterator<Item = f32> {
     let mut state = [42_u32; 624];
     for i in 1..624 {
         let last = state[i - 1];
-        state[i] = (last ^ (last >> 30))
-            .wrapping_mul(1_812_433_253)
-            .wrapping_add(i as u32);
+        state[i] = (last ^ (last >> 30)).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
     }
     (0..).map(move |k: usize| {
         let i = k % 624;
@@ -84,10 +72,7 @@ fn system<T: Real>(n: usize) -> (Vec<[T; 3]>, Vec<T>) {
     let (mut u, masses) = (uniform(), uniform());
     let mut next = || T::real(u.next().unwrap().into());
     let pos = (0..n).map(|_| [next(), next(), next()]).collect();
-    let mass = masses
-        .take(n)
-        .map(|u| T::real((n as f32 * u).into()))
-        .collect();
+    let mass = masses.take(n).map(|u| T::real((n as f32 * u).into())).collect();
     (pos, mass)
 }
 
@@ -105,11 +90,7 @@ fn exact<T: Real>(softening2: T, pos: &[[T; 3]], mass: &[T], i: usize) -> [f64; 
         for ((sum, rest), d) in sums.iter_mut().zip(d) {
             let term = weight * d;
             let new = *sum + term;
-            *rest += if sum.abs() >= term.abs() {
-                (*sum - new) + term
-            } else {
-                (term - new) + *sum
-            };
+            *rest += if sum.abs() >= term.abs() { (*sum - new) + term } else { (term - new) + *sum };
             *sum = new;
         }
     }
@@ -129,37 +110,21 @@ fn run<T: Real>(
     bodies: std::ops::Range<usize>,
 ) -> Vec<[T; 3]> {
     let mut acc = vec![[T::default(); 3]; bodies.len()];
-    accelerate(
-        T::real(G),
-        T::real(softening2),
-        pos,
-        mass,
-        bodies.start,
-        &mut acc,
-    );
+    accelerate(T::real(G), T::real(softening2), pos, mass, bodies.start, &mut acc);
     acc
 }
 
 fn every_body_is_exact_to<T: Real>(n: usize, softening2: f64, bound: f64) {
     let system = system::<T>(n);
-    let expected: Vec<_> = (0..n)
-        .map(|i| exact(T::real(softening2), &system.0, &system.1, i))
-        .collect();
+    let expected: Vec<_> = (0..n).map(|i| exact(T::real(softening2), &system.0, &system.1, i)).collect();
     for (name, accelerate) in T::versions() {
         let acc = run(accelerate, softening2, &system, 0..n);
         let errors = acc.iter().zip(&expected).map(|(a, b)| error(*a, *b));
         let worst = errors.clone().fold(0.0, f64::max);
         let mean = errors.clone().sum::<f64>() / n.max(1) as f64;
-        eprintln!(
-            "{} {name}, n = {n}: worst {worst:.2e}, mean {mean:.2e}",
-            T::NAME
-        );
+        eprintln!("{} {name}, n = {n}: worst {worst:.2e}, mean {mean:.2e}", T::NAME);
         for (i, error) in errors.enumerate() {
-            assert!(
-                error <= bound,
-                "{} {name}: body {i} of {n} is off by {error:e}",
-                T::NAME
-            );
+            assert!(error <= bound, "{} {name}: body {i} of {n} is off by {error:e}", T::NAME);
         }
     }
 }
@@ -195,18 +160,12 @@ fn without_softening_a_body_acts_on_all_others_and_not_on_itself() {
         accelerate(G as f32, 0.0, &pos, &mass, 0, &mut acc);
         let by_formula = |i| formula(G as f32, 0.0, &pos, &mass, i).map(|a| a as f32);
         let slow = (0..1_000).filter(|&i| acc[i] == by_formula(i)).count();
-        assert!(
-            slow < 300,
-            "{name}: {slow} of 1000 bodies were done by the formula"
-        );
+        assert!(slow < 300, "{name}: {slow} of 1000 bodies were done by the formula");
     }
     fn alone<T: Real>() {
         for (name, accelerate) in T::versions() {
             for softening2 in [0.0, SOFTENING2] {
-                assert!(
-                    run(accelerate, softening2, &system(0), 0..0).is_empty(),
-                    "{name}"
-                );
+                assert!(run(accelerate, softening2, &system(0), 0..0).is_empty(), "{name}");
                 let acc = run(accelerate, softening2, &system(1), 0..1);
                 assert_eq!(acc, [[T::default(); 3]], "{name}");
             }
@@ -224,17 +183,10 @@ fn a_result_depends_on_no_cut() {
         for (name, accelerate) in T::versions() {
             for softening2 in [0.0, SOFTENING2] {
                 let whole = run(accelerate, softening2, &system, 0..n);
-                let lengths = [
-                    0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 129, 256, 300,
-                ];
+                let lengths = [0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 129, 256, 300];
                 for (first, len) in [0, 1, 5, 16, 63, 64, 200, 505, 512, 513]
                     .into_iter()
-                    .flat_map(|first| {
-                        lengths
-                            .map(|len| (first, len))
-                            .into_iter()
-                            .chain([(first, n - first)])
-                    })
+                    .flat_map(|first| lengths.map(|len| (first, len)).into_iter().chain([(first, n - first)]))
                 {
                     let part = run(accelerate, softening2, &system, first..first + len);
                     assert!(
@@ -259,18 +211,10 @@ fn two_bodies_in_one_place_are_what_the_formula_says() {
             let acc = run(accelerate, 0.0, &system, 0..100);
             for (i, a) in acc.into_iter().enumerate() {
                 let finite = a.iter().all(|&a| a.into().is_finite());
-                assert_eq!(
-                    finite,
-                    i != 3 && i != 70,
-                    "{} {name}: body {i}: {a:?}",
-                    T::NAME
-                );
+                assert_eq!(finite, i != 3 && i != 70, "{} {name}: body {i}: {a:?}", T::NAME);
             }
             let acc = run(accelerate, SOFTENING2, &system, 0..100);
-            assert!(
-                acc.iter().flatten().all(|&a| a.into().is_finite()),
-                "{name}"
-            );
+            assert!(acc.iter().flatten().all(|&a| a.into().is_finite()), "{name}");
         }
     }
     coincide::<f32>();
@@ -287,16 +231,9 @@ fn distances_whose_square_overflows_single_precision_are_no_error() {
         let mass: Vec<_> = mass.into_iter().map(|m| T::real(m.into() * 1e30)).collect();
         let system = (pos, mass);
         for (name, accelerate) in T::versions() {
-            for (i, a) in run(accelerate, 0.0, &system, 0..100)
-                .into_iter()
-                .enumerate()
-            {
+            for (i, a) in run(accelerate, 0.0, &system, 0..100).into_iter().enumerate() {
                 let error = error(a, exact(T::real(0.0), &system.0, &system.1, i));
-                assert!(
-                    error < 2e-6,
-                    "{} {name}, {scale:e}: body {i}: {error:e}",
-                    T::NAME
-                );
+                assert!(error < 2e-6, "{} {name}, {scale:e}: body {i}: {error:e}", T::NAME);
             }
         }
     }
@@ -322,10 +259,7 @@ fn arguments_that_do_not_fit_are_refused() {
         .map_err(|panic| *panic.downcast::<String>().unwrap())
     };
     assert_eq!(refusal(10, 6), Ok(()));
-    assert_eq!(
-        refusal(9, 0).unwrap_err(),
-        "N-body: expected one mass for each of 10 positions, found 9"
-    );
+    assert_eq!(refusal(9, 0).unwrap_err(), "N-body: expected one mass for each of 10 positions, found 9");
     for first in [7, usize::MAX] {
         assert_eq!(
             refusal(10, first).unwrap_err(),

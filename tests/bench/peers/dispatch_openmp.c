@@ -66,12 +66,3 @@ double omp_barrier_ns(int threads, long items, int touch, long phases, long laun
     }
     return (now_ns() - start) / (double)(launches * phases);
 }
-
-/* How many threads a parallel region of `threads` really gets. */
-int omp_threads(int threads) {
-    int got = 0;
-#pragma omp parallel num_threads(threads)
-#pragma omp single
-    got = omp_get_num_threads();
-    return got;
-}

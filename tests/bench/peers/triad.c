@@ -1,5 +1,5 @@
 /* Streaming kernels as a C programmer writes them: the triad a = b + s c in double
- * precision on all threads, with and without non-temporal stores, and SAXPY in
+ * precision on all threads, with and without non-temporal stores.
  * single precision on one. No two arrays overlap. */
 
 #include <immintrin.h>
@@ -47,9 +47,4 @@ void triad_nt(int threads, long n, double *restrict a, const double *restrict b,
         a[i] = b[i] + s * c[i];
     for (long i = end; i < n; i++)
         a[i] = b[i] + s * c[i];
-}
-
-void saxpy(long n, float a, const float *restrict x, float *restrict y) {
-    for (long i = 0; i < n; i++)
-        y[i] += a * x[i];
 }

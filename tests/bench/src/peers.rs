@@ -25,6 +25,8 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 use libloading::Library;
 
+use crate::nbody::NBody;
+
 /// How long OpenMP's threads spin before they sleep.
 const SPIN: Duration = Duration::from_millis(5);
 
@@ -37,6 +39,8 @@ pub struct Peers {
     pub tbb: Option<Tbb>,
     /// Streaming loops in C, over gcc's OpenMP.
     pub stream: Option<Stream>,
+    /// Gravity in C, over gcc's OpenMP.
+    pub nbody: Option<NBody>,
 }
 
 impl Peers {
@@ -50,11 +54,7 @@ impl Peers {
     pub fn load() -> Result<Self> {
         if !cfg!(target_os = "linux") {
             eprintln!("peers: all are left out: they are measured on Linux");
-            return Ok(Self {
-                openmp: None,
-                tbb: None,
-                stream: None,
-            });
+            return Ok(Self { openmp: None, tbb: None, stream: None, nbody: None });
         }
         set_openmp_environment()?;
         let cache = env::current_exe()?.with_file_name("peers");
@@ -63,6 +63,7 @@ impl Peers {
             openmp: or_without("gcc's OpenMP", OpenMp::load(&cache))?,
             tbb: or_without("oneTBB", Tbb::load(&cache))?,
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,
+            nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
         })
     }
 }
@@ -92,11 +93,8 @@ pub enum Item {
 
 type LaunchNs = unsafe extern "C" fn(c_int, c_long, c_int, c_long) -> f64;
 type BarrierNs = unsafe extern "C" fn(c_int, c_long, c_int, c_long, c_long) -> f64;
-type Threads = unsafe extern "C" fn(c_int) -> c_int;
-type SharedLaunchNs =
-    unsafe extern "C" fn(c_int, c_long, c_int, c_long, *mut f64, *mut f64, *mut f64);
+type SharedLaunchNs = unsafe extern "C" fn(c_int, c_long, c_int, c_long, *mut f64, *mut f64, *mut f64);
 type Triad = unsafe extern "C" fn(c_int, c_long, *mut f64, *const f64, *const f64, f64);
-type Saxpy = unsafe extern "C" fn(c_long, f32, *const f32, *mut f32);
 
 /// Functions that keep state without locks are called by one thread.
 type OneThread = PhantomData<*const ()>;
@@ -105,7 +103,6 @@ type OneThread = PhantomData<*const ()>;
 pub struct OpenMp {
     launch_ns: LaunchNs,
     barrier_ns: BarrierNs,
-    threads: Threads,
     _one_thread: OneThread,
 }
 
@@ -118,7 +115,6 @@ impl OpenMp {
             Ok(Self {
                 launch_ns: *library.get::<LaunchNs>(b"omp_launch_ns\0")?,
                 barrier_ns: *library.get::<BarrierNs>(b"omp_barrier_ns\0")?,
-                threads: *library.get::<Threads>(b"omp_threads\0")?,
                 _one_thread: PhantomData,
             })
         }
@@ -145,13 +141,6 @@ impl OpenMp {
         // SAFETY: as in `launch_ns`.
         unsafe { (self.barrier_ns)(int(threads), long(items), touch(item), phases, launches) }
     }
-
-    /// How many threads a parallel region that asks for `threads` gets.
-    pub fn threads(&self, threads: usize) -> usize {
-        // SAFETY: as in `launch_ns`.
-        let got = unsafe { (self.threads)(int(threads)) };
-        usize::try_from(got).unwrap_or(0)
-    }
 }
 
 /// `dispatch_tbb.cpp`.
@@ -177,10 +166,7 @@ impl Tbb {
         // SAFETY: the signature is that of the function in dispatch_tbb.cpp, and `load`
         // keeps the library for ever.
         let launch_ns = unsafe { *library.get::<SharedLaunchNs>(b"tbb_launch_ns\0")? };
-        Ok(Self {
-            launch_ns,
-            _one_thread: PhantomData,
-        })
+        Ok(Self { launch_ns, _one_thread: PhantomData })
     }
 
     /// A blocking launch (`parallel_for`, static partitioner) of `items` items.
@@ -208,7 +194,6 @@ impl Tbb {
 pub struct Stream {
     triad_plain: Triad,
     triad_nt: Triad,
-    saxpy: Saxpy,
     _one_thread: OneThread,
 }
 
@@ -221,7 +206,6 @@ impl Stream {
             Ok(Self {
                 triad_plain: *library.get::<Triad>(b"triad_plain\0")?,
                 triad_nt: *library.get::<Triad>(b"triad_nt\0")?,
-                saxpy: *library.get::<Saxpy>(b"saxpy\0")?,
                 _one_thread: PhantomData,
             })
         }
@@ -236,32 +220,13 @@ impl Stream {
     pub fn triad_nt(&self, threads: usize, a: &mut [f64], b: &[f64], c: &[f64], s: f64) {
         triad(self.triad_nt, threads, a, b, c, s);
     }
-
-    /// y = y + a x on this thread, a plain loop.
-    pub fn saxpy(&self, a: f32, x: &[f32], y: &mut [f32]) {
-        assert_eq!(x.len(), y.len(), "saxpy takes arrays of one length");
-        // SAFETY: both arrays have the length given, and `y` is borrowed alone.
-        unsafe { (self.saxpy)(long(x.len()), a, x.as_ptr(), y.as_mut_ptr()) }
-    }
 }
 
 fn triad(f: Triad, threads: usize, a: &mut [f64], b: &[f64], c: &[f64], s: f64) {
     let n = a.len();
-    assert!(
-        b.len() == n && c.len() == n,
-        "triad takes arrays of one length"
-    );
+    assert!(b.len() == n && c.len() == n, "triad takes arrays of one length");
     // SAFETY: the three arrays have the length given, and `a` is borrowed alone.
-    unsafe {
-        f(
-            int(threads),
-            long(n),
-            a.as_mut_ptr(),
-            b.as_ptr(),
-            c.as_ptr(),
-            s,
-        )
-    }
+    unsafe { f(int(threads), long(n), a.as_mut_ptr(), b.as_ptr(), c.as_ptr(), s) }
 }
 
 fn int(count: usize) -> c_int {
@@ -318,12 +283,12 @@ fn spin_count() -> u64 {
 }
 
 /// A source file of a peer and how its experts compile it.
-struct Source {
-    name: &'static str,
-    text: &'static str,
-    compiler: &'static str,
-    flags: &'static [&'static str],
-    libraries: &'static [&'static str],
+pub struct Source {
+    pub name: &'static str,
+    pub text: &'static str,
+    pub compiler: &'static str,
+    pub flags: &'static [&'static str],
+    pub libraries: &'static [&'static str],
 }
 
 const OPENMP: Source = Source {
@@ -338,8 +303,7 @@ const STREAM: Source = Source {
     name: "triad.c",
     text: include_str!("../peers/triad.c"),
     compiler: "gcc",
-    // Of its own accord gcc takes half of AVX-512's width, which costs SAXPY a third
-    // of its speed within the first cache.
+    // Of its own accord gcc takes half of AVX-512's width.
     flags: &[
         "-O3",
         "-march=native",
@@ -363,12 +327,12 @@ const TBB: Source = Source {
 impl Source {
     /// Compiles where needed, and loads for the life of the process: threads of the
     /// peer's runtime keep running in it.
-    fn load(&self, cache: &Path) -> Result<&'static Library> {
+    pub fn load(&self, cache: &Path) -> Result<&'static Library> {
         let file = self.compile(cache)?;
         // SAFETY: the library was compiled from our source; its initialisers and those
         // of the runtimes it links make no demands.
-        let library = unsafe { Library::new(&file) }
-            .with_context(|| format!("cannot load {}", file.display()))?;
+        let library =
+            unsafe { Library::new(&file) }.with_context(|| format!("cannot load {}", file.display()))?;
         Ok(Box::leak(Box::new(library)))
     }
 
@@ -381,8 +345,7 @@ impl Source {
         }
         // The compiler tells C from C++ by the end of the name.
         let source = cache.join(format!("{:016x}-{}", self.fingerprint()?, self.name));
-        fs::write(&source, self.text)
-            .with_context(|| format!("cannot write {}", source.display()))?;
+        fs::write(&source, self.text).with_context(|| format!("cannot write {}", source.display()))?;
         // Under another name first: a library that is there is whole.
         let unfinished = cache.join(format!("{stem}-{}", std::process::id()));
         let compiled = Command::new(self.compiler)
@@ -459,10 +422,7 @@ mod tests {
         let made = first.metadata()?.modified()?;
         assert_eq!(RIGHT.compile(&cache.0)?, first);
         assert_eq!(first.metadata()?.modified()?, made);
-        let changed = Source {
-            text: "int two(void) { return 2; }",
-            ..RIGHT
-        };
+        let changed = Source { text: "int two(void) { return 2; }", ..RIGHT };
         assert_ne!(changed.compile(&cache.0)?, first);
         Ok(())
     }
@@ -470,16 +430,9 @@ mod tests {
     #[test]
     fn a_source_that_does_not_compile_says_which_and_why() -> Result<()> {
         let cache = Folder::new("peers-wrong")?;
-        let wrong = Source {
-            name: "wrong.c",
-            text: "#include <no_such_header.h>\n",
-            ..RIGHT
-        };
+        let wrong = Source { name: "wrong.c", text: "#include <no_such_header.h>\n", ..RIGHT };
         let error = wrong.compile(&cache.0).unwrap_err().to_string();
-        assert!(
-            error.starts_with("cc does not compile wrong.c: "),
-            "{error}"
-        );
+        assert!(error.starts_with("cc does not compile wrong.c: "), "{error}");
         assert!(error.contains("no_such_header.h"), "{error}");
         Ok(())
     }
@@ -487,10 +440,7 @@ mod tests {
     #[test]
     fn a_compiler_that_is_not_there_is_named() -> Result<()> {
         let cache = Folder::new("peers-none")?;
-        let none = Source {
-            compiler: "no-such-compiler",
-            ..RIGHT
-        };
+        let none = Source { compiler: "no-such-compiler", ..RIGHT };
         let error = none.compile(&cache.0).unwrap_err();
         assert_eq!(error.to_string(), "no-such-compiler is not installed");
         Ok(())

@@ -137,15 +137,7 @@ fn median(sorted: &[f64]) -> f64 {
 
 /// The rows as a table with aligned columns, ready to print.
 pub fn table(rows: &[Row]) -> String {
-    let head = [
-        "name",
-        "unit",
-        "value",
-        "min .. max",
-        "p99",
-        "peer",
-        "ratio",
-    ];
+    let head = ["name", "unit", "value", "min .. max", "p99", "peer", "ratio"];
     let mut cells = vec![head.map(String::from)];
     cells.extend(rows.iter().map(|row| {
         [
@@ -164,17 +156,13 @@ pub fn table(rows: &[Row]) -> String {
     });
     let mut text = String::new();
     for row in &cells {
-        let columns = row
-            .iter()
-            .zip(widths)
-            .enumerate()
-            .map(|(column, (cell, width))| {
-                // Words to the left, figures to the right.
-                match column {
-                    0 | 1 => format!("{cell:<width$}"),
-                    _ => format!("{cell:>width$}"),
-                }
-            });
+        let columns = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            // Words to the left, figures to the right.
+            match column {
+                0 | 1 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            }
+        });
         text += columns.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
@@ -190,10 +178,8 @@ fn figure(value: f64) -> String {
     if magnitude < 1e-4 {
         return format!("{value:.3e}");
     }
-    let decimals = [1000.0, 100.0, 10.0, 1.0, 0.1, 0.01]
-        .iter()
-        .take_while(|bound| magnitude < **bound)
-        .count();
+    let decimals =
+        [1000.0, 100.0, 10.0, 1.0, 0.1, 0.01].iter().take_while(|bound| magnitude < **bound).count();
     format!("{value:.decimals$}")
 }
 
@@ -227,19 +213,12 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_count_is_between_the_two() {
-        assert_eq!(
-            row(&[(1.0, None), (2.0, None), (4.0, None), (9.0, None)]).value,
-            3.0
-        );
+        assert_eq!(row(&[(1.0, None), (2.0, None), (4.0, None), (9.0, None)]).value, 3.0);
     }
 
     #[test]
     fn p99_is_the_nearest_rank() {
-        let turns = |count: u32| {
-            (1..=count)
-                .map(|i| (f64::from(i), None))
-                .collect::<Vec<_>>()
-        };
+        let turns = |count: u32| (1..=count).map(|i| (f64::from(i), None)).collect::<Vec<_>>();
         assert_eq!(row(&turns(30)).p99, 30.0);
         assert_eq!(row(&turns(100)).p99, 99.0);
         assert_eq!(row(&turns(1000)).p99, 990.0);
@@ -254,10 +233,7 @@ mod tests {
     #[test]
     fn a_peers_turn_without_a_figure_is_left_out() {
         let some = row(&[(1.0, Some(f64::NAN)), (3.0, Some(2.0)), (5.0, Some(0.0))]);
-        assert_eq!(
-            (some.value, some.peer, some.ratio),
-            (3.0, Some(2.0), Some(1.5))
-        );
+        assert_eq!((some.value, some.peer, some.ratio), (3.0, Some(2.0), Some(1.5)));
         let none = row(&[(1.0, Some(f64::NAN))]);
         assert_eq!((none.peer, none.ratio), (None, None));
     }
@@ -273,11 +249,7 @@ mod tests {
         let order = RefCell::new(String::new());
         let ours = || {
             order.borrow_mut().push('o');
-            if order.borrow().len() == 1 {
-                1000.0
-            } else {
-                1.0
-            }
+            if order.borrow().len() == 1 { 1000.0 } else { 1.0 }
         };
         let mut peer = || {
             order.borrow_mut().push('p');
@@ -291,10 +263,7 @@ mod tests {
 
     #[test]
     fn the_tables_columns_line_up() {
-        let rows = [
-            row(&[(345.6, Some(760.0))]),
-            Row::from_turns("a longer name", "us", &[(0.01234, None)]),
-        ];
+        let rows = [row(&[(345.6, Some(760.0))]), Row::from_turns("a longer name", "us", &[(0.01234, None)])];
         let expected = "\
 name           unit    value          min .. max      p99   peer   ratio
 launch         ns      345.6      345.6 .. 345.6    345.6  760.0  0.4547

@@ -181,13 +181,8 @@ impl Crew {
 
             // Here every slot's `done` was seen, with Acquire, at this phase's
             // first ticket or beyond (in phase 0: by the turn before it posted).
-            let mut part = Part {
-                crew: self,
-                job,
-                phase,
-                end: job.base.wrapping_add((phase + 1) << log),
-                rows: None,
-            };
+            let mut part =
+                Part { crew: self, job, phase, end: job.base.wrapping_add((phase + 1) << log), rows: None };
             while part.run_one(me) {
                 between();
             }
@@ -262,12 +257,7 @@ impl Part<'_> {
             // this thread may read came with the letter and the barriers, and
             // goes on with `done`.
             let next = ticket.wrapping_add(1);
-            match claimed.0.compare_exchange_weak(
-                ticket,
-                next,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
+            match claimed.0.compare_exchange_weak(ticket, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => ticket = now,
             }
@@ -294,21 +284,14 @@ impl Part<'_> {
             // SAFETY: this thread has claimed a ticket of the launch and is not
             // done with it. The launch ends only when it is (`lead` waits), so
             // `data` is alive; it belongs to `calls` by `lead`'s contract.
-            None => *self
-                .rows
-                .insert(unsafe { (job.calls.phase)(job.data, self.phase) }),
+            None => *self.rows.insert(unsafe { (job.calls.phase)(job.data, self.phase) }),
         };
         let per_share = self.crew.fractions[job.shape.width as usize];
-        let rows = job
-            .shape
-            .rows(per_share, phase.start..phase.end, share, chunk);
+        let rows = job.shape.rows(per_share, phase.start..phase.end, share, chunk);
         if rows.is_empty() {
             return;
         }
-        let rows = Rows {
-            start: rows.start,
-            end: rows.end,
-        };
+        let rows = Rows { start: rows.start, end: rows.end };
         // SAFETY: as above. No other ticket stands for these rows.
         if !unsafe { (job.calls.run)(job.data, self.phase, rows) } {
             self.crew.stop.0.store(true, Ordering::Relaxed);

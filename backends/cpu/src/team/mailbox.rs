@@ -150,14 +150,7 @@ impl Mailbox {
         // SAFETY: the number was the same before and after, so every field is
         // of one letter; `post` stored a `&'static Calls`, seen through Acquire.
         let calls = unsafe { &*calls };
-        let job = Job {
-            base,
-            phases,
-            shape: Shape::unpack(shape),
-            absent,
-            data,
-            calls,
-        };
+        let job = Job { base, phases, shape: Shape::unpack(shape), absent, data, calls };
         Letter::Join(number, job)
     }
 

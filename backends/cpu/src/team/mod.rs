@@ -45,6 +45,8 @@ const LOG_CHUNKS: u32 = 6;
 const LOG_CHUNKS_UNKNOWN: u32 = 3;
 /// Phases of one dispatch; a launch of more is several.
 const MAX_PHASES: u64 = 1 << 32;
+/// More than any machine has; far from where the cuts would overflow.
+const MAX_THREADS: usize = 1 << 16;
 /// Polls of a lingering worker between looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
 
@@ -99,7 +101,7 @@ impl Team {
     /// workers stay for `linger` after a launch. Starts no thread yet.
     pub fn new(threads: usize, linger: Duration) -> Team {
         Team {
-            threads: threads.clamp(1, u32::MAX as usize / 2),
+            threads: threads.clamp(1, MAX_THREADS),
             linger,
             shared: OnceLock::new(),
             pool: OnceLock::new(),
@@ -132,9 +134,6 @@ impl Team {
     /// parallelism of its own; launches meanwhile run on their caller alone.
     /// If the team is busy, or the pool cannot be had, `f` runs on the caller.
     pub fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
-        if self.threads == 1 {
-            return f();
-        }
         let shared = self.shared();
         let Some(mut turn) = shared.turn.try_take() else {
             return f();
@@ -147,14 +146,14 @@ impl Team {
     }
 
     fn shared(&self) -> &Arc<Shared> {
-        self.shared
-            .get_or_init(|| Arc::new(Shared::new(self.threads, self.linger)))
+        self.shared.get_or_init(|| Arc::new(Shared::new(self.threads, self.linger)))
     }
 
     fn pool(&self) -> Option<&ThreadPool> {
         let build = || {
             ThreadPoolBuilder::new()
-                .num_threads(self.threads - 1)
+                // 0 would be as many as there are cores; a team of one has this for `install`.
+                .num_threads((self.threads - 1).max(1))
                 .thread_name(|index| format!("flash-cpu-{}", index + 1))
                 .build()
                 .ok()
@@ -184,8 +183,7 @@ impl Team {
             let data: *const W = work;
             // SAFETY: `work` outlives the call, is `Sync`, and the table is its
             // type's.
-            let shared =
-                unsafe { self.dispatch(data.cast(), &Erased::<W>::CALLS, phases, items, estimate) };
+            let shared = unsafe { self.dispatch(data.cast(), &Erased::<W>::CALLS, phases, items, estimate) };
             if let Some(finished) = shared {
                 return finished;
             }
@@ -215,11 +213,7 @@ impl Team {
             let (width, log_align) = width(self.threads, items, estimate.align);
             let (absent, away) = shared.absent(width);
             let chunks = log_chunks(per_phase, items >> log_align, width, known || force);
-            let shape = Shape {
-                width,
-                log_chunks: chunks as u8,
-                log_align: log_align as u8,
-            };
+            let shape = Shape { width, log_chunks: chunks as u8, log_align: log_align as u8 };
             (shape, absent, away)
         };
 
@@ -249,14 +243,7 @@ impl Team {
             to_wake = shared.mark_for_waking(shape.width);
         }
 
-        let mut job = Job {
-            base: 0,
-            phases,
-            shape,
-            absent,
-            data,
-            calls,
-        };
+        let mut job = Job { base: 0, phases, shape, absent, data, calls };
         let letter = turn.ledger(|ledger| {
             job.base = ledger.base;
             ledger.base = ledger.base.wrapping_add(job.tickets());
@@ -317,22 +304,11 @@ impl Shared {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let crowded = threads > cores;
         let spin = if crowded {
-            Spin {
-                before_help: 16,
-                before_yield: 32,
-            }
+            Spin { before_help: 16, before_yield: 32 }
         } else {
-            Spin {
-                before_help: 64,
-                before_yield: 1_000,
-            }
+            Spin { before_help: 64, before_yield: 1_000 }
         };
-        Self {
-            turn: Turn::new(),
-            crew: Crew::new(threads, spin),
-            crowded,
-            linger,
-        }
+        Self { turn: Turn::new(), crew: Crew::new(threads, spin), crowded, linger }
     }
 
     /// Which of slots `1..width` have no worker polling, and how many.
@@ -354,9 +330,7 @@ impl Shared {
     /// Marks the parked ones of slots `1..width`; says how many there were.
     #[cold]
     fn mark_for_waking(&self, width: u32) -> usize {
-        (1..width as usize)
-            .filter(|&slot| self.crew.mailbox(slot).wake())
-            .count()
+        (1..width as usize).filter(|&slot| self.crew.mailbox(slot).wake()).count()
     }
 
     /// Fetches the `count` workers that were marked. To every pool thread, of
@@ -390,11 +364,7 @@ impl Shared {
     /// polls, then gives up.
     fn linger(&self) -> impl FnMut(bool) -> bool {
         let limit = self.linger;
-        let spin = if self.crowded {
-            Duration::ZERO
-        } else {
-            limit / 2
-        };
+        let spin = if self.crowded { Duration::ZERO } else { limit / 2 };
         let mut polls = 0_u32;
         let mut since = None;
         let mut yielding = false;
@@ -427,10 +397,7 @@ impl Shared {
 struct Erased<W>(PhantomData<W>);
 
 impl<W: Work> Erased<W> {
-    const CALLS: Calls = Calls {
-        phase: Self::phase,
-        run: Self::run,
-    };
+    const CALLS: Calls = Calls { phase: Self::phase, run: Self::run };
 
     /// # Safety
     /// `data` is a `W`, alive.
@@ -489,11 +456,7 @@ fn worth_sharing<W: Work>(work: &W, phases: u64, estimate: Estimate) -> Option<u
     if items < 2 || items <= estimate.align {
         return None;
     }
-    let small = if phases == 1 {
-        SMALL_LAUNCH
-    } else {
-        SMALL_PHASE
-    };
+    let small = if phases == 1 { SMALL_LAUNCH } else { SMALL_PHASE };
     let predicted = as_f32(items) * estimate.ns_per_item;
     let known_small = estimate.ns_per_item > 0.0 && predicted < small;
     (!known_small || estimate.force_parallel).then_some(items)

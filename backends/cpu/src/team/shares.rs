@@ -19,30 +19,17 @@ impl Shape {
     }
 
     pub(crate) fn unpack(word: u64) -> Self {
-        Self {
-            width: word as u32,
-            log_chunks: (word >> 32) as u8,
-            log_align: (word >> 40) as u8,
-        }
+        Self { width: word as u32, log_chunks: (word >> 32) as u8, log_align: (word >> 40) as u8 }
     }
 
     /// The rows of chunk `chunk` of share `share`. `per_share` is
     /// [`fraction`]`(width)`: a product instead of the two divisions, which
     /// would be a tenth of what a barrier takes.
     #[inline]
-    pub(crate) fn rows(
-        self,
-        per_share: u64,
-        phase: Range<u64>,
-        share: u32,
-        chunk: u32,
-    ) -> Range<u64> {
+    pub(crate) fn rows(self, per_share: u64, phase: Range<u64>, share: u32, chunk: u32) -> Range<u64> {
         let length = phase.end.saturating_sub(phase.start);
-        let (next_share, next_chunk) = if (chunk + 1) >> self.log_chunks == 0 {
-            (share, chunk + 1)
-        } else {
-            (share + 1, 0)
-        };
+        let (next_share, next_chunk) =
+            if (chunk + 1) >> self.log_chunks == 0 { (share, chunk + 1) } else { (share + 1, 0) };
         phase.start + self.cut(per_share, length, share, chunk)
             ..phase.start + self.cut(per_share, length, next_share, next_chunk)
     }

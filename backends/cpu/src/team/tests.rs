@@ -1,6 +1,6 @@
 use std::cell::UnsafeCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -12,19 +12,11 @@ const LINGER: Duration = Duration::from_micros(200);
 const WIDTHS: [usize; 4] = [1, 2, 3, 7];
 
 fn forced(align: u64) -> Estimate {
-    Estimate {
-        ns_per_item: 0.0,
-        force_parallel: true,
-        align,
-    }
+    Estimate { ns_per_item: 0.0, force_parallel: true, align }
 }
 
 fn costing(ns_per_item: f32) -> Estimate {
-    Estimate {
-        ns_per_item,
-        force_parallel: true,
-        align: 4,
-    }
+    Estimate { ns_per_item, force_parallel: true, align: 4 }
 }
 
 /// xorshift64*: the tests need variety, not quality.
@@ -104,11 +96,7 @@ fn the_chunks_of_all_shares_cover_a_phase_once_and_in_order() {
         }
         assert_eq!(next, start + length, "{shape:?} of {length}");
     }
-    let shape = Shape {
-        width: 2,
-        log_chunks: 0,
-        log_align: 4,
-    };
+    let shape = Shape { width: 2, log_chunks: 0, log_align: 4 };
     assert_eq!(shape.rows(fraction(2), 0..1024, 0, 0), 0..512);
     assert_eq!(shape.rows(fraction(2), 0..u64::MAX, 1, 0).end, u64::MAX);
 }
@@ -131,11 +119,7 @@ fn every_item_runs_once_in_phases_of_any_shape() {
                 1 => forced(16),
                 // Predicted long enough for chunks.
                 2 => costing(10_000.0),
-                _ => Estimate {
-                    ns_per_item: 0.0,
-                    force_parallel: false,
-                    align: 2,
-                },
+                _ => Estimate { ns_per_item: 0.0, force_parallel: false, align: 2 },
             };
             assert!(team.run(&work, work.phases.len() as u64, estimate));
             work.assert_all(1, &format!("{threads} threads, round {round}"));
@@ -149,11 +133,7 @@ fn the_same_work_a_thousand_times_runs_a_thousand_times() {
         let team = Team::new(threads, LINGER);
         let work = Visits::new(vec![0..40, 3..200, 5..5, 0..1]);
         for round in 0..1_000 {
-            let estimate = if round % 3 == 0 {
-                costing(5_000.0)
-            } else {
-                forced(8)
-            };
+            let estimate = if round % 3 == 0 { costing(5_000.0) } else { forced(8) };
             assert!(team.run(&work, 4, estimate));
         }
         work.assert_all(1_000, &format!("{threads} threads"));
@@ -178,11 +158,7 @@ fn eight_host_threads_at_once_each_get_their_own_launches() {
                 scope.spawn(move || {
                     let work = Visits::new(vec![0..100, 0..33, 7..9]);
                     for round in 0..300 {
-                        let estimate = if round % 2 == 0 {
-                            forced(1)
-                        } else {
-                            costing(9_000.0)
-                        };
+                        let estimate = if round % 2 == 0 { forced(1) } else { costing(9_000.0) };
                         assert!(team.run(&work, 3, estimate));
                     }
                     work.assert_all(300, &format!("host {host}"));
@@ -221,11 +197,7 @@ fn false_stops_the_phases_after_and_not_the_next_launch() {
                 phases,
                 ran: (0..phases).map(|_| AtomicU64::new(0)).collect(),
             };
-            let estimate = if round % 2 == 0 {
-                forced(1)
-            } else {
-                costing(9_000.0)
-            };
+            let estimate = if round % 2 == 0 { forced(1) } else { costing(9_000.0) };
             assert!(!team.run(&work, work.phases, estimate));
             for (k, ran) in work.ran.iter().enumerate() {
                 let ran = ran.load(Ordering::Relaxed);
@@ -259,11 +231,7 @@ impl Work for Stencil {
 
     fn run(&self, phase: u64, rows: Range<u64>) -> bool {
         let [a, b] = &self.fields;
-        let (from, to) = if phase.is_multiple_of(2) {
-            (a, b)
-        } else {
-            (b, a)
-        };
+        let (from, to) = if phase.is_multiple_of(2) { (a, b) } else { (b, a) };
         let n = from.len();
         for i in rows {
             let i = i as usize;
@@ -280,9 +248,7 @@ impl Work for Stencil {
 impl Stencil {
     fn new(n: u64) -> Self {
         let field = |scale: u64| (0..n).map(|i| UnsafeCell::new(i * scale)).collect();
-        Self {
-            fields: [field(1), field(0)],
-        }
+        Self { fields: [field(1), field(0)] }
     }
 
     fn result(self) -> Vec<u64> {
@@ -313,19 +279,14 @@ fn a_phase_sees_what_the_one_before_wrote() {
 struct Slow {
     items: u64,
     each: Duration,
-    /// This item takes as long as all together.
+    /// This item takes ten times as long as all the others together.
     heavy: Option<u64>,
     by: Mutex<Vec<(u64, ThreadId)>>,
 }
 
 impl Slow {
     fn new(items: u64, each: Duration) -> Self {
-        Self {
-            items,
-            each,
-            heavy: None,
-            by: Mutex::default(),
-        }
+        Self { items, each, heavy: None, by: Mutex::default() }
     }
 
     fn threads(&self) -> usize {
@@ -351,7 +312,7 @@ impl Work for Slow {
         for row in rows {
             let mut time = self.each;
             if self.heavy == Some(row) {
-                time *= self.items as u32;
+                time *= 10 * self.items as u32;
             }
             let start = Instant::now();
             while start.elapsed() < time {
@@ -367,11 +328,7 @@ impl Work for Slow {
 fn a_worker_that_comes_late_joins_a_launch_of_unknown_cost() {
     let team = Team::new(2, LINGER);
     let work = Slow::new(256, Duration::from_micros(200));
-    let unknown = Estimate {
-        ns_per_item: 0.0,
-        force_parallel: false,
-        align: 1,
-    };
+    let unknown = Estimate { ns_per_item: 0.0, force_parallel: false, align: 1 };
     assert!(team.run(&work, 1, unknown));
     work.assert_once();
     assert_eq!(work.threads(), 2, "the worker was parked, then woken");
@@ -380,11 +337,7 @@ fn a_worker_that_comes_late_joins_a_launch_of_unknown_cost() {
 #[test]
 fn a_parked_worker_is_not_woken_for_little_but_for_much() {
     let team = Team::new(2, LINGER);
-    let ten_us = Estimate {
-        ns_per_item: 100.0,
-        force_parallel: false,
-        align: 1,
-    };
+    let ten_us = Estimate { ns_per_item: 100.0, force_parallel: false, align: 1 };
     let work = Slow::new(100, Duration::ZERO);
     assert!(team.run(&work, 1, ten_us));
     assert!(team.pool.get().is_none(), "no thread is started for 10 us");
@@ -401,21 +354,14 @@ fn what_a_held_up_thread_has_not_begun_others_run() {
     let team = Team::new(2, Duration::from_millis(50));
     let mut work = Slow::new(64, Duration::from_micros(50));
     work.heavy = Some(0);
-    let estimate = Estimate {
-        ns_per_item: 50_000.0,
-        force_parallel: true,
-        align: 1,
-    };
+    let estimate = Estimate { ns_per_item: 50_000.0, force_parallel: true, align: 1 };
     assert!(team.run(&Slow::new(512, Duration::from_micros(50)), 1, estimate));
     assert!(team.run(&work, 1, estimate));
     work.assert_once();
     let by = work.by.lock().unwrap();
     let of = |item| by.iter().find(|&&(i, _)| i == item).unwrap().1;
     let with_heavy = (0..32).filter(|&i| of(i) == of(0)).count();
-    assert!(
-        with_heavy < 32,
-        "item 0 held {with_heavy} of its share's 32"
-    );
+    assert!(with_heavy < 32, "item 0 held {with_heavy} of its share's 32");
 }
 
 #[test]
@@ -423,11 +369,7 @@ fn an_item_stays_on_its_thread_across_launches() {
     let team = Team::new(2, Duration::from_millis(500));
     let places = || {
         let work = Slow::new(2, Duration::from_millis(3));
-        let one_each = Estimate {
-            ns_per_item: 1.0,
-            force_parallel: true,
-            align: 1,
-        };
+        let one_each = Estimate { ns_per_item: 1.0, force_parallel: true, align: 1 };
         assert!(team.run(&work, 1, one_each));
         work.assert_once();
         let mut by = work.by.into_inner().unwrap();
@@ -458,8 +400,7 @@ impl Work for Nested<'_> {
     fn run(&self, _: u64, rows: Range<u64>) -> bool {
         for _ in rows {
             assert!(self.team.run(&self.inner, 2, forced(1)));
-            self.installed
-                .fetch_add(self.team.install(|| 1), Ordering::Relaxed);
+            self.installed.fetch_add(self.team.install(|| 1), Ordering::Relaxed);
         }
         true
     }
@@ -469,11 +410,8 @@ impl Work for Nested<'_> {
 fn a_launch_from_within_a_launch_runs_on_its_thread() {
     for threads in WIDTHS {
         let team = Team::new(threads, LINGER);
-        let work = Nested {
-            team: &team,
-            inner: Visits::new(vec![0..50, 0..50]),
-            installed: AtomicUsize::new(0),
-        };
+        let work =
+            Nested { team: &team, inner: Visits::new(vec![0..50, 0..50]), installed: AtomicUsize::new(0) };
         for _ in 0..100 {
             assert!(team.run(&work, 3, forced(1)));
         }
@@ -512,14 +450,14 @@ fn a_kernel_may_use_rayon() {
 fn install_runs_in_the_pool_while_workers_linger() {
     for threads in [2, 3, 7] {
         let team = Team::new(threads, Duration::from_secs(30));
-        let work = Visits::new(vec![0..100]);
+        let work = Visits::new(vec![0..100, 0..1]);
         for round in 1..=50 {
-            assert!(team.run(&work, 1, forced(1)));
+            assert!(team.run(&work, 2, forced(1)));
             let start = Instant::now();
             let seen = team.install(|| {
                 // Takes every thread of the pool, so none may linger on.
                 let names = rayon::broadcast(|_| thread::current().name().map(str::to_owned));
-                assert!(team.run(&work, 1, forced(1)), "launch from inside");
+                assert!(team.run(&work, 2, forced(1)), "launch from inside");
                 names
             });
             assert_eq!(seen.len(), threads - 1);
@@ -542,7 +480,6 @@ fn a_panic_in_install_is_the_callers_and_gives_the_team_back() {
 
 #[test]
 fn a_team_dropped_while_its_workers_linger_lets_them_go() {
-    let alive = Arc::new(AtomicBool::new(true));
     for threads in [2, 7] {
         let team = Team::new(threads, Duration::from_secs(30));
         let work = Slow::new(200, Duration::from_micros(20));
@@ -556,19 +493,14 @@ fn a_team_dropped_while_its_workers_linger_lets_them_go() {
             thread::yield_now();
         }
     }
-    assert!(alive.load(Ordering::Relaxed));
 }
 
 #[test]
 fn a_small_launch_starts_no_thread() {
     let team = Team::new(2, LINGER);
-    let work = Visits::new(vec![0..100]);
-    let small = Estimate {
-        ns_per_item: 1.0,
-        force_parallel: false,
-        align: 16,
-    };
+    let work = Visits::new(vec![0..100, 0..1]);
+    let small = Estimate { ns_per_item: 1.0, force_parallel: false, align: 16 };
     assert!(team.run(&work, 1, small));
-    work.assert_all(1, "small");
+    assert_eq!(work.counts[0][99].load(Ordering::Relaxed), 1);
     assert!(team.shared.get().is_none());
 }

@@ -31,10 +31,7 @@ unsafe impl Send for Turn {}
 
 impl Turn {
     pub(crate) fn new() -> Self {
-        Self {
-            busy: AtomicBool::new(false),
-            ledger: UnsafeCell::new(Ledger::default()),
-        }
+        Self { busy: AtomicBool::new(false), ledger: UnsafeCell::new(Ledger::default()) }
     }
 
     /// Never waits: a nested launch would wait for the one it is part of.

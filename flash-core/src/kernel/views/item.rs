@@ -36,7 +36,12 @@ pub trait ItemAccess {
     /// # Safety
     /// As `item`, for `len` ones at a distance of `step` elements.
     #[doc(hidden)]
-    unsafe fn strided<'k>(at: *mut Self::Element, row_len: usize, step: usize, len: usize) -> Self::Strided<'k>;
+    unsafe fn strided<'k>(
+        at: *mut Self::Element,
+        row_len: usize,
+        step: usize,
+        len: usize,
+    ) -> Self::Strided<'k>;
     /// # Safety
     /// The array of `len` elements at `at` lives for `'k` and, if written, is nobody else's.
     #[doc(hidden)]
@@ -260,7 +265,16 @@ unsafe fn out<'k, T>(at: *mut T) -> Out<'k, T> {
 }
 
 access!(Read, abi::ACCESS_READ, &'k T, shared, &'k [T], from_raw_parts, Strided, Rows);
-access!(ReadWrite, abi::ACCESS_READ_WRITE, &'k mut T, exclusive, &'k mut [T], from_raw_parts_mut, StridedMut, RowsMut);
+access!(
+    ReadWrite,
+    abi::ACCESS_READ_WRITE,
+    &'k mut T,
+    exclusive,
+    &'k mut [T],
+    from_raw_parts_mut,
+    StridedMut,
+    RowsMut
+);
 access!(Write, abi::ACCESS_WRITE, Out<'k, T>, out, &'k mut [T], from_raw_parts_mut, StridedMut, RowsMut);
 
 /// Address and strides of an `Item` for one share.

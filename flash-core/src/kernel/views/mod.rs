@@ -68,28 +68,19 @@ pub struct Array<'a> {
     pub(crate) len: usize,
     /// Holds an owned handle.
     pub(crate) owner: Option<Arc<Header>>,
-    /// True for a part of a memory, which has no shape of its own.
-    pub(crate) part: bool,
     borrow: PhantomData<&'a mut ()>,
 }
 
 impl<'a> Array<'a> {
     #[inline]
     fn of_slice<T>(data: *mut T, len: usize) -> Array<'a> {
-        Array { memory: std::ptr::null(), data: data.cast(), len, owner: None, part: false, borrow: PhantomData }
+        Array { memory: std::ptr::null(), data: data.cast(), len, owner: None, borrow: PhantomData }
     }
 
     #[inline]
     fn of_memory<T: Element>(memory: &'a FlashMemory<T>) -> Array<'a> {
         let header = memory.header();
-        Array {
-            memory: header,
-            data: header.data(),
-            len: header.len(),
-            owner: None,
-            part: false,
-            borrow: PhantomData,
-        }
+        Array { memory: header, data: header.data(), len: header.len(), owner: None, borrow: PhantomData }
     }
 
     fn of_range<T: Element>(range: MemoryRange<'a, T>) -> Array<'a> {
@@ -101,7 +92,6 @@ impl<'a> Array<'a> {
             data: unsafe { header.data().add(range.start * size_of::<T>()) },
             len: range.len(),
             owner: None,
-            part: true,
             borrow: PhantomData,
         }
     }
@@ -113,7 +103,6 @@ impl<'a> Array<'a> {
             data: owner.data(),
             len: owner.len(),
             owner: Some(owner),
-            part: false,
             borrow: PhantomData,
         }
     }

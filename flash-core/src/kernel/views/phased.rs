@@ -66,7 +66,12 @@ impl<T: Element> PhasedBound<T> {
     /// # Safety
     /// `index` is the index of a work item of the launch.
     #[inline(always)]
-    pub unsafe fn run(&self, index: &[usize], along: &[usize], stages: Option<(usize, &[Use])>) -> PhasedRun<T> {
+    pub unsafe fn run(
+        &self,
+        index: &[usize],
+        along: &[usize],
+        stages: Option<(usize, &[Use])>,
+    ) -> PhasedRun<T> {
         let mut own = 0;
         for &dimension in along {
             // SAFETY: there is a stride for every dimension.
@@ -111,7 +116,14 @@ impl<T: Element> PhasedRun<T> {
             // SAFETY: the own element lies inside both buffers and is ours alone in `next`.
             unsafe { *self.next.add(own) = *self.was.add(own) };
         }
-        PhasedItem { was: self.was, next: self.next, len: self.len, own, usage: self.usage, borrow: PhantomData }
+        PhasedItem {
+            was: self.was,
+            next: self.next,
+            len: self.len,
+            own,
+            usage: self.usage,
+            borrow: PhantomData,
+        }
     }
 
     /// # Safety

@@ -1,0 +1,166 @@
+//! `flash list`.
+
+use flash::backend::{self, BackendReport, DeviceInfo, Outcome};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What is listed, as text for people or as JSON.
+pub fn run(json: bool) -> anyhow::Result<String> {
+    let reports = backend::list();
+    match json {
+        true => Ok(serde_json::to_string_pretty(&List::of(&reports))? + "\n"),
+        false => Ok(table(&reports)),
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    backends: Vec<Backend<'a>>,
+}
+
+#[derive(Serialize)]
+struct Backend<'a> {
+    key: Option<&'a str>,
+    plugin: &'a str,
+    state: &'static str,
+    reason: Option<String>,
+    devices: Vec<Device<'a>>,
+}
+
+#[derive(Serialize)]
+struct Device<'a> {
+    id: &'a str,
+    #[serde(flatten)]
+    info: &'a DeviceInfo,
+}
+
+impl<'a> List<'a> {
+    fn of(reports: &'a [BackendReport]) -> List<'a> {
+        let one = |report: &'a BackendReport| Backend {
+            key: report.key.as_deref(),
+            plugin: &report.plugin,
+            state: state(&report.outcome),
+            reason: reason(&report.outcome),
+            devices: report.devices.iter().map(|d| Device { id: &d.id, info: &d.info }).collect(),
+        };
+        List { backends: reports.iter().map(one).collect() }
+    }
+}
+
+fn state(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Available => "available",
+        Outcome::Unavailable { .. } => "unavailable",
+        Outcome::Refused { .. } => "refused",
+    }
+}
+
+fn reason(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Available => None,
+        Outcome::Unavailable { reason } => Some(reason.clone()),
+        Outcome::Refused { expected, found } => Some(format!("expected {expected}, found {found}")),
+    }
+}
+
+fn table(reports: &[BackendReport]) -> String {
+    let mut text = String::new();
+    let rows: Vec<[&str; 3]> = reports
+        .iter()
+        .map(|r| [r.key.as_deref().unwrap_or("-"), state(&r.outcome), r.plugin.as_str()])
+        .collect();
+    aligned(&mut text, &["KEY", "STATE", "PLUGIN"], &rows, |i, text| {
+        if let Some(name) = &reports[i].name {
+            text.push_str(&format!("  ({name})"));
+        }
+        text.push('\n');
+        if let Some(reason) = reason(&reports[i].outcome) {
+            text.push_str(&format!("    {}\n", reason.replace('\n', "\n    ")));
+        }
+    });
+
+    let devices: Vec<(&str, &DeviceInfo)> =
+        reports.iter().flat_map(|r| r.devices.iter().map(|d| (d.id.as_str(), &d.info))).collect();
+    let cells: Vec<[String; 6]> = devices.iter().map(|(id, info)| device(id, info)).collect();
+    let rows: Vec<[&str; 6]> = cells.iter().map(|row| row.each_ref().map(String::as_str)).collect();
+    text.push('\n');
+    aligned(&mut text, &["DEVICE", "CLASS", "THREADS", "MEMORY", "PHYSICAL ID", "NAME"], &rows, |i, text| {
+        text.push('\n');
+        let (_, info) = devices[i];
+        let mut notes = vec![format!("{} {}", info.vendor, info.version)];
+        for (is, note) in [
+            (info.test, "for tests, never part of a group"),
+            (info.emulated, "emulated, never part of a group"),
+            (info.host_memory, "uses host memory in place"),
+        ] {
+            notes.extend(is.then(|| note.to_owned()));
+        }
+        if info.rate_hint > 0.0 {
+            notes.push(format!("about {:.0} Gflop/s", info.rate_hint / 1e9));
+        }
+        notes.extend((!info.features.is_empty()).then(|| info.features.clone()));
+        let _ = writeln!(text, "    {}", notes.join("; "));
+    });
+
+    // In path order; one line for all element types.
+    let mut kernels: Vec<[String; 4]> = Vec::new();
+    for report in reports {
+        let mut own: Vec<_> =
+            report.implementations.iter().map(|line| kernel(line, &report.plugin)).collect();
+        own.sort();
+        own.dedup();
+        kernels.extend(own);
+    }
+    let rows: Vec<[&str; 4]> = kernels.iter().map(|row| row.each_ref().map(String::as_str)).collect();
+    text.push('\n');
+    aligned(&mut text, &["KERNEL", "IMPLEMENTATION", "FOR", "FROM"], &rows, |_, text| text.push('\n'));
+    text
+}
+
+fn device(id: &str, info: &DeviceInfo) -> [String; 6] {
+    let memory = match info.memory_bytes {
+        0 => "-".to_owned(),
+        bytes => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+    };
+    let class = format!("{:?}", info.class).to_lowercase();
+    [id.to_owned(), class, info.threads.to_string(), memory, info.physical_id.clone(), info.name.clone()]
+}
+
+/// The parts of `kernel implementation (target)`.
+fn kernel(line: &str, plugin: &str) -> [String; 4] {
+    let mut words = line.split(' ');
+    let mut next = || words.next().unwrap_or("-").to_owned();
+    let (kernel, name, target) = (next(), next(), next());
+    [kernel, name, target.trim_matches(['(', ')']).to_owned(), plugin.to_owned()]
+}
+
+/// Rows with columns that are as wide as their widest cell; `after` ends each row.
+fn aligned<const N: usize>(
+    text: &mut String,
+    head: &[&str; N],
+    rows: &[[&str; N]],
+    mut after: impl FnMut(usize, &mut String),
+) {
+    let mut widths = head.map(|cell| cell.chars().count());
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |text: &mut String, row: &[&str; N]| {
+        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
+            match i + 1 == N {
+                true => text.push_str(cell),
+                false => {
+                    let _ = write!(text, "{cell:<width$}  ");
+                }
+            }
+        }
+    };
+    line(text, head);
+    text.push('\n');
+    for (i, row) in rows.iter().enumerate() {
+        line(text, row);
+        after(i, text);
+    }
+}

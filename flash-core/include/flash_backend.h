@@ -1,0 +1,653 @@
+/* FLASH: the plugin interface, for backends and kernels written in C.
+ *
+ * Made from flash-core/src/abi by tests/tests/plugins/header.rs: do not edit. What holds for all of it:
+ *
+ * - A struct that may grow begins with `struct_size`. Fields are appended, never moved; a function
+ *   is there if it lies inside `struct_size` and is not NULL.
+ * - flash_arg, flash_span, flash_str, flash_attr and the structs of the index space are frozen.
+ * - Text is UTF-8, pointer and length, borrowed for the call.
+ * - Errors are made by flash_host->error_create; NULL is success.
+ * - No exception and no longjmp crosses. Functions are called from any thread.
+ *
+ * A plugin is a shared library that ends with FLASH_PLUGIN(..) or FLASH_KERNELS(..):
+ *
+ *     static const flash_backend_api api = { .struct_size = sizeof api, .key = FLASH_STR("MY_ACCEL"), .. };
+ *     FLASH_PLUGIN("my-accel", "1.0", &api)
+ *
+ * Copied into a directory of FLASH_BACKEND_PATH it is installed; `flash list` says what became of it,
+ * `flash conformance MY_ACCEL` what it does wrong. tests/c/backend.c is a whole one. */
+
+#ifndef FLASH_BACKEND_H
+#define FLASH_BACKEND_H
+
+#include "flash_device.h"
+#include <stddef.h>
+#include <string.h>
+
+// `value = start + position * step` (see flash_space_dim.kind).
+#define FLASH_DIM_AFFINE 0
+
+// `value = values[position]` (see flash_space_dim.kind).
+#define FLASH_DIM_VALUES 1
+
+// Iteration `i` is position `i` (see flash_loop.kind).
+#define FLASH_LOOP_FULL 0
+
+// Iteration `i` is position `count - 1 - i`.
+#define FLASH_LOOP_REVERSED 1
+
+// Iteration `i` is position `order[i]`.
+#define FLASH_LOOP_ORDERED 2
+
+// Iteration `i` is the `i`-th group of positions of equal value,
+// `order[starts[i] .. starts[i + 1]]`. A `MEMBER` loop of the same dimension follows inside.
+#define FLASH_LOOP_GROUP 3
+
+// Iteration `i` is position `order[starts[g] + i]`, `g` the current iteration of the loop
+// `loops[group_loop]`. It has `starts[g + 1] - starts[g]` iterations.
+#define FLASH_LOOP_MEMBER 4
+
+// No step of the loop is a barrier (see flash_loop.barrier).
+#define FLASH_BARRIER_NONE 0
+
+// Every step of the loop is a barrier.
+#define FLASH_BARRIER_ALL 1
+
+// The steps from `i` to `i + 1` are barriers for each `i` in the list.
+#define FLASH_BARRIER_LIST 2
+
+// A different major version is refused. It stays 0 until device backends pass the conformance suite.
+#define FLASH_ABI_MAJOR 0
+
+// A higher minor version has more slots, all at the end.
+#define FLASH_ABI_MINOR 1
+
+// Error code: anything that has no code of its own.
+#define FLASH_ERROR_OTHER 1
+
+// Error code: the slot exists, this device cannot do it.
+#define FLASH_ERROR_UNSUPPORTED 2
+
+// Error code: no driver, no device, or too old.
+#define FLASH_ERROR_UNAVAILABLE 3
+
+// Error code: a kernel panicked or returned non-zero.
+#define FLASH_ERROR_KERNEL 4
+
+// Error code: an allocation was refused.
+#define FLASH_ERROR_OUT_OF_MEMORY 5
+
+// Error code: the device does not answer any more.
+#define FLASH_ERROR_DEVICE_LOST 6
+
+// Error code: an argument of the call makes no sense.
+#define FLASH_ERROR_INVALID 7
+
+// Error code: a panic inside the plugin, outside a kernel.
+#define FLASH_ERROR_PANIC 8
+
+// flash_implementation.door: one work item at a time, the loop is in the shim.
+#define FLASH_DOOR_ITEM 1
+
+// flash_implementation.door: a run of work items along dimension 0.
+#define FLASH_DOOR_SPAN 2
+
+// flash_implementation.door: once per subspace and phase.
+#define FLASH_DOOR_WHOLE 3
+
+// flash_implementation.kind: compiled into the program or plugin.
+#define FLASH_KIND_INT_BIN 1
+
+// flash_implementation.kind: a binary file given at run time.
+#define FLASH_KIND_EXT_BIN 2
+
+// flash_implementation.kind: source text.
+#define FLASH_KIND_INT_SRC 3
+
+// flash_implementation.kind: a source file.
+#define FLASH_KIND_EXT_SRC 4
+
+// Device class: anything else.
+#define FLASH_CLASS_OTHER 0
+
+// Device class: the CPU.
+#define FLASH_CLASS_CPU 1
+
+// Device class: a GPU.
+#define FLASH_CLASS_GPU 2
+
+// Device class: an FPGA.
+#define FLASH_CLASS_FPGA 3
+
+// Device flag: an emulation; only an explicit key selects it.
+#define FLASH_DEVICE_EMULATED 1
+
+// Device flag: for tests; only an explicit key selects it.
+#define FLASH_DEVICE_TEST 2
+
+// Device flag: uses host memory in place, space FLASH_SPACE_HOST.
+#define FLASH_DEVICE_HOST_MEMORY 4
+
+// Device flag: the default queue runs submissions in order.
+#define FLASH_DEVICE_IN_ORDER 8
+
+// flash_submission.flags: fill in `nanoseconds`.
+#define FLASH_SUBMIT_PROFILE 1
+
+// flash_submission.flags: some argument is FLASH_ARG_PHASED.
+#define FLASH_SUBMIT_PHASED 2
+
+// A device of a backend. Opaque, lives for ever.
+typedef struct flash_device flash_device;
+
+// An error, owned by the host. Opaque.
+typedef struct flash_error flash_error;
+
+// Completion of a submission or a copy. Opaque.
+typedef struct flash_event flash_event;
+
+// A kernel implementation made ready for one device. Opaque.
+typedef struct flash_kernel flash_kernel;
+
+// A queue of a device. Opaque.
+typedef struct flash_queue flash_queue;
+
+// The values of one dimension.
+typedef struct flash_space_dim {
+  // FLASH_DIM_AFFINE or FLASH_DIM_VALUES.
+  uint32_t kind;
+  // 0.
+  uint32_t reserved;
+  // First value, if affine.
+  uint64_t start;
+  // Difference of neighbouring values, if affine; arithmetic is modulo 2^64.
+  int64_t step;
+  // Number of positions.
+  uint64_t count;
+  // `count` values if the kind is FLASH_DIM_VALUES, else null.
+  const uint64_t *values;
+} flash_space_dim;
+
+// One loop of the nest.
+typedef struct flash_loop {
+  // The dimension that it moves.
+  uint32_t dim;
+  // One of the `FLASH_LOOP_` constants.
+  uint32_t kind;
+  // One of the `FLASH_BARRIER_` constants.
+  uint32_t barrier;
+  // For FLASH_LOOP_MEMBER, where its group's loop is; else 0.
+  uint32_t group_loop;
+  // Iterations; for FLASH_LOOP_MEMBER, positions of the dimension.
+  uint64_t count;
+  // `nbarriers` iterations, ascending, if `barrier` is FLASH_BARRIER_LIST, else null.
+  const uint64_t *barriers;
+  // Length of `barriers`.
+  uint64_t nbarriers;
+  // The dimension's positions, ascending by value and stably, for FLASH_LOOP_ORDERED,
+  // FLASH_LOOP_GROUP and FLASH_LOOP_MEMBER, else null.
+  const uint64_t *order;
+  // Where each group begins in `order`, and its length at the end, for FLASH_LOOP_GROUP and
+  // FLASH_LOOP_MEMBER, else null.
+  const uint64_t *starts;
+} flash_loop;
+
+// An index space in the order in which it is run.
+typedef struct flash_space {
+  // Size of this struct in bytes, as its maker knows it.
+  uint32_t struct_size;
+  // Number of dimensions, and length of `dims`.
+  uint32_t ndims;
+  // Work items, which is rows of the index table.
+  uint64_t items;
+  // Phases; 0 if and only if there are no items.
+  uint64_t phases;
+  // Rows of every phase if they all have the same number, else 0.
+  uint64_t phase_items;
+  // Length of `loops`.
+  uint32_t nloops;
+  // 0.
+  uint32_t reserved;
+  // The dimensions, `ndims` of them.
+  const struct flash_space_dim *dims;
+  // The loops, outermost first, `nloops` of them; dangling where there are none.
+  const struct flash_loop *loops;
+} flash_space;
+
+// UTF-8 text, borrowed.
+typedef struct flash_str {
+  // First byte; may be dangling or NULL if `len` is 0.
+  const uint8_t *ptr;
+  // Number of bytes.
+  size_t len;
+} flash_str;
+
+// An open-ended attribute.
+typedef struct flash_attr {
+  // Its name.
+  struct flash_str key;
+  // Its value as JSON text.
+  struct flash_str value;
+  // 1: whoever does not know the key must refuse; 0: may ignore it.
+  uint32_t required;
+  // 0.
+  uint32_t reserved;
+} flash_attr;
+
+// The threads that a `whole` implementation may use.
+typedef struct flash_threads {
+  // Size of this struct.
+  uint32_t struct_size;
+  // How many.
+  uint32_t count;
+  // Passed to `install`.
+  void *context;
+  // Calls `body(data)` once, on a thread of the backend's pool; returns when it has.
+  void (*install)(void *context, void (*body)(void*), void *data);
+} flash_threads;
+
+// What one call of a flash_share_fn has to do: rows `[begin, end)` of phase `phase`.
+typedef struct flash_share {
+  // Size of this struct on the side that made it.
+  uint32_t struct_size;
+  // Number of arguments.
+  uint32_t arg_count;
+  // For errors.
+  const struct flash_host_api *host;
+  // The index space.
+  const struct flash_space *space;
+  // The phase.
+  uint64_t phase;
+  // First table row.
+  uint64_t begin;
+  // One past the last table row.
+  uint64_t end;
+  // For `FLASH_DOOR_WHOLE`; otherwise NULL.
+  const struct flash_threads *threads;
+} flash_share;
+
+// A CPU kernel whose loop over work items is inside: runs the rows of `share`. It catches its own
+// panics. NULL is success.
+typedef struct flash_error *(*flash_share_fn)(const struct flash_share *share, const flash_arg *args);
+
+// One implementation of a kernel, for one kind of device.
+typedef struct flash_implementation {
+  // Size of this struct on the side that made it.
+  uint32_t struct_size;
+  // `FLASH_DOOR_*`.
+  uint32_t door;
+  // `FLASH_KIND_*`.
+  uint32_t kind;
+  // Higher wins among equally specific candidates. Default 0.
+  int32_t priority;
+  // Name of the kernel, such as `nbody.accelerate`.
+  struct flash_str kernel;
+  // Name of this implementation among the kernel's.
+  struct flash_str name;
+  // Kind of device: `cpu`, `cuda`, `opencl`.
+  struct flash_str target;
+  // The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the
+  // kernel's name alone and trusted to fit.
+  struct flash_str descriptor;
+  // CPU features that must be there, separated by commas. Empty: none.
+  struct flash_str cpu_features;
+  // Selection attributes and others.
+  const struct flash_attr *attributes;
+  // Number of attributes.
+  size_t attribute_count;
+  // CPU: the function with the loop inside, or NULL.
+  flash_share_fn share;
+  // CPU: the function called per run, used if `share` is NULL.
+  flash_span_fn span;
+  // Binary or source text for other devices.
+  const uint8_t *payload;
+  // Its length in bytes.
+  size_t payload_len;
+} flash_implementation;
+
+// What the host offers to plugins. Lives for ever; a plugin may keep the pointer.
+typedef struct flash_host_api {
+  // Size of this struct in the host.
+  uint32_t struct_size;
+  // FLASH_ABI_MAJOR of the host.
+  uint32_t abi_major;
+  // FLASH_ABI_MINOR of the host.
+  uint32_t abi_minor;
+  // 0.
+  uint32_t reserved;
+  // Makes an error of a code and a text, which is copied.
+  struct flash_error *(*error_create)(uint32_t code, struct flash_str text);
+  // The code of an error.
+  uint32_t (*error_code)(const struct flash_error *error);
+  // The text of an error, valid until it is freed.
+  struct flash_str (*error_text)(const struct flash_error *error);
+  // Frees an error; NULL is allowed.
+  void (*error_free)(struct flash_error *error);
+  // Tells the loader why the query that runs on this thread is about to return NULL.
+  void (*query_failed)(struct flash_str text);
+  // Table rows `[*begin, *end)` of phase `phase`.
+  void (*phase_rows)(const struct flash_space *space, uint64_t phase, uint64_t *begin, uint64_t *end);
+  // Runs table rows of one phase of a CPU implementation on the calling thread, whatever its door.
+  struct flash_error *(*run_rows)(const struct flash_implementation *implementation,
+                                  const struct flash_share *share,
+                                  const flash_arg *args);
+  // An interface by name and version; NULL if the host has none such.
+  const void *(*get_extension)(struct flash_str name, uint32_t version);
+} flash_host_api;
+
+// Properties of a device.
+typedef struct flash_device_info {
+  // Size of this struct on the side that made it.
+  uint32_t struct_size;
+  // `FLASH_CLASS_*`.
+  uint32_t device_class;
+  // `FLASH_DEVICE_*` flags.
+  uint32_t flags;
+  // Work items that run at the same time, roughly; threads of a CPU.
+  uint32_t threads;
+  // Name for people.
+  struct flash_str name;
+  // Who made it.
+  struct flash_str vendor;
+  // Version of driver or backend.
+  struct flash_str version;
+  // What it is, physically: devices with one id are never used together in a group.
+  struct flash_str physical_id;
+  // Rough single-precision rate in flop/s, to order devices by. 0: unknown.
+  double rate_hint;
+  // Memory in bytes. 0: unknown.
+  uint64_t memory_bytes;
+  // Architecture or instruction sets, separated by commas.
+  struct flash_str features;
+} flash_device_info;
+
+// One launch on one device.
+typedef struct flash_submission {
+  // Size of this struct in the host.
+  uint32_t struct_size;
+  // `FLASH_SUBMIT_*` flags.
+  uint32_t flags;
+  // From `prepare`.
+  struct flash_kernel *kernel;
+  // The index space with its order and phases.
+  const struct flash_space *space;
+  // Arguments.
+  const flash_arg *args;
+  // Number of arguments.
+  uint32_t arg_count;
+  // Number of events in `waits`.
+  uint32_t wait_count;
+  // Events that must have fired before the kernel runs.
+  struct flash_event *const *waits;
+  // Where to put the completion event; NULL put there: already complete. NULL itself: return when
+  // it is complete.
+  struct flash_event **signal;
+  // Where to put the kernel's time on the device, if `FLASH_SUBMIT_PROFILE` and already complete.
+  uint64_t *nanoseconds;
+  // Options of the submission that the host does not know, or that are meant for backends.
+  const struct flash_attr *attributes;
+  // Number of attributes.
+  size_t attribute_count;
+} flash_submission;
+
+// A memory of a device.
+typedef struct flash_memory_space {
+  // Size of this struct on the side that made it.
+  uint32_t struct_size;
+  // Its id, unique in the backend; 0 is the host's.
+  uint32_t id;
+  // 0 main, 1 high bandwidth, 2 persistent, 3 shared with the host.
+  uint32_t kind;
+  // NUMA node, or -1.
+  int32_t numa_node;
+  // Bytes.
+  uint64_t size;
+  // 1 if host pointers into it are valid.
+  uint32_t host_visible;
+  // Alignment that `alloc` gives at least.
+  uint32_t alignment;
+} flash_memory_space;
+
+// A buffer: an id of a memory space and a handle in it. In FLASH_SPACE_HOST the handle is the
+// address.
+typedef struct flash_buffer {
+  // Memory space.
+  uint32_t space;
+  // 0.
+  uint32_t reserved;
+  // Handle, given by `alloc`, `register_host` or `import`.
+  uint64_t handle;
+} flash_buffer;
+
+// A strided box of up to three dimensions inside a buffer, in bytes; axis 0 is contiguous.
+typedef struct flash_copy_box {
+  // Bytes, rows, planes. A box of less dimensions has extent 1 in the others.
+  uint64_t extent[3];
+  // Offset of the first byte in the source.
+  uint64_t source_offset;
+  // Bytes from row to row and from plane to plane in the source.
+  uint64_t source_stride[2];
+  // Offset of the first byte in the destination.
+  uint64_t destination_offset;
+  // Bytes from row to row and from plane to plane in the destination.
+  uint64_t destination_stride[2];
+} flash_copy_box;
+
+// A backend: its vtable. Required are `key`, `probe`, `devices`, `prepare`, `release` and
+// `submit`; all others may be NULL. A function may answer with FLASH_ERROR_UNSUPPORTED.
+typedef struct flash_backend_api {
+  // Size of this struct in the plugin.
+  uint32_t struct_size;
+  // 0.
+  uint32_t flags;
+  // Runtime key, such as `ALL_CPU`.
+  struct flash_str key;
+  // For people.
+  struct flash_str description;
+  // Looks for the driver and its devices; called before `devices`, once. An error: unavailable.
+  struct flash_error *(*probe)(void);
+  // The devices, which live for ever.
+  struct flash_error *(*devices)(struct flash_device *const **devices, size_t *count);
+  // Properties of a device; `info.struct_size` is set by the host. Strings live for ever.
+  struct flash_error *(*device_info)(struct flash_device *device, struct flash_device_info *info);
+  // Makes an implementation ready. `implementation` lives as long as the kernel.
+  struct flash_error *(*prepare)(struct flash_device *device,
+                                 const struct flash_implementation *implementation,
+                                 struct flash_kernel **kernel);
+  // Gives a kernel back.
+  void (*release)(struct flash_device *device, struct flash_kernel *kernel);
+  // Runs a kernel. `queue` NULL: the device's default queue.
+  struct flash_error *(*submit)(struct flash_device *device,
+                                struct flash_queue *queue,
+                                const struct flash_submission *submission);
+  // The target string of implementations that `prepare` takes: `cpu`, `cuda`, `opencl`.
+  struct flash_str target;
+  // An interface by name and version; NULL if there is none.
+  const void *(*get_extension)(struct flash_str name, uint32_t version);
+  // A property of an object as JSON text, made with `error_create`'s allocator: `*value` is an
+  // error object whose text is the answer, to be freed by the caller.
+  struct flash_error *(*query)(const void *object, struct flash_str key, struct flash_error **value);
+  // Changes whenever devices come or go.
+  uint64_t (*generation)(void);
+  // Memories of a device.
+  struct flash_error *(*spaces)(struct flash_device *device,
+                                const struct flash_memory_space **spaces,
+                                size_t *count);
+  // Allocates zeroed memory.
+  struct flash_error *(*alloc)(struct flash_device *device,
+                               uint32_t space,
+                               uint64_t bytes,
+                               struct flash_buffer *buffer);
+  // Frees what `alloc`, `register_host` or `import` gave.
+  struct flash_error *(*free)(struct flash_device *device, struct flash_buffer buffer);
+  // Makes host memory known to the device (pinning).
+  struct flash_error *(*register_host)(struct flash_device *device,
+                                       void *pointer,
+                                       uint64_t bytes,
+                                       struct flash_buffer *buffer);
+  // A handle that another process or backend can import.
+  struct flash_error *(*export_buffer)(struct flash_device *device,
+                                       struct flash_buffer buffer,
+                                       uint64_t *handle);
+  // The other end of `export_buffer`.
+  struct flash_error *(*import_buffer)(struct flash_device *device,
+                                       uint64_t handle,
+                                       uint64_t bytes,
+                                       struct flash_buffer *buffer);
+  // Copies a box between any two buffers. Waits and signal as in flash_submission.
+  struct flash_error *(*copy_box)(struct flash_device *device,
+                                  struct flash_queue *queue,
+                                  struct flash_buffer source,
+                                  struct flash_buffer destination,
+                                  const struct flash_copy_box *shape,
+                                  struct flash_event *const *waits,
+                                  size_t wait_count,
+                                  struct flash_event **signal);
+  // 1 if this device copies from the one space to the other; `*bytes_per_second` is a hint.
+  uint32_t (*can_copy)(struct flash_device *device,
+                       uint32_t source_space,
+                       uint32_t destination_space,
+                       double *bytes_per_second);
+  // A queue beside the default one.
+  struct flash_error *(*queue_create)(struct flash_device *device,
+                                      const struct flash_attr *attributes,
+                                      size_t attribute_count,
+                                      struct flash_queue **queue);
+  // Waits for a queue and frees it.
+  void (*queue_destroy)(struct flash_device *device, struct flash_queue *queue);
+  // An event that the host signals.
+  struct flash_error *(*event_create)(struct flash_device *device, struct flash_event **event);
+  // Fires a user event, with an error or NULL. Takes the error.
+  struct flash_error *(*event_signal)(struct flash_event *event, struct flash_error *error);
+  // 1 if it has fired.
+  uint32_t (*event_ready)(struct flash_event *event);
+  // Waits until it has fired; the error of the work, if it failed.
+  struct flash_error *(*event_wait)(struct flash_event *event);
+  // Calls `callback(context)` exactly once after it has fired, on any thread; the callback may
+  // submit and must not block.
+  struct flash_error *(*event_on_ready)(struct flash_event *event,
+                                        void (*callback)(void*),
+                                        void *context);
+  // Start and end on the device in nanoseconds.
+  struct flash_error *(*event_times)(struct flash_event *event, uint64_t *start, uint64_t *end);
+  // Gives an event back.
+  void (*event_release)(struct flash_event *event);
+  // The vendor's own handle of a queue, buffer or context, by kind, for vendor libraries.
+  struct flash_error *(*native_handle)(struct flash_device *device,
+                                       struct flash_str kind,
+                                       const void *object,
+                                       uint64_t *handle);
+  // Lets a backend without threads make progress.
+  void (*progress)(struct flash_device *device);
+  // Tries to stop the work behind an event.
+  struct flash_error *(*cancel)(struct flash_event *event);
+} flash_backend_api;
+
+// What a plugin brings. Readable without touching a driver; lives for ever.
+typedef struct flash_plugin_header {
+  // MAGIC.
+  uint64_t magic;
+  // Size of this struct in the plugin.
+  uint32_t struct_size;
+  // FLASH_ABI_MAJOR the plugin was built against.
+  uint32_t abi_major;
+  // FLASH_ABI_MINOR the plugin was built against.
+  uint32_t abi_minor;
+  // 0.
+  uint32_t reserved;
+  // Name of the plugin.
+  struct flash_str name;
+  // Version of the plugin.
+  struct flash_str version;
+  // Compiler, profile, date: free text.
+  struct flash_str build;
+  // Backends.
+  const struct flash_backend_api *const *backends;
+  // Number of backends.
+  size_t backend_count;
+  // Kernel implementations.
+  const struct flash_implementation *const *implementations;
+  // Number of kernel implementations.
+  size_t implementation_count;
+} flash_plugin_header;
+
+// Type of the exported symbol. Idempotent. NULL: this host is not supported
+// (flash_host_api.query_failed says why).
+typedef const struct flash_plugin_header *(*flash_query_fn)(uint32_t host_abi_major,
+                                                            const struct flash_host_api *host);
+
+/* First field of flash_plugin_header: the bytes FLASHPLG. */
+#define FLASH_MAGIC UINT64_C(0x474c504853414c46)
+
+/* A text in an initialiser: `.key = FLASH_STR("MY_ACCEL")`. */
+#define FLASH_STR(text) { (const uint8_t *)(text), sizeof(text) - 1 }
+
+#if defined(_WIN32)
+#define FLASH_EXPORT __declspec(dllexport)
+#define FLASH_HIDDEN
+#else
+#define FLASH_EXPORT __attribute__((visibility("default")))
+#define FLASH_HIDDEN __attribute__((visibility("hidden")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The host's interface. Defined by FLASH_PLUGIN or FLASH_KERNELS, set before anything else is called. */
+extern FLASH_HIDDEN const flash_host_api *flash_host;
+
+/* The exported symbol. */
+FLASH_EXPORT const flash_plugin_header *flash_plugin_query(uint32_t host_abi_major, const flash_host_api *host);
+
+/* A text in an expression. */
+static inline flash_str flash_text(const char *text) {
+    flash_str str = { (const uint8_t *)text, strlen(text) };
+    return str;
+}
+
+/* 1 if `str` is `text`. */
+static inline int flash_equal(flash_str str, const char *text) {
+    return str.len == strlen(text) && (str.len == 0 || memcmp(str.ptr, text, str.len) == 0);
+}
+
+/* An error to return: `return flash_fail(FLASH_ERROR_UNSUPPORTED, "expected .., found ..");`. */
+static inline flash_error *flash_fail(uint32_t code, const char *text) {
+    return flash_host->error_create(code, flash_text(text));
+}
+
+/* The plugin: a list of backends and one of kernel implementations, each of them may be NULL and 0. */
+#define FLASH_PLUGIN_OF(plugin_name, plugin_version, the_backends, the_backend_count, the_kernels, the_kernel_count) \
+    FLASH_HIDDEN const flash_host_api *flash_host; \
+    FLASH_EXPORT const flash_plugin_header *flash_plugin_query(uint32_t host_abi_major, const flash_host_api *host) { \
+        static const flash_plugin_header header = { \
+            FLASH_MAGIC, sizeof(flash_plugin_header), FLASH_ABI_MAJOR, FLASH_ABI_MINOR, 0, FLASH_STR(plugin_name), \
+            FLASH_STR(plugin_version), FLASH_STR("C, " __DATE__), (the_backends), (the_backend_count), \
+            (the_kernels), (the_kernel_count) }; \
+        if (!host) return NULL; \
+        if (host_abi_major != FLASH_ABI_MAJOR) { \
+            if (host->query_failed) \
+                host->query_failed(flash_text("the plugin was built for another interface version: rebuild it")); \
+            return NULL; \
+        } \
+        flash_host = host; \
+        return &header; \
+    }
+
+/* A plugin of backends: `FLASH_PLUGIN("my-accel", "1.0", &api)`, or several `&api`. */
+#define FLASH_PLUGIN(plugin_name, plugin_version, ...) \
+    static const flash_backend_api *const flash_plugin_backends[] = { __VA_ARGS__ }; \
+    FLASH_PLUGIN_OF(plugin_name, plugin_version, flash_plugin_backends, \
+                    sizeof flash_plugin_backends / sizeof flash_plugin_backends[0], NULL, 0)
+
+/* A plugin of kernels only: `FLASH_KERNELS("my-kernels", "1.0", &fast)`, or several. */
+#define FLASH_KERNELS(plugin_name, plugin_version, ...) \
+    static const flash_implementation *const flash_plugin_kernels[] = { __VA_ARGS__ }; \
+    FLASH_PLUGIN_OF(plugin_name, plugin_version, NULL, 0, flash_plugin_kernels, \
+                    sizeof flash_plugin_kernels / sizeof flash_plugin_kernels[0])
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLASH_BACKEND_H */

@@ -1,0 +1,162 @@
+/* FLASH: what a kernel in C sees, or one in Fortran through bind(C).
+ *
+ * Made from flash-core/src/abi by tests/tests/plugins/header.rs: do not edit. The layout is frozen.
+ *
+ *     #include "flash_device.h"
+ *
+ *     // y = a * x + y, for: a scalar, x read, y read and written
+ *     int saxpy(FLASH_ARGS) {
+ *         const float a = FLASH_SCALAR(float, 0);
+ *         FLASH_FOR_ITEMS {
+ *             uint64_t i = FLASH_INDEX(0);
+ *             FLASH_AT(float, 2, i) += a * FLASH_AT(const float, 1, i);
+ *         }
+ *         return 0;
+ *     }
+ *
+ * Compile it with `cc -O3 -shared -fPIC` and pass `Implementation::file("./libsaxpy.so", "saxpy")`.
+ * The function is called by several threads at once, each with other work items. Anything but 0 is
+ * an error of the launch, which says the number. It must not throw or longjmp out. */
+
+#ifndef FLASH_DEVICE_H
+#define FLASH_DEVICE_H
+
+#include <stdint.h>
+
+// flash_arg.kind: a value; `data` points to its bytes.
+#define FLASH_ARG_SCALAR 0
+
+// flash_arg.kind: an element or a row per work item.
+#define FLASH_ARG_ITEM 1
+
+// flash_arg.kind: the whole array, only read.
+#define FLASH_ARG_WHOLE 2
+
+// flash_arg.kind: two buffers. In a phase, `data` is as the phase began and `next` takes the writes.
+// The backend swaps them between phases; elements that no item owns keep what they have; after the
+// last phase the contents are in what was `data` at submission.
+#define FLASH_ARG_PHASED 3
+
+// flash_arg.kind: atomic operations anywhere.
+#define FLASH_ARG_SCATTER 4
+
+// flash_arg.flags of a phased argument: in every phase every element is some item's own, so that
+// nothing need be copied from `data` to `next` before it.
+#define FLASH_ARG_FLAG_COVERED 1
+
+// flash_arg.flags of a phased argument: its use is declared per stage; `data` and `next` are the same.
+#define FLASH_ARG_FLAG_STAGED 2
+
+// flash_arg.access: only read.
+#define FLASH_ACCESS_READ 1
+
+// flash_arg.access: read and written.
+#define FLASH_ACCESS_READ_WRITE 2
+
+// flash_arg.access: every element of the launch's range is written, none is read.
+#define FLASH_ACCESS_WRITE 3
+
+// Memory space id of plain host memory: addresses are pointers of this process.
+#define FLASH_SPACE_HOST 0
+
+// What one call of a flash_span_fn has to do: `count` work items. The index of item `i` is `index`,
+// with `i * step` added along `dimension`.
+typedef struct flash_span {
+  // Size of this struct on the side that made it.
+  uint32_t struct_size;
+  // Number of dimensions.
+  uint32_t dimensions;
+  // Index values of the first item.
+  const uint64_t *index;
+  // Number of items.
+  uint64_t count;
+  // Distance of the index value from one item to the next.
+  int64_t step;
+  // The dimension along which the items lie.
+  uint32_t dimension;
+  // Number of arguments.
+  uint32_t arg_count;
+  // The phase.
+  uint64_t phase;
+} flash_span;
+
+// One argument of a launch. Frozen.
+typedef struct flash_arg {
+  // `FLASH_ARG_*`.
+  uint32_t kind;
+  // `FLASH_ACCESS_*`.
+  uint32_t access;
+  // Memory space in which `data` and `next` are addresses. Scalars are always in the host's.
+  uint32_t space;
+  // Size of one element (of one scalar) in bytes.
+  uint32_t element_size;
+  // Address of the first element.
+  void *data;
+  // Second buffer of a phased array; otherwise NULL.
+  void *next;
+  // Handle of the device buffer in spaces that have handles; 0 in the host's.
+  uint64_t buffer;
+  // Number of elements.
+  uint64_t len;
+  // Elements in a row; 1 without rows.
+  uint64_t row_len;
+  // `FLASH_ARG_FLAG_*`.
+  uint64_t flags;
+  // For every dimension of the index space, the number of elements between neighbours of
+  // consecutive index value; 0 for a dimension that does not index this array. NULL for scalars
+  // and whole arrays.
+  const uint64_t *strides;
+} flash_arg;
+
+// A CPU kernel in C or Fortran: runs `span.count` work items. 0 is success.
+typedef int32_t (*flash_span_fn)(const struct flash_span *span, const struct flash_arg *args);
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The parameters of a kernel function: `int f(FLASH_ARGS)`. */
+#define FLASH_ARGS const flash_span *flash_run, const flash_arg *flash_args
+
+/* A loop over the work items of this call; FLASH_INDEX and FLASH_OWN_INDEX name the current one. */
+#define FLASH_FOR_ITEMS \
+    for (uint64_t flash_item = 0; flash_item < flash_run->count; ++flash_item)
+
+/* The index of the current work item along a dimension: global, whatever the order or the cut. */
+#define FLASH_INDEX(dim) flash_index_of(flash_run, flash_item, (dim))
+
+/* Number of the phase. */
+#define FLASH_PHASE() (flash_run->phase)
+
+/* A scalar or struct: `FLASH_SCALAR(float, 0)`. Arguments count from 0. */
+#define FLASH_SCALAR(type, argument) (*(const type *)flash_args[argument].data)
+
+/* Element `index` of an array, from its first. Of a phased one: as it was when the phase began. */
+#define FLASH_AT(type, argument, index) (((type *)flash_args[argument].data)[index])
+
+/* Element `index` of a phased array, to write; seen from the next phase on. */
+#define FLASH_NEXT(type, argument, index) (((type *)flash_args[argument].next)[index])
+
+/* Where the current work item's own element, or row, begins in an `Item` or `Phased` argument. */
+#define FLASH_OWN_INDEX(argument) flash_own_index_of(flash_run, flash_item, &flash_args[argument])
+
+/* Number of elements of an array, and of a row of it. */
+#define FLASH_LEN(argument) (flash_args[argument].len)
+#define FLASH_ROW_LEN(argument) (flash_args[argument].row_len)
+
+static inline uint64_t flash_index_of(const flash_span *span, uint64_t item, uint32_t dim) {
+    return span->index[dim] + (dim == span->dimension ? item * (uint64_t)span->step : 0);
+}
+
+static inline uint64_t flash_own_index_of(const flash_span *span, uint64_t item, const flash_arg *arg) {
+    uint64_t element = 0;
+    for (uint32_t dim = 0; arg->strides && dim < span->dimensions; ++dim)
+        element += flash_index_of(span, item, dim) * arg->strides[dim];
+    return element;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLASH_DEVICE_H */

@@ -1,0 +1,182 @@
+//! The suite's kernels: small, and each one's result tells on its own whether the backend kept a
+//! promise.
+
+use crate::abi::Implementation;
+use crate::kernel::views::{Item, Phased, Read, ReadWrite, Row, Scatter, Whole, Write};
+use crate::kernel::{
+    CpuFunction, CpuItem, CpuSpan, CpuWhole, Index, KernelDefinition, Space, Span, Threads,
+    cpu_implementation,
+};
+use flash_macros::KernelDefinition;
+
+/// Adds 1 to every work item's own element.
+#[derive(KernelDefinition)]
+#[kernel(name = "conformance.count", dims(x, y, z))]
+pub struct Count<'a> {
+    /// Extents of the array along x and y.
+    nx: u64,
+    ny: u64,
+    hits: Item<'a, ReadWrite<u32>>,
+}
+
+/// Door `item`.
+struct ByItem;
+/// Door `span`.
+struct BySpan;
+/// Door `whole`.
+struct ByWhole;
+
+impl CpuItem<Count<'_>> for ByItem {
+    fn item(_: Index<3>, k: CountItem<'_>) {
+        *k.hits += 1;
+    }
+}
+
+impl CpuSpan<Count<'_>> for BySpan {
+    fn span(run: Span<3>, k: CountSpan<'_>) {
+        for i in 0..run.len() {
+            k.hits[i] += 1;
+        }
+    }
+}
+
+impl CpuWhole<Count<'_>> for ByWhole {
+    fn whole(space: Space<'_, Index<3>>, k: CountWhole<'_>, threads: Threads<'_>) {
+        let (nx, ny) = (k.nx as usize, k.ny as usize);
+        let hits = k.hits;
+        threads.install(move || space.for_each(|ix| hits[ix[0] + nx * (ix[1] + ny * ix[2])] += 1));
+    }
+}
+
+/// Counts the work items of each step, and what each of them saw of the step before.
+#[derive(KernelDefinition)]
+#[kernel(name = "conformance.drain", dims(x, step), group_by(step))]
+pub struct Drain<'a> {
+    /// Per step.
+    done: Scatter<'a, u64>,
+    /// Items of the step before that were done, when this one ran.
+    before: Item<'a, Write<u64>>,
+    /// Items of the step after that were done.
+    after: Item<'a, Write<u64>>,
+}
+
+impl CpuItem<Drain<'_>> for ByItem {
+    fn item(ix: Index<2>, k: DrainItem<'_>) {
+        let step = ix["step"];
+        k.before.set(if step > 0 { k.done.load(step - 1) } else { 0 });
+        k.after.set(if step + 1 < k.done.len() { k.done.load(step + 1) } else { 0 });
+        k.done.add(step, 1);
+    }
+}
+
+/// Every element becomes its right neighbour's, as it was, plus 1.
+#[derive(KernelDefinition)]
+#[kernel(name = "conformance.shift", dims(x, step), sort_by(step))]
+pub struct Shift<'a> {
+    #[along(x)]
+    values: Phased<'a, u64>,
+}
+
+impl CpuItem<Shift<'_>> for ByItem {
+    fn item(ix: Index<2>, mut k: ShiftItem<'_>) {
+        let next = (ix[0] + 1) % k.values.len();
+        let value = k.values.get(next) + 1;
+        k.values.set(value);
+    }
+}
+
+/// One buffer, read in one stage and written in the next.
+#[derive(KernelDefinition)]
+#[kernel(name = "conformance.stages", dims(x, stage, step), group_by(stage))]
+pub struct Stages<'a> {
+    #[along(x)]
+    #[phased(stage = [read, write])]
+    values: Phased<'a, u64>,
+    #[along(x)]
+    sums: Item<'a, ReadWrite<u64>>,
+}
+
+impl CpuItem<Stages<'_>> for ByItem {
+    fn item(ix: Index<3>, mut k: StagesItem<'_>) {
+        match ix["stage"] {
+            0 => *k.sums = (0..k.values.len()).map(|i| k.values.get(i)).fold(0, u64::wrapping_add),
+            _ => k.values.set(k.sums.wrapping_add(ix[0] as u64)),
+        }
+    }
+}
+
+/// A struct, by value.
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Mixed {
+    /// Anything.
+    pub a: f64,
+    /// Anything.
+    pub b: [u16; 3],
+    /// Anything.
+    pub c: u16,
+}
+
+/// Scalars of every size, a struct, a table, rows.
+#[derive(KernelDefinition)]
+#[kernel(name = "conformance.values", dims(x))]
+pub struct Values<'a> {
+    a: u8,
+    b: i16,
+    c: u32,
+    d: u64,
+    e: f32,
+    f: f64,
+    g: [f32; 3],
+    h: Mixed,
+    table: Whole<'a, Read<Mixed>>,
+    rows: Item<'a, Read<Row<u16>>>,
+    numbers: Item<'a, Write<[f64; 4]>>,
+    sums: Item<'a, Write<Row<u64>>>,
+}
+
+impl CpuItem<Values<'_>> for ByItem {
+    fn item(ix: Index<1>, k: ValuesItem<'_>) {
+        let scalars = f64::from(k.a) + f64::from(k.b) + f64::from(k.c) + k.d as f64;
+        let floats = f64::from(k.e) + k.f + f64::from(k.g[0]) + f64::from(k.g[1]) + f64::from(k.g[2]);
+        let structs = k.h.a + f64::from(k.h.b[2]) + f64::from(k.h.c);
+        let table: f64 = k.table.iter().map(|m| m.a + f64::from(m.c)).sum();
+        k.numbers.set([scalars, floats, structs, table + ix[0] as f64]);
+        let sum: u64 = k.rows.iter().map(|&v| u64::from(v)).sum();
+        k.sums[0] = sum;
+        k.sums[1] = k.rows.len() as u64;
+    }
+}
+
+/// Fails at one work item.
+#[derive(KernelDefinition)]
+#[kernel(name = "conformance.fail", dims(x))]
+pub struct Fail<'a> {
+    at: u64,
+    out: Item<'a, ReadWrite<u32>>,
+}
+
+impl CpuItem<Fail<'_>> for ByItem {
+    fn item(ix: Index<1>, k: FailItem<'_>) {
+        assert!(ix[0] as u64 != k.at, "work item {} fails on purpose", ix[0]);
+        *k.out += 1;
+    }
+}
+
+/// Implementation `N` of the suite's kernels; see `conformance!`.
+pub fn implementation<const N: usize>() -> &'static Implementation {
+    match N {
+        0 => made::<Count<'_>>(CpuFunction::item::<Count<'_>, ByItem>(), "item"),
+        1 => made::<Count<'_>>(CpuFunction::span::<Count<'_>, BySpan>(), "span"),
+        2 => made::<Count<'_>>(CpuFunction::whole::<Count<'_>, ByWhole>(), "whole"),
+        3 => made::<Drain<'_>>(CpuFunction::item::<Drain<'_>, ByItem>(), "item"),
+        4 => made::<Shift<'_>>(CpuFunction::item::<Shift<'_>, ByItem>(), "item"),
+        5 => made::<Stages<'_>>(CpuFunction::item::<Stages<'_>, ByItem>(), "item"),
+        6 => made::<Values<'_>>(CpuFunction::item::<Values<'_>, ByItem>(), "item"),
+        _ => made::<Fail<'_>>(CpuFunction::item::<Fail<'_>, ByItem>(), "item"),
+    }
+}
+
+fn made<D: KernelDefinition>(function: CpuFunction, name: &'static str) -> &'static Implementation {
+    cpu_implementation::<D>(function, name, 0, "", &[])
+}

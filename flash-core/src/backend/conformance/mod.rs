@@ -1,0 +1,196 @@
+//! What every backend must do, as a suite that any of them can be given to: linked in, a plugin,
+//! written in C, or the [`Null`] one.
+//!
+//! ```text
+//! flash_core::conformance!();                       // in the program: the suite's kernels and `NULL`
+//! let report = flash_core::backend::conformance::run("MY_ACCEL")?;
+//! assert!(report.passed(), "{report}");
+//! ```
+//!
+//! The suite reaches the backend by its runtime key, through the public runtime ([`launches`]) and
+//! through the slots of its vtable ([`slots`]). What a backend says is unsupported is *skipped*, with
+//! its words. A backend that runs nothing says so ([`DRY`]): then all but the results is looked at.
+
+mod kernels;
+mod launches;
+mod null;
+mod slots;
+
+pub use kernels::implementation;
+pub use null::Null;
+
+use super::DeviceHandle;
+use crate::error::{Code, Error};
+use crate::kernel::shim::panic_text;
+use crate::runtime::{RuntimeObj, get_runtime};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The property by which a device says that it runs nothing: `true`.
+pub const DRY: &str = "conformance.dry";
+
+/// Links the suite's kernels and the `NULL` backend into the program. Once per program.
+#[macro_export]
+macro_rules! conformance {
+    () => {
+        $crate::__private::inventory::submit! {
+            $crate::backend::BackendEntry {
+                api: $crate::backend::api::<$crate::backend::conformance::Null>
+            }
+        }
+        $crate::conformance! { @ 0 1 2 3 4 5 6 7 }
+    };
+    (@ $($n:literal)*) => {
+        $($crate::__private::inventory::submit! {
+            $crate::kernel::ImplementationEntry { build: $crate::backend::conformance::implementation::<$n> }
+        })*
+    };
+}
+
+/// What the suite found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The runtime key.
+    pub key: String,
+    /// One per check and device.
+    pub checks: Vec<Check>,
+}
+
+/// One check of one device.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The device's id.
+    pub device: String,
+    /// What must hold.
+    pub name: &'static str,
+    /// Whether it does.
+    pub verdict: Verdict,
+}
+
+/// Whether a check holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Passed,
+    /// The backend does not offer this.
+    Skipped(String),
+    /// It does not.
+    Failed(String),
+}
+
+impl Report {
+    /// True if no check failed.
+    pub fn passed(&self) -> bool {
+        !self.checks.iter().any(|c| matches!(c.verdict, Verdict::Failed(_)))
+    }
+
+    /// What was skipped: check and reason.
+    pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.checks.iter().filter_map(|c| match &c.verdict {
+            Verdict::Skipped(why) => Some((c.name, why.as_str())),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts = [0; 3];
+        for check in &self.checks {
+            let (column, verdict, why) = match &check.verdict {
+                Verdict::Passed => (0, "passed", ""),
+                Verdict::Skipped(why) => (1, "skipped", why.as_str()),
+                Verdict::Failed(why) => (2, "FAILED", why.as_str()),
+            };
+            counts[column] += 1;
+            write!(f, "{:<8} {} {}", verdict, check.device, check.name)?;
+            writeln!(f, "{}{}", if why.is_empty() { "" } else { ": " }, why.replace('\n', "\n         "))?;
+        }
+        let [passed, skipped, failed] = counts;
+        write!(f, "{}: {passed} passed, {skipped} skipped, {failed} failed", self.key)
+    }
+}
+
+/// Runs the suite on every device of a runtime key, one after the other. It takes a few seconds.
+///
+/// # Errors
+/// [`Error::Key`] if there is no such runtime.
+pub fn run(key: &str) -> Result<Report, Error> {
+    let mut report = Report { key: key.to_owned(), checks: Vec::new() };
+    for &device in get_runtime(key)?.devices() {
+        let subject = Subject { runtime: get_runtime(device.id())?, device, dry: slots::is_dry(device) };
+        for (name, check) in slots::CHECKS.iter().chain(launches::CHECKS) {
+            let verdict = match catch_unwind(AssertUnwindSafe(|| check(&subject))) {
+                Ok(Ok(())) => Verdict::Passed,
+                Ok(Err(Stop::Skip(why))) => Verdict::Skipped(why),
+                Ok(Err(Stop::Fail(why))) => Verdict::Failed(why),
+                Err(panic) => Verdict::Failed(format!("a panic in the host: {}", panic_text(&*panic))),
+            };
+            report.checks.push(Check { device: device.id().to_owned(), name, verdict });
+        }
+    }
+    Ok(report)
+}
+
+/// What is looked at.
+struct Subject {
+    runtime: RuntimeObj,
+    device: &'static DeviceHandle,
+    /// It runs nothing: results are not looked at.
+    dry: bool,
+}
+
+/// Why a check ended early.
+enum Stop {
+    Skip(String),
+    Fail(String),
+}
+
+type Outcome = Result<(), Stop>;
+type CheckFn = fn(&Subject) -> Outcome;
+
+impl From<Error> for Stop {
+    /// An operation that the backend does not support is skipped; every other error is a failure.
+    fn from(error: Error) -> Stop {
+        match &error {
+            Error::Backend { code: Code::Unsupported, text } => Stop::Skip(text.clone()),
+            Error::Launch(launch) => match &launch.source {
+                Error::Backend { code: Code::Unsupported, text } => Stop::Skip(text.clone()),
+                _ => Stop::Fail(error.to_string()),
+            },
+            _ => Stop::Fail(error.to_string()),
+        }
+    }
+}
+
+/// Fails unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err($crate::backend::conformance::Stop::Fail(format!($($text)+)));
+        }
+    };
+}
+use ensure;
+
+impl Subject {
+    /// Compares results, where there are any.
+    fn same<T: PartialEq + fmt::Debug>(&self, what: &str, found: &[T], expected: &[T]) -> Outcome {
+        if self.dry {
+            return Ok(());
+        }
+        ensure!(
+            found.len() == expected.len(),
+            "{what}: expected {} elements, found {}",
+            expected.len(),
+            found.len()
+        );
+        match found.iter().zip(expected).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(i) => Err(Stop::Fail(format!(
+                "{what}, element {i}: expected {:?}, found {:?}",
+                expected[i], found[i]
+            ))),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A backend that accepts everything and runs nothing, key `NULL`: the template for a new backend,
+//! and the lower bound of what a dispatch costs.
+//!
+//! To write a backend of your own, copy this file into a crate and go from top to bottom:
+//!
+//! 1. Give it a key, and look for your driver in [`probe`](Backend::probe). Load the driver there,
+//!    with `dlopen`, never by linking: on a machine without it the backend is *unavailable*, with a
+//!    reason that says what to install, and everything else works.
+//! 2. Describe your devices in [`info`](Device::info).
+//! 3. Make kernels ready in [`prepare`](Device::prepare), run them in [`submit`](Device::submit).
+//! 4. End with `register_backend!(MyBackend);`. A crate `plugin/` beside it with
+//!    `crate-type = ["cdylib"]` and the one line `flash_core::export_plugin!(my_backend);` makes the
+//!    library that is dropped into a directory of `FLASH_BACKEND_PATH`.
+//! 5. `flash list` shows it, `flash conformance MY_ACCEL` says what it does wrong.
+
+use crate::abi;
+use crate::backend::host_memory::{self, HostBuffers};
+use crate::backend::{
+    Backend, BackendStatic, Class, Completion, Device, DeviceInfo, Failure, Instance, Launch, Unavailable,
+};
+use crate::error::Code;
+
+/// The backend. It has no fields: what it knows is in its devices.
+pub struct Null;
+
+// SAFETY: write here why `submit` keeps its promises: every row of every phase runs exactly once, a
+// phase after the one before it has drained, memory is touched through the arguments only, and the
+// event fires after all of it. This one is the exception, which only an explicit key selects: it
+// touches nothing, so that arrays keep what they had. They are initialised, always.
+unsafe impl Backend for Null {
+    // What programs select it by. Capital letters; no colon, no comma, no leading digit.
+    const KEY: &'static str = "NULL";
+    const DESCRIPTION: &'static str = "accepts everything, runs nothing";
+    // The kind of implementations that `prepare` gets. For a device with a kernel language of its own
+    // it is the name of that language; functions for the CPU are `cpu`.
+    const TARGET: &'static str = "cpu";
+    type Device = NullDevice;
+
+    // Called once, when a program first needs a device, from whatever thread. Keep it fast: it is
+    // part of the time to a program's first result. `Err(Unavailable(..))` says what was expected,
+    // what was found and what to do. A panic here is caught and reported in the same way.
+    fn probe() -> Result<Vec<NullDevice>, Unavailable> {
+        Ok(vec![NullDevice { buffers: HostBuffers::default() }])
+    }
+}
+
+/// Its one device. Whatever a device has of its own, such as a context or a queue, is a field.
+pub struct NullDevice {
+    buffers: HostBuffers,
+}
+
+/// What [`prepare`](Device::prepare) makes of an implementation: for a device a loaded module and an
+/// entry point. It is dropped when the last runtime that uses it is.
+pub struct NullKernel;
+
+impl Device for NullDevice {
+    type Kernel = NullKernel;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            class: Class::Other,
+            emulated: false,
+            // Groups such as ALL_ACCEL leave test devices out.
+            test: true,
+            // Arguments are pointers into host memory, used in place.
+            host_memory: true,
+            threads: 1,
+            name: "null".into(),
+            vendor: "FLASH".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            // Two devices of one physical id are the same hardware, reached in two ways: a group
+            // takes one of them. For a GPU, its PCI address.
+            physical_id: "null".into(),
+            // Groups put the fastest first. 0: unknown.
+            rate_hint: 0.0,
+            memory_bytes: 0,
+            // What the `architecture` of an implementation is compared with.
+            features: String::new(),
+        }
+    }
+
+    // Called once per kernel and runtime, never on the way of a warm launch: compile, load, look
+    // things up here. `implementation` lives for ever and says what it is: a function (`share`,
+    // `span`) or a binary or a source text (`payload`, by `kind`).
+    fn prepare(&self, _implementation: &'static abi::Implementation) -> Result<NullKernel, Failure> {
+        Ok(NullKernel)
+    }
+
+    // Called for every launch, from any thread, several at once. A backend that runs functions for
+    // the CPU does this:
+    //
+    //     for phase in 0..launch.space().phases() {
+    //         let rows = launch.space().phase(phase);
+    //         let share = Share { phase, begin: rows.start, end: rows.end, ..launch.share() };
+    //         let error = run_rows(launch.kernel().implementation, &share, launch.args().as_ptr());
+    //         if !error.is_null() { return Err(Failure::of_host(error)) }
+    //     }
+    //
+    // and exchanges `data` and `next` of arguments of kind ARG_PHASED between phases (see there).
+    // `Ok(None)`: all is done. `Ok(Some(event))`: it is not, and the event says when.
+    #[inline]
+    fn submit(&self, launch: &Launch<'_, NullKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+        // Options that nobody knows may be ignored, unless they are marked as required.
+        match launch.attributes().find(|(_, _, required)| *required) {
+            Some((key, _, _)) => Err(Failure::new(
+                Code::Unsupported,
+                format!(
+                    "the option `{key}` is marked as required and this backend does not know it; it knows none"
+                ),
+            )),
+            None => Ok(None),
+        }
+    }
+
+    // Everything from here on may be left out: the device then answers "unsupported".
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        vec![abi::MemorySpace {
+            struct_size: size_of::<abi::MemorySpace>() as u32,
+            id: abi::SPACE_HOST,
+            kind: 0,
+            numa_node: -1,
+            size: 0,
+            host_visible: 1,
+            alignment: 64,
+        }]
+    }
+
+    // `HostBuffers` keeps the books for devices that share the host's memory.
+    fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
+        self.buffers.alloc(space, bytes)
+    }
+
+    fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
+        self.buffers.free(buffer)
+    }
+
+    unsafe fn copy_box(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for the boxes.
+        unsafe { host_memory::copy_box(from, to, shape) }
+    }
+
+    fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
+        (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
+    }
+
+    // The conformance suite asks this one, and does not look at results where it is `true`.
+    fn query(&self, key: &str) -> Option<String> {
+        (key == super::DRY).then(|| "true".into())
+    }
+}
+
+// `register_backend!(Null)` would stand here. It makes the two items below and puts the backend into
+// the inventory of every program that links the crate; this one is put there by `conformance!` only.
+
+static INSTANCE: Instance<Null> = Instance::new();
+
+// SAFETY: the same instance every time.
+unsafe impl BackendStatic for Null {
+    fn instance() -> &'static Instance<Null> {
+        &INSTANCE
+    }
+}

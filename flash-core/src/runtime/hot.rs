@@ -1,0 +1,176 @@
+//! One submission, submitted again: everything but the scalars is as it was.
+//!
+//! What a launch needs is then at hand: which memories to hold, and the very struct that went to the
+//! backend the last time. It is used only by the one thread that has the buffer.
+
+use super::Runtime;
+use super::record::Slots;
+use crate::abi::space::Space;
+use crate::abi::{self, Submission};
+use crate::backend::take_error;
+use crate::error::{Error, LaunchError};
+use crate::kernel::shim;
+use crate::memory::Header;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The last launch, if it was one plain submission that went well.
+#[derive(Default)]
+pub(super) struct Hot(Option<Box<Launch>>);
+
+struct Launch {
+    submit: unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const Submission) -> *mut abi::Error,
+    device: *mut abi::Device,
+    /// In the order of addresses, and whether it is written.
+    memories: SmallVec<[(*const Header, bool); 8]>,
+    submission: Submission,
+    space: Space,
+    valid: bool,
+}
+
+impl Hot {
+    /// Forgets it.
+    #[inline]
+    pub fn clear(&mut self) {
+        if let Some(launch) = &mut self.0 {
+            launch.valid = false;
+        }
+    }
+
+    /// True if the recording is the last launch once more.
+    #[inline]
+    pub fn fits(&self, slots: &Slots) -> bool {
+        slots.is_one() && self.0.as_ref().is_some_and(|launch| launch.valid)
+    }
+
+    /// Keeps the launch that was just made, if it is one that can be kept.
+    #[inline]
+    pub fn set(&mut self, slots: &Slots, runtime: &Runtime) {
+        if slots.is_one() && runtime.options.profile.is_none() && runtime.error.is_none() {
+            self.keep(slots, runtime);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, slots: &Slots, runtime: &Runtime) {
+        let [node] = slots.nodes() else { return };
+        let (plan, order) = (node.plan(), slots.order_of(node));
+        let Ok(target) = plan.target() else { return };
+        if slots.memories() > 64 || plan.phased || (plan.writes && runtime.check_writes) {
+            return;
+        }
+        let mut memories = SmallVec::new();
+        let _ = slots.visit_memories(|_, memory, written| {
+            memories.push((std::ptr::from_ref(memory), written));
+            Ok(())
+        });
+        let args = slots.args_of(node);
+        let submission = Submission {
+            struct_size: size_of::<Submission>() as u32,
+            flags: 0,
+            kernel: target.kernel,
+            space: std::ptr::null(),
+            args: args.as_ptr(),
+            arg_count: args.len() as u32,
+            wait_count: 0,
+            waits: std::ptr::null(),
+            // NULL: the backend returns when it is done.
+            signal: std::ptr::null_mut(),
+            nanoseconds: std::ptr::null_mut(),
+            attributes: std::ptr::null(),
+            attribute_count: 0,
+        };
+        let view = order.view();
+        let launch = Launch {
+            submit: target.submit,
+            device: target.device.raw,
+            memories,
+            submission,
+            space: *view.get().raw(),
+            valid: true,
+        };
+        match &mut self.0 {
+            Some(old) => **old = launch,
+            None => self.0 = Some(Box::new(launch)),
+        }
+    }
+
+    /// Runs it. False: it is not as simple as that, and nothing was run.
+    #[inline]
+    pub fn run(&mut self, slots: &Slots) -> Result<bool, Error> {
+        let Some(launch) = &mut self.0 else {
+            return Ok(false);
+        };
+        if shim::in_kernel() {
+            return Err(Error::Nested);
+        }
+        launch.submission.space = &raw const launch.space;
+        let mut held = Held { memories: &launch.memories, taken: 0, poisoned: 0, failed: false };
+        held.take()?;
+        if held.poisoned != 0 {
+            return Ok(false);
+        }
+        // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
+        // types. NULL for the signal: it is done on return.
+        let error = unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) };
+        held.failed = !error.is_null();
+        drop(held);
+        if error.is_null() {
+            return Ok(true);
+        }
+        // SAFETY: an error of this host.
+        let source = unsafe { take_error(error) }.err().unwrap_or(Error::Nested);
+        Err(failure(slots, source))
+    }
+}
+
+#[cold]
+fn failure(slots: &Slots, source: Error) -> Error {
+    let plan = slots.nodes()[0].plan();
+    Error::Launch(Arc::new(LaunchError {
+        kernel: plan.descriptor.name.clone(),
+        device: plan.target().map_or_else(|_| String::new(), |t| t.device.id().to_owned()),
+        position: 0,
+        source,
+        others: Vec::new(),
+    }))
+}
+
+/// The launch's memories; given back on drop.
+struct Held<'a> {
+    memories: &'a [(*const Header, bool)],
+    taken: usize,
+    /// Bit per memory: it is poisoned.
+    poisoned: u64,
+    /// What is written is poisoned now.
+    failed: bool,
+}
+
+impl Held<'_> {
+    #[inline]
+    fn take(&mut self) -> Result<(), Error> {
+        for &(memory, written) in self.memories {
+            // SAFETY: the submission that was just recorded borrows this memory.
+            let state = unsafe { &(*memory).state };
+            let poisoned = if written { state.launch_write()? } else { state.launch_read()? };
+            self.poisoned |= u64::from(poisoned) << self.taken;
+            self.taken += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for (i, &(memory, written)) in self.memories[..self.taken].iter().enumerate() {
+            // SAFETY: as in `take`.
+            let state = unsafe { &(*memory).state };
+            if written {
+                state.release_write(self.failed || self.poisoned >> i & 1 != 0);
+            } else {
+                state.release_read();
+            }
+        }
+    }
+}

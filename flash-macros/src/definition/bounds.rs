@@ -1,0 +1,79 @@
+//! That elements are plain data, said so that the compiler has one thing to say where one is not.
+
+use super::views::View;
+use super::{Argument, Definition};
+use crate::tokens::{mentions, respan};
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::spanned::Spanned;
+use syn::{GenericParam, Generics, PredicateType, TypeParamBound, WherePredicate};
+
+/// That each type is plain data, for types that depend on no parameter. Where one is not, the
+/// compiler says so at the field, and takes it for granted in the items that have these bounds: two
+/// errors, this and that of [`calls`], and not one per use.
+pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> {
+    let depends = |ty: &TokenStream| {
+        definition.generics.params.iter().any(|parameter| match parameter {
+            GenericParam::Type(parameter) => mentions(ty.clone(), &parameter.ident),
+            GenericParam::Const(parameter) => mentions(ty.clone(), &parameter.ident),
+            GenericParam::Lifetime(parameter) => mentions(ty.clone(), &parameter.lifetime.ident),
+        })
+    };
+    let bound = |argument: &Argument| {
+        let (ty, bound) = match &argument.view {
+            View::Scalar => (&argument.ty, quote!(Element)),
+            View::Phased { element, .. } => (element, quote!(Element)),
+            View::Scatter { element } => (element, quote!(views::AtomicElement)),
+            View::Item { access, .. } | View::Whole { access } => match &access.visible {
+                Some(visible) => (&visible.element, quote!(Element)),
+                None if matches!(argument.view, View::Item { .. }) => (&access.ty, quote!(views::ItemAccess)),
+                None => return None,
+            },
+        };
+        let ty = ty.to_token_stream();
+        if depends(&ty) {
+            return None;
+        }
+        // All of it at the field: the error is where the bound is.
+        let span = ty.span();
+        syn::parse2(respan(quote!(#ty: #core::kernel::#bound), span)).ok()
+    };
+    definition.arguments.iter().filter_map(bound).collect()
+}
+
+fn is_element(bound: &PredicateType) -> bool {
+    bound.bounds.iter().any(|bound| match bound {
+        TypeParamBound::Trait(bound) => {
+            bound.path.segments.last().is_some_and(|name| name.ident == "Element")
+        }
+        _ => false,
+    })
+}
+
+/// The same as calls, for which the compiler says what to write.
+pub fn calls(bounds: &[WherePredicate], core: &TokenStream) -> Option<TokenStream> {
+    let calls: TokenStream = bounds
+        .iter()
+        .filter_map(|bound| match bound {
+            WherePredicate::Type(bound) if is_element(bound) => Some(&bound.bounded_ty),
+            _ => None,
+        })
+        .map(|ty| respan(quote!(plain_data::<#ty>();), ty.span()))
+        .collect();
+    (!calls.is_empty()).then(|| {
+        quote! {
+            const _: fn() = || {
+                fn plain_data<T: #core::kernel::Element>() {}
+                #calls
+            };
+        }
+    })
+}
+
+/// The generics with these bounds.
+pub fn add(mut generics: Generics, bounds: &[WherePredicate]) -> Generics {
+    if !bounds.is_empty() {
+        generics.make_where_clause().predicates.extend(bounds.iter().cloned());
+    }
+    generics
+}

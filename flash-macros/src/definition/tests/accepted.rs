@@ -1,0 +1,148 @@
+//! What is read from a struct and written for it.
+
+use super::super::attribute::Group;
+use super::super::views::{Access, Use, View};
+use super::super::{AccessType, Class};
+use super::{core, definition, derive};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+fn accelerate() -> TokenStream {
+    quote! {
+        /// Softened gravitational acceleration.
+        #[kernel(name = "nbody.accelerate", dims(body))]
+        pub struct Accelerate<'a, T: Real> {
+            /// Gravitational constant.
+            g: T,
+            pos: Whole<'a, Read<[T; 3]>>,
+            acc: Item<'a, Write<[T; 3]>>,
+        }
+    }
+}
+
+fn written(tokens: TokenStream) -> String {
+    let tokens = derive(tokens, &core()).unwrap_or_else(|error| panic!("{error}"));
+    assert!(syn::parse2::<syn::File>(tokens.clone()).is_ok(), "no items: {tokens}");
+    crate::tokens::text(tokens)
+}
+
+#[test]
+fn a_definition_is_read_as_it_is_written() {
+    let d = definition(quote! {
+        #[kernel(name = "d.e", dims(x, y, stage), sort_by(y, stage), group_by(only(stage)))]
+        struct D<'a, T> {
+            n: u32,
+            a: Item<'a, Read<Row<T>>>,
+            #[along(y, x)]
+            b: Item<'a, ReadWrite<T>>,
+            #[along(stage)]
+            c: views::Item<'a, Alias<T>>,
+            #[along(x)]
+            #[phased(stage = [read, write])]
+            p: Phased<'a, [T; 3]>,
+        }
+    });
+    assert_eq!(d.name.value(), "d.e");
+    assert_eq!(d.dimensions, ["x", "y", "stage"]);
+    assert_eq!(d.order.sort, [1, 2]);
+    assert_eq!(d.order.group, Group::Only(vec![2]));
+    let views: Vec<&View> = d.arguments.iter().map(|argument| &argument.view).collect();
+    let [
+        View::Scalar,
+        View::Item { access: a, along: all },
+        View::Item { access: b, along: yx },
+        View::Item { access: c, along: stage },
+        View::Phased { along: x, stages, .. },
+    ] = views[..]
+    else {
+        panic!("other views")
+    };
+    let visible = |access: &AccessType| access.visible.as_ref().map(|visible| (visible.access, visible.row));
+    assert_eq!(visible(a), Some((Access::Read, true)));
+    assert_eq!(visible(b), Some((Access::ReadWrite, false)));
+    assert_eq!(visible(c), None);
+    assert_eq!((all.as_slice(), yx.as_slice()), (&[0, 1, 2][..], &[1, 0][..]));
+    assert_eq!(
+        [all, yx, stage, x].map(|along| Class::of(along)),
+        [Class::Unit, Class::Strided, Class::Fixed, Class::Unit]
+    );
+    assert_eq!(*stages, Some((2, vec![Use::Read, Use::Write])));
+}
+
+#[test]
+fn group_by_has_three_forms() {
+    let group = |keys: TokenStream| {
+        let keys = quote!(name = "d", dims(a, b), #keys);
+        definition(quote!(
+            #[kernel(#keys)]
+            struct D<'a> {
+                x: Item<'a, Write<u8>>,
+            }
+        ))
+        .order
+        .group
+    };
+    assert_eq!(group(quote!()), Group::AsSorted);
+    assert_eq!(group(quote!(group_by(b, a,))), Group::Dimensions(vec![1, 0]));
+    assert_eq!(group(quote!(group_by(only(b)))), Group::Only(vec![1]));
+    assert_eq!(group(quote!(group_by(b = {3, 5}))), Group::Into(1, vec![3, 5]));
+}
+
+#[test]
+fn the_constructor_takes_the_arguments_in_order_and_lists_them() {
+    let text = written(accelerate());
+    for part in [
+        "pub fn of(g:T, pos:impl::core::convert::Into<Whole<'a, Read<[T; 3]>>>, acc:impl",
+        "- `g`, `T`: Gravitational constant.",
+        "- `acc`, `Item<'a, Write<[T; 3]>>`, along body",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn doors_are_documented_structs_with_the_definition_s_visibility() {
+    let text = written(accelerate());
+    for part in [
+        "pub struct AccelerateItem<'k, T:Real>",
+        "pub struct AccelerateSpan<'k, T:Real>",
+        "pub struct AccelerateWhole<'k, T:Real>",
+        r##"#[doc=r" Gravitational constant."]pub g:T"##,
+        r#"#[doc=" Argument `acc`."]pub acc"#,
+        "pub acc:::flash_core::kernel::views::Out<'k, [T; 3]>",
+        "pub acc:&'k mut [[T; 3]]",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn a_definition_of_scalars_alone_needs_no_lifetime() {
+    let text = written(quote! {
+        #[kernel(name = "d", dims(x))]
+        struct D { n: u32 }
+    });
+    assert!(text.contains("struct DItem{"), "{text}");
+}
+
+#[test]
+fn only_what_an_alias_hides_is_asserted() {
+    assert!(!written(accelerate()).contains("assert!"));
+    let text = written(quote! {
+        #[kernel(name = "d", dims(x))]
+        struct D<'a> { a: Item<'a, Alias<u8>>, b: Item<'a, Write<u8>> }
+    });
+    assert!(
+        text.contains("assert!(<Alias<u8>as::flash_core::kernel::views::ItemAccess>::ACCESS<="),
+        "{text}"
+    );
+}
+
+#[test]
+fn lifetime_k_may_be_the_user_s() {
+    let text = written(quote! {
+        #[kernel(name = "d", dims(x))]
+        struct D<'k> { a: Item<'k, Write<u8>> }
+    });
+    assert!(text.contains("type Item<'kernel>=DItem<'kernel>"), "{text}");
+}

@@ -1,0 +1,16 @@
+//! What the derive reads, writes and refuses.
+
+mod accepted;
+mod refused;
+
+use super::{Definition, derive, read};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+fn core() -> TokenStream {
+    quote!(::flash_core)
+}
+
+fn definition(tokens: TokenStream) -> Definition {
+    read(syn::parse2(tokens).unwrap()).unwrap_or_else(|error| panic!("{error}"))
+}

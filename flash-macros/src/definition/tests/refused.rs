@@ -1,0 +1,218 @@
+//! Mistakes, and what is said about them.
+
+use super::{core, derive};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+/// Every message, in order.
+fn errors(tokens: TokenStream) -> Vec<String> {
+    match derive(tokens, &core()) {
+        Ok(tokens) => panic!("no error: {tokens}"),
+        Err(errors) => errors.into_iter().map(|error| error.to_string()).collect(),
+    }
+}
+
+/// The one message of a definition with these keys and fields.
+fn error(keys: TokenStream, fields: TokenStream) -> String {
+    let errors = errors(quote!(#[kernel(#keys)] struct D<'a, T: Real> { #fields }));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    errors.into_iter().next().unwrap()
+}
+
+fn head(keys: TokenStream) -> String {
+    error(keys, quote!(x: Item<'a, Write<T>>))
+}
+
+fn field(fields: TokenStream) -> String {
+    error(quote!(name = "d", dims(x, y)), fields)
+}
+
+#[test]
+fn what_is_no_struct_with_fields_is_refused() {
+    for tokens in [
+        quote!(
+            enum D {
+                A,
+            }
+        ),
+        quote!(
+            struct D;
+        ),
+        quote!(
+            struct D(u8);
+        ),
+        quote!(
+            struct D {}
+        ),
+        quote!(union D { a: u8 }),
+    ] {
+        let errors = errors(tokens);
+        assert!(errors[0].contains("a struct with named fields"), "{errors:?}");
+    }
+}
+
+#[test]
+fn a_wrong_head_is_refused() {
+    for (keys, expected) in [
+        (quote!(dims(x)), "the kernel has no name: add `name ="),
+        (quote!(name = "d"), "the kernel has no dimensions: add `dims(..)`"),
+        (quote!(name = "", dims(x)), "a kernel's name is words"),
+        (quote!(name = "a..b", dims(x)), "a kernel's name is words"),
+        (quote!(name = "1a", dims(x)), "a kernel's name is words"),
+        (quote!(name = "a b", dims(x)), "a kernel's name is words"),
+        (quote!(name = "d", dims()), "this list is empty: name the dimensions"),
+        (quote!(name = "d", dims), "write `dims(x, y)`"),
+        (quote!(name = "d", dims(3)), "expected the name of a dimension"),
+        (quote!(name = "d", dims(x, x)), "dimension `x` is there twice"),
+        (quote!(name = "d", name = "e", dims(x)), "this key is there twice"),
+        (quote!(name = "d", dims(x), sort_by(z)), "no dimension `z`: the kernel has `x`"),
+        (quote!(name = "d", dims(x), sort_by(x, x)), "dimension `x` is there twice"),
+        (quote!(name = "d", dims(x), group_by(z)), "no dimension `z`"),
+        (quote!(name = "d", dims(x), group_by(only(z))), "no dimension `z`"),
+        (quote!(name = "d", dims(x), group_by(z = { 1 })), "no dimension `z`"),
+        (quote!(name = "d", dims(x), group_by(x = {})), "this list is empty"),
+        (quote!(name = "d", dims(x), group_by(x = 3)), "list the values before which"),
+        (quote!(name = "d", dims(x), group_by()), "this list is empty: write `group_by(a, b)`"),
+        (quote!(name = "d", dims(x), group_by(only(x), x)), "write `group_by(a, b)`"),
+        (quote!(name = "d", dims(x), along(x)), "unknown key: a definition has"),
+        (
+            quote!(name = "d", dims(a, b, c, d, e, f, g, h, i), sort_by(a, b, c, d, e, f, g, h, i)),
+            "at most 8",
+        ),
+    ] {
+        let text = head(keys.clone());
+        assert!(text.contains(expected), "{keys}: {text}");
+    }
+}
+
+#[test]
+fn a_missing_a_second_and_an_empty_attribute_are_refused() {
+    assert!(
+        errors(quote!(
+            struct D {
+                n: u32,
+            }
+        ))[0]
+            .contains("`D` has no kernel name and dimensions: add `#[kernel(")
+    );
+    assert!(
+        errors(quote!(
+            #[kernel]
+            struct D {
+                n: u32,
+            }
+        ))[0]
+            .contains("write `#[kernel(name")
+    );
+    let second = quote!(
+        #[kernel(name = "d", dims(x))]
+        #[kernel(name = "d", dims(x))]
+        struct D {
+            n: u32,
+        }
+    );
+    assert!(errors(second)[0].contains("a second `#[kernel(..)]`"));
+    let device = quote!(
+        #[kernel(name = "d", dims(x))]
+        #[implementations(cuda = "d.cu")]
+        struct D {
+            n: u32,
+        }
+    );
+    assert!(errors(device)[0].contains("device implementations come with the device backends; remove this"));
+}
+
+#[test]
+fn a_wrong_field_is_refused() {
+    for (fields, expected) in [
+        (quote!(#[along(x)] n: u32), "a scalar is the same for all work items"),
+        (quote!(#[along(x)] a: Whole<'a, Read<T>>), "a `Whole` is seen whole"),
+        (quote!(#[along(x)] a: Scatter<'a, T>), "a `Scatter` is seen whole"),
+        (quote!(#[along(z)] a: Item<'a, Read<T>>), "no dimension `z`: the kernel has `x`, `y`"),
+        (quote!(#[along(x, x)] a: Item<'a, Read<T>>), "dimension `x` is there twice"),
+        (quote!(#[along()] a: Item<'a, Read<T>>), "no dimension indexes this array"),
+        (quote!(#[along] a: Item<'a, Read<T>>), "write `#[along(x, y)]`"),
+        (quote!(#[along(0)] a: Item<'a, Read<T>>), "write `#[along(x, y)]`"),
+        (quote!(#[along(x)] #[along(y)] a: Item<'a, Read<T>>), "a second `#[along(..)]`"),
+        (quote!(#[along(y, x)] a: Phased<'a, T>), "dimension 0, `x`, must be the first here, or absent"),
+        (quote!(#[phased(x = [read])] a: Item<'a, ReadWrite<T>>), "only a `Phased` is used by stage"),
+        (quote!(#[phased(x = [peek])] a: Phased<'a, T>), "a stage is `read` or `write`, not `peek`"),
+        (quote!(#[phased(x = [])] a: Phased<'a, T>), "this list is empty"),
+        (quote!(#[phased(z = [read])] a: Phased<'a, T>), "no dimension `z`"),
+        (quote!(#[phased] a: Phased<'a, T>), "write `#[phased(stage = [read, write])]`"),
+        (quote!(#[phased(x = read)] a: Phased<'a, T>), "write `#[phased(stage = [read, write])]`"),
+        (
+            quote!(a: Item<'a, T>),
+            "write `Item<'a, Read<T>>`, `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`",
+        ),
+        (quote!(a: Item<'a, [f32; 3]>), "write `Item<'a, Read<[f32; 3]>>`"),
+        (quote!(a: Item<'a>), "write `Item<'a, Read<T>>`"),
+        (quote!(a: Whole<'a, f32>), "write `Whole<'a, Read<f32>>`"),
+        (
+            quote!(a: Whole<'a, Write<f32>>),
+            "a `Whole` is only read: write `Whole<'a, Read<f32>>`; to write use",
+        ),
+        (quote!(a: Whole<'a, Read<Row<f32>>>), "a `Whole` has no rows"),
+        (quote!(a: Phased<'a, ReadWrite<T>>), "write `Phased<'a, T>`"),
+        (quote!(a: Scatter<'a, Row<T>>), "write `Scatter<'a, T>`"),
+        (quote!(a: Window<'a, Read<T>>), "`Window` is not in this version: use `Whole<'a, Read<T>>`"),
+        (quote!(a: Reduce<'a, T, Sum>), "`Reduce` is not in this version: use `Scatter<'a, T>`"),
+        (quote!(a: &'a [T]), "use `Whole<'a, Read<T>>`, or `Item<'a, Read<T>>`"),
+        (quote!(a: &'a mut [T]), "use `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`"),
+        (quote!(a: Vec<T>), "an array is `Whole<'a, Read<T>>`"),
+        (quote!(a: (T, T)), "`(T, T)` is not plain data"),
+        (quote!(a: bool), "use `u32`, 0 or 1"),
+        (quote!(a: Item<'a, Write<bool>>), "use `u32`, 0 or 1"),
+    ] {
+        let text = field(fields.clone());
+        assert!(text.contains(expected), "{fields}: {text}");
+    }
+}
+
+#[test]
+fn arguments_out_of_order_are_refused_at_the_one_that_is_too_late() {
+    for (fields, expected) in [
+        (
+            quote!(a: Item<'a, Write<T>>, n: u32),
+            "`n` is only read and must stand before `a`, which is only written",
+        ),
+        (
+            quote!(a: Scatter<'a, T>, b: Whole<'a, Read<T>>),
+            "`b` is only read and must stand before `a`, which is read and written",
+        ),
+        (
+            quote!(a: Item<'a, Write<T>>, b: Phased<'a, T>),
+            "`b` is read and written and must stand before `a`, which is only written",
+        ),
+    ] {
+        let text = field(fields.clone());
+        assert!(text.contains(expected), "{fields}: {text}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let errors = errors(quote! {
+        #[kernel(name = "d", dims(x, x))]
+        struct D<'a, 'b> { a: &'a [f32], b: bool }
+    });
+    assert_eq!(errors.len(), 4, "{errors:?}");
+}
+
+#[test]
+fn one_lifetime_that_is_in_no_bound() {
+    let two = errors(quote!(
+        #[kernel(name = "d", dims(x))]
+        struct D<'a, 'b> {
+            n: u32,
+        }
+    ));
+    assert!(two[0].contains("use `'a` for all of them"), "{two:?}");
+    let bound = errors(quote!(
+        #[kernel(name = "d", dims(x))]
+        struct D<'a, T: Real + 'a> {
+            n: T,
+        }
+    ));
+    assert!(bound[0].contains("cannot stand in a bound"), "{bound:?}");
+}

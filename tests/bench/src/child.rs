@@ -1,0 +1,153 @@
+//! Measurements that need a process of their own: other environments, and first uses.
+
+use crate::kernels::Saxpy;
+use crate::stats::{Row, pair};
+use crate::{dispatch, kernels};
+use anyhow::{Context, Result, bail};
+use flash::{FlashMemory, get_runtime};
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+/// Fresh processes per row.
+const PROCESSES: usize = 30;
+
+/// What a child measures: one figure, or a pair, on standard output.
+pub fn measure(what: &str) -> Result<()> {
+    match what {
+        "plugin" => {
+            let rt = get_runtime("ALL_CPU")?;
+            let memories = dispatch::memories();
+            dispatch::warm_submit(&rt, &memories, 2000);
+            println!("{}", dispatch::warm_submit(&rt, &memories, 20_000));
+        }
+        "runtime" => {
+            let start = Instant::now();
+            black_box(get_runtime("ALL_CPU")?);
+            println!("{}", start.elapsed().as_nanos() as f64 / 1e3);
+        }
+        "first" => {
+            let rt = get_runtime("ALL_CPU")?;
+            let [x, y, z] = &dispatch::memories();
+            let start = Instant::now();
+            rt.submit(kernels::Empty::of(1.0, x, y, z)).exec([1usize])?;
+            println!("{}", start.elapsed().as_nanos() as f64 / 1e3);
+        }
+        "result" => {
+            let rt = get_runtime("ALL_CPU")?;
+            let [x, y, z] = &dispatch::memories();
+            rt.submit(kernels::Empty::of(1.0, x, y, z)).exec([1usize])?;
+            println!("0");
+        }
+        "loop" => {
+            let rt = get_runtime("ALL_CPU")?;
+            println!("{}", dispatch::warm_submit(&rt, &dispatch::memories(), 5_000_000));
+        }
+        "chain" | "kept" => {
+            let rt = get_runtime("ALL_CPU")?;
+            let [x, y, z] = &dispatch::memories();
+            let kept = dispatch::chain(&rt, x, y, z);
+            let figure = dispatch::per_call(3000, || match what {
+                "kept" => kept.exec().expect("runs"),
+                _ => dispatch::chain(&rt, x, y, z).exec().expect("runs"),
+            });
+            println!("{}", figure / 1e3);
+        }
+        "saxpy" => saxpy()?,
+        _ => bail!("there is no measurement `{what}`"),
+    }
+    Ok(())
+}
+
+/// The item loop beside the plain one, on one thread.
+fn saxpy() -> Result<()> {
+    const N: usize = 1 << 14;
+    let rt = get_runtime("ALL_CPU")?;
+    let (x, y) = (FlashMemory::from(vec![1.0f32; N]), FlashMemory::from(vec![2.0f32; N]));
+    let (xs, mut ys) = (vec![1.0f32; N], vec![2.0f32; N]);
+    let launch = rt.submit(Saxpy::of(1e-6, &x, &y)).defer([N]);
+    launch.exec()?;
+    let row = pair(
+        "",
+        "",
+        200,
+        || dispatch::per_call(200, || launch.exec().expect("runs")) / N as f64,
+        Some(&mut || {
+            dispatch::per_call(200, || {
+                let (a, x, y) = (black_box(1e-6f32), black_box(&xs[..]), black_box(&mut ys[..]));
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y += a * *x;
+                }
+            }) / N as f64
+        }),
+        std::time::Duration::ZERO,
+    );
+    println!("{}", serde_json::to_string(&row)?);
+    Ok(())
+}
+
+fn run(what: &str, environment: &[(&str, String)]) -> Result<String> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--child", what]).envs(environment.iter().map(|(k, v)| (k, v)));
+    let output = command.output().with_context(|| format!("measurement `{what}` in a process of its own"))?;
+    if !output.status.success() {
+        bail!("measurement `{what}`: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// One figure of each of many fresh processes.
+pub fn row(name: &str, unit: &str, what: &str) -> Result<Row> {
+    let environment = match what {
+        "plugin" => vec![("FLASH_BACKEND_PATH", plugin()?.display().to_string())],
+        _ => Vec::new(),
+    };
+    let mut turns = Vec::new();
+    for _ in 0..PROCESSES {
+        turns.push((run(what, &environment)?.trim().parse().context("a figure")?, None));
+    }
+    Ok(Row::from_turns(name, unit, &turns))
+}
+
+/// From the start of a process to its end after a first result.
+pub fn process_row(name: &str, unit: &str) -> Result<Row> {
+    let mut turns = Vec::new();
+    for _ in 0..PROCESSES {
+        let start = Instant::now();
+        run("result", &[])?;
+        turns.push((start.elapsed().as_nanos() as f64 / 1e6, None));
+    }
+    Ok(Row::from_turns(name, unit, &turns))
+}
+
+/// The item loop beside the plain one.
+pub fn saxpy_row() -> Result<Row> {
+    let text = run("saxpy", &[("FLASH_CPU_THREADS", "1".to_owned())])?;
+    let row: serde_json::Value = serde_json::from_str(&text)?;
+    let number = |key: &str| row[key].as_f64();
+    Ok(Row {
+        name: "item loop of SAXPY, f32, 16,384 items, 1 thread, against the plain Rust loop".into(),
+        unit: "ns/item".into(),
+        value: number("value").context("a figure")?,
+        min: number("min").context("a figure")?,
+        max: number("max").context("a figure")?,
+        p99: number("p99").context("a figure")?,
+        peer: number("peer"),
+        ratio: number("ratio"),
+    })
+}
+
+/// The CPU backend as a plugin, built beside this program.
+fn plugin() -> Result<PathBuf> {
+    let directory = std::env::current_exe()?.parent().context("a directory")?.to_owned();
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--quiet", "--package", "flash-backend-cpu-plugin"]);
+    if directory.ends_with("release") {
+        command.arg("--release");
+    }
+    if !command.status()?.success() {
+        bail!("the CPU plugin does not build");
+    }
+    Ok(directory.join("libflash_backend_cpu_plugin.so"))
+}

@@ -1,0 +1,153 @@
+//! A warm launch allocates nothing on the calling thread.
+
+use flash::RuntimeObj;
+use flash::kernel;
+use flash::kernel::views::{Item, Read, ReadWrite, Write};
+use flash::kernel::{CpuItem, Index};
+use flash::prelude::*;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed on to the system's allocator; a counter without a destructor is all
+// that is added.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller vouches.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller vouches.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller vouches.
+        unsafe { System.realloc(at, layout, size) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller vouches.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of this thread meanwhile.
+fn allocations(body: impl FnOnce()) -> u64 {
+    let before = COUNT.get();
+    body();
+    COUNT.get() - before
+}
+
+#[derive(KernelDefinition)]
+#[kernel(name = "allocations.empty", dims(i))]
+struct Empty<'a> {
+    scale: f32,
+    a: Item<'a, Read<f32>>,
+    b: Item<'a, ReadWrite<f32>>,
+    c: Item<'a, Write<f32>>,
+}
+
+#[derive(KernelDefinition)]
+#[kernel(name = "allocations.grid", dims(x, y, step), group_by(step))]
+struct Grid<'a> {
+    scale: f32,
+    #[along(x, y)]
+    a: Item<'a, Read<f32>>,
+    #[along(y, x)]
+    b: Item<'a, ReadWrite<f32>>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Empty<'_>> for Plain {
+    fn item(_: Index<1>, _: EmptyItem<'_>) {}
+}
+
+#[kernel]
+impl CpuItem<Grid<'_>> for Plain {
+    fn item(_: Index<3>, _: GridItem<'_>) {}
+}
+
+struct Memories {
+    rt: RuntimeObj,
+    all: [FlashMemory<f32>; 3],
+}
+
+fn memories() -> Memories {
+    Memories { rt: get_runtime("ALL_CPU").unwrap(), all: std::array::from_fn(|_| FlashMemory::zeroed(64)) }
+}
+
+impl Memories {
+    fn launch(&self, items: u32) {
+        let [a, b, c] = &self.all;
+        self.rt.submit(Empty::of(1.5, a, b, c)).exec([items]).unwrap();
+    }
+
+    /// A chain of `links`, each reading what the one before wrote.
+    fn chain(&self, links: usize) {
+        let mut pipeline = self.rt.pipeline();
+        for k in 0..links {
+            let [a, b, c] = std::array::from_fn(|m| &self.all[(k + m) % 3]);
+            pipeline = pipeline.submit(Empty::of(1.5, a, b, c)).defer([1]);
+        }
+        pipeline.exec().unwrap();
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1u8]))), 1);
+}
+
+#[test]
+fn a_warm_launch_allocates_nothing() {
+    let m = memories();
+    for items in [1, 64] {
+        (0..100).for_each(|_| m.launch(items));
+        assert_eq!(allocations(|| (0..1000).for_each(|_| m.launch(items))), 0, "{items} items");
+    }
+}
+
+#[test]
+fn a_warm_chain_that_is_built_again_allocates_nothing() {
+    let m = memories();
+    (0..10).for_each(|_| m.chain(100));
+    assert_eq!(allocations(|| (0..100).for_each(|_| m.chain(100))), 0);
+}
+
+#[test]
+fn a_kept_pipeline_allocates_nothing_when_it_runs() {
+    let m = memories();
+    let [a, b, c] = &m.all;
+    let pipeline =
+        m.rt.submit(Empty::of(1.0, a, b, c)).defer([64]).submit(Empty::of(1.0, c, b, a)).defer([64]);
+    (0..100).for_each(|_| pipeline.exec().unwrap());
+    assert_eq!(allocations(|| (0..1000).for_each(|_| pipeline.exec().unwrap())), 0);
+}
+
+#[test]
+fn a_warm_launch_of_several_dimensions_and_phases_allocates_nothing() {
+    let m = memories();
+    let launch = |steps: u32| m.rt.submit(Grid::of(1.0, &m.all[0], &m.all[1])).exec([8, 8, steps]).unwrap();
+    (0..100).for_each(|k| launch(1 + k % 3));
+    assert_eq!(allocations(|| (0..1000).for_each(|k| launch(1 + k % 3))), 0);
+}
+
+#[test]
+fn a_guard_allocates_nothing() {
+    let m = memories();
+    m.launch(1);
+    assert_eq!(allocations(|| (0..1000).for_each(|_| assert!(m.all[0].get(3).unwrap() == 0.0))), 0);
+}
