@@ -278,7 +278,12 @@ unsafe fn backend(api: *const BackendApi) -> Result<&'static BackendApi, (String
     // SAFETY: `size` bytes are there; NULL is allowed everywhere. The key lives for ever.
     let (api, key) = unsafe { (copied(api, size), (*api).key.text()) };
     let group = matches!(key.as_str(), "ALL" | "ALL_ACCEL");
-    if group || key.is_empty() || key.contains([':', ',']) || key.trim() != key || key.starts_with(|c: char| c.is_ascii_digit()) {
+    if group
+        || key.is_empty()
+        || key.contains([':', ','])
+        || key.trim() != key
+        || key.starts_with(|c: char| c.is_ascii_digit())
+    {
         return refuse(&key, "a runtime key such as MY_ACCEL".into(), format!("`{key}`"));
     }
     let required = [

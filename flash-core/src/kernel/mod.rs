@@ -8,7 +8,7 @@ mod definition;
 mod doors;
 mod implementation;
 mod index;
-mod order;
+pub mod order;
 pub(crate) mod shim;
 pub mod views;
 
@@ -16,7 +16,7 @@ pub use definition::{ArgumentWriter, KernelDefinition};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
 pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
 pub use index::{Index, Rank, Span};
-pub use order::{D, GroupBy, GroupTrait, Into, Only, SortBy, SortTrait, Values};
+pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
 pub use shim::{item_share, span_share, whole_share};
 
 use bytemuck::Pod;

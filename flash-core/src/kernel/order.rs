@@ -1,4 +1,4 @@
-//! The traits of a definition as types: `SortBy<(D<0>, D<2>)>`, `GroupBy<Only<D<1>>>`.
+//! The traits of a definition as types: `SortBy<(D<0>, D<2>)>`, `GroupBy<Only<(D<1>,)>>`.
 
 use crate::index::Group;
 use std::marker::PhantomData;

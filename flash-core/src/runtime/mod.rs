@@ -6,6 +6,7 @@
 //! ([`launch`]): the memories are held, every submission goes through the backend's vtable, the
 //! memories are given back.
 
+mod arena;
 mod buffer;
 mod check;
 mod dynamic;
@@ -14,6 +15,7 @@ mod hot;
 mod launch;
 mod plan;
 mod profile;
+mod proof;
 mod record;
 
 pub use dynamic::{ByName, Kernel, KernelArguments, Scalar};

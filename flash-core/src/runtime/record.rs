@@ -10,13 +10,15 @@
 //! is never looked into: a memory is the same if its address and its number are, and that is asked of
 //! the memory that was passed just now.
 
+use super::arena::{Bump, Mark};
 use super::failsafe::Failsafe;
-use super::plan::{ArgumentPlan, Plan};
+use super::plan::Plan;
+use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, wrong_rank};
 use super::{Runtime, Submission};
 use crate::abi::{self, Arg};
-use crate::descriptor::{Access, Options, View};
+use crate::descriptor::{Options, View};
 use crate::error::Error;
-use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits, item_is_exclusive};
+use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use crate::kernel::views::Array;
 use crate::memory::Header;
 use smallvec::SmallVec;
@@ -147,47 +149,6 @@ struct Ordered {
     /// NULL: no traits.
     plan: *const Plan,
     order: Order,
-}
-
-/// Memory for scalars and strides. Chunks never move.
-#[derive(Default)]
-struct Bump {
-    chunks: Vec<Box<[u128]>>,
-    at: Mark,
-}
-
-/// A place in a [`Bump`]: chunk, and units of 16 bytes in it.
-type Mark = (u32, u32);
-
-impl Bump {
-    #[inline]
-    fn alloc(&mut self, bytes: usize) -> *mut u8 {
-        let units = bytes.div_ceil(16);
-        if let Some(chunk) = self.chunks.get_mut(self.at.0 as usize)
-            && chunk.len() - self.at.1 as usize >= units
-        {
-            // SAFETY: the chunk has that many units left.
-            let place = unsafe { chunk.as_mut_ptr().add(self.at.1 as usize) };
-            self.at.1 += units as u32;
-            return place.cast();
-        }
-        self.grow(units)
-    }
-
-    /// Goes to the next chunk that is large enough.
-    #[cold]
-    fn grow(&mut self, units: usize) -> *mut u8 {
-        let mut next = self.at.0 as usize + usize::from(!self.chunks.is_empty());
-        while self.chunks.get(next).is_some_and(|chunk| chunk.len() < units) {
-            next += 1;
-        }
-        if next >= self.chunks.len() {
-            next = self.chunks.len();
-            self.chunks.push(vec![0u128; units.max(256)].into_boxed_slice());
-        }
-        self.at = (next as u32, units as u32);
-        self.chunks[next].as_mut_ptr().cast()
-    }
 }
 
 impl Node {
@@ -704,211 +665,4 @@ fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
         extra._texts.extend([key, value]);
     }
     Ok(())
-}
-
-fn check_size(shape: &[u64], len: u64) -> Result<(), String> {
-    match shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)) {
-        Some(product) if product <= len => Ok(()),
-        _ => Err(format!(
-            "sizes(..) gives the shape {shape:?}, the array has {len} elements: make it longer or the shape smaller"
-        )),
-    }
-}
-
-#[cold]
-fn argument_error(plan: &Plan, i: usize, text: String) -> Error {
-    Error::Argument {
-        kernel: plan.descriptor.name.clone(),
-        argument: plan.descriptor.arguments.get(i).map_or_else(|| format!("#{i}"), |a| a.name.clone()),
-        text: with_names(plan, text),
-    }
-}
-
-#[cold]
-fn index_error(plan: &Plan, error: IndexError) -> Error {
-    let mut text = with_names(plan, error.to_string());
-    if let IndexError::DimCount { .. } = error {
-        text.push_str(&format!(" ({})", plan.descriptor.dimensions.join(", ")));
-    }
-    Error::Index { kernel: plan.descriptor.name.clone(), text, source: error }
-}
-
-/// The dimensions' names in place of their numbers.
-fn with_names(plan: &Plan, mut text: String) -> String {
-    // The highest first: `dimension 1` begins `dimension 10`.
-    for (number, name) in plan.descriptor.dimensions.iter().enumerate().rev() {
-        text = text.replace(&format!("dimension {number}"), &format!("dimension `{name}`"));
-    }
-    text
-}
-
-/// Two arguments that overlap, at least one of them written.
-#[inline]
-fn disjoint(plan: &Plan, args: &[Arg]) -> Result<(), Error> {
-    let range = |a: &Arg| {
-        let start = a.data as usize;
-        start..start + a.len as usize * a.element_size as usize
-    };
-    for (i, a) in args.iter().enumerate() {
-        if a.kind == abi::ARG_SCALAR || a.access == abi::ACCESS_READ {
-            continue;
-        }
-        let mine = range(a);
-        for (j, b) in args.iter().enumerate() {
-            if i == j || b.kind == abi::ARG_SCALAR {
-                continue;
-            }
-            let other = range(b);
-            let meet = mine.start < other.end && other.start < mine.end;
-            // An empty part overlaps nothing, wherever it lies.
-            if meet && !mine.is_empty() && !other.is_empty() {
-                return Err(overlap_error(plan, i, j));
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cold]
-fn overlap_error(plan: &Plan, written: usize, other: usize) -> Error {
-    let name = |i: usize| plan.descriptor.arguments.get(i).map_or("?", |a| a.name.as_str());
-    argument_error(
-        plan,
-        written,
-        format!(
-            "it is written and overlaps argument `{}` in memory: pass memories or ranges that are apart",
-            name(other)
-        ),
-    )
-}
-
-#[cold]
-fn outside(value: u64, extent: u64, dimension: usize) -> String {
-    format!(
-        "dimension {dimension} reaches the value {value}, the array has {extent} elements along it: launch fewer work items or pass a longer array"
-    )
-}
-
-#[cold]
-fn wrong_rank(axes: usize, row: bool, shape: &[u64]) -> String {
-    format!(
-        "its index names {axes} axes{}, the array has the shape {shape:?}: give it a shape of {} extents",
-        if row { " beside its row" } else { "" },
-        axes + usize::from(row),
-    )
-}
-
-/// Strides of an item argument, and the proof that its elements lie inside and are exclusive. True if
-/// the launch covers the whole array.
-fn prove_item(
-    order: &Order,
-    dims: &[Dim],
-    spec: &ArgumentPlan,
-    shape: &[u64],
-    arg: &mut Arg,
-    bump: &mut Bump,
-) -> Result<bool, String> {
-    let strides: *mut u64 = bump.alloc(dims.len() * size_of::<u64>()).cast();
-    // SAFETY: the arena gave room for one stride per dimension, aligned to 16 bytes.
-    let strides = unsafe { std::slice::from_raw_parts_mut(strides, dims.len()) };
-    strides.fill(0);
-    arg.strides = strides.as_ptr();
-    if order.items() == 0 {
-        return Ok(false);
-    }
-    let largest = |dim: usize| dims[dim].max_value().unwrap_or(0);
-    let extent_of = |dim: usize| {
-        largest(dim)
-            .checked_add(1)
-            .ok_or_else(|| format!("dimension {dim} reaches the value 2^64 - 1, which no array has"))
-    };
-    // Extents of the axes that the index names, and the row's length.
-    let mut extents: SmallVec<[u64; 4]> = SmallVec::new();
-    let rows = usize::from(spec.row);
-    if shape.is_empty() {
-        for &dim in &spec.along {
-            extents.push(extent_of(dim)?);
-        }
-    } else {
-        if shape.len() != spec.along.len() + rows {
-            return Err(wrong_rank(spec.along.len(), spec.row, shape));
-        }
-        extents.extend_from_slice(&shape[rows..]);
-        for (&dim, &extent) in spec.along.iter().zip(&extents) {
-            if largest(dim) >= extent {
-                return Err(outside(largest(dim), extent, dim));
-            }
-        }
-    }
-    let product = extents.iter().try_fold(1u64, |a, &b| a.checked_mul(b));
-    let Some(product) = product else {
-        return Err(format!("an array of extents {extents:?} has more than 2^64 elements"));
-    };
-    arg.row_len = match (spec.row, shape.first()) {
-        (false, _) => 1,
-        (true, Some(&row)) => row,
-        (true, None) => {
-            if !arg.len.is_multiple_of(product) {
-                return Err(format!(
-                    "{product} rows of equal length were expected, the array has {} elements: give it a shape, row length first",
-                    arg.len
-                ));
-            }
-            arg.len / product
-        }
-    };
-    match product.checked_mul(arg.row_len) {
-        Some(needed) if needed <= arg.len => {}
-        needed => {
-            return Err(format!(
-                "the index reaches {} elements, the array has {}: launch fewer work items or pass a longer array",
-                needed.map_or("more than 2^64".to_owned(), |n| n.to_string()),
-                arg.len
-            ));
-        }
-    }
-    let mut stride = arg.row_len;
-    for (&dim, &extent) in spec.along.iter().zip(&extents) {
-        strides[dim] = stride;
-        stride *= extent;
-    }
-    let covers = |dim: usize, extent: u64| dims[dim].distinct() && dims[dim].len() == extent;
-    let all = product * arg.row_len == arg.len
-        && spec.along.iter().zip(&extents).all(|(&dim, &extent)| covers(dim, extent));
-    if spec.access != Access::Read {
-        item_is_exclusive(order, dims, &spec.along).map_err(|failure| failure.to_string())?;
-    }
-    if spec.view == View::Phased {
-        prove_phased(order, dims, spec, arg, all)?;
-    }
-    Ok(all)
-}
-
-fn prove_phased(
-    order: &Order,
-    dims: &[Dim],
-    spec: &ArgumentPlan,
-    arg: &mut Arg,
-    all: bool,
-) -> Result<(), String> {
-    let Some((dim, uses)) = &spec.stages else {
-        if all && spec.along.iter().all(|&dim| order.every_phase_spans(dim)) {
-            arg.flags |= abi::ARG_FLAG_COVERED;
-        }
-        return Ok(());
-    };
-    arg.flags |= abi::ARG_FLAG_STAGED;
-    arg.next = arg.data;
-    if !order.constant_within_phases(*dim) {
-        return Err(format!(
-            "its use is declared per value of dimension {dim}, which changes inside a phase: add a barrier there (group_by)"
-        ));
-    }
-    match dims[*dim].max_value() {
-        Some(largest) if largest >= uses.len() as u64 => Err(format!(
-            "its use is declared for the values 0 to {} of dimension {dim}, the launch reaches {largest}",
-            uses.len() - 1
-        )),
-        _ => Ok(()),
-    }
 }

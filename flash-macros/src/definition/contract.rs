@@ -291,7 +291,7 @@ fn stages_value(stages: &Option<(usize, Vec<Use>)>, core: &TokenStream) -> Token
 }
 
 fn dimension_list(dimensions: &[usize], core: &TokenStream) -> TokenStream {
-    quote!((#(#core::kernel::D<#dimensions>,)*))
+    quote!((#(#core::kernel::order::D<#dimensions>,)*))
 }
 
 /// The parameter of `GroupBy`, and the type of its list of values if there is one.
@@ -301,13 +301,13 @@ fn group(group: &Group, core: &TokenStream) -> (TokenStream, TokenStream) {
         Group::Dimensions(dimensions) => (dimension_list(dimensions, core), quote!()),
         Group::Only(dimensions) => {
             let dimensions = dimension_list(dimensions, core);
-            (quote!(#core::kernel::Only<#dimensions>), quote!())
+            (quote!(#core::kernel::order::Only<#dimensions>), quote!())
         }
         Group::Into(dimension, values) => (
-            quote!(#core::kernel::Into<#core::kernel::D<#dimension>, __Values>),
+            quote!(#core::kernel::order::Into<#core::kernel::order::D<#dimension>, __Values>),
             quote! {
                 pub struct __Values;
-                impl #core::kernel::Values for __Values {
+                impl #core::kernel::order::Values for __Values {
                     const VALUES: &'static [::core::primitive::u64] = &[#(#values),*];
                 }
             },

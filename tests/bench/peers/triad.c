@@ -1,6 +1,5 @@
 /* Streaming kernels as a C programmer writes them: the triad a = b + s c in double
  * precision on all threads, with and without non-temporal stores.
- * single precision on one. No two arrays overlap. */
 
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,11 +1,10 @@
 //! A plugin that panics in the function that `FLASH_BROKEN` names: for the tests of the loader.
 
 use flash_core::abi;
-use flash_core::backend::{
-    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable,
-    host_memory,
-};
 use flash_core::backend::host_memory::HostBuffers;
+use flash_core::backend::{
+    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, host_memory,
+};
 use flash_core::kernel::ImplementationEntry;
 
 /// Panics if this is the function that `FLASH_BROKEN` names.
@@ -149,7 +148,12 @@ impl Device for BrokenDevice {
         Ok(self.0.register(pointer))
     }
 
-    unsafe fn copy_box(&self, from: abi::Buffer, to: abi::Buffer, shape: &abi::CopyBox) -> Result<(), Failure> {
+    unsafe fn copy_box(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
         maybe("copy_box");
         // SAFETY: the caller vouches for the boxes.
         unsafe { host_memory::copy_box(from, to, shape) }
