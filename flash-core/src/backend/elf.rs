@@ -5,7 +5,8 @@ use object::elf::{self, FileHeader64};
 use object::endian::LittleEndian;
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 
 #[cfg(target_arch = "x86_64")]
@@ -69,23 +70,84 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
             ),
         )),
     };
-    let mut loads = 0;
+    let mut loads: Vec<Range<u64>> = Vec::new();
+    let mut dynamic: Option<(u64, u64)> = None;
     for segment in segments {
-        let end = segment.p_offset(endian).checked_add(segment.p_filesz(endian));
+        let (offset, size) = (segment.p_offset(endian), segment.p_filesz(endian));
+        let end = offset.checked_add(size);
         match segment.p_type(endian) {
             elf::PT_LOAD => {
-                loads += 1;
                 cut("a loadable segment", end)?;
+                let address = segment.p_vaddr(endian);
+                loads.push(address..address.saturating_add(size));
             }
-            elf::PT_DYNAMIC => cut("the dynamic table", end)?,
+            elf::PT_DYNAMIC => {
+                cut("the dynamic table", end)?;
+                dynamic = Some((offset, size));
+            }
             _ => {}
         }
     }
-    if loads == 0 {
+    if loads.is_empty() {
         return Err(mismatch("a shared library", "an ELF file with nothing to load"));
     }
+    let Some((offset, size)) = dynamic else {
+        return Err(mismatch(
+            "a shared library",
+            "an ELF file without a dynamic table, such as a static program",
+        ));
+    };
+    let mut table = vec![0; size.min(TABLE) as usize];
+    file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut table)).map_err(readable)?;
+    check_dynamic(&table, &loads)?;
     let sections = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
     cut("the section table", header.e_shoff(endian).checked_add(sections))
+}
+
+/// Bytes of a dynamic table that are looked at; real ones have some hundred.
+const TABLE: u64 = 64 << 10;
+
+/// Tags of a dynamic table whose values are addresses, with the tag of their size in bytes.
+const TABLES: [(u64, Option<u64>, &str); 7] = [
+    (5, Some(10), "string table"),
+    (6, None, "symbol table"),
+    (7, Some(8), "relocations"),
+    (23, Some(2), "relocations of functions"),
+    (25, Some(27), "initialisers"),
+    (26, Some(28), "finalisers"),
+    (0x6fff_fef5, None, "hash table"),
+];
+
+/// Checks that what `dlopen` reads first lies in what is loaded from the file. A copy that was broken
+/// off and has its full length with zeros at the end, or a file with debug information only, would
+/// crash there.
+fn check_dynamic(table: &[u8], loads: &[Range<u64>]) -> Result<(), Mismatch> {
+    let damaged =
+        |found: String| mismatch("a whole library", format!("{found}: the file is damaged, copy it again"));
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let entries: Vec<(u64, u64)> = table
+        .chunks_exact(16)
+        .map(|entry| (word(&entry[..8]), word(&entry[8..])))
+        .take_while(|(tag, _)| *tag != 0)
+        .collect();
+    let value = |tag: u64| entries.iter().find(|(t, _)| *t == tag).map(|(_, value)| *value);
+    for (tag, size, name) in TABLES {
+        let required = tag == 5 || tag == 6;
+        match value(tag) {
+            None if required => return Err(damaged(format!("its dynamic table names no {name}"))),
+            None => {}
+            Some(address) => {
+                let size = size.map_or(Some(1), value).unwrap_or(0);
+                let inside = |load: &Range<u64>| {
+                    load.start <= address && address.checked_add(size).is_some_and(|end| end <= load.end)
+                };
+                if !loads.iter().any(inside) {
+                    return Err(damaged(format!("its {name} lies outside of what is loaded")));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A function that a library exports.

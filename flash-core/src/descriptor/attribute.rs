@@ -26,6 +26,11 @@ use std::sync::Arc;
 pub trait Attribute: Debug + Send + Sync + 'static {
     /// For typed look-up.
     fn as_any(&self) -> &dyn Any;
+
+    /// False if it is meant for the runtime and no backend wants to see it.
+    fn for_backends(&self) -> bool {
+        true
+    }
 }
 
 /// Attributes by name, in the order in which they were set. One whose name nobody here knows is kept
@@ -87,6 +92,12 @@ impl Attributes {
     /// Name, value and whether it is required, of each.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
         self.0.iter().map(|e| (e.key.as_str(), &e.value, e.required))
+    }
+
+    /// Those that backends want to see.
+    pub(crate) fn for_backends(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
+        let seen = self.0.iter().filter(|e| e.known.as_ref().is_none_or(|known| known.for_backends()));
+        seen.map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
     /// Takes over all of `other`, which win.
@@ -206,6 +217,9 @@ macro_rules! attributes {
         impl Attribute for $t {
             fn as_any(&self) -> &dyn Any {
                 self
+            }
+            fn for_backends(&self) -> bool {
+                false
             }
         }
     )*};

@@ -117,8 +117,7 @@ impl Kernel {
 impl<'a> Submission<'a> for ByName<'a> {
     #[allow(private_interfaces)]
     fn record(self, slots: &mut Slots, runtime: &Runtime) {
-        let plan = runtime.plan_for(None, self.descriptor);
-        slots.begin_owned(plan);
+        slots.begin(runtime.plan_named(&self.descriptor));
         for argument in self.arguments {
             match argument.value {
                 Value::Scalar(bytes) => slots.push_scalar(&bytes),

@@ -50,6 +50,8 @@ pub(crate) struct Runtime {
     /// The first error in the options, reported by every launch.
     error: Option<Error>,
     plans: Plans,
+    /// The options have some that backends want to see.
+    attributes_for_backends: bool,
     check_writes: bool,
 }
 
@@ -78,9 +80,10 @@ impl RuntimeObj {
         error: Option<Error>,
     ) -> RuntimeObj {
         let check_writes = std::env::var_os("FLASH_CHECK_WRITES").is_some_and(|v| v == "1");
-        RuntimeObj {
-            inner: Arc::new(Runtime { key, devices, options, error, plans: Plans::default(), check_writes }),
-        }
+        let attributes_for_backends = options.attributes.for_backends().next().is_some();
+        let plans = Plans::default();
+        let inner = Runtime { key, devices, options, error, plans, attributes_for_backends, check_writes };
+        RuntimeObj { inner: Arc::new(inner) }
     }
 
     /// The key that it was made of.

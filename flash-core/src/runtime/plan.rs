@@ -228,11 +228,17 @@ pub(crate) struct Plans {
     table: [AtomicPtr<Plan>; 128],
     /// Writers, and what the table has no room for.
     rest: Mutex<HashMap<TypeId, Box<Plan>>>,
+    /// Of kernels by name, by their descriptors.
+    named: Mutex<HashMap<String, Box<Plan>>>,
 }
 
 impl Default for Plans {
     fn default() -> Plans {
-        Plans { table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128], rest: Mutex::default() }
+        Plans {
+            table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128],
+            rest: Mutex::default(),
+            named: Mutex::default(),
+        }
     }
 }
 
@@ -323,8 +329,19 @@ impl Runtime {
         }
     }
 
+    /// The plan of a kernel by name.
+    pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
+        let mut named = self.plans.named.lock().unwrap_or_else(|e| e.into_inner());
+        let plan = named
+            .entry(descriptor.to_json())
+            .or_insert_with(|| Box::new(self.plan_for(None, descriptor.clone())));
+        let plan: *const Plan = &raw const **plan;
+        // SAFETY: plans are boxed, never removed, and live as long as the table.
+        unsafe { &*plan }
+    }
+
     /// A plan of a descriptor.
-    pub fn plan_for(&self, id: Option<TypeId>, descriptor: KernelDescriptor) -> Plan {
+    fn plan_for(&self, id: Option<TypeId>, descriptor: KernelDescriptor) -> Plan {
         let blank = Attributes::default();
         Plan::new(id, descriptor.clone(), &self.devices, &self.options.attributes).unwrap_or_else(|error| {
             let mut plan =

@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, wrong_rank};
 use super::{Runtime, Submission};
 use crate::abi::{self, Arg};
-use crate::descriptor::{Options, View};
+use crate::descriptor::{Devices, Options, View};
 use crate::error::Error;
 use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use crate::kernel::views::Array;
@@ -259,13 +259,6 @@ impl Slots {
         });
     }
 
-    /// Begins a submission whose plan is its own.
-    pub fn begin_owned(&mut self, plan: Plan) {
-        self.truncate(self.live);
-        self.begin(&plan);
-        self.extra().plan = Some(plan);
-    }
-
     /// The next argument is a scalar.
     #[inline(always)]
     pub fn push_scalar(&mut self, bytes: &[u8]) {
@@ -411,7 +404,7 @@ impl Slots {
             }
         }
         let node = &self.nodes[last];
-        if node.extra.is_none() && runtime.options.attributes.is_empty() {
+        if node.extra.is_none() && !runtime.attributes_for_backends {
             // SAFETY: plans live as long as the runtime.
             let plan = unsafe { &*node.plan };
             if let ([Dim::Count(count)], true) = (&self.dims[..], plan.simple) {
@@ -451,7 +444,7 @@ impl Slots {
     fn prove_any(&mut self, runtime: &Runtime) -> Result<(), Error> {
         let last = self.live - 1;
         let node = &mut self.nodes[last];
-        if node.extra.is_some() || !runtime.options.attributes.is_empty() {
+        if node.extra.is_some() || runtime.attributes_for_backends {
             prepare_options(node, runtime)?;
             self.special = true;
         }
@@ -621,47 +614,24 @@ fn same(a: &[Dim], b: &[Dim]) -> bool {
 /// Makes the plan that a submission's own options ask for, and the attributes for the backend.
 #[cold]
 fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
-    use crate::descriptor::{Devices, GroupBy, Implementation, Searchable, SortBy};
-    let options = node.extra.get_or_insert_default().options.attributes.clone();
-    let plan = if options.is_empty() {
-        None
-    } else {
-        let mut devices = runtime.devices.clone();
-        if let Some(Devices(key)) = options.get::<Devices>() {
-            devices = super::select(&devices, key)?;
-        }
-        let mut all = runtime.options.attributes.clone();
-        all.merge(&options);
-        Some(node.plan().with_options(&devices, &all)?)
-    };
-    let extra = node.extra.get_or_insert_default();
-    extra.plan = plan.or(extra.plan.take());
+    let own = node.extra.get_or_insert_default().options.attributes.clone();
     let mut all = runtime.options.attributes.clone();
-    all.merge(&extra.options.attributes);
-    let (sort, group, implementation, devices, searchable) = (
-        all.get::<SortBy>(),
-        all.get::<GroupBy>(),
-        all.get::<Implementation>(),
-        all.get::<Devices>(),
-        all.get::<Searchable>(),
-    );
-    let own = [
-        sort.map(|_| "SortBy"),
-        group.map(|_| "GroupBy"),
-        implementation.map(|_| "Implementation"),
-        devices.map(|_| "Devices"),
-        searchable.map(|_| "Searchable"),
-    ];
-    for (key, value, required) in all.iter().filter(|(key, ..)| !own.contains(&Some(*key))) {
+    all.merge(&own);
+    if !own.is_empty() {
+        let devices = match own.get::<Devices>() {
+            Some(Devices(key)) => super::select(&runtime.devices, key)?,
+            None => runtime.devices.clone(),
+        };
+        let plan = node.plan().with_options(&devices, &all)?;
+        node.extra.get_or_insert_default().plan = Some(plan);
+    }
+    let extra = node.extra.get_or_insert_default();
+    for (key, value, required) in all.for_backends() {
         let (key, value) = (key.to_owned(), value.to_string());
-        // SAFETY (of later reads): the texts are kept beside, and a String's bytes do not move with it.
+        // The texts are kept beside, and a String's bytes do not move with it.
         let text = |s: &String| abi::Str { ptr: s.as_ptr(), len: s.len() };
-        extra.attributes.push(abi::Attr {
-            key: text(&key),
-            value: text(&value),
-            required: u32::from(required),
-            reserved: 0,
-        });
+        let required = u32::from(required);
+        extra.attributes.push(abi::Attr { key: text(&key), value: text(&value), required, reserved: 0 });
         extra._texts.extend([key, value]);
     }
     Ok(())

@@ -7,8 +7,8 @@
 //! assert!(report.passed(), "{report}");
 //! ```
 //!
-//! The suite reaches the backend by its runtime key, through the public runtime ([`launches`]) and
-//! through the slots of its vtable ([`slots`]). What a backend says is unsupported is *skipped*, with
+//! The suite reaches the backend by its runtime key, through the public runtime (`launches.rs`) and
+//! through the slots of its vtable (`slots.rs`). What a backend says is unsupported is *skipped*, with
 //! its words. A backend that runs nothing says so ([`DRY`]): then all but the results is looked at.
 
 mod kernels;

@@ -1,40 +1,12 @@
-//! Completion events of backends written in Rust, and those that the host signals.
+//! An event that the host signals. The models include this file beside their own `sync`, so it takes
+//! what waits from there.
 
 use super::Failure;
-use std::sync::{Condvar, Mutex, MutexGuard};
-
-/// Completion of work on a device. It fires once, after the work is done and visible.
-pub trait Completion: Send + Sync {
-    /// True once it has fired.
-    fn ready(&self) -> bool;
-    /// Waits until it has fired; the error of the work, if it failed.
-    fn wait(&self) -> Result<(), Failure>;
-    /// Calls `callback` exactly once after it has fired, on any thread, at once if it already has.
-    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>);
-    /// Start and end on the device in nanoseconds.
-    fn times(&self) -> Option<(u64, u64)> {
-        None
-    }
-}
-
-/// What an event pointer of a Rust backend points to.
-pub(super) enum EventBox {
-    Device(Box<dyn Completion>),
-    User(UserEvent),
-}
-
-impl EventBox {
-    pub fn completion(&self) -> &dyn Completion {
-        match self {
-            EventBox::Device(completion) => &**completion,
-            EventBox::User(event) => event,
-        }
-    }
-}
+use super::sync::{Condvar, Mutex, MutexGuard};
 
 /// An event that the host signals.
 #[derive(Default)]
-pub(super) struct UserEvent {
+pub(crate) struct UserEvent {
     state: Mutex<UserState>,
     fired: Condvar,
 }
@@ -63,14 +35,14 @@ impl UserEvent {
         callbacks.into_iter().for_each(|callback| callback());
         true
     }
-}
 
-impl Completion for UserEvent {
-    fn ready(&self) -> bool {
+    /// True once it has fired.
+    pub fn ready(&self) -> bool {
         self.lock().outcome.is_some()
     }
 
-    fn wait(&self) -> Result<(), Failure> {
+    /// Waits until it has fired; what it was fired with.
+    pub fn wait(&self) -> Result<(), Failure> {
         let mut state = self.lock();
         loop {
             if let Some(outcome) = &state.outcome {
@@ -80,7 +52,8 @@ impl Completion for UserEvent {
         }
     }
 
-    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
+    /// Calls `callback` exactly once after it has fired, at once if it already has.
+    pub fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
         let mut state = self.lock();
         if state.outcome.is_none() {
             state.callbacks.push(callback);

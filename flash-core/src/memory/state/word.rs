@@ -20,15 +20,11 @@
 //! counts itself in `parked`, looks at the word once more, and waits; who gives back writes the word,
 //! looks at `parked`, and takes the lock before it wakes. Either the waiter sees the new word or the
 //! giver sees the waiter, provided that on both sides the write comes before the look. That order
-//! costs a fence on each side; [`fences`] moves the cost to the waiter, which is about to sleep anyway.
+//! costs a fence on each side; `fences` moves the cost to the waiter, which is about to sleep anyway.
 
-mod fences;
-pub(crate) mod sync;
-
-use crate::error::Error;
-pub(crate) use fences::agree;
-use fences::{heavy, light};
-use sync::{AtomicU32, AtomicU64, Ordering::*, Slot, spin, with_slot};
+use super::Error;
+use super::fences::{heavy, light};
+use super::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, spin, with_slot};
 
 const GUARD: u64 = 1;
 const GUARDS: u64 = 0xffff;
@@ -37,6 +33,27 @@ const READERS: u64 = 0xffff << 16;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
 const POISONED: u64 = 1 << 34;
+
+/// Where waiters park, together with those of other memories.
+pub(super) struct Slot {
+    pub lock: Mutex<()>,
+    pub wake: Condvar,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn wait(&self, guard: MutexGuard<'_, ()>) {
+        drop(self.wake.wait(guard).unwrap_or_else(|e| e.into_inner()));
+    }
+
+    fn wake_all(&self) {
+        drop(self.lock());
+        self.wake.notify_all();
+    }
+}
 
 /// The word, and how many are parked.
 pub(crate) struct State {
