@@ -4,6 +4,7 @@
 use object::elf::{self, FileHeader64};
 use object::endian::LittleEndian;
 use object::read::elf::{FileHeader, ProgramHeader};
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -100,8 +101,24 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
     let mut table = vec![0; size.min(TABLE) as usize];
     file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut table)).map_err(readable)?;
     check_dynamic(&table, &loads)?;
-    let sections = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
-    cut("the section table", header.e_shoff(endian).checked_add(sections))
+    let size = u64::from(header.e_shentsize(endian));
+    let sections = u64::from(header.e_shnum(endian)) * size;
+    let end = header.e_shoff(endian).checked_add(sections);
+    cut("the section table", end)?;
+    // It stands at the end of the file. A copy that was broken off may have its full length, with
+    // zeros where nothing came; no linker ends the table with zeros.
+    if let (Some(end), true) = (end, sections > size) {
+        let mut last = vec![0; size as usize];
+        file.seek(SeekFrom::Start(end - size)).and_then(|_| file.read_exact(&mut last)).map_err(readable)?;
+        if last.iter().all(|&byte| byte == 0) {
+            return Err(damaged("its section table ends with zeros"));
+        }
+    }
+    Ok(())
+}
+
+fn damaged(found: impl fmt::Display) -> Mismatch {
+    mismatch("a whole library", format!("{found}: the file is damaged, copy it again"))
 }
 
 /// Bytes of a dynamic table that are looked at; real ones have some hundred.
@@ -118,9 +135,8 @@ const TABLES: [(u64, Option<u64>, &str); 7] = [
     (0x6fff_fef5, None, "hash table"),
 ];
 
-/// Checks that what `dlopen` reads first lies in what is loaded from the file. A copy that was broken
-/// off and has its full length with zeros at the end, or a file with debug information only, would
-/// crash there.
+/// Checks that what `dlopen` reads first lies in what is loaded from the file. It would crash on one
+/// that has debug information only, or zeros in place of the table.
 fn check_dynamic(table: &[u8], loads: &[Range<u64>]) -> Result<(), Mismatch> {
     let damaged =
         |found: String| mismatch("a whole library", format!("{found}: the file is damaged, copy it again"));
@@ -137,7 +153,9 @@ fn check_dynamic(table: &[u8], loads: &[Range<u64>]) -> Result<(), Mismatch> {
             None if required => return Err(damaged(format!("its dynamic table names no {name}"))),
             None => {}
             Some(address) => {
-                let size = size.map_or(Some(1), value).unwrap_or(0);
+                let Some(size) = size.map_or(Some(1), value) else {
+                    return Err(damaged(format!("its dynamic table has no size for the {name}")));
+                };
                 let inside = |load: &Range<u64>| {
                     load.start <= address && address.checked_add(size).is_some_and(|end| end <= load.end)
                 };

@@ -3,8 +3,7 @@
 mod attribute;
 
 pub use attribute::{
-    Attribute, Attributes, Devices, GroupBy, Implementation, IntoOptions, Options, Searchable, SortBy,
-    group_by, only, sort_by,
+    Attribute, Attributes, Devices, GroupBy, Implementation, Searchable, SortBy, group_by, only, sort_by,
 };
 
 use crate::abi;

@@ -391,6 +391,17 @@ fn from_range<I: Iterator<Item: IndexValue> + Clone>(range: I) -> Dim {
 pub trait IntoDims {
     /// Appends them, dimension 0 first.
     fn push_into(self, dims: &mut DimList);
+
+    /// True if they are `known`; otherwise they are in `dims` afterwards, and nothing else is.
+    #[inline]
+    fn are(self, known: &[Dim], dims: &mut DimList) -> bool
+    where
+        Self: Sized,
+    {
+        dims.clear();
+        self.push_into(dims);
+        dims[..] == *known
+    }
 }
 
 impl<T: Into<Dim>, const N: usize> IntoDims for [T; N] {
@@ -399,6 +410,26 @@ impl<T: Into<Dim>, const N: usize> IntoDims for [T; N] {
         for dim in self {
             dims.push(dim.into());
         }
+    }
+
+    #[inline]
+    fn are(self, known: &[Dim], dims: &mut DimList) -> bool {
+        // One count is the way of almost every launch, and quick to compare where it stands.
+        if N != 1 {
+            dims.clear();
+            self.push_into(dims);
+            return dims[..] == *known;
+        }
+        for dim in self {
+            let dim = dim.into();
+            match (&dim, known) {
+                (Dim::Count(n), [Dim::Count(known)]) if n == known => return true,
+                _ => {}
+            }
+            dims.clear();
+            dims.push(dim);
+        }
+        dims[..] == *known
     }
 }
 

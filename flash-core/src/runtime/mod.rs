@@ -13,6 +13,7 @@ mod dynamic;
 mod failsafe;
 mod hot;
 mod launch;
+mod options;
 mod plan;
 mod profile;
 mod proof;
@@ -20,12 +21,14 @@ mod record;
 
 pub use dynamic::{ByName, Kernel, KernelArguments, Scalar};
 pub use failsafe::HostArgs;
+pub use options::IntoOptions;
+pub(crate) use options::Options;
 pub use profile::{LaunchProfile, Profile};
 pub(crate) use record::Slots;
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
-use crate::descriptor::{Devices, IntoOptions, Options};
+use crate::descriptor::Devices;
 use crate::error::Error;
 use crate::index::IntoDims;
 use crate::kernel::KernelDefinition;

@@ -14,9 +14,9 @@ use super::arena::{Bump, Mark};
 use super::failsafe::Failsafe;
 use super::plan::Plan;
 use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, wrong_rank};
-use super::{Runtime, Submission};
+use super::{Options, Runtime, Submission};
 use crate::abi::{self, Arg};
-use crate::descriptor::{Devices, Options, View};
+use crate::descriptor::{Devices, View};
 use crate::error::Error;
 use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use crate::kernel::views::Array;
@@ -279,12 +279,13 @@ impl Slots {
         self.cursor += 1;
         // SAFETY: the memory is borrowed, or owned, by the argument.
         let id = unsafe { array.memory.as_ref() }.map_or(0, Header::id);
-        let (data, len) = (array.data.cast(), array.len as u64);
         let new = Source { memory: array.memory, id };
-        self.differs |= arg.data != data || arg.len != len || *source != new;
-        arg.data = data;
-        arg.len = len;
-        *source = new;
+        if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
+            arg.data = array.data.cast();
+            arg.len = array.len as u64;
+            *source = new;
+            self.differs = true;
+        }
         if let Some(owner) = array.owner {
             self.own(owner);
         }
@@ -345,13 +346,14 @@ impl Slots {
     #[inline]
     pub fn finish(&mut self, dims: impl IntoDims, runtime: &Runtime) -> bool {
         self.open = false;
-        self.dims.clear();
-        dims.push_into(&mut self.dims);
         if self.comparing && !self.differs {
             let order = self.nodes[self.live - 1].order as usize;
-            if same(&self.orders[order].dims, &self.dims) {
+            if dims.are(&self.orders[order].dims, &mut self.dims) {
                 return true;
             }
+        } else {
+            self.dims.clear();
+            dims.push_into(&mut self.dims);
         }
         self.finish_new(runtime);
         false

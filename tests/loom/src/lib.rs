@@ -5,4 +5,17 @@
 //! this crate is empty.
 
 #[cfg(all(test, feature = "loom"))]
+mod event;
+#[cfg(all(test, feature = "loom"))]
+mod memory;
+#[cfg(all(test, feature = "loom"))]
 mod team;
+
+/// Explores `model`, with up to `preemptions` times in an execution that a
+/// thread is interrupted though it could go on. (Waiting costs none.)
+#[cfg(all(test, feature = "loom"))]
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(std::env::var("PB").map_or(preemptions, |v| v.parse().unwrap()));
+    builder.check(model);
+}

@@ -17,18 +17,11 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::{self, JoinHandle};
 
+use crate::check;
 use crew::{Crew, Spin};
 use mailbox::{Calls, Job, Letter, Rows};
 use shares::Shape;
 use turn::Turn;
-
-/// Explores `model`, with up to `preemptions` times in an execution that a
-/// thread is interrupted though it could go on. (Waiting costs none.)
-fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(std::env::var("PB").map_or(preemptions, |v| v.parse().unwrap()));
-    builder.check(model);
-}
 
 /// One row per cell; phase k's row i is cell i + k, so that a share's cells
 /// were another's in the phase before. A cell counts the phases it has been

@@ -1,0 +1,122 @@
+//! A backend for the unit tests, small enough for an interpreter: device 0 runs every row in order on
+//! the calling thread, device 1 cuts each phase in two, runs the halves on two threads and hands over
+//! a completion event.
+
+use crate::abi::{self, Arg, Implementation, Share};
+use crate::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows};
+use crate::register_backend;
+
+struct Serial;
+
+// SAFETY: `submit` runs every row of every phase once, the phases one after the other, and returns
+// when all have run.
+unsafe impl Backend for Serial {
+    const KEY: &'static str = "TEST_SERIAL";
+    const DESCRIPTION: &'static str = "for unit tests";
+    const TARGET: &'static str = "cpu";
+    type Device = SerialDevice;
+
+    fn probe() -> Result<Vec<SerialDevice>, Unavailable> {
+        Ok(vec![SerialDevice { two: false }, SerialDevice { two: true }])
+    }
+}
+
+register_backend!(Serial);
+
+struct SerialDevice {
+    two: bool,
+}
+
+/// An event that has fired.
+struct Done;
+
+impl Completion for Done {
+    fn ready(&self) -> bool {
+        true
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
+        callback();
+    }
+
+    fn times(&self) -> Option<(u64, u64)> {
+        Some((1_000, 1_077))
+    }
+}
+
+impl Device for SerialDevice {
+    type Kernel = &'static Implementation;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            class: Class::Other,
+            emulated: true,
+            test: true,
+            host_memory: true,
+            threads: 1 + u32::from(self.two),
+            name: "serial".into(),
+            vendor: "FLASH".into(),
+            version: "0".into(),
+            physical_id: String::new(),
+            rate_hint: 0.0,
+            memory_bytes: 0,
+            features: String::new(),
+        }
+    }
+
+    fn prepare(&self, implementation: &'static Implementation) -> Result<Self::Kernel, Failure> {
+        Ok(implementation)
+    }
+
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+        let (space, mut args) = (launch.space(), launch.args().to_vec());
+        for phase in 0..space.phases() {
+            let rows = space.phase(phase);
+            args.iter().for_each(copy_over);
+            let all = Share { phase, begin: rows.start, end: rows.end, ..launch.share() };
+            if self.two && launch.kernel().door != abi::DOOR_WHOLE {
+                let middle = rows.start + (rows.end - rows.start) / 2;
+                let halves = [Share { end: middle, ..all }, Share { begin: middle, ..all }];
+                let [first, second] = std::thread::scope(|scope| {
+                    halves.map(|half| scope.spawn(|| run(launch, half, &args))).map(|t| t.join().unwrap())
+                });
+                first.and(second)?;
+            } else {
+                run(launch, all, &args)?;
+            }
+            args.iter_mut().filter(|a| two_buffers(a)).for_each(|a| std::mem::swap(&mut a.data, &mut a.next));
+        }
+        if space.phases() % 2 == 1 {
+            args.iter().for_each(copy_over);
+        }
+        launch.report(55);
+        Ok(if self.two { Some(Box::new(Done)) } else { None })
+    }
+}
+
+fn run(launch: &Launch<'_, &'static Implementation>, share: Share, args: &[Arg]) -> Result<(), Failure> {
+    if share.begin == share.end {
+        return Ok(());
+    }
+    // SAFETY: rows of the launch, which nobody else has, and its arguments.
+    let error = unsafe { run_rows(*launch.kernel(), &share, args.as_ptr()) };
+    // SAFETY: an error of this host.
+    if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) }
+}
+
+fn two_buffers(arg: &Arg) -> bool {
+    arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
+}
+
+/// What was written becomes what is read, or the other way round.
+fn copy_over(arg: &Arg) {
+    if two_buffers(arg) {
+        let bytes = (arg.len * u64::from(arg.element_size)) as usize;
+        // SAFETY: two buffers of this size, the launch's, and nothing of it runs.
+        unsafe { std::ptr::copy_nonoverlapping(arg.data.cast::<u8>(), arg.next.cast::<u8>(), bytes) };
+    }
+}

@@ -1,0 +1,3 @@
+//! What user events take from `std`, from loom.
+
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};

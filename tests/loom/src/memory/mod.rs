@@ -1,0 +1,269 @@
+//! Who holds a memory. The file under test is included where it is, beside a
+//! `sync` and `fences` that take their names from loom.
+
+mod fences;
+mod sync;
+#[path = "../../../../flash-core/src/memory/state/word.rs"]
+mod word;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+use crate::check;
+use word::State;
+
+/// What taking may answer.
+#[derive(Debug, PartialEq)]
+enum Error {
+    Borrowed,
+    Poisoned,
+}
+
+/// A memory and its contents: loom fails if two accesses that are not ordered
+/// touch them, the values if one is lost.
+struct Memory {
+    state: State,
+    contents: UnsafeCell<u64>,
+}
+
+impl Memory {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { state: State::new(), contents: UnsafeCell::new(0) })
+    }
+
+    fn get(&self) -> u64 {
+        // SAFETY: what is checked.
+        self.contents.with(|contents| unsafe { *contents })
+    }
+
+    fn add(&self) {
+        // SAFETY: what is checked.
+        self.contents.with_mut(|contents| unsafe { *contents += 1 });
+    }
+
+    /// A launch that writes it.
+    fn launch_write(&self) -> Result<bool, Error> {
+        let poisoned = self.state.launch_write()?;
+        self.add();
+        self.state.release_write(poisoned);
+        Ok(poisoned)
+    }
+
+    /// A launch that reads it.
+    fn launch_read(&self) -> Result<u64, Error> {
+        self.state.launch_read()?;
+        let seen = self.get();
+        self.state.release_read();
+        Ok(seen)
+    }
+
+    fn guard_write(&self) -> Result<(), Error> {
+        self.state.guard_write()?;
+        self.add();
+        self.state.release_guard_write();
+        Ok(())
+    }
+
+    fn guard_read(&self) -> Result<u64, Error> {
+        self.state.guard_read()?;
+        let seen = self.get();
+        self.state.release_guard_read();
+        Ok(seen)
+    }
+}
+
+fn spawn<R: 'static>(
+    memories: &[Arc<Memory>],
+    body: impl FnOnce(&[Arc<Memory>]) -> R + 'static,
+) -> JoinHandle<R> {
+    let memories = memories.to_vec();
+    thread::spawn(move || body(&memories))
+}
+
+#[test]
+fn writing_launches_take_turns() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let other = spawn(&memory, |m| {
+            assert_eq!(m[0].launch_write(), Ok(false));
+            assert_eq!(m[0].launch_write(), Ok(false));
+        });
+        assert_eq!(memory[0].launch_write(), Ok(false));
+        assert_eq!(memory[0].launch_write(), Ok(false));
+        other.join().unwrap();
+        assert_eq!(memory[0].launch_read(), Ok(4));
+    });
+}
+
+#[test]
+fn two_waiters_are_both_woken() {
+    check(2, || {
+        let memory = [Memory::new()];
+        assert_eq!(memory[0].state.launch_write(), Ok(false));
+        let waiters = [(); 2].map(|()| spawn(&memory, |m| m[0].launch_write()));
+        memory[0].add();
+        memory[0].state.release_write(false);
+        waiters.into_iter().for_each(|w| assert_eq!(w.join().unwrap(), Ok(false)));
+        assert_eq!(memory[0].launch_read(), Ok(3));
+    });
+}
+
+#[test]
+fn reading_launches_share_and_a_writing_one_waits_for_the_last() {
+    check(2, || {
+        let memory = [Memory::new()];
+        let reader = spawn(&memory, |m| m[0].launch_read());
+        let writer = spawn(&memory, |m| m[0].launch_write());
+        let seen = [memory[0].launch_read(), reader.join().unwrap()];
+        assert!(seen.iter().all(|seen| matches!(seen, Ok(0 | 1))), "{seen:?}");
+        assert_eq!(writer.join().unwrap(), Ok(false));
+        assert_eq!(memory[0].launch_read(), Ok(1));
+    });
+}
+
+#[test]
+fn a_waiting_reader_is_woken_by_a_writer_and_the_other_way_round() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let other = spawn(&memory, |m| {
+            assert!(m[0].launch_read().unwrap() <= 1);
+            assert_eq!(m[0].launch_write(), Ok(false));
+        });
+        assert_eq!(memory[0].launch_write(), Ok(false));
+        assert!(memory[0].launch_read().unwrap() >= 1);
+        other.join().unwrap();
+        assert_eq!(memory[0].launch_read(), Ok(2));
+    });
+}
+
+#[test]
+fn guards_wait_for_launches_and_launches_are_refused_by_guards() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let launch = spawn(&memory, |m| m[0].launch_write());
+        let seen = memory[0].guard_read();
+        let launched = launch.join().unwrap();
+        assert!(matches!(launched, Ok(false) | Err(Error::Borrowed)), "{launched:?}");
+        let written = u64::from(launched.is_ok());
+        assert!(seen.as_ref().is_ok_and(|seen| *seen <= written), "{seen:?}");
+        assert_eq!(memory[0].guard_read(), Ok(written));
+    });
+}
+
+#[test]
+fn a_write_guard_waits_for_readers_and_refuses_them() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let reader = spawn(&memory, |m| m[0].launch_read());
+        assert_eq!(memory[0].guard_write(), Ok(()));
+        let seen = reader.join().unwrap();
+        assert!(matches!(seen, Ok(0 | 1) | Err(Error::Borrowed)), "{seen:?}");
+        assert_eq!(memory[0].launch_read(), Ok(1));
+    });
+}
+
+#[test]
+fn guards_refuse_each_other_unless_both_read() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let other = spawn(&memory, |m| m[0].guard_write());
+        let mine = memory[0].guard_write();
+        let wrote = [mine, other.join().unwrap()].into_iter().filter(|w| w.is_ok()).count();
+        assert!(wrote >= 1, "one of them got it");
+        let other = spawn(&memory, |m| m[0].guard_read());
+        assert_eq!(memory[0].guard_read(), Ok(wrote as u64));
+        assert_eq!(other.join().unwrap(), Ok(wrote as u64));
+    });
+}
+
+#[test]
+fn poison_is_carried_to_whoever_comes_next_and_healed_by_a_guard() {
+    check(3, || {
+        let memory = [Memory::new()];
+        assert_eq!(memory[0].state.launch_write(), Ok(false));
+        let other = spawn(&memory, |m| {
+            // The failed launch comes first: both wait for it.
+            match m[0].state.launch_read() {
+                Ok(poisoned) => {
+                    assert_eq!(m[0].get(), if poisoned { 1 } else { 2 });
+                    m[0].state.release_read();
+                }
+                refused => assert_eq!(refused, Err(Error::Borrowed)),
+            }
+        });
+        memory[0].add();
+        memory[0].state.release_write(true);
+        assert_eq!(memory[0].state.guard_read(), Err(Error::Poisoned));
+        let healed = memory[0].guard_write();
+        other.join().unwrap();
+        assert_eq!(healed, Ok(()));
+        assert_eq!(memory[0].launch_write(), Ok(false));
+    });
+}
+
+#[test]
+fn a_launch_that_succeeds_takes_the_poison_away_and_one_that_reads_does_not() {
+    check(3, || {
+        let memory = [Memory::new()];
+        assert_eq!(memory[0].state.launch_write(), Ok(false));
+        memory[0].state.release_write(true);
+        let reader = spawn(&memory, |m| m[0].launch_read());
+        let poisoned = memory[0].state.launch_write();
+        assert_eq!(poisoned, Ok(true), "though a reader came between");
+        memory[0].add();
+        memory[0].state.release_write(false);
+        assert!(reader.join().unwrap().is_ok());
+        assert_eq!(memory[0].guard_read(), Ok(1));
+    });
+}
+
+/// A launch that writes all of `memories`, taken in their order.
+fn launch(memories: &[&Memory]) -> Result<(), Error> {
+    for (i, memory) in memories.iter().enumerate() {
+        if let Err(error) = memory.state.launch_write() {
+            memories[..i].iter().for_each(|m| m.state.release_write(false));
+            return Err(error);
+        }
+    }
+    memories.iter().for_each(|m| m.add());
+    memories.iter().for_each(|m| m.state.release_write(false));
+    Ok(())
+}
+
+#[test]
+fn launches_that_take_two_memories_in_one_order_both_end() {
+    check(2, || {
+        let memories = [Memory::new(), Memory::new()];
+        let other = spawn(&memories, |m| launch(&[&m[0], &m[1]]));
+        assert_eq!(launch(&[&memories[0], &memories[1]]), Ok(()));
+        assert_eq!(other.join().unwrap(), Ok(()));
+        assert_eq!(memories.map(|m| m.get()), [2, 2]);
+    });
+}
+
+#[test]
+fn a_waiter_for_one_memory_is_not_lost_among_those_for_another() {
+    check(2, || {
+        let memories = [Memory::new(), Memory::new()];
+        memories.iter().for_each(|m| assert_eq!(m.state.launch_write(), Ok(false)));
+        let waiters = [0, 1].map(|i| spawn(&memories, move |m| m[i].launch_read()));
+        memories.iter().for_each(|m| m.add());
+        memories.iter().for_each(|m| m.state.release_write(false));
+        waiters.into_iter().for_each(|w| assert_eq!(w.join().unwrap(), Ok(1)));
+    });
+}
+
+#[test]
+fn a_host_that_guards_one_memory_may_wait_for_a_launch_that_wants_both() {
+    check(3, || {
+        let memories = [Memory::new(), Memory::new()];
+        let other = spawn(&memories, |m| launch(&[&m[0], &m[1]]));
+        assert_eq!(memories[1].state.guard_read(), Ok(()));
+        let first = memories[0].guard_read();
+        memories[1].state.release_guard_read();
+        let launched = other.join().unwrap();
+        assert!(first.is_ok_and(|seen| seen <= u64::from(launched.is_ok())));
+        assert!(matches!(launched, Ok(()) | Err(Error::Borrowed)));
+    });
+}

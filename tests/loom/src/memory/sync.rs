@@ -1,0 +1,18 @@
+//! What the word takes from `std`, from loom. All memories park in one place, so
+//! that who waits for one is woken for another; and nobody spins first.
+
+use super::word::Slot;
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+
+loom::lazy_static! {
+    static ref PARKING: Slot = Slot { lock: Mutex::new(()), wake: Condvar::new() };
+}
+
+pub(super) fn with_slot<R>(_: usize, f: impl FnOnce(&Slot) -> R) -> R {
+    f(&PARKING)
+}
+
+pub(super) fn spin(_: u32) -> bool {
+    false
+}
