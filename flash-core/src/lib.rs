@@ -5,8 +5,8 @@
 //! [`descriptor`] (their erased form), [`index`] (order and phases), [`memory`], [`runtime`]
 //! (submissions and pipelines), [`backend`] (plugins), [`abi`] (what crosses to them).
 
-// The suite has kernels, and their macros write `::flash_core`.
-#[cfg(feature = "conformance")]
+// The suite and the unit tests have kernels, and their macros write `::flash_core`.
+#[cfg(any(test, feature = "conformance"))]
 extern crate self as flash_core;
 
 pub mod abi;

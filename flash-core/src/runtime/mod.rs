@@ -18,6 +18,8 @@ mod plan;
 mod profile;
 mod proof;
 mod record;
+#[cfg(test)]
+mod tests;
 
 pub use dynamic::{ByName, Kernel, KernelArguments, Scalar};
 pub use failsafe::HostArgs;

@@ -1,0 +1,40 @@
+//! What crosses the plugin boundary: the headers and their layout, the loader and what it refuses,
+//! kernels and backends in C, the conformance suite, the `flash` command.
+//!
+//! The library loads plugins once per process, so that most of it happens in child processes: the
+//! `flash` command, or this program again ([`flash_tests::plugins::in_child`]).
+
+flash_core::conformance!();
+
+#[path = "plugins/command.rs"]
+mod command;
+#[path = "plugins/conformance.rs"]
+mod conformance;
+#[path = "plugins/ext_bin.rs"]
+mod ext_bin;
+#[path = "plugins/header.rs"]
+mod header;
+#[path = "plugins/loader.rs"]
+mod loader;
+
+use flash_core::kernel::views::{Item, Write};
+use flash_core::kernel::{CpuItem, Index};
+use flash_core::{KernelDefinition, kernel};
+
+/// Fills an array.
+#[derive(KernelDefinition)]
+#[kernel(name = "plugins.fill", dims(x))]
+pub struct Fill<'a> {
+    value: u32,
+    out: Item<'a, Write<u32>>,
+}
+
+/// The one that is linked in.
+struct Plain;
+
+#[kernel]
+impl CpuItem<Fill<'_>> for Plain {
+    fn item(_: Index<1>, k: FillItem<'_>) {
+        k.out.set(k.value);
+    }
+}

@@ -1,0 +1,218 @@
+//! The `flash` command.
+
+use flash_tests::plugins::{self, Language};
+use serde::Deserialize;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+/// An element of `backends` in the output of `flash list --json`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    pub key: Option<String>,
+    pub plugin: String,
+    pub state: String,
+    pub reason: Option<String>,
+    pub devices: Vec<Device>,
+}
+
+/// An element of `devices`; there is more in it.
+#[derive(Debug, Deserialize)]
+pub struct Device {
+    pub id: String,
+    pub name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    backends: Vec<Entry>,
+}
+
+/// `flash list --json` with a search path: it succeeds whatever the files are like.
+pub fn list(path: impl Into<OsString>) -> Vec<Entry> {
+    list_with(path, &[])
+}
+
+/// The same with variables.
+pub fn list_with(path: impl Into<OsString>, variables: &[(&str, &str)]) -> Vec<Entry> {
+    let output = plugins::flash(path, &["list", "--json"]).envs(variables.iter().copied()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", plugins::text_of(&output));
+    let list: List = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", plugins::text_of(&output)));
+    list.backends
+}
+
+fn run(arguments: &[&str]) -> Output {
+    plugins::flash("", arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn json_has_just_the_fields_that_are_documented() {
+    let output = run(&["list", "--json"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cpu = value["backends"].as_array().unwrap().iter().find(|b| b["key"] == "ALL_CPU").unwrap();
+    let fields: Vec<&str> = cpu.as_object().unwrap().keys().map(String::as_str).collect();
+    for field in ["key", "plugin", "state", "reason", "devices"] {
+        assert!(fields.contains(&field), "{cpu}");
+    }
+    assert_eq!(fields.len(), 5, "{cpu}");
+    assert_eq!((cpu["plugin"].as_str(), cpu["state"].as_str()), (Some("embedded"), Some("available")));
+    assert!(cpu["reason"].is_null());
+    let device = &cpu["devices"][0];
+    assert_eq!(device["id"], "ALL_CPU:0");
+    assert!(
+        device["threads"].as_u64().unwrap() > 0 && !device["name"].as_str().unwrap().is_empty(),
+        "{device}"
+    );
+}
+
+#[test]
+fn the_table_shows_plugins_reasons_devices_and_kernels() {
+    let place = plugins::directory();
+    std::fs::write(place.path().join("text.so"), "hello").unwrap();
+    plugins::shared(Language::C, &plugins::c_source("kernels.c"), &[], &place.path().join("kernels.so"));
+    plugins::shared(Language::C, &plugins::c_source("backend.c"), &[], &place.path().join("backend.so"));
+    let output = plugins::flash(place.path(), &["list"]).output().unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}");
+    for part in [
+        "ALL_CPU   available  embedded\n",
+        "MY_ACCEL  available  ",
+        "(my-accel 1.0)",
+        "-         available  ",
+        "(my-kernels 2.1)",
+        "-         refused    ",
+        "    expected a shared library (ELF), found a text file\n",
+        "for tests, never part of a group",
+        "one thread, in C",
+    ] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    // Columns stand one below the other.
+    let heads = ["DEVICE", "KERNEL"];
+    for (head, column) in heads.iter().zip(["THREADS", "IMPLEMENTATION"]) {
+        let lines: Vec<&str> =
+            text.lines().skip_while(|l| !l.starts_with(head)).take_while(|l| !l.is_empty()).collect();
+        let at = lines[0].find(column).unwrap();
+        for line in lines.iter().filter(|l| !l.starts_with(' ')) {
+            assert_eq!(line.as_bytes()[at - 1], b' ', "{text}");
+            assert_ne!(line.as_bytes()[at], b' ', "{text}");
+        }
+    }
+    let kernel = text.lines().find(|l| l.starts_with("plugins.fill")).unwrap_or_else(|| panic!("{text}"));
+    assert!(kernel.contains(" fast ") && kernel.ends_with("kernels.so"), "{kernel}");
+    assert!(text.lines().any(|l| l.starts_with("nbody.accelerate") && l.ends_with("embedded")), "{text}");
+}
+
+#[test]
+fn a_list_is_made_where_nothing_is_found() {
+    let output = plugins::flash("/nonexistent/plugins", &["list"]).output().unwrap();
+    let text = stdout(&output);
+    assert!(
+        output.status.success() && text.contains("nothing of that name") && text.contains("ALL_CPU"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_directory_beside_the_program_is_the_default() {
+    let place = plugins::directory();
+    let program = place.path().join("flash");
+    std::fs::copy(&plugins::built().flash, &program).unwrap();
+    std::fs::create_dir(place.path().join("flash-backends")).unwrap();
+    plugins::shared(
+        Language::C,
+        &plugins::c_source("backend.c"),
+        &[],
+        &place.path().join("flash-backends/backend.so"),
+    );
+    let list = |path: Option<&str>| {
+        let mut command = std::process::Command::new(&program);
+        command.args(["list", "--json"]).env_remove("FLASH_BACKEND_PATH");
+        command.envs(path.map(|p| ("FLASH_BACKEND_PATH", p)));
+        stdout(&command.output().unwrap())
+    };
+    assert!(list(None).contains("MY_ACCEL"));
+    assert!(!list(Some("")).contains("MY_ACCEL"), "a path that is set, if to nothing, is the path");
+}
+
+#[test]
+fn help_teaches() {
+    let output = run(&["--help"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0));
+    for part in [
+        "Examples:",
+        "flash list --json",
+        "flash conformance MY_ACCEL",
+        "FLASH_BACKEND_PATH",
+        "FLASH_ALLOW_WORLD_WRITABLE",
+        "FLASH_CPU_THREADS",
+        "FLASH_CPU_DEVICES",
+        "FLASH_CPU_LINGER_US",
+        "FLASH_CHECK_WRITES",
+        "Exit status: 0",
+    ] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    let list = stdout(&run(&["list", "--help"]));
+    assert!(list.contains("\"backends\"") && list.contains("--json"), "{list}");
+    assert!(stdout(&run(&["conformance", "--help"])).contains("MY_ACCEL:1"));
+    assert_eq!(run(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn wrong_usage_is_exit_status_2() {
+    for arguments in [&[][..], &["lst"], &["list", "--jsn"], &["list", "extra"], &["conformance"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn conformance_prints_a_report_and_fails_where_a_check_does() {
+    let output = run(&["conformance", "NULL"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.lines()
+            .all(|l| l.starts_with("passed ") || l.starts_with("skipped ") || l.starts_with("NULL: ")),
+        "{text}"
+    );
+    assert!(text.trim_end().ends_with(", 0 failed"), "{text}");
+
+    let output = plugins::flash(&plugins::built().broken, &["conformance", "BROKEN"]).output().unwrap();
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("FAILED   BROKEN:0 "), "{text}");
+
+    let output = run(&["conformance", "ABACUS"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.starts_with("error: ") && message.contains("there is no backend `ABACUS`"), "{message}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    for arguments in [&["list"][..], &["list", "--json"], &["conformance", "NULL"], &["--help"]] {
+        let mut command = plugins::flash("", arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments:?}: {}", output.status);
+    }
+}
+
+#[test]
+fn the_command_was_built_from_this_workspace() {
+    assert!(Path::new(&plugins::built().flash).is_file());
+}
