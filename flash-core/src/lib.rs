@@ -1,7 +1,7 @@
 //! The runtime core of FLASH: kernel definitions, index spaces, memory, plugins and dispatch.
 //!
 //! Host programs use the facade crate `flash`; authors of kernels and backends use this crate. The
-//! modules stand in the order in which a launch goes down through them: [`kernel`] (types),
+//! modules stand in the order in which a launch goes down through them: [`mod@kernel`] (types),
 //! [`descriptor`] (their erased form), [`index`] (order and phases), [`memory`], [`runtime`]
 //! (submissions and pipelines), [`backend`] (plugins), [`abi`] (what crosses to them).
 

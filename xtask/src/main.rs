@@ -1,9 +1,9 @@
 //! `cargo xtask`: set-up, tests and benchmarks of the FLASH workspace, so that a
 //! fresh machine with Rust and a C compiler needs no other command.
 //!
-//! - `setup` installs what the tests need beyond Rust ([`setup`]).
-//! - `test` runs everything that can be tested here ([`test`]).
-//! - `bench` measures FLASH beside its peers ([`bench`]).
+//! - `setup` installs what the tests need beyond Rust (`setup.rs`).
+//! - `test` runs everything that can be tested here (`test.rs`).
+//! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
 //! # How a test says that it was skipped
 //!

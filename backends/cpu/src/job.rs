@@ -5,8 +5,10 @@ use flash_core::Code;
 use flash_core::abi::{self, Arg, Share};
 use flash_core::backend::{Failure, Launch, run_rows};
 use flash_core::index::SpaceRef;
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -134,11 +136,14 @@ fn attributes(launch: &Launch<'_, CpuKernel>) -> Result<bool, Failure> {
     Ok(parallel)
 }
 
+/// Says once per kernel that most threads idle.
 #[cold]
 fn warn(kernel: &CpuKernel, space: SpaceRef<'_>, threads: usize) {
-    if !kernel.warned.swap(true, Relaxed) {
-        // SAFETY: the implementation's strings live for ever.
-        let name = unsafe { kernel.implementation.kernel.text() };
+    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    kernel.warned.store(true, Relaxed);
+    // SAFETY: the implementation's strings live for ever.
+    let name = unsafe { kernel.implementation.kernel.text() };
+    if WARNED.lock().unwrap_or_else(|e| e.into_inner()).insert(name.clone()) {
         eprintln!(
             "flash: kernel `{name}` has {} work items in {} phases, less than one per thread ({threads}) and phase: most threads idle",
             space.items(),

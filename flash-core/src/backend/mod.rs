@@ -12,6 +12,8 @@ mod host;
 pub mod host_memory;
 mod loader;
 pub(crate) mod registry;
+#[cfg(test)]
+mod tests;
 
 pub use event::Completion;
 pub use glue::{BackendEntry, BackendStatic, Instance, api, query};

@@ -8,6 +8,8 @@ mod dims;
 mod error;
 mod order;
 mod proof;
+#[cfg(test)]
+mod tests;
 mod view;
 mod walk;
 

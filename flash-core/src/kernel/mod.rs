@@ -1,7 +1,7 @@
 //! Kernel definitions: types that name a kernel and fix its arguments, dimensions and traits.
 //!
 //! A definition is a struct with `#[derive(KernelDefinition)]`; its fields are scalars and
-//! [views](views). It holds no code. Code is added, from any crate, by implementing one of the three
+//! [`views`]. It holds no code. Code is added, from any crate, by implementing one of the three
 //! doors [`CpuItem`], [`CpuSpan`], [`CpuWhole`] for a unit type and registering it with `#[kernel]`.
 
 mod definition;

@@ -1,11 +1,13 @@
 //! Memory shared between the host program and its launches.
 //!
 //! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
-//! reaches its contents through guards only. Who holds what is one word per array, see [`state`].
+//! reaches its contents through guards only. Who holds what is one word per array, see `state.rs`.
 
 mod guard;
 mod header;
 pub(crate) mod state;
+#[cfg(test)]
+mod tests;
 
 pub use guard::{ReadGuard, WriteGuard};
 pub(crate) use header::Header;

@@ -3,22 +3,42 @@
 /// Memory for scalars and strides. Chunks never move.
 #[derive(Default)]
 pub(super) struct Bump {
-    chunks: Vec<Box<[u128]>>,
+    chunks: Vec<Chunk>,
     pub at: Mark,
 }
 
 /// A place in a [`Bump`]: chunk, and units of 16 bytes in it.
 pub(super) type Mark = (u32, u32);
 
+/// Reached through its pointer alone: a reference to all of it, even a box's, would cut off what was
+/// given out before.
+struct Chunk {
+    data: *mut u128,
+    units: usize,
+}
+
+impl Chunk {
+    fn new(units: usize) -> Chunk {
+        Chunk { data: Box::into_raw(vec![0u128; units].into_boxed_slice()).cast(), units }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: made of a box of that many.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.data, self.units)) });
+    }
+}
+
 impl Bump {
     #[inline]
     pub fn alloc(&mut self, bytes: usize) -> *mut u8 {
         let units = bytes.div_ceil(16);
-        if let Some(chunk) = self.chunks.get_mut(self.at.0 as usize)
-            && chunk.len() - self.at.1 as usize >= units
+        if let Some(chunk) = self.chunks.get(self.at.0 as usize)
+            && chunk.units - self.at.1 as usize >= units
         {
             // SAFETY: the chunk has that many units left.
-            let place = unsafe { chunk.as_mut_ptr().add(self.at.1 as usize) };
+            let place = unsafe { chunk.data.add(self.at.1 as usize) };
             self.at.1 += units as u32;
             return place.cast();
         }
@@ -29,14 +49,14 @@ impl Bump {
     #[cold]
     fn grow(&mut self, units: usize) -> *mut u8 {
         let mut next = self.at.0 as usize + usize::from(!self.chunks.is_empty());
-        while self.chunks.get(next).is_some_and(|chunk| chunk.len() < units) {
+        while self.chunks.get(next).is_some_and(|chunk| chunk.units < units) {
             next += 1;
         }
         if next >= self.chunks.len() {
             next = self.chunks.len();
-            self.chunks.push(vec![0u128; units.max(256)].into_boxed_slice());
+            self.chunks.push(Chunk::new(units.max(256)));
         }
         self.at = (next as u32, units as u32);
-        self.chunks[next].as_mut_ptr().cast()
+        self.chunks[next].data.cast()
     }
 }

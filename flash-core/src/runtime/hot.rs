@@ -69,8 +69,9 @@ impl Hot {
             struct_size: size_of::<Submission>() as u32,
             flags: 0,
             kernel: target.kernel,
+            // These two are put in by `run`.
             space: std::ptr::null(),
-            args: args.as_ptr(),
+            args: std::ptr::null(),
             arg_count: args.len() as u32,
             wait_count: 0,
             waits: std::ptr::null(),
@@ -104,6 +105,8 @@ impl Hot {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
+        // Anew each time: writing the arguments ended what the last pointer to them was good for.
+        launch.submission.args = slots.args().as_ptr();
         launch.submission.space = &raw const launch.space;
         let mut held = Held { memories: &launch.memories, taken: 0, poisoned: 0, failed: false };
         held.take()?;

@@ -1,9 +1,9 @@
 //! Runtimes, submissions and pipelines.
 //!
-//! A submission goes down in three steps. *Prepare* ([`plan`]): once per definition, element types and
-//! runtime, strings are compared, an implementation is chosen and made ready. *Write* ([`record`]):
+//! A submission goes down in three steps. *Prepare* (`plan.rs`): once per definition, element types and
+//! runtime, strings are compared, an implementation is chosen and made ready. *Write* (`record.rs`):
 //! arguments and dimensions become plain slots; order, bounds and overlaps are proved. *Run*
-//! ([`launch`]): the memories are held, every submission goes through the backend's vtable, the
+//! (`launch.rs`): the memories are held, every submission goes through the backend's vtable, the
 //! memories are given back.
 
 mod arena;

@@ -110,11 +110,11 @@ pub(super) fn prove_item(
     arg: &mut Arg,
     bump: &mut Bump,
 ) -> Result<bool, String> {
-    let strides: *mut u64 = bump.alloc(dims.len() * size_of::<u64>()).cast();
+    let place: *mut u64 = bump.alloc(dims.len() * size_of::<u64>()).cast();
+    arg.strides = place;
     // SAFETY: the arena gave room for one stride per dimension, aligned to 16 bytes.
-    let strides = unsafe { std::slice::from_raw_parts_mut(strides, dims.len()) };
+    let strides = unsafe { std::slice::from_raw_parts_mut(place, dims.len()) };
     strides.fill(0);
-    arg.strides = strides.as_ptr();
     if order.items() == 0 {
         return Ok(false);
     }

@@ -82,20 +82,21 @@ struct Source {
     memory: *const Header,
     /// Number of the memory.
     id: u64,
+    /// A range of it.
+    part: bool,
 }
 
 impl Source {
-    const BLANK: Source = Source { memory: std::ptr::null(), id: 0 };
+    const BLANK: Source = Source { memory: std::ptr::null(), id: 0, part: false };
 
-    /// The memory, if the argument is all of it: a part has no shape of its own.
+    /// The memory, if the argument is not a range of it: a range has no shape.
     ///
     /// # Safety
     /// The memory is alive.
     #[inline]
-    unsafe fn whole(&self, arg: &Arg) -> Option<&Header> {
+    unsafe fn whole(&self) -> Option<&Header> {
         // SAFETY: the caller vouches.
-        let memory = unsafe { self.memory.as_ref() }?;
-        (memory.data() == arg.data.cast() && memory.len() as u64 == arg.len).then_some(memory)
+        unsafe { self.memory.as_ref() }.filter(|_| !self.part)
     }
 }
 
@@ -279,7 +280,7 @@ impl Slots {
         self.cursor += 1;
         // SAFETY: the memory is borrowed, or owned, by the argument.
         let id = unsafe { array.memory.as_ref() }.map_or(0, Header::id);
-        let new = Source { memory: array.memory, id };
+        let new = Source { memory: array.memory, id, part: array.part };
         if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
             arg.data = array.data.cast();
             arg.len = array.len as u64;
@@ -428,7 +429,7 @@ impl Slots {
         for (i, arg) in args.iter().enumerate().filter(|(_, arg)| arg.kind == abi::ARG_ITEM) {
             let source = &self.sources[first + i];
             // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-            let memory = unsafe { source.whole(arg) };
+            let memory = unsafe { source.whole() };
             let shape = memory.map_or(&[][..], Header::shape);
             if shape.len() > 1 {
                 return Err(argument_error(plan, i, wrong_rank(1, false, shape)));
@@ -483,7 +484,7 @@ impl Slots {
             let given = sizes.and_then(|s| s.get(array)).map(|s| &s[..]).filter(|s| !s.is_empty());
             array += 1;
             // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
-            let memory = unsafe { source.whole(arg) };
+            let memory = unsafe { source.whole() };
             let shape = given.unwrap_or_else(|| memory.map_or(&[], Header::shape));
             if given.is_some() {
                 check_size(shape, arg.len).map_err(|text| argument_error(plan, i, text))?;
@@ -547,6 +548,12 @@ impl Slots {
     #[inline]
     pub fn args_of(&self, node: &Node) -> &[Arg] {
         &self.args[node.first as usize..][..node.count as usize]
+    }
+
+    /// Arguments of all submissions, the first one's first.
+    #[inline]
+    pub fn args(&self) -> &[Arg] {
+        &self.args
     }
 
     /// What a submission does to its arguments.

@@ -84,6 +84,9 @@ pub struct Team {
     shared: OnceLock<Arc<Shared>>,
     /// Made by the first launch that wakes workers; None if it cannot be.
     pool: OnceLock<Option<ThreadPool>>,
+    /// For libraries with parallelism of their own: as many threads as the team has, the caller not
+    /// among them. Made by the first `install`.
+    library_pool: OnceLock<Option<ThreadPool>>,
 }
 
 /// What the workers keep alive while they are in their loops.
@@ -105,6 +108,7 @@ impl Team {
             linger,
             shared: OnceLock::new(),
             pool: OnceLock::new(),
+            library_pool: OnceLock::new(),
         }
     }
 
@@ -130,18 +134,20 @@ impl Team {
         }
     }
 
-    /// Runs `f` inside the pool, with the workers parked, for code that has
-    /// parallelism of its own; launches meanwhile run on their caller alone.
-    /// If the team is busy, or the pool cannot be had, `f` runs on the caller.
+    /// Runs `f` inside a rayon pool of as many threads as the team has, with the
+    /// workers parked, for code that has parallelism of its own; launches
+    /// meanwhile run on their caller alone. If the pool cannot be had, `f` runs
+    /// on the caller.
     pub fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        let build = || self.build_pool(self.threads, "flash-lib");
+        let Some(pool) = self.library_pool.get_or_init(build) else {
+            return f();
+        };
         let shared = self.shared();
-        let Some(mut turn) = shared.turn.try_take() else {
-            return f();
-        };
-        let Some(pool) = self.pool() else {
-            return f();
-        };
-        shared.dismiss(&mut turn);
+        let mut turn = shared.turn.try_take();
+        if let Some(turn) = &mut turn {
+            shared.dismiss(turn);
+        }
         pool.install(f)
     }
 
@@ -150,15 +156,16 @@ impl Team {
     }
 
     fn pool(&self) -> Option<&ThreadPool> {
-        let build = || {
-            ThreadPoolBuilder::new()
-                // 0 would be as many as there are cores; a team of one has this for `install`.
-                .num_threads((self.threads - 1).max(1))
-                .thread_name(|index| format!("flash-cpu-{}", index + 1))
-                .build()
-                .ok()
-        };
-        self.pool.get_or_init(build).as_ref()
+        self.pool.get_or_init(|| self.build_pool(self.threads - 1, "flash-cpu")).as_ref()
+    }
+
+    fn build_pool(&self, threads: usize, name: &'static str) -> Option<ThreadPool> {
+        ThreadPoolBuilder::new()
+            // 0 would be as many as there are cores.
+            .num_threads(threads.max(1))
+            .thread_name(move |index| format!("{name}-{}", index + 1))
+            .build()
+            .ok()
     }
 
     #[cold]

@@ -460,8 +460,8 @@ fn install_runs_in_the_pool_while_workers_linger() {
                 assert!(team.run(&work, 2, forced(1)), "launch from inside");
                 names
             });
-            assert_eq!(seen.len(), threads - 1);
-            assert!(seen.iter().flatten().all(|n| n.starts_with("flash-cpu-")));
+            assert_eq!(seen.len(), threads);
+            assert!(seen.iter().flatten().all(|n| n.starts_with("flash-lib-")));
             assert!(start.elapsed() < Duration::from_secs(15));
             work.assert_all(2 * round, "before and inside");
         }

@@ -18,6 +18,8 @@
 mod item;
 mod phased;
 mod scatter;
+#[cfg(test)]
+mod tests;
 
 pub use item::{ItemAccess, ItemBound, ItemRun, Out, Rows, RowsMut, Strided, StridedMut};
 pub use phased::{PhasedBound, PhasedItem, PhasedRun, PhasedSpan};
@@ -68,19 +70,35 @@ pub struct Array<'a> {
     pub(crate) len: usize,
     /// Holds an owned handle.
     pub(crate) owner: Option<Arc<Header>>,
+    /// A range of a memory: it has no shape, even if it is all of it.
+    pub(crate) part: bool,
     borrow: PhantomData<&'a mut ()>,
 }
 
 impl<'a> Array<'a> {
     #[inline]
     fn of_slice<T>(data: *mut T, len: usize) -> Array<'a> {
-        Array { memory: std::ptr::null(), data: data.cast(), len, owner: None, borrow: PhantomData }
+        Array {
+            memory: std::ptr::null(),
+            data: data.cast(),
+            len,
+            owner: None,
+            part: false,
+            borrow: PhantomData,
+        }
     }
 
     #[inline]
     fn of_memory<T: Element>(memory: &'a FlashMemory<T>) -> Array<'a> {
         let header = memory.header();
-        Array { memory: header, data: header.data(), len: header.len(), owner: None, borrow: PhantomData }
+        Array {
+            memory: header,
+            data: header.data(),
+            len: header.len(),
+            owner: None,
+            part: false,
+            borrow: PhantomData,
+        }
     }
 
     fn of_range<T: Element>(range: MemoryRange<'a, T>) -> Array<'a> {
@@ -92,6 +110,7 @@ impl<'a> Array<'a> {
             data: unsafe { header.data().add(range.start * size_of::<T>()) },
             len: range.len(),
             owner: None,
+            part: true,
             borrow: PhantomData,
         }
     }
@@ -103,6 +122,7 @@ impl<'a> Array<'a> {
             data: owner.data(),
             len: owner.len(),
             owner: Some(owner),
+            part: false,
             borrow: PhantomData,
         }
     }

@@ -57,7 +57,7 @@ impl CpuWhole<Sum<'_>> for Plain {
     }
 }
 
-/// Every element becomes its right neighbour's, as it was, plus 1. The span door.
+/// Every element becomes its right neighbour's, as it was, plus 1.
 #[derive(KernelDefinition)]
 #[kernel(name = "test.shift", dims(x, step), sort_by(step))]
 pub struct Shift<'a> {
@@ -167,6 +167,22 @@ impl CpuSpan<Grid<'_>> for Plain {
 pub struct Orphan<'a> {
     a: u64,
     out: Item<'a, Write<u64>>,
+}
+
+/// Leaves out what it promised to write at index 2.
+#[derive(KernelDefinition)]
+#[kernel(name = "test.lazy", dims(x))]
+pub struct Lazy<'a> {
+    out: Item<'a, Write<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Lazy<'_>> for Plain {
+    fn item(ix: Index<1>, k: LazyItem<'_>) {
+        if ix[0] != 2 {
+            k.out.set(0);
+        }
+    }
 }
 
 /// Tries what no kernel may.

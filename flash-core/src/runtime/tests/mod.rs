@@ -6,12 +6,19 @@ mod recordings;
 mod serial;
 
 use super::{RuntimeObj, get_runtime};
+use std::sync::OnceLock;
 
-/// On one thread, and on two.
-fn runtimes() -> [RuntimeObj; 2] {
+/// On one thread, and on two. Shared, because an interpreter needs a second to prepare a kernel.
+fn runtimes() -> &'static [RuntimeObj; 2] {
+    static RUNTIMES: OnceLock<[RuntimeObj; 2]> = OnceLock::new();
+    RUNTIMES.get_or_init(fresh)
+}
+
+/// Others, of nobody else's.
+fn fresh() -> [RuntimeObj; 2] {
     ["TEST_SERIAL:0", "TEST_SERIAL:1"].map(|key| get_runtime(key).unwrap())
 }
 
-fn serial() -> RuntimeObj {
-    get_runtime("TEST_SERIAL:0").unwrap()
+fn serial() -> &'static RuntimeObj {
+    &runtimes()[0]
 }

@@ -3,7 +3,10 @@
 //! a completion event.
 
 use crate::abi::{self, Arg, Implementation, Share};
-use crate::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows};
+use crate::backend::host_memory::{self, HostBuffers};
+use crate::backend::{
+    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows,
+};
 use crate::register_backend;
 
 struct Serial;
@@ -17,7 +20,7 @@ unsafe impl Backend for Serial {
     type Device = SerialDevice;
 
     fn probe() -> Result<Vec<SerialDevice>, Unavailable> {
-        Ok(vec![SerialDevice { two: false }, SerialDevice { two: true }])
+        Ok([false, true].map(|two| SerialDevice { two, buffers: HostBuffers::default() }).into())
     }
 }
 
@@ -25,6 +28,7 @@ register_backend!(Serial);
 
 struct SerialDevice {
     two: bool,
+    buffers: HostBuffers,
 }
 
 /// An event that has fired.
@@ -73,20 +77,27 @@ impl Device for SerialDevice {
     }
 
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
-        let (space, mut args) = (launch.space(), launch.args().to_vec());
+        let (kernel, space, mut args) = (*launch.kernel(), launch.space(), launch.args().to_vec());
         for phase in 0..space.phases() {
             let rows = space.phase(phase);
             args.iter().for_each(copy_over);
             let all = Share { phase, begin: rows.start, end: rows.end, ..launch.share() };
-            if self.two && launch.kernel().door != abi::DOOR_WHOLE {
+            if self.two && kernel.door != abi::DOOR_WHOLE {
                 let middle = rows.start + (rows.end - rows.start) / 2;
                 let halves = [Share { end: middle, ..all }, Share { begin: middle, ..all }];
                 let [first, second] = std::thread::scope(|scope| {
-                    halves.map(|half| scope.spawn(|| run(launch, half, &args))).map(|t| t.join().unwrap())
+                    halves
+                        .map(|half| {
+                            scope.spawn({
+                                let args = &args;
+                                move || run(kernel, half, args)
+                            })
+                        })
+                        .map(|t| t.join().unwrap())
                 });
                 first.and(second)?;
             } else {
-                run(launch, all, &args)?;
+                run(kernel, all, &args)?;
             }
             args.iter_mut().filter(|a| two_buffers(a)).for_each(|a| std::mem::swap(&mut a.data, &mut a.next));
         }
@@ -96,14 +107,57 @@ impl Device for SerialDevice {
         launch.report(55);
         Ok(if self.two { Some(Box::new(Done)) } else { None })
     }
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        vec![abi::MemorySpace {
+            struct_size: size_of::<abi::MemorySpace>() as u32,
+            id: abi::SPACE_HOST,
+            kind: 0,
+            numa_node: -1,
+            size: 0,
+            host_visible: 1,
+            alignment: 64,
+        }]
+    }
+
+    fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
+        self.buffers.alloc(space, bytes)
+    }
+
+    fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
+        self.buffers.free(buffer)
+    }
+
+    unsafe fn register_host(&self, pointer: *mut u8, _: u64) -> Result<abi::Buffer, Failure> {
+        Ok(self.buffers.register(pointer))
+    }
+
+    unsafe fn copy_box(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for the boxes.
+        unsafe { host_memory::copy_box(from, to, shape) }
+    }
+
+    fn can_copy(&self, _: u32, _: u32) -> Option<f64> {
+        (!self.two).then_some(1e9)
+    }
+
+    fn query(&self, key: &str) -> Option<String> {
+        assert!(key != "panic", "asked to");
+        (key == "threads").then(|| (1 + u32::from(self.two)).to_string())
+    }
 }
 
-fn run(launch: &Launch<'_, &'static Implementation>, share: Share, args: &[Arg]) -> Result<(), Failure> {
+fn run(kernel: &Implementation, share: Share, args: &[Arg]) -> Result<(), Failure> {
     if share.begin == share.end {
         return Ok(());
     }
     // SAFETY: rows of the launch, which nobody else has, and its arguments.
-    let error = unsafe { run_rows(*launch.kernel(), &share, args.as_ptr()) };
+    let error = unsafe { run_rows(kernel, &share, args.as_ptr()) };
     // SAFETY: an error of this host.
     if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) }
 }

@@ -1,0 +1,231 @@
+//! The views' constructors over arguments made by hand.
+
+use super::*;
+use std::ffi::c_void;
+
+fn arg<T>(kind: u32, data: &mut [T], row_len: u64, strides: &[u64]) -> abi::Arg {
+    abi::Arg {
+        kind,
+        access: abi::ACCESS_READ_WRITE,
+        space: abi::SPACE_HOST,
+        element_size: size_of::<T>() as u32,
+        data: data.as_mut_ptr().cast(),
+        next: std::ptr::null_mut(),
+        buffer: 0,
+        len: data.len() as u64,
+        row_len,
+        flags: 0,
+        strides: strides.as_ptr(),
+    }
+}
+
+#[test]
+fn items_along_dimension_0() {
+    let mut data: Vec<u32> = (0..12).collect();
+    let strides = [1, 4];
+    let arg = arg(abi::ARG_ITEM, &mut data, 1, &strides);
+    // SAFETY: an array of 4 by 3 elements with a stride per dimension; one view at a time is used.
+    unsafe {
+        let read = ItemBound::<Read<u32>>::new(&arg).run::<UNIT>(&[1, 2], &[0, 1]);
+        assert_eq!((*read.item::<UNIT>(0), *read.item::<UNIT>(2)), (9, 11));
+        assert_eq!(read.slice(3), [9, 10, 11]);
+        let both = ItemBound::<ReadWrite<u32>>::new(&arg);
+        let run = both.run::<UNIT>(&[0, 1], &[0, 1]);
+        // Neighbours at once, as a vectorised loop has them.
+        let (first, second) = (run.item::<UNIT>(0), run.item::<UNIT>(1));
+        std::mem::swap(first, second);
+        run.slice(4)[3] = 70;
+        both.run::<UNIT>(&[3, 2], &[0, 1]).slice(1)[0] += 1;
+        let write = ItemBound::<Write<u32>>::new(&arg).run::<UNIT>(&[0, 0], &[0, 1]);
+        (0..4).for_each(|i| write.item::<UNIT>(i).set(90 + i as u32));
+        write.slice(2).fill(1);
+        both.whole()[2] = 2;
+        assert_eq!(ItemBound::<Read<u32>>::new(&arg).whole().len(), 12);
+    }
+    assert_eq!(data, [1, 1, 2, 93, 5, 4, 6, 70, 8, 9, 10, 12]);
+}
+
+#[test]
+fn items_at_a_distance_and_items_that_stay() {
+    let mut data: Vec<u32> = (0..12).collect();
+    let strides = [4, 1];
+    let arg = arg(abi::ARG_ITEM, &mut data, 1, &strides);
+    // SAFETY: dimension 0 is axis 1, of 3; dimension 1 is axis 0, of 4.
+    unsafe {
+        let run = ItemBound::<Read<u32>>::new(&arg).run::<STRIDED>(&[0, 1], &[1, 0]);
+        assert_eq!([0, 1, 2].map(|i| *run.item::<STRIDED>(i)), [1, 5, 9]);
+        let strided = run.strided(3);
+        assert_eq!((strided.len(), strided.get(0), strided.get(2)), (3, 1, 9));
+        std::panic::catch_unwind(|| strided.get(3)).unwrap_err();
+        let run = ItemBound::<ReadWrite<u32>>::new(&arg).run::<STRIDED>(&[1, 3], &[1, 0]);
+        let mut strided = run.strided(2);
+        strided.set(1, strided.get(0) + 100);
+        *run.item::<STRIDED>(0) = 70;
+        // Dimension 0 does not index it: all items of the run have the same.
+        let strides = [0, 1];
+        let fixed = abi::Arg { strides: strides.as_ptr(), ..arg };
+        let run = ItemBound::<Read<u32>>::new(&fixed).run::<FIXED>(&[9, 2], &[1]);
+        assert_eq!([0, 5].map(|i| *run.item::<FIXED>(i)), [2, 2]);
+    }
+    assert_eq!((data[7], data[11]), (70, 107));
+}
+
+#[test]
+fn rows() {
+    let mut data: Vec<u16> = (0..12).collect();
+    let strides = [3, 6];
+    let arg = arg(abi::ARG_ITEM, &mut data, 3, &strides);
+    // SAFETY: rows of 3 in an array of 2 by 2, a stride per dimension.
+    unsafe {
+        let run = ItemBound::<Read<Row<u16>>>::new(&arg).run::<UNIT>(&[0, 1], &[0, 1]);
+        assert_eq!((run.item::<UNIT>(0), run.item::<UNIT>(1)), (&[6, 7, 8][..], &[9, 10, 11][..]));
+        assert_eq!((run.slice(2).row(1), run.slice(2).len()), (&[9, 10, 11][..], 2));
+        let run = ItemBound::<ReadWrite<Row<u16>>>::new(&arg).run::<UNIT>(&[0, 0], &[0, 1]);
+        let (first, second) = (run.item::<UNIT>(0), run.item::<UNIT>(1));
+        first.copy_from_slice(second);
+        let mut rows = run.slice(2);
+        rows.row(1)[0] = rows.row(0)[1] + 50;
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rows.row(2)[0])).unwrap_err();
+        // Dimension 0 is the far axis.
+        let strides = [6, 3];
+        let turned = abi::Arg { strides: strides.as_ptr(), ..arg };
+        let run = ItemBound::<Write<Row<u16>>>::new(&turned).run::<STRIDED>(&[0, 1], &[1, 0]);
+        run.strided(2).row(1).fill(1);
+        run.item::<STRIDED>(0)[2] = 77;
+        assert_eq!(ItemBound::<Read<Row<u16>>>::new(&turned).whole().len(), 12);
+    }
+    assert_eq!(data, [3, 4, 5, 54, 4, 77, 6, 7, 8, 1, 1, 1]);
+}
+
+#[test]
+fn phased_with_two_buffers() {
+    let (mut was, mut next) = (vec![1u64, 2, 3, 4], vec![0u64; 4]);
+    let strides = [1, 0];
+    let mut arg = arg(abi::ARG_PHASED, &mut was, 1, &strides);
+    arg.next = next.as_mut_ptr().cast::<c_void>();
+    // SAFETY: two buffers of 4, a stride per dimension.
+    unsafe {
+        let bound = PhasedBound::<u64>::new(&arg);
+        let run = bound.run(&[1, 5], &[0], None);
+        let (mut one, mut two) = (run.item::<UNIT>(0), run.item::<STRIDED>(1));
+        assert_eq!((one.own(), two.own(), one.len(), one.is_empty()), (2, 3, 4, false));
+        one.set(one.get(3) + two.get(0));
+        two.set(one.was().iter().sum());
+        assert_eq!((one.own(), two.own(), two.was()), (5, 10, &[1, 2, 3, 4][..]));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one.get(4))).unwrap_err();
+        let mut span = run.span(3);
+        assert_eq!(span.own(), [2, 3, 4], "they start as they are now");
+        let (was, own) = span.split();
+        own.copy_from_slice(&was[..3]);
+        let mut whole = bound.whole(false);
+        assert_eq!(whole.own(), [1, 2, 3, 4]);
+        whole.own()[0] = whole.was()[3];
+    }
+    assert_eq!((was, next), (vec![1, 2, 3, 4], vec![4, 2, 3, 4]));
+}
+
+#[test]
+fn phased_in_stages_with_one_buffer() {
+    let mut data = vec![1u64, 2, 3];
+    let strides = [1, 0];
+    let mut arg = arg(abi::ARG_PHASED, &mut data, 1, &strides);
+    arg.next = arg.data;
+    let stages = Some((1, &[Use::Read, Use::Write][..]));
+    let fails = |body: &mut dyn FnMut()| {
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_err();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("in a stage that its definition declares"));
+    };
+    // SAFETY: one buffer of 3, a stride per dimension, read in one stage and written in the other.
+    unsafe {
+        let bound = PhasedBound::<u64>::new(&arg);
+        let reads = bound.run(&[0, 0], &[0], stages);
+        let (one, mut two) = (reads.item::<UNIT>(0), reads.item::<UNIT>(1));
+        assert_eq!((one.was(), two.get(2), two.own()), (&[1, 2, 3][..], 3, 2));
+        fails(&mut || two.set(0));
+        let mut span = reads.span(3);
+        assert_eq!(span.was().len(), 3);
+        fails(&mut || span.own().fill(0));
+        fails(&mut || drop(span.split().0.to_vec()));
+        let writes = bound.run(&[0, 1], &[0], stages);
+        let (mut one, mut two) = (writes.item::<UNIT>(0), writes.item::<UNIT>(1));
+        one.set(10);
+        two.set(one.own() + 10);
+        fails(&mut || _ = one.get(0));
+        fails(&mut || drop(two.was().to_vec()));
+        let mut span = writes.span(3);
+        span.own()[2] = 30;
+        fails(&mut || drop(span.was().to_vec()));
+        fails(&mut || drop(bound.whole(true).was().to_vec()));
+        bound.whole(true).own()[0] += 1;
+    }
+    assert_eq!(data, [11, 20, 30]);
+}
+
+#[test]
+fn scatter_from_two_threads() {
+    let (mut counts, mut real) = (vec![0u32, 7], vec![0.0f64, f64::NAN]);
+    let (counts_arg, real_arg) =
+        (arg(abi::ARG_SCATTER, &mut counts, 1, &[]), arg(abi::ARG_SCATTER, &mut real, 1, &[]));
+    std::thread::scope(|scope| {
+        for thread in 0..2u32 {
+            let (counts, real) = (&counts_arg, &real_arg);
+            scope.spawn(move || {
+                // SAFETY: arrays of these elements, which all threads touch atomically.
+                let (counts, real) =
+                    unsafe { (ScatterView::<u32>::new(counts), ScatterView::<f64>::new(real)) };
+                for _ in 0..5 {
+                    counts.add(0, 1);
+                    real.update(0, |v| v + 0.5);
+                }
+                assert!(counts.load(0) >= 5 && counts.len() == 2 && !real.is_empty());
+                counts.max(1, 8 + thread);
+                real.min(1, 1.0);
+                std::panic::catch_unwind(|| counts.add(2, 1)).unwrap_err();
+            });
+        }
+    });
+    // SAFETY: as above; this thread is alone now.
+    unsafe {
+        let (counts, real) = (ScatterView::<u32>::new(&counts_arg), ScatterView::<f64>::new(&real_arg));
+        assert_eq!((counts.swap(0, 3), counts.min(0, 2), counts.load(0)), (10, 3, 2));
+        counts.write(0, 40);
+        assert_eq!(real.add(0, -5.0), 5.0);
+    }
+    assert_eq!((&counts[..], real[0], real[1].is_nan()), (&[40, 9][..], 0.0, true));
+}
+
+#[test]
+fn scalars_at_any_address_and_empty_arrays() {
+    let mut bytes = [0u8; 17];
+    bytes[1..9].copy_from_slice(&7.5f64.to_ne_bytes());
+    let scalar_arg = abi::Arg { element_size: 8, ..arg(abi::ARG_SCALAR, &mut bytes[1..9], 1, &[]) };
+    // SAFETY: the bytes of a number.
+    assert_eq!(unsafe { scalar::<f64>(&scalar_arg) }, 7.5);
+    let mut none: [u64; 0] = [];
+    let arg = arg(abi::ARG_ITEM, &mut none, 1, &[1]);
+    // SAFETY: an array of no elements; the run has no items.
+    unsafe {
+        assert!(whole::<u64>((arg.data.cast(), 0)).is_empty());
+        assert!(ItemBound::<ReadWrite<u64>>::new(&arg).whole().is_empty());
+        assert!(ItemBound::<Write<u64>>::new(&arg).run::<UNIT>(&[0], &[0]).slice(0).is_empty());
+        assert_eq!(ScatterView::<u64>::new(&arg).len(), 0);
+    }
+}
+
+#[test]
+fn arrays_of_what_a_host_program_holds() {
+    let memory = FlashMemory::from([1u32, 2, 3]);
+    let part = Item::<ReadWrite<u32>>::from(memory.range(1..).unwrap()).into_array();
+    // SAFETY: nobody else has the memory.
+    unsafe { *part.data.cast::<u32>() = 20 };
+    assert_eq!((part.len, part.owner.is_none(), part.memory == memory.header()), (2, true, true));
+    let owned = Whole::<Read<u32>>::from(memory.clone()).into_array();
+    drop(memory);
+    // SAFETY: the array owns the memory.
+    assert_eq!(unsafe { whole::<u32>((owned.data.cast(), owned.len)) }, [1, 20, 3]);
+    let mut vec = vec![1u32, 2];
+    let slice = Scatter::<u32>::from(&mut vec).into_array();
+    // SAFETY: the slice is borrowed exclusively.
+    unsafe { *slice.data.cast::<u32>().add(1) = 5 };
+    assert_eq!(vec, [1, 5]);
+}

@@ -1,0 +1,73 @@
+//! `FLASH_CHECK_WRITES=1`: a kernel that promised to write everything did.
+
+use flash::kernel;
+use flash::kernel::views::{Item, Row, Write};
+use flash::kernel::{CpuItem, Index};
+use flash::prelude::*;
+use flash_tests::in_process;
+
+#[derive(KernelDefinition)]
+#[kernel(name = "check.leaves_out", dims(x, y))]
+struct LeavesOut<'a> {
+    /// The item that writes nothing.
+    but: u64,
+    to: Item<'a, Write<u64>>,
+    #[along(x, y)]
+    rows: Item<'a, Write<Row<u8>>>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<LeavesOut<'_>> for Plain {
+    fn item(ix: Index<2>, k: LeavesOutItem<'_>) {
+        if (ix[0] + 10 * ix[1]) as u64 != k.but {
+            k.to.set(1);
+            k.rows.fill(2);
+        } else if k.but.is_multiple_of(2) {
+            k.to.set(1);
+            k.rows[0] = 2;
+        }
+    }
+}
+
+fn launch(but: u64) -> (Result<(), flash::Error>, FlashMemory<u64>) {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let (to, rows) =
+        (FlashMemory::from(vec![7u64; 12]).with_shape([4, 3]).unwrap(), FlashMemory::<u8>::zeroed([3, 4, 3]));
+    (rt.submit(LeavesOut::of(but, &to, &rows)).exec((1..4, [0, 2].len())), to)
+}
+
+#[test]
+fn an_element_that_is_left_out_is_reported_with_kernel_argument_and_element() {
+    in_process(&[("FLASH_CHECK_WRITES", "1")], || {
+        // Item (3, 1): element 3 + 4 * 1.
+        let (outcome, to) = launch(13);
+        let text = outcome.unwrap_err().to_string();
+        for part in ["check.leaves_out", "`to`", "element 7", "ReadWrite"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(matches!(to.read(), Err(flash::Error::Poisoned)));
+        // Item (2, 1) leaves out the second and third byte of its row: 3 * (2 + 4) + 1.
+        let text = launch(12).0.unwrap_err().to_string();
+        assert!(text.contains("`rows`") && text.contains("element 19"), "{text}");
+    });
+}
+
+#[test]
+fn a_kernel_that_writes_all_passes_and_elements_outside_the_launch_keep_their_value() {
+    in_process(&[("FLASH_CHECK_WRITES", "1")], || {
+        let (outcome, to) = launch(99);
+        outcome.unwrap();
+        assert_eq!(*to.read().unwrap(), [7, 1, 1, 1, 7, 1, 1, 1, 7, 7, 7, 7]);
+    });
+}
+
+#[test]
+fn without_it_nothing_is_checked() {
+    in_process(&[], || {
+        let (outcome, to) = launch(13);
+        outcome.unwrap();
+        assert_eq!(*to.read().unwrap(), [7, 1, 1, 1, 7, 1, 1, 7, 7, 7, 7, 7]);
+    });
+}

@@ -1,0 +1,213 @@
+//! Which of several implementations a launch takes, and what the `whole` door gives.
+
+use flash::kernel;
+use flash::kernel::views::{Item, Write};
+use flash::kernel::{CpuItem, CpuSpan, CpuWhole, Index, Space, Span, Threads};
+use flash::prelude::*;
+
+/// A kernel whose implementations leave their number.
+macro_rules! numbered {
+    ($name:ident $args:ident $text:tt) => {
+        #[derive(KernelDefinition)]
+        #[kernel(name = $text, dims(i))]
+        struct $name<'a> {
+            to: Item<'a, Write<u32>>,
+        }
+    };
+}
+
+/// An implementation that writes a number.
+macro_rules! writes {
+    ($unit:ident, $definition:ident, $args:ident, item $number:expr, [$($key:tt)*]) => {
+        struct $unit;
+        #[kernel($($key)*)]
+        impl CpuItem<$definition<'_>> for $unit {
+            fn item(_: Index<1>, k: $args<'_>) {
+                k.to.set($number);
+            }
+        }
+    };
+    ($unit:ident, $definition:ident, $args:ident, span $number:expr, [$($key:tt)*]) => {
+        struct $unit;
+        #[kernel($($key)*)]
+        impl CpuSpan<$definition<'_>> for $unit {
+            fn span(_: Span<1>, k: $args<'_>) {
+                k.to.fill($number);
+            }
+        }
+    };
+    ($unit:ident, $definition:ident, $args:ident, whole $number:expr, [$($key:tt)*]) => {
+        struct $unit;
+        #[kernel($($key)*)]
+        impl CpuWhole<$definition<'_>> for $unit {
+            fn whole(_: Space<'_, Index<1>>, k: $args<'_>, _: Threads<'_>) {
+                k.to.fill($number);
+            }
+        }
+    };
+}
+
+/// Who ran, and what the profile says of it.
+macro_rules! ran {
+    ($definition:ident $(, $option:expr)?) => {{
+        let (rt, profile) = (get_runtime("ALL_CPU").unwrap(), Profile::new());
+        let to = FlashMemory::<u32>::zeroed(3);
+        let submission = rt.submit($definition::of(&to)).options(&profile);
+        $(let submission = submission.options($option);)?
+        submission.exec([3]).map(|()| (to.get(2).unwrap(), profile.take()[0].implementation.clone()))
+    }};
+}
+
+numbered!(Priority PriorityItem "implementations.priority");
+writes!(Low, Priority, PriorityItem, item 1, [priority = -5]);
+writes!(Middle, Priority, PrioritySpan, span 2, []);
+writes!(High, Priority, PriorityWhole, whole 3, [priority = 7]);
+
+#[test]
+fn the_highest_priority_wins_before_the_door() {
+    assert_eq!(ran!(Priority).unwrap(), (3, "high".into()));
+}
+
+#[test]
+fn a_named_implementation_wins_before_everything() {
+    assert_eq!(ran!(Priority, Implementation::named("low")).unwrap(), (1, "low".into()));
+    assert_eq!(ran!(Priority, Implementation::named("middle")).unwrap(), (2, "middle".into()));
+}
+
+#[test]
+fn a_name_that_is_not_there_is_an_error_that_lists_what_there_is() {
+    let error = ran!(Priority, Implementation::named("medium")).unwrap_err();
+    let flash::Error::NoImplementation(none) = &error else { panic!("{error:?}") };
+    assert_eq!((none.kernel.as_str(), none.found.len()), ("implementations.priority", 3));
+    for part in ["medium", "`low`", "`middle`", "`high`", "ALL_CPU:0"] {
+        assert!(error.to_string().contains(part), "{part} in {error}");
+    }
+}
+
+numbered!(Doors DoorsItem "implementations.doors");
+writes!(AWhole, Doors, DoorsWhole, whole 3, []);
+writes!(AnItem, Doors, DoorsItem, item 1, []);
+writes!(ASpan, Doors, DoorsSpan, span 2, []);
+
+numbered!(TwoDoors TwoDoorsItem "implementations.two_doors");
+writes!(TheWhole, TwoDoors, TwoDoorsWhole, whole 3, []);
+writes!(TheItem, TwoDoors, TwoDoorsItem, item 1, []);
+
+#[test]
+fn of_equals_the_span_door_comes_before_the_item_door_before_the_whole_door() {
+    assert_eq!(ran!(Doors).unwrap(), (2, "a_span".into()));
+    assert_eq!(ran!(TwoDoors).unwrap(), (1, "the_item".into()));
+}
+
+numbered!(Selected SelectedItem "implementations.selected");
+writes!(AnyVendor, Selected, SelectedItem, item 1, [vendor = "*", priority = 1]);
+writes!(OtherVendor, Selected, SelectedSpan, span 2, [vendor = "Abacus & Sons", priority = 50]);
+writes!(OtherDevice, Selected, SelectedSpan, span 3, [vendor = "*", device = "Difference Engine", priority = 60]);
+
+#[test]
+fn a_vendor_or_device_that_does_not_match_is_no_candidate_and_a_wildcard_matches() {
+    assert_eq!(ran!(Selected).unwrap(), (1, "any_vendor".into()));
+    let error = ran!(Selected, Implementation::named("other_vendor")).unwrap_err().to_string();
+    let vendor = &get_runtime("ALL_CPU").unwrap().devices()[0].info().vendor.clone();
+    assert!(error.contains("Abacus & Sons") && error.contains(vendor), "{error}");
+}
+
+numbered!(Specific SpecificItem "implementations.specific");
+writes!(General, Specific, SpecificItem, item 1, [priority = 90]);
+#[cfg(target_arch = "x86_64")]
+writes!(Vector, Specific, SpecificItem, item 2, [architecture = "sse4.2"]);
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_selection_attribute_that_matches_wins_before_the_priority() {
+    if !is_x86_feature_detected!("sse4.2") {
+        return assert_eq!(ran!(Specific).unwrap().0, 1);
+    }
+    assert_eq!(ran!(Specific).unwrap(), (2, "vector".into()));
+}
+
+numbered!(Featured FeaturedItem "implementations.featured");
+writes!(Anywhere, Featured, FeaturedItem, item 1, []);
+#[cfg(target_arch = "x86_64")]
+writes!(Half, Featured, FeaturedItem, item 2, [priority = 9, cpu_features = "avx,avx512fp16"]);
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_asks_for_more_than_the_machine_has_is_no_candidate() {
+    let there = is_x86_feature_detected!("avx") && is_x86_feature_detected!("avx512fp16");
+    let expected = if there { (2, "half".into()) } else { (1, "anywhere".into()) };
+    assert_eq!(ran!(Featured).unwrap(), expected);
+    if !there {
+        let error = ran!(Featured, Implementation::named("half")).unwrap_err().to_string();
+        assert!(error.contains("lacks") && error.contains("avx"), "{error}");
+    }
+}
+
+numbered!(Unimplemented UnimplementedItem "implementations.none");
+
+#[test]
+fn a_kernel_that_nothing_implements_is_an_error_that_says_where_was_looked() {
+    let error = ran!(Unimplemented).unwrap_err().to_string();
+    for part in ["implementations.none", "Item<Write<u32>>", "ALL_CPU:0"] {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+}
+
+#[test]
+fn preload_prepares_a_kernel_or_says_why_not() {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    rt.preload::<Priority>().unwrap();
+    assert!(matches!(rt.preload::<Unimplemented>(), Err(flash::Error::NoImplementation(_))));
+}
+
+#[derive(KernelDefinition)]
+#[kernel(name = "implementations.pool", dims(i, step), group_by(step))]
+struct Pool<'a> {
+    panics: u32,
+    #[along(i, step)]
+    to: Item<'a, Write<u64>>,
+}
+
+struct Parallel;
+
+#[kernel]
+impl CpuWhole<Pool<'_>> for Parallel {
+    fn whole(space: Space<'_, Index<2>>, k: PoolWhole<'_>, threads: Threads<'_>) {
+        let width = space.extent(0) as usize;
+        let to = &mut k.to[space.phase() as usize * width..][..space.len() as usize];
+        let (rayon_threads, sum) = threads.install(|| {
+            use rayon::prelude::*;
+            to.par_iter_mut().enumerate().for_each(|(i, to)| *to = i as u64);
+            assert!(k.panics == 0, "as it was asked to");
+            (rayon::current_num_threads(), to.par_iter().sum::<u64>())
+        });
+        assert!(
+            rayon_threads <= threads.count(),
+            "a library on rayon gets the team's threads: {rayon_threads}"
+        );
+        assert_eq!(sum, (width * (width - 1) / 2) as u64);
+        to[0] = 1000 + space.phase();
+    }
+}
+
+fn the_whole_door(width: u64) {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let to = FlashMemory::<u64>::zeroed([width, 5]);
+    rt.submit(Pool::of(0, &to)).exec([width, 5]).unwrap();
+    let to = to.read().unwrap();
+    for step in 0..5 {
+        let row: Vec<u64> = (0..width).map(|i| if i == 0 { 1000 + step as u64 } else { i }).collect();
+        assert_eq!(to[step * width as usize..][..width as usize], row);
+    }
+    let other = FlashMemory::<u64>::zeroed([width, 1]);
+    let text = rt.submit(Pool::of(1, &other)).exec([width, 1]).unwrap_err().to_string();
+    assert!(text.contains("as it was asked to"), "{text}");
+    rt.submit(Pool::of(0, &other)).exec([width, 1]).unwrap();
+}
+
+#[test]
+fn the_whole_door_runs_once_per_phase_and_installs_the_teams_threads() {
+    for threads in ["1", "2", "3"] {
+        flash_tests::in_process(&[("FLASH_CPU_THREADS", threads)], || the_whole_door(100));
+    }
+}

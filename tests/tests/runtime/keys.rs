@@ -1,0 +1,130 @@
+//! Runtime keys: groups, backends, devices, lists, and what the errors list.
+
+use flash::prelude::*;
+use flash::{Error, KeyError};
+use flash_tests::in_process;
+
+fn ids(key: &str) -> Vec<String> {
+    let rt = get_runtime(key).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(rt.key(), key);
+    rt.devices().iter().map(|d| d.id().to_owned()).collect()
+}
+
+fn refused(key: &str) -> KeyError {
+    match get_runtime(key) {
+        Err(Error::Key(error)) => *error,
+        other => panic!("expected a key error, found {other:?}"),
+    }
+}
+
+#[test]
+fn groups_backends_and_devices_are_keys() {
+    in_process(&[], || {
+        for key in [
+            "ALL_ACCEL",
+            "ALL",
+            "ALL_CPU",
+            "ALL_CPU:0",
+            "ALL_CPU:0,0",
+            " ALL_CPU:0 , 0",
+            "ALL_CPU,ALL_CPU:0,ALL",
+        ] {
+            assert_eq!(ids(key), ["ALL_CPU:0"], "{key}");
+        }
+        let rt = get_runtime("ALL_CPU").unwrap();
+        let info = rt.devices()[0].info();
+        assert_eq!(
+            (&*info.physical_id, info.emulated, info.test, info.host_memory),
+            ("cpu", false, false, true)
+        );
+        assert!(info.threads > 0 && info.rate_hint > 0.0);
+        assert!(format!("{rt:?}").contains("ALL_CPU:0"));
+    });
+}
+
+#[test]
+fn an_unknown_key_is_an_error_that_lists_the_keys() {
+    in_process(&[], || {
+        let error = refused("ABACUS");
+        assert_eq!(
+            (&*error.key, &error.keys[..]),
+            ("ABACUS", &["ALL_ACCEL", "ALL", "ALL_CPU"].map(String::from)[..])
+        );
+        assert!(error.unusable.is_empty(), "{:?}", error.unusable);
+        let text = get_runtime("ABACUS:3").unwrap_err().to_string();
+        for part in ["`ABACUS:3`", "no backend `ABACUS`", "ALL_ACCEL, ALL, ALL_CPU"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(refused("ALL_CPU,ABACUS").text.contains("`ABACUS`"));
+        assert!(refused("all_cpu").text.contains("`all_cpu`"));
+    });
+}
+
+#[test]
+fn a_bad_index_is_an_error_that_lists_the_devices() {
+    for key in ["ALL_CPU:1000", "ALL_CPU:x", "ALL_CPU:", "ALL_CPU:-1", "ALL_CPU:0,1000", "ALL_CPU:0:0"] {
+        let text = refused(key).text;
+        assert!(text.contains("ALL_CPU:0"), "{key}: {text}");
+    }
+    assert!(refused("ALL:0").text.contains("group"));
+    assert!(refused("ALL_ACCEL:0").text.contains("group"));
+}
+
+#[test]
+fn an_empty_key_is_an_error() {
+    for key in ["", " ", "ALL_CPU,", ",ALL_CPU", "ALL_CPU,,ALL"] {
+        assert!(refused(key).text.contains("empty"), "`{key}`: {}", refused(key).text);
+    }
+    assert!(refused("0").text.contains("`0`"), "a number belongs to a backend named before");
+}
+
+#[test]
+fn a_cpu_split_into_three_has_three_devices_and_the_group_takes_all() {
+    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "7")], || {
+        let rt = get_runtime("ALL_CPU").unwrap();
+        let told: Vec<_> =
+            rt.devices().iter().map(|d| (d.id(), &*d.info().physical_id, d.info().threads)).collect();
+        assert_eq!(told, [("ALL_CPU:0", "cpu/0", 3), ("ALL_CPU:1", "cpu/1", 2), ("ALL_CPU:2", "cpu/2", 2)]);
+        let mut all = ids("ALL_ACCEL");
+        assert_eq!(all[0], "ALL_CPU:0", "the fastest first");
+        all.sort();
+        assert_eq!(all, ["ALL_CPU:0", "ALL_CPU:1", "ALL_CPU:2"]);
+        assert_eq!(ids("ALL").len(), 3);
+        assert_eq!(ids("ALL_CPU:2,0"), ["ALL_CPU:2", "ALL_CPU:0"]);
+        assert_eq!(ids("ALL_CPU:1,ALL_CPU"), ["ALL_CPU:1", "ALL_CPU:0", "ALL_CPU:2"]);
+        assert_eq!(ids("ALL_CPU:1, 1 ,2,ALL_CPU:1"), ["ALL_CPU:1", "ALL_CPU:2"]);
+        assert!(refused("ALL_CPU:3").text.contains("ALL_CPU:0, ALL_CPU:1, ALL_CPU:2"));
+    });
+}
+
+#[test]
+fn a_thread_count_that_is_none_makes_the_backend_unavailable_with_the_reason() {
+    for (variable, value) in [
+        ("FLASH_CPU_THREADS", "0"),
+        ("FLASH_CPU_THREADS", "many"),
+        ("FLASH_CPU_DEVICES", "-1"),
+        ("FLASH_CPU_LINGER_US", "soon"),
+    ] {
+        in_process(&[(variable, value)], || {
+            let error = refused("ALL_CPU");
+            assert!(error.text.contains("unavailable") && error.text.contains(variable), "{}", error.text);
+            assert!(error.text.contains(value), "{}", error.text);
+            assert_eq!(error.keys, ["ALL_ACCEL", "ALL"]);
+            let text = get_runtime("ALL_ACCEL").unwrap_err().to_string();
+            assert!(text.contains("not usable: ALL_CPU") && text.contains(variable), "{text}");
+        });
+    }
+}
+
+#[test]
+fn the_number_of_threads_is_the_devices() {
+    for threads in ["1", "5"] {
+        in_process(&[("FLASH_CPU_THREADS", threads)], || {
+            let rt = get_runtime("ALL_CPU").unwrap();
+            assert_eq!(
+                rt.devices()[0].info().threads.to_string(),
+                std::env::var("FLASH_CPU_THREADS").unwrap()
+            );
+        });
+    }
+}

@@ -1,0 +1,22 @@
+//! What a launch means: one module per subject, in the words of the specification.
+
+mod by_name;
+mod check_writes;
+mod descriptors;
+mod elements;
+mod errors;
+mod exactly_once;
+mod failure;
+mod implementations;
+mod keys;
+mod memory;
+mod model;
+mod nbody;
+mod nested;
+mod options;
+mod phased;
+mod pipelines;
+mod proofs;
+mod recordings;
+mod scatter;
+mod views;

@@ -1,0 +1,290 @@
+//! Submissions are written down anew each time, whatever was submitted before on this thread: a
+//! launch is never taken for an earlier one that looked like it.
+
+use flash::descriptor::Attributes;
+use flash::kernel;
+use flash::kernel::views::{Item, Read, ReadWrite};
+use flash::kernel::{CpuItem, Index};
+use flash::prelude::*;
+use flash::{Error, RuntimeObj};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// The two arrays lie across each other, so that shapes and extents show.
+#[derive(KernelDefinition)]
+#[kernel(name = "recordings.mix", dims(x, y))]
+struct Mix<'a> {
+    value: u64,
+    from: Item<'a, Read<u64>>,
+    #[along(y, x)]
+    to: Item<'a, ReadWrite<u64>>,
+}
+
+/// The same arguments, another kernel.
+#[derive(KernelDefinition)]
+#[kernel(name = "recordings.blend", dims(x, y))]
+struct Blend<'a> {
+    value: u64,
+    from: Item<'a, Read<u64>>,
+    #[along(y, x)]
+    to: Item<'a, ReadWrite<u64>>,
+}
+
+struct Plain;
+
+fn mixed(kernel: usize, value: u64, from: u64, to: u64, x: u64, y: u64) -> u64 {
+    (to.wrapping_mul(5) ^ from).wrapping_add(value * (1 + x + 10 * y) + 7 * kernel as u64)
+}
+
+#[kernel]
+impl CpuItem<Mix<'_>> for Plain {
+    fn item(ix: Index<2>, k: MixItem<'_>) {
+        *k.to = mixed(0, k.value, *k.from, *k.to, ix[0] as u64, ix[1] as u64);
+    }
+}
+
+#[kernel]
+impl CpuItem<Blend<'_>> for Plain {
+    fn item(ix: Index<2>, k: BlendItem<'_>) {
+        *k.to = mixed(1, k.value, *k.from, *k.to, ix[0] as u64, ix[1] as u64);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Submission {
+    kernel: usize,
+    value: u64,
+    from: usize,
+    to: usize,
+    dims: [u64; 2],
+    /// 0: nothing. 1: with an option. 2: owned handles. 3: a range of `to` from element 1 on.
+    special: u8,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    /// Another list of submissions.
+    Run(Vec<Submission>),
+    /// The list of last time with one submission changed, or one more.
+    Change(usize, Submission),
+    /// The list of last time, cut.
+    Cut(usize),
+    Again,
+    /// A memory goes, another comes, likely in the same place.
+    Replace(usize),
+    Shape(usize, Option<[u64; 2]>),
+}
+
+const MEMORIES: usize = 3;
+const LEN: u64 = 12;
+
+fn submission() -> impl Strategy<Value = Submission> {
+    let special = prop_oneof![9 => Just(0u8), 1 => 1..4u8];
+    (0..2usize, 0..3u64, 0..MEMORIES, 1..MEMORIES, [1..4u64, 0..4u64], special, 0..20u8).prop_map(
+        |(kernel, value, from, other, dims, special, same)| {
+            // Now and then a memory overlaps itself, which is an error.
+            let to = if same == 0 { from } else { (from + other) % MEMORIES };
+            Submission { kernel, value, from, to, dims, special }
+        },
+    )
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let shape = prop_oneof![Just(None), Just(Some([3, 4])), Just(Some([4, 3])), Just(Some([6, 2]))];
+    prop_oneof![
+        2 => vec(submission(), 1..5).prop_map(Action::Run),
+        5 => (0..5usize, submission()).prop_map(|(at, new)| Action::Change(at, new)),
+        1 => (1..4usize).prop_map(Action::Cut),
+        3 => Just(Action::Again),
+        2 => (0..MEMORIES).prop_map(Action::Replace),
+        2 => (0..MEMORIES, shape).prop_map(|(memory, shape)| Action::Shape(memory, shape)),
+    ]
+}
+
+#[derive(Clone)]
+struct Model {
+    data: Vec<u64>,
+    shape: Option<[u64; 2]>,
+}
+
+/// What the list should do; false if it should be refused.
+fn model(list: &[Submission], memories: &mut [Model]) -> bool {
+    let before = memories.to_vec();
+    for s in list {
+        let [nx, ny] = s.dims;
+        // A part of a memory has no shape of its own.
+        let shape_to = memories[s.to].shape.filter(|_| s.special != 3);
+        let first = u64::from(s.special == 3);
+        let fits = |shape: Option<[u64; 2]>, [a, b]: [u64; 2], len: u64| match shape {
+            Some(shape) => a <= shape[0] && b <= shape[1],
+            None => a * b <= len,
+        };
+        let shape_from = memories[s.from].shape;
+        let inside = fits(shape_from, [nx, ny], LEN) && fits(shape_to, [ny, nx], LEN - first);
+        if s.from == s.to || !(inside || nx * ny == 0) {
+            memories.clone_from_slice(&before);
+            return false;
+        }
+        for (x, y) in (0..ny).flat_map(|y| (0..nx).map(move |x| (x, y))) {
+            let from = memories[s.from].data[(x + y * shape_from.map_or(nx, |s| s[0])) as usize];
+            let to = &mut memories[s.to].data[(first + y + x * shape_to.map_or(ny, |s| s[0])) as usize];
+            *to = mixed(s.kernel, s.value, from, *to, x, y);
+        }
+    }
+    true
+}
+
+fn execute(rt: &RuntimeObj, list: &[Submission], memories: &[FlashMemory<u64>]) -> Result<(), Error> {
+    let mut pipeline = rt.pipeline();
+    for s in list {
+        let (value, from, to) = (s.value, &memories[s.from], &memories[s.to]);
+        let submitted = match (s.kernel, s.special) {
+            (0, 2) => pipeline.submit(Mix::of(value, from.clone(), to.clone())),
+            (_, 2) => pipeline.submit(Blend::of(value, from.clone(), to.clone())),
+            (0, 3) => pipeline.submit(Mix::of(value, from, to.range(1..)?)),
+            (_, 3) => pipeline.submit(Blend::of(value, from, to.range(1..)?)),
+            (0, _) => pipeline.submit(Mix::of(value, from, to)),
+            (_, _) => pipeline.submit(Blend::of(value, from, to)),
+        };
+        let submitted = if s.special == 1 {
+            let mut options = Attributes::default();
+            options.set_by_name("nobody.knows", true.into(), false);
+            submitted.options(options)
+        } else {
+            submitted
+        };
+        pipeline = submitted.defer(s.dims);
+    }
+    pipeline.exec()
+}
+
+fn fresh(seed: u64) -> (FlashMemory<u64>, Model) {
+    let data: Vec<u64> = (0..LEN).map(|i| i * 7 + seed).collect();
+    (FlashMemory::from(data.clone()), Model { data, shape: None })
+}
+
+#[test]
+fn a_launch_is_never_taken_for_one_that_looked_like_it() {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(actions in vec(action(), 1..60))| {
+        let (mut real, mut models): (Vec<_>, Vec<_>) = (0..MEMORIES as u64).map(fresh).unzip();
+        let mut list: Vec<Submission> = vec![];
+        for (number, action) in actions.into_iter().enumerate() {
+            match action {
+                Action::Run(new) => list = new,
+                Action::Change(at, new) if at < list.len() => list[at] = new,
+                Action::Change(_, new) => list.push(new),
+                Action::Cut(len) => list.truncate(len),
+                Action::Again => {}
+                Action::Replace(at) => {
+                    // The old one goes first: the new one may get its place.
+                    drop(real.remove(at));
+                    let (memory, model) = fresh(1000 * number as u64);
+                    real.insert(at, memory);
+                    models[at] = model;
+                    continue;
+                }
+                Action::Shape(at, shape) => {
+                    let memory = real.remove(at);
+                    let shaped = match shape {
+                        Some(shape) => memory.with_shape(shape).unwrap(),
+                        None => FlashMemory::from(memory.read().unwrap().to_vec()),
+                    };
+                    real.insert(at, shaped);
+                    models[at].shape = shape;
+                    continue;
+                }
+            }
+            list.truncate(6);
+            let good = model(&list, &mut models);
+            let outcome = execute(&rt, &list, &real);
+            prop_assert_eq!(outcome.is_ok(), good, "{:?}: {:?}", list, outcome);
+            for (real, model) in real.iter().zip(&models) {
+                prop_assert_eq!(&*real.read().unwrap(), &model.data[..], "after {:?}", list);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_shape_given_between_two_launches_counts() {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let (from, to) = (FlashMemory::from(vec![1u64; 12]), FlashMemory::<u64>::zeroed(12));
+    rt.submit(Mix::of(0, &from, &to)).exec([2, 3]).unwrap();
+    assert_eq!(*to.read().unwrap(), [1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
+    to.write().unwrap().fill(0);
+    let to = to.with_shape([4, 3]).unwrap();
+    rt.submit(Mix::of(0, &from, &to)).exec([2, 3]).unwrap();
+    assert_eq!(*to.read().unwrap(), [1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 0, 0]);
+    let to = to.with_shape([2, 6]).unwrap();
+    rt.submit(Mix::of(0, &from, &to)).exec([2, 3]).expect_err("3 values along an axis of 2");
+}
+
+#[test]
+fn what_an_earlier_pipeline_wrote_is_no_concern_of_a_later_one() {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let [a, b, c]: [FlashMemory<u64>; 3] = std::array::from_fn(|_| FlashMemory::zeroed(4));
+    let both = || rt.submit(Mix::of(0, &a, &b)).defer([2, 2]).submit(Mix::of(0, &c, &a)).exec([2, 2]);
+    let first = || rt.submit(Mix::of(0, &a, &b)).exec([2, 2]);
+    for _ in 0..3 {
+        both().unwrap();
+        let guard = a.read().unwrap();
+        first().expect("it only reads `a`");
+        assert!(matches!(both(), Err(Error::Borrowed)), "it writes `a`");
+        first().expect("it only reads `a`");
+        drop(guard);
+        let _guard = c.write().unwrap();
+        first().expect("it does not touch `c`");
+        assert!(matches!(both(), Err(Error::Borrowed)));
+    }
+}
+
+#[test]
+fn launches_of_many_runtimes_kernels_and_memories_alternate() {
+    let runtimes: Vec<RuntimeObj> = (0..3).map(|_| get_runtime("ALL_CPU").unwrap()).collect();
+    let memories: Vec<FlashMemory<u64>> = (0..40).map(|_| FlashMemory::zeroed(4)).collect();
+    let mut models: Vec<Model> = vec![Model { data: vec![0; 4], shape: None }; 40];
+    for round in 0..6u64 {
+        let rt = &runtimes[round as usize % 3];
+        let list: Vec<Submission> = (0..39 - round as usize)
+            .map(|k| Submission {
+                kernel: k % 2,
+                value: round / 2,
+                from: k,
+                to: k + 1,
+                dims: [2, 2],
+                special: 0,
+            })
+            .collect();
+        for _ in 0..2 {
+            assert!(model(&list, &mut models));
+            execute(rt, &list, &memories).unwrap();
+        }
+        for (memory, model) in memories.iter().zip(&models) {
+            assert_eq!(*memory.read().unwrap(), model.data[..]);
+        }
+        // A runtime of its own for one launch: its plans go with it.
+        let short = get_runtime("ALL_CPU").unwrap().options(sort_by(["y"]));
+        assert!(model(&list, &mut models));
+        execute(&short, &list, &memories).unwrap();
+    }
+}
+
+#[test]
+fn pipelines_that_are_kept_stay_what_they_are_while_others_are_built() {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let memories: Vec<FlashMemory<u64>> = (0..13).map(|_| FlashMemory::zeroed(4)).collect();
+    let kept: Vec<Pipeline<'_>> =
+        (0..12).map(|k| rt.submit(Mix::of(k as u64, &memories[12], &memories[k])).defer([2, 2])).collect();
+    for k in (0..12).chain((0..12).rev()) {
+        kept[k].exec().unwrap();
+        rt.submit(Mix::of(1, &memories[0], &memories[12])).exec([0, 2]).unwrap();
+    }
+    for (k, memory) in memories[..12].iter().enumerate() {
+        let once = |to, x, y| mixed(0, k as u64, 0, to, x, y);
+        let expected: Vec<u64> =
+            [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(x, y)| once(once(0, x, y), x, y)).to_vec();
+        assert_eq!(*memory.read().unwrap(), expected);
+    }
+}
