@@ -87,13 +87,13 @@ pub struct ArgumentWriter<'w> {
 
 impl ArgumentWriter<'_> {
     /// The next argument is a scalar.
-    #[inline]
+    #[inline(always)]
     pub fn scalar<T: Element>(&mut self, value: T) {
         self.slots.push_scalar(bytemuck::bytes_of(&value));
     }
 
     /// The next argument is an array.
-    #[inline]
+    #[inline(always)]
     pub fn array(&mut self, array: Array<'_>) {
         self.slots.push_array(array);
     }

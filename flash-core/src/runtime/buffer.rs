@@ -66,7 +66,7 @@ impl Pooled {
         &mut self.get_mut().slots
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn record<'a>(&mut self, submission: impl Submission<'a>) {
         let Buffer { runtime, slots, .. } = self.get_mut();
         slots.record(submission, runtime);

@@ -118,7 +118,7 @@ impl RuntimeObj {
     }
 
     /// Submits a kernel: a definition with its arguments, or a [`Kernel`] by name with its.
-    #[inline]
+    #[inline(always)] // so that the arguments never go through memory
     pub fn submit<'a>(&self, submission: impl Submission<'a>) -> SubmitObj<'a> {
         self.pipeline().submit(submission)
     }
@@ -180,7 +180,7 @@ pub trait Submission<'a>: sealed::Sealed {
 }
 
 impl<'a, D: KernelDefinition + 'a> Submission<'a> for D {
-    #[inline]
+    #[inline(always)]
     #[allow(private_interfaces)]
     fn record(self, slots: &mut Slots, runtime: &Runtime) {
         slots.begin(runtime.plan_of::<D>());
@@ -254,7 +254,7 @@ impl<'a> SubmitObj<'a> {
 
 impl<'a> Pipeline<'a> {
     /// Adds a submission.
-    #[inline]
+    #[inline(always)]
     pub fn submit<'b>(mut self, submission: impl Submission<'b>) -> SubmitObj<'b>
     where
         'a: 'b,

@@ -605,7 +605,7 @@ impl Slots {
     }
 
     /// Records a submission.
-    #[inline]
+    #[inline(always)]
     pub fn record<'a>(&mut self, submission: impl Submission<'a>, runtime: &Runtime) {
         submission.record(self, runtime);
     }

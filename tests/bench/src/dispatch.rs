@@ -1,9 +1,9 @@
-//! What a launch costs.
+//! What a launch costs: the rows of the dispatch benchmark, with those of `stream`.
 
 use crate::kernels::{Empty, Nothing, Phases};
 use crate::peers::{Item, Peers};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
-use crate::{allocations, child};
+use crate::{allocations, child, stream};
 use anyhow::{Context, Result};
 use flash::descriptor::Attributes;
 use flash::index::{Dim, Group, Order, OrderTraits};
@@ -79,6 +79,7 @@ pub fn rows(peers: &Peers) -> Result<Vec<Row>> {
     }
     rows.push(many_threads(&rt));
     rows.push(order());
+    rows.extend(stream::rows(peers)?);
     Ok(rows)
 }
 

@@ -24,7 +24,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 #[command(name = "bench")]
 struct Arguments {
     /// Which benchmark; all, if none is named.
-    #[arg(value_parser = ["dispatch", "nbody", "stream"])]
+    #[arg(value_parser = ["dispatch", "nbody"])]
     name: Option<String>,
     /// Also writes the rows to a file, as a JSON list.
     #[arg(long, value_name = "FILE")]
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        println!("dispatch\nstream\nnbody");
+        println!("dispatch\nnbody");
         return Ok(());
     }
     if let Some(child) = arguments.child {
@@ -60,7 +60,6 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for (name, measure) in [
         ("dispatch", dispatch::rows as fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>),
-        ("stream", stream::rows),
         ("nbody", nbody::rows),
     ] {
         if wanted(name) {

@@ -76,7 +76,7 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    #[inline]
+    #[inline(always)]
     fn of_slice<T>(data: *mut T, len: usize) -> Array<'a> {
         Array {
             memory: std::ptr::null(),
@@ -88,7 +88,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn of_memory<T: Element>(memory: &'a FlashMemory<T>) -> Array<'a> {
         let header = memory.header();
         Array {
@@ -151,7 +151,7 @@ impl<'a, A: ItemAccess> View<'a> for Item<'a, A> {
     const KIND: u32 = abi::ARG_ITEM;
     const ACCESS: u32 = A::ACCESS;
     const ROW: bool = A::ROW;
-    #[inline]
+    #[inline(always)]
     fn into_array(self) -> Array<'a> {
         self.0
     }
@@ -162,7 +162,7 @@ impl<'a, T: Element> View<'a> for Whole<'a, Read<T>> {
     const KIND: u32 = abi::ARG_WHOLE;
     const ACCESS: u32 = abi::ACCESS_READ;
     const ROW: bool = false;
-    #[inline]
+    #[inline(always)]
     fn into_array(self) -> Array<'a> {
         self.0
     }
@@ -173,7 +173,7 @@ impl<'a, T: Element> View<'a> for Phased<'a, T> {
     const KIND: u32 = abi::ARG_PHASED;
     const ACCESS: u32 = abi::ACCESS_READ_WRITE;
     const ROW: bool = false;
-    #[inline]
+    #[inline(always)]
     fn into_array(self) -> Array<'a> {
         self.0
     }
@@ -184,7 +184,7 @@ impl<'a, T: AtomicElement> View<'a> for Scatter<'a, T> {
     const KIND: u32 = abi::ARG_SCATTER;
     const ACCESS: u32 = abi::ACCESS_READ_WRITE;
     const ROW: bool = false;
-    #[inline]
+    #[inline(always)]
     fn into_array(self) -> Array<'a> {
         self.0
     }
@@ -195,7 +195,7 @@ impl<'a, T: AtomicElement> View<'a> for Scatter<'a, T> {
 macro_rules! sources {
     ($([$($g:tt)*] $view:ty, $t:ty, [$($mode:tt)*];)*) => {$(
         impl<'a, $($g)*> From<&'a FlashMemory<$t>> for $view {
-            #[inline]
+            #[inline(always)]
             fn from(memory: &'a FlashMemory<$t>) -> Self {
                 Self(Array::of_memory(memory), PhantomData)
             }
@@ -211,13 +211,13 @@ macro_rules! sources {
             }
         }
         impl<'a, $($g)*> From<&'a mut [$t]> for $view {
-            #[inline]
+            #[inline(always)]
             fn from(slice: &'a mut [$t]) -> Self {
                 Self(Array::of_slice(slice.as_mut_ptr(), slice.len()), PhantomData)
             }
         }
         impl<'a, $($g)*> From<&'a mut Vec<$t>> for $view {
-            #[inline]
+            #[inline(always)]
             fn from(slice: &'a mut Vec<$t>) -> Self {
                 Self(Array::of_slice(slice.as_mut_ptr(), slice.len()), PhantomData)
             }
@@ -226,13 +226,13 @@ macro_rules! sources {
     )*};
     (@shared [$($g:tt)*] $view:ty, $t:ty, [shared]) => {
         impl<'a, $($g)*> From<&'a [$t]> for $view {
-            #[inline]
+            #[inline(always)]
             fn from(slice: &'a [$t]) -> Self {
                 Self(Array::of_slice(slice.as_ptr().cast_mut(), slice.len()), PhantomData)
             }
         }
         impl<'a, $($g)*> From<&'a Vec<$t>> for $view {
-            #[inline]
+            #[inline(always)]
             fn from(slice: &'a Vec<$t>) -> Self {
                 Self(Array::of_slice(slice.as_ptr().cast_mut(), slice.len()), PhantomData)
             }
