@@ -64,6 +64,18 @@ impl CpuKernel {
         }
     }
 
+    /// Runs a share on this thread.
+    ///
+    /// # Safety
+    /// As [`run_rows`].
+    #[inline]
+    unsafe fn run_alone(&self, share: &Share, args: &[Arg]) -> Result<(), Failure> {
+        // SAFETY: the caller vouches.
+        let error = unsafe { self.call(share, args.as_ptr()) };
+        // SAFETY: an error of the host that loaded us.
+        if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) }
+    }
+
     /// True if no other thread could help with so few items.
     #[inline]
     fn is_small(&self, items: u64) -> bool {
@@ -91,6 +103,21 @@ const PARALLEL: &str = "cpu.parallel";
 #[inline]
 pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Failure> {
     let (kernel, space) = (launch.kernel(), launch.space());
+    let launches = kernel.launches.load(Relaxed);
+    kernel.launches.store(launches.wrapping_add(1), Relaxed);
+    let sampled = launches < 4 || launches.is_multiple_of(SAMPLE);
+    if sampled || !launch.is_plain() || kernel.whole || space.phases() != 1 || !kernel.is_small(space.items())
+    {
+        return run_any(team, launch, sampled);
+    }
+    // SAFETY: the share is all there is of the launch.
+    unsafe { kernel.run_alone(&launch.share(0, 0..space.items()), launch.args()) }
+}
+
+/// Any launch.
+#[inline(never)]
+fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result<(), Failure> {
+    let (kernel, space) = (launch.kernel(), launch.space());
     if space.items() == 0 {
         return Ok(());
     }
@@ -98,9 +125,7 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
     if space.items() < space.phases() * team.threads() as u64 && !kernel.warned.load(Relaxed) {
         warn(kernel, space, team.threads());
     }
-    let launches = kernel.launches.load(Relaxed);
-    kernel.launches.store(launches.wrapping_add(1), Relaxed);
-    let timed = launch.profiled() || launches < 4 || launches.is_multiple_of(SAMPLE);
+    let timed = sampled || launch.profiled();
     let start = timed.then(Instant::now);
     let result = if launch.phased() {
         run_phased(team, launch, parallel)
@@ -162,14 +187,16 @@ fn run_plain(
 ) -> Result<(), Failure> {
     let (kernel, space) = (launch.kernel(), launch.space());
     if space.phases() == 1 && !kernel.whole && !parallel && kernel.is_small(space.items()) {
-        let share = Share { end: space.items(), ..launch.share() };
-        // SAFETY: all rows of the only phase, and the arguments of the launch.
-        let error = unsafe { kernel.call(&share, args.as_ptr()) };
-        // SAFETY: an error of the host that loaded us.
-        return if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) };
+        // SAFETY: the share is all there is of the launch.
+        return unsafe { kernel.run_alone(&launch.share(0, 0..space.items()), args) };
     }
-    let job =
-        Job { kernel, space, share: launch.share(), args: [args.as_ptr(); 2], error: ErrorSlot::default() };
+    let job = Job {
+        kernel,
+        space,
+        share: launch.share(0, 0..0),
+        args: [args.as_ptr(); 2],
+        error: ErrorSlot::default(),
+    };
     if kernel.whole {
         return run_whole(team, &job);
     }
@@ -253,7 +280,7 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
     let job = Job {
         kernel,
         space,
-        share: launch.share(),
+        share: launch.share(0, 0..0),
         args: [even.as_ptr(), odd.as_ptr()],
         error: ErrorSlot::default(),
     };

@@ -68,6 +68,7 @@ pub(super) fn host_api() -> *const HostApi {
 }
 
 /// An error made by the host.
+#[cold]
 fn raise(failure: &Failure) -> *mut abi::Error {
     let code = match failure.code {
         Code::Other => abi::ERROR_OTHER,
@@ -90,14 +91,19 @@ fn raise(failure: &Failure) -> *mut abi::Error {
 /// Runs an entry: errors and panics become errors of the host.
 #[inline]
 fn entry(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> *mut abi::Error {
+    let body = || match body() {
+        Ok(()) => std::ptr::null_mut(),
+        Err(failure) => raise(&failure),
+    };
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => std::ptr::null_mut(),
-        Ok(Err(failure)) => raise(&failure),
-        Err(panic) => raise(&Failure::new(
-            Code::Panic,
-            format!("the backend panicked in `{name}`: {}", panic_text(&*panic)),
-        )),
+        Ok(error) => error,
+        Err(panic) => panicked(name, &*panic),
     }
+}
+
+#[cold]
+fn panicked(name: &str, panic: &(dyn std::any::Any + Send)) -> *mut abi::Error {
+    raise(&Failure::new(Code::Panic, format!("the backend panicked in `{name}`: {}", panic_text(panic))))
 }
 
 /// The vtable of `B`.
@@ -258,8 +264,10 @@ unsafe extern "C" fn submit<B: Backend>(
         if !queue.is_null() {
             return Err(Failure::new(Code::Unsupported, "this backend has only the default queue"));
         }
-        // SAFETY: the submission has that many events.
-        unsafe { wait_for(raw.waits, raw.wait_count as usize)? };
+        if raw.wait_count != 0 {
+            // SAFETY: the submission has that many events.
+            unsafe { wait_for(raw.waits, raw.wait_count as usize)? };
+        }
         // SAFETY: made by `prepare` of the same backend.
         let kernel = unsafe { &*raw.kernel.cast_const().cast::<<B::Device as Device>::Kernel>() };
         // SAFETY: a device of ours.
@@ -276,7 +284,7 @@ unsafe extern "C" fn submit<B: Backend>(
 
 /// # Safety
 /// `waits` points to `count` events of Rust backends.
-#[inline]
+#[cold]
 unsafe fn wait_for(waits: *const *mut abi::Event, count: usize) -> Result<(), Failure> {
     for i in 0..count {
         // SAFETY: the caller vouches.

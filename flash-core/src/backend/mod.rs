@@ -207,6 +207,12 @@ impl<'a, K> Launch<'a, K> {
         unsafe { std::slice::from_raw_parts(self.raw.args, self.raw.arg_count as usize) }
     }
 
+    /// True if it wants nothing but to be run: no options, no time, no second buffers.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.raw.attribute_count == 0 && self.raw.flags == 0
+    }
+
     /// True if there are options for the backend.
     #[inline]
     pub fn has_attributes(&self) -> bool {
@@ -247,17 +253,17 @@ impl<'a, K> Launch<'a, K> {
         }
     }
 
-    /// The description that a CPU kernel's functions want; fill in phase and rows.
-    #[inline]
-    pub fn share(&self) -> abi::Share {
+    /// The description of some rows that a CPU kernel's functions want.
+    #[inline(always)] // built in place: copies of it stall on the stores just made
+    pub fn share(&self, phase: u64, rows: std::ops::Range<u64>) -> abi::Share {
         abi::Share {
             struct_size: size_of::<abi::Share>() as u32,
             arg_count: self.raw.arg_count,
             host: glue::host_api(),
             space: self.raw.space,
-            phase: 0,
-            begin: 0,
-            end: 0,
+            phase,
+            begin: rows.start,
+            end: rows.end,
             threads: std::ptr::null(),
         }
     }

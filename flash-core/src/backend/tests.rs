@@ -85,7 +85,7 @@ fn attributes_and_arguments_of_a_launch() {
     let found: Vec<_> = launch.attributes().collect();
     assert_eq!(found, [("tile", "[8, 8]", false), ("tile", "[8, 8]", true)]);
     assert!(launch.args().is_empty() && launch.has_attributes() && !launch.phased());
-    assert_eq!((launch.space().items(), launch.share().arg_count), (3, 0));
+    assert_eq!((launch.space().items(), launch.share(0, 0..0).arg_count), (3, 0));
     launch.report(12);
     raw.nanoseconds = null_mut();
     raw.attribute_count = 0;

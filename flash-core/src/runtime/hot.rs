@@ -56,7 +56,7 @@ impl Hot {
         let [node] = slots.nodes() else { return };
         let (plan, order) = (node.plan(), slots.order_of(node));
         let Ok(target) = plan.target() else { return };
-        if slots.memories() > 64 || plan.phased || (plan.writes && runtime.check_writes) {
+        if plan.phased || (plan.writes && runtime.check_writes) {
             return;
         }
         let mut memories = SmallVec::new();
@@ -108,16 +108,13 @@ impl Hot {
         // Anew each time: writing the arguments ended what the last pointer to them was good for.
         launch.submission.args = slots.args().as_ptr();
         launch.submission.space = &raw const launch.space;
-        let mut held = Held { memories: &launch.memories, taken: 0, poisoned: 0, failed: false };
-        held.take()?;
-        if held.poisoned != 0 {
+        if hold(&launch.memories)? {
             return Ok(false);
         }
         // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
-        // types. NULL for the signal: it is done on return.
+        // types. NULL for the signal: it is done on return. Nothing unwinds out of it.
         let error = unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) };
-        held.failed = !error.is_null();
-        drop(held);
+        release(&launch.memories, !error.is_null());
         if error.is_null() {
             return Ok(true);
         }
@@ -139,41 +136,39 @@ fn failure(slots: &Slots, source: Error) -> Error {
     }))
 }
 
-/// The launch's memories; given back on drop.
-struct Held<'a> {
-    memories: &'a [(*const Header, bool)],
-    taken: usize,
-    /// Bit per memory: it is poisoned.
-    poisoned: u64,
-    /// What is written is poisoned now.
-    failed: bool,
-}
-
-impl Held<'_> {
-    #[inline]
-    fn take(&mut self) -> Result<(), Error> {
-        for &(memory, written) in self.memories {
-            // SAFETY: the submission that was just recorded borrows this memory.
-            let state = unsafe { &(*memory).state };
-            let poisoned = if written { state.launch_write()? } else { state.launch_read()? };
-            self.poisoned |= u64::from(poisoned) << self.taken;
-            self.taken += 1;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Held<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        for (i, &(memory, written)) in self.memories[..self.taken].iter().enumerate() {
-            // SAFETY: as in `take`.
-            let state = unsafe { &(*memory).state };
-            if written {
-                state.release_write(self.failed || self.poisoned >> i & 1 != 0);
-            } else {
-                state.release_read();
+/// Holds memories in turn; true if one of them is poisoned, and then none is held.
+#[inline(always)]
+fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
+    for (taken, &(memory, written)) in memories.iter().enumerate() {
+        // SAFETY: the submission that was just recorded borrows this memory.
+        let state = unsafe { &(*memory).state };
+        match if written { state.launch_write() } else { state.launch_read() } {
+            Ok(false) => {}
+            Ok(true) => {
+                // It stays poisoned; those before it are not.
+                if written {
+                    state.release_write(true)
+                } else {
+                    state.release_read()
+                }
+                release(&memories[..taken], false);
+                return Ok(true);
+            }
+            Err(error) => {
+                release(&memories[..taken], false);
+                return Err(error);
             }
         }
+    }
+    Ok(false)
+}
+
+/// Gives memories back; what was written is poisoned, or not.
+#[inline(always)]
+fn release(memories: &[(*const Header, bool)], poisoned: bool) {
+    for &(memory, written) in memories {
+        // SAFETY: as in `hold`.
+        let state = unsafe { &(*memory).state };
+        if written { state.release_write(poisoned) } else { state.release_read() }
     }
 }

@@ -37,6 +37,7 @@ use crate::kernel::KernelDefinition;
 use crate::memory::IntoShape;
 use buffer::Pooled;
 use plan::Plans;
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -183,7 +184,9 @@ impl<'a, D: KernelDefinition + 'a> Submission<'a> for D {
     #[inline(always)]
     #[allow(private_interfaces)]
     fn record(self, slots: &mut Slots, runtime: &Runtime) {
-        slots.begin(runtime.plan_of::<D>());
+        if !slots.resume(TypeId::of::<D::Static>()) {
+            slots.begin(runtime.plan_of::<D>());
+        }
         self.pack(&mut crate::kernel::ArgumentWriter { slots });
     }
 }

@@ -89,6 +89,11 @@ impl Plan {
         OrderTraits { sort: &self.sort, group: self.group.as_ref().map(OwnedGroup::borrow) }
     }
 
+    /// The definition, if it has a type.
+    pub fn type_id(&self) -> Option<TypeId> {
+        self.type_id
+    }
+
     /// Where it runs, or why nowhere.
     #[inline]
     pub fn target(&self) -> Result<&Target, Error> {

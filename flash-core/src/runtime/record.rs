@@ -22,6 +22,7 @@ use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use crate::kernel::views::Array;
 use crate::memory::Header;
 use smallvec::SmallVec;
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -67,6 +68,8 @@ pub(crate) struct Slots {
 /// One submission.
 pub(crate) struct Node {
     plan: *const Plan,
+    /// The definition, if it has a type.
+    type_id: Option<TypeId>,
     first: u32,
     count: u32,
     order: u32,
@@ -222,6 +225,23 @@ impl Slots {
         self.index.clear();
     }
 
+    /// Begins a submission of the definition that stands here in the last recording, if it does: that
+    /// spares looking for its plan.
+    #[inline(always)]
+    pub fn resume(&mut self, id: TypeId) -> bool {
+        match self.nodes.get(self.live) {
+            Some(node) if node.type_id == Some(id) => {
+                self.live += 1;
+                self.open = true;
+                self.cursor = node.first as usize;
+                self.comparing = true;
+                self.differs = false;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Begins a submission; its arguments follow.
     #[inline(always)]
     pub fn begin(&mut self, plan: &Plan) {
@@ -252,6 +272,7 @@ impl Slots {
         let count = plan.template.len() as u32;
         self.nodes.push(Node {
             plan,
+            type_id: plan.type_id(),
             first: first as u32,
             count,
             order: 0,
@@ -344,7 +365,7 @@ impl Slots {
 
     /// Ends a submission: the order is made and everything is proved. Errors are kept for `exec`. True
     /// if it is the one that was there before.
-    #[inline]
+    #[inline(always)]
     pub fn finish(&mut self, dims: impl IntoDims, runtime: &Runtime) -> bool {
         self.open = false;
         if self.comparing && !self.differs {

@@ -40,20 +40,6 @@ pub fn measure(what: &str) -> Result<()> {
             rt.submit(kernels::Empty::of(1.0, x, y, z)).exec([1usize])?;
             println!("0");
         }
-        "loop" => {
-            let rt = get_runtime("ALL_CPU")?;
-            println!("{}", dispatch::warm_submit(&rt, &dispatch::memories(), 5_000_000));
-        }
-        "chain" | "kept" => {
-            let rt = get_runtime("ALL_CPU")?;
-            let [x, y, z] = &dispatch::memories();
-            let kept = dispatch::chain(&rt, x, y, z);
-            let figure = dispatch::per_call(3000, || match what {
-                "kept" => kept.exec().expect("runs"),
-                _ => dispatch::chain(&rt, x, y, z).exec().expect("runs"),
-            });
-            println!("{}", figure / 1e3);
-        }
         "saxpy" => saxpy()?,
         _ => bail!("there is no measurement `{what}`"),
     }

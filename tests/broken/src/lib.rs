@@ -108,7 +108,7 @@ impl Device for BrokenDevice {
         let space = launch.space();
         for phase in 0..space.phases() {
             let rows = space.phase(phase);
-            let share = abi::Share { phase, begin: rows.start, end: rows.end, ..launch.share() };
+            let share = launch.share(phase, rows);
             // SAFETY: all rows of the phase, once; the launch's own arguments.
             let error =
                 unsafe { flash_core::backend::run_rows(launch.kernel().0, &share, launch.args().as_ptr()) };

@@ -81,7 +81,7 @@ impl Device for SerialDevice {
         for phase in 0..space.phases() {
             let rows = space.phase(phase);
             args.iter().for_each(copy_over);
-            let all = Share { phase, begin: rows.start, end: rows.end, ..launch.share() };
+            let all = launch.share(phase, rows.clone());
             if self.two && kernel.door != abi::DOOR_WHOLE {
                 let middle = rows.start + (rows.end - rows.start) / 2;
                 let halves = [Share { end: middle, ..all }, Share { begin: middle, ..all }];
