@@ -1,5 +1,6 @@
 /* Streaming kernels as a C programmer writes them: the triad a = b + s c in double
- * precision on all threads, with and without non-temporal stores.
+ * precision on all threads, with and without non-temporal stores. No two arrays
+ * overlap. */
 
 #include <immintrin.h>
 #include <stdint.h>

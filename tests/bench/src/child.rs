@@ -48,7 +48,7 @@ pub fn measure(what: &str) -> Result<()> {
 
 /// The item loop beside the plain one, on one thread.
 fn saxpy() -> Result<()> {
-    const N: usize = 1 << 14;
+    const N: usize = 1 << 16;
     let rt = get_runtime("ALL_CPU")?;
     let (x, y) = (FlashMemory::from(vec![1.0f32; N]), FlashMemory::from(vec![2.0f32; N]));
     let (xs, mut ys) = (vec![1.0f32; N], vec![2.0f32; N]);
@@ -58,9 +58,9 @@ fn saxpy() -> Result<()> {
         "",
         "",
         200,
-        || dispatch::per_call(200, || launch.exec().expect("runs")) / N as f64,
+        || dispatch::per_call(50, || launch.exec().expect("runs")) / N as f64,
         Some(&mut || {
-            dispatch::per_call(200, || {
+            dispatch::per_call(50, || {
                 let (a, x, y) = (black_box(1e-6f32), black_box(&xs[..]), black_box(&mut ys[..]));
                 for (y, x) in y.iter_mut().zip(x) {
                     *y += a * *x;
@@ -113,7 +113,7 @@ pub fn saxpy_row() -> Result<Row> {
     let row: serde_json::Value = serde_json::from_str(&text)?;
     let number = |key: &str| row[key].as_f64();
     Ok(Row {
-        name: "item loop of SAXPY, f32, 16,384 items, 1 thread, against the plain Rust loop".into(),
+        name: "item loop of SAXPY, f32, 65,536 items, 1 thread, against the plain Rust loop".into(),
         unit: "ns/item".into(),
         value: number("value").context("a figure")?,
         min: number("min").context("a figure")?,
