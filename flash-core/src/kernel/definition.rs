@@ -82,19 +82,19 @@ pub unsafe trait KernelDefinition: Sized {
 
 /// Takes the argument values of one submission.
 pub struct ArgumentWriter<'w> {
-    pub(crate) slots: &'w mut crate::runtime::Slots,
+    pub(crate) writer: crate::runtime::Writer<'w>,
 }
 
 impl ArgumentWriter<'_> {
     /// The next argument is a scalar.
     #[inline(always)]
     pub fn scalar<T: Element>(&mut self, value: T) {
-        self.slots.push_scalar(bytemuck::bytes_of(&value));
+        self.writer.scalar(bytemuck::bytes_of(&value));
     }
 
     /// The next argument is an array.
     #[inline(always)]
     pub fn array(&mut self, array: Array<'_>) {
-        self.slots.push_array(array);
+        self.writer.array(array);
     }
 }

@@ -6,7 +6,7 @@ use super::record::Slots;
 use super::{Runtime, Submission, launch};
 use crate::error::Error;
 use crate::index::IntoDims;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
@@ -22,10 +22,37 @@ pub(super) struct Buffer {
     alone: Mutex<()>,
 }
 
-thread_local! {
+/// What a thread keeps.
+struct Pool {
+    /// The one that was given back last: almost every launch wants just this one.
+    last: Cell<Option<Box<Buffer>>>,
     // Boxed, because a buffer moves between pipelines and the pool, and is large.
     #[allow(clippy::vec_box)]
-    static POOL: RefCell<Vec<Box<Buffer>>> = const { RefCell::new(Vec::new()) };
+    others: RefCell<Vec<Box<Buffer>>>,
+}
+
+impl Pool {
+    #[cold]
+    fn take_other(&self) -> Option<Box<Buffer>> {
+        self.others.try_borrow_mut().ok()?.pop()
+    }
+
+    /// Keeps a buffer, or gives it back: it may own memories, and is freed outside the borrow.
+    #[cold]
+    fn keep_other(&self, buffer: Box<Buffer>) -> Option<Box<Buffer>> {
+        let Ok(mut others) = self.others.try_borrow_mut() else {
+            return Some(buffer);
+        };
+        if others.len() >= KEPT {
+            return Some(buffer);
+        }
+        others.push(buffer);
+        None
+    }
+}
+
+thread_local! {
+    static POOL: Pool = const { Pool { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
 }
 
 /// A buffer that goes back to the pool of the thread that drops it.
@@ -35,7 +62,7 @@ impl Pooled {
     /// An empty buffer of a runtime. One that was used for the same runtime touches no count.
     #[inline]
     pub fn take(runtime: &Arc<Runtime>) -> Pooled {
-        let pooled = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop()).ok().flatten();
+        let pooled = POOL.try_with(|pool| pool.last.take().or_else(|| pool.take_other())).ok().flatten();
         let buffer = match pooled {
             Some(mut buffer) => {
                 if !Arc::ptr_eq(&buffer.runtime, runtime) {
@@ -129,16 +156,9 @@ impl Drop for Pooled {
         if !buffer.slots.clear() {
             buffer.hot.clear();
         }
-        // A buffer that does not fit is freed, outside the pool's borrow: it may own memories.
-        let rest = POOL.try_with(|pool| {
-            let Ok(mut pool) = pool.try_borrow_mut() else {
-                return Some(buffer);
-            };
-            if pool.len() >= KEPT {
-                return Some(buffer);
-            }
-            pool.push(buffer);
-            None
+        let rest = POOL.try_with(|pool| match pool.last.replace(Some(buffer)) {
+            None => None,
+            Some(before) => pool.keep_other(before),
         });
         drop(rest);
     }

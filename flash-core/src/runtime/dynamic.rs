@@ -118,12 +118,14 @@ impl<'a> Submission<'a> for ByName<'a> {
     #[allow(private_interfaces)]
     fn record(self, slots: &mut Slots, runtime: &Runtime) {
         slots.begin(runtime.plan_named(&self.descriptor));
+        let mut to = slots.write();
         for argument in self.arguments {
             match argument.value {
-                Value::Scalar(bytes) => slots.push_scalar(&bytes),
-                Value::Array { array, .. } => slots.push_array(array),
+                Value::Scalar(bytes) => to.scalar(&bytes),
+                Value::Array { array, .. } => to.array(array),
             }
         }
+        to.done();
     }
 }
 

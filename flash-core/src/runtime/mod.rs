@@ -26,7 +26,7 @@ pub use failsafe::HostArgs;
 pub use options::IntoOptions;
 pub(crate) use options::Options;
 pub use profile::{LaunchProfile, Profile};
-pub(crate) use record::Slots;
+pub(crate) use record::{Slots, Writer};
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
@@ -187,7 +187,9 @@ impl<'a, D: KernelDefinition + 'a> Submission<'a> for D {
         if !slots.resume(TypeId::of::<D::Static>()) {
             slots.begin(runtime.plan_of::<D>());
         }
-        self.pack(&mut crate::kernel::ArgumentWriter { slots });
+        let mut to = crate::kernel::ArgumentWriter { writer: slots.write() };
+        self.pack(&mut to);
+        to.writer.done();
     }
 }
 

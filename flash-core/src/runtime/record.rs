@@ -281,35 +281,18 @@ impl Slots {
         });
     }
 
-    /// The next argument is a scalar.
+    /// Takes the arguments of the submission that was begun.
     #[inline(always)]
-    pub fn push_scalar(&mut self, bytes: &[u8]) {
-        let arg = &mut self.args[self.cursor];
-        self.cursor += 1;
-        if !self.comparing {
-            arg.data = self.bump.alloc(bytes.len()).cast();
-            arg.len = 1;
-        }
-        // SAFETY: the arena has that much room there: made above, or for the same kind of submission.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), arg.data.cast(), bytes.len()) };
-    }
-
-    /// The next argument is an array.
-    #[inline(always)]
-    pub fn push_array(&mut self, array: Array<'_>) {
-        let (arg, source) = (&mut self.args[self.cursor], &mut self.sources[self.cursor]);
-        self.cursor += 1;
-        // SAFETY: the memory is borrowed, or owned, by the argument.
-        let id = unsafe { array.memory.as_ref() }.map_or(0, Header::id);
-        let new = Source { memory: array.memory, id, part: array.part };
-        if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
-            arg.data = array.data.cast();
-            arg.len = array.len as u64;
-            *source = new;
-            self.differs = true;
-        }
-        if let Some(owner) = array.owner {
-            self.own(owner);
+    pub fn write(&mut self) -> Writer<'_> {
+        let (first, comparing) = (self.cursor, self.comparing);
+        let left = self.args.len() - first;
+        Writer {
+            args: self.args[first..].as_mut_ptr(),
+            sources: self.sources[first..].as_mut_ptr(),
+            left,
+            comparing,
+            differs: false,
+            slots: self,
         }
     }
 
@@ -638,6 +621,73 @@ fn same(a: &[Dim], b: &[Dim]) -> bool {
     match (a, b) {
         ([Dim::Count(a)], [Dim::Count(b)]) => a == b,
         _ => a == b,
+    }
+}
+
+/// Takes the arguments of a submission. What it knows stays in registers, which is why it is not just
+/// the [`Slots`].
+pub(crate) struct Writer<'s> {
+    /// The next argument, and where it is from.
+    args: *mut Arg,
+    sources: *mut Source,
+    /// So many are there from here on.
+    left: usize,
+    comparing: bool,
+    differs: bool,
+    slots: &'s mut Slots,
+}
+
+impl Writer<'_> {
+    /// The next argument.
+    #[inline(always)]
+    fn next(&mut self) -> (*mut Arg, *mut Source) {
+        assert!(self.left > 0, "a definition packs more arguments than it describes");
+        let next = (self.args, self.sources);
+        self.left -= 1;
+        // SAFETY: there was one left, so this is at most the end of both.
+        unsafe { (self.args, self.sources) = (self.args.add(1), self.sources.add(1)) };
+        next
+    }
+
+    /// The next argument is a scalar.
+    #[inline(always)]
+    pub fn scalar(&mut self, bytes: &[u8]) {
+        let (arg, _) = self.next();
+        // SAFETY: an argument of the recording. The arena has that much room at `data`: made here, or for
+        // the same kind of submission before.
+        unsafe {
+            if !self.comparing {
+                (*arg).data = self.slots.bump.alloc(bytes.len()).cast();
+                (*arg).len = 1;
+            }
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), (*arg).data.cast(), bytes.len());
+        }
+    }
+
+    /// The next argument is an array.
+    #[inline(always)]
+    pub fn array(&mut self, array: Array<'_>) {
+        let (arg, source) = self.next();
+        // SAFETY: an argument of the recording.
+        let (arg, source) = unsafe { (&mut *arg, &mut *source) };
+        // SAFETY: the memory is borrowed, or owned, by the argument.
+        let id = unsafe { array.memory.as_ref() }.map_or(0, Header::id);
+        let new = Source { memory: array.memory, id, part: array.part };
+        if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
+            arg.data = array.data.cast();
+            arg.len = array.len as u64;
+            *source = new;
+            self.differs = true;
+        }
+        if let Some(owner) = array.owner {
+            self.slots.own(owner);
+        }
+    }
+
+    /// All arguments are there.
+    #[inline(always)]
+    pub fn done(self) {
+        self.slots.differs |= self.differs;
     }
 }
 
