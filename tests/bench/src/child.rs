@@ -51,7 +51,7 @@ fn saxpy() -> Result<()> {
     const N: usize = 1 << 16;
     let rt = get_runtime("ALL_CPU")?;
     let (x, y) = (FlashMemory::from(vec![1.0f32; N]), FlashMemory::from(vec![2.0f32; N]));
-    let (xs, mut ys) = (vec![1.0f32; N], vec![2.0f32; N]);
+    // Both work on the same arrays: where their pages lie makes a difference of its own.
     let launch = rt.submit(Saxpy::of(1e-6, &x, &y)).defer([N]);
     launch.exec()?;
     let row = pair(
@@ -60,6 +60,7 @@ fn saxpy() -> Result<()> {
         200,
         || dispatch::per_call(50, || launch.exec().expect("runs")) / N as f64,
         Some(&mut || {
+            let (xs, mut ys) = (x.read().expect("free"), y.write().expect("free"));
             dispatch::per_call(50, || {
                 let (a, x, y) = (black_box(1e-6f32), black_box(&xs[..]), black_box(&mut ys[..]));
                 for (y, x) in y.iter_mut().zip(x) {
