@@ -16,7 +16,7 @@
 //! # Ok::<(), flash::Error>(())
 //! ```
 //!
-//! A host program names no device and no kernel language. Kernels are [definitions](kernel) with any
+//! A host program names no device and no kernel language. Kernels are [definitions](mod@kernel) with any
 //! number of implementations; backends are linked in or found as plugin libraries in the directories
 //! of `FLASH_BACKEND_PATH`.
 

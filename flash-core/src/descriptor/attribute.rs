@@ -192,7 +192,7 @@ impl Implementation {
 
 /// Which of the runtime's devices to use: a runtime key such as `ALL_CPU:0`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Devices(pub String);
+pub struct Devices(pub(crate) String);
 
 impl Devices {
     /// The devices of a runtime key.
