@@ -60,7 +60,10 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 1
+#define FLASH_ABI_MINOR 2
+
+// The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
+#define FLASH_ABI_MINOR_OLDEST 2
 
 // Error code: anything that has no code of its own.
 #define FLASH_ERROR_OTHER 1
@@ -388,6 +391,10 @@ typedef struct flash_submission {
   const struct flash_attr *attributes;
   // Number of attributes.
   size_t attribute_count;
+  // The first phase to run.
+  uint64_t phase_begin;
+  // One past the last phase to run.
+  uint64_t phase_end;
 } flash_submission;
 
 // A memory of a device.

@@ -40,12 +40,24 @@
 // flash_arg.kind: atomic operations anywhere.
 #define FLASH_ARG_SCATTER 4
 
+// flash_arg.kind: the box of an array that the partition map gives, only read.
+#define FLASH_ARG_WINDOW 5
+
+// flash_arg.kind: an accumulator. `data` has one of `len` elements per block of `row_len` rows of the
+// phase, the first for the block of the phase's first row; the host has filled them with the
+// operation's identity and merges them. No two shares may have rows of one block.
+#define FLASH_ARG_REDUCE 6
+
 // flash_arg.flags of a phased argument: in every phase every element is some item's own, so that
 // nothing need be copied from `data` to `next` before it.
 #define FLASH_ARG_FLAG_COVERED 1
 
 // flash_arg.flags of a phased argument: its use is declared per stage; `data` and `next` are the same.
 #define FLASH_ARG_FLAG_STAGED 2
+
+// flash_arg.flags of a phased argument: nothing is copied back after the (only) phase of this submission,
+// its writes stay in `next`.
+#define FLASH_ARG_FLAG_NEXT_STAYS 4
 
 // flash_arg.access: only read.
 #define FLASH_ACCESS_READ 1
@@ -80,6 +92,20 @@ typedef struct flash_span {
   uint64_t phase;
 } flash_span;
 
+// The box of an array's elements that a submission may touch. The array is seen with up to three axes,
+// axis 0 contiguous; element `(x, y, z)` is number `x + y * stride[0] + z * stride[1]`. Frozen.
+typedef struct flash_part {
+  // First element along each axis.
+  uint64_t begin[3];
+  // One past the last along each axis. Axes that the array has not: 0 to 1.
+  uint64_t end[3];
+  // Elements from neighbour to neighbour along axes 1 and 2.
+  uint64_t stride[2];
+  // Number of the element with which the buffer begins, for buffers with handles. In the host's space
+  // `data` is where element 0 would be.
+  uint64_t origin;
+} flash_part;
+
 // One argument of a launch. Frozen.
 typedef struct flash_arg {
   // `FLASH_ARG_*`.
@@ -90,7 +116,8 @@ typedef struct flash_arg {
   uint32_t space;
   // Size of one element (of one scalar) in bytes.
   uint32_t element_size;
-  // Address of the first element.
+  // Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
+  // touched.
   void *data;
   // Second buffer of a phased array; otherwise NULL.
   void *next;
@@ -106,6 +133,8 @@ typedef struct flash_arg {
   // consecutive index value; 0 for a dimension that does not index this array. NULL for scalars
   // and whole arrays.
   const uint64_t *strides;
+  // The elements that are there; NULL: all.
+  const struct flash_part *part;
 } flash_arg;
 
 // A CPU kernel in C or Fortran: runs `span.count` work items. 0 is success.

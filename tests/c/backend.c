@@ -67,7 +67,7 @@ static int is_double(const flash_arg *arg) {
 
 static flash_error *run(const flash_submission *work, flash_arg *args) {
     flash_share share = { .struct_size = sizeof share, .arg_count = work->arg_count, .host = flash_host, .space = work->space };
-    for (share.phase = 0; share.phase < work->space->phases; ++share.phase) {
+    for (share.phase = work->phase_begin; share.phase < work->phase_end; ++share.phase) {
         /* Elements that no item owns keep what they have. */
         for (uint32_t i = 0; i < work->arg_count; ++i)
             if (is_double(&args[i]) && !(args[i].flags & FLASH_ARG_FLAG_COVERED))
@@ -83,9 +83,9 @@ static flash_error *run(const flash_submission *work, flash_arg *args) {
                 args[i].next = data;
             }
     }
-    /* The contents end in what was `data` at first. */
+    /* The contents end in what was `data` at first, unless they are to stay. */
     for (uint32_t i = 0; i < work->arg_count; ++i)
-        if (is_double(&args[i]) && args[i].data != work->args[i].data)
+        if (is_double(&args[i]) && !(args[i].flags & FLASH_ARG_FLAG_NEXT_STAYS) && args[i].data != work->args[i].data)
             memcpy(work->args[i].data, args[i].data, args[i].len * args[i].element_size);
     return NULL;
 }

@@ -117,12 +117,16 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
 /// Any launch.
 #[inline(never)]
 fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result<(), Failure> {
-    let (kernel, space) = (launch.kernel(), launch.space());
-    if space.items() == 0 {
+    let (kernel, space, phases) = (launch.kernel(), launch.space(), launch.phases());
+    let items = match phases.end {
+        0 => 0,
+        end => space.phase(end - 1).end - space.phase(phases.start).start,
+    };
+    if items == 0 {
         return Ok(());
     }
     let parallel = launch.has_attributes() && attributes(launch)?;
-    if space.items() < space.phases() * team.threads() as u64 && !kernel.warned.load(Relaxed) {
+    if items < (phases.end - phases.start) * team.threads() as u64 && !kernel.warned.load(Relaxed) {
         warn(kernel, space, team.threads());
     }
     let timed = sampled || launch.profiled();
@@ -135,7 +139,7 @@ fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result
     if let Some(start) = start {
         let nanoseconds = start.elapsed().as_nanos() as u64;
         let small = nanoseconds < 2_000;
-        kernel.measured(nanoseconds, space.items(), if small && !parallel { 1 } else { team.threads() });
+        kernel.measured(nanoseconds, items, if small && !parallel { 1 } else { team.threads() });
         launch.report(nanoseconds);
     }
     result
@@ -185,7 +189,7 @@ fn run_plain(
     args: &[Arg],
     parallel: bool,
 ) -> Result<(), Failure> {
-    let (kernel, space) = (launch.kernel(), launch.space());
+    let (kernel, space, phases) = (launch.kernel(), launch.space(), launch.phases());
     if space.phases() == 1 && !kernel.whole && !parallel && kernel.is_small(space.items()) {
         // SAFETY: the share is all there is of the launch.
         return unsafe { kernel.run_alone(&launch.share(0, 0..space.items()), args) };
@@ -193,14 +197,16 @@ fn run_plain(
     let job = Job {
         kernel,
         space,
+        first: phases.start,
         share: launch.share(0, 0..0),
         args: [args.as_ptr(); 2],
         error: ErrorSlot::default(),
     };
+    let count = phases.end - phases.start;
     if kernel.whole {
-        return run_whole(team, &job);
+        return run_whole(team, &job, count);
     }
-    team.run(&job, space.phases(), estimate(kernel, parallel));
+    team.run(&job, count, estimate(kernel, parallel));
     job.error.take()
 }
 
@@ -213,14 +219,14 @@ fn estimate(kernel: &CpuKernel, parallel: bool) -> Estimate {
 }
 
 /// The `whole` door: once per phase, with the team's threads to use.
-fn run_whole(team: &Team, job: &Job<'_>) -> Result<(), Failure> {
+fn run_whole(team: &Team, job: &Job<'_>, count: u64) -> Result<(), Failure> {
     let threads = threads_of(team);
-    for phase in 0..job.space.phases() {
-        let rows = job.space.phase(phase);
+    for k in 0..count {
+        let (phase, rows) = (job.first + k, job.phase(k));
         let share =
             Share { phase, begin: rows.start, end: rows.end, threads: &raw const threads, ..job.share };
         // SAFETY: all rows of the phase, one call at a time, arguments of the launch.
-        if !job.error.put(unsafe { job.kernel.call(&share, job.args[(phase & 1) as usize]) }, job.share.host)
+        if !job.error.put(unsafe { job.kernel.call(&share, job.args[(k & 1) as usize]) }, job.share.host)
         {
             break;
         }
@@ -264,7 +270,8 @@ fn two_buffers(arg: &Arg) -> bool {
 /// Arguments with two buffers: they change places after every phase, and the contents end in the
 /// first.
 fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Result<(), Failure> {
-    let (kernel, space) = (launch.kernel(), launch.space());
+    let (kernel, space, phases) = (launch.kernel(), launch.space(), launch.phases());
+    let count = phases.end - phases.start;
     if !launch.args().iter().any(two_buffers) {
         return run_plain(team, launch, launch.args(), parallel);
     }
@@ -280,19 +287,22 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
     let job = Job {
         kernel,
         space,
+        first: phases.start,
         share: launch.share(0, 0..0),
         args: [even.as_ptr(), odd.as_ptr()],
         error: ErrorSlot::default(),
     };
     if kernel.whole {
-        run_whole(team, &job)?;
+        run_whole(team, &job, count)?;
     } else if covered {
-        team.run(&job, space.phases(), estimate(kernel, parallel));
+        team.run(&job, count, estimate(kernel, parallel));
     } else {
-        team.run(&Copying { job: &job, args: [&even, &odd] }, 2 * space.phases(), estimate(kernel, parallel));
+        team.run(&Copying { job: &job, args: [&even, &odd] }, 2 * count, estimate(kernel, parallel));
     }
-    if space.phases() % 2 == 1 {
-        copy(&even, 0..COPY_ROWS, |arg| (arg.next, arg.data));
+    if count % 2 == 1 {
+        let back: Vec<Arg> =
+            even.iter().filter(|a| a.flags & abi::ARG_FLAG_NEXT_STAYS == 0).copied().collect();
+        copy(&back, 0..COPY_ROWS, |arg| (arg.next, arg.data));
     }
     job.error.take()
 }
@@ -301,6 +311,8 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
 struct Job<'a> {
     kernel: &'a CpuKernel,
     space: SpaceRef<'a>,
+    /// The first phase to run.
+    first: u64,
     share: Share,
     /// Of even and odd phases.
     args: [*const Arg; 2],
@@ -314,14 +326,14 @@ unsafe impl Sync for Job<'_> {}
 impl Work for Job<'_> {
     #[inline]
     fn phase(&self, k: u64) -> Range<u64> {
-        self.space.phase(k)
+        self.space.phase(self.first + k)
     }
 
     #[inline]
-    fn run(&self, phase: u64, rows: Range<u64>) -> bool {
-        let share = Share { phase, begin: rows.start, end: rows.end, ..self.share };
+    fn run(&self, k: u64, rows: Range<u64>) -> bool {
+        let share = Share { phase: self.first + k, begin: rows.start, end: rows.end, ..self.share };
         // SAFETY: the team gives every row of every phase to one thread; the arguments are the launch's.
-        let error = unsafe { self.kernel.call(&share, self.args[(phase & 1) as usize]) };
+        let error = unsafe { self.kernel.call(&share, self.args[(k & 1) as usize]) };
         self.error.put(error, self.share.host)
     }
 }

@@ -23,7 +23,9 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 1;
+pub const ABI_MINOR: u32 = 2;
+/// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
+pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
 pub const QUERY_SYMBOL: &str = "flash_plugin_query";
 
@@ -238,12 +240,21 @@ pub const ARG_WHOLE: u32 = 2;
 pub const ARG_PHASED: u32 = 3;
 /// [`Arg::kind`]: atomic operations anywhere.
 pub const ARG_SCATTER: u32 = 4;
+/// [`Arg::kind`]: the box of an array that the partition map gives, only read.
+pub const ARG_WINDOW: u32 = 5;
+/// [`Arg::kind`]: an accumulator. `data` has one of `len` elements per block of `row_len` rows of the
+/// phase, the first for the block of the phase's first row; the host has filled them with the
+/// operation's identity and merges them. No two shares may have rows of one block.
+pub const ARG_REDUCE: u32 = 6;
 
 /// [`Arg::flags`] of a phased argument: in every phase every element is some item's own, so that
 /// nothing need be copied from `data` to `next` before it.
 pub const ARG_FLAG_COVERED: u64 = 1;
 /// [`Arg::flags`] of a phased argument: its use is declared per stage; `data` and `next` are the same.
 pub const ARG_FLAG_STAGED: u64 = 2;
+/// [`Arg::flags`] of a phased argument: nothing is copied back after the (only) phase of this submission,
+/// its writes stay in `next`.
+pub const ARG_FLAG_NEXT_STAYS: u64 = 4;
 
 /// [`Arg::access`]: only read.
 pub const ACCESS_READ: u32 = 1;
@@ -254,6 +265,22 @@ pub const ACCESS_WRITE: u32 = 3;
 
 /// Memory space id of plain host memory: addresses are pointers of this process.
 pub const SPACE_HOST: u32 = 0;
+
+/// The box of an array's elements that a submission may touch. The array is seen with up to three axes,
+/// axis 0 contiguous; element `(x, y, z)` is number `x + y * stride[0] + z * stride[1]`. Frozen.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First element along each axis.
+    pub begin: [u64; 3],
+    /// One past the last along each axis. Axes that the array has not: 0 to 1.
+    pub end: [u64; 3],
+    /// Elements from neighbour to neighbour along axes 1 and 2.
+    pub stride: [u64; 2],
+    /// Number of the element with which the buffer begins, for buffers with handles. In the host's space
+    /// `data` is where element 0 would be.
+    pub origin: u64,
+}
 
 /// One argument of a launch. Frozen.
 #[repr(C)]
@@ -267,7 +294,8 @@ pub struct Arg {
     pub space: u32,
     /// Size of one element (of one scalar) in bytes.
     pub element_size: u32,
-    /// Address of the first element.
+    /// Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
+    /// touched.
     pub data: *mut c_void,
     /// Second buffer of a phased array; otherwise NULL.
     pub next: *mut c_void,
@@ -283,6 +311,8 @@ pub struct Arg {
     /// consecutive index value; 0 for a dimension that does not index this array. NULL for scalars
     /// and whole arrays.
     pub strides: *const u64,
+    /// The elements that are there; NULL: all.
+    pub part: *const Part,
 }
 
 /// The threads that a `whole` implementation may use.
@@ -478,6 +508,10 @@ pub struct Submission {
     pub attributes: *const Attr,
     /// Number of attributes.
     pub attribute_count: usize,
+    /// The first phase to run.
+    pub phase_begin: u64,
+    /// One past the last phase to run.
+    pub phase_end: u64,
 }
 
 /// A backend: its vtable. Required are `key`, `probe`, `devices`, `prepare`, `release` and

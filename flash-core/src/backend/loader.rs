@@ -217,6 +217,12 @@ pub(super) unsafe fn checked(header: *const PluginHeader) -> Result<Plugin, Outc
     }
     // SAFETY: checked to have the size.
     let header = unsafe { &*header };
+    if header.abi_minor < abi::ABI_MINOR_OLDEST {
+        return Err(refused(
+            format!("interface version {}.{} or later", abi::ABI_MAJOR, abi::ABI_MINOR_OLDEST),
+            format!("{major}.{}: rebuild the plugin against this version", header.abi_minor),
+        ));
+    }
     for (list, count, missing) in [
         ("backends", header.backend_count, header.backends.is_null()),
         ("implementations", header.implementation_count, header.implementations.is_null()),

@@ -244,6 +244,12 @@ impl<'a, K> Launch<'a, K> {
         self.raw.flags & abi::SUBMIT_PHASED != 0
     }
 
+    /// The phases to run.
+    #[inline]
+    pub fn phases(&self) -> std::ops::Range<u64> {
+        self.raw.phase_begin..self.raw.phase_end
+    }
+
     /// Reports the kernel's time, if it is asked for.
     #[inline]
     pub fn report(&self, nanoseconds: u64) {

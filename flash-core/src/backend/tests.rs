@@ -80,6 +80,8 @@ fn attributes_and_arguments_of_a_launch() {
         nanoseconds: &raw mut nanoseconds,
         attributes: attributes.as_ptr(),
         attribute_count: 2,
+        phase_begin: 0,
+        phase_end: order.phases(),
     };
     let launch = Launch { raw: &raw, kernel: &() };
     let found: Vec<_> = launch.attributes().collect();

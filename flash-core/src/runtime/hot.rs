@@ -80,6 +80,8 @@ impl Hot {
             nanoseconds: std::ptr::null_mut(),
             attributes: std::ptr::null(),
             attribute_count: 0,
+            phase_begin: 0,
+            phase_end: order.phases(),
         };
         let view = order.view();
         let launch = Launch {

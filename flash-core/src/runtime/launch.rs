@@ -256,6 +256,8 @@ fn launch(
         nanoseconds: &raw mut nanoseconds,
         attributes: attributes.as_ptr(),
         attribute_count: attributes.len(),
+        phase_begin: 0,
+        phase_end: order.phases(),
     };
     // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
     // arguments that were proved; everything lives until the call, or the event, is over.

@@ -198,6 +198,7 @@ fn template(argument: &ArgumentPlan) -> abi::Arg {
         row_len: 1,
         flags: 0,
         strides: if item { UNIT_STRIDE.as_ptr() } else { std::ptr::null() },
+        part: std::ptr::null(),
     }
 }
 

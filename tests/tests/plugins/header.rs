@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// What a kernel sees: declared in `flash_device.h`, everything else in `flash_backend.h`.
 fn of_device(name: &str) -> bool {
-    matches!(name, "Arg" | "Span" | "SpanFn" | "SPACE_HOST")
+    matches!(name, "Arg" | "Part" | "Span" | "SpanFn" | "SPACE_HOST")
         || name.starts_with("ARG_")
         || name.starts_with("ACCESS_")
 }
@@ -228,7 +228,8 @@ fn layout() -> Vec<String> {
             struct_size, door, kind, priority, kernel, name, target, descriptor, cpu_features, attributes,
             attribute_count, share, span, payload, payload_len
         }
-        abi::Arg { kind, access, space, element_size, data, next, buffer, len, row_len, flags, strides }
+        abi::Part { begin, end, stride, origin }
+        abi::Arg { kind, access, space, element_size, data, next, buffer, len, row_len, flags, strides, part }
         abi::Threads { struct_size, count, context, install }
         abi::Share { struct_size, arg_count, host, space, phase, begin, end, threads }
         abi::Span { struct_size, dimensions, index, count, step, dimension, arg_count, phase }
@@ -242,7 +243,7 @@ fn layout() -> Vec<String> {
         }
         abi::Submission {
             struct_size, flags, kernel, space, args, arg_count, wait_count, waits, signal, nanoseconds, attributes,
-            attribute_count
+            attribute_count, phase_begin, phase_end
         }
         abi::BackendApi {
             struct_size, flags, key, description, probe, devices, device_info, prepare, release, submit, target,

@@ -89,7 +89,7 @@ impl Device for NullDevice {
     // Called for every launch, from any thread, several at once. A backend that runs functions for
     // the CPU does this:
     //
-    //     for phase in 0..launch.space().phases() {
+    //     for phase in launch.phases() {
     //         let rows = launch.space().phase(phase);
     //         let share = Share { phase, begin: rows.start, end: rows.end, ..launch.share() };
     //         let error = run_rows(launch.kernel().implementation, &share, launch.args().as_ptr());

@@ -621,6 +621,7 @@ fn submit(
         row_len: 1,
         flags: 0,
         strides: std::ptr::null(),
+        part: std::ptr::null(),
     };
     let array = Arg {
         kind: abi::ARG_ITEM,
@@ -648,6 +649,8 @@ fn submit(
         nanoseconds: &raw mut nanoseconds,
         attributes: std::ptr::null(),
         attribute_count: 0,
+        phase_begin: 0,
+        phase_end: view.get().phases(),
     };
     let submit = slot(subject.api().submit, "submit")?;
     // SAFETY: a kernel of this device and its arguments, which live until the event has fired.

@@ -16,6 +16,7 @@ fn arg<T>(kind: u32, data: &mut [T], row_len: u64, strides: &[u64]) -> abi::Arg 
         row_len,
         flags: 0,
         strides: strides.as_ptr(),
+        part: std::ptr::null(),
     }
 }
 
