@@ -10,6 +10,9 @@
 #ifndef MAJOR
 #define MAJOR FLASH_ABI_MAJOR
 #endif
+#ifndef MINOR
+#define MINOR FLASH_ABI_MINOR
+#endif
 #ifndef HEADER_SIZE
 #define HEADER_SIZE sizeof(flash_plugin_header)
 #endif
@@ -108,7 +111,7 @@ UNUSED static const flash_implementation implementation = {
 UNUSED static const flash_backend_api *const backends[] = { API };
 UNUSED static const flash_implementation *const implementations[] = { IMPLEMENTATION };
 UNUSED static const flash_plugin_header header = {
-    MAGIC, HEADER_SIZE, MAJOR, 0, 0, FLASH_STR("broken"), FLASH_STR("1.0"), FLASH_STR("C"), BACKENDS, IMPLEMENTATIONS,
+    MAGIC, HEADER_SIZE, MAJOR, MINOR, 0, FLASH_STR("broken"), FLASH_STR("1.0"), FLASH_STR("C"), BACKENDS, IMPLEMENTATIONS,
 };
 
 const flash_plugin_header *QUERY(uint32_t host_abi_major, const flash_host_api *host) {

@@ -16,6 +16,7 @@ module functions
     type(c_ptr) :: data, next
     integer(c_int64_t) :: buffer, len, row_len, flags
     type(c_ptr) :: strides
+    type(c_ptr) :: part
   end type
 
 contains
