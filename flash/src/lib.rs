@@ -37,7 +37,9 @@ pub use flash_backend_cpu as __cpu;
 
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
-    pub use flash_core::descriptor::{Devices, Implementation, group_by, only, sort_by};
+    pub use flash_core::descriptor::{
+        Devices, Implementation, MemoryBudget, Priority, Subspaces, group_by, only, sort_by, weights,
+    };
     pub use flash_core::{
         FlashMemory, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn,
         get_runtime,

@@ -201,6 +201,26 @@ impl Devices {
     }
 }
 
+/// How much of a launch each of the selected devices gets, in their order, in place of what was measured.
+/// Any unit: only the proportions count. The launch is cut, as with `part_by`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Weights(pub(crate) Vec<f64>);
+
+/// Into how many subspaces a launch is cut at least. With more than there are devices, a device that has
+/// nothing to do takes the next: for work items of unequal cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subspaces(pub u32);
+
+/// Pipelines of a higher priority go before those of a lower one where they wait for the same device.
+/// Default 0. An option of a runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Priority(pub i32);
+
+/// Bytes of a device's own memory that arrays may take. What does not fit is written back to the host and
+/// fetched again. An option of a runtime, for all of its devices; the last one given holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryBudget(pub u64);
+
 /// How implementations are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -224,7 +244,12 @@ macro_rules! attributes {
         }
     )*};
 }
-attributes! { SortBy GroupBy Implementation Devices Searchable }
+attributes! { SortBy GroupBy Implementation Devices Searchable Weights Subspaces Priority MemoryBudget }
+
+/// Shares of a launch for the selected devices: `options(weights([2, 1]))`.
+pub fn weights<W: Into<f64>>(shares: impl IntoIterator<Item = W>) -> Weights {
+    Weights(shares.into_iter().map(Into::into).collect())
+}
 
 /// Sorts the index table by dimensions, by name: `options(sort_by(["z"]))`.
 pub fn sort_by<S: Into<String>>(dimensions: impl IntoIterator<Item = S>) -> SortBy {

@@ -3,7 +3,8 @@
 mod attribute;
 
 pub use attribute::{
-    Attribute, Attributes, Devices, GroupBy, Implementation, Searchable, SortBy, group_by, only, sort_by,
+    Attribute, Attributes, Devices, GroupBy, Implementation, MemoryBudget, Priority, Searchable, SortBy,
+    Subspaces, Weights, group_by, only, sort_by, weights,
 };
 
 use crate::abi;

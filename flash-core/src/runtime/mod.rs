@@ -17,7 +17,9 @@ mod options;
 mod plan;
 mod profile;
 mod proof;
+mod rate;
 mod record;
+mod spread;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,7 @@
 //! What is prepared once per definition, element types and runtime.
 
 use super::Runtime;
+use super::rate::Rate;
 use crate::abi;
 use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
@@ -29,7 +30,9 @@ pub(crate) struct Plan {
     group: Option<OwnedGroup>,
     pub phased: bool,
     pub writes: bool,
-    target: Result<Target, Error>,
+    /// Some implementation wants to be called once per phase, with all of its arrays: it is not cut.
+    pub whole: bool,
+    targets: Result<Vec<Target>, Error>,
 }
 
 /// What a launch wants to know of an argument.
@@ -49,6 +52,10 @@ pub(crate) struct Target {
     pub kernel: *mut abi::Kernel,
     pub submit:
         unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+    /// Once per phase, with all of its arrays.
+    pub whole: bool,
+    /// How fast it was of late.
+    pub rate: Rate,
 }
 
 // SAFETY: kernels may be used from any thread.
@@ -94,10 +101,19 @@ impl Plan {
         self.type_id
     }
 
-    /// Where it runs, or why nowhere.
+    /// Where it can run, the best device first and at least one; or why nowhere.
+    #[inline]
+    pub fn targets(&self) -> Result<&[Target], Error> {
+        match &self.targets {
+            Ok(targets) => Ok(targets),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// The best of [`targets`](Self::targets).
     #[inline]
     pub fn target(&self) -> Result<&Target, Error> {
-        self.target.as_ref().map_err(Clone::clone)
+        self.targets().map(|targets| &targets[0])
     }
 
     fn new(
@@ -147,8 +163,8 @@ impl Plan {
                 stages: a.stages.clone(),
             })
             .collect();
-        let target = find(&descriptor, devices, &all);
-        let simple = target.is_ok()
+        let targets = find(&descriptor, devices, &all);
+        let simple = targets.is_ok()
             && descriptor.dimensions.len() == 1
             && sort.is_empty()
             && group.is_none()
@@ -165,7 +181,8 @@ impl Plan {
             group,
             phased: arguments.iter().any(|a| a.view == View::Phased),
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
-            target,
+            whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
+            targets,
             arguments,
             descriptor,
         })
@@ -353,26 +370,29 @@ impl Runtime {
             let mut plan =
                 Plan::new(id, KernelDescriptor { attributes: blank.clone(), ..descriptor }, &[], &blank)
                     .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"));
-            plan.target = Err(error);
+            plan.targets = Err(error);
             plan
         })
     }
 }
 
-/// The first of the devices that has an implementation, with the best one.
+/// The devices that have an implementation, each with its best one.
 fn find(
     descriptor: &KernelDescriptor,
     devices: &[&'static DeviceHandle],
     attributes: &Attributes,
-) -> Result<Target, Error> {
+) -> Result<Vec<Target>, Error> {
     let pin = attributes.get::<Implementation>();
     if let Some(Implementation::File { path, symbol }) = pin {
         let file = from_file(path, symbol, descriptor)?;
-        let device = devices.iter().find(|d| d.target == "cpu").ok_or_else(|| Error::Library {
-            path: path.clone(),
-            text: "a C or Fortran function runs on a CPU, and the runtime has none".into(),
-        })?;
-        return prepare(device, file);
+        let cpus: Vec<_> = devices.iter().filter(|d| d.target == "cpu").collect();
+        if cpus.is_empty() {
+            return Err(Error::Library {
+                path: path.clone(),
+                text: "a C or Fortran function runs on a CPU, and the runtime has none".into(),
+            });
+        }
+        return cpus.into_iter().map(|device| prepare(device, file)).collect();
     }
     let pinned = match pin {
         Some(Implementation::Named(name)) => Some(name.as_str()),
@@ -380,6 +400,7 @@ fn find(
     };
     let named_only = attributes.get::<Searchable>() == Some(&Searchable::No) && pinned.is_none();
     let mut rejected: Vec<String> = Vec::new();
+    let mut targets = Vec::new();
     for device in devices {
         let mut best: Option<(Rating, Found)> = None;
         for found in registry().implementations() {
@@ -397,8 +418,11 @@ fn find(
             }
         }
         if let Some((_, found)) = best {
-            return prepare(device, found.raw);
+            targets.push(prepare(device, found.raw)?);
         }
+    }
+    if !targets.is_empty() {
+        return Ok(targets);
     }
     Err(Error::NoImplementation(Box::new(NoImplementation {
         kernel: descriptor.name.clone(),
@@ -488,15 +512,6 @@ fn prepare(
     device: &'static DeviceHandle,
     implementation: &'static abi::Implementation,
 ) -> Result<Target, Error> {
-    if !device.info().host_memory {
-        return Err(Error::Backend {
-            code: crate::error::Code::Unsupported,
-            text: format!(
-                "{} has a memory of its own, and this version runs devices that use the host's only",
-                device.id()
-            ),
-        });
-    }
     let slots = device.api.prepare.zip(device.api.submit);
     let Some((prepare, submit)) = slots else {
         return Err(Error::Backend {
@@ -509,7 +524,8 @@ fn prepare(
     unsafe { take_error(prepare(device.raw, implementation, &mut kernel))? };
     // SAFETY: strings of implementations live for ever.
     let name = unsafe { implementation.name.text() };
-    Ok(Target { device, implementation: name, kernel, submit })
+    let whole = implementation.door == abi::DOOR_WHOLE;
+    Ok(Target { device, implementation: name, kernel, submit, whole, rate: Rate::default() })
 }
 
 /// A function of a shared library, as an implementation. Libraries stay loaded.

@@ -1,0 +1,82 @@
+//! How fast a kernel runs on a device: the median of the last few launches, so that one disturbed launch
+//! says nothing.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Launches that count.
+const KEPT: usize = 5;
+
+/// Nanoseconds per work item of the last few launches.
+#[derive(Default)]
+pub(super) struct Rate {
+    /// Bits of `f32`s; 0: none yet.
+    samples: [AtomicU32; KEPT],
+    next: AtomicU32,
+}
+
+impl Rate {
+    /// Takes in a launch. Two at once may take each other's place, which loses one sample.
+    pub fn add(&self, nanoseconds: u64, items: u64) {
+        if items > 0 {
+            let sample = (nanoseconds as f32 / items as f32).max(f32::MIN_POSITIVE);
+            let at = self.next.fetch_add(1, Relaxed) as usize % KEPT;
+            self.samples[at].store(sample.to_bits(), Relaxed);
+        }
+    }
+
+    /// Nanoseconds per item; `None` before the first launch.
+    pub fn get(&self) -> Option<f64> {
+        let mut all: smallvec::SmallVec<[f32; KEPT]> = self
+            .samples
+            .iter()
+            .map(|sample| sample.load(Relaxed))
+            .filter(|bits| *bits != 0)
+            .map(f32::from_bits)
+            .collect();
+        all.sort_unstable_by(f32::total_cmp);
+        all.get(all.len() / 2).map(|&median| f64::from(median))
+    }
+}
+
+/// Shares of a launch for devices: in proportion to their rates. One whose rate is unknown gets as much as
+/// the others if none is known, and a probe of 1 % if some are.
+pub(super) fn weights(rates: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
+    let speeds: Vec<Option<f64>> = rates.map(|rate| rate.map(|nanoseconds| 1.0 / nanoseconds)).collect();
+    let (known, total) = speeds.iter().flatten().fold((0, 0.0), |(n, sum), speed| (n + 1, sum + speed));
+    let unknown = speeds.len() - known;
+    if known == 0 {
+        return vec![1.0; unknown];
+    }
+    let probe = total * 0.01 / unknown.max(1) as f64;
+    speeds.into_iter().map(|speed| speed.unwrap_or(probe)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_the_last_launches_counts() {
+        let rate = Rate::default();
+        assert_eq!(rate.get(), None);
+        rate.add(1, 0);
+        assert_eq!(rate.get(), None);
+        for nanoseconds in [100, 100, 1_000_000, 100, 1] {
+            rate.add(nanoseconds, 10);
+        }
+        assert_eq!(rate.get(), Some(10.0));
+        for _ in 0..3 {
+            rate.add(40, 10);
+        }
+        assert_eq!(rate.get(), Some(4.0));
+    }
+
+    #[test]
+    fn shares_follow_rates_and_who_is_unknown_is_probed() {
+        assert_eq!(weights([None, None, None].into_iter()), [1.0; 3]);
+        assert_eq!(weights([Some(2.0), Some(4.0)].into_iter()), [0.5, 0.25]);
+        let probed = weights([Some(2.0), None, None].into_iter());
+        assert_eq!(probed[1], probed[2]);
+        assert!((probed[1] + probed[2]) / probed.iter().sum::<f64>() <= 0.01);
+    }
+}

@@ -1,0 +1,106 @@
+//! The end of a run: what failed, what that poisons, and what the memories' words must say.
+
+use super::task::Outcome;
+use super::walk::{Launched, Walk};
+use crate::error::{Code, Error, LaunchError};
+use crate::memory::device::DeviceMemory;
+use crate::memory::region::Region;
+
+/// Goes through what became of all submissions. Returns the failures in order.
+pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
+    let launched = std::mem::take(&mut walk.launched);
+    let before = failures.len();
+    for submission in &launched {
+        if let Some((error, target)) = failure(submission) {
+            failures.push(describe(walk, submission, error, target));
+        }
+    }
+    if failures.len() > before {
+        poison(walk, &launched);
+        for lost in lost_devices(walk, &launched) {
+            for array in &mut walk.arrays {
+                array.lose(lost);
+            }
+        }
+    }
+    for array in &mut walk.arrays {
+        array.close();
+    }
+    failures
+}
+
+/// Why a submission failed: its own error before one that was handed down to it.
+fn failure(submission: &Launched) -> Option<(Result<Error, u32>, u32)> {
+    if let Some(error) = &submission.error {
+        return Some((Ok(error.clone()), submission.tasks.first().map_or(0, |(_, target)| *target)));
+    }
+    let mut skipped = None;
+    for (task, target) in &submission.tasks {
+        match task.get().failure() {
+            None => {}
+            Some(Outcome::Error(error)) => return Some((Ok(error.clone()), *target)),
+            Some(Outcome::Skipped(argument)) => skipped = Some((Err(*argument), *target)),
+            Some(Outcome::Unknown) => {}
+        }
+    }
+    skipped
+}
+
+fn describe(walk: &Walk<'_>, submission: &Launched, error: Result<Error, u32>, target: u32) -> LaunchError {
+    let node = &walk.slots.nodes()[submission.position];
+    let plan = node.plan();
+    let device = plan.targets().ok().and_then(|targets| targets.get(target as usize));
+    LaunchError {
+        kernel: plan.descriptor.name.clone(),
+        device: device.map_or_else(|| "no device".to_owned(), |t| t.device.id().to_owned()),
+        position: submission.position,
+        source: error.unwrap_or_else(|argument| Error::Skipped {
+            argument: plan.descriptor.arguments[argument as usize].name.clone(),
+        }),
+        others: Vec::new(),
+    }
+}
+
+/// The walk advanced the directories as if everything went well. Now in order what happened: who failed
+/// poisons what it should have written, who wrote all of a region heals it.
+fn poison(walk: &mut Walk<'_>, launched: &[Launched]) {
+    let mut poisoned: Vec<Region> = walk.arrays.iter().map(|a| a.poisoned_before.clone()).collect();
+    for submission in launched {
+        let failed = failure(submission).is_some();
+        for (array, region, complete) in &submission.writes {
+            let poisoned = &mut poisoned[*array as usize];
+            if failed {
+                poisoned.add(region);
+            } else if *complete {
+                poisoned.subtract(region);
+            }
+        }
+    }
+    for (array, poisoned) in walk.arrays.iter_mut().zip(poisoned) {
+        let directory = array.directory_mut();
+        let all = Region::all(directory.grid());
+        directory.heal(&all);
+        directory.poison(&poisoned);
+    }
+}
+
+/// The memories of devices that do not answer any more.
+fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMemory> {
+    let mut lost: Vec<&'static DeviceMemory> = Vec::new();
+    for submission in launched {
+        let plan = walk.slots.nodes()[submission.position].plan();
+        for (task, target) in &submission.tasks {
+            let gone = matches!(
+                task.get().failure(),
+                Some(Outcome::Error(Error::Backend { code: Code::DeviceLost, .. }))
+            );
+            let target = plan.targets().ok().and_then(|targets| targets.get(*target as usize));
+            if let (true, Some(memory)) = (gone, target.and_then(|t| DeviceMemory::of(t.device)))
+                && !lost.iter().any(|known| std::ptr::eq(*known, memory))
+            {
+                lost.push(memory);
+            }
+        }
+    }
+    lost
+}

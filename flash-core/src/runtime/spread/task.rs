@@ -1,0 +1,204 @@
+//! Tasks: parts of launches, copies, and what the host does between them.
+
+use crate::error::Error;
+use crate::kernel::shim::panic_text;
+use smallvec::SmallVec;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering::*};
+
+/// What a task does.
+pub(super) type Work<'r> = Box<dyn FnOnce() -> Result<(), Error> + 'r>;
+
+/// Not done: in a lane, or being run.
+const WAITING: u8 = 0;
+/// Done, and it went well.
+const DONE: u8 = 1;
+/// Done, and it failed, or was skipped because what it reads had failed.
+const FAILED: u8 = 2;
+
+/// One piece of work in a lane.
+///
+/// | field | written by | read by |
+/// |---|---|---|
+/// | `waits`, `expected`, `node` | who makes it, before it goes into a lane | all |
+/// | `work` | taken by who runs it, once | the same |
+/// | `outcome` | who runs it, before `state` | all, after `state` |
+/// | `state` | who runs it, once | all |
+pub(super) struct Task {
+    /// What must be done before. With an argument's number: it makes what that argument reads.
+    waits: SmallVec<[(TaskRef, Option<u32>); 6]>,
+    /// Expected nanoseconds; 0: next to nothing.
+    pub expected: u64,
+    work: UnsafeCell<Option<Work<'static>>>,
+    outcome: UnsafeCell<Outcome>,
+    state: AtomicU8,
+}
+
+/// How a failed task failed.
+#[derive(Default)]
+pub(super) enum Outcome {
+    #[default]
+    Unknown,
+    /// Its own error.
+    Error(Error),
+    /// What this argument would read was not made.
+    Skipped(u32),
+}
+
+// SAFETY: see the table: what is not atomic is written by one thread before it publishes the task (by
+// the lane's lock) or its state (Release), and read after that. The work may run on any thread: it holds
+// pointers into the pipeline's recording and the device's handles, which may be used from any thread.
+unsafe impl Send for Task {}
+// SAFETY: as above.
+unsafe impl Sync for Task {}
+
+/// A task of a run that is not over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::runtime) struct TaskRef(NonNull<Task>);
+
+// SAFETY: a shared reference to a Sync type.
+unsafe impl Send for TaskRef {}
+// SAFETY: as above.
+unsafe impl Sync for TaskRef {}
+
+impl TaskRef {
+    pub(super) fn get(&self) -> &Task {
+        // SAFETY: `Tasks` keeps its tasks until all of them are done, and nobody looks at a reference after
+        // that: lanes have given them up, and the run's own books are dropped before.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Runs it; who has its lane's turn does, once it is ready.
+    pub(super) fn run(self) {
+        let task = self.get();
+        // SAFETY: only who took it out of its lane comes here.
+        let work = unsafe { (*task.work.get()).take() };
+        let skipped = task.waits.iter().find_map(|(before, argument)| {
+            let argument = (*argument)?;
+            before.get().failed().then_some(argument)
+        });
+        let outcome = match (skipped, work) {
+            (Some(argument), _) => Some(Outcome::Skipped(argument)),
+            (None, None) => None,
+            (None, Some(work)) => match catch_unwind(AssertUnwindSafe(work)) {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(Outcome::Error(error)),
+                Err(panic) => Some(Outcome::Error(Error::Backend {
+                    code: crate::error::Code::Panic,
+                    text: format!("a task of the runtime panicked: {}", panic_text(&*panic)),
+                })),
+            },
+        };
+        let state = if outcome.is_some() { FAILED } else { DONE };
+        if let Some(outcome) = outcome {
+            // SAFETY: nobody reads it before the state is stored.
+            unsafe { *task.outcome.get() = outcome };
+        }
+        task.state.store(state, Release);
+    }
+}
+
+impl Task {
+    pub fn is_done(&self) -> bool {
+        self.state.load(Acquire) != WAITING
+    }
+
+    /// Done, and failed.
+    pub fn failed(&self) -> bool {
+        self.state.load(Acquire) == FAILED
+    }
+
+    /// Everything that it waits for is done.
+    pub fn is_ready(&self) -> bool {
+        self.waits.iter().all(|(before, _)| before.get().is_done())
+    }
+
+    /// How it failed, if it did.
+    pub fn failure(&self) -> Option<&Outcome> {
+        // SAFETY: written before the state, which was read (Acquire).
+        self.failed().then(|| unsafe { &*self.outcome.get() })
+    }
+}
+
+/// The tasks of one run. They stay until all are done.
+#[derive(Default)]
+pub(super) struct Tasks {
+    /// From boxes: they are referred to while the list grows.
+    all: Vec<TaskRef>,
+    /// All before this one are known to be done.
+    done: usize,
+}
+
+/// What a new task waits for.
+#[derive(Default)]
+pub(super) struct Waits(SmallVec<[(TaskRef, Option<u32>); 6]>);
+
+impl Waits {
+    /// After `before`, in any case.
+    pub fn after(&mut self, before: TaskRef) {
+        if !before.get().is_done() && !self.0.iter().any(|(there, _)| *there == before) {
+            self.0.push((before, None));
+        }
+    }
+
+    /// After `before`, which makes what argument `argument` reads.
+    pub fn reads(&mut self, before: TaskRef, argument: u32) {
+        match self.0.iter_mut().find(|(there, _)| *there == before) {
+            Some((_, what)) => *what = what.or(Some(argument)),
+            // A task that went well needs no waiting for; one that failed must be seen.
+            None if before.get().is_done() && !before.get().failed() => {}
+            None => self.0.push((before, Some(argument))),
+        }
+    }
+}
+
+impl Tasks {
+    /// A new task.
+    ///
+    /// # Safety
+    /// What `work` borrows lives until all tasks are done, and may be used from any thread.
+    pub unsafe fn add<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
+        // SAFETY: only the lifetime changes; the caller vouches for it.
+        let work = unsafe { std::mem::transmute::<Work<'r>, Work<'static>>(work) };
+        let task = Box::into_raw(Box::new(Task {
+            waits: waits.0,
+            expected,
+            work: UnsafeCell::new(Some(work)),
+            outcome: UnsafeCell::new(Outcome::Unknown),
+            state: AtomicU8::new(WAITING),
+        }));
+        // SAFETY: a box is not NULL.
+        let task = TaskRef(unsafe { NonNull::new_unchecked(task) });
+        self.all.push(task);
+        task
+    }
+
+    /// True once all are done.
+    pub fn all_done(&mut self) -> bool {
+        while let Some(task) = self.all.get(self.done) {
+            if !task.get().is_done() {
+                return false;
+            }
+            self.done += 1;
+        }
+        true
+    }
+
+    /// So many may be waiting.
+    pub fn waiting(&mut self) -> usize {
+        self.all_done();
+        self.all.len() - self.done
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        assert!(self.all_done(), "a run ends after its tasks");
+        for task in self.all.drain(..) {
+            // SAFETY: made by `add`, done, and referred to by nobody any more.
+            drop(unsafe { Box::from_raw(task.0.as_ptr()) });
+        }
+    }
+}
