@@ -1,6 +1,7 @@
 //! What is prepared once per definition, element types and runtime.
 
 use super::Runtime;
+use super::boxes::{Cache, PartRule};
 use crate::abi;
 use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
@@ -29,6 +30,10 @@ pub(crate) struct Plan {
     group: Option<OwnedGroup>,
     pub phased: bool,
     pub writes: bool,
+    /// How its launches are cut.
+    pub part: PartRule,
+    /// Launches that were cut.
+    pub parts: Cache,
     target: Result<Target, Error>,
 }
 
@@ -100,7 +105,7 @@ impl Plan {
         self.target.as_ref().map_err(Clone::clone)
     }
 
-    fn new(
+    pub(super) fn new(
         type_id: Option<TypeId>,
         descriptor: KernelDescriptor,
         devices: &[&'static DeviceHandle],
@@ -135,6 +140,7 @@ impl Plan {
                 Some(OwnedGroup::Into(number("group_by", name)?, values.clone()))
             }
         };
+        let part = PartRule::new(&descriptor, all.get::<descriptor::PartBy>())?;
         let arguments: Vec<ArgumentPlan> = descriptor
             .arguments
             .iter()
@@ -155,7 +161,7 @@ impl Plan {
             && arguments.iter().all(|a| match a.view {
                 View::Scalar | View::Whole | View::Scatter => true,
                 View::Item => !a.row && a.along[..] == [0],
-                View::Phased => false,
+                View::Phased | View::Window => false,
             });
         Ok(Plan {
             type_id,
@@ -165,6 +171,8 @@ impl Plan {
             group,
             phased: arguments.iter().any(|a| a.view == View::Phased),
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
+            part,
+            parts: Cache::default(),
             target,
             arguments,
             descriptor,
