@@ -100,9 +100,108 @@ pub enum Error {
         /// Expected, found, what to do.
         text: String,
     },
+    /// A launch that cannot be cut as it should be. Nothing of it ran.
+    #[error("kernel `{kernel}`, part_by: {source}")]
+    Partition {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        source: Box<PartError>,
+    },
     /// A submission failed.
     #[error("{0}")]
     Launch(Arc<LaunchError>),
+}
+
+/// Why a launch cannot be cut. Boxes are half-open ranges per axis of the array's shape, axis 0 first.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartError {
+    /// A dimension that was named cannot be cut.
+    #[error(
+        "dimension `{dimension}` cannot be cut: barriers depend on it, or a phase has not all of its values; name one that moves freely inside each phase, or none"
+    )]
+    Barrier {
+        /// The dimension.
+        dimension: String,
+    },
+    /// A map that leaves its array.
+    #[error(
+        "argument `{argument}`: for the subspace {subspace} the map gives the box {found:?}, which does not lie in the array of shape {shape:?}: clamp it"
+    )]
+    Outside {
+        /// The argument.
+        argument: String,
+        /// The box.
+        found: Vec<std::ops::Range<u64>>,
+        /// The array's shape.
+        shape: Vec<u64>,
+        /// Where.
+        subspace: String,
+    },
+    /// Two subspaces that would write the same elements.
+    #[error(
+        "argument `{argument}`, as {shape:?}: the subspaces {} and {} would write the boxes {:?} and {:?}, which overlap: cut along another dimension, or give a map with boxes that are apart",
+        subspaces[0], subspaces[1], boxes[0], boxes[1]
+    )]
+    Overlap {
+        /// The argument.
+        argument: String,
+        /// What each writes.
+        boxes: [Vec<std::ops::Range<u64>>; 2],
+        /// The array's shape, as three axes.
+        shape: Vec<u64>,
+        /// Where.
+        subspaces: [String; 2],
+    },
+    /// A map of more axes than the array has.
+    #[error(
+        "argument `{argument}`: the map is of {axes} axes, the array has the shape {shape:?}: pass an array of that many axes, or give its shape with sizes(..)"
+    )]
+    Axes {
+        /// The argument.
+        argument: String,
+        /// Axes of the map.
+        axes: usize,
+        /// The array's shape.
+        shape: Vec<u64>,
+    },
+    /// A `Scatter` of a launch that is to be cut.
+    #[error(
+        "argument `{argument}` is a `Scatter`, which may be written anywhere: name it in part_by with boxes that are apart, use `Reduce`, or do not cut the launch"
+    )]
+    NoMap {
+        /// The argument.
+        argument: String,
+    },
+    /// A function that sets a box for what is not mapped.
+    #[error("for the subspace {subspace} the map sets a box for `{argument}`: {why}")]
+    NotMapped {
+        /// The argument.
+        argument: String,
+        /// Where.
+        subspace: String,
+        /// What it is.
+        why: String,
+    },
+    /// Row pointers that are none.
+    #[error("argument `{argument}`: {text}")]
+    Pointers {
+        /// The argument.
+        argument: String,
+        /// Expected, found, what to do.
+        text: String,
+    },
+    /// A map that panicked.
+    #[error("the map `{map}` panicked for the subspace {subspace}: {text}")]
+    Panicked {
+        /// Its name.
+        map: String,
+        /// Where.
+        subspace: String,
+        /// The panic's message.
+        text: String,
+    },
 }
 
 /// Kinds of backend errors.

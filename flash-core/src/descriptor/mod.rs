@@ -1,11 +1,14 @@
 //! The erased, serialisable form of kernel definitions, arguments and attributes.
 
 mod attribute;
+mod part;
 
 pub use attribute::{
     Attribute, Attributes, Devices, GroupBy, Implementation, MemoryBudget, Priority, Searchable, SortBy,
     Subspaces, Weights, group_by, only, sort_by, weights,
 };
+
+pub use part::{ArrayMap, AxisMap, PartBy, columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
 
 use crate::abi;
 use serde::{Deserialize, Serialize};
@@ -45,6 +48,18 @@ pub struct ArgumentDescriptor {
     /// Of a phased argument: the dimension and its use per value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<(usize, Vec<Use>)>,
+    /// Partition maps may look at its contents.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub structure: bool,
+}
+
+impl ArgumentDescriptor {
+    /// The same, marked `#[structure]`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn as_structure(self) -> ArgumentDescriptor {
+        ArgumentDescriptor { structure: true, ..self }
+    }
 }
 
 /// How a kernel sees an argument.
@@ -61,6 +76,8 @@ pub enum View {
     Phased,
     /// Atomic operations.
     Scatter,
+    /// The box that the partition map gives.
+    Window,
 }
 
 /// What a kernel does with an argument.
@@ -119,6 +136,7 @@ impl View {
             View::Whole => abi::ARG_WHOLE,
             View::Phased => abi::ARG_PHASED,
             View::Scatter => abi::ARG_SCATTER,
+            View::Window => abi::ARG_WINDOW,
         }
     }
 
@@ -129,6 +147,7 @@ impl View {
             abi::ARG_WHOLE => View::Whole,
             abi::ARG_PHASED => View::Phased,
             abi::ARG_SCATTER => View::Scatter,
+            abi::ARG_WINDOW => View::Window,
             _ => View::Scalar,
         }
     }
@@ -192,6 +211,7 @@ impl fmt::Display for ArgumentDescriptor {
             View::Whole => write!(f, "Whole<{access}<{element}>>")?,
             View::Phased => write!(f, "Phased<{element}>")?,
             View::Scatter => write!(f, "Scatter<{element}>")?,
+            View::Window => write!(f, "Window<{access}<{element}>>")?,
         }
         if !self.along.is_empty() {
             write!(f, " along {:?}", self.along)?;

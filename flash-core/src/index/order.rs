@@ -225,6 +225,11 @@ impl Order {
         self.items != 0 && own.is_none_or(|own| self.loops[own..].iter().all(|lp| lp.barrier == BARRIER_NONE))
     }
 
+    /// The dimensions of more than one position, the slowest first.
+    pub(super) fn dims_by_speed(&self) -> impl Iterator<Item = usize> {
+        self.loops.iter().filter(|lp| lp.kind != LOOP_MEMBER).map(|lp| lp.dim as usize)
+    }
+
     /// The space in plain data, as kernels and plugins see it.
     #[inline]
     pub fn view(&self) -> SpaceView<'_> {
@@ -529,7 +534,7 @@ fn check_traits(dims: usize, traits: &OrderTraits<'_>) -> Result<(), IndexError>
 }
 
 /// Whether changes of a dimension's value are barriers; for value sets, some of them.
-fn carries_barriers(dim: usize, traits: &OrderTraits<'_>) -> bool {
+pub(super) fn carries_barriers(dim: usize, traits: &OrderTraits<'_>) -> bool {
     // Table order: sorted before unsorted, and among either the higher number before.
     let significance = |dim: &usize| (traits.sort.contains(dim), *dim);
     match traits.group {

@@ -9,14 +9,20 @@ mod doors;
 mod implementation;
 mod index;
 pub mod order;
+mod part;
 pub(crate) mod shim;
 pub mod views;
 
+#[doc(inline)]
+pub use crate::__partition_map as partition_map;
 pub use definition::{ArgumentWriter, KernelDefinition};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
 pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
 pub use index::{Index, Rank, Span};
 pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
+#[doc(hidden)]
+pub use part::PartitionMapEntry;
+pub use part::{Boxes, Candidate, PartitionMap};
 pub use shim::{item_share, span_share, whole_share};
 
 use bytemuck::Pod;

@@ -7,6 +7,7 @@
 //! memories are given back.
 
 mod arena;
+pub(crate) mod boxes;
 mod buffer;
 mod check;
 mod dynamic;

@@ -1,6 +1,7 @@
 //! What is prepared once per definition, element types and runtime.
 
 use super::Runtime;
+use super::boxes::{Cache, PartRule};
 use super::rate::Rate;
 use crate::abi;
 use crate::backend::registry::{Found, registry};
@@ -30,6 +31,10 @@ pub(crate) struct Plan {
     group: Option<OwnedGroup>,
     pub phased: bool,
     pub writes: bool,
+    /// How its launches are cut.
+    pub part: PartRule,
+    /// Launches that were cut.
+    pub parts: Cache,
     /// Some implementation wants to be called once per phase, with all of its arrays: it is not cut.
     pub whole: bool,
     targets: Result<Vec<Target>, Error>,
@@ -116,7 +121,7 @@ impl Plan {
         self.targets().map(|targets| &targets[0])
     }
 
-    fn new(
+    pub(super) fn new(
         type_id: Option<TypeId>,
         descriptor: KernelDescriptor,
         devices: &[&'static DeviceHandle],
@@ -151,6 +156,7 @@ impl Plan {
                 Some(OwnedGroup::Into(number("group_by", name)?, values.clone()))
             }
         };
+        let part = PartRule::new(&descriptor, all.get::<descriptor::PartBy>())?;
         let arguments: Vec<ArgumentPlan> = descriptor
             .arguments
             .iter()
@@ -171,7 +177,7 @@ impl Plan {
             && arguments.iter().all(|a| match a.view {
                 View::Scalar | View::Whole | View::Scatter => true,
                 View::Item => !a.row && a.along[..] == [0],
-                View::Phased => false,
+                View::Phased | View::Window => false,
             });
         Ok(Plan {
             type_id,
@@ -181,6 +187,8 @@ impl Plan {
             group,
             phased: arguments.iter().any(|a| a.view == View::Phased),
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
+            part,
+            parts: Cache::default(),
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
             targets,
             arguments,

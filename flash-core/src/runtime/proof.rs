@@ -100,24 +100,22 @@ pub(super) fn wrong_rank(axes: usize, row: bool, shape: &[u64]) -> String {
     )
 }
 
-/// Strides of an item argument, and the proof that its elements lie inside and are exclusive. True if
-/// the launch covers the whole array.
-pub(super) fn prove_item(
-    order: &Order,
+/// An array as the index names it.
+pub(super) struct ItemGrid {
+    /// Extents of the axes that the index names, in the order of `along`.
+    pub extents: SmallVec<[u64; 4]>,
+    /// Elements in a row, which is the axis before those; 1 without rows.
+    pub row_len: u64,
+}
+
+/// The grid of an `Item` or `Phased` argument of `len` elements, and the proof that the index values lie
+/// inside. There are items.
+pub(super) fn item_grid(
     dims: &[Dim],
     spec: &ArgumentPlan,
     shape: &[u64],
-    arg: &mut Arg,
-    bump: &mut Bump,
-) -> Result<bool, String> {
-    let place: *mut u64 = bump.alloc(dims.len() * size_of::<u64>()).cast();
-    arg.strides = place;
-    // SAFETY: the arena gave room for one stride per dimension, aligned to 16 bytes.
-    let strides = unsafe { std::slice::from_raw_parts_mut(place, dims.len()) };
-    strides.fill(0);
-    if order.items() == 0 {
-        return Ok(false);
-    }
+    len: u64,
+) -> Result<ItemGrid, String> {
     let largest = |dim: usize| dims[dim].max_value().unwrap_or(0);
     let extent_of = |dim: usize| {
         largest(dim)
@@ -146,29 +144,53 @@ pub(super) fn prove_item(
     let Some(product) = product else {
         return Err(format!("an array of extents {extents:?} has more than 2^64 elements"));
     };
-    arg.row_len = match (spec.row, shape.first()) {
+    let row_len = match (spec.row, shape.first()) {
         (false, _) => 1,
         (true, Some(&row)) => row,
         (true, None) => {
-            if !arg.len.is_multiple_of(product) {
+            if !len.is_multiple_of(product) {
                 return Err(format!(
                     "{product} rows of equal length were expected, the array has {} elements: give it a shape, row length first",
-                    arg.len
+                    len
                 ));
             }
-            arg.len / product
+            len / product
         }
     };
-    match product.checked_mul(arg.row_len) {
-        Some(needed) if needed <= arg.len => {}
+    match product.checked_mul(row_len) {
+        Some(needed) if needed <= len => {}
         needed => {
             return Err(format!(
                 "the index reaches {} elements, the array has {}: launch fewer work items or pass a longer array",
                 needed.map_or("more than 2^64".to_owned(), |n| n.to_string()),
-                arg.len
+                len
             ));
         }
     }
+    Ok(ItemGrid { extents, row_len })
+}
+
+/// Strides of an item argument, and the proof that its elements lie inside and are exclusive. True if
+/// the launch covers the whole array.
+pub(super) fn prove_item(
+    order: &Order,
+    dims: &[Dim],
+    spec: &ArgumentPlan,
+    shape: &[u64],
+    arg: &mut Arg,
+    bump: &mut Bump,
+) -> Result<bool, String> {
+    let place: *mut u64 = bump.alloc(dims.len() * size_of::<u64>()).cast();
+    arg.strides = place;
+    // SAFETY: the arena gave room for one stride per dimension, aligned to 16 bytes.
+    let strides = unsafe { std::slice::from_raw_parts_mut(place, dims.len()) };
+    strides.fill(0);
+    if order.items() == 0 {
+        return Ok(false);
+    }
+    let ItemGrid { extents, row_len } = item_grid(dims, spec, shape, arg.len)?;
+    arg.row_len = row_len;
+    let product: u64 = extents.iter().product();
     let mut stride = arg.row_len;
     for (&dim, &extent) in spec.along.iter().zip(&extents) {
         strides[dim] = stride;

@@ -12,7 +12,7 @@
 
 use super::arena::{Bump, Mark};
 use super::failsafe::Failsafe;
-use super::plan::Plan;
+use super::plan::{ArgumentPlan, Plan};
 use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, wrong_rank};
 use super::{Options, Runtime, Submission};
 use crate::abi::{self, Arg};
@@ -552,6 +552,24 @@ impl Slots {
     #[inline]
     pub fn args_of(&self, node: &Node) -> &[Arg] {
         &self.args[node.first as usize..][..node.count as usize]
+    }
+
+    /// The shape of each argument of a submission, as the launch sees it: that of `sizes(..)`, else the
+    /// memory's. Empty: it has none, or is a scalar.
+    pub fn shapes_of<'s>(&'s self, node: &'s Node) -> SmallVec<[&'s [u64]; 8]> {
+        let mut sizes = node.extra.as_ref().and_then(|e| e.sizes.as_deref()).unwrap_or(&[]).iter();
+        let arguments = node.plan().arguments.iter().zip(&self.sources[node.first as usize..]);
+        let shape = |(spec, source): (&ArgumentPlan, &'s Source)| -> &'s [u64] {
+            if spec.view == View::Scalar {
+                return &[];
+            }
+            match sizes.next().filter(|given| !given.is_empty()) {
+                Some(given) => given,
+                // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+                None => unsafe { source.memory.as_ref() }.filter(|_| !source.part).map_or(&[], Header::shape),
+            }
+        };
+        arguments.map(shape).collect()
     }
 
     /// Arguments of all submissions, the first one's first.

@@ -268,6 +268,7 @@ pub fn describe<V: View<'static>>(
         row: V::ROW,
         along: along.to_vec(),
         stages: stages.map(|(dimension, uses)| (dimension, uses.to_vec())),
+        structure: false,
     }
 }
 
@@ -282,6 +283,7 @@ pub fn describe_scalar<T: Element>(name: &str) -> ArgumentDescriptor {
         row: false,
         along: Vec::new(),
         stages: None,
+        structure: false,
     }
 }
 

@@ -1,0 +1,136 @@
+//! Cutting an index space along one dimension.
+//!
+//! A space is cut along a dimension that every phase spans and that carries no barrier. A subspace then
+//! has the same phases as the whole, each with its share of the items: the barriers stand at loops
+//! outside the dimension's own, and none of them depends on its values.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::order::{OrderTraits, carries_barriers};
+use super::{Dim, DimList, Order, count_by};
+
+/// The positions of a dimension that each share gets, ascending; shares that get nothing are left out.
+pub type Cut = SmallVec<[(usize, Range<u64>); 4]>;
+
+/// Whether the space may be cut along a dimension: every phase has all of its positions, and no barrier
+/// depends on its values.
+pub fn may_cut(order: &Order, dim: usize, traits: &OrderTraits<'_>) -> bool {
+    // A dimension that carries barriers may have none inside and still make those outside: with
+    // values 3, 1, 2 and a barrier before each 3, every step of the loop outside is one, but without
+    // the 3 none would be.
+    order.every_phase_spans(dim) && !carries_barriers(dim, traits)
+}
+
+/// The dimension to cut along, if nobody names one: the slowest of those that may be cut, with values in
+/// ascending or descending order, so that the parts of what it indexes are apart. `None`: the launch
+/// runs whole.
+pub fn cut_dimension(order: &Order, dims: &[Dim], traits: &OrderTraits<'_>) -> Option<usize> {
+    let monotone = |dim: &Dim| match dim {
+        Dim::Sequence(sequence) => sequence.ascending(),
+        _ => true,
+    };
+    order.dims_by_speed().find(|&dim| monotone(&dims[dim]) && may_cut(order, dim, traits))
+}
+
+/// Cuts `count` positions in proportion to the weights, on multiples of `multiple`: every position goes
+/// to exactly one share. Weights that are not above zero get nothing, unless none is: then all are equal.
+///
+/// # Examples
+/// ```
+/// use flash_core::index::cut;
+/// assert_eq!(cut(10, &[1.0, 1.0], 1)[..], [(0, 0..5), (1, 5..10)]);
+/// assert_eq!(cut(10, &[3.0, 0.0, 1.0], 4)[..], [(0, 0..8), (2, 8..10)]);
+/// ```
+///
+/// # Panics
+/// If there is no weight.
+pub fn cut(count: u64, weights: &[f64], multiple: u64) -> Cut {
+    cut_by(count, weights, multiple, count, |position| position)
+}
+
+/// Cuts as [`cut`] does, in proportion not to the number of positions but to their cost: `cost(i)` is that
+/// of the positions `0..i`, does not decrease, and is `total` for all of them. A cost of 0 cuts by number.
+///
+/// # Panics
+/// If there is no weight.
+pub fn cut_by(count: u64, weights: &[f64], multiple: u64, total: u64, cost: impl Fn(u64) -> u64) -> Cut {
+    assert!(!weights.is_empty(), "a cut into no shares");
+    let usable = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
+    let sum: f64 = weights.iter().map(|&w| usable(w)).sum();
+    let equal = !(sum > 0.0 && sum.is_finite());
+    let last = weights.iter().rposition(|&w| equal || usable(w) > 0.0).unwrap_or(0);
+    let (multiple, mut reached, mut from) = (multiple.max(1), 0.0, 0);
+    let mut parts = Cut::new();
+    for (share, &weight) in weights.iter().enumerate() {
+        reached += if equal { 1.0 / weights.len() as f64 } else { usable(weight) / sum };
+        let to = if share >= last {
+            count
+        } else if total == 0 {
+            on_multiple(count as f64 * reached, multiple)
+        } else {
+            nearest(count, multiple, total as f64 * reached, &cost)
+        };
+        // Rounding never goes back, and never beyond the end.
+        let to = to.clamp(from, count);
+        if to > from {
+            parts.push((share, from..to));
+        }
+        from = to;
+    }
+    parts
+}
+
+/// The multiple that is nearest to `at`.
+fn on_multiple(at: f64, multiple: u64) -> u64 {
+    ((at / multiple as f64).round() as u64).saturating_mul(multiple)
+}
+
+/// The multiple up to which the cost is nearest to `wanted`.
+fn nearest(count: u64, multiple: u64, wanted: f64, cost: &impl Fn(u64) -> u64) -> u64 {
+    // The first multiple with at least that cost.
+    let (mut low, mut high) = (0, count / multiple);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if (cost(middle * multiple) as f64) < wanted { low = middle + 1 } else { high = middle }
+    }
+    let (above, below) = (low * multiple, low.saturating_sub(1) * multiple);
+    let distance = |position| (cost(position) as f64 - wanted).abs();
+    if distance(below) <= distance(above) { below } else { above }
+}
+
+/// The dimensions of a subspace: those positions of dimension `dim`, all of the others.
+///
+/// # Panics
+/// If there is no such dimension or position.
+pub fn restrict(dims: &[Dim], dim: usize, positions: Range<u64>) -> DimList {
+    let mut restricted: DimList = dims.iter().cloned().collect();
+    restricted[dim] = part_of(&dims[dim], positions);
+    restricted
+}
+
+fn part_of(dim: &Dim, positions: Range<u64>) -> Dim {
+    assert!(positions.start <= positions.end && positions.end <= dim.len(), "positions of the dimension");
+    let count = positions.end - positions.start;
+    match dim {
+        _ if count == dim.len() => dim.clone(),
+        Dim::Count(_) if positions.start == 0 => Dim::Count(count),
+        Dim::Count(_) | Dim::Invalid(_) => Dim::Range { start: positions.start, step: 1, count },
+        Dim::Range { step, .. } => Dim::Range { start: dim.value(positions.start), step: *step, count },
+        Dim::Sequence(s) => count_by(&s.values()[positions.start as usize..positions.end as usize]),
+    }
+}
+
+/// The half-open range of a dimension's values, and whether it takes each of them.
+pub fn value_range(dim: &Dim) -> (Range<u64>, bool) {
+    let (Some(min), Some(max)) = (dim.min_value(), dim.max_value()) else {
+        return (0..0, true);
+    };
+    let different = match dim {
+        Dim::Sequence(s) if !s.distinct() => s.starts().len() as u64 - 1,
+        _ => dim.len(),
+    };
+    // The value 2^64 - 1 indexes no array; the proofs have refused it where it would.
+    (min..max.saturating_add(1), different == (max - min).saturating_add(1))
+}

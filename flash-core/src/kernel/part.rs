@@ -1,0 +1,203 @@
+//! Partition maps that are functions: what they are given, what they say, how they are found by name.
+
+use super::Element;
+use crate::abi::Arg;
+use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
+use std::fmt;
+use std::ops::Range;
+
+/// A function that says which elements of the arrays a part of an index space touches. Made by
+/// [`partition_map!`](crate::kernel::partition_map), named in a definition as `part_by(y, map = PATH)`.
+///
+/// What it says must not depend on anything but the candidate.
+pub struct PartitionMap {
+    name: &'static str,
+    boxes: fn(&Candidate<'_>, &mut Boxes),
+    cost: Option<fn(&Candidate<'_>) -> u64>,
+}
+
+/// A [`PartitionMap`] of this program or plugin.
+#[doc(hidden)]
+pub struct PartitionMapEntry(pub &'static PartitionMap);
+
+inventory::collect!(PartitionMapEntry);
+
+impl PartitionMap {
+    /// A map of this name, which has to be the only one of that name in the program.
+    pub const fn new(name: &'static str, boxes: fn(&Candidate<'_>, &mut Boxes)) -> PartitionMap {
+        PartitionMap { name, boxes, cost: None }
+    }
+
+    /// With a cost: the work in a candidate subspace, in any unit. Parts then get equal cost (by their
+    /// weights), not equal numbers of index values.
+    #[must_use]
+    pub const fn with_cost(mut self, cost: fn(&Candidate<'_>) -> u64) -> PartitionMap {
+        self.cost = Some(cost);
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn boxes(&self, candidate: &Candidate<'_>) -> Boxes {
+        let mut boxes = Boxes(Vec::new());
+        (self.boxes)(candidate, &mut boxes);
+        boxes
+    }
+
+    pub(crate) fn cost(&self) -> Option<fn(&Candidate<'_>) -> u64> {
+        self.cost
+    }
+
+    /// The map of a name, or the names that there are.
+    pub(crate) fn find(name: &str) -> Result<&'static PartitionMap, Vec<&'static str>> {
+        let all = || inventory::iter::<PartitionMapEntry>.into_iter().map(|entry| entry.0);
+        all().find(|map| map.name == name).ok_or_else(|| all().map(|map| map.name).collect())
+    }
+}
+
+impl From<&PartitionMap> for String {
+    /// Its name, by which descriptors know it.
+    fn from(map: &PartitionMap) -> String {
+        map.name.to_owned()
+    }
+}
+
+impl fmt::Debug for PartitionMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionMap({})", self.name)
+    }
+}
+
+/// Makes a function a [`PartitionMap`] and registers it: `static NAME = "group.name": function;`, or with
+/// the work of a candidate, `static NAME = "group.name": function, cost: function;`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __partition_map {
+    ($(#[$attribute:meta])* $vis:vis static $name:ident = $text:literal: $boxes:expr $(, cost: $cost:expr)?;) => {
+        $(#[$attribute])*
+        $vis static $name: $crate::kernel::PartitionMap =
+            $crate::kernel::PartitionMap::new($text, $boxes)$(.with_cost($cost))?;
+        $crate::__private::inventory::submit! { $crate::kernel::PartitionMapEntry(&$name) }
+    };
+}
+
+/// A part of an index space, and the launch that it is of. Everything here panics with a clear text if a
+/// name or a type is wrong; the launch is then refused with it.
+pub struct Candidate<'a> {
+    descriptor: &'a KernelDescriptor,
+    values: &'a [Range<u64>],
+    args: &'a [Arg],
+    shapes: &'a [&'a [u64]],
+}
+
+impl<'a> Candidate<'a> {
+    /// # Safety
+    /// `args` are arguments of a launch of this kernel, with addresses in the host's memory; scalars, and
+    /// arrays that are marked as structure, are there and not written during `'a`.
+    pub(crate) unsafe fn new(
+        descriptor: &'a KernelDescriptor,
+        values: &'a [Range<u64>],
+        args: &'a [Arg],
+        shapes: &'a [&'a [u64]],
+    ) -> Candidate<'a> {
+        assert!(args.len() == descriptor.arguments.len() && shapes.len() == args.len());
+        Candidate { descriptor, values, args, shapes }
+    }
+
+    /// The half-open range of a dimension's index values, by name.
+    #[track_caller]
+    pub fn values(&self, dimension: &str) -> Range<u64> {
+        match self.descriptor.dimensions.iter().position(|name| name == dimension) {
+            Some(number) => self.values[number].clone(),
+            None => {
+                panic!("no dimension `{dimension}`: the kernel has {}", self.descriptor.dimensions.join(", "))
+            }
+        }
+    }
+
+    /// The value of a scalar argument.
+    #[track_caller]
+    pub fn scalar<T: Element>(&self, argument: &str) -> T {
+        let (number, spec) = self.argument(argument, View::Scalar);
+        check_type::<T>(spec);
+        // SAFETY: `new`'s caller promised the scalar's bytes; its type is `T`, just checked.
+        unsafe { super::views::scalar(&self.args[number]) }
+    }
+
+    /// The shape of an array argument, axis 0 first; without one, its length.
+    #[track_caller]
+    pub fn shape(&self, argument: &str) -> &'a [u64] {
+        let number = self.number(argument);
+        assert!(
+            self.descriptor.arguments[number].view != View::Scalar,
+            "argument `{argument}` is a scalar: take its value with `scalar`"
+        );
+        self.shapes[number]
+    }
+
+    /// The elements of an array argument that is marked `#[structure]`.
+    #[track_caller]
+    pub fn structure<T: Element>(&self, argument: &str) -> &'a [T] {
+        let (number, spec) = self.argument(argument, View::Whole);
+        assert!(spec.structure, "argument `{argument}` is not there for maps: mark it `#[structure]`");
+        check_type::<T>(spec);
+        let arg = &self.args[number];
+        // SAFETY: `new`'s caller promised an array of `len` elements that nobody writes during 'a; their
+        // type is `T`, just checked.
+        unsafe { super::views::whole((arg.data.cast_const().cast(), arg.len as usize)) }
+    }
+
+    #[track_caller]
+    fn number(&self, argument: &str) -> usize {
+        let arguments = &self.descriptor.arguments;
+        arguments.iter().position(|a| a.name == argument).unwrap_or_else(|| {
+            let names: Vec<&str> = arguments.iter().map(|a| a.name.as_str()).collect();
+            panic!("no argument `{argument}`: the kernel has {}", names.join(", "))
+        })
+    }
+
+    #[track_caller]
+    fn argument(&self, name: &str, view: View) -> (usize, &'a ArgumentDescriptor) {
+        let number = self.number(name);
+        let spec = &self.descriptor.arguments[number];
+        let what = if view == View::Scalar { "a scalar" } else { "a `Whole`" };
+        assert!(spec.view == view, "argument `{name}` is not {what} but `{spec}`");
+        (number, spec)
+    }
+}
+
+#[track_caller]
+fn check_type<T: Element>(spec: &ArgumentDescriptor) {
+    let asked = ElementType::of::<T>();
+    assert!(
+        asked == spec.element,
+        "argument `{}` is of `{}`, not of `{}`",
+        spec.name,
+        spec.element.name,
+        asked.name
+    );
+}
+
+/// What a [`PartitionMap`] says. Arguments for which it sets nothing follow their views.
+#[derive(Debug)]
+pub struct Boxes(Vec<(String, Vec<Range<u64>>)>);
+
+impl Boxes {
+    /// The elements of an argument (a `Window`, a `Scatter`, or what a `Phased` reads) that the subspace
+    /// touches: a range per axis of its shape, axis 0 first; axes that are not listed are there in full.
+    pub fn set(&mut self, argument: &str, axes: impl IntoIterator<Item = Range<u64>>) {
+        self.0.push((argument.to_owned(), axes.into_iter().collect()));
+    }
+
+    /// All elements of an argument.
+    pub fn all(&mut self, argument: &str) {
+        self.set(argument, []);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &[Range<u64>])> {
+        self.0.iter().map(|(name, axes)| (name.as_str(), &axes[..]))
+    }
+}

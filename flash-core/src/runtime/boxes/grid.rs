@@ -1,0 +1,94 @@
+//! Boxes of elements of an array that is seen with three axes.
+
+use crate::abi;
+use std::ops::Range;
+
+/// An array as a launch sees it: extents of up to three axes, axis 0 contiguous; those that it has not
+/// are 1, and those beyond are folded into the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaunchGrid {
+    pub extents: [u64; 3],
+}
+
+/// Elements of a grid: per axis the first, and one past the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ElementBox {
+    pub begin: [u64; 3],
+    pub end: [u64; 3],
+}
+
+impl LaunchGrid {
+    /// Of a shape, whose product is at most an array's length.
+    pub fn of(extents: &[u64]) -> LaunchGrid {
+        let axis = |a: usize| extents.get(a).copied().unwrap_or(1);
+        LaunchGrid { extents: [axis(0), axis(1), extents.iter().skip(2).product()] }
+    }
+
+    /// Elements from neighbour to neighbour along axes 1 and 2.
+    pub fn strides(&self) -> [u64; 2] {
+        [self.extents[0], self.extents[0] * self.extents[1]]
+    }
+
+    /// All elements.
+    pub fn all(&self) -> ElementBox {
+        ElementBox { begin: [0; 3], end: self.extents }
+    }
+
+    /// What a kernel is told of a box. The buffer's `origin` is left to whoever has the buffer.
+    pub fn part(&self, elements: &ElementBox) -> abi::Part {
+        abi::Part { begin: elements.begin, end: elements.end, stride: self.strides(), origin: 0 }
+    }
+}
+
+impl ElementBox {
+    /// No elements.
+    pub const EMPTY: ElementBox = ElementBox { begin: [0; 3], end: [0; 3] };
+
+    /// A box of an array of any number of axes, and whether folding left it as it is: a box that is
+    /// not full along folded axes becomes the range from its first to its last element along them.
+    pub fn folded(axes: &[Range<u64>], extents: &[u64]) -> (ElementBox, bool) {
+        debug_assert_eq!(axes.len(), extents.len());
+        if axes.iter().any(|range| range.start >= range.end) {
+            return (ElementBox::EMPTY, true);
+        }
+        let axis = |a: usize| axes.get(a).cloned().unwrap_or(0..1);
+        let (mut first, mut last, mut stride, mut exact) = (0, 0, 1, true);
+        // Several values along an axis leave gaps unless all axes inside it are full.
+        let mut full = true;
+        for (range, &extent) in axes.iter().zip(extents).skip(2) {
+            exact &= full || range.end - range.start == 1;
+            full &= range.end - range.start == extent;
+            first += range.start * stride;
+            last += (range.end - 1) * stride;
+            stride *= extent;
+        }
+        let (a, b) = (axis(0), axis(1));
+        (ElementBox { begin: [a.start, b.start, first], end: [a.end, b.end, last + 1] }, exact)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        (0..3).any(|a| self.begin[a] >= self.end[a])
+    }
+
+    /// Whether they have an element in common.
+    pub fn meets(&self, other: &ElementBox) -> bool {
+        (0..3).all(|a| self.begin[a].max(other.begin[a]) < self.end[a].min(other.end[a]))
+    }
+
+    /// The smallest box that holds both.
+    pub fn hull(&self, other: &ElementBox) -> ElementBox {
+        match (self.is_empty(), other.is_empty()) {
+            (true, _) => *other,
+            (_, true) => *self,
+            _ => ElementBox {
+                begin: std::array::from_fn(|a| self.begin[a].min(other.begin[a])),
+                end: std::array::from_fn(|a| self.end[a].max(other.end[a])),
+            },
+        }
+    }
+
+    /// Per axis.
+    pub fn ranges(&self) -> [Range<u64>; 3] {
+        std::array::from_fn(|a| self.begin[a]..self.end[a])
+    }
+}

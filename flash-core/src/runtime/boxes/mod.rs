@@ -1,0 +1,346 @@
+//! Which elements of which array each part of a launch touches.
+//!
+//! Three steps, all pure: [`PartRule::cut`] says along which dimension and at which positions a launch is
+//! cut, [`evaluate`] makes boxes of elements of it and proves them, [`Cache`] keeps the outcome, so that
+//! a launch that comes again is not evaluated again. Boxes are in the *launch's* grid of an array: its
+//! shape as the launch sees it, folded to three axes, axis 0 contiguous.
+
+mod cache;
+mod grid;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cache::Cache;
+pub(crate) use grid::{ElementBox, LaunchGrid};
+pub(crate) use rule::PartRule;
+
+use super::plan::{ArgumentPlan, Plan};
+use super::proof::{argument_error, index_error, item_grid};
+use crate::abi;
+use crate::descriptor::{Access, View};
+use crate::error::{Error, PartError};
+use crate::index::{Cut, Dim, DimList, Order, restrict, value_range};
+use crate::kernel::{Boxes, Candidate};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A recorded launch.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    pub plan: &'a Plan,
+    pub order: &'a Order,
+    pub dims: &'a [Dim],
+    /// As recorded: addresses are the host's. Scalars, and arrays that are marked as structure, are
+    /// current there and not written meanwhile.
+    pub args: &'a [abi::Arg],
+    /// Per argument its shape as the launch sees it; empty: none.
+    pub shapes: &'a [&'a [u64]],
+}
+
+/// A launch in parts. Every item of it belongs to exactly one.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// Along which it was cut; `None`: there is one part.
+    pub dimension: Option<usize>,
+    /// Per argument, how the launch sees the array; of scalars, of no use.
+    pub grids: SmallVec<[LaunchGrid; 8]>,
+    pub subspaces: Vec<Subspace>,
+}
+
+/// One part of a launch.
+#[derive(Debug)]
+pub(crate) struct Subspace {
+    /// Whose it is, by position in the weights.
+    pub share: usize,
+    /// Along the dimension of the cut.
+    pub positions: Range<u64>,
+    pub dims: DimList,
+    /// It has the phases of the whole launch, each with its share of the items.
+    pub order: Order,
+    /// Per argument.
+    pub touched: SmallVec<[Touched; 8]>,
+}
+
+/// What one part of a launch does to one array. Of a scalar: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touched {
+    /// What it may read.
+    pub read: Option<Extent>,
+    /// What it may write; disjoint from that of every other part.
+    pub written: Option<Extent>,
+    /// Every element of `written` is some item's own.
+    pub covered: bool,
+    /// So it is in each single phase.
+    pub covered_by_phase: bool,
+}
+
+/// Elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All, also those that are beyond the shape.
+    All,
+    Box(ElementBox),
+}
+
+impl Touched {
+    /// The smallest box that holds all that is touched; `None`: all of the array, or nothing.
+    pub fn hull(&self) -> Option<ElementBox> {
+        match (self.read, self.written) {
+            (Some(Extent::Box(a)), Some(Extent::Box(b))) => Some(a.hull(&b)),
+            (Some(Extent::Box(a)), None) | (None, Some(Extent::Box(a))) => Some(a),
+            _ => None,
+        }
+    }
+}
+
+/// Makes the parts of a launch that is cut at these positions. Without a dimension there is one part,
+/// of the first share.
+pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut) -> Result<Parts, Error> {
+    let plan = launch.plan;
+    let mut parts = Parts { dimension, grids: SmallVec::new(), subspaces: Vec::new() };
+    if launch.order.items() == 0 {
+        return Ok(parts);
+    }
+    let mut shapes: SmallVec<[SmallVec<[u64; 4]>; 8]> = SmallVec::new();
+    for (i, spec) in plan.arguments.iter().enumerate() {
+        let extents = extents(launch, i, spec).map_err(|text| argument_error(plan, i, text))?;
+        parts.grids.push(LaunchGrid::of(&extents));
+        shapes.push(extents);
+    }
+    let whole = Cut::from_iter([(0, 0..0)]);
+    for (share, positions) in if dimension.is_some() { cut } else { &whole } {
+        let dims = match dimension {
+            Some(dim) => restrict(launch.dims, dim, positions.clone()),
+            None => launch.dims.iter().cloned().collect(),
+        };
+        let order = Order::new(&dims, &plan.traits()).map_err(|e| index_error(plan, e))?;
+        let touched = touched(launch, dimension, &dims, &order, &shapes)?;
+        parts.subspaces.push(Subspace { share: *share, positions: positions.clone(), dims, order, touched });
+    }
+    prove_apart(launch, &parts)?;
+    Ok(parts)
+}
+
+/// The axes of an array, not folded.
+fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentPlan) -> Result<SmallVec<[u64; 4]>, String> {
+    let (arg, shape) = (&launch.args[i], launch.shapes[i]);
+    match spec.view {
+        View::Scalar => Ok(SmallVec::new()),
+        View::Item | View::Phased => {
+            let grid = item_grid(launch.dims, spec, shape, arg.len)?;
+            Ok(spec.row.then_some(grid.row_len).into_iter().chain(grid.extents).collect())
+        }
+        View::Whole | View::Scatter | View::Window if shape.is_empty() => {
+            Ok(SmallVec::from_slice(&[arg.len]))
+        }
+        View::Whole | View::Scatter | View::Window => Ok(SmallVec::from_slice(shape)),
+    }
+}
+
+/// What a subspace touches of each argument.
+fn touched(
+    launch: &Launch<'_>,
+    dimension: Option<usize>,
+    dims: &[Dim],
+    order: &Order,
+    shapes: &[SmallVec<[u64; 4]>],
+) -> Result<SmallVec<[Touched; 8]>, Error> {
+    let plan = launch.plan;
+    let values: SmallVec<[Range<u64>; 4]> = dims.iter().map(|dim| value_range(dim).0).collect();
+    let said = match plan.part.function() {
+        Some(_) => Some(ask(launch, dimension, &values)?),
+        None => None,
+    };
+    let mut all = SmallVec::new();
+    for (i, spec) in plan.arguments.iter().enumerate() {
+        let mapped = match &said {
+            Some(said) => said_of(launch, dimension, &values, said, i)?,
+            None => None,
+        };
+        let mapped = match mapped {
+            Some(axes) => Some(axes),
+            None => plan.part.axes(launch, i, &values, &shapes[i])?,
+        };
+        let mapped = match mapped {
+            Some(axes) => Some(inside(launch, dimension, &values, i, axes, &shapes[i])?),
+            None => None,
+        };
+        all.push(match spec.view {
+            View::Scalar => Touched::default(),
+            View::Item | View::Phased => own(spec, dims, order, &shapes[i], mapped),
+            View::Whole => Touched { read: Some(Extent::All), ..Touched::default() },
+            View::Window => Touched { read: mapped.or(Some(Extent::All)), ..Touched::default() },
+            View::Scatter => {
+                let extent = mapped.or(Some(Extent::All));
+                Touched { read: extent, written: extent, ..Touched::default() }
+            }
+        });
+    }
+    Ok(all)
+}
+
+/// What follows from the view of an `Item` or a `Phased`: the own elements. `mapped` is what a `Phased`
+/// reads beside them.
+fn own(spec: &ArgumentPlan, dims: &[Dim], order: &Order, extents: &[u64], mapped: Option<Extent>) -> Touched {
+    let (mut axes, mut covered): (SmallVec<[Range<u64>; 4]>, bool) = (SmallVec::new(), true);
+    axes.extend(spec.row.then(|| 0..extents[0]));
+    for &dim in &spec.along {
+        let (values, every) = value_range(&dims[dim]);
+        covered &= every;
+        axes.push(values);
+    }
+    let (elements, exact) = ElementBox::folded(&axes, extents);
+    let own = Extent::Box(elements);
+    let covered = covered && exact;
+    let covered_by_phase = covered && spec.along.iter().all(|&dim| order.every_phase_spans(dim));
+    let read = match (spec.view, mapped) {
+        (View::Phased, Some(Extent::Box(around))) => Some(Extent::Box(around.hull(&elements))),
+        (View::Phased, _) => Some(Extent::All),
+        _ => (spec.access != Access::Write).then_some(own),
+    };
+    match spec.access {
+        Access::Read => Touched { read, ..Touched::default() },
+        _ => Touched { read, written: Some(own), covered, covered_by_phase },
+    }
+}
+
+/// Asks the rule's function for the boxes of a subspace.
+fn ask(launch: &Launch<'_>, dimension: Option<usize>, values: &[Range<u64>]) -> Result<Boxes, Error> {
+    launch.plan.part.call(launch, values, |function, candidate| function.boxes(candidate)).map_err(
+        |(map, text)| {
+            part_error(
+                launch,
+                PartError::Panicked { map, subspace: subspace(launch, dimension, values), text },
+            )
+        },
+    )
+}
+
+/// What the rule's function said of an argument: a range per axis.
+fn said_of(
+    launch: &Launch<'_>,
+    dimension: Option<usize>,
+    values: &[Range<u64>],
+    said: &Boxes,
+    i: usize,
+) -> Result<Option<Axes>, Error> {
+    let descriptor = &launch.plan.descriptor;
+    if i == 0 {
+        for (name, _) in said.iter() {
+            let argument = descriptor.arguments.iter().find(|a| a.name == name);
+            let why = match argument {
+                None => format!("the kernel has no argument `{name}`"),
+                Some(a) => match rule::refusal(a) {
+                    Some(why) => why,
+                    None => continue,
+                },
+            };
+            let subspace = subspace(launch, dimension, values);
+            return Err(part_error(
+                launch,
+                PartError::NotMapped { argument: name.to_owned(), subspace, why },
+            ));
+        }
+    }
+    let name = &descriptor.arguments[i].name;
+    Ok(said.iter().filter(|(n, _)| n == name).last().map(|(_, axes)| axes.iter().cloned().collect()))
+}
+
+/// A range per axis of an array.
+type Axes = SmallVec<[Range<u64>; 4]>;
+
+/// A box of an array, if it lies in it.
+fn inside(
+    launch: &Launch<'_>,
+    dimension: Option<usize>,
+    values: &[Range<u64>],
+    i: usize,
+    mut axes: Axes,
+    extents: &[u64],
+) -> Result<Extent, Error> {
+    let argument = || launch.plan.descriptor.arguments[i].name.clone();
+    if axes.is_empty() {
+        return Ok(Extent::All);
+    }
+    if axes.len() > extents.len() {
+        let (axes, shape) = (axes.len(), extents.to_vec());
+        return Err(part_error(launch, PartError::Axes { argument: argument(), axes, shape }));
+    }
+    axes.extend(extents[axes.len()..].iter().map(|&extent| 0..extent));
+    let bad = |(range, &extent): (&Range<u64>, &u64)| range.start > range.end || range.end > extent;
+    if axes.iter().zip(extents).any(bad) {
+        return Err(part_error(
+            launch,
+            PartError::Outside {
+                argument: argument(),
+                found: axes.to_vec(),
+                shape: extents.to_vec(),
+                subspace: subspace(launch, dimension, values),
+            },
+        ));
+    }
+    Ok(Extent::Box(ElementBox::folded(&axes, extents).0))
+}
+
+/// That no two subspaces write one element.
+fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
+    for (i, spec) in launch.plan.arguments.iter().enumerate() {
+        if spec.view == View::Scalar || spec.access == Access::Read {
+            continue;
+        }
+        for (s, first) in parts.subspaces.iter().enumerate() {
+            for second in &parts.subspaces[s + 1..] {
+                let (a, b) = (first.touched[i].written, second.touched[i].written);
+                let clash = match (a, b) {
+                    (Some(Extent::Box(a)), Some(Extent::Box(b))) => a.meets(&b).then_some([a, b]),
+                    (Some(_), Some(_)) => {
+                        let argument = launch.plan.descriptor.arguments[i].name.clone();
+                        return Err(part_error(launch, PartError::NoMap { argument }));
+                    }
+                    _ => None,
+                };
+                if let Some(boxes) = clash {
+                    let name = |part: &Subspace| {
+                        let values: Axes = part.dims.iter().map(|dim| value_range(dim).0).collect();
+                        subspace(launch, parts.dimension, &values)
+                    };
+                    return Err(part_error(
+                        launch,
+                        PartError::Overlap {
+                            argument: launch.plan.descriptor.arguments[i].name.clone(),
+                            boxes: boxes.map(|b| b.ranges().to_vec()),
+                            shape: parts.grids[i].extents.to_vec(),
+                            subspaces: [name(first), name(second)],
+                        },
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A subspace for people: `` `y` 0..50 ``.
+fn subspace(launch: &Launch<'_>, dimension: Option<usize>, values: &[Range<u64>]) -> String {
+    match dimension {
+        Some(dim) => format!("`{}` {:?}", launch.plan.descriptor.dimensions[dim], values[dim]),
+        None => "the whole space".to_owned(),
+    }
+}
+
+#[cold]
+fn part_error(launch: &Launch<'_>, source: PartError) -> Error {
+    Error::Partition { kernel: launch.plan.descriptor.name.clone(), source: Box::new(source) }
+}
+
+/// # Safety
+/// As [`Launch::args`] says.
+unsafe fn candidate<'a>(
+    launch: &Launch<'a>,
+    values: &'a [Range<u64>],
+    shapes: &'a [&'a [u64]],
+) -> Candidate<'a> {
+    // SAFETY: the caller vouches.
+    unsafe { Candidate::new(&launch.plan.descriptor, values, launch.args, shapes) }
+}

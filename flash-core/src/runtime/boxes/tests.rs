@@ -1,0 +1,1 @@
+//! Boxes of random launches against sets of elements.
