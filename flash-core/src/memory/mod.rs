@@ -3,8 +3,14 @@
 //! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
 //! reaches its contents through guards only. Who holds what is one word per array, see `state.rs`.
 
+#[allow(dead_code)] // some of it is for the runtime's long way alone
+pub(crate) mod device;
+#[allow(dead_code)]
+pub(crate) mod directory;
 mod guard;
 mod header;
+#[allow(dead_code)]
+pub(crate) mod region;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

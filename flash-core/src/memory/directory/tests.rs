@@ -1,0 +1,155 @@
+use super::*;
+use crate::memory::region::Block;
+use crate::memory::region::tests::{blocks, grids};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// Per element: where it is current, and whether it is poisoned.
+type Model = Vec<(BTreeSet<Place>, bool)>;
+
+fn elements(grid: &Grid, region: &Region) -> Vec<usize> {
+    let mut found = Vec::new();
+    for b in region.blocks() {
+        for z in b.begin[2]..b.end[2] {
+            for y in b.begin[1]..b.end[1] {
+                found.extend((b.begin[0]..b.end[0]).map(|x| grid.flat([x, y, z]) as usize));
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// Copies what is lacking; fails after so many of the copies.
+    Read(usize, Block, usize),
+    Write(usize, Block),
+    /// What it reads is copied, then it fails.
+    Fail(usize, Block, Block),
+    Forget(usize, Block),
+}
+
+fn ops(grid: Grid) -> impl Strategy<Value = Vec<Op>> {
+    let op =
+        (0..5usize, blocks(grid), blocks(grid), 0..12u32, 0..4usize).prop_map(|(at, a, b, kind, after)| {
+            match kind {
+                0..4 => Op::Read(at, a, after),
+                4..8 => Op::Write(at, a),
+                8 => Op::Fail(at, a, b),
+                _ => Op::Forget(at, a),
+            }
+        });
+    proptest::collection::vec(op, 0..24)
+}
+
+fn check(grid: &Grid, directory: &Directory, model: &Model, places: &[Place]) {
+    for &place in places {
+        let expected: Vec<usize> = (0..model.len()).filter(|&i| model[i].0.contains(&place)).collect();
+        assert_eq!(elements(grid, &directory.current(place)), expected, "current at {place:?}");
+        let only: Vec<usize> = expected.into_iter().filter(|&i| model[i].0.len() == 1).collect();
+        assert_eq!(elements(grid, &directory.only_at(place)), only, "only at {place:?}");
+    }
+    let poison: Vec<usize> = (0..model.len()).filter(|&i| model[i].1).collect();
+    assert_eq!(elements(grid, &directory.poison), poison);
+    assert!(model.iter().all(|(places, _)| !places.is_empty()));
+    let plain = model.iter().all(|(places, poison)| *places == [Place::HOST].into() && !poison);
+    assert!(!directory.is_plain() || plain, "a plain one has nothing to look up");
+}
+
+/// Copies what a place lacks, up to `most` of the copies. Nothing is moved that is there.
+fn fetch(
+    grid: &Grid,
+    directory: &mut Directory,
+    model: &mut Model,
+    place: Place,
+    region: &Region,
+    most: usize,
+) {
+    let lacking = directory.lacks(place, region);
+    let expected: Vec<usize> =
+        elements(grid, region).into_iter().filter(|&i| !model[i].0.contains(&place)).collect();
+    assert_eq!(elements(grid, &lacking), expected, "what is lacking at {place:?}");
+    assert_eq!(directory.has(place, region), expected.is_empty());
+    // The host first, then the highest number.
+    let sources = directory.sources(place, &lacking, |p| 100 - p.number().unwrap_or(0));
+    let mut moved = Vec::new();
+    for (from, part) in &sources {
+        for i in elements(grid, part) {
+            let best = model[i].0.iter().max_by_key(|p| p.number().unwrap_or(99)).copied();
+            assert_eq!(Some(*from), best, "source of element {i}");
+            moved.push(i);
+        }
+    }
+    moved.sort_unstable();
+    assert_eq!(moved, expected, "each element is moved once");
+    for (_, part) in sources.iter().take(most) {
+        directory.copied(place, part);
+        elements(grid, part).into_iter().for_each(|i| _ = model[i].0.insert(place));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_directory_is_the_model_element_by_element(
+        (grid, devices, ops) in grids().prop_flat_map(|g| (Just(g), 1usize..5, ops(g)))
+    ) {
+        let places: Vec<Place> =
+            std::iter::once(Place::HOST).chain((0..devices as u32).map(Place::device)).collect();
+        let mut directory = Directory::new(grid);
+        let mut model: Model = vec![([Place::HOST].into(), false); grid.elements() as usize];
+        prop_assert!(directory.is_plain());
+        for op in ops {
+            match op {
+                Op::Read(at, block, most) => {
+                    let (place, region) = (places[at % places.len()], block.into());
+                    fetch(&grid, &mut directory, &mut model, place, &region, most);
+                    let poisoned = elements(&grid, &region).into_iter().any(|i| model[i].1);
+                    prop_assert_eq!(directory.poisoned(&region), poisoned);
+                }
+                Op::Write(at, block) => {
+                    let place = places[at % places.len()];
+                    directory.written(place, &block.into());
+                    for i in elements(&grid, &block.into()) {
+                        model[i] = ([place].into(), false);
+                    }
+                }
+                Op::Fail(at, read, write) => {
+                    let place = places[at % places.len()];
+                    fetch(&grid, &mut directory, &mut model, place, &read.into(), usize::MAX);
+                    directory.written(place, &write.into());
+                    directory.poison(&write.into());
+                    for i in elements(&grid, &write.into()) {
+                        model[i] = ([place].into(), true);
+                    }
+                }
+                Op::Forget(at, block) => {
+                    let place = places[at % places.len()];
+                    let kept = directory.forget(place, &block.into());
+                    let mut expected = Vec::new();
+                    for i in elements(&grid, &block.into()) {
+                        if model[i].0.contains(&place) && !(model[i].0.len() > 1 && model[i].0.remove(&place)) {
+                            expected.push(i);
+                        }
+                    }
+                    prop_assert_eq!(elements(&grid, &kept), expected);
+                }
+            }
+            check(&grid, &directory, &model, &places);
+        }
+        // In another shape it is the same, if it can be told.
+        let flat = Grid::new(&[], grid.elements());
+        if directory.regrid(flat) {
+            check(&flat, &directory, &model, &places);
+        } else {
+            check(&grid, &directory, &model, &places);
+        }
+        // The host writes everything: nobody else has anything.
+        let all = Region::all(directory.grid());
+        directory.written(Place::HOST, &all);
+        places.iter().skip(1).for_each(|&p| drop(directory.set_copy(p, None)));
+        prop_assert!(directory.is_plain());
+    }
+}

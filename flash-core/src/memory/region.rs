@@ -1,0 +1,413 @@
+//! Which elements of an array: grids, boxes, and sets of boxes.
+//!
+//! An array is seen as a grid of three axes, axis 0 contiguous. What launches touch are boxes of it, so
+//! sets of elements are kept as few disjoint boxes and never element by element. Operations take time in
+//! the number of boxes, whatever the boxes' size.
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
+
+/// The extents of an array along three axes, axis 0 contiguous; axes that it has not are 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    extent: [u64; 3],
+}
+
+/// A box of a grid: `begin` along each axis, up to but not including `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub begin: [u64; 3],
+    pub end: [u64; 3],
+}
+
+/// A set of elements of a grid: disjoint boxes, none of them empty.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Region {
+    blocks: SmallVec<[Block; 2]>,
+}
+
+/// A box in another shape is taken to be few boxes if it is at most so many contiguous runs ...
+const FEW_RUNS: u64 = 32;
+/// ... and becomes at most so many boxes.
+const FEW_BLOCKS: usize = 8;
+
+impl Grid {
+    /// Of an array of `len` elements with a shape (axis 0 fastest), or without one: then it is flat. More
+    /// axes than three are folded into the last.
+    pub fn new(shape: &[u64], len: u64) -> Grid {
+        let extent = match *shape {
+            [] => [len, 1, 1],
+            [x] => [x, 1, 1],
+            [x, y] => [x, y, 1],
+            [x, y, ref rest @ ..] => [x, y, rest.iter().product()],
+        };
+        debug_assert_eq!(extent.iter().product::<u64>(), len, "the shape {shape:?} fits the length");
+        Grid { extent }
+    }
+
+    /// Extent along each axis.
+    pub fn extent(&self) -> [u64; 3] {
+        self.extent
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.extent.iter().product()
+    }
+
+    /// Elements from neighbour to neighbour along axes 1 and 2.
+    pub fn stride(&self) -> [u64; 2] {
+        [self.extent[0], self.extent[0] * self.extent[1]]
+    }
+
+    /// Number of the element at a position.
+    pub fn flat(&self, at: [u64; 3]) -> u64 {
+        at[0] + self.extent[0] * (at[1] + self.extent[1] * at[2])
+    }
+
+    /// All of it.
+    pub fn block(&self) -> Block {
+        Block { begin: [0; 3], end: self.extent }
+    }
+}
+
+impl Block {
+    /// True if there is no element in it.
+    pub fn is_empty(&self) -> bool {
+        (0..3).any(|a| self.begin[a] >= self.end[a])
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        (0..3).map(|a| self.end[a].saturating_sub(self.begin[a])).product()
+    }
+
+    /// Extent along each axis.
+    pub fn extent(&self) -> [u64; 3] {
+        [0, 1, 2].map(|a| self.end[a].saturating_sub(self.begin[a]))
+    }
+
+    /// True if all of the other is in it. Nothing is in everything.
+    pub fn contains(&self, other: &Block) -> bool {
+        other.is_empty() || (0..3).all(|a| self.begin[a] <= other.begin[a] && other.end[a] <= self.end[a])
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &Block) -> Option<Block> {
+        let both = Block {
+            begin: [0, 1, 2].map(|a| self.begin[a].max(other.begin[a])),
+            end: [0, 1, 2].map(|a| self.end[a].min(other.end[a])),
+        };
+        (!both.is_empty()).then_some(both)
+    }
+
+    /// True if some element is in both.
+    pub fn overlaps(&self, other: &Block) -> bool {
+        self.intersection(other).is_some()
+    }
+
+    /// Elements from the first to the last, counted in the grid. Empty for an empty box.
+    pub fn hull(&self, grid: &Grid) -> Range<u64> {
+        if self.is_empty() {
+            return 0..0;
+        }
+        grid.flat(self.begin)..grid.flat(self.end.map(|e| e - 1)) + 1
+    }
+
+    /// Calls `keep` with the parts of it that are not in `hole`: at most six. The slowest axis is cut
+    /// first, so that what is left is as contiguous as it can be.
+    fn without(mut self, hole: &Block, mut keep: impl FnMut(Block)) {
+        if !self.overlaps(hole) {
+            return keep(self);
+        }
+        for axis in [2, 1, 0] {
+            if self.begin[axis] < hole.begin[axis] {
+                let mut part = self;
+                part.end[axis] = hole.begin[axis];
+                keep(part);
+                self.begin[axis] = hole.begin[axis];
+            }
+            if hole.end[axis] < self.end[axis] {
+                let mut part = self;
+                part.begin[axis] = hole.end[axis];
+                keep(part);
+                self.end[axis] = hole.end[axis];
+            }
+        }
+    }
+
+    /// Makes one box of two that are neighbours and equal along the other axes.
+    fn merged(&self, other: &Block) -> Option<Block> {
+        let equal = |a: usize| self.begin[a] == other.begin[a] && self.end[a] == other.end[a];
+        let axis = (0..3).find(|&a| !equal(a))?;
+        if (axis + 1..3).any(|a| !equal(a)) {
+            return None;
+        }
+        let mut whole = *self;
+        if self.end[axis] == other.begin[axis] {
+            whole.end[axis] = other.end[axis];
+        } else if other.end[axis] == self.begin[axis] {
+            whole.begin[axis] = other.begin[axis];
+        } else {
+            return None;
+        }
+        Some(whole)
+    }
+}
+
+impl From<Block> for Region {
+    fn from(block: Block) -> Region {
+        Region { blocks: if block.is_empty() { SmallVec::new() } else { smallvec![block] } }
+    }
+}
+
+impl Region {
+    /// Nothing.
+    pub fn empty() -> Region {
+        Region::default()
+    }
+
+    /// Every element.
+    pub fn all(grid: &Grid) -> Region {
+        grid.block().into()
+    }
+
+    /// Elements of a range, counted in the grid: at most five boxes.
+    pub fn of_range(grid: &Grid, range: Range<u64>) -> Region {
+        let (mut region, range) = (Region::empty(), range.start..range.end.min(grid.elements()));
+        region.push_range(grid, range);
+        region
+    }
+
+    fn push_range(&mut self, grid: &Grid, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let nx = grid.extent[0];
+        let ((first, left), (last, right)) =
+            ((range.start / nx, range.start % nx), (range.end / nx, range.end % nx));
+        if first == last {
+            return self.push_rows(grid, left..right, first..first + 1);
+        }
+        let rows = first + u64::from(left > 0);
+        self.push_rows(grid, left..nx, first..rows);
+        self.push_rows(grid, 0..nx, rows..last);
+        self.push_rows(grid, 0..right, last..last + 1);
+    }
+
+    /// Adds what nobody has yet: columns `x` of rows that are counted through all planes.
+    fn push_rows(&mut self, grid: &Grid, x: Range<u64>, mut rows: Range<u64>) {
+        let ny = grid.extent[1];
+        while !rows.is_empty() && !x.is_empty() {
+            let (y, z) = (rows.start % ny, rows.start / ny);
+            let left = rows.end - rows.start;
+            let (y, z) = if y == 0 && left >= ny {
+                (0..ny, z..z + left / ny)
+            } else {
+                (y..ny.min(y + left), z..z + 1)
+            };
+            rows.start += (y.end - y.start) * (z.end - z.start);
+            self.blocks.push(Block { begin: [x.start, y.start, z.start], end: [x.end, y.end, z.end] });
+        }
+    }
+
+    /// A box of one grid in another of as many elements. `None`: it would be many boxes.
+    pub fn of_block(block: &Block, from: &Grid, to: &Grid) -> Option<Region> {
+        debug_assert_eq!(from.elements(), to.elements());
+        if from == to || block.is_empty() {
+            return Some((*block).into());
+        }
+        let mut region = Region::empty();
+        let [_, ny, nz] = block.extent();
+        if from.stride()[1] == to.stride()[1] && nz > 1 {
+            // Planes are the same: one of them tells how all of them look.
+            let mut plane = *block;
+            plane.end[2] = plane.begin[2] + 1;
+            region = Region::of_block(&plane, from, to)?;
+            for part in &mut region.blocks {
+                part.end[2] += nz - 1;
+            }
+        } else if from.extent[0] == to.extent[0] {
+            // Rows are the same, and counted through all planes they are a flat array.
+            let whole = ny == from.extent[1];
+            if !whole && nz > FEW_RUNS {
+                return None;
+            }
+            let (planes, rows) = if whole { (1, ny * nz) } else { (nz, ny) };
+            for plane in 0..planes {
+                let first = block.begin[1] + from.extent[1] * (block.begin[2] + plane);
+                region.push_rows(to, block.begin[0]..block.end[0], first..first + rows);
+            }
+        } else {
+            let runs = runs(&block.extent(), from);
+            if runs.count[0].saturating_mul(runs.count[1]) > FEW_RUNS {
+                return None;
+            }
+            let first = from.flat(block.begin);
+            for z in 0..runs.count[1] {
+                for y in 0..runs.count[0] {
+                    let at = first + y * runs.stride[0] + z * runs.stride[1];
+                    region.push_range(to, at..at + runs.length);
+                }
+            }
+        }
+        region.merge();
+        (region.blocks.len() <= FEW_BLOCKS).then_some(region)
+    }
+
+    /// The same elements in another grid. `None`: they would be many boxes.
+    pub fn regrid(&self, from: &Grid, to: &Grid) -> Option<Region> {
+        let mut region = Region::empty();
+        for block in &self.blocks {
+            region.blocks.extend(Region::of_block(block, from, to)?.blocks);
+        }
+        region.merge();
+        Some(region)
+    }
+
+    /// True if there is no element in it.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.blocks.iter().map(Block::elements).sum()
+    }
+
+    /// Its boxes, which are disjoint and not empty.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// True if all of the other is in it.
+    pub fn contains(&self, other: &Region) -> bool {
+        other.blocks.iter().all(|b| {
+            self.blocks.iter().any(|a| a.contains(b)) || {
+                let in_it = self.blocks.iter().filter_map(|a| a.intersection(b));
+                in_it.map(|part| part.elements()).sum::<u64>() == b.elements()
+            }
+        })
+    }
+
+    /// True if some element is in both.
+    pub fn overlaps(&self, other: &Region) -> bool {
+        self.blocks.iter().any(|a| other.blocks.iter().any(|b| a.overlaps(b)))
+    }
+
+    /// Puts a box into it.
+    pub fn add_block(&mut self, block: &Block) {
+        if block.is_empty() || self.blocks.iter().any(|b| b.contains(block)) {
+            return;
+        }
+        self.blocks.retain(|b| !block.contains(b));
+        let mut new: SmallVec<[Block; 8]> = smallvec![*block];
+        for old in &self.blocks {
+            cut(&mut new, old);
+        }
+        self.blocks.extend(new);
+        self.merge();
+    }
+
+    /// Puts all of the other into it.
+    pub fn add(&mut self, other: &Region) {
+        other.blocks.iter().for_each(|b| self.add_block(b));
+    }
+
+    /// Takes a box out of it.
+    pub fn subtract_block(&mut self, block: &Block) {
+        if self.blocks.iter().any(|b| b.overlaps(block)) {
+            cut(&mut self.blocks, block);
+            self.merge();
+        }
+    }
+
+    /// Takes all of the other out of it.
+    pub fn subtract(&mut self, other: &Region) {
+        other.blocks.iter().for_each(|b| self.subtract_block(b));
+    }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &Region) -> Region {
+        let pairs = self.blocks.iter().flat_map(|a| other.blocks.iter().filter_map(|b| a.intersection(b)));
+        let mut region = Region { blocks: pairs.collect() };
+        region.merge();
+        region
+    }
+
+    /// What is in it and not in the other.
+    pub fn without(&self, other: &Region) -> Region {
+        let mut region = self.clone();
+        region.subtract(other);
+        region
+    }
+
+    /// Elements from the first to the last, counted in the grid.
+    pub fn hull(&self, grid: &Grid) -> Range<u64> {
+        let hulls = self.blocks.iter().map(|b| b.hull(grid));
+        hulls.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+    }
+
+    /// Makes one box of neighbours, as often as there are some: few boxes keep everything quick.
+    fn merge(&mut self) {
+        let mut i = 0;
+        while i < self.blocks.len() {
+            let found = (i + 1..self.blocks.len())
+                .find_map(|j| self.blocks[i].merged(&self.blocks[j]).map(|whole| (j, whole)));
+            match found {
+                Some((j, whole)) => {
+                    self.blocks.swap_remove(j);
+                    self.blocks[i] = whole;
+                    // It may fit to one that it passed.
+                    i = 0;
+                }
+                None => i += 1,
+            }
+        }
+    }
+}
+
+impl PartialEq for Region {
+    /// The same elements, however they are cut into boxes.
+    fn eq(&self, other: &Region) -> bool {
+        self.elements() == other.elements() && self.contains(other)
+    }
+}
+
+/// Takes a box out of disjoint boxes.
+fn cut<const N: usize>(blocks: &mut SmallVec<[Block; N]>, hole: &Block)
+where
+    [Block; N]: smallvec::Array<Item = Block>,
+{
+    let mut kept: SmallVec<[Block; N]> = SmallVec::new();
+    for block in blocks.iter() {
+        block.without(hole, |part| kept.push(part));
+    }
+    *blocks = kept;
+}
+
+/// A box as runs of contiguous elements.
+pub(crate) struct Runs {
+    /// Elements in a run.
+    pub length: u64,
+    /// Runs in a plane, and planes.
+    pub count: [u64; 2],
+    /// Elements from run to run, and from plane to plane.
+    pub stride: [u64; 2],
+}
+
+/// The fewest runs of a box with these extents in a grid.
+pub(crate) fn runs(extent: &[u64; 3], grid: &Grid) -> Runs {
+    let [x, y, z] = *extent;
+    let stride = grid.stride();
+    let rows = x == grid.extent[0] || y * z == 1;
+    let planes = rows && y == grid.extent[1] || z == 1;
+    match (rows, planes) {
+        (true, true) => Runs { length: x * y * z, count: [1, 1], stride },
+        (true, false) => Runs { length: x * y, count: [z, 1], stride: [stride[1], 0] },
+        (false, _) => Runs { length: x, count: [y, z], stride },
+    }
+}

@@ -1,0 +1,179 @@
+use super::*;
+use proptest::prelude::*;
+
+/// One bit per element.
+type Bits = Vec<bool>;
+
+fn bits(grid: &Grid, region: &Region) -> Bits {
+    let mut bits = vec![false; grid.elements() as usize];
+    for block in region.blocks() {
+        assert!(!block.is_empty() && grid.block().contains(block), "{block:?} in {grid:?}");
+        for z in block.begin[2]..block.end[2] {
+            for y in block.begin[1]..block.end[1] {
+                for x in block.begin[0]..block.end[0] {
+                    let bit = &mut bits[grid.flat([x, y, z]) as usize];
+                    assert!(!*bit, "two boxes of {region:?} have ({x}, {y}, {z})");
+                    *bit = true;
+                }
+            }
+        }
+    }
+    assert_eq!(bits.iter().filter(|b| **b).count() as u64, region.elements());
+    bits
+}
+
+fn combined(a: &Bits, b: &Bits, op: impl Fn(bool, bool) -> bool) -> Bits {
+    a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
+}
+
+pub(crate) fn grids() -> impl Strategy<Value = Grid> {
+    (1usize..4, 1u64..8, 1u64..7, 1u64..6).prop_map(|(axes, x, y, z)| {
+        let shape = &[x, y, z][..axes];
+        Grid::new(shape, shape.iter().product())
+    })
+}
+
+/// A box, perhaps empty.
+pub(crate) fn blocks(grid: Grid) -> impl Strategy<Value = Block> {
+    let axis = |n: u64| (0..=n, 0..=n).prop_map(|(a, b)| (a.min(b), a.max(b)));
+    let [x, y, z] = grid.extent();
+    (axis(x), axis(y), axis(z)).prop_map(|(x, y, z)| Block { begin: [x.0, y.0, z.0], end: [x.1, y.1, z.1] })
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add(Block),
+    Subtract(Block),
+    AddRange(u64, u64),
+}
+
+fn ops(grid: Grid) -> impl Strategy<Value = Vec<Op>> {
+    let n = grid.elements();
+    proptest::collection::vec(
+        prop_oneof![
+            3 => blocks(grid).prop_map(Op::Add),
+            2 => blocks(grid).prop_map(Op::Subtract),
+            1 => (0..=n, 0..=n).prop_map(|(a, b)| Op::AddRange(a, b)),
+        ],
+        0..10,
+    )
+}
+
+fn made(grid: &Grid, ops: &[Op]) -> (Region, Bits) {
+    let (mut region, mut model) = (Region::empty(), vec![false; grid.elements() as usize]);
+    for op in ops {
+        match op {
+            Op::Add(block) => {
+                region.add_block(block);
+                model = combined(&model, &bits(grid, &(*block).into()), |a, b| a || b);
+            }
+            Op::Subtract(block) => {
+                region.subtract_block(block);
+                model = combined(&model, &bits(grid, &(*block).into()), |a, b| a && !b);
+            }
+            Op::AddRange(a, b) => {
+                let part = Region::of_range(grid, *a..*b);
+                assert!(part.blocks().len() <= 5);
+                region.add(&part);
+                (*a..*b).for_each(|i| model[i as usize] = true);
+            }
+        }
+        assert_eq!(bits(grid, &region), model, "after {op:?}");
+    }
+    (region, model)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn regions_are_sets_of_elements(
+        (grid, a, b) in grids().prop_flat_map(|g| (Just(g), ops(g), ops(g)))
+    ) {
+        let ((a, a_bits), (b, b_bits)) = (made(&grid, &a), made(&grid, &b));
+        let both = combined(&a_bits, &b_bits, |a, b| a && b);
+        prop_assert_eq!(bits(&grid, &a.intersection(&b)), both.clone());
+        prop_assert_eq!(a.overlaps(&b), both.contains(&true));
+        prop_assert_eq!(a.contains(&b), both == b_bits);
+        prop_assert_eq!(a == b, a_bits == b_bits);
+        prop_assert_eq!(a.is_empty(), !a_bits.contains(&true));
+        prop_assert_eq!(bits(&grid, &a.without(&b)), combined(&a_bits, &b_bits, |a, b| a && !b));
+        let mut sum = a.clone();
+        sum.add(&b);
+        prop_assert_eq!(bits(&grid, &sum), combined(&a_bits, &b_bits, |a, b| a || b));
+        let hull = a.hull(&grid);
+        let first = a_bits.iter().position(|b| *b).unwrap_or(0) as u64;
+        let end = a_bits.iter().rposition(|b| *b).map_or(0, |i| i as u64 + 1);
+        prop_assert_eq!(hull, first..end);
+        prop_assert!(Region::all(&grid).contains(&a));
+    }
+
+    #[test]
+    fn boxes_of_another_shape_are_exact_or_refused(
+        (from, block, to) in (1u64..5, 1u64..5, 1u64..5, 0usize..6).prop_flat_map(|(x, y, z, way)| {
+            let to: [u64; 3] = [[x * y * z, 1, 1], [x, y * z, 1], [x * y, z, 1], [y, x, z], [z, y, x], [x, y, z]][way];
+            let from = Grid::new(&[x, y, z], x * y * z);
+            (Just(from), blocks(from), Just(Grid::new(&to, x * y * z)))
+        })
+    ) {
+        for (from, to, block) in [(from, to, block), (to, from, Block {
+            begin: [0, 1, 2].map(|a| block.begin[a].min(to.extent()[a])),
+            end: [0, 1, 2].map(|a| block.end[a].min(to.extent()[a])),
+        })] {
+            if let Some(region) = Region::of_block(&block, &from, &to) {
+                prop_assert_eq!(bits(&to, &region), bits(&from, &block.into()));
+                prop_assert!(region.blocks().len() <= FEW_BLOCKS);
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_the_elements_of_a_box(
+        (grid, block) in grids().prop_flat_map(|g| (Just(g), blocks(g)))
+    ) {
+        let runs = runs(&block.extent(), &grid);
+        let mut found = vec![false; grid.elements() as usize];
+        if !block.is_empty() {
+            for z in 0..runs.count[1] {
+                for y in 0..runs.count[0] {
+                    let at = grid.flat(block.begin) + y * runs.stride[0] + z * runs.stride[1];
+                    for i in at..at + runs.length {
+                        prop_assert!(!std::mem::replace(&mut found[i as usize], true));
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(found, bits(&grid, &block.into()));
+    }
+}
+
+#[test]
+fn shapes_of_more_axes_are_folded_into_the_last() {
+    assert_eq!(Grid::new(&[2, 3, 4, 5], 120).extent(), [2, 3, 20]);
+    assert_eq!(Grid::new(&[], 7).extent(), [7, 1, 1]);
+    assert!(Region::all(&Grid::new(&[4, 0], 0)).is_empty());
+    assert!(Region::of_range(&Grid::new(&[], 0), 0..0).is_empty());
+}
+
+#[test]
+fn rows_of_a_flat_array_and_tiles_of_many_rows() {
+    let (flat, grid) = (Grid::new(&[], 1 << 40), Grid::new(&[1 << 20, 1 << 20], 1 << 40));
+    let rows = Block { begin: [0, 7, 0], end: [1 << 20, 9, 1] };
+    let region = Region::of_block(&rows, &grid, &flat).unwrap();
+    assert_eq!(region.blocks(), [Block { begin: [7 << 20, 0, 0], end: [9 << 20, 1, 1] }]);
+    let tile = Block { begin: [0, 0, 0], end: [4, 4_000, 1] };
+    assert!(Region::of_block(&tile, &grid, &flat).is_none());
+    let cube = Grid::new(&[1 << 20, 1 << 10, 1 << 10], 1 << 40);
+    let part = Block { begin: [5, 0, 3], end: [9, 1 << 10, 900] };
+    assert_eq!(Region::of_block(&part, &cube, &grid).unwrap().blocks().len(), 1);
+}
+
+#[test]
+fn strips_that_come_one_by_one_become_one_box() {
+    let grid = Grid::new(&[64, 64], 4096);
+    let mut region = Region::empty();
+    for k in [3u64, 0, 2, 1] {
+        region.add_block(&Block { begin: [0, 16 * k, 0], end: [64, 16 * k + 16, 1] });
+    }
+    assert_eq!(region.blocks(), Region::all(&grid).blocks());
+}
