@@ -6,7 +6,9 @@ use super::rate::Rate;
 use crate::abi;
 use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
-use crate::descriptor::{self, Access, Attributes, Implementation, KernelDescriptor, Searchable, Use, View};
+use crate::descriptor::{
+    self, Access, Attributes, Implementation, KernelDescriptor, Searchable, Subspaces, Use, View, Weights,
+};
 use crate::error::{Error, NoImplementation};
 use crate::index::{Group, OrderTraits};
 use crate::kernel::{GroupTrait, KernelDefinition, Rank, SortTrait};
@@ -35,6 +37,12 @@ pub(crate) struct Plan {
     pub part: PartRule,
     /// Launches that were cut.
     pub parts: Cache,
+    /// Its launches are to be cut: the definition or an option says so.
+    pub cut: bool,
+    /// Shares of the devices, if they are fixed; one per target.
+    pub weights: Option<Vec<f64>>,
+    /// Into so many parts at least.
+    pub subspaces: u32,
     /// Some implementation wants to be called once per phase, with all of its arrays: it is not cut.
     pub whole: bool,
     targets: Result<Vec<Target>, Error>,
@@ -170,6 +178,11 @@ impl Plan {
             })
             .collect();
         let targets = find(&descriptor, devices, &all);
+        let weights = match (all.get::<Weights>(), &targets) {
+            (Some(Weights(weights)), Ok(targets)) => Some(check_weights(weights, targets)?),
+            _ => None,
+        };
+        let subspaces = all.get::<Subspaces>().map_or(1, |n| n.0);
         let simple = targets.is_ok()
             && descriptor.dimensions.len() == 1
             && sort.is_empty()
@@ -189,6 +202,9 @@ impl Plan {
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
             part,
             parts: Cache::default(),
+            cut: all.get::<descriptor::PartBy>().is_some() || weights.is_some() || subspaces > 1,
+            weights,
+            subspaces,
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
             targets,
             arguments,
@@ -203,6 +219,25 @@ impl Plan {
         attributes: &Attributes,
     ) -> Result<Plan, Error> {
         Plan::new(None, self.descriptor.clone(), devices, attributes)
+    }
+}
+
+/// Shares of devices, if they are such.
+fn check_weights(weights: &[f64], targets: &[Target]) -> Result<Vec<f64>, Error> {
+    let error = |text: String| Err(Error::Option { option: "Weights".into(), text });
+    if weights.len() != targets.len() {
+        let ids: Vec<&str> = targets.iter().map(|t| t.device.id()).collect();
+        return error(format!(
+            "expected one weight per device that runs the kernel ({}), found {}",
+            ids.join(", "),
+            weights.len()
+        ));
+    }
+    let bad = weights.iter().find(|w| !w.is_finite() || **w < 0.0);
+    match bad {
+        Some(bad) => error(format!("expected numbers from 0 on, found {bad}")),
+        None if weights.iter().all(|w| *w == 0.0) => error("all are 0: give some device something to do".into()),
+        None => Ok(weights.to_vec()),
     }
 }
 

@@ -1,77 +1,110 @@
 //! Where submissions run, and how they are cut.
 
-use super::part::OrderOf;
+use super::lane::Lanes;
 use super::walk::Walk;
-use crate::abi;
+use crate::error::Error;
+use crate::index::Cut;
 use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
-use crate::memory::region::{Block, Grid};
-use crate::error::Error;
+use crate::runtime::boxes::{Launch, Parts, Subspace};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::rate;
-use crate::runtime::record::Node;
+use crate::runtime::record::{Node, Slots};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use super::lane::Lanes;
 
-/// A subspace and the device that runs it.
-pub(super) struct Piece<'r> {
-    /// Index among the plan's targets.
-    pub target: u32,
-    pub order: OrderOf<'r>,
-    /// One per argument.
-    pub boxes: Arc<[Touched]>,
+/// Along dimension 0, cuts fall on multiples of this many positions, so that two devices that share the
+/// host's memory rarely write one cache line.
+const ALIGN: u64 = 16;
+
+/// The parts of a submission, and who runs which.
+pub(super) struct Placed {
+    pub parts: Arc<Parts>,
+    /// Per subspace, index of the target; `None`: whoever has nothing to do.
+    pub targets: SmallVec<[Option<u32>; 4]>,
 }
 
-/// What a subspace touches of an argument.
-pub(super) struct Touched {
-    /// The array as the launch sees it.
-    pub grid: Grid,
-    /// What it reads, its own elements included.
-    pub reads: Block,
-    /// Its own elements.
-    pub own: Block,
-    /// Every element of `own` is some work item's.
-    pub exact: bool,
-}
+impl Placed {
+    /// It runs in several parts.
+    pub fn is_cut(&self) -> bool {
+        self.parts.subspaces.len() > 1
+    }
 
-impl Touched {
-    /// For the kernel.
-    pub fn part(&self) -> abi::Part {
-        abi::Part { begin: self.reads.begin, end: self.reads.end, stride: self.grid.stride(), origin: 0 }
+    pub fn subspaces(&self) -> impl Iterator<Item = (usize, &Subspace)> {
+        self.parts.subspaces.iter().enumerate()
     }
 }
 
-/// The pieces of a submission, in the order in which they go into lanes.
-pub(super) fn pieces<'r>(
-    walk: &mut Walk<'r>,
-    node: &'r Node,
-    plan: &'r Plan,
-    targets: &'r [Target],
-) -> Result<SmallVec<[Piece<'r>; 4]>, Error> {
-    let order = walk.slots.order_of(node);
-    if let Some(cut) = cut::of(walk, node, plan, targets)? {
-        return cut.pieces(walk, node, plan, targets);
+/// The memory of a target, and its place.
+pub(super) fn place_of(target: &Target) -> (Option<&'static DeviceMemory>, Place) {
+    let memory = DeviceMemory::of(target.device);
+    (memory, memory.map_or(Place::HOST, DeviceMemory::place))
+}
+
+/// Cuts and places a submission.
+pub(super) fn place(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> Result<Placed, Error> {
+    if wants_cut(plan, targets)
+        && let Some(parts) = parts(walk.slots, node, plan, targets)?
+    {
+        let free = plan.subspaces as usize > targets.len();
+        let targets = parts.subspaces.iter().map(|s| (!free).then_some(s.share as u32)).collect();
+        return Ok(Placed { parts, targets });
     }
     let target = if targets.len() == 1 { 0 } else { choose(walk, node, plan, targets) };
-    let boxes = cut::whole(walk, node, plan)?;
-    Ok(smallvec![Piece { target: target as u32, order: OrderOf::Whole(order), boxes }])
+    let shapes = walk.slots.shapes_of(node);
+    let parts = plan.parts.parts(&launch(walk.slots, node, plan, &shapes), None, &Cut::new())?;
+    Ok(Placed { parts, targets: smallvec![Some(target as u32)] })
 }
 
-/// The device for a submission that is not cut: where most of what it reads is, or else in turn, without
-/// those that are busy for longer than it would take elsewhere.
+/// Proves, before anything runs, that a submission can be cut as its map says.
+pub(super) fn check(slots: &Slots, node: &Node) -> Result<(), Error> {
+    let plan = node.plan();
+    match plan.targets() {
+        Ok(targets) if wants_cut(plan, targets) => parts(slots, node, plan, targets).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
+    plan.cut && !plan.whole && (targets.len() > 1 || plan.subspaces > 1)
+}
+
+fn launch<'a>(slots: &'a Slots, node: &'a Node, plan: &'a Plan, shapes: &'a [&'a [u64]]) -> Launch<'a> {
+    Launch { plan, order: slots.order_of(node), dims: slots.dims_of(node), args: slots.args_of(node), shapes }
+}
+
+/// The parts of a submission that is to be cut; `None`: it cannot be, and runs whole.
+fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<Option<Arc<Parts>>, Error> {
+    let shapes = slots.shapes_of(node);
+    let launch = launch(slots, node, plan, &shapes);
+    let weights = match &plan.weights {
+        _ if plan.subspaces as usize > targets.len() => vec![1.0; plan.subspaces as usize],
+        Some(weights) => weights.clone(),
+        None => rate::weights(targets.iter().map(|target| target.rate.get())),
+    };
+    let Some((dimension, cut)) = plan.part.cut(&launch, &weights, 1)? else {
+        return Ok(None);
+    };
+    let aligned = match dimension {
+        0 => plan.part.cut(&launch, &weights, ALIGN)?.map_or(cut, |(_, cut)| cut),
+        _ => cut,
+    };
+    plan.parts.parts(&launch, Some(dimension), &aligned).map(Some)
+}
+
+/// The device for a submission that is not cut: where most of what earlier submissions made for it is, or
+/// else in turn, without those that are busy for longer than it would take elsewhere.
 fn choose(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> usize {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let items = walk.slots.order_of(node).items() as f64;
     let finish = |target: &Target| {
-        let lane = Lanes::of(target.device.id()).kernels.expected() as f64;
+        let lane = Lanes::of(target.device).kernels.expected() as f64;
         lane + target.rate.get().unwrap_or(0.0) * items
     };
-    let place = |target: &Target| DeviceMemory::of(target.device).map_or(Place::HOST, DeviceMemory::place);
     let mut near: SmallVec<[(u64, usize); 8]> = SmallVec::new();
     for (i, target) in targets.iter().enumerate() {
-        near.push((walk.bytes_made_at(node, plan, place(target)), i));
+        near.push((walk.bytes_made_at(node, plan, place_of(target).1), i));
     }
     let most = near.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
     near.retain(|(bytes, _)| *bytes == most);
@@ -82,4 +115,10 @@ fn choose(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> 
         0 => 0,
         n => near[TURN.fetch_add(1, Relaxed) % n].1,
     }
+}
+
+/// The device that will be free first.
+pub(super) fn first_free(targets: &[Target]) -> u32 {
+    let expected = |i: &u32| Lanes::of(targets[*i as usize].device).kernels.expected();
+    (0..targets.len() as u32).min_by_key(expected).unwrap_or(0)
 }
