@@ -86,6 +86,9 @@ pub enum Error {
         /// The backend's words.
         text: String,
     },
+    /// The memory of a device is too small for what is needed at once.
+    #[error("{0}")]
+    DeviceMemory(Box<DeviceMemoryError>),
     /// A submission was left out because what it reads is poisoned.
     #[error("left out: argument `{argument}` is poisoned, the launch that should have written it failed")]
     Skipped {
@@ -224,6 +227,22 @@ pub enum Code {
     Invalid,
     /// A panic inside a plugin, outside a kernel.
     Panic,
+}
+
+/// The memory of a device is too small for what is needed at once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "device {device}: {wanted} bytes more are needed, its budget is {budget} bytes, and {held} of them are in use by launches and guards that still go on: cut the launch into more parts, use smaller arrays, or raise the budget"
+)]
+pub struct DeviceMemoryError {
+    /// The device's id.
+    pub device: String,
+    /// Bytes of the buffer that did not fit.
+    pub wanted: u64,
+    /// Bytes that may be used on the device.
+    pub budget: u64,
+    /// Bytes in use that nobody could give up.
+    pub held: u64,
 }
 
 /// A submission that failed.

@@ -18,7 +18,7 @@ pub mod kernel;
 pub mod memory;
 pub mod runtime;
 
-pub use error::{Code, Error, KeyError, LaunchError, NoImplementation, PartError};
+pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};
 pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend};
 pub use index::{count_by, count_by_fn};
 pub use memory::FlashMemory;

@@ -21,8 +21,8 @@
 //! of `FLASH_BACKEND_PATH`.
 
 pub use flash_core::{
-    Code, Error, FlashMemory, KernelDefinition, KeyError, LaunchError, NoImplementation, PartError, Pipeline,
-    Profile, RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
+    Code, DeviceMemoryError, Error, FlashMemory, KernelDefinition, KeyError, LaunchError, NoImplementation,
+    PartError, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
 };
 pub use flash_core::{abi, backend, descriptor, index, memory, runtime};
 pub use flash_core::{export_plugin, kernel, register_backend};

@@ -1,4 +1,5 @@
-//! Allocation and copies in host memory, for backends whose devices share it.
+//! Allocation and copies in host memory: for backends whose devices share it, and for those whose devices
+//! have memories of their own that the host can reach by address.
 
 use super::Failure;
 use crate::abi::{Buffer, CopyBox, SPACE_HOST};
@@ -7,22 +8,37 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// The buffers of one device in host memory.
+/// The buffers of one device in memory that the host can reach. Their handles are addresses.
 #[derive(Default)]
-pub struct HostBuffers(Mutex<HashMap<u64, Option<Layout>>>);
+pub struct HostBuffers {
+    /// The memory space in which they are.
+    space: u32,
+    layouts: Mutex<HashMap<u64, Option<Layout>>>,
+}
 
 impl HostBuffers {
+    /// Those of a memory space; [`SPACE_HOST`] is the default.
+    pub fn of_space(space: u32) -> HostBuffers {
+        HostBuffers { space, layouts: Mutex::default() }
+    }
+
+    /// The memory space in which they are.
+    pub fn space(&self) -> u32 {
+        self.space
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Option<Layout>>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.layouts.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Allocates zeroed memory, aligned to 64 bytes.
     pub fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
-        if space != SPACE_HOST {
-            return Err(Failure::new(
-                Code::Invalid,
-                format!("memory space {space}: there is only space 0, the host's"),
-            ));
+        if space != self.space {
+            let there = match self.space {
+                SPACE_HOST => "only space 0, the host's".to_owned(),
+                own => format!("only space {own}, the device's"),
+            };
+            return Err(Failure::new(Code::Invalid, format!("memory space {space}: there is {there}")));
         }
         let layout = usize::try_from(bytes.max(1)).ok().and_then(|n| Layout::from_size_align(n, 64).ok());
         // SAFETY: the size is at least 1.
@@ -70,20 +86,33 @@ pub unsafe fn copy_box(from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), 
             "this device copies between host memory and host memory only",
         ));
     }
+    // SAFETY: the caller vouches for the boxes; handles in the host's space are addresses.
+    unsafe { copy_addresses(from.handle, to.handle, shape) };
+    Ok(())
+}
+
+/// Copies a box between two buffers by their addresses, whatever their spaces.
+///
+/// # Safety
+/// As [`copy_box`], and both handles are addresses.
+pub unsafe fn copy_addresses(from: u64, to: u64, shape: &CopyBox) {
     let [bytes, rows, planes] = shape.extent;
     for plane in 0..planes {
         for row in 0..rows {
-            let source = from.handle
-                + shape.source_offset
-                + row * shape.source_stride[0]
-                + plane * shape.source_stride[1];
-            let destination = to.handle
+            let source =
+                from + shape.source_offset + row * shape.source_stride[0] + plane * shape.source_stride[1];
+            let destination = to
                 + shape.destination_offset
                 + row * shape.destination_stride[0]
                 + plane * shape.destination_stride[1];
             // SAFETY: the caller vouches for the boxes; they may overlap.
-            unsafe { std::ptr::copy(source as *const u8, destination as *mut u8, bytes as usize) };
+            unsafe {
+                std::ptr::copy(
+                    std::ptr::with_exposed_provenance::<u8>(source as usize),
+                    std::ptr::with_exposed_provenance_mut::<u8>(destination as usize),
+                    bytes as usize,
+                )
+            };
         }
     }
-    Ok(())
 }

@@ -5,6 +5,8 @@ use super::loader::{self, Outcome, refused};
 use super::{Class, DeviceInfo, glue, take_error};
 use crate::abi::{self, BackendApi, Implementation};
 use crate::error::{Error, KeyError};
+use crate::memory::Transfers;
+use crate::memory::device::DeviceMemory;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -43,6 +45,7 @@ pub struct DeviceHandle {
     pub(crate) target: String,
     id: String,
     info: DeviceInfo,
+    memory: OnceLock<Option<&'static DeviceMemory>>,
 }
 
 // SAFETY: the vtable's functions may be called from any thread with any device.
@@ -59,6 +62,32 @@ impl DeviceHandle {
     /// What it is.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// Its memory; `None` if it uses the host's.
+    #[inline]
+    pub(crate) fn memory(&'static self) -> Option<&'static DeviceMemory> {
+        *self.memory.get_or_init(|| DeviceMemory::of(self))
+    }
+
+    /// What was copied to and from its memory since the process began. All zeros for a device that uses
+    /// the host's memory: there is nothing to copy.
+    pub fn transfers(&'static self) -> Transfers {
+        self.memory().map_or_else(Transfers::default, DeviceMemory::transfers)
+    }
+
+    /// Bytes of its memory that FLASH may use: by default all it has (or no limit, where that is
+    /// unknown). `None` if it uses the host's memory.
+    pub fn memory_budget(&'static self) -> Option<u64> {
+        self.memory().map(DeviceMemory::budget)
+    }
+
+    /// Sets how many bytes of its memory FLASH may use, for the whole process. What is beyond it is given
+    /// up when something is allocated next: copies that nobody uses go first, the longest unused before
+    /// others, and what is current only there comes to the host before. False, and nothing done, if the
+    /// device uses the host's memory.
+    pub fn set_memory_budget(&'static self, bytes: u64) -> bool {
+        self.memory().map(|memory| memory.set_budget(bytes)).is_some()
     }
 }
 
@@ -403,6 +432,7 @@ fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle
                 target: api.target.text(),
                 id: format!("{key}:{i}"),
                 info: device_info(&info),
+                memory: OnceLock::new(),
             };
             handles.push(&*Box::leak(Box::new(handle)));
         }

@@ -1,12 +1,448 @@
-//! The memories of devices.
+//! The memories of devices: buffers, their cache, the budget, and who has to go when it is used up.
 
-use crate::abi;
+use super::Header;
+use super::directory::{Directory, Place};
+use super::transfer::{Counters, End, Transfer};
+use crate::abi::{self, Buffer, SPACE_HOST};
+use crate::backend::{DeviceHandle, take_error};
+use crate::error::{Code, DeviceMemoryError, Error};
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
+
+/// The memory of one device that does not use the host's. Lives for ever.
+///
+/// Locks: whoever locks a directory holds its memory's state word, and may then lock `pool`; who holds
+/// `pool` locks nothing else. An eviction locks the directory of another memory, of which it is the only
+/// holder, so that nobody waits for it there.
+pub(crate) struct DeviceMemory {
+    place: Place,
+    device: &'static DeviceHandle,
+    space: u32,
+    budget: AtomicU64,
+    pool: Mutex<Pool>,
+    /// Counts uses of copies.
+    clock: AtomicU64,
+    pub(super) counters: Counters,
+}
+
+#[derive(Default)]
+struct Pool {
+    /// Buffers that nobody has, by their size in bytes.
+    free: BTreeMap<u64, Vec<Buffer>>,
+    /// Bytes of all of those.
+    cached: u64,
+    /// Bytes of buffers that somebody has.
+    used: u64,
+    copies: Vec<Entry>,
+    /// `copies` is looked through for ones that are gone when it has grown so long.
+    prune_at: usize,
+}
+
+/// A copy of a memory on this device.
+struct Entry {
+    header: Weak<Header>,
+    /// When it was used last; the copy has it, too.
+    used: Arc<AtomicU64>,
+}
+
+/// A buffer in the memory of a device; goes to the cache when it is dropped.
+pub(crate) struct DeviceBuffer {
+    memory: &'static DeviceMemory,
+    raw: Buffer,
+    bytes: u64,
+}
 
 /// A device's copy of an array.
 #[derive(Debug)]
 pub(crate) struct DeviceCopy {
-    pub buffer: abi::Buffer,
-    /// The elements for which it has room: from the first to the last one that was ever needed.
-    pub range: Range<u64>,
+    buffer: DeviceBuffer,
+    /// The elements for which it has room.
+    range: Range<u64>,
+    used: Arc<AtomicU64>,
+}
+
+/// Sizes are multiples of this.
+const ROUND: u64 = 256;
+
+/// What all devices with memories of their own have, by place.
+static MEMORIES: RwLock<Vec<&'static DeviceMemory>> = RwLock::new(Vec::new());
+
+/// The memory that is a place; `None` for the host.
+pub(crate) fn memory_of(place: Place) -> Option<&'static DeviceMemory> {
+    let number = place.number()? as usize;
+    MEMORIES.read().unwrap_or_else(|e| e.into_inner()).get(number).copied()
+}
+
+impl DeviceMemory {
+    /// The memory of a device, made once per device; `None` if the device uses the host's.
+    pub fn of(device: &'static DeviceHandle) -> Option<&'static DeviceMemory> {
+        if device.info().host_memory {
+            return None;
+        }
+        // SAFETY: a device of this vtable.
+        let space = unsafe { main_space(device) };
+        let mut all = MEMORIES.write().unwrap_or_else(|e| e.into_inner());
+        let known = device.info().memory_bytes;
+        let memory: &'static DeviceMemory = Box::leak(Box::new(DeviceMemory {
+            place: Place::device(all.len() as u32),
+            device,
+            space,
+            budget: AtomicU64::new(if known == 0 { u64::MAX } else { known }),
+            pool: Mutex::default(),
+            clock: AtomicU64::new(1),
+            counters: Counters::default(),
+        }));
+        all.push(memory);
+        Some(memory)
+    }
+
+    /// The place that it is.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &'static DeviceHandle {
+        self.device
+    }
+
+    /// The memory space in which its buffers are.
+    pub fn space(&self) -> u32 {
+        self.space
+    }
+
+    /// Bytes that may be used, those in the cache included.
+    pub fn budget(&self) -> u64 {
+        self.budget.load(Relaxed)
+    }
+
+    /// Sets the budget. What is in use beyond it stays until something is allocated.
+    pub fn set_budget(&self, bytes: u64) {
+        self.budget.store(bytes, Relaxed);
+    }
+
+    /// Bytes of buffers that somebody has.
+    pub fn used(&self) -> u64 {
+        self.pool().used
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A buffer of at least so many bytes: one of the cache if there is one that is hardly larger. Makes
+    /// room where the budget ends. A new one is zeroed, one of the cache has whatever it had.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`] if it does not fit; the backend's.
+    pub fn alloc(&'static self, bytes: u64) -> Result<DeviceBuffer, Error> {
+        let bytes = bytes.max(1).checked_next_multiple_of(ROUND).unwrap_or(u64::MAX);
+        if let Some(buffer) = self.cached(bytes) {
+            return Ok(buffer);
+        }
+        self.make_room(bytes)?;
+        let raw = match self.alloc_new(bytes) {
+            Err(Error::Backend { code: Code::OutOfMemory, .. }) => {
+                // The device has less than the budget says: give up whatever can be.
+                self.trim(u64::MAX);
+                self.evict(bytes)?;
+                self.alloc_new(bytes).map_err(|error| match error {
+                    Error::Backend { code: Code::OutOfMemory, .. } => self.too_little(bytes),
+                    other => other,
+                })?
+            }
+            other => other?,
+        };
+        self.pool().used += bytes;
+        Ok(DeviceBuffer { memory: self, raw, bytes })
+    }
+
+    fn cached(&'static self, bytes: u64) -> Option<DeviceBuffer> {
+        let mut pool = self.pool();
+        let (&size, buffers) = pool.free.range_mut(bytes..=bytes.saturating_add(bytes / 8)).next()?;
+        let raw = buffers.pop()?;
+        if buffers.is_empty() {
+            pool.free.remove(&size);
+        }
+        pool.cached -= size;
+        pool.used += size;
+        Some(DeviceBuffer { memory: self, raw, bytes: size })
+    }
+
+    fn alloc_new(&self, bytes: u64) -> Result<Buffer, Error> {
+        let alloc = self.device.api.alloc.ok_or_else(|| self.no_slot("alloc"))?;
+        let mut buffer = Buffer { space: self.space, reserved: 0, handle: 0 };
+        // SAFETY: a device of this vtable, one of its spaces, and our own variable.
+        unsafe { take_error(alloc(self.device.raw, self.space, bytes, &mut buffer))? };
+        Ok(buffer)
+    }
+
+    fn free(&self, buffer: Buffer) {
+        if let Some(free) = self.device.api.free {
+            // SAFETY: `alloc` of this device gave it, and nobody has it any more. An error (the device is
+            // lost) leaves nothing to do: the buffer is gone.
+            let _ = unsafe { take_error(free(self.device.raw, buffer)) };
+        }
+    }
+
+    /// The error of a slot that a device with a memory of its own must have.
+    pub(super) fn no_slot(&self, slot: &str) -> Error {
+        Error::Backend {
+            code: Code::Unsupported,
+            text: format!(
+                "device {} has a memory of its own and no slot `{slot}`: its backend must have one",
+                self.device.id()
+            ),
+        }
+    }
+
+    /// Makes room for so many bytes: frees the cache, then drops the copies that were not used for longest
+    /// and that nobody holds; what is current only there is copied to the host first.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`] if that is not enough; those of copies.
+    pub fn make_room(&self, bytes: u64) -> Result<(), Error> {
+        let over = |pool: &Pool| {
+            let wanted = pool.used.saturating_add(pool.cached).saturating_add(bytes);
+            wanted.saturating_sub(self.budget())
+        };
+        let missing = over(&self.pool());
+        if missing == 0 {
+            return Ok(());
+        }
+        if bytes > self.budget() {
+            return Err(self.too_little(bytes));
+        }
+        self.trim(missing);
+        let missing = over(&self.pool());
+        if missing > 0 {
+            self.evict(missing)?;
+            self.trim(over(&self.pool()));
+            if over(&self.pool()) > 0 {
+                return Err(self.too_little(bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees buffers of the cache, the largest first, until so many bytes are free or there is none left.
+    pub fn trim(&self, bytes: u64) {
+        let mut freed = Vec::new();
+        let mut pool = self.pool();
+        let mut left = bytes;
+        while left > 0
+            && let Some((size, buffers)) = pool.free.pop_last()
+        {
+            for buffer in buffers {
+                pool.cached -= size;
+                left = left.saturating_sub(size);
+                freed.push(buffer);
+            }
+        }
+        drop(pool);
+        freed.into_iter().for_each(|buffer| self.free(buffer));
+    }
+
+    /// Drops copies that nobody holds, the longest unused first, until so many bytes went to the cache.
+    fn evict(&self, bytes: u64) -> Result<(), Error> {
+        let mut pool = self.pool();
+        let mut candidates: Vec<(u64, Arc<Header>)> = Vec::new();
+        pool.copies.retain(|entry| match entry.header.upgrade() {
+            Some(header) => {
+                candidates.push((entry.used.load(Relaxed), header));
+                true
+            }
+            None => false,
+        });
+        drop(pool);
+        candidates.sort_by_key(|(used, _)| *used);
+        let mut freed = 0;
+        for (_, header) in candidates {
+            if freed >= bytes {
+                break;
+            }
+            // Held by somebody, perhaps by who wants this room: it stays.
+            if header.state.try_launch_write().is_none() {
+                continue;
+            }
+            let outcome = header.evict(self.place);
+            header.release_written();
+            freed += outcome?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_little(&self, wanted: u64) -> Error {
+        let pool = self.pool();
+        Error::DeviceMemory(Box::new(DeviceMemoryError {
+            device: self.device.id().to_owned(),
+            wanted,
+            budget: self.budget(),
+            held: pool.used,
+        }))
+    }
+
+    /// Sees to it that a device has a buffer with room for a range of elements. One that is too small is
+    /// replaced by one over both ranges; then the answer is the old one, which has to live until what was
+    /// current in it was [moved](Grown::transfer).
+    ///
+    /// The caller holds the memory and has its directory.
+    ///
+    /// # Errors
+    /// Those of [`alloc`](Self::alloc).
+    pub fn reserve(
+        &'static self,
+        header: &Header,
+        directory: &mut Directory,
+        range: Range<u64>,
+    ) -> Result<Option<Grown>, Error> {
+        let now = self.clock.fetch_add(1, Relaxed);
+        let range = match directory.copy(self.place) {
+            Some(copy) => {
+                copy.used.store(now, Relaxed);
+                if range.is_empty() || copy.range.start <= range.start && range.end <= copy.range.end {
+                    return Ok(None);
+                }
+                copy.range.start.min(range.start)..copy.range.end.max(range.end)
+            }
+            None => range,
+        };
+        let buffer = self.alloc((range.end - range.start) * header.element_size())?;
+        let used = Arc::new(AtomicU64::new(now));
+        self.enlist(Entry { header: header.weak(), used: used.clone() });
+        let old = directory.set_copy(self.place, Some(DeviceCopy { buffer, range, used }));
+        header.state.note();
+        Ok(match old {
+            Some(old) => {
+                let to = End::of(header, directory, self.place)?;
+                let transfer = Transfer::between(header, directory.grid(), old.end(), to);
+                Some(Grown { old, transfer })
+            }
+            None => None,
+        })
+    }
+
+    fn enlist(&self, entry: Entry) {
+        let mut pool = self.pool();
+        if pool.copies.len() >= pool.prune_at {
+            pool.copies.retain(|e| e.header.strong_count() > 0 && Arc::strong_count(&e.used) > 1);
+            pool.prune_at = 64.max(2 * pool.copies.len());
+        }
+        pool.copies.push(entry);
+    }
+
+    /// True if a device can copy from the memory of another into its own, or the other into this.
+    pub fn is_direct(&self, from: &DeviceMemory) -> bool {
+        std::ptr::eq(self, from) || self.copies(from, self) || from.copies(from, self)
+    }
+
+    /// True if this device can copy between two memories. Ids of spaces are the backend's own.
+    pub(super) fn copies(&self, from: &DeviceMemory, to: &DeviceMemory) -> bool {
+        let (api, raw) = (self.device.api, self.device.raw);
+        let same = std::ptr::eq(api, from.device.api) && std::ptr::eq(api, to.device.api);
+        // SAFETY: a device of this vtable; NULL for a hint that nobody wants is allowed for.
+        same && api.can_copy.is_some_and(|can| {
+            let mut rate = 0.0;
+            // SAFETY: a device of this vtable and our own variable.
+            unsafe { can(raw, from.space, to.space, &mut rate) == 1 }
+        })
+    }
+
+    /// Copies a box with this device's `copy_box`; returns when it is done.
+    ///
+    /// # Safety
+    /// The box lies inside both buffers and nobody else touches it meanwhile.
+    pub(super) unsafe fn copy_box(
+        &self,
+        from: Buffer,
+        to: Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Error> {
+        let copy = self.device.api.copy_box.ok_or_else(|| self.no_slot("copy_box"))?;
+        let (queue, waits, signal) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null_mut());
+        // SAFETY: a device of this vtable; the caller vouches for the boxes. Without a signal it is done
+        // on return.
+        unsafe { take_error(copy(self.device.raw, queue, from, to, shape, waits, 0, signal)) }
+    }
+}
+
+/// The space in which a device computes: its first that is not the host's.
+///
+/// # Safety
+/// The device is one of its vtable.
+unsafe fn main_space(device: &DeviceHandle) -> u32 {
+    let (mut spaces, mut count) = (std::ptr::null(), 0);
+    // SAFETY: the caller vouches; the list of spaces lives as long as the device.
+    unsafe {
+        let found = device.api.spaces.is_some_and(|list| {
+            take_error(list(device.raw, &mut spaces, &mut count)).is_ok() && !spaces.is_null()
+        });
+        if !found {
+            return SPACE_HOST;
+        }
+        // One by one, in steps of the size that the plugin's struct has.
+        let mut at: *const abi::MemorySpace = spaces;
+        for _ in 0..count {
+            if (*at).id != SPACE_HOST {
+                return (*at).id;
+            }
+            at = at.byte_add((*at).struct_size as usize);
+        }
+    }
+    SPACE_HOST
+}
+
+/// A copy that was replaced by a larger one.
+pub(crate) struct Grown {
+    /// Lives until its contents are moved.
+    pub old: DeviceCopy,
+    /// From the old buffer to the new one.
+    pub transfer: Transfer,
+}
+
+impl DeviceCopy {
+    /// Its buffer.
+    pub fn raw(&self) -> Buffer {
+        self.buffer.raw
+    }
+
+    /// The elements for which it has room, counted in the array.
+    pub fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.buffer.bytes
+    }
+
+    /// As an end of transfers.
+    pub fn end(&self) -> End {
+        End { memory: Some(self.buffer.memory), buffer: self.buffer.raw, origin: self.range.start }
+    }
+}
+
+impl DeviceBuffer {
+    /// The buffer.
+    pub fn raw(&self) -> Buffer {
+        self.raw
+    }
+}
+
+impl std::fmt::Debug for DeviceBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes on {:?}", self.bytes, self.memory.device)
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        let mut pool = self.memory.pool();
+        pool.used -= self.bytes;
+        pool.cached += self.bytes;
+        pool.free.entry(self.bytes).or_default().push(self.raw);
+    }
 }

@@ -175,6 +175,14 @@ impl Directory {
         site.current.intersection(region)
     }
 
+    /// A place is lost. What was current only there is gone: poisoned, and the host has to do for it.
+    pub fn lost(&mut self, place: Place) {
+        let only = self.only_at(place);
+        self.poison.add(&only);
+        self.sites[0].current.add(&only);
+        self.site_mut(place).current = Region::empty();
+    }
+
     /// What is current at this place and nowhere else.
     pub fn only_at(&self, place: Place) -> Region {
         let mut only = self.current(place);

@@ -26,8 +26,12 @@ impl<'a, T: Element> ReadGuard<'a, T> {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
-        header.state.guard_read()?;
-        Ok(ReadGuard { header, range, element: PhantomData })
+        let noted = header.state.guard_read()?;
+        let guard = ReadGuard { header, range, element: PhantomData };
+        if noted {
+            header.host_reads(guard.range.start as u64..guard.range.end as u64)?;
+        }
+        Ok(guard)
     }
 }
 
@@ -36,7 +40,15 @@ impl<'a, T: Element> WriteGuard<'a, T> {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
-        header.state.guard_write()?;
+        if header.state.guard_write()? {
+            let fetched = header.host_writes();
+            let noted = header.settle();
+            if let Err(error) = fetched {
+                header.state.release_guard_write(noted);
+                return Err(error);
+            }
+            debug_assert!(!noted, "the host has everything, and alone");
+        }
         Ok(WriteGuard { header, element: PhantomData })
     }
 }
@@ -79,6 +91,6 @@ impl<T> Drop for ReadGuard<'_, T> {
 
 impl<T> Drop for WriteGuard<'_, T> {
     fn drop(&mut self) {
-        self.header.state.release_guard_write();
+        self.header.state.release_guard_write(false);
     }
 }

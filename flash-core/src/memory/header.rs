@@ -1,11 +1,13 @@
 //! What all handles of one memory share.
 
+use super::directory::Directory;
 use super::state::State;
 use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Alignment of what we allocate ourselves: a cache line, and the widest vector register.
 const ALIGNMENT: usize = 64;
@@ -14,15 +16,26 @@ const ALIGNMENT: usize = 64;
 pub(crate) struct Header {
     pub state: State,
     id: u64,
-    data: *mut u8,
+    first: Block,
     len: usize,
-    layout: Layout,
+    /// Bytes of one element.
+    element_size: usize,
     /// Empty: no shape was given.
     shape: SmallVec<[u64; 4]>,
     /// Second buffer for phased arguments, made when first needed. Touched only by who holds the
     /// state as a writer.
-    second: UnsafeCell<*mut u8>,
+    second: UnsafeCell<Option<Block>>,
     second_layout: Layout,
+    /// What is where; `None`: all of it on the host, as long as the state is not noted.
+    pub(super) directory: Mutex<Option<Box<Directory>>>,
+    /// Itself, for whoever wants to find it later, if it is still there.
+    me: Weak<Header>,
+}
+
+/// A block of the host's memory, freed on drop.
+struct Block {
+    data: *mut u8,
+    layout: Layout,
 }
 
 // SAFETY: the data are plain old data of a Send + Sync type; who may touch them when is ruled by
@@ -36,17 +49,28 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Zeroed memory; dangling if the layout has no size.
-fn allocate(layout: Layout) -> *mut u8 {
-    if layout.size() == 0 {
-        return std::ptr::without_provenance_mut(layout.align());
+impl Block {
+    /// Zeroed memory; dangling if the layout has no size.
+    fn zeroed(layout: Layout) -> Block {
+        if layout.size() == 0 {
+            return Block { data: std::ptr::without_provenance_mut(layout.align()), layout };
+        }
+        // SAFETY: the size is not 0.
+        let data = unsafe { alloc_zeroed(layout) };
+        if data.is_null() {
+            handle_alloc_error(layout);
+        }
+        Block { data, layout }
     }
-    // SAFETY: the size is not 0.
-    let data = unsafe { alloc_zeroed(layout) };
-    if data.is_null() {
-        handle_alloc_error(layout);
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.layout.size() != 0 {
+            // SAFETY: allocated with this layout by `zeroed` or by the vector that was taken.
+            unsafe { dealloc(self.data, self.layout) };
+        }
     }
-    data
 }
 
 fn aligned<T>(len: usize) -> Layout {
@@ -56,33 +80,48 @@ fn aligned<T>(len: usize) -> Layout {
 }
 
 impl Header {
-    pub fn zeroed<T: Element>(len: usize, shape: SmallVec<[u64; 4]>) -> Header {
+    pub fn zeroed<T: Element>(len: usize, shape: SmallVec<[u64; 4]>) -> Arc<Header> {
         let layout = aligned::<T>(len);
-        Header {
-            state: State::new(),
-            id: next_id(),
-            data: allocate(layout),
-            len,
-            layout,
-            shape,
-            second: UnsafeCell::new(std::ptr::null_mut()),
-            second_layout: layout,
-        }
+        Header::new::<T>(Block::zeroed(layout), len, shape)
     }
 
-    pub fn of_vec<T: Element>(vec: Vec<T>) -> Header {
+    pub fn of_vec<T: Element>(vec: Vec<T>) -> Arc<Header> {
         let mut vec = std::mem::ManuallyDrop::new(vec);
         let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
-        Header {
+        Header::new::<T>(Block { data: vec.as_mut_ptr().cast(), layout }, vec.len(), SmallVec::new())
+    }
+
+    fn new<T: Element>(first: Block, len: usize, shape: SmallVec<[u64; 4]>) -> Arc<Header> {
+        Arc::new_cyclic(|me| Header {
             state: State::new(),
             id: next_id(),
-            data: vec.as_mut_ptr().cast(),
-            len: vec.len(),
-            layout,
-            shape: SmallVec::new(),
-            second: UnsafeCell::new(std::ptr::null_mut()),
-            second_layout: aligned::<T>(vec.len()),
-        }
+            first,
+            len,
+            element_size: size_of::<T>(),
+            shape,
+            second: UnsafeCell::new(None),
+            second_layout: aligned::<T>(len),
+            directory: Mutex::new(None),
+            me: me.clone(),
+        })
+    }
+
+    /// The same memory in another shape, of as many elements; the other one back if somebody else has it,
+    /// too. Its directory is empty.
+    pub fn with_shape(this: Arc<Header>, shape: SmallVec<[u64; 4]>) -> Result<Arc<Header>, Arc<Header>> {
+        let header = Arc::try_unwrap(this)?;
+        Ok(Arc::new_cyclic(|me| Header { shape, id: next_id(), me: me.clone(), ..header }))
+    }
+
+    /// Itself.
+    pub fn weak(&self) -> Weak<Header> {
+        self.me.clone()
+    }
+
+    /// Bytes of one element.
+    #[inline]
+    pub fn element_size(&self) -> u64 {
+        self.element_size as u64
     }
 
     /// A number that no other memory has, nor this one before its shape was changed.
@@ -94,7 +133,7 @@ impl Header {
     /// First element.
     #[inline]
     pub fn data(&self) -> *mut u8 {
-        self.data
+        self.first.data
     }
 
     /// Number of elements.
@@ -108,11 +147,6 @@ impl Header {
         &self.shape
     }
 
-    pub fn set_shape(&mut self, shape: SmallVec<[u64; 4]>) {
-        self.shape = shape;
-        self.id = next_id();
-    }
-
     /// The second buffer.
     ///
     /// # Safety
@@ -120,23 +154,6 @@ impl Header {
     pub unsafe fn second(&self) -> *mut u8 {
         // SAFETY: only writers come here, one at a time.
         let second = unsafe { &mut *self.second.get() };
-        if second.is_null() {
-            *second = allocate(self.second_layout);
-        }
-        *second
-    }
-}
-
-impl Drop for Header {
-    fn drop(&mut self) {
-        if self.layout.size() != 0 {
-            // SAFETY: allocated with this layout by `allocate` or by the vector.
-            unsafe { dealloc(self.data, self.layout) };
-        }
-        let second = *self.second.get_mut();
-        if !second.is_null() && self.second_layout.size() != 0 {
-            // SAFETY: allocated with this layout by `allocate`.
-            unsafe { dealloc(second, self.second_layout) };
-        }
+        second.get_or_insert_with(|| Block::zeroed(self.second_layout)).data
     }
 }

@@ -1,8 +1,12 @@
 //! Memory shared between the host program and its launches.
 //!
 //! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
-//! reaches its contents through guards only. Who holds what is one word per array, see `state.rs`.
+//! reaches its contents through guards only. Who holds what is one word per array (`state`); where its
+//! elements are current, if not just on the host, is in its `directory`. `coherence` moves them, between
+//! the memories of `device`.
 
+#[allow(dead_code)]
+mod coherence;
 #[allow(dead_code)] // some of it is for the runtime's long way alone
 pub(crate) mod device;
 #[allow(dead_code)]
@@ -14,9 +18,12 @@ pub(crate) mod region;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
+#[allow(dead_code)]
+pub(crate) mod transfer;
 
 pub use guard::{ReadGuard, WriteGuard};
 pub(crate) use header::Header;
+pub use transfer::{Moved, Transfers};
 
 use crate::error::Error;
 use crate::kernel::Element;
@@ -102,15 +109,16 @@ impl<T: Element> FlashMemory<T> {
             panic!("an array of shape {shape:?} has more elements than memory has bytes")
         };
         let shape = if shape.len() > 1 { shape } else { SmallVec::new() };
-        FlashMemory { header: Arc::new(Header::zeroed::<T>(len, shape)), element: PhantomData }
+        FlashMemory { header: Header::zeroed::<T>(len, shape), element: PhantomData }
     }
 
     /// The same memory with a shape, axis 0 fastest.
     ///
     /// # Errors
     /// [`Error::Shape`] if the product of the extents is not the length, or other handles are alive:
-    /// the shape is the memory's, not the handle's.
-    pub fn with_shape(mut self, shape: impl IntoShape) -> Result<FlashMemory<T>, Error> {
+    /// the shape is the memory's, not the handle's. [`Error::Poisoned`] if a launch that should have
+    /// written it failed. What devices have of it comes to the host first.
+    pub fn with_shape(self, shape: impl IntoShape) -> Result<FlashMemory<T>, Error> {
         let shape = shape.into_shape();
         let product = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b));
         let len = self.len();
@@ -120,16 +128,15 @@ impl<T: Element> FlashMemory<T> {
                 product.map_or("more than 2^64".to_owned(), |p| p.to_string()),
             )));
         }
-        match Arc::get_mut(&mut self.header) {
-            Some(header) => header.set_shape(shape),
-            None => {
-                return Err(Error::Shape(
-                    "the memory has other handles or is in a pipeline: give it its shape before it is cloned"
-                        .into(),
-                ));
-            }
+        // What is where is told in the old shape: that must end first.
+        self.header.come_home()?;
+        match Header::with_shape(self.header, shape) {
+            Ok(header) => Ok(FlashMemory { header, element: PhantomData }),
+            Err(_) => Err(Error::Shape(
+                "the memory has other handles or is in a pipeline: give it its shape before it is cloned"
+                    .into(),
+            )),
         }
-        Ok(self)
     }
 
     /// Number of elements.
@@ -233,7 +240,7 @@ impl<T> Clone for FlashMemory<T> {
 impl<T: Element> From<Vec<T>> for FlashMemory<T> {
     /// Takes the vector without copying.
     fn from(vec: Vec<T>) -> Self {
-        FlashMemory { header: Arc::new(Header::of_vec(vec)), element: PhantomData }
+        FlashMemory { header: Header::of_vec(vec), element: PhantomData }
     }
 }
 

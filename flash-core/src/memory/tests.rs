@@ -98,18 +98,28 @@ fn a_shape_is_the_memorys_own() {
 }
 
 #[test]
-fn poison_is_seen_by_readers_and_healed_by_writers() {
-    let memory = FlashMemory::from([1u8]);
-    let state = &memory.header().state;
+fn poison_is_seen_by_readers_of_its_range_and_healed_by_writers() {
+    let memory = FlashMemory::from([1u8; 9]);
+    let (header, state) = (memory.header(), &memory.header().state);
     assert!(!state.launch_write().unwrap());
-    state.release_write(true);
+    header.poison(3..5);
+    header.release_written();
     assert!(matches!(memory.read(), Err(Error::Poisoned)));
+    assert!(matches!(memory.get(4), Err(Error::Poisoned)));
+    assert_eq!((memory.get(2).unwrap(), memory.read_range(5..).unwrap().len()), (1, 4));
     assert!(state.launch_read().unwrap());
+    assert!(header.poisoned(4..9) && !header.poisoned(5..9));
     state.release_read();
     assert!(state.launch_write().unwrap());
-    state.release_write(true);
+    header.heal(3..4);
+    header.release_written();
+    assert!(memory.get(3).is_ok() && memory.get(4).is_err());
     drop(memory.write().unwrap());
-    assert_eq!(memory.get(0).unwrap(), 1);
+    assert_eq!(memory.get(4).unwrap(), 1);
+    assert!(!state.launch_write().unwrap(), "nothing is to be looked up any more");
+    header.poison(0..1);
+    header.release_written();
+    assert!(matches!(memory.with_shape([3, 3]), Err(Error::Poisoned)));
 }
 
 /// Long enough that waiters park.

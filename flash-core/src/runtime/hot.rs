@@ -116,10 +116,13 @@ impl Hot {
         // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
         // types. NULL for the signal: it is done on return. Nothing unwinds out of it.
         let error = unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) };
-        release(&launch.memories, !error.is_null());
         if error.is_null() {
+            release(&launch.memories, false);
             return Ok(true);
         }
+        let node = &slots.nodes()[0];
+        super::launch::poison(slots, node, node.plan());
+        release(&launch.memories, true);
         // SAFETY: an error of this host.
         let source = unsafe { take_error(error) }.err().unwrap_or(Error::Nested);
         Err(failure(slots, source))
@@ -138,7 +141,7 @@ fn failure(slots: &Slots, source: Error) -> Error {
     }))
 }
 
-/// Holds memories in turn; true if one of them is poisoned, and then none is held.
+/// Holds memories in turn; true if one of them is noted, and then none is held.
 #[inline(always)]
 fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
     for (taken, &(memory, written)) in memories.iter().enumerate() {
@@ -147,7 +150,7 @@ fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
         match if written { state.launch_write() } else { state.launch_read() } {
             Ok(false) => {}
             Ok(true) => {
-                // It stays poisoned; those before it are not.
+                // It stays noted; those before it are not.
                 if written {
                     state.release_write(true)
                 } else {
@@ -165,12 +168,12 @@ fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Gives memories back; what was written is poisoned, or not.
+/// Gives memories back; what was written is noted, or not.
 #[inline(always)]
-fn release(memories: &[(*const Header, bool)], poisoned: bool) {
+fn release(memories: &[(*const Header, bool)], noted: bool) {
     for &(memory, written) in memories {
         // SAFETY: as in `hold`.
         let state = unsafe { &(*memory).state };
-        if written { state.release_write(poisoned) } else { state.release_read() }
+        if written { state.release_write(noted) } else { state.release_read() }
     }
 }

@@ -10,7 +10,9 @@ use crate::backend::take_error;
 use crate::descriptor::{Access, View};
 use crate::error::{Code, Error, LaunchError};
 use crate::kernel::shim;
+use crate::memory::Header;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,19 +21,20 @@ struct Held<'a> {
     slots: &'a Slots,
     /// So many are held, in the order of addresses.
     taken: usize,
-    /// Per touched memory: it is poisoned. Empty as long as none ever was.
-    poison: Vec<bool>,
+    /// Some memory has something to look up in its directory.
+    noted: bool,
 }
 
 impl<'a> Held<'a> {
     #[inline]
     fn take(slots: &'a Slots) -> Result<Held<'a>, Error> {
-        let mut held = Held { slots, taken: 0, poison: Vec::new() };
-        slots.visit_memories(|index, memory, written| {
-            let poisoned = if written { memory.state.launch_write()? } else { memory.state.launch_read()? };
+        let mut held = Held { slots, taken: 0, noted: false };
+        slots.visit_memories(|_, memory, written| {
+            let noted = if written { memory.state.launch_write()? } else { memory.state.launch_read()? };
             held.taken += 1;
-            if poisoned {
-                mark(&mut held.poison, slots)[index as usize] = true;
+            if noted {
+                held.noted = true;
+                memory.host_launches(written)?;
             }
             Ok(())
         })?;
@@ -39,24 +42,17 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Makes room for the poison of every memory.
-#[cold]
-fn mark<'p>(poison: &'p mut Vec<bool>, slots: &Slots) -> &'p mut Vec<bool> {
-    poison.resize(slots.memories(), false);
-    poison
-}
-
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        let (mut left, poison) = (self.taken, &self.poison);
-        let _ = self.slots.visit_memories(|index, memory, written| {
+        let (mut left, noted) = (self.taken, self.noted);
+        let _ = self.slots.visit_memories(|_, memory, written| {
             if left == 0 {
                 return Ok(());
             }
             left -= 1;
             if written {
-                memory.state.release_write(poison.get(index as usize).is_some_and(|p| *p));
+                memory.state.release_write(noted && memory.settle());
             } else {
                 memory.state.release_read();
             }
@@ -78,17 +74,19 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
     let mut failures: Vec<LaunchError> = Vec::new();
     for (position, node) in slots.nodes().iter().enumerate() {
         let plan = node.plan();
-        if !held.poison.is_empty()
-            && let Some(argument) = reads_poisoned(slots, node, plan, &held)
+        if held.noted
+            && let Some(argument) = reads_poisoned(slots, node, plan)
         {
-            let skipped = Error::Skipped { argument };
-            failures.push(failed(slots, node, plan, &mut held, position, skipped));
+            failures.push(failed(slots, node, plan, position, Error::Skipped { argument }));
             continue;
         }
         match submit(slots, node, plan, runtime) {
-            Ok(()) if held.poison.is_empty() => {}
-            Ok(()) => heal(slots, node, plan, &mut held),
-            Err(source) => failures.push(failed(slots, node, plan, &mut held, position, source)),
+            Ok(()) if !held.noted => {}
+            Ok(()) => heal(slots, node, plan),
+            Err(source) => {
+                held.noted = true;
+                failures.push(failed(slots, node, plan, position, source));
+            }
         }
     }
     drop(held);
@@ -112,46 +110,56 @@ fn overwrites(hold: &Hold, access: Access, view: View) -> bool {
     access == Access::Write && view == View::Item && hold.complete
 }
 
+/// The memories of a submission's arguments, with the range of elements that each argument is.
+fn memories<'s>(
+    slots: &'s Slots,
+    node: &'s Node,
+) -> impl Iterator<Item = Option<(&'s Header, Range<u64>)>> + 's {
+    slots.holds_of(node).iter().zip(slots.args_of(node)).map(|(hold, arg)| {
+        let header = slots.memory(hold.touched)?;
+        let offset = (arg.data as usize).saturating_sub(header.data() as usize) as u64;
+        let start = offset / header.element_size().max(1);
+        Some((header, start..start + arg.len))
+    })
+}
+
 /// The first argument whose poison the submission would read.
-fn reads_poisoned(slots: &Slots, node: &Node, plan: &Plan, held: &Held<'_>) -> Option<String> {
+#[cold]
+fn reads_poisoned(slots: &Slots, node: &Node, plan: &Plan) -> Option<String> {
     if slots.order_of(node).items() == 0 {
         return None;
     }
-    let holds = slots.holds_of(node).iter();
-    holds
+    memories(slots, node)
         .zip(&plan.arguments)
-        .position(|(hold, spec)| {
-            spec.access != Access::Write && held.poison.get(hold.touched as usize).is_some_and(|p| *p)
+        .position(|(memory, spec)| {
+            spec.access != Access::Write && memory.is_some_and(|(header, range)| header.poisoned(range))
         })
         .map(|i| plan.descriptor.arguments[i].name.clone())
 }
 
 /// A complete write heals.
-fn heal(slots: &Slots, node: &Node, plan: &Plan, held: &mut Held<'_>) {
-    for (hold, spec) in slots.holds_of(node).iter().zip(&plan.arguments) {
-        if let (Some(poison), true) =
-            (held.poison.get_mut(hold.touched as usize), overwrites(hold, spec.access, spec.view))
-        {
-            *poison = false;
+#[cold]
+fn heal(slots: &Slots, node: &Node, plan: &Plan) {
+    for ((memory, hold), spec) in memories(slots, node).zip(slots.holds_of(node)).zip(&plan.arguments) {
+        if let (Some((header, range)), true) = (memory, overwrites(hold, spec.access, spec.view)) {
+            header.heal(range);
+        }
+    }
+}
+
+/// Poisons what a submission should have written. Its memories are held, and given back noted.
+#[cold]
+pub(super) fn poison(slots: &Slots, node: &Node, plan: &Plan) {
+    for (memory, spec) in memories(slots, node).zip(&plan.arguments) {
+        if let (Some((header, range)), true) = (memory, spec.access != Access::Read) {
+            header.poison(range);
         }
     }
 }
 
 #[cold]
-fn failed(
-    slots: &Slots,
-    node: &Node,
-    plan: &Plan,
-    held: &mut Held<'_>,
-    position: usize,
-    source: Error,
-) -> LaunchError {
-    let poison = mark(&mut held.poison, slots);
-    for (hold, spec) in slots.holds_of(node).iter().zip(&plan.arguments) {
-        if let (Some(poison), true) = (poison.get_mut(hold.touched as usize), spec.access != Access::Read) {
-            *poison = true;
-        }
-    }
+fn failed(slots: &Slots, node: &Node, plan: &Plan, position: usize, source: Error) -> LaunchError {
+    poison(slots, node, plan);
     LaunchError {
         kernel: plan.descriptor.name.clone(),
         device: plan.target().map_or_else(|_| "no device".to_owned(), |t| t.device.id().to_owned()),

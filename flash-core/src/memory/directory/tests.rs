@@ -28,6 +28,8 @@ enum Op {
     /// What it reads is copied, then it fails.
     Fail(usize, Block, Block),
     Forget(usize, Block),
+    /// A device is lost.
+    Lose(usize),
 }
 
 fn ops(grid: Grid) -> impl Strategy<Value = Vec<Op>> {
@@ -37,6 +39,7 @@ fn ops(grid: Grid) -> impl Strategy<Value = Vec<Op>> {
                 0..4 => Op::Read(at, a, after),
                 4..8 => Op::Write(at, a),
                 8 => Op::Fail(at, a, b),
+                9 if after == 0 => Op::Lose(at),
                 _ => Op::Forget(at, a),
             }
         });
@@ -123,6 +126,15 @@ proptest! {
                     directory.poison(&write.into());
                     for i in elements(&grid, &write.into()) {
                         model[i] = ([place].into(), true);
+                    }
+                }
+                Op::Lose(at) => {
+                    let place = places[1 + at % devices];
+                    directory.lost(place);
+                    for (current, poison) in &mut model {
+                        if current.remove(&place) && current.is_empty() {
+                            (*current, *poison) = ([Place::HOST].into(), true);
+                        }
                     }
                 }
                 Op::Forget(at, block) => {

@@ -6,7 +6,7 @@
 //! | 16..32 | launches that read it | `launch_read` | `release_read` |
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
 //! | 33 | a launch writes it | `launch_write` | `release_write` |
-//! | 34 | poisoned: the launch that should have written it failed | `release_write` | `release_write`, `guard_write` |
+//! | 34 | noted: look into the directory; something is poisoned, not current on the host, or copied to a device | `note`, `release_write`, `release_guard_write` | `release_write`, `release_guard_write` |
 //!
 //! A launch that meets a guard fails at once; a guard or launch that meets a launch waits. Launches
 //! take their memories in the order of their addresses and hold them until they are done; a holder
@@ -15,6 +15,10 @@
 //! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
 //! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
 //! a plain store.
+//!
+//! Bit 34 is set by whoever holds the word, and cleared by an exclusive holder. One who takes it later as
+//! a writer sees it, because it takes after the setter has given back. One who shares the hold with the
+//! setter may miss it, and that is right: what the setter adds takes nothing away from it.
 //!
 //! Waiters spin, then park in a table of condition variables. A waiter holds the lock of its slot,
 //! counts itself in `parked`, looks at the word once more, and waits; who gives back writes the word,
@@ -32,7 +36,7 @@ const READER: u64 = 1 << 16;
 const READERS: u64 = 0xffff << 16;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
-const POISONED: u64 = 1 << 34;
+const NOTED: u64 = 1 << 34;
 
 /// Where waiters park, together with those of other memories.
 pub(super) struct Slot {
@@ -66,17 +70,17 @@ impl State {
         State { word: AtomicU64::new(0), parked: AtomicU32::new(0) }
     }
 
-    /// Takes it: fails if a bit of `refused` is set, waits while one of `awaited` is; then adds `add`
-    /// and clears `clear`. True if it was poisoned.
+    /// Takes it: fails if a bit of `refused` is set, waits while one of `awaited` is; then adds `add`.
+    /// True if it is noted.
     #[inline]
-    fn take(&self, refused: u64, awaited: u64, add: u64, clear: u64) -> Result<bool, Error> {
+    fn take(&self, refused: u64, awaited: u64, add: u64) -> Result<bool, Error> {
         let mut old = self.word.load(Relaxed);
         loop {
             if old & (refused | awaited) != 0 || full(old) {
                 old = self.take_slow(refused, awaited)?;
             }
-            match self.word.compare_exchange_weak(old, (old + add) & !clear, Acquire, Relaxed) {
-                Ok(before) => return Ok(before & POISONED != 0),
+            match self.word.compare_exchange_weak(old, old + add, Acquire, Relaxed) {
+                Ok(before) => return Ok(before & NOTED != 0),
                 Err(now) => old = now,
             }
         }
@@ -127,16 +131,30 @@ impl State {
         with_slot(std::ptr::from_ref(self) as usize, Slot::wake_all);
     }
 
-    /// A launch will read. True if the contents are poisoned.
+    /// A launch will read. True if it is noted.
     #[inline]
     pub fn launch_read(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES, WRITER, READER, 0)
+        self.take(GUARD_WRITES, WRITER, READER)
     }
 
-    /// A launch will write. True if the contents are poisoned.
+    /// A launch will write. True if it is noted.
     #[inline]
     pub fn launch_write(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, WRITER, 0)
+        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, WRITER)
+    }
+
+    /// As [`launch_write`](Self::launch_write) if nobody holds it, without waiting; `None` if somebody does.
+    pub fn try_launch_write(&self) -> Option<bool> {
+        let old = self.word.load(Relaxed);
+        if old & !NOTED != 0 {
+            return None;
+        }
+        self.word.compare_exchange(old, old | WRITER, Acquire, Relaxed).ok().map(|before| before & NOTED != 0)
+    }
+
+    /// There is something to look up from now on. The caller holds it.
+    pub fn note(&self) {
+        self.word.fetch_or(NOTED, Relaxed);
     }
 
     /// The launch has read.
@@ -146,26 +164,21 @@ impl State {
         self.given();
     }
 
-    /// The launch has written; what is there is poisoned, or not.
+    /// The launch has written; there is something to look up, or not.
     #[inline]
-    pub fn release_write(&self, poisoned: bool) {
-        self.word.store(if poisoned { POISONED } else { 0 }, Release);
+    pub fn release_write(&self, noted: bool) {
+        self.word.store(if noted { NOTED } else { 0 }, Release);
         self.given();
     }
 
-    /// The host will read.
-    pub fn guard_read(&self) -> Result<(), Error> {
-        if self.take(GUARD_WRITES, WRITER, GUARD, 0)? {
-            self.release_guard_read();
-            return Err(Error::Poisoned);
-        }
-        Ok(())
+    /// The host will read. True if it is noted.
+    pub fn guard_read(&self) -> Result<bool, Error> {
+        self.take(GUARD_WRITES, WRITER, GUARD)
     }
 
-    /// The host will write; heals.
-    pub fn guard_write(&self) -> Result<(), Error> {
-        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, GUARD_WRITES, POISONED)?;
-        Ok(())
+    /// The host will write. True if it is noted.
+    pub fn guard_write(&self) -> Result<bool, Error> {
+        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, GUARD_WRITES)
     }
 
     /// The host has read.
@@ -174,9 +187,9 @@ impl State {
         self.given();
     }
 
-    /// The host has written.
-    pub fn release_guard_write(&self) {
-        self.word.store(0, Release);
+    /// The host has written; there is something to look up, or not.
+    pub fn release_guard_write(&self, noted: bool) {
+        self.word.store(if noted { NOTED } else { 0 }, Release);
         self.given();
     }
 }

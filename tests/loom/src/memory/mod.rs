@@ -17,7 +17,6 @@ use word::State;
 #[derive(Debug, PartialEq)]
 enum Error {
     Borrowed,
-    Poisoned,
 }
 
 /// A memory and its contents: loom fails if two accesses that are not ordered
@@ -44,10 +43,10 @@ impl Memory {
 
     /// A launch that writes it.
     fn launch_write(&self) -> Result<bool, Error> {
-        let poisoned = self.state.launch_write()?;
+        let noted = self.state.launch_write()?;
         self.add();
-        self.state.release_write(poisoned);
-        Ok(poisoned)
+        self.state.release_write(noted);
+        Ok(noted)
     }
 
     /// A launch that reads it.
@@ -61,7 +60,7 @@ impl Memory {
     fn guard_write(&self) -> Result<(), Error> {
         self.state.guard_write()?;
         self.add();
-        self.state.release_guard_write();
+        self.state.release_guard_write(false);
         Ok(())
     }
 
@@ -178,15 +177,15 @@ fn guards_refuse_each_other_unless_both_read() {
 }
 
 #[test]
-fn poison_is_carried_to_whoever_comes_next_and_healed_by_a_guard() {
+fn a_note_is_carried_to_whoever_comes_next_and_taken_away_by_a_writing_guard() {
     check(3, || {
         let memory = [Memory::new()];
         assert_eq!(memory[0].state.launch_write(), Ok(false));
         let other = spawn(&memory, |m| {
-            // The failed launch comes first: both wait for it.
+            // The launch that notes comes first: both wait for it.
             match m[0].state.launch_read() {
-                Ok(poisoned) => {
-                    assert_eq!(m[0].get(), if poisoned { 1 } else { 2 });
+                Ok(noted) => {
+                    assert_eq!(m[0].get(), if noted { 1 } else { 2 });
                     m[0].state.release_read();
                 }
                 refused => assert_eq!(refused, Err(Error::Borrowed)),
@@ -194,7 +193,8 @@ fn poison_is_carried_to_whoever_comes_next_and_healed_by_a_guard() {
         });
         memory[0].add();
         memory[0].state.release_write(true);
-        assert_eq!(memory[0].state.guard_read(), Err(Error::Poisoned));
+        assert_eq!(memory[0].state.guard_read(), Ok(true));
+        memory[0].state.release_guard_read();
         let healed = memory[0].guard_write();
         other.join().unwrap();
         assert_eq!(healed, Ok(()));
@@ -203,18 +203,59 @@ fn poison_is_carried_to_whoever_comes_next_and_healed_by_a_guard() {
 }
 
 #[test]
-fn a_launch_that_succeeds_takes_the_poison_away_and_one_that_reads_does_not() {
+fn a_launch_that_writes_takes_the_note_away_and_one_that_reads_does_not() {
     check(3, || {
         let memory = [Memory::new()];
         assert_eq!(memory[0].state.launch_write(), Ok(false));
         memory[0].state.release_write(true);
         let reader = spawn(&memory, |m| m[0].launch_read());
-        let poisoned = memory[0].state.launch_write();
-        assert_eq!(poisoned, Ok(true), "though a reader came between");
+        let noted = memory[0].state.launch_write();
+        assert_eq!(noted, Ok(true), "though a reader came between");
         memory[0].add();
         memory[0].state.release_write(false);
         assert!(reader.join().unwrap().is_ok());
         assert_eq!(memory[0].guard_read(), Ok(1));
+    });
+}
+
+#[test]
+fn what_a_reader_notes_is_seen_by_every_later_writer() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let reader = spawn(&memory, |m| {
+            m[0].state.launch_read()?;
+            m[0].state.note();
+            m[0].state.release_read();
+            Ok::<(), Error>(())
+        });
+        // A second reader shares the hold, and does not lose the note when it gives back.
+        assert!(memory[0].launch_read().is_ok());
+        // A writer that comes first leaves the word as it found it.
+        assert!(memory[0].launch_write().is_ok());
+        assert_eq!(reader.join().unwrap(), Ok(()));
+        assert_eq!(memory[0].state.launch_write(), Ok(true));
+        memory[0].state.release_write(false);
+    });
+}
+
+#[test]
+fn an_eviction_takes_turns_with_launches_and_guards_or_leaves() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let evictor = spawn(&memory, |m| match m[0].state.try_launch_write() {
+            Some(noted) => {
+                m[0].add();
+                m[0].state.release_write(noted);
+                1
+            }
+            None => 0,
+        });
+        // What meets it waits for it, and is not refused.
+        assert_eq!(memory[0].launch_write(), Ok(false));
+        let seen = memory[0].guard_read();
+        let evicted = evictor.join().unwrap();
+        assert!(seen.is_ok_and(|seen| (1..=1 + evicted).contains(&seen)));
+        assert_eq!(memory[0].launch_read(), Ok(1 + evicted));
     });
 }
 

@@ -1,0 +1,233 @@
+//! What a memory does with its directory: fetching to the host, copying to devices, dropping copies.
+//!
+//! A memory whose state word is not *noted* is current on the host, poisoned nowhere, and copied nowhere;
+//! nobody looks further. Whoever changes that notes it.
+//!
+//! The directory is locked by holders of the state word only. One who shares the hold may add what is
+//! current somewhere, and keeps the lock until it *is* there: another who shares it believes the
+//! directory. Taking away, poisoning and healing are for the only holder.
+
+use super::Header;
+use super::device::{DeviceMemory, memory_of};
+use super::directory::{Directory, Place};
+use super::region::{Grid, Region};
+use super::transfer::Transfer;
+use crate::error::{Code, Error};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{MutexGuard, OnceLock};
+
+/// The directory of a memory, locked.
+pub(crate) struct Directed<'a>(MutexGuard<'a, Option<Box<Directory>>>);
+
+impl Deref for Directed<'_> {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        self.0.as_deref().unwrap_or_else(|| unreachable!("made when it was locked"))
+    }
+}
+
+impl DerefMut for Directed<'_> {
+    fn deref_mut(&mut self) -> &mut Directory {
+        self.0.as_deref_mut().unwrap_or_else(|| unreachable!("made when it was locked"))
+    }
+}
+
+/// Bytes that the host fetches at least, around what it asks for: `FLASH_HOST_GRANULE`, 64 KiB by default.
+fn granule() -> u64 {
+    static GRANULE: OnceLock<u64> = OnceLock::new();
+    *GRANULE.get_or_init(|| {
+        let text = std::env::var("FLASH_HOST_GRANULE").ok();
+        text.and_then(|t| t.trim().parse().ok()).unwrap_or(64 * 1024)
+    })
+}
+
+impl Header {
+    /// The grid of its shape.
+    pub fn grid(&self) -> Grid {
+        Grid::new(self.shape(), self.len() as u64)
+    }
+
+    /// Its directory. The caller holds the state.
+    pub fn directory(&self) -> Directed<'_> {
+        let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
+        lock.get_or_insert_with(|| Box::new(Directory::new(self.grid())));
+        Directed(lock)
+    }
+
+    /// Forgets a directory in which there is nothing to look up. True if there is something, and the
+    /// memory must stay noted. For the only holder.
+    pub fn settle(&self) -> bool {
+        let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
+        if lock.as_ref().is_some_and(|d| d.is_plain()) {
+            *lock = None;
+        }
+        lock.is_some()
+    }
+
+    /// Gives back what was held as a launch that writes, noted if there is something to look up.
+    pub fn release_written(&self) {
+        self.state.release_write(self.settle());
+    }
+
+    /// What should have been written was not. For the only holder, who gives it back noted.
+    #[cold]
+    pub fn poison(&self, range: Range<u64>) {
+        let mut directory = self.directory();
+        let region = Region::of_range(directory.grid(), range);
+        directory.poison(&region);
+    }
+
+    /// All of a range was written on the host, where everything is current. For the only holder.
+    #[cold]
+    pub fn heal(&self, range: Range<u64>) {
+        let mut directory = self.directory();
+        let region = Region::of_range(directory.grid(), range);
+        directory.heal(&region);
+    }
+
+    /// True if something of a range is poisoned.
+    #[cold]
+    pub fn poisoned(&self, range: Range<u64>) -> bool {
+        let directory = self.directory();
+        directory.poisoned(&Region::of_range(directory.grid(), range))
+    }
+
+    /// The host will read a range: refuses poison, and fetches what is not current there, in granules.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; those of copies, and then nothing is lost: what was fetched is there, and the
+    /// rest is where it was.
+    #[cold]
+    pub fn host_reads(&self, range: Range<u64>) -> Result<(), Error> {
+        let mut directory = self.directory();
+        let wanted = Region::of_range(directory.grid(), range.clone());
+        if directory.poisoned(&wanted) {
+            return Err(Error::Poisoned);
+        }
+        if directory.has(Place::HOST, &wanted) {
+            return Ok(());
+        }
+        let step = (granule() / self.element_size().max(1)).max(1);
+        let around = range.start / step * step..range.end.next_multiple_of(step).min(self.len() as u64);
+        let around = Region::of_range(directory.grid(), around);
+        self.fetch(&mut directory, &around)
+    }
+
+    /// The host will read and write everything, as the only holder: fetches all, heals, and makes the host
+    /// the only place.
+    ///
+    /// # Errors
+    /// Those of copies; nothing is lost.
+    #[cold]
+    pub fn host_writes(&self) -> Result<(), Error> {
+        let mut directory = self.directory();
+        let all = Region::all(directory.grid());
+        self.fetch(&mut directory, &all)?;
+        only_at_host(&mut directory, &all);
+        directory.heal(&all);
+        Ok(())
+    }
+
+    /// A launch on the host's memory will use it, as the only holder if it `writes`: fetches everything.
+    ///
+    /// # Errors
+    /// Those of copies; nothing is lost.
+    #[cold]
+    pub fn host_launches(&self, writes: bool) -> Result<(), Error> {
+        let mut directory = self.directory();
+        let all = Region::all(directory.grid());
+        self.fetch(&mut directory, &all)?;
+        if writes {
+            only_at_host(&mut directory, &all);
+        }
+        Ok(())
+    }
+
+    /// Copies to the host what is not current there.
+    fn fetch(&self, directory: &mut Directory, region: &Region) -> Result<(), Error> {
+        let lacking = directory.lacks(Place::HOST, region);
+        for (from, part) in directory.sources(Place::HOST, &lacking, |_| 0) {
+            let transfer = Transfer::new(self, directory, from, Place::HOST)?;
+            // SAFETY: the caller holds the memory, so that nobody writes; what is not current on the host is
+            // not read there, and the lock keeps others from fetching it.
+            if let Err(error) = unsafe { transfer.run(&part) } {
+                if matches!(error, Error::Backend { code: Code::DeviceLost, .. }) {
+                    directory.lost(from);
+                }
+                return Err(error);
+            }
+            directory.copied(Place::HOST, &part);
+        }
+        Ok(())
+    }
+
+    /// Makes a region current on a device: a buffer with room for it, and copies of what is lacking. The
+    /// caller holds the memory.
+    ///
+    /// # Errors
+    /// Those of allocation and of copies; nothing is lost.
+    pub fn make_current(&self, device: &'static DeviceMemory, region: &Region) -> Result<(), Error> {
+        let mut directory = self.directory();
+        let hull = region.hull(directory.grid());
+        if let Some(grown) = device.reserve(self, &mut directory, hull)? {
+            // SAFETY: both buffers live, and what is current in the old one has room in the new one.
+            let moved = unsafe { grown.transfer.run(&directory.current(device.place())) };
+            if let Err(error) = moved {
+                // The old one is as it was, and takes its place again.
+                directory.set_copy(device.place(), Some(grown.old));
+                return Err(error);
+            }
+        }
+        let lacking = directory.lacks(device.place(), region);
+        let direct = |place| u32::from(memory_of(place).is_none_or(|from| !device.is_direct(from)));
+        for (from, part) in directory.sources(device.place(), &lacking, direct) {
+            let transfer = Transfer::new(self, &directory, from, device.place())?;
+            // SAFETY: the memory is held, so that nobody writes; what is lacking here is not read here, and
+            // the lock keeps others from copying it.
+            unsafe { transfer.run(&part)? };
+            directory.copied(device.place(), &part);
+        }
+        Ok(())
+    }
+
+    /// Drops a place's copy; what is current only there is copied to the host first. Answers with the bytes
+    /// that went to the cache. For the only holder.
+    ///
+    /// # Errors
+    /// Those of copies; then the copy stays.
+    pub fn evict(&self, place: Place) -> Result<u64, Error> {
+        let mut directory = self.directory();
+        let only = directory.only_at(place);
+        self.fetch(&mut directory, &only)?;
+        let all = Region::all(directory.grid());
+        let left = directory.forget(place, &all);
+        debug_assert!(left.is_empty());
+        Ok(directory.set_copy(place, None).map_or(0, |copy| copy.bytes()))
+    }
+}
+
+impl Header {
+    /// Ends what devices have of it. Fails where there is poison: healing is not for this to do.
+    pub(super) fn come_home(&self) -> Result<(), Error> {
+        if !self.state.launch_write()? {
+            self.state.release_write(false);
+            return Ok(());
+        }
+        let outcome = match self.poisoned(0..self.len() as u64) {
+            true => Err(Error::Poisoned),
+            false => self.host_launches(true),
+        };
+        self.release_written();
+        outcome
+    }
+}
+
+/// The host has everything: nobody else has anything.
+fn only_at_host(directory: &mut Directory, all: &Region) {
+    let devices: Vec<Place> = directory.places().filter(|p| *p != Place::HOST).collect();
+    for place in devices {
+        directory.forget(place, all);
+        directory.set_copy(place, None);
+    }
+}

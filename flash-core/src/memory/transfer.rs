@@ -1,0 +1,243 @@
+//! Copies between places, and how many there were.
+
+use super::Header;
+use super::device::DeviceMemory;
+use super::directory::{Directory, Place};
+use super::region::{Block, Grid, Region, runs};
+use crate::abi::{Buffer, CopyBox, SPACE_HOST};
+use crate::backend::host_memory::copy_addresses;
+use crate::error::Error;
+use std::fmt;
+use std::ops::Sub;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A buffer from or to which elements of an array are copied.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    /// Whose it is; `None`: the host's.
+    pub memory: Option<&'static DeviceMemory>,
+    pub buffer: Buffer,
+    /// Number of the element with which the buffer begins.
+    pub origin: u64,
+}
+
+/// Copies of one array's elements between two buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Transfer {
+    from: End,
+    to: End,
+    grid: Grid,
+    element_size: u64,
+}
+
+impl End {
+    /// The host's own, or a device's copy.
+    ///
+    /// # Errors
+    /// If the device has no copy: a mistake of ours, reported as such.
+    pub fn of(header: &Header, directory: &Directory, place: Place) -> Result<End, Error> {
+        if place == Place::HOST {
+            return Ok(End::host(header.data()));
+        }
+        directory.copy(place).map(|copy| copy.end()).ok_or_else(|| Error::Backend {
+            code: crate::error::Code::Invalid,
+            text: format!("expected a buffer of {place:?} for the array, found none: please report it"),
+        })
+    }
+
+    /// Memory of the host, by the address of element 0.
+    pub fn host(data: *mut u8) -> End {
+        let handle = data.expose_provenance() as u64;
+        End { memory: None, buffer: Buffer { space: SPACE_HOST, reserved: 0, handle }, origin: 0 }
+    }
+}
+
+impl Transfer {
+    /// Between the buffers that two places have now.
+    ///
+    /// # Errors
+    /// If one of them has none.
+    pub fn new(header: &Header, directory: &Directory, from: Place, to: Place) -> Result<Transfer, Error> {
+        let (from, to) = (End::of(header, directory, from)?, End::of(header, directory, to)?);
+        Ok(Transfer::between(header, directory.grid(), from, to))
+    }
+
+    /// Between any two buffers of an array.
+    pub fn between(header: &Header, grid: &Grid, from: End, to: End) -> Transfer {
+        Transfer { from, to, grid: *grid, element_size: header.element_size() }
+    }
+
+    /// Copies a region; returns when it is done. One copy per box: directly, with the destination's device
+    /// if it can, else with the source's, else through the host.
+    ///
+    /// # Safety
+    /// The region lies in both buffers, which live until the return; nobody writes it at the source or
+    /// touches it at the destination meanwhile.
+    pub unsafe fn run(&self, region: &Region) -> Result<(), Error> {
+        region.blocks().iter().try_for_each(|block| {
+            // SAFETY: the caller vouches.
+            unsafe { self.copy(block) }
+        })
+    }
+
+    unsafe fn copy(&self, block: &Block) -> Result<(), Error> {
+        let size = self.element_size;
+        let runs = runs(&block.extent(), &self.grid);
+        let first = self.grid.flat(block.begin);
+        let stride = runs.stride.map(|s| s * size);
+        let shape = CopyBox {
+            extent: [runs.length * size, runs.count[0], runs.count[1]],
+            source_offset: (first - self.from.origin) * size,
+            source_stride: stride,
+            destination_offset: (first - self.to.origin) * size,
+            destination_stride: stride,
+        };
+        let bytes = block.elements() * size;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (from, to) = (self.from.buffer, self.to.buffer);
+        // SAFETY: the caller vouches for the box, which `shape` is, in bytes.
+        unsafe {
+            match (self.from.memory, self.to.memory) {
+                (None, None) => copy_addresses(from.handle, to.handle, &shape),
+                (None, Some(device)) => {
+                    device.copy_box(from, to, &shape)?;
+                    device.counters.to_device.add(bytes);
+                }
+                (Some(device), None) => {
+                    device.copy_box(from, to, &shape)?;
+                    device.counters.from_device.add(bytes);
+                }
+                // Inside one memory: no transfer, and not counted.
+                (Some(a), Some(b)) if std::ptr::eq(a, b) => a.copy_box(from, to, &shape)?,
+                (Some(a), Some(b)) if b.copies(a, b) || a.copies(a, b) => {
+                    let by = if b.copies(a, b) { b } else { a };
+                    by.copy_box(from, to, &shape)?;
+                    b.counters.between.add(bytes);
+                }
+                (Some(a), Some(b)) => {
+                    // Rows and planes lie close together on the way.
+                    let mut staging = vec![0u8; bytes as usize];
+                    let way = End::host(staging.as_mut_ptr()).buffer;
+                    let rows = runs.count[0] * shape.extent[0];
+                    let close = [shape.extent[0], rows];
+                    let down = CopyBox { destination_offset: 0, destination_stride: close, ..shape };
+                    a.copy_box(from, way, &down)?;
+                    a.counters.from_device.add(bytes);
+                    let up = CopyBox { source_offset: 0, source_stride: close, ..shape };
+                    b.copy_box(way, to, &up)?;
+                    b.counters.to_device.add(bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies of one direction.
+#[derive(Default)]
+pub(super) struct Counter {
+    copies: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counter {
+    fn add(&self, bytes: u64) {
+        self.copies.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn get(&self) -> Moved {
+        Moved { copies: self.copies.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+    }
+}
+
+/// Of one device.
+#[derive(Default)]
+pub(super) struct Counters {
+    to_device: Counter,
+    from_device: Counter,
+    between: Counter,
+}
+
+impl DeviceMemory {
+    /// Everything that was copied so far.
+    pub fn transfers(&self) -> Transfers {
+        let counters = &self.counters;
+        Transfers {
+            to_device: counters.to_device.get(),
+            from_device: counters.from_device.get(),
+            between_devices: counters.between.get(),
+        }
+    }
+}
+
+/// What was copied in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Moved {
+    /// Number of copies, each of one box.
+    pub copies: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+/// What was copied to and from the memory of a device since the process began: all zeros for a device that
+/// uses the host's memory. The difference of two says what was copied between them.
+///
+/// # Examples
+/// ```
+/// use flash_core::memory::Transfers;
+/// # let device_transfers = Transfers::default;
+/// let before = device_transfers();
+/// // ... launches ...
+/// let moved = device_transfers() - before;
+/// assert_eq!(moved.to_device.bytes, 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Transfers {
+    /// From the host's memory to the device's.
+    pub to_device: Moved,
+    /// From the device's memory to the host's.
+    pub from_device: Moved,
+    /// Directly from another device's memory to this one's. A copy through the host counts there as one
+    /// from the device, and here as one to it.
+    pub between_devices: Moved,
+}
+
+impl Sub for Moved {
+    type Output = Moved;
+
+    fn sub(self, before: Moved) -> Moved {
+        Moved {
+            copies: self.copies.saturating_sub(before.copies),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+}
+
+impl Sub for Transfers {
+    type Output = Transfers;
+
+    /// What was copied since `before`.
+    fn sub(self, before: Transfers) -> Transfers {
+        Transfers {
+            to_device: self.to_device - before.to_device,
+            from_device: self.from_device - before.from_device,
+            between_devices: self.between_devices - before.between_devices,
+        }
+    }
+}
+
+impl fmt::Display for Transfers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |m: Moved| format!("{} bytes in {} copies", m.bytes, m.copies);
+        write!(
+            f,
+            "to the device {}, from it {}, from other devices {}",
+            part(self.to_device),
+            part(self.from_device),
+            part(self.between_devices)
+        )
+    }
+}
