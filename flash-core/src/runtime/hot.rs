@@ -97,7 +97,7 @@ impl Hot {
     }
 
     /// Runs it. False: it is not as simple as that, and nothing was run.
-    #[inline]
+    #[inline(always)]
     pub fn run(&mut self, slots: &Slots) -> Result<bool, Error> {
         let Some(launch) = &mut self.0 else {
             return Ok(false);
@@ -142,25 +142,23 @@ fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
     for (taken, &(memory, written)) in memories.iter().enumerate() {
         // SAFETY: the submission that was just recorded borrows this memory.
         let state = unsafe { &(*memory).state };
-        match if written { state.launch_write() } else { state.launch_read() } {
-            Ok(false) => {}
-            Ok(true) => {
-                // It stays poisoned; those before it are not.
-                if written {
-                    state.release_write(true)
-                } else {
-                    state.release_read()
-                }
-                release(&memories[..taken], false);
-                return Ok(true);
-            }
-            Err(error) => {
-                release(&memories[..taken], false);
-                return Err(error);
-            }
+        let held = if written { state.launch_write() } else { state.launch_read() };
+        if !matches!(held, Ok(false)) {
+            return not_held(memories, taken, held);
         }
     }
     Ok(false)
+}
+
+/// A memory was not to be had, or is poisoned: gives back it and those before it.
+#[cold]
+fn not_held(memories: &[(*const Header, bool)], at: usize, held: Result<bool, Error>) -> Result<bool, Error> {
+    if held.is_ok() {
+        // It stays poisoned; those before it are not.
+        release(&memories[at..][..1], true);
+    }
+    release(&memories[..at], false);
+    held
 }
 
 /// Gives memories back; what was written is poisoned, or not.

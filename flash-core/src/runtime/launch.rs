@@ -9,6 +9,7 @@ use crate::abi::{self, Arg, Submission};
 use crate::backend::take_error;
 use crate::descriptor::{Access, View};
 use crate::error::{Code, Error, LaunchError};
+use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -76,8 +77,14 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
     }
     let mut held = Held::take(slots)?;
     let mut failures: Vec<LaunchError> = Vec::new();
+    // Chains have few orders: mostly it is that of the submission before.
+    let mut last: Option<(&Order, SpaceView<'_>)> = None;
     for (position, node) in slots.nodes().iter().enumerate() {
-        let plan = node.plan();
+        let (plan, order) = (node.plan(), slots.order_of(node));
+        let space = match &last {
+            Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
+            _ => last.insert((order, order.view())).1.get(),
+        };
         if !held.poison.is_empty()
             && let Some(argument) = reads_poisoned(slots, node, plan, &held)
         {
@@ -85,7 +92,7 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
             failures.push(failed(slots, node, plan, &mut held, position, skipped));
             continue;
         }
-        match submit(slots, node, plan, runtime) {
+        match submit(slots, node, plan, space, runtime) {
             Ok(()) if held.poison.is_empty() => {}
             Ok(()) => heal(slots, node, plan, &mut held),
             Err(source) => failures.push(failed(slots, node, plan, &mut held, position, source)),
@@ -162,16 +169,22 @@ fn failed(
 }
 
 #[inline]
-fn submit(slots: &Slots, node: &Node, plan: &Plan, runtime: &Runtime) -> Result<(), Error> {
+fn submit(
+    slots: &Slots,
+    node: &Node,
+    plan: &Plan,
+    space: SpaceRef<'_>,
+    runtime: &Runtime,
+) -> Result<(), Error> {
     let target = match plan.target() {
         Ok(target) => target,
         Err(error) => return failsafe(slots, node, plan, error),
     };
     let args = slots.args_of(node);
     if plan.phased || (plan.writes && runtime.check_writes) {
-        return submit_prepared(slots, node, plan, target, runtime);
+        return submit_prepared(slots, node, plan, target, space, runtime);
     }
-    launch(slots, node, plan, target, args, runtime)
+    launch(node, plan, target, space, args, runtime)
 }
 
 #[cold]
@@ -188,6 +201,7 @@ fn submit_prepared(
     node: &Node,
     plan: &Plan,
     target: &Target,
+    space: SpaceRef<'_>,
     runtime: &Runtime,
 ) -> Result<(), Error> {
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
@@ -214,7 +228,7 @@ fn submit_prepared(
     }
     let check =
         (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
-    let outcome = launch(slots, node, plan, target, &args, runtime);
+    let outcome = launch(node, plan, target, space, &args, runtime);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
         None => outcome,
@@ -223,16 +237,13 @@ fn submit_prepared(
 
 #[inline]
 fn launch(
-    slots: &Slots,
     node: &Node,
     plan: &Plan,
     target: &Target,
+    space: SpaceRef<'_>,
     args: &[Arg],
     runtime: &Runtime,
 ) -> Result<(), Error> {
-    let order = slots.order_of(node);
-    let view = order.view();
-    let space = view.get();
     let (attributes, profile) = match &node.extra {
         None => (&[][..], runtime.options.profile.as_ref()),
         Some(extra) => {
@@ -270,8 +281,8 @@ fn launch(
             kernel: plan.descriptor.name.clone(),
             implementation: target.implementation.clone(),
             device: target.device.id().to_owned(),
-            phases: order.phases(),
-            items: order.items(),
+            phases: space.phases(),
+            items: space.items(),
             nanoseconds,
             wall_nanoseconds: start.elapsed().as_nanos() as u64,
         });

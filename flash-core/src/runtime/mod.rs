@@ -120,8 +120,10 @@ impl RuntimeObj {
 
     /// Submits a kernel: a definition with its arguments, or a [`Kernel`] by name with its.
     #[inline(always)] // so that the arguments never go through memory
-    pub fn submit<'a>(&self, submission: impl Submission<'a>) -> SubmitObj<'a> {
-        self.pipeline().submit(submission)
+    pub fn submit<'a>(&self, mut submission: impl Submission<'a>) -> SubmitObj<'a> {
+        let submitted = self.pipeline().add(&mut submission);
+        submission.recorded();
+        submitted
     }
 
     /// An empty pipeline.
@@ -177,19 +179,28 @@ mod sealed {
 pub trait Submission<'a>: sealed::Sealed {
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn record(self, slots: &mut Slots, runtime: &Runtime);
+    fn record(&mut self, slots: &mut Slots, runtime: &Runtime);
+    /// It is recorded: what is left of it goes.
+    #[doc(hidden)]
+    fn recorded(self);
 }
 
 impl<'a, D: KernelDefinition + 'a> Submission<'a> for D {
     #[inline(always)]
     #[allow(private_interfaces)]
-    fn record(self, slots: &mut Slots, runtime: &Runtime) {
+    fn record(&mut self, slots: &mut Slots, runtime: &Runtime) {
         if !slots.resume(TypeId::of::<D::Static>()) {
             slots.begin(runtime.plan_of::<D>());
         }
         let mut to = crate::kernel::ArgumentWriter { writer: slots.write() };
         self.pack(&mut to);
         to.writer.done();
+    }
+
+    #[inline(always)]
+    fn recorded(self) {
+        // `pack` took what it owned: that needs not be looked at once more.
+        std::mem::forget(self);
     }
 }
 
@@ -244,8 +255,8 @@ impl<'a> SubmitObj<'a> {
     ///
     /// # Errors
     /// Wrong dimensions or arguments, before anything runs; else the first failure.
-    #[inline]
-    pub fn exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
+    #[inline(always)]
+    pub fn exec(self, dims: impl IntoDims) -> Result<(), Error> {
         self.pipeline.buffer.finish_and_exec(dims)
     }
 
@@ -260,7 +271,18 @@ impl<'a> SubmitObj<'a> {
 impl<'a> Pipeline<'a> {
     /// Adds a submission.
     #[inline(always)]
-    pub fn submit<'b>(mut self, submission: impl Submission<'b>) -> SubmitObj<'b>
+    pub fn submit<'b>(self, mut submission: impl Submission<'b>) -> SubmitObj<'b>
+    where
+        'a: 'b,
+    {
+        let submitted = self.add(&mut submission);
+        submission.recorded();
+        submitted
+    }
+
+    /// By reference: a copy would read with wide loads what was just stored in pieces, and wait for it.
+    #[inline(always)]
+    fn add<'b>(mut self, submission: &mut impl Submission<'b>) -> SubmitObj<'b>
     where
         'a: 'b,
     {

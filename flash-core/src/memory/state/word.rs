@@ -70,7 +70,22 @@ impl State {
     /// and clears `clear`. True if it was poisoned.
     #[inline]
     fn take(&self, refused: u64, awaited: u64, add: u64, clear: u64) -> Result<bool, Error> {
-        let mut old = self.word.load(Relaxed);
+        // Mostly nobody has it.
+        match self.word.compare_exchange(0, add, Acquire, Relaxed) {
+            Ok(_) => Ok(false),
+            Err(old) => self.take_from(old, refused, awaited, add, clear),
+        }
+    }
+
+    #[inline(never)]
+    fn take_from(
+        &self,
+        mut old: u64,
+        refused: u64,
+        awaited: u64,
+        add: u64,
+        clear: u64,
+    ) -> Result<bool, Error> {
         loop {
             if old & (refused | awaited) != 0 || full(old) {
                 old = self.take_slow(refused, awaited)?;
@@ -174,10 +189,9 @@ impl State {
         self.given();
     }
 
-    /// The host has written.
+    /// The host has written. Nobody waits for that: guards are not waited for.
     pub fn release_guard_write(&self) {
         self.word.store(0, Release);
-        self.given();
     }
 }
 
