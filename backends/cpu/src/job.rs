@@ -68,7 +68,7 @@ impl CpuKernel {
     ///
     /// # Safety
     /// As [`run_rows`].
-    #[inline]
+    #[inline(always)]
     unsafe fn run_alone(&self, share: &Share, args: &[Arg]) -> Result<(), Failure> {
         // SAFETY: the caller vouches.
         let error = unsafe { self.call(share, args.as_ptr()) };

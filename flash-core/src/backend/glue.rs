@@ -442,6 +442,7 @@ impl Failure {
     ///
     /// # Safety
     /// `error` is not NULL, of the host, and nobody else's.
+    #[cold]
     pub unsafe fn of_host(error: *mut abi::Error) -> Failure {
         // SAFETY: the host's interface lives for ever; the error is given away here.
         unsafe {

@@ -404,6 +404,14 @@ pub trait IntoDims {
     }
 }
 
+/// As [`IntoDims::are`]. Not a part of every call of it.
+#[inline(never)]
+fn given_are<const N: usize>(given: [Dim; N], known: &[Dim], dims: &mut DimList) -> bool {
+    dims.clear();
+    dims.extend(given);
+    dims[..] == *known
+}
+
 impl<T: Into<Dim>, const N: usize> IntoDims for [T; N] {
     #[inline]
     fn push_into(self, dims: &mut DimList) {
@@ -412,24 +420,14 @@ impl<T: Into<Dim>, const N: usize> IntoDims for [T; N] {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn are(self, known: &[Dim], dims: &mut DimList) -> bool {
+        let given = self.map(Into::into);
         // One count is the way of almost every launch, and quick to compare where it stands.
-        if N != 1 {
-            dims.clear();
-            self.push_into(dims);
-            return dims[..] == *known;
+        match (&given[..], known) {
+            ([Dim::Count(n)], [Dim::Count(known)]) if n == known => true,
+            _ => given_are(given, known, dims),
         }
-        for dim in self {
-            let dim = dim.into();
-            match (&dim, known) {
-                (Dim::Count(n), [Dim::Count(known)]) if n == known => return true,
-                _ => {}
-            }
-            dims.clear();
-            dims.push(dim);
-        }
-        dims[..] == *known
     }
 }
 

@@ -44,8 +44,8 @@ pub unsafe trait KernelDefinition: Sized {
     const DIMENSIONS: &'static [&'static str];
     /// The arguments in order.
     fn arguments() -> Vec<ArgumentDescriptor>;
-    /// Writes the argument values in order.
-    fn pack(self, to: &mut ArgumentWriter<'_>);
+    /// Writes the argument values in order; takes what they own.
+    fn pack(&mut self, to: &mut ArgumentWriter<'_>);
     /// Reads addresses and scalars.
     ///
     /// # Safety
@@ -94,7 +94,7 @@ impl ArgumentWriter<'_> {
 
     /// The next argument is an array.
     #[inline(always)]
-    pub fn array(&mut self, array: Array<'_>) {
+    pub fn array(&mut self, array: &mut Array<'_>) {
         self.writer.array(array);
     }
 }

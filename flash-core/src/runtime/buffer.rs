@@ -62,8 +62,16 @@ impl Pooled {
     /// An empty buffer of a runtime. One that was used for the same runtime touches no count.
     #[inline]
     pub fn take(runtime: &Arc<Runtime>) -> Pooled {
-        let pooled = POOL.try_with(|pool| pool.last.take().or_else(|| pool.take_other())).ok().flatten();
-        let buffer = match pooled {
+        match POOL.try_with(|pool| pool.last.take()).ok().flatten() {
+            Some(buffer) if Arc::ptr_eq(&buffer.runtime, runtime) => Pooled(Some(buffer)),
+            last => Pooled::take_other(last, runtime),
+        }
+    }
+
+    /// `last` is another runtime's, if there is one.
+    #[cold]
+    fn take_other(last: Option<Box<Buffer>>, runtime: &Arc<Runtime>) -> Pooled {
+        let buffer = match last.or_else(|| POOL.try_with(Pool::take_other).ok().flatten()) {
             Some(mut buffer) => {
                 if !Arc::ptr_eq(&buffer.runtime, runtime) {
                     buffer.slots.forget();
@@ -94,9 +102,9 @@ impl Pooled {
     }
 
     #[inline(always)]
-    pub fn record<'a>(&mut self, submission: impl Submission<'a>) {
+    pub fn record<'a>(&mut self, submission: &mut impl Submission<'a>) {
         let Buffer { runtime, slots, .. } = self.get_mut();
-        slots.record(submission, runtime);
+        submission.record(slots, runtime);
     }
 
     #[inline]
@@ -109,15 +117,23 @@ impl Pooled {
 }
 
 impl Pooled {
-    /// Ends the last submission and runs everything.
-    #[inline]
-    pub fn finish_and_exec(&mut self, dims: impl IntoDims) -> Result<(), Error> {
+    /// Ends the last submission, runs everything, and gives the buffer back.
+    #[inline(always)]
+    pub fn finish_and_exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
         let Buffer { runtime, slots, hot, .. } = self.get_mut();
         if !slots.finish(dims, runtime) {
             hot.clear();
         } else if hot.fits(slots) && hot.run(slots)? {
+            self.give_back();
+            // Nothing is left to drop, and a call is spared.
+            std::mem::forget(self);
             return Ok(());
         }
+        self.exec_and_keep()
+    }
+
+    #[inline(never)]
+    fn exec_and_keep(mut self) -> Result<(), Error> {
         self.exec()?;
         let Buffer { runtime, slots, hot, .. } = self.get_mut();
         hot.set(slots, runtime);
@@ -150,16 +166,29 @@ impl Buffer {
 impl Drop for Pooled {
     #[inline]
     fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl Pooled {
+    /// To the pool of this thread.
+    #[inline(always)]
+    fn give_back(&mut self) {
         let Some(mut buffer) = self.0.take() else {
             return;
         };
         if !buffer.slots.clear() {
             buffer.hot.clear();
         }
-        let rest = POOL.try_with(|pool| match pool.last.replace(Some(buffer)) {
-            None => None,
-            Some(before) => pool.keep_other(before),
-        });
-        drop(rest);
+        match POOL.try_with(|pool| pool.last.replace(Some(buffer))) {
+            Ok(None) => {}
+            Ok(Some(before)) => keep_other(before),
+            Err(_) => {}
+        }
     }
+}
+
+#[cold]
+fn keep_other(buffer: Box<Buffer>) {
+    drop(POOL.try_with(|pool| pool.keep_other(buffer)));
 }

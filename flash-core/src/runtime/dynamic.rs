@@ -116,17 +116,19 @@ impl Kernel {
 
 impl<'a> Submission<'a> for ByName<'a> {
     #[allow(private_interfaces)]
-    fn record(self, slots: &mut Slots, runtime: &Runtime) {
+    fn record(&mut self, slots: &mut Slots, runtime: &Runtime) {
         slots.begin(runtime.plan_named(&self.descriptor));
         let mut to = slots.write();
-        for argument in self.arguments {
-            match argument.value {
-                Value::Scalar(bytes) => to.scalar(&bytes),
+        for argument in &mut self.arguments {
+            match &mut argument.value {
+                Value::Scalar(bytes) => to.scalar(bytes),
                 Value::Array { array, .. } => to.array(array),
             }
         }
         to.done();
     }
+
+    fn recorded(self) {}
 }
 
 fn scalar<'a, T: Element>(value: T) -> Argument<'a> {
@@ -184,8 +186,8 @@ impl<'a, T: Element> IntoArgument<'a> for &'a [T] {
     }
 }
 
-fn erased<'a>(view: impl crate::kernel::views::View<'a>) -> Array<'a> {
-    view.into_array()
+fn erased<'a>(mut view: impl crate::kernel::views::View<'a>) -> Array<'a> {
+    view.array().take()
 }
 
 macro_rules! tuples {

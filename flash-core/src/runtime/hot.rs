@@ -8,7 +8,7 @@ use super::record::Slots;
 use crate::abi::space::Space;
 use crate::abi::{self, Submission};
 use crate::backend::take_error;
-use crate::error::{Error, LaunchError};
+use crate::error::Error;
 use crate::kernel::shim;
 use crate::memory::Header;
 use smallvec::SmallVec;
@@ -46,7 +46,7 @@ impl Hot {
     /// Keeps the launch that was just made, if it is one that can be kept.
     #[inline]
     pub fn set(&mut self, slots: &Slots, runtime: &Runtime) {
-        if slots.is_one() && runtime.options.profile.is_none() && runtime.error.is_none() {
+        if slots.is_one() && !runtime.spreads && runtime.options.profile.is_none() && runtime.error.is_none() {
             self.keep(slots, runtime);
         }
     }
@@ -99,7 +99,7 @@ impl Hot {
     }
 
     /// Runs it. False: it is not as simple as that, and nothing was run.
-    #[inline]
+    #[inline(always)]
     pub fn run(&mut self, slots: &Slots) -> Result<bool, Error> {
         let Some(launch) = &mut self.0 else {
             return Ok(false);
@@ -120,25 +120,12 @@ impl Hot {
             release(&launch.memories, false);
             return Ok(true);
         }
-        let node = &slots.nodes()[0];
-        super::launch::poison(slots, node, node.plan());
-        release(&launch.memories, true);
         // SAFETY: an error of this host.
         let source = unsafe { take_error(error) }.err().unwrap_or(Error::Nested);
-        Err(failure(slots, source))
+        let failure = super::launch::failed(slots, &slots.nodes()[0], 0, source);
+        release(&launch.memories, true);
+        Err(Error::Launch(Arc::new(failure)))
     }
-}
-
-#[cold]
-fn failure(slots: &Slots, source: Error) -> Error {
-    let plan = slots.nodes()[0].plan();
-    Error::Launch(Arc::new(LaunchError {
-        kernel: plan.descriptor.name.clone(),
-        device: plan.target().map_or_else(|_| String::new(), |t| t.device.id().to_owned()),
-        position: 0,
-        source,
-        others: Vec::new(),
-    }))
 }
 
 /// Holds memories in turn; true if one of them is noted, and then none is held.
@@ -147,25 +134,23 @@ fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
     for (taken, &(memory, written)) in memories.iter().enumerate() {
         // SAFETY: the submission that was just recorded borrows this memory.
         let state = unsafe { &(*memory).state };
-        match if written { state.launch_write() } else { state.launch_read() } {
-            Ok(false) => {}
-            Ok(true) => {
-                // It stays noted; those before it are not.
-                if written {
-                    state.release_write(true)
-                } else {
-                    state.release_read()
-                }
-                release(&memories[..taken], false);
-                return Ok(true);
-            }
-            Err(error) => {
-                release(&memories[..taken], false);
-                return Err(error);
-            }
+        let held = if written { state.launch_write() } else { state.launch_read() };
+        if !matches!(held, Ok(false)) {
+            return not_held(memories, taken, held);
         }
     }
     Ok(false)
+}
+
+/// A memory was not to be had, or is noted: gives back it and those before it.
+#[cold]
+fn not_held(memories: &[(*const Header, bool)], at: usize, held: Result<bool, Error>) -> Result<bool, Error> {
+    if held.is_ok() {
+        // It stays noted; those before it are not.
+        release(&memories[at..][..1], true);
+    }
+    release(&memories[..at], false);
+    held
 }
 
 /// Gives memories back; what was written is noted, or not.

@@ -1,16 +1,20 @@
-//! Runs what was recorded: holds the memories, submits, tracks failure, gives the memories back.
+//! Runs what was recorded: holds the memories, submits, gives the memories back.
+//!
+//! Here is the short way: one device that uses the host's memory, and no memory with anything to look up in
+//! its directory. Submissions run one after another on the caller. At the first failure, and for everything
+//! else, the pipeline goes the long way (`spread/`).
 
 use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
-use super::record::{Hold, Node, Slots};
-use super::{HostArgs, Runtime};
+use super::record::{Node, Slots};
+use super::{HostArgs, Profile, Runtime, spread};
 use crate::abi::{self, Arg, Submission};
 use crate::backend::take_error;
-use crate::descriptor::{Access, View};
+use crate::descriptor::Access;
 use crate::error::{Code, Error, LaunchError};
+use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
-use crate::memory::Header;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +25,7 @@ struct Held<'a> {
     slots: &'a Slots,
     /// So many are held, in the order of addresses.
     taken: usize,
-    /// Some memory has something to look up in its directory.
+    /// Some memory has, or may have, something to look up in its directory.
     noted: bool,
 }
 
@@ -30,12 +34,8 @@ impl<'a> Held<'a> {
     fn take(slots: &'a Slots) -> Result<Held<'a>, Error> {
         let mut held = Held { slots, taken: 0, noted: false };
         slots.visit_memories(|_, memory, written| {
-            let noted = if written { memory.state.launch_write()? } else { memory.state.launch_read()? };
+            held.noted |= if written { memory.state.launch_write()? } else { memory.state.launch_read()? };
             held.taken += 1;
-            if noted {
-                held.noted = true;
-                memory.host_launches(written)?;
-            }
             Ok(())
         })?;
         Ok(held)
@@ -71,31 +71,36 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
         return Err(error.clone());
     }
     let mut held = Held::take(slots)?;
-    let mut failures: Vec<LaunchError> = Vec::new();
+    if held.noted || runtime.spreads {
+        return long(slots, runtime, &mut held, 0, Vec::new());
+    }
+    // Chains have few orders: mostly it is that of the submission before.
+    let mut last: Option<(&Order, SpaceView<'_>)> = None;
     for (position, node) in slots.nodes().iter().enumerate() {
-        let plan = node.plan();
-        if held.noted
-            && let Some(argument) = reads_poisoned(slots, node, plan)
-        {
-            failures.push(failed(slots, node, plan, position, Error::Skipped { argument }));
-            continue;
-        }
-        match submit(slots, node, plan, runtime) {
-            Ok(()) if !held.noted => {}
-            Ok(()) => heal(slots, node, plan),
-            Err(source) => {
-                held.noted = true;
-                failures.push(failed(slots, node, plan, position, source));
-            }
+        let (plan, order) = (node.plan(), slots.order_of(node));
+        let space = match &last {
+            Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
+            _ => last.insert((order, order.view())).1.get(),
+        };
+        if let Err(source) = submit(slots, node, plan, space, runtime) {
+            let failure = failed(slots, node, position, source);
+            return long(slots, runtime, &mut held, position + 1, vec![failure]);
         }
     }
-    drop(held);
-    if failures.is_empty() { Ok(()) } else { finish(failures) }
+    Ok(())
 }
 
+/// Runs the submissions from `first` on the long way.
 #[cold]
-fn finish(failures: Vec<LaunchError>) -> Result<(), Error> {
-    let mut failures = failures.into_iter();
+fn long(
+    slots: &Slots,
+    runtime: &Runtime,
+    held: &mut Held<'_>,
+    first: usize,
+    failures: Vec<LaunchError>,
+) -> Result<(), Error> {
+    held.noted = true;
+    let mut failures = spread::run(slots, runtime, first, failures)?.into_iter();
     match failures.next() {
         Some(mut first) => {
             first.others = failures.collect();
@@ -105,61 +110,17 @@ fn finish(failures: Vec<LaunchError>) -> Result<(), Error> {
     }
 }
 
-/// True if the submission's own range of a write-only argument is all of it.
-fn overwrites(hold: &Hold, access: Access, view: View) -> bool {
-    access == Access::Write && view == View::Item && hold.complete
-}
-
-/// The memories of a submission's arguments, with the range of elements that each argument is.
-fn memories<'s>(
-    slots: &'s Slots,
-    node: &'s Node,
-) -> impl Iterator<Item = Option<(&'s Header, Range<u64>)>> + 's {
-    slots.holds_of(node).iter().zip(slots.args_of(node)).map(|(hold, arg)| {
-        let header = slots.memory(hold.touched)?;
-        let offset = (arg.data as usize).saturating_sub(header.data() as usize) as u64;
-        let start = offset / header.element_size().max(1);
-        Some((header, start..start + arg.len))
-    })
-}
-
-/// The first argument whose poison the submission would read.
-#[cold]
-fn reads_poisoned(slots: &Slots, node: &Node, plan: &Plan) -> Option<String> {
-    if slots.order_of(node).items() == 0 {
-        return None;
-    }
-    memories(slots, node)
-        .zip(&plan.arguments)
-        .position(|(memory, spec)| {
-            spec.access != Access::Write && memory.is_some_and(|(header, range)| header.poisoned(range))
-        })
-        .map(|i| plan.descriptor.arguments[i].name.clone())
-}
-
-/// A complete write heals.
-#[cold]
-fn heal(slots: &Slots, node: &Node, plan: &Plan) {
-    for ((memory, hold), spec) in memories(slots, node).zip(slots.holds_of(node)).zip(&plan.arguments) {
-        if let (Some((header, range)), true) = (memory, overwrites(hold, spec.access, spec.view)) {
-            header.heal(range);
-        }
-    }
-}
-
 /// Poisons what a submission should have written. Its memories are held, and given back noted.
 #[cold]
-pub(super) fn poison(slots: &Slots, node: &Node, plan: &Plan) {
-    for (memory, spec) in memories(slots, node).zip(&plan.arguments) {
-        if let (Some((header, range)), true) = (memory, spec.access != Access::Read) {
-            header.poison(range);
+pub(super) fn failed(slots: &Slots, node: &Node, position: usize, source: Error) -> LaunchError {
+    let plan = node.plan();
+    for ((hold, arg), spec) in slots.holds_of(node).iter().zip(slots.args_of(node)).zip(&plan.arguments) {
+        if let (Some(header), true) = (slots.memory(hold.touched), spec.access != Access::Read) {
+            let offset = (arg.data as usize).saturating_sub(header.data() as usize) as u64;
+            let start = offset / header.element_size().max(1);
+            header.poison(start..start + arg.len);
         }
     }
-}
-
-#[cold]
-fn failed(slots: &Slots, node: &Node, plan: &Plan, position: usize, source: Error) -> LaunchError {
-    poison(slots, node, plan);
     LaunchError {
         kernel: plan.descriptor.name.clone(),
         device: plan.target().map_or_else(|_| "no device".to_owned(), |t| t.device.id().to_owned()),
@@ -170,16 +131,22 @@ fn failed(slots: &Slots, node: &Node, plan: &Plan, position: usize, source: Erro
 }
 
 #[inline]
-fn submit(slots: &Slots, node: &Node, plan: &Plan, runtime: &Runtime) -> Result<(), Error> {
+fn submit(
+    slots: &Slots,
+    node: &Node,
+    plan: &Plan,
+    space: SpaceRef<'_>,
+    runtime: &Runtime,
+) -> Result<(), Error> {
     let target = match plan.target() {
         Ok(target) => target,
         Err(error) => return failsafe(slots, node, plan, error),
     };
     let args = slots.args_of(node);
     if plan.phased || (plan.writes && runtime.check_writes) {
-        return submit_prepared(slots, node, plan, target, runtime);
+        return submit_prepared(slots, node, plan, target, space, runtime);
     }
-    launch(slots, node, plan, target, args, runtime)
+    launch(node, plan, target, space, args, runtime)
 }
 
 #[cold]
@@ -196,6 +163,7 @@ fn submit_prepared(
     node: &Node,
     plan: &Plan,
     target: &Target,
+    space: SpaceRef<'_>,
     runtime: &Runtime,
 ) -> Result<(), Error> {
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
@@ -222,7 +190,7 @@ fn submit_prepared(
     }
     let check =
         (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
-    let outcome = launch(slots, node, plan, target, &args, runtime);
+    let outcome = launch(node, plan, target, space, &args, runtime);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
         None => outcome,
@@ -231,22 +199,43 @@ fn submit_prepared(
 
 #[inline]
 fn launch(
-    slots: &Slots,
     node: &Node,
     plan: &Plan,
     target: &Target,
+    space: SpaceRef<'_>,
     args: &[Arg],
     runtime: &Runtime,
 ) -> Result<(), Error> {
-    let order = slots.order_of(node);
-    let view = order.view();
-    let space = view.get();
-    let (attributes, profile) = match &node.extra {
-        None => (&[][..], runtime.options.profile.as_ref()),
-        Some(extra) => {
-            (&extra.attributes[..], extra.options.profile.as_ref().or(runtime.options.profile.as_ref()))
-        }
-    };
+    let (attributes, profile) = extras(node, runtime);
+    submit_to(ToDevice { plan, target, space, phases: 0..space.phases(), args, attributes, profile })
+}
+
+/// Attributes for the backend, and where the launch is recorded.
+#[inline]
+pub(super) fn extras<'n>(node: &'n Node, runtime: &'n Runtime) -> (&'n [abi::Attr], Option<&'n Profile>) {
+    let all = runtime.options.profile.as_ref();
+    match &node.extra {
+        None => (&[], all),
+        Some(extra) => (&extra.attributes, extra.options.profile.as_ref().or(all)),
+    }
+}
+
+/// One call of a backend.
+pub(super) struct ToDevice<'a> {
+    pub plan: &'a Plan,
+    pub target: &'a Target,
+    pub space: SpaceRef<'a>,
+    pub phases: Range<u64>,
+    /// Proved.
+    pub args: &'a [Arg],
+    pub attributes: &'a [abi::Attr],
+    pub profile: Option<&'a Profile>,
+}
+
+/// Calls the backend; returns when the launch is done.
+#[inline]
+pub(super) fn submit_to(launch: ToDevice<'_>) -> Result<(), Error> {
+    let ToDevice { plan, target, space, phases, args, attributes, profile } = launch;
     let start = profile.map(|_| Instant::now());
     let mut event = std::ptr::null_mut();
     let mut nanoseconds = 0;
@@ -264,8 +253,8 @@ fn launch(
         nanoseconds: &raw mut nanoseconds,
         attributes: attributes.as_ptr(),
         attribute_count: attributes.len(),
-        phase_begin: 0,
-        phase_end: order.phases(),
+        phase_begin: phases.start,
+        phase_end: phases.end,
     };
     // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
     // arguments that were proved; everything lives until the call, or the event, is over.
@@ -280,8 +269,11 @@ fn launch(
             kernel: plan.descriptor.name.clone(),
             implementation: target.implementation.clone(),
             device: target.device.id().to_owned(),
-            phases: order.phases(),
-            items: order.items(),
+            phases: phases.end - phases.start,
+            items: match phases.end {
+                0 => 0,
+                end => space.phase(end - 1).end - space.phase(phases.start).start,
+            },
             nanoseconds,
             wall_nanoseconds: start.elapsed().as_nanos() as u64,
         });

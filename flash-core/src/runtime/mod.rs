@@ -62,6 +62,8 @@ pub(crate) struct Runtime {
     /// The options have some that backends want to see.
     attributes_for_backends: bool,
     check_writes: bool,
+    /// It has several devices, or one with a memory of its own: pipelines go the long way.
+    spreads: bool,
 }
 
 /// The runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
@@ -91,7 +93,9 @@ impl RuntimeObj {
         let check_writes = std::env::var_os("FLASH_CHECK_WRITES").is_some_and(|v| v == "1");
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
         let plans = Plans::default();
-        let inner = Runtime { key, devices, options, error, plans, attributes_for_backends, check_writes };
+        let spreads = devices.len() != 1 || !devices[0].info().host_memory;
+        let inner =
+            Runtime { key, devices, options, error, plans, attributes_for_backends, check_writes, spreads };
         RuntimeObj { inner: Arc::new(inner) }
     }
 
@@ -123,8 +127,10 @@ impl RuntimeObj {
 
     /// Submits a kernel: a definition with its arguments, or a [`Kernel`] by name with its.
     #[inline(always)] // so that the arguments never go through memory
-    pub fn submit<'a>(&self, submission: impl Submission<'a>) -> SubmitObj<'a> {
-        self.pipeline().submit(submission)
+    pub fn submit<'a>(&self, mut submission: impl Submission<'a>) -> SubmitObj<'a> {
+        let submitted = self.pipeline().add(&mut submission);
+        submission.recorded();
+        submitted
     }
 
     /// An empty pipeline.
@@ -147,6 +153,13 @@ impl RuntimeObj {
     /// As the first launch would give.
     pub fn preload<D: KernelDefinition>(&self) -> Result<(), Error> {
         self.inner.plan_of::<D>().target().map(|_| ())
+    }
+}
+
+impl Runtime {
+    /// Some device has a memory of its own.
+    pub(super) fn has_device_memory(&self) -> bool {
+        self.devices.iter().any(|device| !device.info().host_memory)
     }
 }
 
@@ -180,19 +193,28 @@ mod sealed {
 pub trait Submission<'a>: sealed::Sealed {
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn record(self, slots: &mut Slots, runtime: &Runtime);
+    fn record(&mut self, slots: &mut Slots, runtime: &Runtime);
+    /// It is recorded: what is left of it goes.
+    #[doc(hidden)]
+    fn recorded(self);
 }
 
 impl<'a, D: KernelDefinition + 'a> Submission<'a> for D {
     #[inline(always)]
     #[allow(private_interfaces)]
-    fn record(self, slots: &mut Slots, runtime: &Runtime) {
+    fn record(&mut self, slots: &mut Slots, runtime: &Runtime) {
         if !slots.resume(TypeId::of::<D::Static>()) {
             slots.begin(runtime.plan_of::<D>());
         }
         let mut to = crate::kernel::ArgumentWriter { writer: slots.write() };
         self.pack(&mut to);
         to.writer.done();
+    }
+
+    #[inline(always)]
+    fn recorded(self) {
+        // `pack` took what it owned: that needs not be looked at once more.
+        std::mem::forget(self);
     }
 }
 
@@ -247,8 +269,8 @@ impl<'a> SubmitObj<'a> {
     ///
     /// # Errors
     /// Wrong dimensions or arguments, before anything runs; else the first failure.
-    #[inline]
-    pub fn exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
+    #[inline(always)]
+    pub fn exec(self, dims: impl IntoDims) -> Result<(), Error> {
         self.pipeline.buffer.finish_and_exec(dims)
     }
 
@@ -263,7 +285,18 @@ impl<'a> SubmitObj<'a> {
 impl<'a> Pipeline<'a> {
     /// Adds a submission.
     #[inline(always)]
-    pub fn submit<'b>(mut self, submission: impl Submission<'b>) -> SubmitObj<'b>
+    pub fn submit<'b>(self, mut submission: impl Submission<'b>) -> SubmitObj<'b>
+    where
+        'a: 'b,
+    {
+        let submitted = self.add(&mut submission);
+        submission.recorded();
+        submitted
+    }
+
+    /// By reference: a copy would read with wide loads what was just stored in pieces, and wait for it.
+    #[inline(always)]
+    fn add<'b>(mut self, submission: &mut impl Submission<'b>) -> SubmitObj<'b>
     where
         'a: 'b,
     {

@@ -14,7 +14,7 @@ use super::arena::{Bump, Mark};
 use super::failsafe::Failsafe;
 use super::plan::{ArgumentPlan, Plan};
 use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, wrong_rank};
-use super::{Options, Runtime, Submission};
+use super::{Options, Runtime};
 use crate::abi::{self, Arg};
 use crate::descriptor::{Devices, View};
 use crate::error::Error;
@@ -620,12 +620,6 @@ impl Slots {
         }
         self.sorted.iter().try_for_each(|&index| one(index))
     }
-
-    /// Records a submission.
-    #[inline(always)]
-    pub fn record<'a>(&mut self, submission: impl Submission<'a>, runtime: &Runtime) {
-        submission.record(self, runtime);
-    }
 }
 
 /// Equal dimensions; quick for one count.
@@ -679,7 +673,7 @@ impl Writer<'_> {
 
     /// The next argument is an array.
     #[inline(always)]
-    pub fn array(&mut self, array: Array<'_>) {
+    pub fn array(&mut self, array: &mut Array<'_>) {
         let (arg, source) = self.next();
         // SAFETY: an argument of the recording.
         let (arg, source) = unsafe { (&mut *arg, &mut *source) };
@@ -692,7 +686,7 @@ impl Writer<'_> {
             *source = new;
             self.differs = true;
         }
-        if let Some(owner) = array.owner {
+        if let Some(owner) = array.owner.take() {
             self.slots.own(owner);
         }
     }

@@ -83,7 +83,7 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
                 }
 
                 #[inline(always)]
-                fn pack(self, to: &mut #kernel::ArgumentWriter<'_>) {
+                fn pack(&mut self, to: &mut #kernel::ArgumentWriter<'_>) {
                     #(#packs)*
                 }
 
@@ -212,7 +212,7 @@ fn pack(argument: &Argument, core: &TokenStream) -> TokenStream {
         View::Scalar => quote_spanned!(span=> to.scalar(self.#ident);),
         _ => {
             let ty = view_type(argument, &parse_quote!('_), core);
-            quote_spanned!(span=> to.array(<#ty as #core::kernel::views::View<'_>>::into_array(self.#ident));)
+            quote_spanned!(span=> to.array(<#ty as #core::kernel::views::View<'_>>::array(&mut self.#ident));)
         }
     }
 }

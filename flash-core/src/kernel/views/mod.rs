@@ -115,6 +115,11 @@ impl<'a> Array<'a> {
         }
     }
 
+    /// This array; what is left owns nothing.
+    pub(crate) fn take(&mut self) -> Array<'a> {
+        Array { owner: self.owner.take(), ..*self }
+    }
+
     fn of_owned<T: Element>(memory: FlashMemory<T>) -> Array<'a> {
         let owner = memory.into_header();
         Array {
@@ -143,7 +148,7 @@ pub trait View<'a> {
     /// True for [`Row`]s.
     const ROW: bool;
     /// The array, type erased.
-    fn into_array(self) -> Array<'a>;
+    fn array(&mut self) -> &mut Array<'a>;
 }
 
 impl<'a, A: ItemAccess> View<'a> for Item<'a, A> {
@@ -152,8 +157,8 @@ impl<'a, A: ItemAccess> View<'a> for Item<'a, A> {
     const ACCESS: u32 = A::ACCESS;
     const ROW: bool = A::ROW;
     #[inline(always)]
-    fn into_array(self) -> Array<'a> {
-        self.0
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
     }
 }
 
@@ -163,8 +168,8 @@ impl<'a, T: Element> View<'a> for Whole<'a, Read<T>> {
     const ACCESS: u32 = abi::ACCESS_READ;
     const ROW: bool = false;
     #[inline(always)]
-    fn into_array(self) -> Array<'a> {
-        self.0
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
     }
 }
 
@@ -174,8 +179,8 @@ impl<'a, T: Element> View<'a> for Phased<'a, T> {
     const ACCESS: u32 = abi::ACCESS_READ_WRITE;
     const ROW: bool = false;
     #[inline(always)]
-    fn into_array(self) -> Array<'a> {
-        self.0
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
     }
 }
 
@@ -185,8 +190,8 @@ impl<'a, T: AtomicElement> View<'a> for Scatter<'a, T> {
     const ACCESS: u32 = abi::ACCESS_READ_WRITE;
     const ROW: bool = false;
     #[inline(always)]
-    fn into_array(self) -> Array<'a> {
-        self.0
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
     }
 }
 

@@ -216,16 +216,16 @@ fn scalars_at_any_address_and_empty_arrays() {
 #[test]
 fn arrays_of_what_a_host_program_holds() {
     let memory = FlashMemory::from([1u32, 2, 3]);
-    let part = Item::<ReadWrite<u32>>::from(memory.range(1..).unwrap()).into_array();
+    let part = Item::<ReadWrite<u32>>::from(memory.range(1..).unwrap()).array().take();
     // SAFETY: nobody else has the memory.
     unsafe { *part.data.cast::<u32>() = 20 };
     assert_eq!((part.len, part.owner.is_none(), part.memory == memory.header()), (2, true, true));
-    let owned = Whole::<Read<u32>>::from(memory.clone()).into_array();
+    let owned = Whole::<Read<u32>>::from(memory.clone()).array().take();
     drop(memory);
     // SAFETY: the array owns the memory.
     assert_eq!(unsafe { whole::<u32>((owned.data.cast(), owned.len)) }, [1, 20, 3]);
     let mut vec = vec![1u32, 2];
-    let slice = Scatter::<u32>::from(&mut vec).into_array();
+    let slice = Scatter::<u32>::from(&mut vec).array().take();
     // SAFETY: the slice is borrowed exclusively.
     unsafe { *slice.data.cast::<u32>().add(1) = 5 };
     assert_eq!(vec, [1, 5]);

@@ -74,7 +74,15 @@ impl State {
     /// True if it is noted.
     #[inline]
     fn take(&self, refused: u64, awaited: u64, add: u64) -> Result<bool, Error> {
-        let mut old = self.word.load(Relaxed);
+        // Mostly nobody has it.
+        match self.word.compare_exchange(0, add, Acquire, Relaxed) {
+            Ok(_) => Ok(false),
+            Err(old) => self.take_from(old, refused, awaited, add),
+        }
+    }
+
+    #[inline(never)]
+    fn take_from(&self, mut old: u64, refused: u64, awaited: u64, add: u64) -> Result<bool, Error> {
         loop {
             if old & (refused | awaited) != 0 || full(old) {
                 old = self.take_slow(refused, awaited)?;
@@ -187,10 +195,10 @@ impl State {
         self.given();
     }
 
-    /// The host has written; there is something to look up, or not.
+    /// The host has written; there is something to look up, or not. Nobody waits for that: guards are not
+    /// waited for.
     pub fn release_guard_write(&self, noted: bool) {
         self.word.store(if noted { NOTED } else { 0 }, Release);
-        self.given();
     }
 }
 
