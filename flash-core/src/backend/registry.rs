@@ -7,6 +7,7 @@ use crate::abi::{self, BackendApi, Implementation};
 use crate::error::{Error, KeyError};
 use crate::memory::Transfers;
 use crate::memory::device::DeviceMemory;
+use crate::runtime::Lanes;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -46,6 +47,7 @@ pub struct DeviceHandle {
     id: String,
     info: DeviceInfo,
     memory: OnceLock<Option<&'static DeviceMemory>>,
+    pub(crate) lanes: OnceLock<Lanes>,
 }
 
 // SAFETY: the vtable's functions may be called from any thread with any device.
@@ -433,6 +435,7 @@ fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle
                 id: format!("{key}:{i}"),
                 info: device_info(&info),
                 memory: OnceLock::new(),
+                lanes: OnceLock::new(),
             };
             handles.push(&*Box::leak(Box::new(handle)));
         }

@@ -20,6 +20,7 @@ pub(crate) struct DeviceMemory {
     place: Place,
     device: &'static DeviceHandle,
     space: u32,
+    has_addresses: bool,
     budget: AtomicU64,
     pool: Mutex<Pool>,
     /// Counts uses of copies.
@@ -82,13 +83,14 @@ impl DeviceMemory {
             return None;
         }
         // SAFETY: a device of this vtable.
-        let space = unsafe { main_space(device) };
+        let (space, has_addresses) = unsafe { main_space(device) };
         let mut all = MEMORIES.write().unwrap_or_else(|e| e.into_inner());
         let known = device.info().memory_bytes;
         let memory: &'static DeviceMemory = Box::leak(Box::new(DeviceMemory {
             place: Place::device(all.len() as u32),
             device,
             space,
+            has_addresses,
             budget: AtomicU64::new(if known == 0 { u64::MAX } else { known }),
             pool: Mutex::default(),
             clock: AtomicU64::new(1),
@@ -111,6 +113,11 @@ impl DeviceMemory {
     /// The memory space in which its buffers are.
     pub fn space(&self) -> u32 {
         self.space
+    }
+
+    /// Handles of its buffers are addresses in this process.
+    pub fn has_addresses(&self) -> bool {
+        self.has_addresses
     }
 
     /// Bytes that may be used, those in the cache included.
@@ -369,11 +376,12 @@ impl DeviceMemory {
     }
 }
 
-/// The space in which a device computes: its first that is not the host's.
+/// The space in which a device computes: its first that is not the host's; and whether handles of buffers
+/// there are addresses in this process.
 ///
 /// # Safety
 /// The device is one of its vtable.
-unsafe fn main_space(device: &DeviceHandle) -> u32 {
+unsafe fn main_space(device: &DeviceHandle) -> (u32, bool) {
     let (mut spaces, mut count) = (std::ptr::null(), 0);
     // SAFETY: the caller vouches; the list of spaces lives as long as the device.
     unsafe {
@@ -381,18 +389,18 @@ unsafe fn main_space(device: &DeviceHandle) -> u32 {
             take_error(list(device.raw, &mut spaces, &mut count)).is_ok() && !spaces.is_null()
         });
         if !found {
-            return SPACE_HOST;
+            return (SPACE_HOST, true);
         }
         // One by one, in steps of the size that the plugin's struct has.
         let mut at: *const abi::MemorySpace = spaces;
         for _ in 0..count {
             if (*at).id != SPACE_HOST {
-                return (*at).id;
+                return ((*at).id, (*at).host_visible != 0);
             }
             at = at.byte_add((*at).struct_size as usize);
         }
     }
-    SPACE_HOST
+    (SPACE_HOST, true)
 }
 
 /// A copy that was replaced by a larger one.

@@ -202,6 +202,11 @@ impl Directory {
         self.poison.subtract(region);
     }
 
+    /// What of a region is poisoned.
+    pub fn poison_in(&self, region: &Region) -> Region {
+        self.poison.intersection(region)
+    }
+
     /// True if some of a region is poisoned.
     pub fn poisoned(&self, region: &Region) -> bool {
         self.poison.overlaps(region)

@@ -106,6 +106,24 @@ impl Header {
         })
     }
 
+    /// Memory of the host that somebody else owns, for the time of a run: it is not freed.
+    pub fn lent(data: *mut u8, len: usize, element_size: usize, shape: &[u64]) -> Arc<Header> {
+        // A block without size is nobody's to free.
+        let nothing = Layout::new::<()>();
+        Arc::new_cyclic(|me| Header {
+            state: State::new(),
+            id: next_id(),
+            first: Block { data, layout: nothing },
+            len,
+            element_size,
+            shape: shape.into(),
+            second: UnsafeCell::new(None),
+            second_layout: nothing,
+            directory: Mutex::new(None),
+            me: me.clone(),
+        })
+    }
+
     /// The same memory in another shape, of as many elements; the other one back if somebody else has it,
     /// too. Its directory is empty.
     pub fn with_shape(this: Arc<Header>, shape: SmallVec<[u64; 4]>) -> Result<Arc<Header>, Arc<Header>> {

@@ -6,7 +6,7 @@
 //! the memories of `device`.
 
 #[allow(dead_code)]
-mod coherence;
+pub(crate) mod coherence;
 #[allow(dead_code)] // some of it is for the runtime's long way alone
 pub(crate) mod device;
 #[allow(dead_code)]

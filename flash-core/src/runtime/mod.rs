@@ -30,6 +30,7 @@ pub use options::IntoOptions;
 pub(crate) use options::Options;
 pub use profile::{LaunchProfile, Profile};
 pub(crate) use record::{Slots, Writer};
+pub(crate) use spread::Lanes;
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;

@@ -8,7 +8,7 @@ const KEPT: usize = 5;
 
 /// Nanoseconds per work item of the last few launches.
 #[derive(Default)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     /// Bits of `f32`s; 0: none yet.
     samples: [AtomicU32; KEPT],
     next: AtomicU32,

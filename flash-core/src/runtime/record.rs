@@ -590,6 +590,11 @@ impl Slots {
         self.live == 1 && !self.special && !self.slices_written && self.error.is_none()
     }
 
+    /// Number of memories that were ever touched.
+    pub fn memories(&self) -> usize {
+        self.touched.len()
+    }
+
     /// A memory by its index.
     #[inline]
     pub fn memory(&self, index: u32) -> Option<&Header> {

@@ -160,6 +160,11 @@ impl State {
         self.word.compare_exchange(old, old | WRITER, Acquire, Relaxed).ok().map(|before| before & NOTED != 0)
     }
 
+    /// True if there is something to look up. The caller holds it.
+    pub fn is_noted(&self) -> bool {
+        self.word.load(Relaxed) & NOTED != 0
+    }
+
     /// There is something to look up from now on. The caller holds it.
     pub fn note(&self) {
         self.word.fetch_or(NOTED, Relaxed);

@@ -4,31 +4,35 @@ use super::lane::{Lane, Lanes, drive_until};
 use super::task::{TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::error::Error;
-use crate::memory::Header;
-use crate::memory::device::{DeviceMemory, Side};
+use crate::memory::coherence::Directed;
+use crate::memory::device::{DeviceMemory, memory_of};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::region::{Block, Grid, Region};
+use crate::memory::transfer::{End, Transfer};
+use crate::memory::Header;
 use smallvec::SmallVec;
-use std::sync::MutexGuard;
+use std::sync::Arc;
 
 /// An array argument's memory, a slice of the host, or a second buffer.
 pub(super) struct Array<'r> {
-    pub header: Option<&'r Header>,
-    /// Where it is on the host.
-    pub host: *mut u8,
-    /// Bytes of an element.
-    pub size: u64,
+    header: HeaderOf<'r>,
     books: Books<'r>,
     tracks: SmallVec<[(Place, Track); 2]>,
     /// What was poisoned when the run began.
     pub poisoned_before: Region,
 }
 
+enum HeaderOf<'r> {
+    Memory(&'r Header),
+    /// Of a slice, or of a second buffer: it ends with the run.
+    Lent(Arc<Header>),
+}
+
 /// The directory of an array.
 enum Books<'r> {
     /// The memory's, locked for the whole run.
-    Kept(MutexGuard<'r, Directory>),
-    /// One for this run: a slice of the host, a second buffer, or a memory of which nothing can change.
+    Kept(Directed<'r>),
+    /// One for this run: of what is lent, or of a memory of which nothing can change.
     Own(Directory),
 }
 
@@ -97,25 +101,37 @@ impl Ways<'_> {
 impl<'r> Array<'r> {
     /// A memory. `changes`: the run may write it, or give devices copies of it.
     pub fn of_memory(header: &'r Header, changes: bool) -> Array<'r> {
-        let books = if changes || header.state.noted() {
+        let books = if changes || header.state.is_noted() {
             Books::Kept(header.directory())
         } else {
-            Books::Own(Directory::new(Grid::new(header.shape(), header.len() as u64)))
+            Books::Own(Directory::new(header.grid()))
         };
-        Array::new(Some(header), header.data(), header.element_size() as u64, books)
+        Array::new(HeaderOf::Memory(header), books)
     }
 
-    /// An array that ends with the run.
-    pub fn of_host(host: *mut u8, elements: u64, size: u64, grid: Option<Grid>) -> Array<'r> {
-        let grid = grid.unwrap_or_else(|| Grid::new(&[], elements));
-        Array::new(None, host, size, Books::Own(Directory::new(grid)))
+    /// Memory of the host that is the run's to use.
+    pub fn lent(data: *mut u8, len: u64, element_size: u64, shape: &[u64]) -> Array<'r> {
+        let header = Header::lent(data, len as usize, element_size as usize, shape);
+        let books = Books::Own(Directory::new(header.grid()));
+        Array::new(HeaderOf::Lent(header), books)
     }
 
-    fn new(header: Option<&'r Header>, host: *mut u8, size: u64, books: Books<'r>) -> Array<'r> {
-        let mut array =
-            Array { header, host, size, books, tracks: SmallVec::new(), poisoned_before: Region::empty() };
-        array.poisoned_before = array.directory().poison_of_all();
+    fn new(header: HeaderOf<'r>, books: Books<'r>) -> Array<'r> {
+        let mut array = Array { header, books, tracks: SmallVec::new(), poisoned_before: Region::empty() };
+        array.poisoned_before = array.directory().poison_in(&Region::all(array.directory().grid()));
         array
+    }
+
+    pub fn header(&self) -> &Header {
+        match &self.header {
+            HeaderOf::Memory(header) => header,
+            HeaderOf::Lent(header) => header,
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn size(&self) -> u64 {
+        self.header().element_size()
     }
 
     pub fn directory(&self) -> &Directory {
@@ -136,11 +152,11 @@ impl<'r> Array<'r> {
     /// second value: the region is just that, not more.
     pub fn region_of(&mut self, block: &Block, seen: &Grid, offset: u64) -> (Region, bool) {
         let grid = *self.directory().grid();
-        if *seen == grid && offset == 0 {
-            return (Region::from(*block), true);
-        }
         if block.is_empty() {
             return (Region::empty(), true);
+        }
+        if *seen == grid && offset == 0 {
+            return (Region::from(*block), true);
         }
         let hull = block.hull(seen);
         let flat = hull.start + offset..hull.end + offset;
@@ -157,7 +173,8 @@ impl<'r> Array<'r> {
                         *region = region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
                     }
                 }
-                self.poisoned_before = self.directory().poison_of_all();
+                let before = self.poisoned_before.regrid(&grid, seen);
+                self.poisoned_before = before.unwrap_or_else(|| Region::all(seen));
                 return (Region::from(*block), true);
             }
         }
@@ -195,8 +212,11 @@ impl<'r> Array<'r> {
         if lacking.is_empty() {
             return Ok(());
         }
-        let sources = self.directory().sources(place, &lacking, |from| DeviceMemory::distance(from, place));
-        for (from, part) in sources {
+        let far = |from| match (memory_of(from), device) {
+            (Some(from), Some(to)) => u32::from(!to.is_direct(from)),
+            _ => 0,
+        };
+        for (from, part) in self.directory().sources(place, &lacking, far) {
             self.copy(from, place, part, ways)?;
         }
         Ok(())
@@ -211,59 +231,57 @@ impl<'r> Array<'r> {
     ) -> Result<(), Error> {
         let place = device.place();
         let hull = region.hull(self.directory().grid());
-        match self.directory().copy(place).map(|copy| copy.range.clone()) {
-            Some(range) if range.start <= hull.start && hull.end <= range.end => return Ok(()),
-            // Who uses the buffer that is too small must be done with it.
-            Some(_) => ways.drain(),
-            None => {}
+        if let Some(copy) = self.directory().copy(place) {
+            let there = copy.range();
+            if there.start > hull.start || hull.end > there.end {
+                // Who uses the buffer that is too small must be done with it.
+                ways.drain();
+            }
         }
-        let size = self.size;
-        device.ensure(self.directory_mut(), hull, size)
+        let (header, directory) = match (&self.header, &mut self.books) {
+            (HeaderOf::Memory(header), Books::Kept(directory)) => (*header, &mut **directory),
+            (HeaderOf::Memory(header), Books::Own(directory)) => (*header, directory),
+            (HeaderOf::Lent(header), Books::Own(directory)) => (&**header, directory),
+            (HeaderOf::Lent(header), Books::Kept(directory)) => (&**header, &mut **directory),
+        };
+        if let Some(grown) = device.reserve(header, directory, hull)? {
+            // SAFETY: nobody uses the old buffer any more, and nobody the new one yet; what is current in the
+            // old one has room in the new one.
+            if let Err(error) = unsafe { grown.transfer.run(&directory.current(place)) } {
+                directory.set_copy(place, Some(grown.old));
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Puts a copy of a region from one place to another into a lane.
     fn copy(&mut self, from: Place, to: Place, region: Region, ways: &mut Ways<'_>) -> Result<(), Error> {
-        let (source, target) = (self.side(from), self.side(to));
+        let transfer = Transfer::new(self.header(), self.directory(), from, to)?;
         let mut waits = Waits::default();
-        for (written, task) in &self.track(from).writers {
-            if written.overlaps(&region) {
-                waits.reads(*task, 0);
-            }
-        }
+        self.wait_to_read(from, &region, 0, &mut waits);
         self.wait_to_write(to, &region, &mut waits);
-        let (grid, size, moved) = (*self.directory().grid(), self.size, region.clone());
-        // The copy runs at the device that has a lane for it: the target, unless that is the host.
-        let device = DeviceMemory::at(to).or_else(|| DeviceMemory::at(from));
-        let Some(device) = device else {
-            return Err(Error::Backend {
-                code: crate::error::Code::Other,
-                text: "a copy from the host to the host was asked for".into(),
-            });
-        };
-        let bytes = moved.elements() * size;
-        let work = move || DeviceMemory::copy(&source, &target, &grid, &moved, size);
-        // About 10 GB/s.
-        let expected = bytes / 10;
-        // SAFETY: the sides are buffers of arrays that are held until the run is over; the copy is after all
+        // At about 10 GB/s.
+        let expected = region.elements() * self.size() / 10;
+        let moved = region.clone();
+        // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after all
         // that writes its source and all that touches its target.
+        let work = move || unsafe { transfer.run(&moved) };
+        // SAFETY: it borrows nothing, and copies may run on any thread.
         let task = unsafe { ways.tasks.add(waits, expected, Box::new(work)) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
         self.directory_mut().copied(to, &region);
-        ways.push(&Lanes::of(device.device().id()).copies, task);
+        // The host has no lanes: the copy is in that of the other side.
+        if let Some(device) = memory_of(to).or_else(|| memory_of(from)) {
+            ways.push(&Lanes::of(device.device()).copies, task);
+        }
         Ok(())
     }
 
     /// A buffer of the array, for copies.
-    fn side(&self, place: Place) -> Side {
-        match self.directory().copy(place) {
-            Some(copy) => Side { place, buffer: copy.buffer, begin: copy.range.start },
-            None => Side {
-                place: Place::HOST,
-                buffer: abi::Buffer { space: abi::SPACE_HOST, reserved: 0, handle: self.host as u64 },
-                begin: 0,
-            },
-        }
+    pub fn end(&self, place: Place) -> Result<End, Error> {
+        End::of(self.header(), self.directory(), place)
     }
 
     /// What a reader of a region at a place waits for.
@@ -283,6 +301,12 @@ impl<'r> Array<'r> {
                 waits.after(*task);
             }
         }
+    }
+
+    /// True if a task of this run writes something of a region at a place.
+    pub fn is_written(&self, place: Place, region: &Region) -> bool {
+        let track = self.tracks.iter().find(|(known, _)| *known == place);
+        track.is_some_and(|(_, track)| track.writers.iter().any(|(written, _)| written.overlaps(region)))
     }
 
     /// A task reads a region at a place.
@@ -306,60 +330,37 @@ impl<'r> Array<'r> {
         track.writers.push((region.clone(), task));
     }
 
-    /// Fills in where an argument finds its elements at a place. `offset`: the array's element that is the
+    /// Fills in where an argument finds its elements on a device. `offset`: the array's element that is the
     /// argument's first.
     pub fn address(&self, arg: &mut abi::Arg, part: &mut abi::Part, place: Place, offset: u64) {
-        let Some(copy) = self.directory().copy(place) else {
+        let (Some(copy), Some(memory)) = (self.directory().copy(place), memory_of(place)) else {
             return;
         };
-        // Modulo 2^64: the buffer may begin before the argument's first element, or after.
-        part.origin = copy.range.start.wrapping_sub(offset);
-        arg.space = copy.buffer.space;
-        arg.buffer = copy.buffer.handle;
-        let first = copy.buffer.handle.wrapping_sub(part.origin.wrapping_mul(self.size));
-        let visible = DeviceMemory::at(place).is_some_and(DeviceMemory::has_addresses);
-        arg.data = if visible { first as *mut std::ffi::c_void } else { std::ptr::null_mut() };
+        let buffer = copy.raw();
+        // Modulo 2^64: the buffer may begin before the argument's first element, or after it.
+        part.origin = copy.range().start.wrapping_sub(offset);
+        arg.space = buffer.space;
+        arg.buffer = buffer.handle;
+        arg.data = match memory.has_addresses() {
+            true => {
+                let first = buffer.handle.wrapping_sub(part.origin.wrapping_mul(self.size()));
+                std::ptr::with_exposed_provenance_mut(first as usize)
+            }
+            false => std::ptr::null_mut(),
+        };
     }
-}
 
-impl Array<'_> {
     /// A device is gone: what was only there is poisoned.
     pub fn lose(&mut self, device: &'static DeviceMemory) {
-        let place = device.place();
-        let directory = self.directory_mut();
-        let all = Region::all(directory.grid());
-        let left = directory.forget(place, &all);
-        if !left.is_empty() {
-            // It must be current somewhere: what the host has is as good as anything.
-            directory.copied(Place::HOST, &left);
-            directory.forget(place, &left);
-            directory.poison(&left);
-        }
-        if let Some(copy) = directory.set_copy(place, None) {
-            device.free(copy);
-        }
+        self.directory_mut().lost(device.place());
     }
 
-    /// The run is over: buffers that were its own go, and the memory's word says whether there is something
-    /// to look up.
+    /// The run is over: the memory's word says whether there is something to look up.
     pub fn close(&mut self) {
-        match &mut self.books {
-            Books::Kept(directory) => {
-                if let Some(header) = self.header
-                    && !directory.is_plain()
-                {
-                    header.state.note();
-                }
-            }
-            Books::Own(directory) => {
-                let places: SmallVec<[Place; 4]> = directory.places().collect();
-                for place in places {
-                    if let (Some(device), Some(copy)) = (DeviceMemory::at(place), directory.set_copy(place, None))
-                    {
-                        device.free(copy);
-                    }
-                }
-            }
+        if let (HeaderOf::Memory(header), Books::Kept(directory)) = (&self.header, &self.books)
+            && !directory.is_plain()
+        {
+            header.state.note();
         }
     }
 }

@@ -14,6 +14,7 @@
 //! that: one of the two sees the other.
 
 use super::task::TaskRef;
+use crate::backend::DeviceHandle;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,7 +27,7 @@ const WORTH_WAKING: u64 = 30_000;
 const LINGER: Duration = Duration::from_micros(50);
 
 /// A queue of one device.
-pub(in crate::runtime) struct Lane {
+pub(crate) struct Lane {
     name: String,
     queue: Mutex<VecDeque<TaskRef>>,
     /// Somebody runs it.
@@ -39,25 +40,18 @@ pub(in crate::runtime) struct Lane {
 }
 
 /// The lanes of a device.
-pub(in crate::runtime) struct Lanes {
+pub(crate) struct Lanes {
     pub kernels: Lane,
     pub copies: Lane,
 }
 
 impl Lanes {
-    /// Those of a device, by its id. They live for ever.
-    pub fn of(device: &'static str) -> &'static Lanes {
-        static ALL: Mutex<Vec<(&'static str, &'static Lanes)>> = Mutex::new(Vec::new());
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, lanes)) = all.iter().find(|(id, _)| *id == device) {
-            return lanes;
-        }
-        let lanes: &'static Lanes = Box::leak(Box::new(Lanes {
-            kernels: Lane::new(format!("flash {device}")),
-            copies: Lane::new(format!("flash {device} copies")),
-        }));
-        all.push((device, lanes));
-        lanes
+    /// Those of a device.
+    pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
+        device.lanes.get_or_init(|| Lanes {
+            kernels: Lane::new(format!("flash {}", device.id())),
+            copies: Lane::new(format!("flash {} copies", device.id())),
+        })
     }
 }
 
@@ -82,6 +76,11 @@ impl Lane {
         self.expected.load(Relaxed)
     }
 
+    /// Tasks in the queue, and one more if somebody runs one.
+    pub fn waiting(&self) -> usize {
+        self.queue().len() + usize::from(self.taken.load(Relaxed))
+    }
+
     /// Puts a task at the end; wakes the lane's thread if what waits is worth it.
     pub fn push(&'static self, task: TaskRef) {
         let own = task.get().expected;
@@ -92,8 +91,8 @@ impl Lane {
         }
     }
 
-    /// Wakes the lane's thread, or starts it. Without one the callers do it all.
-    fn wake(&'static self) {
+    /// Wakes the lane's thread, or starts it. False: there is none, and the callers do it all.
+    pub fn wake(&'static self) -> bool {
         let thread = self.thread.get_or_init(|| {
             let builder = std::thread::Builder::new().name(self.name.clone());
             builder.spawn(move || self.serve()).ok().map(|handle| handle.thread().clone())
@@ -103,6 +102,7 @@ impl Lane {
         {
             thread.unpark();
         }
+        thread.is_some()
     }
 
     /// Runs what is ready, as long as the head is. True if that was anything.

@@ -1,7 +1,7 @@
 //! The long way of a launch: several devices, or memories of their own. See README.md beside this folder.
 
 mod arrays;
-pub(super) mod lane;
+mod lane;
 mod part;
 mod place;
 mod settle;
@@ -10,20 +10,30 @@ mod walk;
 
 use super::Runtime;
 use super::record::Slots;
-use crate::error::LaunchError;
+use crate::error::{Error, LaunchError};
+pub(crate) use lane::Lanes;
 use walk::Walk;
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
 /// submissions before. Returns all failures, in order.
+///
+/// # Errors
+/// A map that cannot be: then nothing of these submissions was run.
 pub(super) fn run(
     slots: &Slots,
     runtime: &Runtime,
     first: usize,
     failures: Vec<LaunchError>,
-) -> Vec<LaunchError> {
+) -> Result<Vec<LaunchError>, Error> {
+    for node in &slots.nodes()[first..] {
+        // What looks into arrays is checked when they are what they will be.
+        if !node.plan().part.looks_inside() {
+            place::check(slots, node)?;
+        }
+    }
     let mut walk = Walk::new(slots, runtime);
     for (position, node) in slots.nodes().iter().enumerate().skip(first) {
         walk.issue(position, node);
     }
-    walk.finish(failures)
+    Ok(walk.finish(failures))
 }

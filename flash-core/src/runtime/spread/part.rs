@@ -1,14 +1,14 @@
 //! One part of a submission, ready for its device.
 
 use super::arrays::Array;
-use super::place::Piece;
+use super::place::Placed;
 use crate::abi::{self, Arg};
 use crate::descriptor::View;
 use crate::error::Error;
-use crate::index::Order;
 use crate::memory::directory::Place;
+use crate::runtime::boxes::{LaunchGrid, Parts, Touched};
 use crate::runtime::check::WriteCheck;
-use crate::runtime::launch;
+use crate::runtime::launch::{self, ToDevice};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::{Profile, Runtime};
@@ -17,30 +17,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The order of a part: the submission's own, or that of a subspace.
-#[derive(Clone)]
-pub(super) enum OrderOf<'r> {
-    Whole(&'r Order),
-    Cut(Arc<Order>),
-}
-
-impl OrderOf<'_> {
-    pub fn get(&self) -> &Order {
-        match self {
-            OrderOf::Whole(order) => order,
-            OrderOf::Cut(order) => order,
-        }
-    }
-}
+/// Expected nanoseconds of a kernel that never ran there: worth waking somebody for.
+const UNKNOWN: u64 = 100_000;
 
 /// What a device gets.
 pub(super) struct KernelPart<'r> {
     plan: &'r Plan,
     target: &'r Target,
-    order: OrderOf<'r>,
+    parts: Arc<Parts>,
+    subspace: usize,
     args: SmallVec<[Arg; 8]>,
-    /// One per argument; where `args` point to.
-    parts: Vec<abi::Part>,
+    /// One per argument; what `args` point to.
+    boxes: Vec<abi::Part>,
     phases: Range<u64>,
     attributes: &'r [abi::Attr],
     profile: Option<Profile>,
@@ -50,88 +38,93 @@ pub(super) struct KernelPart<'r> {
 
 impl<'r> KernelPart<'r> {
     pub fn new(
-        slots: &'r Slots,
-        runtime: &'r Runtime,
-        node: &'r Node,
-        plan: &'r Plan,
-        target: &'r Target,
-        piece: &Piece<'r>,
+        (slots, runtime): (&'r Slots, &'r Runtime),
+        (node, plan, target): (&'r Node, &'r Plan, &'r Target),
+        (placed, subspace): (&Placed, usize),
         phases: Range<u64>,
     ) -> KernelPart<'r> {
-        let order = piece.order.clone();
+        let parts = placed.parts.clone();
+        let order = &parts.subspaces[subspace].order;
         let items = match phases.end {
             0 => 0,
-            end => order.get().phase(end - 1).end - order.get().phase(phases.start).start,
+            end => order.phase(end - 1).end - order.phase(phases.start).start,
         };
-        let parts = piece.boxes.iter().map(|of| of.part()).collect();
+        let touched = &parts.subspaces[subspace].touched;
+        let boxes = touched.iter().zip(&parts.grids).map(|(touched, grid)| part_of(touched, grid)).collect();
         let (attributes, profile) = launch::extras(node, runtime);
         KernelPart {
             plan,
             target,
-            order,
+            subspace,
             args: SmallVec::from_slice(slots.args_of(node)),
-            parts,
+            boxes,
             phases,
             attributes,
             profile: profile.cloned(),
             check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
             items,
+            parts,
         }
     }
 
-    /// Puts in where an argument is. `cut`: other parts have the rest of the array.
-    pub fn place(&mut self, argument: u32, second: bool, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
+    /// Puts in where an argument is: an array, and its element that is the argument's first. `cut`: other
+    /// parts have the rest of it.
+    pub fn place(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
         let i = argument as usize;
-        let (arg, part) = (&mut self.args[i], &mut self.parts[i]);
-        let mut there = *arg;
-        // On the host an array is all there; a device has no more than it was given.
-        if place == Place::HOST {
-            let bytes = (offset * array.size) as usize;
-            there.data = array.host.wrapping_add(bytes).cast();
-        } else {
-            array.address(&mut there, part, place, offset);
-        }
-        if second {
-            arg.next = there.data;
-            if cut {
-                arg.flags |= abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
-            }
-            return;
-        }
-        let next = arg.next;
-        *arg = Arg { next, ..there };
-        if arg.flags & abi::ARG_FLAG_STAGED != 0 {
-            arg.next = arg.data;
-        }
+        let next = self.args[i].next;
+        let mut there = self.at(i, array, place, offset);
+        there.next = if there.flags & abi::ARG_FLAG_STAGED != 0 { there.data } else { next };
+        // On the host all of an array is there, and what is not the part's may be somebody else's to write.
         let checked = matches!(self.plan.arguments[i].view, View::Phased | View::Scatter | View::Window);
         if place != Place::HOST || (checked && cut) {
-            arg.part = part;
+            there.part = &raw const self.boxes[i];
+        }
+        self.args[i] = there;
+    }
+
+    /// Puts in where the second buffer of a phased argument is.
+    pub fn place_second(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
+        let i = argument as usize;
+        // The second buffer has room for the same elements, but its own address.
+        let origin = self.boxes[i].origin;
+        self.args[i].next = self.at(i, array, place, offset).data;
+        self.boxes[i].origin = origin;
+        if cut {
+            self.args[i].flags |= abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
         }
     }
 
-    /// Expected nanoseconds; a guess that is worth waking somebody for if the kernel never ran.
-    pub fn expected(&self) -> u64 {
-        match self.target.rate.get() {
-            Some(rate) => (rate * self.items as f64) as u64,
-            None => 100_000,
+    fn at(&mut self, i: usize, array: &Array<'_>, place: Place, offset: u64) -> Arg {
+        let mut there = self.args[i];
+        if place == Place::HOST {
+            let bytes = (offset * array.size()) as usize;
+            there.data = array.header().data().wrapping_add(bytes).cast();
+        } else {
+            array.address(&mut there, &mut self.boxes[i], place, offset);
         }
+        there
+    }
+
+    /// Expected nanoseconds.
+    pub fn expected(&self) -> u64 {
+        self.target.rate.get().map_or(UNKNOWN, |rate| (rate * self.items as f64) as u64)
     }
 
     /// Runs it; returns when it is done.
     pub fn run(mut self) -> Result<(), Error> {
-        // The parts have not moved with `self`: a vector's elements stay where they are. Anew all the same,
-        // from the vector as it is now.
-        let parts = self.parts.as_ptr();
-        for (i, arg) in self.args.iter_mut().enumerate().filter(|(_, arg)| !arg.part.is_null()) {
-            arg.part = parts.wrapping_add(i);
+        for (arg, part) in self.args.iter_mut().zip(&self.boxes) {
+            if !arg.part.is_null() {
+                arg.part = part;
+            }
         }
-        let order = self.order.get();
+        let order = &self.parts.subspaces[self.subspace].order;
         let check = self.check_writes.then(|| WriteCheck::begin(self.plan, order, &self.args));
+        let view = order.view();
         let start = Instant::now();
-        launch::submit_to(launch::ToDevice {
+        launch::submit_to(ToDevice {
             plan: self.plan,
             target: self.target,
-            order,
+            space: view.get(),
             phases: self.phases.clone(),
             args: &self.args,
             attributes: self.attributes,
@@ -143,4 +136,9 @@ impl<'r> KernelPart<'r> {
             None => Ok(()),
         }
     }
+}
+
+/// What a kernel is told of an argument.
+fn part_of(touched: &Touched, grid: &LaunchGrid) -> abi::Part {
+    grid.part(&touched.hull().unwrap_or(grid.all()))
 }

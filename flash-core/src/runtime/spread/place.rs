@@ -38,7 +38,7 @@ impl Placed {
 
 /// The memory of a target, and its place.
 pub(super) fn place_of(target: &Target) -> (Option<&'static DeviceMemory>, Place) {
-    let memory = DeviceMemory::of(target.device);
+    let memory = target.device.memory();
     (memory, memory.map_or(Place::HOST, DeviceMemory::place))
 }
 

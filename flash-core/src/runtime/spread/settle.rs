@@ -95,7 +95,7 @@ fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMe
                 Some(Outcome::Error(Error::Backend { code: Code::DeviceLost, .. }))
             );
             let target = plan.targets().ok().and_then(|targets| targets.get(*target as usize));
-            if let (true, Some(memory)) = (gone, target.and_then(|t| DeviceMemory::of(t.device)))
+            if let (true, Some(memory)) = (gone, target.and_then(|t| t.device.memory()))
                 && !lost.iter().any(|known| std::ptr::eq(*known, memory))
             {
                 lost.push(memory);

@@ -56,7 +56,7 @@ unsafe impl Sync for Task {}
 
 /// A task of a run that is not over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::runtime) struct TaskRef(NonNull<Task>);
+pub(crate) struct TaskRef(NonNull<Task>);
 
 // SAFETY: a shared reference to a Sync type.
 unsafe impl Send for TaskRef {}

@@ -2,16 +2,17 @@
 //! them, in the lanes of devices.
 
 use super::arrays::{Array, Touch, Ways};
-use super::lane::{Lane, Lanes, drive_until};
-use super::part::{KernelPart, OrderOf};
-use super::place::{self, Piece};
+use super::lane::{CHANGED, Lane, Lanes, drive_until};
+use super::part::KernelPart;
+use super::place::{self, Placed, place_of};
 use super::task::{TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::descriptor::{Access, Use, View};
-use crate::error::Error;
-use crate::memory::device::DeviceMemory;
+use crate::error::{Error, LaunchError};
 use crate::memory::directory::Place;
-use crate::memory::region::{Grid, Region};
+use crate::memory::region::{Block, Grid, Region};
+use crate::memory::transfer::Transfer;
+use crate::runtime::boxes::{Extent, LaunchGrid};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Hold, Node, Slots};
 use crate::runtime::{HostArgs, Runtime};
@@ -24,16 +25,18 @@ const RUN_AHEAD: usize = 256;
 /// The walk.
 pub(super) struct Walk<'r> {
     pub slots: &'r Slots,
-    pub runtime: &'r Runtime,
+    runtime: &'r Runtime,
     pub arrays: Vec<Array<'r>>,
     /// By index among the memories touched.
     of_memory: Vec<Option<u32>>,
-    /// By address.
+    /// Slices of the host, by address.
     of_slice: Vec<(*mut u8, u32)>,
-    pub tasks: Tasks,
-    pub lanes: SmallVec<[&'static Lane; 8]>,
+    /// Second buffers, by the array that they belong to.
+    of_second: Vec<(u32, u32)>,
+    tasks: Tasks,
+    lanes: SmallVec<[&'static Lane; 8]>,
     pub launched: Vec<Launched>,
-    /// Second buffers of slices.
+    /// What second buffers of slices are in.
     scratch: Vec<Box<[u128]>>,
 }
 
@@ -48,13 +51,13 @@ pub(super) struct Launched {
     pub writes: SmallVec<[(u32, Region, bool); 4]>,
 }
 
-/// How a piece touches an array.
+/// How a part touches an array.
 struct Touches {
     argument: u32,
     array: u32,
     region: Region,
     touch: Touch,
-    /// It is the second buffer of the argument.
+    /// It is the buffer that takes the writes of a phase.
     second: bool,
 }
 
@@ -62,11 +65,22 @@ struct Touches {
 #[derive(Clone, Copy)]
 struct Buffers {
     argument: u32,
-    /// The array as a phase finds it, and the one that takes its writes; they change roles.
+    /// The argument's own array.
+    own: u32,
+    /// As a phase finds it, and what takes its writes; these two change roles.
     now: u32,
     next: u32,
     /// Every element is some item's own in every phase.
     covered: bool,
+}
+
+/// A submission that is being issued.
+#[derive(Clone, Copy)]
+struct Issue<'r, 'i> {
+    node: &'r Node,
+    plan: &'r Plan,
+    targets: &'r [Target],
+    placed: &'i Placed,
 }
 
 impl<'r> Walk<'r> {
@@ -77,6 +91,7 @@ impl<'r> Walk<'r> {
             arrays: Vec::new(),
             of_memory: (0..slots.memories()).map(|_| None).collect(),
             of_slice: Vec::new(),
+            of_second: Vec::new(),
             tasks: Tasks::default(),
             lanes: SmallVec::new(),
             launched: Vec::new(),
@@ -86,20 +101,22 @@ impl<'r> Walk<'r> {
         let own_memory = runtime.has_device_memory();
         let _ = slots.visit_memories(|index, memory, written| {
             walk.of_memory[index as usize] = Some(walk.arrays.len() as u32);
+            // SAFETY: the memory outlives the recording, which outlives the walk.
+            let memory = unsafe { &*std::ptr::from_ref(memory) };
             walk.arrays.push(Array::of_memory(memory, written || own_memory));
             Ok(())
         });
         walk
     }
 
+    fn ways(&mut self) -> Ways<'_> {
+        Ways { tasks: &mut self.tasks, lanes: &mut self.lanes }
+    }
+
     /// Puts a submission into lanes.
     pub fn issue(&mut self, position: usize, node: &'r Node) {
-        self.launched.push(Launched {
-            position,
-            tasks: SmallVec::new(),
-            error: None,
-            writes: SmallVec::new(),
-        });
+        let (tasks, writes) = (SmallVec::new(), SmallVec::new());
+        self.launched.push(Launched { position, tasks, error: None, writes });
         if let Err(error) = self.try_issue(node) {
             self.fail(error);
         }
@@ -133,103 +150,157 @@ impl<'r> Walk<'r> {
         if order.items() == 0 {
             return Ok(());
         }
-        let pieces = place::pieces(self, node, plan, targets)?;
-        let (cut, phases) = (pieces.len() > 1, order.phases());
-        let mut buffers = self.buffers(node, plan, &pieces, targets)?;
-        let rounds = if cut && phases > 1 { phases } else { 1 };
-        for round in 0..rounds {
-            let phases = if rounds > 1 { round..round + 1 } else { 0..phases };
-            for piece in &pieces {
-                self.issue_piece(node, plan, &targets[piece.target as usize], piece, phases.clone(), cut, &buffers)?;
+        self.fetch_structure(node, plan)?;
+        let placed = &place::place(self, node, plan, targets)?;
+        let issue = Issue { node, plan, targets, placed };
+        let mut buffers = self.buffers(&issue);
+        // What the whole submission writes, and may not read: before any of its parts.
+        let phases = order.phases();
+        for (subspace, _) in placed.subspaces() {
+            let touches = self.touches(&issue, subspace, &(0..phases), &buffers);
+            self.promise(plan, &touches, &buffers)?;
+        }
+        let by_phase = placed.is_cut() && phases > 1;
+        for round in 0..if by_phase { phases } else { 1 } {
+            let phases = if by_phase { round..round + 1 } else { 0..phases };
+            for (subspace, _) in placed.subspaces() {
+                self.issue_part(&issue, subspace, phases.clone(), &buffers)?;
             }
-            if cut {
-                self.turn(node, plan, targets, &pieces, &mut buffers)?;
+            if placed.is_cut() {
+                self.turn(&issue, &mut buffers)?;
             }
         }
-        self.back(&buffers, targets, &pieces)
+        self.back(&issue, &buffers)
+    }
+
+    /// Row pointers and the like are on the host before a map looks at them.
+    fn fetch_structure(&mut self, node: &Node, plan: &Plan) -> Result<(), Error> {
+        if !plan.part.looks_inside() {
+            return Ok(());
+        }
+        let mut any = false;
+        for (i, argument) in plan.descriptor.arguments.iter().enumerate().filter(|(_, a)| a.structure) {
+            let (array, region) = self.range_of(node, i);
+            let array = &mut self.arrays[array as usize];
+            if array.directory().poisoned(&region) {
+                return Err(Error::Skipped { argument: argument.name.clone() });
+            }
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            array.prepare(None, &region, Touch::Read, &mut ways)?;
+            any |= array.is_written(Place::HOST, &region);
+        }
+        if any {
+            self.ways().drain();
+        }
+        Ok(())
     }
 
     /// The array of an argument, and its element that is the argument's first.
-    fn array_of(&mut self, arg: &abi::Arg, hold: &Hold) -> (u32, u64) {
+    fn array_of(&mut self, node: &Node, argument: usize) -> (u32, u64) {
+        let arg = &self.slots.args_of(node)[argument];
+        let hold = &self.slots.holds_of(node)[argument];
         let size = u64::from(arg.element_size);
         if hold.touched != Hold::NONE {
             let array = self.of_memory[hold.touched as usize].expect("every memory of the recording has one");
-            let bytes = (arg.data as usize).wrapping_sub(self.arrays[array as usize].host as usize) as u64;
+            let first = self.arrays[array as usize].header().data() as usize;
+            let bytes = (arg.data as usize).wrapping_sub(first) as u64;
             return (array, bytes.checked_div(size).unwrap_or(0));
         }
-        let host = arg.data.cast();
-        if let Some((_, array)) = self.of_slice.iter().find(|(known, array)| {
-            *known == host && self.arrays[*array as usize].directory().grid().elements() >= arg.len
-        }) {
+        let data: *mut u8 = arg.data.cast();
+        let known = self.of_slice.iter().find(|(known, array)| {
+            let header = self.arrays[*array as usize].header();
+            *known == data && header.len() as u64 == arg.len && header.element_size() == size
+        });
+        if let Some((_, array)) = known {
             return (*array, 0);
         }
         let array = self.arrays.len() as u32;
-        self.arrays.push(Array::of_host(host, arg.len, size, None));
-        self.of_slice.push((host, array));
+        self.arrays.push(Array::lent(data, arg.len, size, &[]));
+        self.of_slice.push((data, array));
         (array, 0)
     }
 
-    /// What a piece touches in some phases. `buffers`: roles of phased arguments that are cut.
+    /// The array of an argument, and all that the argument is of it.
+    fn range_of(&mut self, node: &Node, argument: usize) -> (u32, Region) {
+        let (array, offset) = self.array_of(node, argument);
+        let len = self.slots.args_of(node)[argument].len;
+        let grid = self.arrays[array as usize].directory().grid();
+        (array, Region::of_range(grid, offset..offset + len))
+    }
+
+    /// What a part of an argument is in its array, and whether it is just that.
+    fn region(&mut self, issue: &Issue<'_, '_>, argument: usize, array: u32, extent: &Extent) -> (Region, bool) {
+        let (_, offset) = self.array_of(issue.node, argument);
+        match extent {
+            Extent::All => {
+                let len = self.slots.args_of(issue.node)[argument].len;
+                let grid = self.arrays[array as usize].directory().grid();
+                (Region::of_range(grid, offset..offset + len), true)
+            }
+            Extent::Box(elements) => {
+                let block = Block { begin: elements.begin, end: elements.end };
+                let seen = grid_of(&issue.placed.parts.grids[argument]);
+                self.arrays[array as usize].region_of(&block, &seen, offset)
+            }
+        }
+    }
+
+    /// What a part touches in some phases.
     fn touches(
         &mut self,
-        node: &Node,
-        plan: &Plan,
-        piece: &Piece<'r>,
+        issue: &Issue<'_, '_>,
+        subspace: usize,
         phases: &Range<u64>,
-        cut: bool,
         buffers: &[Buffers],
     ) -> SmallVec<[Touches; 8]> {
         let mut all = SmallVec::new();
-        let args = self.slots.args_of(node);
-        for (i, (arg, spec)) in args.iter().zip(&plan.arguments).enumerate() {
-            if spec.view == View::Scalar {
-                continue;
-            }
-            let hold = &self.slots.holds_of(node)[i];
-            let (array, offset) = self.array_of(arg, hold);
-            let of = &piece.boxes[i];
-            let mut add = |walk: &mut Self, array: u32, block, touch, second| {
-                let (region, just) = walk.arrays[array as usize].region_of(block, &of.grid, offset);
-                let touch = if touch == Touch::Write && !(just && of.exact) { Touch::WriteSome } else { touch };
+        let cut = issue.placed.is_cut();
+        for (i, spec) in issue.plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
+            let of = &issue.placed.parts.subspaces[subspace].touched[i];
+            let (array, _) = self.array_of(issue.node, i);
+            let mut add = |walk: &mut Self, array: u32, extent: &Extent, touch, second| {
+                let (region, just) = walk.region(issue, i, array, extent);
+                let complete = just && of.covered;
+                let touch = if touch == Touch::Write && !complete { Touch::WriteSome } else { touch };
                 all.push(Touches { argument: i as u32, array, region, touch, second });
             };
-            match (spec.view, spec.access) {
-                (View::Phased, _) if spec.stages.is_some() => {
-                    let touch = self.stage_touch(node, spec.stages.as_ref(), phases);
-                    let block = if touch == Touch::Read || !cut { &of.reads } else { &of.own };
-                    add(self, array, block, touch, false);
+            let hull = || of.hull().map_or(Extent::All, Extent::Box);
+            match (spec.view, of.read, of.written) {
+                (View::Phased, ..) if spec.stages.is_some() => {
+                    let touch = self.stage_touch(issue.node, spec.stages.as_ref(), phases);
+                    match (touch, of.written) {
+                        (Touch::ReadWrite, Some(own)) if cut && phases.end - phases.start == 1 => {
+                            add(self, array, &own, touch, false)
+                        }
+                        _ => add(self, array, &hull(), touch, false),
+                    }
                 }
-                (View::Phased, _) => {
-                    match buffers.iter().find(|b| b.argument == i as u32) {
-                        Some(&Buffers { now, next, .. }) if cut => {
-                            add(self, now, &of.reads, Touch::Read, false);
-                            add(self, next, &of.own, Touch::Write, true);
-                        }
-                        Some(&Buffers { now, next, .. }) => {
-                            add(self, now, &of.reads, Touch::ReadWrite, false);
-                            add(self, next, &of.reads, Touch::Write, true);
-                        }
-                        None => {}
+                (View::Phased, ..) => {
+                    let Some(&Buffers { now, next, .. }) = buffers.iter().find(|b| b.argument == i as u32)
+                    else {
+                        continue;
                     };
+                    if let (true, Some(own)) = (cut, of.written) {
+                        add(self, now, &hull(), Touch::Read, false);
+                        add(self, next, &own, Touch::Write, true);
+                    } else {
+                        // The backend copies between the two as it likes: they are there in full.
+                        add(self, now, &Extent::All, Touch::ReadWrite, false);
+                        add(self, next, &Extent::All, Touch::WriteSome, true);
+                    }
                 }
-                (_, Access::Read) => add(self, array, &of.reads, Touch::Read, false),
-                (View::Scatter, _) | (_, Access::ReadWrite) => {
-                    add(self, array, &of.own, Touch::ReadWrite, false)
-                }
-                (_, Access::Write) => add(self, array, &of.own, Touch::Write, false),
+                (_, Some(_), Some(_)) => add(self, array, &hull(), Touch::ReadWrite, false),
+                (_, Some(read), None) => add(self, array, &read, Touch::Read, false),
+                (_, None, Some(own)) => add(self, array, &own, Touch::Write, false),
+                (_, None, None) => {}
             }
         }
         all
     }
 
     /// What the declared use of a phased argument means for some phases.
-    fn stage_touch(
-        &self,
-        node: &Node,
-        stages: Option<&(usize, Vec<Use>)>,
-        phases: &Range<u64>,
-    ) -> Touch {
-        let (Some((dimension, uses)), true) = (stages, phases.end - phases.start == 1) else {
+    fn stage_touch(&self, node: &Node, stages: Option<&(usize, Vec<Use>)>, phases: &Range<u64>) -> Touch {
+        let (Some((dimension, uses)), 1) = (stages, phases.end - phases.start) else {
             return Touch::ReadWrite;
         };
         let order = self.slots.order_of(node);
@@ -241,29 +312,63 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Puts a piece of a submission into the lane of its device.
-    #[allow(clippy::too_many_arguments)] // what a piece is
-    fn issue_piece(
+    /// Puts a part of a submission into the lane of its device.
+    fn issue_part(
         &mut self,
-        node: &'r Node,
-        plan: &'r Plan,
-        target: &'r Target,
-        piece: &Piece<'r>,
+        issue: &Issue<'r, '_>,
+        subspace: usize,
         phases: Range<u64>,
-        cut: bool,
         buffers: &[Buffers],
     ) -> Result<(), Error> {
-        let touches = self.touches(node, plan, piece, &phases, cut, buffers);
-        let memory = DeviceMemory::of(target.device);
-        let place = memory.map_or(Place::HOST, DeviceMemory::place);
-        self.promise(plan, &touches)?;
+        let number = match issue.placed.targets[subspace] {
+            Some(number) => number,
+            None => self.wait_for_one(issue.targets),
+        };
+        let target = &issue.targets[number as usize];
+        let (memory, place) = place_of(target);
+        let touches = self.touches(issue, subspace, &phases, buffers);
         for touched in &touches {
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
             let array = &mut self.arrays[touched.array as usize];
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
             array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
         }
-        let mut waits = Waits::default();
+        let waits = self.waits(&touches, place);
+        let Issue { node, plan, placed, .. } = *issue;
+        let mut part =
+            KernelPart::new((self.slots, self.runtime), (node, plan, target), (placed, subspace), phases);
         for touched in &touches {
+            let (_, offset) = self.array_of(node, touched.argument as usize);
+            let array = &self.arrays[touched.array as usize];
+            if touched.second {
+                part.place_second(touched.argument, array, place, offset, placed.is_cut());
+            } else {
+                part.place(touched.argument, array, place, offset, placed.is_cut());
+            }
+        }
+        let expected = part.expected();
+        // SAFETY: the part borrows the recording and the plan, which live until the run is over, and its
+        // buffers are held until then; kernels may run on any thread.
+        let task = unsafe { self.tasks.add(waits, expected, Box::new(move || part.run())) };
+        self.touched(&touches, place, task);
+        self.latest().tasks.push((task, number));
+        self.ways().push(&Lanes::of(target.device).kernels, task);
+        Ok(())
+    }
+
+    /// The device for a part that nobody has yet: one with hardly anything to do.
+    fn wait_for_one(&mut self, targets: &[Target]) -> u32 {
+        let lane = |target: &Target| &Lanes::of(target.device).kernels;
+        // The lanes' threads do the work: who drives a lane itself would not see when another is free.
+        let served = targets.iter().all(|target| lane(target).wake());
+        let lanes = if served { &[][..] } else { &self.lanes };
+        drive_until(lanes, || targets.iter().any(|target| lane(target).waiting() < 2));
+        place::first_free(targets)
+    }
+
+    /// What a task waits for.
+    fn waits(&mut self, touches: &[Touches], place: Place) -> Waits {
+        let mut waits = Waits::default();
+        for touched in touches {
             let array = &mut self.arrays[touched.array as usize];
             if touched.touch.reads() {
                 array.wait_to_read(place, &touched.region, touched.argument, &mut waits);
@@ -272,189 +377,142 @@ impl<'r> Walk<'r> {
                 array.wait_to_write(place, &touched.region, &mut waits);
             }
         }
-        let mut part = KernelPart::new(self.slots, self.runtime, node, plan, target, piece, phases);
-        for touched in &touches {
-            let args = self.slots.args_of(node);
-            let hold = &self.slots.holds_of(node)[touched.argument as usize];
-            let (_, offset) = self.array_of(&args[touched.argument as usize], hold);
-            part.place(touched.argument, touched.second, &self.arrays[touched.array as usize], place, offset, cut);
-        }
-        let expected = part.expected();
-        let work = move || part.run();
-        // SAFETY: the part borrows the recording and the plan, which live until the run is over, and its
-        // buffers are held until then; kernels may run on any thread.
-        let task = unsafe { self.tasks.add(waits, expected, Box::new(work)) };
-        for touched in &touches {
-            self.touched(touched, place, task);
-        }
-        self.latest().tasks.push((task, piece.target));
-        let lane = &Lanes::of(target.device.id()).kernels;
-        Ways { tasks: &mut self.tasks, lanes: &mut self.lanes }.push(lane, task);
-        Ok(())
+        waits
     }
 
     /// Writes down what is about to be written, and refuses what would read poison.
-    fn promise(&mut self, plan: &Plan, touches: &[Touches]) -> Result<(), Error> {
-        for touched in touches.iter().filter(|t| t.touch.writes() && !t.second) {
-            let complete = touched.touch != Touch::WriteSome;
-            self.latest().writes.push((touched.array, touched.region.clone(), complete));
+    fn promise(&mut self, plan: &Plan, touches: &[Touches], buffers: &[Buffers]) -> Result<(), Error> {
+        for touched in touches.iter().filter(|t| t.touch.writes()) {
+            let own = buffers.iter().find(|b| b.argument == touched.argument).map(|b| b.own);
+            let complete = touched.touch == Touch::Write && own.is_none();
+            let array = own.unwrap_or(touched.array);
+            self.latest().writes.push((array, touched.region.clone(), complete));
         }
         let poisoned = touches.iter().find(|t| {
             t.touch.reads() && self.arrays[t.array as usize].directory().poisoned(&t.region)
         });
         match poisoned {
-            Some(t) => Err(Error::Skipped {
-                argument: plan.descriptor.arguments[t.argument as usize].name.clone(),
-            }),
+            Some(t) => {
+                let argument = plan.descriptor.arguments[t.argument as usize].name.clone();
+                Err(Error::Skipped { argument })
+            }
             None => Ok(()),
         }
     }
 
-    /// A task touches an array as said.
-    fn touched(&mut self, touched: &Touches, place: Place, task: TaskRef) {
-        let array = &mut self.arrays[touched.array as usize];
-        if touched.touch.writes() {
+    /// A task touches arrays as said.
+    fn touched(&mut self, touches: &[Touches], place: Place, task: TaskRef) {
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            if !touched.touch.writes() {
+                array.has_read(place, &touched.region, task);
+                continue;
+            }
             array.has_written(place, &touched.region, task);
             let directory = array.directory_mut();
             let kept = match touched.touch {
-                Touch::WriteSome => directory.poison_of(&touched.region),
+                Touch::WriteSome => directory.poison_in(&touched.region),
                 _ => Region::empty(),
             };
             directory.written(place, &touched.region);
             directory.poison(&kept);
-        } else {
-            array.has_read(place, &touched.region, task);
         }
     }
 
     /// Second buffers for phased arguments.
-    fn buffers(
-        &mut self,
-        node: &Node,
-        plan: &Plan,
-        pieces: &[Piece<'r>],
-        _targets: &[Target],
-    ) -> Result<SmallVec<[Buffers; 2]>, Error> {
+    fn buffers(&mut self, issue: &Issue<'r, '_>) -> SmallVec<[Buffers; 2]> {
         let mut all = SmallVec::new();
-        if !plan.phased {
-            return Ok(all);
+        if !issue.plan.phased {
+            return all;
         }
-        for (i, arg) in self.slots.args_of(node).iter().enumerate() {
+        for (i, arg) in self.slots.args_of(issue.node).iter().enumerate() {
             if arg.kind != abi::ARG_PHASED || arg.flags & abi::ARG_FLAG_STAGED != 0 {
                 continue;
             }
-            let hold = &self.slots.holds_of(node)[i];
-            let (now, offset) = self.array_of(arg, hold);
-            let host = match self.slots.memory(hold.touched) {
-                // SAFETY: the memory is held as a writer; the argument lies in it, and so does the same place
-                // of the second buffer.
-                Some(header) => unsafe { header.second() },
-                None => {
-                    let bytes = arg.len as usize * arg.element_size as usize;
-                    self.scratch.push(vec![0u128; bytes.div_ceil(16)].into_boxed_slice());
-                    self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast())
-                }
+            let (own, _) = self.array_of(issue.node, i);
+            let next = match self.of_second.iter().find(|(of, _)| *of == own) {
+                Some((_, second)) => *second,
+                None => self.add_second(issue.node, i, own),
             };
-            debug_assert!(offset == 0 || hold.touched != Hold::NONE);
-            let next = match self.arrays.iter().position(|a| a.host == host && a.header.is_none()) {
-                Some(known) => known as u32,
-                None => {
-                    let array = &self.arrays[now as usize];
-                    let grid = *array.directory().grid();
-                    let size = array.size;
-                    self.arrays.push(Array::of_host(host, grid.elements(), size, Some(grid)));
-                    self.arrays.len() as u32 - 1
-                }
-            };
+            let len = self.arrays[own as usize].header().len() as u64;
+            let mut subspaces = issue.placed.subspaces();
             let covered = arg.flags & abi::ARG_FLAG_COVERED != 0
-                && pieces.iter().all(|piece| piece.boxes[i].exact)
-                && offset == 0
-                && arg.len == self.arrays[now as usize].directory().grid().elements();
-            all.push(Buffers { argument: i as u32, now, next, covered });
+                && arg.len == len
+                && subspaces.all(|(_, s)| s.touched[i].covered_by_phase);
+            all.push(Buffers { argument: i as u32, own, now: own, next, covered });
         }
-        Ok(all)
+        all
+    }
+
+    fn add_second(&mut self, node: &Node, i: usize, own: u32) -> u32 {
+        let header = self.arrays[own as usize].header();
+        let (len, size, shape) = (header.len(), header.element_size(), header.shape().to_vec());
+        let data = match self.slots.memory(self.slots.holds_of(node)[i].touched) {
+            // SAFETY: the memory is held as a writer.
+            Some(memory) => unsafe { memory.second() },
+            None => {
+                self.scratch.push(vec![0u128; (len * size as usize).div_ceil(16)].into_boxed_slice());
+                self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast())
+            }
+        };
+        let mut second = Array::lent(data, len as u64, size, &shape);
+        second.directory_mut().regrid(*self.arrays[own as usize].directory().grid());
+        self.arrays.push(second);
+        let second = self.arrays.len() as u32 - 1;
+        self.of_second.push((own, second));
+        second
     }
 
     /// After a phase that was cut: the buffers change roles, or what was written is copied over.
-    fn turn(
-        &mut self,
-        node: &Node,
-        _plan: &Plan,
-        targets: &[Target],
-        pieces: &[Piece<'r>],
-        buffers: &mut [Buffers],
-    ) -> Result<(), Error> {
+    fn turn(&mut self, issue: &Issue<'r, '_>, buffers: &mut [Buffers]) -> Result<(), Error> {
         for buffer in buffers {
-            if buffer.covered {
-                std::mem::swap(&mut buffer.now, &mut buffer.next);
-                continue;
-            }
-            let i = buffer.argument as usize;
-            let (_, offset) = self.array_of(&self.slots.args_of(node)[i], &self.slots.holds_of(node)[i]);
-            for piece in pieces {
-                let of = &piece.boxes[i];
-                let (region, _) = self.arrays[buffer.next as usize].region_of(&of.own, &of.grid, offset);
-                let memory = DeviceMemory::of(targets[piece.target as usize].device);
-                self.carry(buffer.next, buffer.now, &region, memory, targets[piece.target as usize].device.id())?;
+            match buffer.covered {
+                true => std::mem::swap(&mut buffer.now, &mut buffer.next),
+                false => self.carry_own(issue, buffer, buffer.next, buffer.now)?,
             }
         }
         Ok(())
     }
 
-    /// After the last phase: what is in a second buffer goes to the array itself.
-    fn back(&mut self, buffers: &[Buffers], targets: &[Target], pieces: &[Piece<'r>]) -> Result<(), Error> {
-        for buffer in buffers.iter().filter(|b| self.arrays[b.now as usize].header.is_none() && b.covered) {
-            // The roles are swapped if the array itself is `next`.
-            if self.is_second(buffer.now) {
-                for piece in pieces {
-                    let target = &targets[piece.target as usize];
-                    let memory = DeviceMemory::of(target.device);
-                    let place = memory.map_or(Place::HOST, DeviceMemory::place);
-                    let from = &self.arrays[buffer.now as usize];
-                    let here = from.directory().only_at(place);
-                    self.carry(buffer.now, buffer.next, &here, memory, target.device.id())?;
-                }
-            }
+    /// After the last phase: what ended in a second buffer goes to the array itself.
+    fn back(&mut self, issue: &Issue<'r, '_>, buffers: &[Buffers]) -> Result<(), Error> {
+        for buffer in buffers.iter().filter(|b| b.now != b.own) {
+            self.carry_own(issue, buffer, buffer.now, buffer.own)?;
         }
         Ok(())
     }
 
-    fn is_second(&self, array: u32) -> bool {
-        self.arrays[array as usize].header.is_none() && !self.of_slice.iter().any(|(_, known)| *known == array)
-    }
-
-    /// Copies a region from one array to another at one place, in the kernels' lane of a device.
-    fn carry(
-        &mut self,
-        from: u32,
-        to: u32,
-        region: &Region,
-        memory: Option<&'static DeviceMemory>,
-        device: &'static str,
-    ) -> Result<(), Error> {
-        if region.is_empty() {
-            return Ok(());
+    /// Copies every part's own elements of a phased argument from one of its buffers to the other.
+    fn carry_own(&mut self, issue: &Issue<'r, '_>, buffer: &Buffers, from: u32, to: u32) -> Result<(), Error> {
+        let i = buffer.argument as usize;
+        for (subspace, part) in issue.placed.subspaces() {
+            let Some(own) = part.touched[i].written else { continue };
+            let (region, _) = self.region(issue, i, to, &own);
+            let number = issue.placed.targets[subspace].unwrap_or(0);
+            let (memory, place) = place_of(&issue.targets[number as usize]);
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            self.arrays[from as usize].prepare(memory, &region, Touch::Read, &mut ways)?;
+            self.arrays[to as usize].prepare(memory, &region, Touch::Write, &mut ways)?;
+            let mut waits = Waits::default();
+            self.arrays[from as usize].wait_to_read(place, &region, buffer.argument, &mut waits);
+            self.arrays[to as usize].wait_to_write(place, &region, &mut waits);
+            let (source, target) = (&self.arrays[from as usize], &self.arrays[to as usize]);
+            let (source_end, target_end) = (source.end(place)?, target.end(place)?);
+            let grid = target.directory().grid();
+            let transfer = Transfer::between(target.header(), grid, source_end, target_end);
+            let expected = region.elements() * target.size() / 10;
+            let moved = region.clone();
+            // SAFETY: both are buffers of arrays that are held until the run is over; the task waits for all
+            // that writes the one or touches the other.
+            let work = move || unsafe { transfer.run(&moved) };
+            // SAFETY: it borrows nothing, and copies may run on any thread.
+            let task = unsafe { self.tasks.add(waits, expected, Box::new(work)) };
+            self.arrays[from as usize].has_read(place, &region, task);
+            self.arrays[to as usize].has_written(place, &region, task);
+            self.arrays[to as usize].directory_mut().written(place, &region);
+            self.latest().tasks.push((task, number));
+            self.ways().push(&Lanes::of(issue.targets[number as usize].device).kernels, task);
         }
-        let place = memory.map_or(Place::HOST, DeviceMemory::place);
-        let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-        self.arrays[to as usize].prepare(memory, region, Touch::Write, &mut ways)?;
-        let mut waits = Waits::default();
-        self.arrays[from as usize].wait_to_read(place, region, 0, &mut waits);
-        self.arrays[to as usize].wait_to_write(place, region, &mut waits);
-        let (source, target) = (self.arrays[from as usize].side(place), self.arrays[to as usize].side(place));
-        let (grid, size) = (*self.arrays[to as usize].directory().grid(), self.arrays[to as usize].size);
-        let moved = region.clone();
-        let expected = moved.elements() * size / 10;
-        let work = move || DeviceMemory::copy(&source, &target, &grid, &moved, size);
-        // SAFETY: both are buffers of arrays that are held until the run is over; the task waits for all that
-        // writes the one or touches the other.
-        let task = unsafe { self.tasks.add(waits, expected, Box::new(work)) };
-        self.arrays[from as usize].has_read(place, region, task);
-        let to = &mut self.arrays[to as usize];
-        to.has_written(place, region, task);
-        to.directory_mut().written(place, region);
-        self.latest().tasks.push((task, 0));
-        Ways { tasks: &mut self.tasks, lanes: &mut self.lanes }.push(&Lanes::of(device).kernels, task);
         Ok(())
     }
 
@@ -463,15 +521,9 @@ impl<'r> Walk<'r> {
         let Some(body) = node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) else {
             return Err(error);
         };
-        let args = self.slots.args_of(node);
         let mut touches: SmallVec<[Touches; 8]> = SmallVec::new();
-        for (i, (arg, spec)) in args.iter().zip(&plan.arguments).enumerate() {
-            if spec.view == View::Scalar {
-                continue;
-            }
-            let (array, offset) = self.array_of(arg, &self.slots.holds_of(node)[i]);
-            let grid = *self.arrays[array as usize].directory().grid();
-            let region = Region::of_range(&grid, offset..offset + arg.len);
+        for (i, spec) in plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
+            let (array, region) = self.range_of(node, i);
             let touch = match spec.access {
                 Access::Read => Touch::Read,
                 Access::ReadWrite => Touch::ReadWrite,
@@ -479,59 +531,45 @@ impl<'r> Walk<'r> {
             };
             touches.push(Touches { argument: i as u32, array, region, touch, second: false });
         }
-        self.promise(plan, &touches)?;
+        self.promise(plan, &touches, &[])?;
         for touched in &touches {
             let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
             self.arrays[touched.array as usize].prepare(None, &touched.region, touched.touch, &mut ways)?;
         }
-        let mut waits = Waits::default();
-        for touched in &touches {
-            let array = &mut self.arrays[touched.array as usize];
-            if touched.touch.reads() {
-                array.wait_to_read(Place::HOST, &touched.region, touched.argument, &mut waits);
-            }
-            if touched.touch.writes() {
-                array.wait_to_write(Place::HOST, &touched.region, &mut waits);
-            }
-        }
-        let dims = self.slots.dims_of(node);
+        let waits = self.waits(&touches, Place::HOST);
+        let (args, dims) = (self.slots.args_of(node), self.slots.dims_of(node));
         let work = move || body(&mut HostArgs::new(plan, args, dims));
         // SAFETY: the recording lives until the run is over; the function is Send and Sync.
         let task = unsafe { self.tasks.add(waits, 0, Box::new(work)) };
-        for touched in &touches {
-            self.touched(touched, Place::HOST, task);
-        }
+        self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());
         task.run();
-        super::lane::CHANGED.notify();
+        CHANGED.notify();
         Ok(())
     }
 
-    /// Where most bytes of what a submission reads are current, among some places.
-    pub fn bytes_at(&mut self, node: &Node, plan: &Plan, place: Place) -> u64 {
+    /// Bytes of what a submission reads that are at a place because earlier launches put them there.
+    pub fn bytes_made_at(&mut self, node: &Node, plan: &Plan, place: Place) -> u64 {
         let mut bytes = 0;
-        for (i, (arg, spec)) in self.slots.args_of(node).iter().zip(&plan.arguments).enumerate() {
+        for (i, spec) in plan.arguments.iter().enumerate() {
             if spec.view == View::Scalar || spec.access == Access::Write {
                 continue;
             }
-            let (array, offset) = self.array_of(arg, &self.slots.holds_of(node)[i]);
+            let (array, region) = self.range_of(node, i);
             let array = &self.arrays[array as usize];
-            let region = Region::of_range(array.directory().grid(), offset..offset + arg.len);
-            bytes += array.directory().elements_at(place, &region) * array.size;
+            if place != Place::HOST || array.is_written(place, &region) {
+                bytes += array.directory().elements_at(place, &region) * array.size();
+            }
         }
         bytes
     }
 
     /// Everything is issued: waits for it, and settles what failed.
-    pub fn finish(mut self, failures: Vec<crate::error::LaunchError>) -> Vec<crate::error::LaunchError> {
+    pub fn finish(mut self, failures: Vec<LaunchError>) -> Vec<LaunchError> {
         self.fetch_slices();
-        self.drain();
+        self.ways().drain();
         super::settle::settle(&mut self, failures)
-    }
-
-    pub fn drain(&mut self) {
-        Ways { tasks: &mut self.tasks, lanes: &mut self.lanes }.drain();
     }
 
     /// Slices of the host are the host's again when the run is over.
@@ -540,7 +578,6 @@ impl<'r> Walk<'r> {
             let array = &mut self.arrays[self.of_slice[at].1 as usize];
             let all = Region::all(array.directory().grid());
             let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            // Errors of copies from a device are the tasks', which `settle` sees.
             if let Err(error) = array.prepare(None, &all, Touch::Read, &mut ways)
                 && let Some(last) = self.launched.last_mut()
             {
@@ -553,16 +590,11 @@ impl<'r> Walk<'r> {
 impl Drop for Walk<'_> {
     /// Also when something panics: tasks point into what is about to go.
     fn drop(&mut self) {
-        self.drain();
+        self.ways().drain();
     }
 }
 
-/// The order of a piece.
-pub(super) fn order_of<'r>(slots: &'r Slots, node: &Node) -> OrderOf<'r> {
-    OrderOf::Whole(slots.order_of(node))
-}
-
-/// The grid of an argument that is taken as it lies.
-pub(super) fn flat(len: u64) -> Grid {
-    Grid::new(&[], len)
+/// A launch's grid, for regions.
+fn grid_of(seen: &LaunchGrid) -> Grid {
+    Grid::new(&seen.extents, seen.extents.iter().product())
 }
