@@ -38,9 +38,23 @@ use proc_macro2::TokenStream as Tokens;
 /// | `name = "nbody.accelerate"` | by which programs and plugins know the kernel |
 /// | `dims(x, y)` | the dimensions of the index space; the first varies fastest |
 /// | `sort_by(y)` | the order in which items run, with a barrier where the last one changes |
+/// | `part_by(y)` | the dimension along which a launch is cut over several devices |
+/// | `part_by(y, from = stencil(x = 1, y = 1))` | and which elements of `from` a part touches |
 /// | `group_by(a, b)`, `group_by(only(a))`, `group_by(a = {3, 5})` | other barriers |
 ///
-/// A field is a view (`Item`, `Whole`, `Phased`, `Scatter`; told by its name) or a scalar. Fields
+/// `part_by(..)` begins with the dimension (without one: the slowest that carries no barrier). Then follow
+/// maps for `Window`s, for what `Phased`s read beside their own elements, and for `Scatter`s:
+///
+/// | map | elements for the index values `a..b` |
+/// |---|---|
+/// | `rows(y)` | `a..b` along axis 1, all along axis 0 |
+/// | `columns(x)` | `a..b` along axis 0, all along axis 1 |
+/// | `tiles(x = 32, y = 16)` | `a * 32..b * 32` along axis 0 (of `x`), and so on |
+/// | `stencil(x = 1, y = 1)` | `a - 1..b + 1` along axis 0 (of `x`), and so on |
+/// | `csr_rows(row, start)` | `start[a]..start[b]`, where `start` is marked `#[structure]`; parts get equal numbers of elements |
+/// | `map = PATH` | as a function says, made with `partition_map!` |
+///
+/// A field is a view (`Item`, `Whole`, `Window`, `Phased`, `Scatter`; told by its name) or a scalar. Fields
 /// that are only read come first, scalars among them, then those read and written, then those only
 /// written. On a field:
 ///
@@ -48,10 +62,11 @@ use proc_macro2::TokenStream as Tokens;
 /// |---|---|
 /// | `#[along(x, y)]` | the dimensions that index an `Item` or a `Phased`, axis 0 first; default: all |
 /// | `#[phased(stage = [read, write])]` | how each value of a dimension uses a `Phased` |
+/// | `#[structure]` | partition maps may look into this `Whole` |
 ///
 /// For a definition `Accelerate` it writes `Accelerate::of(..)`, which takes the arguments in order,
 /// and what the three doors get: `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.
-#[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased))]
+#[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| definition::derive(input.into(), &core)))
 }

@@ -57,6 +57,9 @@ pub fn cut(count: u64, weights: &[f64], multiple: u64) -> Cut {
 /// If there is no weight.
 pub fn cut_by(count: u64, weights: &[f64], multiple: u64, total: u64, cost: impl Fn(u64) -> u64) -> Cut {
     assert!(!weights.is_empty(), "a cut into no shares");
+    if total == 0 && count > 0 {
+        return cut(count, weights, multiple);
+    }
     let usable = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
     let sum: f64 = weights.iter().map(|&w| usable(w)).sum();
     let equal = !(sum > 0.0 && sum.is_finite());
@@ -65,12 +68,9 @@ pub fn cut_by(count: u64, weights: &[f64], multiple: u64, total: u64, cost: impl
     let mut parts = Cut::new();
     for (share, &weight) in weights.iter().enumerate() {
         reached += if equal { 1.0 / weights.len() as f64 } else { usable(weight) / sum };
-        let to = if share >= last {
-            count
-        } else if total == 0 {
-            on_multiple(count as f64 * reached, multiple)
-        } else {
-            nearest(count, multiple, total as f64 * reached, &cost)
+        let to = match share < last {
+            true => nearest(count, multiple, total as f64 * reached, &cost),
+            false => count,
         };
         // Rounding never goes back, and never beyond the end.
         let to = to.clamp(from, count);
@@ -82,20 +82,16 @@ pub fn cut_by(count: u64, weights: &[f64], multiple: u64, total: u64, cost: impl
     parts
 }
 
-/// The multiple that is nearest to `at`.
-fn on_multiple(at: f64, multiple: u64) -> u64 {
-    ((at / multiple as f64).round() as u64).saturating_mul(multiple)
-}
-
-/// The multiple up to which the cost is nearest to `wanted`.
+/// The multiple, or the end, up to which the cost is nearest to `wanted`.
 fn nearest(count: u64, multiple: u64, wanted: f64, cost: &impl Fn(u64) -> u64) -> u64 {
-    // The first multiple with at least that cost.
-    let (mut low, mut high) = (0, count / multiple);
+    let position = |multiples: u64| multiples.saturating_mul(multiple).min(count);
+    // The first with at least that cost.
+    let (mut low, mut high) = (0, count.div_ceil(multiple));
     while low < high {
         let middle = low + (high - low) / 2;
-        if (cost(middle * multiple) as f64) < wanted { low = middle + 1 } else { high = middle }
+        if (cost(position(middle)) as f64) < wanted { low = middle + 1 } else { high = middle }
     }
-    let (above, below) = (low * multiple, low.saturating_sub(1) * multiple);
+    let (above, below) = (position(low), position(low.saturating_sub(1)));
     let distance = |position| (cost(position) as f64 - wanted).abs();
     if distance(below) <= distance(above) { below } else { above }
 }

@@ -4,7 +4,7 @@ use super::index::Rank;
 use super::views::Array;
 use super::{Element, GroupTrait, SortTrait};
 use crate::abi;
-use crate::descriptor::ArgumentDescriptor;
+use crate::descriptor::{ArgumentDescriptor, PartBy};
 
 /// A type that names a kernel and fixes its arguments, dimensions and traits. Derive it.
 ///
@@ -42,6 +42,10 @@ pub unsafe trait KernelDefinition: Sized {
     const NAME: &'static str;
     /// Names of the dimensions.
     const DIMENSIONS: &'static [&'static str];
+    /// How a launch is cut; `None`: as the views say.
+    fn part_by() -> Option<PartBy> {
+        None
+    }
     /// The arguments in order.
     fn arguments() -> Vec<ArgumentDescriptor>;
     /// Writes the argument values in order; takes what they own.

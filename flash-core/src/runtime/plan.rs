@@ -280,6 +280,9 @@ impl KernelDescriptor {
                 attributes.set(descriptor::GroupBy::Into(name(&dim), values.to_vec()))
             }
         }
+        if let Some(part_by) = D::part_by() {
+            attributes.set(part_by);
+        }
         KernelDescriptor {
             name: D::NAME.to_owned(),
             dimensions: D::DIMENSIONS.iter().map(|d| (*d).to_owned()).collect(),

@@ -11,6 +11,7 @@
 //! the memory that was passed just now.
 
 use super::arena::{Bump, Mark};
+use super::boxes::LaunchGrid;
 use super::failsafe::Failsafe;
 use super::plan::{ArgumentPlan, Plan};
 use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, wrong_rank};
@@ -492,6 +493,14 @@ impl Slots {
             let shape = given.unwrap_or_else(|| memory.map_or(&[], Header::shape));
             if given.is_some() {
                 check_size(shape, arg.len).map_err(|text| argument_error(plan, i, text))?;
+            }
+            if spec.view == View::Window {
+                let extents = if shape.is_empty() { &[arg.len][..] } else { shape };
+                let grid = LaunchGrid::of(extents);
+                let part: *mut abi::Part = self.bump.alloc(size_of::<abi::Part>()).cast();
+                // SAFETY: the arena gave that much room, aligned to 16 bytes.
+                unsafe { part.write(grid.part(&grid.all())) };
+                arg.part = part;
             }
             if matches!(spec.view, View::Item | View::Phased) {
                 hold.complete = prove_item(order, &self.dims, spec, shape, arg, &mut self.bump)

@@ -18,12 +18,13 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
             "only a `Phased` is used by stage: remove this, or make the field `Phased<'a, T>`",
         );
     }
-    if let (Some(attribute), View::Scalar | View::Whole { .. } | View::Scatter { .. }) =
+    if let (Some(attribute), View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. }) =
         (along_attribute, &view)
     {
         let what = match view {
             View::Scalar => "a scalar is the same for all work items",
             View::Whole { .. } => "a `Whole` is seen whole by all work items",
+            View::Window { .. } => "a `Window` is seen by all work items, with what `part_by` gives",
             _ => "a `Scatter` is seen whole by all work items",
         };
         errors.at(attribute, format!("{what}, so that no dimensions index it: remove this, or use `Item`"));
@@ -49,6 +50,21 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
     };
     errors.finish()?;
     Ok(view)
+}
+
+/// Whether a field is marked `#[structure]`.
+pub fn structure(view: &View, field: &Field) -> syn::Result<bool> {
+    let Some(attribute) = single(field, "structure")? else { return Ok(false) };
+    if !matches!(attribute.meta, Meta::Path(_)) {
+        return Err(Error::new_spanned(attribute, "write `#[structure]`, without more"));
+    }
+    match view {
+        View::Whole { .. } => Ok(true),
+        _ => Err(Error::new_spanned(
+            attribute,
+            "partition maps look into arrays that all work items see whole: make the field `Whole<'a, Read<T>>`, or remove this",
+        )),
+    }
 }
 
 fn single<'f>(field: &'f Field, name: &str) -> syn::Result<Option<&'f Attribute>> {

@@ -15,6 +15,7 @@ pub struct Head {
     pub name: LitStr,
     pub dimensions: Vec<Ident>,
     pub order: Order,
+    pub part: Option<super::part::Written>,
 }
 
 /// The definition's order.
@@ -45,6 +46,7 @@ struct Keys {
     dimensions: Option<Vec<Ident>>,
     sort: Option<Vec<Ident>>,
     group: Option<Grouping>,
+    part: Option<super::part::Written>,
 }
 
 /// Reads the attributes of the struct `ident`.
@@ -80,7 +82,9 @@ impl Keys {
             "dims" => once(&mut self.dimensions, &meta, |meta| names(meta, "dims(x, y)")),
             "sort_by" => once(&mut self.sort, &meta, |meta| names(meta, "sort_by(y)")),
             "group_by" => once(&mut self.group, &meta, grouping),
-            _ => Err(meta.error("unknown key: a definition has `name`, `dims`, `sort_by` and `group_by`")),
+            "part_by" => once(&mut self.part, &meta, super::part::read),
+            _ => Err(meta
+                .error("unknown key: a definition has `name`, `dims`, `sort_by`, `group_by` and `part_by`")),
         }
     }
 
@@ -111,7 +115,7 @@ impl Keys {
         };
         errors.finish()?;
         let order = Order { sort: sort.unwrap_or_default(), group: group.unwrap_or(Group::AsSorted) };
-        Ok(Head { name, dimensions, order })
+        Ok(Head { name, dimensions, order, part: self.part })
     }
 }
 

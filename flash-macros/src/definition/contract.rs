@@ -4,7 +4,7 @@ use super::attribute::Group;
 use super::bounds;
 use super::doors::Door;
 use super::views::{Use, View};
-use super::{Argument, Class, Definition};
+use super::{Argument, Class, Definition, part};
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -35,6 +35,7 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     let dimensions = definition.dimensions.iter().map(super::unraw);
     let sort = dimension_list(&definition.order.sort, core);
     let (group, values) = group(&definition.order.group, core);
+    let part_by = definition.part.as_ref().map(|part| part::write(part, core));
     let arguments = each(definition, |_, argument| describe(argument, core));
     let packs = each(definition, |_, argument| pack(argument, core));
     let binds = each(definition, |at, argument| bind(at, argument, core));
@@ -76,6 +77,8 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
                 type Run = __Run #hidden_generics;
                 const NAME: &'static ::core::primitive::str = #name;
                 const DIMENSIONS: &'static [&'static ::core::primitive::str] = &[#(#dimensions),*];
+
+                #part_by
 
                 fn arguments() -> ::std::vec::Vec<#core::descriptor::ArgumentDescriptor> {
                     #later
@@ -152,6 +155,10 @@ fn bound_field(argument: &Argument, core: &TokenStream) -> TokenStream {
         }
         View::Phased { element, .. } => quote_spanned!(span=> #views::PhasedBound<#element>),
         View::Scatter { element } => quote_spanned!(span=> #views::ScatterView<'static, #element>),
+        View::Window { access } => {
+            let element = access.whole_element(core);
+            quote_spanned!(span=> #views::WindowView<'static, #element>)
+        }
     }
 }
 
@@ -182,6 +189,10 @@ fn view_type(argument: &Argument, lifetime: &Lifetime, core: &TokenStream) -> To
             let access = &access.ty;
             quote_spanned!(span=> #views::Whole<#lifetime, #access>)
         }
+        View::Window { access } => {
+            let access = &access.ty;
+            quote_spanned!(span=> #views::Window<#lifetime, #access>)
+        }
         View::Phased { element, .. } => quote_spanned!(span=> #views::Phased<#lifetime, #element>),
         View::Scatter { element } => quote_spanned!(span=> #views::Scatter<#lifetime, #element>),
     }
@@ -200,8 +211,9 @@ fn describe(argument: &Argument, core: &TokenStream) -> TokenStream {
             let stages = stages_value(stages, core);
             quote_spanned!(span=> #views::describe::<#ty>(#name, &[#(#along),*], #stages))
         }
-        View::Whole { .. } | View::Scatter { .. } => {
-            quote_spanned!(span=> #views::describe::<#ty>(#name, &[], ::core::option::Option::None))
+        View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => {
+            let structure = argument.structure.then(|| quote!(.as_structure()));
+            quote_spanned!(span=> #views::describe::<#ty>(#name, &[], ::core::option::Option::None)#structure)
         }
     }
 }
@@ -229,6 +241,7 @@ fn bind(at: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
         View::Item { .. } => quote!(#views::ItemBound::new(#arg)),
         View::Phased { .. } => quote!(#views::PhasedBound::new(#arg)),
         View::Scatter { .. } => quote!(#views::ScatterView::new(#arg)),
+        View::Window { .. } => quote!(#views::WindowView::new(#arg)),
     };
     quote!(#ident: unsafe { #value })
 }
@@ -236,7 +249,9 @@ fn bind(at: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
 fn run(argument: &Argument, core: &TokenStream) -> TokenStream {
     let ident = &argument.ident;
     match &argument.view {
-        View::Scalar | View::Whole { .. } | View::Scatter { .. } => quote!(#ident: bound.#ident),
+        View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => {
+            quote!(#ident: bound.#ident)
+        }
         View::Item { along, .. } => {
             let class = Class::of(along).path(core);
             quote!(#ident: unsafe { bound.#ident.run::<{ #class }>(index, &[#(#along),*]) })
@@ -253,7 +268,7 @@ fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
     let ident = &argument.ident;
     let from = if door == Door::Whole { quote!(bound) } else { quote!(run) };
     let value = match &argument.view {
-        View::Scalar | View::Scatter { .. } => return quote!(#ident: #from.#ident),
+        View::Scalar | View::Scatter { .. } | View::Window { .. } => return quote!(#ident: #from.#ident),
         View::Whole { .. } => quote!(#core::kernel::views::whole(#from.#ident)),
         View::Item { along, .. } => {
             let class = Class::of(along);

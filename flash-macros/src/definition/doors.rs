@@ -83,6 +83,10 @@ fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> T
             _ => quote_spanned!(span=> #views::PhasedSpan<#k, #element>),
         },
         View::Scatter { element } => quote_spanned!(span=> #views::ScatterView<#k, #element>),
+        View::Window { access } => {
+            let element = access.whole_element(core);
+            quote_spanned!(span=> #views::WindowView<#k, #element>)
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod check;
 mod constructor;
 mod contract;
 mod doors;
+mod part;
 mod views;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub struct Definition {
     name: syn::LitStr,
     dimensions: Vec<Ident>,
     order: Order,
+    part: Option<part::PartBy>,
     arguments: Vec<Argument>,
 }
 
@@ -43,6 +45,8 @@ pub struct Argument {
     ty: Type,
     docs: Vec<Attribute>,
     view: View,
+    /// Partition maps look into it.
+    structure: bool,
 }
 
 /// The derive.
@@ -68,6 +72,13 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
         .filter_map(|field| errors.take(argument(field, lifetime.as_ref(), dimensions)))
         .collect();
     check::order(&arguments, &mut errors);
+    // Names of arguments that could not be read would be missed, too.
+    errors.finish()?;
+    let mut errors = Errors::default();
+    let part = head
+        .as_ref()
+        .and_then(|head| head.part.as_ref())
+        .and_then(|part| errors.take(part::resolve(part, dimensions.unwrap_or(&[]), &arguments)));
     errors.finish()?;
     let Some(head) = head else {
         return Err(Error::new_spanned(&input.ident, "the `#[kernel(..)]` attribute cannot be read"));
@@ -80,6 +91,7 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
         name: head.name,
         dimensions: head.dimensions,
         order: head.order,
+        part,
         arguments,
     })
 }
@@ -147,7 +159,8 @@ fn argument(field: Field, lifetime: Option<&Ident>, dimensions: Option<&[Ident]>
         Some(dimensions) => arguments::read(view, &field, dimensions)?,
         None => view,
     };
-    Ok(Argument { docs: docs(&field.attrs), ident, ty: field.ty, view })
+    let structure = arguments::structure(&view, &field)?;
+    Ok(Argument { docs: docs(&field.attrs), ident, ty: field.ty, view, structure })
 }
 
 impl Definition {

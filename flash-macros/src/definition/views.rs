@@ -8,6 +8,7 @@ pub enum View {
     Scalar,
     Item { access: AccessType, along: Vec<usize> },
     Whole { access: AccessType },
+    Window { access: AccessType },
     Phased { element: Type, along: Vec<usize>, stages: Option<(usize, Vec<Use>)> },
     Scatter { element: Type },
 }
@@ -69,7 +70,7 @@ impl View {
     /// The access, where the tokens show it.
     pub fn access(&self) -> Option<Access> {
         match self {
-            View::Scalar | View::Whole { .. } => Some(Access::Read),
+            View::Scalar | View::Whole { .. } | View::Window { .. } => Some(Access::Read),
             View::Phased { .. } | View::Scatter { .. } => Some(Access::ReadWrite),
             View::Item { access, .. } => access.visible.as_ref().map(|visible| visible.access),
         }
@@ -88,9 +89,7 @@ pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
         "Whole" => Ok(View::Whole { access: reader.whole(segment)? }),
         "Phased" => Ok(View::Phased { element: reader.element(segment)?, along: Vec::new(), stages: None }),
         "Scatter" => Ok(View::Scatter { element: reader.element(segment)? }),
-        "Window" => {
-            Err(Error::new_spanned(ty, format!("`Window` is not in this version: use `Whole<{a}, Read<T>>`")))
-        }
+        "Window" => Ok(View::Window { access: reader.whole(segment)? }),
         "Reduce" => Err(Error::new_spanned(
             ty,
             format!("`Reduce` is not in this version: use `Scatter<{a}, T>` and its `add`, `min` or `max`"),
@@ -168,18 +167,18 @@ impl Reader {
     }
 
     fn whole(&self, segment: &PathSegment) -> syn::Result<AccessType> {
-        let (a, ty) = (&self.lifetime, self.argument(segment)?);
+        let (a, view, ty) = (&self.lifetime, &segment.ident, self.argument(segment)?);
         let access = access_type(ty);
         let error = match &access.visible {
             None if is_element(ty) => {
-                Some(format!("a `Whole` is only read, and says so: write `Whole<{a}, Read<{}>>`", text(ty)))
+                Some(format!("a `{view}` is only read, and says so: write `{view}<{a}, Read<{}>>`", text(ty)))
             }
             Some(Visible { access: Access::Read, row: false, .. }) | None => None,
             Some(Visible { access: Access::Read, .. }) => Some(format!(
-                "a `Whole` has no rows: write `Whole<{a}, Read<T>>`, or `Item<{a}, Read<Row<T>>>` for the own row of each work item"
+                "a `{view}` has no rows: write `{view}<{a}, Read<T>>`, or `Item<{a}, Read<Row<T>>>` for the own row of each work item"
             )),
             Some(Visible { element, .. }) => Some(format!(
-                "a `Whole` is only read: write `Whole<{a}, Read<{}>>`; to write use `Item`, `Phased` or `Scatter`",
+                "a `{view}` is only read: write `{view}<{a}, Read<{}>>`; to write use `Item`, `Phased` or `Scatter`",
                 text(element)
             )),
         };
@@ -217,7 +216,11 @@ impl Reader {
             [ty] => Ok(ty),
             _ => {
                 let (view, a) = (&segment.ident, &self.lifetime);
-                let of = if view == "Item" || view == "Whole" { "Read<T>" } else { "T" };
+                let of = if ["Item", "Whole", "Window"].iter().any(|known| view == known) {
+                    "Read<T>"
+                } else {
+                    "T"
+                };
                 Err(Error::new_spanned(
                     segment,
                     format!("write `{view}<{a}, {of}>`, with the type of one element for `T`"),

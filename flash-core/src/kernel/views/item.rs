@@ -1,5 +1,6 @@
 //! [`Item`](super::Item): what a kernel sees of its own element or row.
 
+use super::part::check_all;
 use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};
 use crate::abi;
 use crate::kernel::Element;
@@ -284,6 +285,8 @@ pub struct ItemBound<A: ItemAccess> {
     len: usize,
     row_len: usize,
     strides: *const u64,
+    /// NULL: all is there.
+    part: *const abi::Part,
 }
 
 /// Address of the first item of a run.
@@ -320,6 +323,7 @@ impl<A: ItemAccess> ItemBound<A> {
             len: arg.len as usize,
             row_len: if A::ROW { arg.row_len as usize } else { 1 },
             strides: arg.strides,
+            part: arg.part,
         }
     }
 
@@ -343,15 +347,20 @@ impl<A: ItemAccess> ItemBound<A> {
             // SAFETY: there is a stride for every dimension.
             _ => unsafe { *self.strides as usize },
         };
-        // SAFETY: the launch was proved: the element of this index lies inside the array.
-        ItemRun { at: unsafe { self.data.add(offset) }, row_len: self.row_len, step }
+        // The launch was proved: the element of this index lies inside the array, and in its part. But
+        // `data`, where element 0 would be, need not lie in the buffer.
+        ItemRun { at: self.data.wrapping_add(offset), row_len: self.row_len, step }
     }
 
     /// # Safety
     /// Nothing else of the launch runs.
     #[inline]
     pub unsafe fn whole<'k>(&self) -> A::Whole<'k> {
-        // SAFETY: the array is this launch's, and the launch is us alone.
+        if !self.part.is_null() {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check_all(self.part, self.len, "a `whole` implementation") };
+        }
+        // SAFETY: the array is this launch's, and the launch is us alone; all of it is here.
         unsafe { A::whole(self.data, self.len) }
     }
 }

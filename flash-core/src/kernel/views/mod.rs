@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Item`] | the element, or the [`Row`], that its index names |
 //! | [`Whole`] | the whole array, read only |
+//! | [`Window`] | the part of an array that the partition map gives, read only |
 //! | [`Phased`] | any element as it was when the phase began; it sets its own |
 //! | [`Scatter`] | atomic operations anywhere |
 //!
@@ -16,14 +17,17 @@
 //! for the whole launch. The constructors of the types below rely on just that.
 
 mod item;
+mod part;
 mod phased;
 mod scatter;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use item::{ItemAccess, ItemBound, ItemRun, Out, Rows, RowsMut, Strided, StridedMut};
 pub use phased::{PhasedBound, PhasedItem, PhasedRun, PhasedSpan};
 pub use scatter::{AtomicElement, ScatterView};
+pub use window::WindowView;
 
 use super::Element;
 use crate::abi;
@@ -52,6 +56,10 @@ pub struct Item<'a, A>(Array<'a>, PhantomData<A>);
 
 /// The whole array, read only, never cut.
 pub struct Whole<'a, A>(Array<'a>, PhantomData<A>);
+
+/// The part of an array that the partition map of the definition gives (`part_by(..)`), read only, by
+/// global index. Without a map it is all of the array.
+pub struct Window<'a, A>(Array<'a>, PhantomData<A>);
 
 /// Any element as it was when the phase began, and the own one to set, visible from the next phase.
 /// Counts as read and written. With `#[phased(stage = [read, write])]` the definition declares its
@@ -136,7 +144,7 @@ impl<'a> Array<'a> {
 /// A view: how an array argument is passed, described and seen.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view of an array",
-    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Phased<'a, T>` or `Scatter<'a, T>`"
+    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Phased<'a, T>` or `Scatter<'a, T>`"
 )]
 pub trait View<'a> {
     /// Type of one element.
@@ -170,6 +178,17 @@ impl<'a, T: Element> View<'a> for Whole<'a, Read<T>> {
     #[inline(always)]
     fn array(&mut self) -> &mut Array<'a> {
         &mut self.0
+    }
+}
+
+impl<'a, T: Element> View<'a> for Window<'a, Read<T>> {
+    type Element = T;
+    const KIND: u32 = abi::ARG_WINDOW;
+    const ACCESS: u32 = abi::ACCESS_READ;
+    const ROW: bool = false;
+    #[inline(always)]
+    fn into_array(self) -> Array<'a> {
+        self.0
     }
 }
 
@@ -254,6 +273,7 @@ sources! {
     [T: Element] Item<'a, ReadWrite<Row<T>>>, T, [exclusive];
     [T: Element] Item<'a, Write<Row<T>>>, T, [exclusive];
     [T: Element] Whole<'a, Read<T>>, T, [shared];
+    [T: Element] Window<'a, Read<T>>, T, [shared];
     [T: Element] Phased<'a, T>, T, [exclusive];
     [T: AtomicElement] Scatter<'a, T>, T, [exclusive];
 }

@@ -1,6 +1,7 @@
 //! [`Phased`](super::Phased): the array as it was when the phase began, and the own elements of the next phase.
 
 use super::UNIT;
+use super::part::{check, check_all};
 use crate::abi;
 use crate::descriptor::Use;
 use crate::kernel::Element;
@@ -14,6 +15,8 @@ pub struct PhasedBound<T> {
     next: *mut T,
     len: usize,
     strides: *const u64,
+    /// NULL: all is there.
+    part: *const abi::Part,
 }
 
 /// The own element of the first item of a run.
@@ -26,6 +29,7 @@ pub struct PhasedRun<T> {
     own: usize,
     step: usize,
     usage: Use,
+    part: *const abi::Part,
 }
 
 /// What the `item` door sees.
@@ -35,6 +39,7 @@ pub struct PhasedItem<'k, T> {
     len: usize,
     own: usize,
     usage: Use,
+    part: *const abi::Part,
     borrow: PhantomData<&'k mut T>,
 }
 
@@ -46,6 +51,7 @@ pub struct PhasedSpan<'k, T> {
     own: usize,
     count: usize,
     usage: Use,
+    part: *const abi::Part,
     borrow: PhantomData<&'k mut T>,
 }
 
@@ -60,6 +66,7 @@ impl<T: Element> PhasedBound<T> {
             next: arg.next.cast(),
             len: arg.len as usize,
             strides: arg.strides,
+            part: arg.part,
         }
     }
 
@@ -83,15 +90,19 @@ impl<T: Element> PhasedBound<T> {
             None => Use::Both,
             Some((dimension, uses)) => uses[index[dimension]],
         };
-        PhasedRun { was: self.was, next: self.next, len: self.len, own, step, usage }
+        PhasedRun { was: self.was, next: self.next, len: self.len, own, step, usage, part: self.part }
     }
 
     /// # Safety
     /// Nothing else of the launch runs.
     #[inline]
     pub unsafe fn whole<'k>(&self, staged: bool) -> PhasedSpan<'k, T> {
+        if !self.part.is_null() {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check_all(self.part, self.len, "a `whole` implementation") };
+        }
         if !staged {
-            // SAFETY: both buffers have `len` elements and are apart.
+            // SAFETY: both buffers have `len` elements, all of them here, and are apart.
             unsafe { std::ptr::copy_nonoverlapping(self.was, self.next, self.len) };
         }
         PhasedSpan {
@@ -101,6 +112,7 @@ impl<T: Element> PhasedBound<T> {
             own: 0,
             count: self.len,
             usage: if staged { Use::Write } else { Use::Both },
+            part: self.part,
             borrow: PhantomData,
         }
     }
@@ -113,8 +125,10 @@ impl<T: Element> PhasedRun<T> {
     pub unsafe fn item<'k, const CLASS: u8>(&self, i: usize) -> PhasedItem<'k, T> {
         let own = self.own + i * if CLASS == UNIT { 1 } else { self.step };
         if self.usage == Use::Both {
-            // SAFETY: the own element lies inside both buffers and is ours alone in `next`.
-            unsafe { *self.next.add(own) = *self.was.add(own) };
+            // SAFETY: the launch was proved: the own element lies inside both arrays, and in their part;
+            // it is ours alone in `next`. What is wrapped is the way there from element 0, which need not
+            // lie in the buffer.
+            unsafe { *self.next.wrapping_add(own) = *self.was.wrapping_add(own) };
         }
         PhasedItem {
             was: self.was,
@@ -122,6 +136,7 @@ impl<T: Element> PhasedRun<T> {
             len: self.len,
             own,
             usage: self.usage,
+            part: self.part,
             borrow: PhantomData,
         }
     }
@@ -132,8 +147,9 @@ impl<T: Element> PhasedRun<T> {
     #[inline(always)]
     pub unsafe fn span<'k>(&self, len: usize) -> PhasedSpan<'k, T> {
         if self.usage == Use::Both {
-            // SAFETY: the own elements lie inside both buffers and are ours alone in `next`.
-            unsafe { std::ptr::copy_nonoverlapping(self.was.add(self.own), self.next.add(self.own), len) };
+            let (was, next) = (self.was.wrapping_add(self.own), self.next.wrapping_add(self.own));
+            // SAFETY: as in `item`, for the own elements of the run, which lie side by side.
+            unsafe { std::ptr::copy_nonoverlapping(was, next, len) };
         }
         PhasedSpan {
             was: self.was,
@@ -142,6 +158,7 @@ impl<T: Element> PhasedRun<T> {
             own: self.own,
             count: len,
             usage: self.usage,
+            part: self.part,
             borrow: PhantomData,
         }
     }
@@ -167,8 +184,8 @@ impl<T: Element> PhasedItem<'_, T> {
         self.len == 0
     }
 
-    /// Element `i` as it was when the phase began. Panics outside the array, and in a stage that is
-    /// declared as `write`.
+    /// Element `i` as it was when the phase began. Panics outside the array, in a cut launch outside what
+    /// the partition map gives, and in a stage that is declared as `write`.
     #[inline]
     #[track_caller]
     pub fn get(&self, i: usize) -> T {
@@ -176,26 +193,35 @@ impl<T: Element> PhasedItem<'_, T> {
             not_declared("reads any element", self.usage);
         }
         assert!(i < self.len, "element {i} of an array of {}", self.len);
-        // SAFETY: inside the array; nobody writes this buffer in this phase.
-        unsafe { *self.was.add(i) }
+        if !self.part.is_null() {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check(self.part, i) };
+        }
+        // SAFETY: inside the array, and in its part; nobody writes this buffer in this phase.
+        unsafe { *self.was.wrapping_add(i) }
     }
 
-    /// The whole array as it was when the phase began. Panics in a stage that is declared as `write`.
+    /// The whole array as it was when the phase began. Panics in a stage that is declared as `write`, and
+    /// in a cut launch whose partition map gives less than all.
     #[inline]
     #[track_caller]
     pub fn was(&self) -> &[T] {
         if self.usage == Use::Write {
             not_declared("reads any element", self.usage);
         }
-        // SAFETY: nobody writes this buffer in this phase.
+        if !self.part.is_null() {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check_all(self.part, self.len, "`was`") };
+        }
+        // SAFETY: all of it is here; nobody writes this buffer in this phase.
         unsafe { std::slice::from_raw_parts(self.was, self.len) }
     }
 
     /// The own element as it is now. In a stage that is declared as `read`, as the phase began.
     #[inline]
     pub fn own(&self) -> T {
-        // SAFETY: the own element lies inside the array, and is written by us alone.
-        unsafe { *self.next.add(self.own) }
+        // SAFETY: the own element lies inside the array and its part, and is written by us alone.
+        unsafe { *self.next.wrapping_add(self.own) }
     }
 
     /// Sets the own element, for the next phase. Panics in a stage that is declared as `read`.
@@ -205,20 +231,25 @@ impl<T: Element> PhasedItem<'_, T> {
         if self.usage == Use::Read {
             not_declared("sets its element", self.usage);
         }
-        // SAFETY: the own element lies inside the array and is ours alone.
-        unsafe { *self.next.add(self.own) = value }
+        // SAFETY: the own element lies inside the array and its part, and is ours alone.
+        unsafe { *self.next.wrapping_add(self.own) = value }
     }
 }
 
 impl<T: Element> PhasedSpan<'_, T> {
-    /// The whole array as it was when the phase began. Panics in a stage that is declared as `write`.
+    /// The whole array as it was when the phase began. Panics in a stage that is declared as `write`, and
+    /// in a cut launch whose partition map gives less than all.
     #[inline]
     #[track_caller]
     pub fn was(&self) -> &[T] {
         if self.usage == Use::Write {
             not_declared("reads any element", self.usage);
         }
-        // SAFETY: nobody writes this buffer in this phase.
+        if !self.part.is_null() {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check_all(self.part, self.len, "`was`") };
+        }
+        // SAFETY: all of it is here; nobody writes this buffer in this phase.
         unsafe { std::slice::from_raw_parts(self.was, self.len) }
     }
 
@@ -231,7 +262,7 @@ impl<T: Element> PhasedSpan<'_, T> {
             not_declared("sets its elements", self.usage);
         }
         // SAFETY: the own elements are ours alone; with one buffer `was` cannot be called.
-        unsafe { std::slice::from_raw_parts_mut(self.next.add(self.own), self.count) }
+        unsafe { std::slice::from_raw_parts_mut(self.next.wrapping_add(self.own), self.count) }
     }
 
     /// [`was`](Self::was) and [`own`](Self::own) at once.
@@ -241,11 +272,15 @@ impl<T: Element> PhasedSpan<'_, T> {
         if self.usage != Use::Both {
             not_declared("reads and sets at once", self.usage);
         }
+        if !self.part.is_null() {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check_all(self.part, self.len, "`split`") };
+        }
         // SAFETY: two buffers: one that nobody writes, one whose own elements are ours alone.
         unsafe {
             (
                 std::slice::from_raw_parts(self.was, self.len),
-                std::slice::from_raw_parts_mut(self.next.add(self.own), self.count),
+                std::slice::from_raw_parts_mut(self.next.wrapping_add(self.own), self.count),
             )
         }
     }

@@ -1,5 +1,6 @@
 //! [`Scatter`](super::Scatter): atomic operations anywhere in an array.
 
+use super::part::check;
 use crate::abi;
 use crate::kernel::Element;
 use std::marker::PhantomData;
@@ -73,6 +74,8 @@ atomic! {
 pub struct ScatterView<'k, T> {
     data: *mut T,
     len: usize,
+    /// NULL: all is there.
+    part: *const abi::Part,
     borrow: PhantomData<&'k T>,
 }
 
@@ -82,15 +85,19 @@ impl<T: AtomicElement> ScatterView<'_, T> {
     #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn new(arg: &abi::Arg) -> Self {
-        ScatterView { data: arg.data.cast(), len: arg.len as usize, borrow: PhantomData }
+        ScatterView { data: arg.data.cast(), len: arg.len as usize, part: arg.part, borrow: PhantomData }
     }
 
     #[inline]
     #[track_caller]
     fn at(&self, i: usize) -> *mut T {
         assert!(i < self.len, "element {i} of an array of {}", self.len);
-        // SAFETY: inside the array.
-        unsafe { self.data.add(i) }
+        if !self.part.is_null() {
+            // SAFETY: a part lives as long as the launch.
+            unsafe { check(self.part, i) };
+        }
+        // Inside the array and its part; element 0 need not be there.
+        self.data.wrapping_add(i)
     }
 
     /// Number of elements.
@@ -105,7 +112,8 @@ impl<T: AtomicElement> ScatterView<'_, T> {
         self.len == 0
     }
 
-    /// Element `i` now. Panics outside the array, as all of these do.
+    /// Element `i` now. Panics outside the array, and in a cut launch outside what the partition map gives,
+    /// as all of these do.
     #[inline]
     #[track_caller]
     pub fn load(&self, i: usize) -> T {

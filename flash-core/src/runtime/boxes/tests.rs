@@ -1,1 +1,435 @@
-//! Boxes of random launches against sets of elements.
+//! Boxes of random launches against sets of elements, and what is refused.
+
+use super::*;
+use crate::descriptor::{
+    ArgumentDescriptor, ArrayMap, Attributes, AxisMap, ElementType, KernelDescriptor, PartBy, columns,
+    csr_rows, part_by, rows, stencil,
+};
+use crate::index::{OrderTraits, count_by};
+use crate::kernel::partition_map;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn argument(name: &str, view: View, access: Access, along: &[usize]) -> ArgumentDescriptor {
+    ArgumentDescriptor {
+        name: name.to_owned(),
+        view,
+        access,
+        element: ElementType::of::<u32>(),
+        row: false,
+        along: along.to_vec(),
+        stages: None,
+        structure: false,
+    }
+}
+
+fn plan(dims: usize, arguments: Vec<ArgumentDescriptor>, by: Option<PartBy>) -> Result<Plan, Error> {
+    let mut attributes = Attributes::default();
+    by.into_iter().for_each(|by| attributes.set(by));
+    let names = ["x", "y", "z", "w"];
+    let descriptor = KernelDescriptor {
+        name: "k".into(),
+        dimensions: names[..dims].iter().map(|n| (*n).to_owned()).collect(),
+        arguments,
+        attributes: Attributes::default(),
+    };
+    Plan::new(None, descriptor, &[], &attributes)
+}
+
+/// A launch with arrays of these shapes, at no address.
+struct Recorded {
+    plan: Plan,
+    dims: Vec<Dim>,
+    order: Order,
+    args: Vec<abi::Arg>,
+    shapes: Vec<Vec<u64>>,
+}
+
+impl Recorded {
+    fn new(plan: Plan, dims: Vec<Dim>, shapes: Vec<Vec<u64>>) -> Recorded {
+        let order = Order::new(&dims, &plan.traits()).unwrap();
+        let len = |shape: &Vec<u64>| shape.iter().product();
+        let args = plan.template.iter().zip(&shapes).map(|(arg, shape)| abi::Arg { len: len(shape), ..*arg });
+        Recorded { args: args.collect(), plan, dims, order, shapes }
+    }
+
+    fn with<R>(&self, body: impl FnOnce(&Launch<'_>) -> R) -> R {
+        let shapes: Vec<&[u64]> = self.shapes.iter().map(|s| &s[..]).collect();
+        let (plan, order, dims) = (&self.plan, &self.order, &self.dims[..]);
+        body(&Launch { plan, order, dims, args: &self.args, shapes: &shapes })
+    }
+
+    fn cut(&self, weights: &[f64]) -> Result<Option<(usize, Cut)>, Error> {
+        self.with(|launch| self.plan.part.cut(launch, weights, 1))
+    }
+
+    fn parts(&self, weights: &[f64]) -> Result<std::sync::Arc<Parts>, Error> {
+        let cut = self.cut(weights)?;
+        let (dimension, cut) = cut.map_or((None, Cut::new()), |(dim, cut)| (Some(dim), cut));
+        self.with(|launch| self.plan.parts.parts(launch, dimension, &cut))
+    }
+
+    fn refused(&self, weights: &[f64]) -> (PartError, String) {
+        let error = self.parts(weights).unwrap_err();
+        let text = error.to_string();
+        match error {
+            Error::Partition { source, .. } => (*source, text),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// The index values of all items.
+fn items(order: &Order, dims: usize) -> Vec<Vec<u64>> {
+    let value = |row| {
+        let mut at = vec![0; dims];
+        order.value(row, &mut at);
+        at
+    };
+    (0..order.items()).map(value).collect()
+}
+
+fn any_dim() -> impl Strategy<Value = Dim> {
+    prop_oneof![
+        4 => (1u64..6).prop_map(Dim::Count),
+        1 => (0u64..4, 1i64..3, 1u64..5).prop_map(|(start, step, count)| Dim::Range { start, step, count }),
+        1 => (8u64..12, -2i64..0, 1u64..5).prop_map(|(start, step, count)| Dim::Range { start, step, count }),
+        2 => prop::collection::btree_set(0u64..9, 1..5).prop_map(count_by),
+        2 => prop::collection::btree_set(0u64..9, 1..5)
+            .prop_map(|s| s.into_iter().collect::<Vec<_>>()).prop_shuffle().prop_map(count_by),
+    ]
+}
+
+/// A map of one axis: a dimension, scale, before, after.
+type AnyAxis = Option<(usize, u64, u64, u64)>;
+
+#[derive(Clone, Debug)]
+struct Case {
+    dims: Vec<Dim>,
+    along: Vec<usize>,
+    /// Of the written array, beyond the largest values.
+    margin: Vec<u64>,
+    window: Vec<AnyAxis>,
+    window_shape: Vec<u64>,
+    named: Option<usize>,
+    weights: Vec<f64>,
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    (1usize..=4).prop_flat_map(|n| {
+        let along = Just((0..n).collect::<Vec<_>>()).prop_shuffle();
+        let axis = prop_oneof![1 => Just(None), 4 => (0..n, 0u64..3, 0u64..3, 0u64..3).prop_map(Some)];
+        let window = (1usize..=4).prop_flat_map(move |axes| {
+            (prop::collection::vec(axis.clone(), 1..=axes), prop::collection::vec(1u64..12, axes))
+        });
+        let weights = prop::collection::vec(0.1f64..3.0, 1..5);
+        let named = prop_oneof![Just(None), (0..n).prop_map(Some)];
+        (
+            prop::collection::vec(any_dim(), n),
+            along,
+            prop::collection::vec(0u64..3, n),
+            window,
+            named,
+            weights,
+        )
+            .prop_map(|(dims, along, margin, (window, window_shape), named, weights)| Case {
+                dims,
+                along,
+                margin,
+                window,
+                window_shape,
+                named,
+                weights,
+            })
+    })
+}
+
+/// The number of an element of an array, along its first two axes and along all others.
+fn folded(at: &[u64], shape: &[u64]) -> [u64; 3] {
+    let axis = |a: usize| at.get(a).copied().unwrap_or(0);
+    let (mut rest, mut stride) = (0, 1);
+    for (i, extent) in at.iter().zip(shape).skip(2) {
+        rest += i * stride;
+        stride *= extent;
+    }
+    [axis(0), axis(1), rest]
+}
+
+/// The smallest box around some elements.
+fn hull(elements: impl IntoIterator<Item = [u64; 3]>) -> ElementBox {
+    elements
+        .into_iter()
+        .fold(ElementBox::EMPTY, |hull, at| hull.hull(&ElementBox { begin: at, end: at.map(|i| i + 1) }))
+}
+
+fn size(b: &ElementBox) -> u64 {
+    b.ranges().iter().map(|r| r.end - r.start).product()
+}
+
+/// All combinations of a value of each range.
+fn product(ranges: &[Range<u64>]) -> Vec<Vec<u64>> {
+    ranges.iter().fold(vec![vec![]], |all, range| {
+        all.iter().flat_map(|at: &Vec<u64>| range.clone().map(|i| [&at[..], &[i]].concat())).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn boxes_hold_just_what_the_items_touch(case in any_case()) {
+        let n = case.dims.len();
+        let shape: Vec<u64> = case.along.iter().zip(&case.margin)
+            .map(|(&dim, margin)| case.dims[dim].max_value().unwrap() + 1 + margin).collect();
+        let names = ["x", "y", "z", "w"];
+        let axes = case.window.iter().map(|axis| match axis {
+            None => AxisMap::All,
+            Some((dim, scale, before, after)) => AxisMap::Along {
+                dimension: names[*dim].to_owned(), scale: *scale, before: *before, after: *after,
+            },
+        });
+        let by = PartBy { dimension: case.named.map(|dim| names[dim].to_owned()), ..PartBy::default() }
+            .map("window", ArrayMap(axes.collect()));
+        let arguments = vec![
+            argument("window", View::Window, Access::Read, &[]),
+            argument("both", View::Item, Access::ReadWrite, &case.along),
+            argument("own", View::Phased, Access::ReadWrite, &case.along),
+        ];
+        let plan = plan(n, arguments, Some(by)).unwrap();
+        let shapes = vec![case.window_shape.clone(), shape.clone(), shape.clone()];
+        let launch = Recorded::new(plan, case.dims.clone(), shapes);
+        let cut = launch.cut(&case.weights).unwrap();
+        let cuts = match &cut {
+            Some((dim, cut)) => cut.iter().map(|(_, p)| restrict(&case.dims, *dim, p.clone())).collect(),
+            None => vec![case.dims.iter().cloned().collect::<DimList>()],
+        };
+        let orders: Vec<Order> = cuts.iter().map(|d| Order::new(d, &OrderTraits::default()).unwrap()).collect();
+        let own = |at: &Vec<u64>| {
+            folded(&case.along.iter().map(|&dim| at[dim]).collect::<Vec<_>>(), &shape)
+        };
+        let written: Vec<BTreeSet<[u64; 3]>> =
+            orders.iter().map(|order| items(order, n).iter().map(own).collect()).collect();
+        let boxes: Vec<ElementBox> = written.iter().map(|set| hull(set.iter().copied())).collect();
+        let meet = (0..boxes.len()).any(|a| (0..a).any(|b| boxes[a].meets(&boxes[b])));
+        let parts = match launch.parts(&case.weights) {
+            Err(error) => {
+                prop_assert!(meet, "{}", error);
+                return Ok(());
+            }
+            Ok(parts) => parts,
+        };
+        prop_assert!(!meet, "{:?}", boxes);
+        prop_assert_eq!(parts.subspaces.len(), orders.len());
+        for ((part, order), (set, around)) in
+            parts.subspaces.iter().zip(&orders).zip(written.iter().zip(&boxes))
+        {
+            prop_assert_eq!(items(&part.order, n), items(order, n));
+            let [window, both, phased] = &part.touched[..] else { panic!("three arguments") };
+            let covered = set.len() as u64 == size(around);
+            let own = Some(Extent::Box(*around));
+            let expected = Touched { read: own, written: own, covered, covered_by_phase: covered };
+            prop_assert_eq!(both, &expected);
+            prop_assert_eq!(phased, &Touched { read: Some(Extent::All), ..expected });
+            // Each item touches the neighbours of its values along each axis.
+            let mut elements = BTreeSet::new();
+            let all = items(order, n);
+            let per_axis: Vec<Range<u64>> = case.window_shape.iter().enumerate().map(|(a, &extent)| {
+                let Some(&Some((dim, scale, before, after))) = case.window.get(a) else { return 0..extent };
+                let first = all.iter().map(|at| (at[dim] * scale).saturating_sub(before)).min().unwrap();
+                let last = all.iter().map(|at| (at[dim] + 1) * scale + after).max().unwrap();
+                first.min(extent)..last.min(extent)
+            }).collect();
+            elements.extend(product(&per_axis).iter().map(|at| folded(at, &case.window_shape)));
+            prop_assert_eq!(window.read, Some(Extent::Box(hull(elements))));
+            prop_assert_eq!(&window.written, &None);
+        }
+        // Asked again, it is the same one.
+        let again = launch.parts(&case.weights).unwrap();
+        prop_assert!(std::sync::Arc::ptr_eq(&parts, &again));
+    }
+}
+
+fn reads(part: &Subspace, argument: usize) -> [Range<u64>; 3] {
+    match part.touched[argument].read {
+        Some(Extent::Box(b)) => b.ranges(),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_matrix_product_reads_rows_and_columns() {
+    let arguments = vec![
+        argument("a", View::Window, Access::Read, &[]),
+        argument("b", View::Window, Access::Read, &[]),
+        argument("c", View::Item, Access::Write, &[0, 1]),
+    ];
+    let by = part_by("y").map("a", rows("y")).map("b", columns("x"));
+    let shapes = vec![vec![5, 8], vec![6, 5], vec![6, 8]];
+    let launch = Recorded::new(plan(2, arguments, Some(by)).unwrap(), vec![6u64.into(), 8u64.into()], shapes);
+    let parts = launch.parts(&[1.0, 3.0]).unwrap();
+    let [first, second] = &parts.subspaces[..] else { panic!("two") };
+    assert_eq!((reads(first, 0), reads(second, 0)), ([0..5, 0..2, 0..1], [0..5, 2..8, 0..1]));
+    assert_eq!((reads(first, 1), reads(second, 1)), ([0..6, 0..5, 0..1], [0..6, 0..5, 0..1]));
+    let written = second.touched[2].clone();
+    assert_eq!(written.hull().unwrap().ranges(), [0..6, 2..8, 0..1]);
+    assert!(written.covered && written.read.is_none());
+    assert_eq!(parts.grids[0].part(&written.hull().unwrap()).stride, [5, 40]);
+}
+
+#[test]
+fn csr_rows_are_cut_by_equal_non_zeros() {
+    let start = [0u32, 90, 92, 94, 96, 98, 100];
+    let mut arguments = vec![
+        argument("start", View::Whole, Access::Read, &[]).as_structure(),
+        argument("value", View::Window, Access::Read, &[]),
+        argument("y", View::Item, Access::Write, &[0]),
+    ];
+    let by = part_by("x").map("value", csr_rows("x", "start"));
+    let shapes = vec![vec![7], vec![100], vec![6]];
+    let mut launch =
+        Recorded::new(plan(1, arguments.clone(), Some(by.clone())).unwrap(), vec![6u64.into()], shapes);
+    launch.args[0].data = start.as_ptr().cast_mut().cast();
+    let parts = launch.parts(&[1.0, 1.0]).unwrap();
+    let found: Vec<_> =
+        parts.subspaces.iter().map(|p| (p.positions.clone(), reads(p, 1)[0].clone())).collect();
+    assert_eq!(found, [(0..1, 0..90), (1..6, 90..100)]);
+    // Contents that change are seen.
+    let even = [0u32, 10, 20, 30, 40, 50, 60];
+    launch.args[0].data = even.as_ptr().cast_mut().cast();
+    assert_eq!(reads(&launch.parts(&[1.0, 1.0]).unwrap().subspaces[1], 1)[0], 30..60);
+    launch.shapes[1] = vec![50];
+    let (error, text) = launch.refused(&[1.0, 1.0]);
+    assert!(matches!(error, PartError::Outside { .. }) && text.contains("[30..60]"), "{text}");
+    launch.args[0].len = 6;
+    let (error, text) = launch.refused(&[1.0, 1.0]);
+    assert!(matches!(error, PartError::Pointers { .. }) && text.contains("expected 7 at least"), "{text}");
+    arguments[0].structure = false;
+    let text = plan(1, arguments, Some(by)).err().unwrap().to_string();
+    assert!(text.contains("marked `#[structure]`") && text.contains("without that mark"), "{text}");
+}
+
+partition_map! {
+    static DOUBLE = "boxes.double": |at: &Candidate<'_>, boxes: &mut Boxes| {
+        let x = at.values("x");
+        match at.scalar::<u32>("mode") {
+            0 => boxes.set("from", [x.start * 2..x.end * 2]),
+            1 => boxes.set("from", [x.start..at.shape("from")[0] + 1]),
+            2 => boxes.set("to", [x]),
+            3 => boxes.set("bins", [0..4]),
+            4 => panic!("mode 4"),
+            _ => boxes.set("bins", [x]),
+        }
+    }, cost: |at: &Candidate<'_>| at.values("x").end.pow(2);
+}
+
+#[test]
+fn a_function_is_asked_and_what_it_says_is_checked() {
+    let arguments = vec![
+        argument("mode", View::Scalar, Access::Read, &[]),
+        argument("from", View::Window, Access::Read, &[]),
+        argument("bins", View::Scatter, Access::ReadWrite, &[]),
+        argument("to", View::Item, Access::Write, &[0]),
+    ];
+    let by = part_by("x").by(&DOUBLE);
+    let shapes = vec![vec![], vec![200], vec![100], vec![100]];
+    let mut launch =
+        Recorded::new(plan(1, arguments.clone(), Some(by)).unwrap(), vec![100u64.into()], shapes);
+    let mut mode = 5u32;
+    launch.args[0].data = (&raw mut mode).cast();
+    // Equal cost where it grows with the square: at 100 / sqrt(2).
+    let parts = launch.parts(&[1.0, 1.0]).unwrap();
+    assert_eq!(parts.subspaces.iter().map(|p| p.positions.clone()).collect::<Vec<_>>(), [0..71, 71..100]);
+    assert_eq!(parts.subspaces[1].touched[2].written, parts.subspaces[1].touched[2].read);
+    assert_eq!(reads(&parts.subspaces[1], 2)[0], 71..100);
+    assert_eq!(parts.subspaces[1].touched[1].read, Some(Extent::All));
+    let mut refused = |set: u32| {
+        mode = set;
+        launch.args[0].data = (&raw mut mode).cast();
+        launch.refused(&[1.0, 1.0])
+    };
+    let (error, text) = refused(0);
+    assert!(matches!(error, PartError::NoMap { .. }) && text.contains("`bins` is a `Scatter`"), "{text}");
+    let (error, text) = refused(1);
+    assert!(matches!(error, PartError::Outside { .. }), "{text}");
+    assert!(text.contains("`from`") && text.contains("`x` 0..71") && text.contains("[0..201]"), "{text}");
+    let (error, text) = refused(2);
+    assert!(matches!(error, PartError::NotMapped { .. }) && text.contains("`to` is an `Item`"), "{text}");
+    let (error, text) = refused(3);
+    assert!(matches!(error, PartError::Overlap { .. }), "{text}");
+    assert!(text.contains("`x` 0..71") && text.contains("`x` 71..100") && text.contains("`bins`"), "{text}");
+    let (error, text) = refused(4);
+    assert!(
+        matches!(error, PartError::Panicked { .. }) && text.contains("`boxes.double` panicked"),
+        "{text}"
+    );
+    assert!(text.contains("mode 4"), "{text}");
+    let unknown = plan(1, arguments, Some(part_by("x").by("boxes.nothing"))).err().unwrap().to_string();
+    assert!(unknown.contains("no map `boxes.nothing`") && unknown.contains("boxes.double"), "{unknown}");
+}
+
+#[test]
+fn what_cannot_be_cut_runs_whole_unless_it_was_named() {
+    let arguments = || vec![argument("bins", View::Scatter, Access::ReadWrite, &[])];
+    let dims = || vec![Dim::Count(10), Dim::Count(4)];
+    let whole = Recorded::new(plan(2, arguments(), None).unwrap(), dims(), vec![vec![3]]);
+    assert_eq!(whole.cut(&[1.0, 1.0]).unwrap(), None);
+    let parts = whole.parts(&[1.0, 1.0]).unwrap();
+    assert_eq!((parts.subspaces.len(), parts.subspaces[0].order.items()), (1, 40));
+    let named = Recorded::new(plan(2, arguments(), Some(part_by("x"))).unwrap(), dims(), vec![vec![3]]);
+    assert!(matches!(named.refused(&[1.0, 1.0]).0, PartError::NoMap { .. }));
+    assert_eq!(named.parts(&[1.0]).unwrap().subspaces.len(), 1);
+
+    let by = part_by("y").map("bins", stencil([("x", 1)]));
+    let mut barrier = plan(2, arguments(), Some(by)).unwrap();
+    let mut attributes = Attributes::default();
+    attributes.set(part_by("y"));
+    attributes.set(crate::descriptor::group_by(["y"]));
+    barrier = barrier.with_options(&[], &attributes).unwrap();
+    let barrier = Recorded::new(barrier, dims(), vec![vec![3]]);
+    let (error, text) = barrier.refused(&[1.0, 1.0]);
+    assert!(matches!(error, PartError::Barrier { .. }) && text.contains("`y` cannot be cut"), "{text}");
+    let axes = part_by("y").map("bins", stencil([("x", 1), ("y", 1)]));
+    let axes = Recorded::new(plan(2, arguments(), Some(axes)).unwrap(), dims(), vec![vec![3]]);
+    let (error, text) = axes.refused(&[1.0, 1.0]);
+    assert!(matches!(error, PartError::Axes { axes: 2, .. }) && text.contains("shape [3]"), "{text}");
+}
+
+#[test]
+fn an_item_a_whole_and_what_is_not_there_have_no_map() {
+    let arguments = || {
+        vec![
+            argument("table", View::Whole, Access::Read, &[]),
+            argument("to", View::Item, Access::Write, &[0]),
+        ]
+    };
+    for (by, expected) in [
+        (part_by("x").map("to", rows("x")), "`to` is an `Item`, whose elements follow"),
+        (
+            part_by("x").map("table", rows("x")),
+            "`table` is a `Whole`, which is never cut: make it a `Window`",
+        ),
+        (part_by("q"), "no dimension `q`; it has x"),
+        (part_by("x").map("tofu", rows("x")), "no argument `tofu`; it has table, to"),
+    ] {
+        let text = plan(1, arguments(), Some(by)).err().unwrap().to_string();
+        assert!(text.contains(expected) && text.contains("part_by"), "{text}");
+    }
+}
+
+#[test]
+fn planning_1e9_items_over_4_devices_again_takes_less_than_5_us() {
+    let arguments = vec![
+        argument("from", View::Window, Access::Read, &[]),
+        argument("to", View::Item, Access::Write, &[0, 1, 2]),
+    ];
+    let by = part_by("z").map("from", stencil([("x", 1), ("y", 1), ("z", 1)]));
+    let shapes = vec![vec![1000; 3]; 2];
+    let launch = Recorded::new(plan(3, arguments, Some(by)).unwrap(), vec![Dim::Count(1000); 3], shapes);
+    let best = (0..200).map(|_| {
+        let start = std::time::Instant::now();
+        assert_eq!(launch.parts(&[1.0; 4]).unwrap().subspaces.len(), 4);
+        start.elapsed()
+    });
+    let best = best.min().unwrap();
+    assert!(best.as_nanos() < 5_000, "{best:?}");
+}

@@ -1,0 +1,75 @@
+//! The part of an array that is there, where a launch is cut: checks of the views that may reach any
+//! element.
+
+use crate::abi::Part;
+
+/// Element `i` of a part by its axes.
+#[inline]
+pub(super) fn axes(part: &Part, i: usize) -> [u64; 3] {
+    let (i, [row, plane]) = (i as u64, part.stride);
+    // A stride of 0 is that of an axis of no elements: nothing lies inside then.
+    let z = i.checked_div(plane).unwrap_or(0);
+    let rest = i - z * plane;
+    let y = rest.checked_div(row).unwrap_or(0);
+    [rest - y * row, y, z]
+}
+
+/// Whether the element at these axes is there.
+#[inline]
+pub(super) fn has(part: &Part, at: [u64; 3]) -> bool {
+    (0..3).all(|axis| part.begin[axis] <= at[axis] && at[axis] < part.end[axis])
+}
+
+/// Whether a part is all of an array of `len` elements.
+pub(super) fn is_all(part: &Part, len: usize) -> bool {
+    let extent = |axis: usize| part.end[axis].saturating_sub(part.begin[axis]);
+    part.begin == [0; 3] && extent(0) * extent(1) * extent(2) == len as u64
+}
+
+/// Panics if the element is not there. Out of line: arrays are whole as a rule.
+///
+/// # Safety
+/// `part` is not NULL and lives.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(super) unsafe fn check(part: *const Part, i: usize) {
+    // SAFETY: the caller vouches.
+    let part = unsafe { &*part };
+    let at = axes(part, i);
+    if !has(part, at) {
+        missing(part, at, &format!("element {i}"));
+    }
+}
+
+/// Panics if some element is not there.
+///
+/// # Safety
+/// `part` is not NULL and lives.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(super) unsafe fn check_all(part: *const Part, len: usize, what: &str) {
+    // SAFETY: the caller vouches.
+    let part = unsafe { &*part };
+    assert!(
+        is_all(part, len),
+        "{what} needs all {len} elements, and of this cut launch only the part {} is here: use single elements, or launch it whole",
+        text(part)
+    );
+}
+
+#[cold]
+#[track_caller]
+pub(super) fn missing(part: &Part, at: [u64; 3], what: &str) -> ! {
+    panic!(
+        "{what}, at {at:?} of the array, is not in the part {} that this cut launch has here: the partition map must cover every element that the kernel touches",
+        text(part)
+    )
+}
+
+/// `[0..4, 2..6, 0..1]`.
+fn text(part: &Part) -> String {
+    let ranges: [_; 3] = std::array::from_fn(|axis| part.begin[axis]..part.end[axis]);
+    format!("{ranges:?}")
+}

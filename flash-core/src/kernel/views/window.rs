@@ -1,0 +1,180 @@
+//! [`Window`](super::Window): the part of an array that the partition map gives, by global index.
+
+use super::part::{axes, has, missing};
+use crate::abi::{self, Part};
+use crate::kernel::Element;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// What every door sees of a `Window`: elements of the array by their global index, as far as they are in
+/// the part that this launch has here. Without a cut that is all of the array.
+///
+/// ```
+/// use flash_core::kernel::views::{Item, Read, Window, Write};
+/// use flash_core::{KernelDefinition, kernel::{CpuItem, Index}};
+///
+/// /// One step of the heat equation; `from` has the shape of the launch.
+/// #[derive(KernelDefinition)]
+/// #[kernel(name = "doc.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
+/// struct Heat<'a> {
+///     from: Window<'a, Read<f32>>,
+///     to: Item<'a, Write<f32>>,
+/// }
+///
+/// struct Plain;
+/// impl CpuItem<Heat<'_>> for Plain {
+///     fn item(ix: Index<2>, k: HeatItem<'_>) {
+///         let at = |x: usize, y: usize| k.from.at([x, y, 0]);
+///         let (x, y) = (ix[0], ix[1]);
+///         // The border is not launched.
+///         let around = at(x - 1, y) + at(x + 1, y) + at(x, y - 1) + at(x, y + 1);
+///         k.to.set(at(x, y) + 0.25 * (around - 4.0 * at(x, y)));
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub struct WindowView<'k, T> {
+    data: *const T,
+    len: usize,
+    part: Part,
+    /// Elements that are there for sure, without looking at their axes.
+    first: usize,
+    count: usize,
+    borrow: PhantomData<&'k T>,
+}
+
+// SAFETY: it reads elements that nobody writes while it lives, as a `&[T]` does.
+unsafe impl<T: Sync> Send for WindowView<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for WindowView<'_, T> {}
+
+impl<'k, T: Element> WindowView<'k, T> {
+    /// # Safety
+    /// `arg` is an array of `T` whose part (all of it, if it has none) nobody writes during `'k`.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn new(arg: &abi::Arg) -> Self {
+        debug_assert_eq!(arg.element_size as usize, size_of::<T>());
+        let len = arg.len as usize;
+        // SAFETY: a part lives as long as the launch.
+        let (part, given) = match unsafe { arg.part.as_ref() } {
+            Some(part) => (*part, true),
+            None => (Part { begin: [0; 3], end: [arg.len, 1, 1], stride: [arg.len; 2], origin: 0 }, false),
+        };
+        let (first, count) = if given { contiguous(&part, len) } else { (0, len) };
+        WindowView { data: arg.data.cast_const().cast(), len, part, first, count, borrow: PhantomData }
+    }
+
+    /// Number of elements of the array, not of the part.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if the array has none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first index of the part along each axis of the array's shape.
+    #[inline]
+    pub fn begin(&self) -> [usize; 3] {
+        self.part.begin.map(|begin| begin as usize)
+    }
+
+    /// One past the last index of the part along each axis of the array's shape; 1 for axes that the
+    /// array has not.
+    #[inline]
+    pub fn end(&self) -> [usize; 3] {
+        self.part.end.map(|end| end as usize)
+    }
+
+    /// Element number `i` of the array. Panics if it is not in the part.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self, i: usize) -> T {
+        if i.wrapping_sub(self.first) >= self.count {
+            self.check(i);
+        }
+        // SAFETY: the element is in the part, as just seen; nobody writes it. `data` is where element 0
+        // would be, so that the address is that of the element.
+        unsafe { *self.data.wrapping_add(i) }
+    }
+
+    /// The element at an index per axis of the array's shape, axis 0 (which varies fastest) first; 0 for
+    /// axes that the array has not. Axes beyond the third are part of it: index `z + w * extent`. Panics
+    /// if it is not in the part.
+    #[inline]
+    #[track_caller]
+    pub fn at(&self, [x, y, z]: [usize; 3]) -> T {
+        let at = [x as u64, y as u64, z as u64];
+        if !has(&self.part, at) {
+            missing(&self.part, at, "an element");
+        }
+        let [row, plane] = self.part.stride;
+        let i = at[0] + at[1] * row + at[2] * plane;
+        // SAFETY: as in `get`.
+        unsafe { *self.data.wrapping_add(i as usize) }
+    }
+
+    /// The elements with these numbers, if all of them are in the part. Panics if one is not.
+    #[inline]
+    #[track_caller]
+    pub fn slice(&self, range: Range<usize>) -> &'k [T] {
+        if range.start >= range.end {
+            return &[];
+        }
+        let inside = range.start >= self.first && range.end - self.first <= self.count;
+        if !inside {
+            self.check_range(&range);
+        }
+        // SAFETY: all of them are in the part, one beside the other, and nobody writes them.
+        unsafe { std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn check(&self, i: usize) {
+        assert!(i < self.len, "element {i} of an array of {}", self.len);
+        let at = axes(&self.part, i);
+        if !has(&self.part, at) {
+            missing(&self.part, at, &format!("element {i}"));
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn check_range(&self, range: &Range<usize>) {
+        let (part, last) = (&self.part, range.end - 1);
+        self.check(range.start);
+        self.check(last);
+        let (a, b) = (axes(part, range.start), axes(part, last));
+        let full = |axis: usize, extent: u64| part.begin[axis] == 0 && part.end[axis] == extent;
+        // What lies between leaves the row, or the plane, unless the part has all of those.
+        let rows = a[1] == b[1] || full(0, part.stride[0]);
+        let planes =
+            a[2] == b[2] || (full(0, part.stride[0]) && full(1, part.stride[1] / part.stride[0].max(1)));
+        if !(rows && planes) {
+            missing(part, a, &format!("a part of the elements {range:?}, the first"));
+        }
+    }
+}
+
+/// The longest stretch of elements of a part, found without a search, one beside the other: all of it, if
+/// it has all of its rows and planes, and else none that is worth while.
+fn contiguous(part: &Part, len: usize) -> (usize, usize) {
+    let extent = |axis: usize| part.end[axis].saturating_sub(part.begin[axis]);
+    let [row, plane] = part.stride;
+    let rows = extent(0) == row || (extent(1) == 1 && extent(2) == 1);
+    let planes = extent(0) * extent(1) == plane || extent(2) == 1;
+    if !rows || !planes || (0..3).any(|axis| extent(axis) == 0) {
+        return (0, 0);
+    }
+    let first = part.begin[0] + part.begin[1] * row + part.begin[2] * plane;
+    let count = extent(0) * extent(1) * extent(2);
+    debug_assert!(first + count <= len as u64, "a part lies in its array");
+    (first as usize, count as usize)
+}
