@@ -44,6 +44,19 @@ pub struct ArgumentDescriptor {
     /// Of a phased argument: the dimension and its use per value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<(usize, Vec<Use>)>,
+    /// Of an accumulator: what it does with the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduce: Option<Reduction>,
+}
+
+/// What an accumulator does with the values that kernels put into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reduction {
+    /// `Sum`, `Min`, `Max`, or the path of the operation's type.
+    pub operation: String,
+    /// True for an array of accumulators.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub array: bool,
 }
 
 /// How a kernel sees an argument.
@@ -60,6 +73,8 @@ pub enum View {
     Phased,
     /// Atomic operations.
     Scatter,
+    /// Accumulators.
+    Reduce,
 }
 
 /// What a kernel does with an argument.
@@ -118,6 +133,7 @@ impl View {
             View::Whole => abi::ARG_WHOLE,
             View::Phased => abi::ARG_PHASED,
             View::Scatter => abi::ARG_SCATTER,
+            View::Reduce => abi::ARG_REDUCE,
         }
     }
 
@@ -128,6 +144,7 @@ impl View {
             abi::ARG_WHOLE => View::Whole,
             abi::ARG_PHASED => View::Phased,
             abi::ARG_SCATTER => View::Scatter,
+            abi::ARG_REDUCE => View::Reduce,
             _ => View::Scalar,
         }
     }
@@ -191,6 +208,13 @@ impl fmt::Display for ArgumentDescriptor {
             View::Whole => write!(f, "Whole<{access}<{element}>>")?,
             View::Phased => write!(f, "Phased<{element}>")?,
             View::Scatter => write!(f, "Scatter<{element}>")?,
+            View::Reduce => {
+                let (operation, array) = self.reduce.as_ref().map_or(("?", false), |r| (&r.operation, r.array));
+                match array {
+                    true => write!(f, "Reduce<{access}<[{element}]>, {operation}>")?,
+                    false => write!(f, "Reduce<{access}<{element}>, {operation}>")?,
+                }
+            }
         }
         if !self.along.is_empty() {
             write!(f, " along {:?}", self.along)?;

@@ -4,13 +4,14 @@ use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Hold, Node, Slots};
-use super::{HostArgs, Runtime};
+use super::{HostArgs, Runtime, reduce};
 use crate::abi::{self, Arg, Submission};
 use crate::backend::take_error;
 use crate::descriptor::{Access, View};
 use crate::error::{Code, Error, LaunchError};
 use crate::kernel::shim;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -109,7 +110,7 @@ fn finish(failures: Vec<LaunchError>) -> Result<(), Error> {
 
 /// True if the submission's own range of a write-only argument is all of it.
 fn overwrites(hold: &Hold, access: Access, view: View) -> bool {
-    access == Access::Write && view == View::Item && hold.complete
+    access == Access::Write && matches!(view, View::Item | View::Reduce) && hold.complete
 }
 
 /// The first argument whose poison the submission would read.
@@ -168,7 +169,7 @@ fn submit(slots: &Slots, node: &Node, plan: &Plan, runtime: &Runtime) -> Result<
         Err(error) => return failsafe(slots, node, plan, error),
     };
     let args = slots.args_of(node);
-    if plan.phased || (plan.writes && runtime.check_writes) {
+    if plan.prepared || (plan.writes && runtime.check_writes) {
         return submit_prepared(slots, node, plan, target, runtime);
     }
     launch(slots, node, plan, target, args, runtime)
@@ -182,7 +183,8 @@ fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(),
     }
 }
 
-/// Second buffers for phased arguments, and the check that everything is written.
+/// Second buffers for phased arguments, partial results for accumulators, and the check that everything
+/// is written.
 fn submit_prepared(
     slots: &Slots,
     node: &Node,
@@ -214,7 +216,18 @@ fn submit_prepared(
     }
     let check =
         (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
-    let outcome = launch(slots, node, plan, target, &args, runtime);
+    let outcome = if plan.reduces {
+        timed(slots, node, plan, target, runtime, |profiled, nanoseconds| {
+            reduce::run(plan, slots.order_of(node), &mut args, |args, phases| {
+                let mut these = 0;
+                send(slots, node, plan, target, args, phases, profiled, &mut these)?;
+                *nanoseconds += these;
+                Ok(())
+            })
+        })
+    } else {
+        launch(slots, node, plan, target, &args, runtime)
+    };
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
         None => outcome,
@@ -230,44 +243,29 @@ fn launch(
     args: &[Arg],
     runtime: &Runtime,
 ) -> Result<(), Error> {
-    let order = slots.order_of(node);
-    let view = order.view();
-    let space = view.get();
-    let (attributes, profile) = match &node.extra {
-        None => (&[][..], runtime.options.profile.as_ref()),
-        Some(extra) => {
-            (&extra.attributes[..], extra.options.profile.as_ref().or(runtime.options.profile.as_ref()))
-        }
-    };
+    timed(slots, node, plan, target, runtime, |profiled, nanoseconds| {
+        let phases = 0..slots.order_of(node).phases();
+        send(slots, node, plan, target, args, phases, profiled, nanoseconds)
+    })
+}
+
+/// Runs a launch, given by whether it is profiled and where its time on the device goes.
+#[inline]
+fn timed(
+    slots: &Slots,
+    node: &Node,
+    plan: &Plan,
+    target: &Target,
+    runtime: &Runtime,
+    body: impl FnOnce(bool, &mut u64) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let profile = node.extra.as_ref().and_then(|e| e.options.profile.as_ref());
+    let profile = profile.or(runtime.options.profile.as_ref());
     let start = profile.map(|_| Instant::now());
-    let mut event = std::ptr::null_mut();
     let mut nanoseconds = 0;
-    let submission = Submission {
-        struct_size: size_of::<Submission>() as u32,
-        flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
-            | if plan.phased { abi::SUBMIT_PHASED } else { 0 },
-        kernel: target.kernel,
-        space: space.raw(),
-        args: args.as_ptr(),
-        arg_count: args.len() as u32,
-        wait_count: 0,
-        waits: std::ptr::null(),
-        signal: &raw mut event,
-        nanoseconds: &raw mut nanoseconds,
-        attributes: attributes.as_ptr(),
-        attribute_count: attributes.len(),
-        phase_begin: 0,
-        phase_end: order.phases(),
-    };
-    // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
-    // arguments that were proved; everything lives until the call, or the event, is over.
-    unsafe {
-        take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
-        if !event.is_null() {
-            complete(target, event, &mut nanoseconds)?;
-        }
-    }
+    body(profile.is_some(), &mut nanoseconds)?;
     if let (Some(profile), Some(start)) = (profile, start) {
+        let order = slots.order_of(node);
         profile.add(LaunchProfile {
             kernel: plan.descriptor.name.clone(),
             implementation: target.implementation.clone(),
@@ -277,6 +275,51 @@ fn launch(
             nanoseconds,
             wall_nanoseconds: start.elapsed().as_nanos() as u64,
         });
+    }
+    Ok(())
+}
+
+/// Submits some phases and waits for them.
+#[inline]
+#[allow(clippy::too_many_arguments)] // inlined: they are the locals of its callers
+fn send(
+    slots: &Slots,
+    node: &Node,
+    plan: &Plan,
+    target: &Target,
+    args: &[Arg],
+    phases: Range<u64>,
+    profiled: bool,
+    nanoseconds: &mut u64,
+) -> Result<(), Error> {
+    let view = slots.order_of(node).view();
+    let space = view.get();
+    let attributes = node.extra.as_ref().map_or(&[][..], |extra| &extra.attributes[..]);
+    let mut event = std::ptr::null_mut();
+    let submission = Submission {
+        struct_size: size_of::<Submission>() as u32,
+        flags: if profiled { abi::SUBMIT_PROFILE } else { 0 }
+            | if plan.phased { abi::SUBMIT_PHASED } else { 0 },
+        kernel: target.kernel,
+        space: space.raw(),
+        args: args.as_ptr(),
+        arg_count: args.len() as u32,
+        wait_count: 0,
+        waits: std::ptr::null(),
+        signal: &raw mut event,
+        nanoseconds,
+        attributes: attributes.as_ptr(),
+        attribute_count: attributes.len(),
+        phase_begin: phases.start,
+        phase_end: phases.end,
+    };
+    // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
+    // arguments that were proved; everything lives until the call, or the event, is over.
+    unsafe {
+        take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
+        if !event.is_null() {
+            complete(target, event, nanoseconds)?;
+        }
     }
     Ok(())
 }

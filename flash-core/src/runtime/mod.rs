@@ -18,6 +18,7 @@ mod plan;
 mod profile;
 mod proof;
 mod record;
+mod reduce;
 #[cfg(test)]
 mod tests;
 
