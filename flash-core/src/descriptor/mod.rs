@@ -209,7 +209,8 @@ impl fmt::Display for ArgumentDescriptor {
             View::Phased => write!(f, "Phased<{element}>")?,
             View::Scatter => write!(f, "Scatter<{element}>")?,
             View::Reduce => {
-                let (operation, array) = self.reduce.as_ref().map_or(("?", false), |r| (&r.operation, r.array));
+                let (operation, array) =
+                    self.reduce.as_ref().map_or(("?", false), |r| (&r.operation, r.array));
                 match array {
                     true => write!(f, "Reduce<{access}<[{element}]>, {operation}>")?,
                     false => write!(f, "Reduce<{access}<{element}>, {operation}>")?,

@@ -4,7 +4,9 @@ use super::Runtime;
 use crate::abi;
 use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
-use crate::descriptor::{self, Access, ArgumentDescriptor, Attributes, Implementation, KernelDescriptor, Searchable, Use, View};
+use crate::descriptor::{
+    self, Access, ArgumentDescriptor, Attributes, Implementation, KernelDescriptor, Searchable, Use, View,
+};
 use crate::error::{Error, NoImplementation};
 use crate::index::{Group, OrderTraits};
 use crate::kernel::views::Operation;
@@ -352,20 +354,18 @@ impl Runtime {
         let id = TypeId::of::<D::Static>();
         match self.plans.get(id) {
             Some(plan) => plan,
-            None => self.plans.insert(id, || {
-                self.plan_for(Some(id), KernelDescriptor::of::<D>(), &operations_of::<D>())
-            }),
+            None => self
+                .plans
+                .insert(id, || self.plan_for(Some(id), KernelDescriptor::of::<D>(), &operations_of::<D>())),
         }
     }
 
     /// The plan of a kernel by name.
     pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
         let mut named = self.plans.named.lock().unwrap_or_else(|e| e.into_inner());
-        let plan = named
-            .entry(descriptor.to_json())
-            .or_insert_with(|| {
-                Box::new(self.plan_for(None, descriptor.clone(), &named_operations(descriptor)))
-            });
+        let plan = named.entry(descriptor.to_json()).or_insert_with(|| {
+            Box::new(self.plan_for(None, descriptor.clone(), &named_operations(descriptor)))
+        });
         let plan: *const Plan = &raw const **plan;
         // SAFETY: plans are boxed, never removed, and live as long as the table.
         unsafe { &*plan }

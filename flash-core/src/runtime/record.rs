@@ -13,7 +13,9 @@
 use super::arena::{Bump, Mark};
 use super::failsafe::Failsafe;
 use super::plan::Plan;
-use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank};
+use super::proof::{
+    argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
+};
 use super::{Options, Runtime, Submission};
 use crate::abi::{self, Arg};
 use crate::descriptor::{Devices, View};

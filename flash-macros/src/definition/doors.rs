@@ -83,6 +83,13 @@ fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> T
             _ => quote_spanned!(span=> #views::PhasedSpan<#k, #element>),
         },
         View::Scatter { element } => quote_spanned!(span=> #views::ScatterView<#k, #element>),
+        View::Reduce { access, operation } => {
+            let content = access.content(core);
+            match door {
+                Door::Whole => quote_spanned!(span=> #views::Accumulators<#k, #content, #operation>),
+                _ => quote_spanned!(span=> #views::Accumulator<#k, #content, #operation>),
+            }
+        }
     }
 }
 
