@@ -45,7 +45,9 @@
 
 // flash_arg.kind: an accumulator. `data` has one of `len` elements per block of `row_len` rows of the
 // phase, the first for the block of the phase's first row; the host has filled them with the
-// operation's identity and merges them. No two shares may have rows of one block.
+// operation's identity and merges them. `row_len` is a power of two. No two shares may have rows of one
+// block. A flash_span_fn gets rows of one block only, and `data` is that block's accumulator. The host
+// submits the phases of such a launch one by one.
 #define FLASH_ARG_REDUCE 6
 
 // flash_arg.flags of a phased argument: in every phase every element is some item's own, so that
@@ -165,6 +167,10 @@ extern "C" {
 
 /* Element `index` of a phased array, to write; seen from the next phase on. */
 #define FLASH_NEXT(type, argument, index) (((type *)flash_args[argument].next)[index])
+
+/* Accumulator `index` (0 for a single one) of the block of work items that this call is for: to be read and
+ * written by this call alone, with the operation of the definition. */
+#define FLASH_REDUCE(type, argument, index) (((type *)flash_args[argument].data)[index])
 
 /* Where the current work item's own element, or row, begins in an `Item` or `Phased` argument. */
 #define FLASH_OWN_INDEX(argument) flash_own_index_of(flash_run, flash_item, &flash_args[argument])

@@ -21,6 +21,16 @@ int fail_at_100(FLASH_ARGS) {
     return 0;
 }
 
+/* values, sum, counts: a sum that is rounded, and how often each remainder comes */
+int tally(FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        uint64_t i = FLASH_INDEX(0);
+        FLASH_REDUCE(double, 1, 0) += FLASH_AT(const double, 0, i);
+        FLASH_REDUCE(uint32_t, 2, i % FLASH_LEN(2)) += 1;
+    }
+    return 0;
+}
+
 /* Fourteen arguments: scalars a to f, arrays g to m, out */
 int many(FLASH_ARGS) {
     if (flash_run->arg_count != 14)

@@ -8,7 +8,9 @@
 )]
 
 use flash_core::descriptor::{Access, View};
-use flash_core::kernel::views::{Item, Phased, Read, ReadWrite, Row, Scatter, Whole, Write};
+use flash_core::kernel::views::{
+    Item, Max, Min, Phased, Read, ReadWrite, Reduce, ReduceOp, Row, Scatter, Sum, Whole, Write,
+};
 use flash_core::kernel::{CpuItem, CpuSpan, CpuWhole, Element, Index, Space, Span, Threads};
 use flash_core::{KernelDefinition, kernel};
 
@@ -17,12 +19,16 @@ pub trait Real: Element + std::ops::Mul<Output = Self> {}
 impl Real for f32 {}
 impl Real for f64 {}
 
+/// Hides the access.
+pub type Most<T> = Write<[T]>;
+
 /// All views.
 #[derive(KernelDefinition)]
 #[kernel(name = "every.view", dims(x, y))]
 pub struct Every<'a, T: Real>
 where
     T: PartialOrd,
+    Sum: ReduceOp<T>,
 {
     /// A scalar.
     scale: T,
@@ -35,6 +41,9 @@ where
     #[along(x)]
     was: Phased<'a, T>,
     bins: Scatter<'a, u32>,
+    sum: Reduce<'a, ReadWrite<T>, Sum>,
+    least: Reduce<'a, ReadWrite<[i32]>, Min>,
+    most: Reduce<'a, Most<u8>, Max>,
     to: Item<'a, Write<T>>,
     #[along(y)]
     out_rows: Item<'a, Write<Row<T>>>,
@@ -48,12 +57,16 @@ struct ByWhole;
 impl<T: Real> CpuItem<Every<'_, T>> for ByItem
 where
     T: PartialOrd,
+    Sum: ReduceOp<T>,
 {
     fn item(_: Index<2>, mut k: EveryItem<'_, T>) {
         let [first, ..] = k.table[0];
         *k.both = *k.from * k.scale * k.rows[0] * first;
         k.was.set(k.was.get(0));
         k.bins.add(0, 1);
+        k.sum.put(*k.from);
+        k.least.put(0, -1);
+        k.most.put(k.most.len() - 1, 9);
         k.out_rows.fill(k.scale);
         k.to.set(k.scale);
     }
@@ -68,6 +81,9 @@ impl CpuSpan<Every<'_, f32>> for BySpan {
         }
         k.was.own()[0] = 1.0;
         k.bins.add(0, 1);
+        k.sum.put(1.0);
+        k.least.put(0, -1);
+        k.most.put(0, 9);
         k.out_rows[0] = 1.0;
     }
 }
@@ -79,6 +95,11 @@ impl CpuWhole<Every<'_, f64>> for ByWhole {
         k.both.fill(k.scale * k.rows[0] + k.table[0][0]);
         k.was.own().fill(threads.count() as f64);
         k.bins.add(0, 1);
+        k.sum.block(0).put(1.0);
+        k.least.block(k.least.count() - 1).put(0, -1);
+        for (rows, mut most) in k.most.into_blocks() {
+            most.put(0, rows.start as u8);
+        }
         k.out_rows.fill(0.0);
     }
 }
@@ -100,6 +121,9 @@ fn main() {
             ("both", View::Item, Access::ReadWrite, false, &[0]),
             ("was", View::Phased, Access::ReadWrite, false, &[0]),
             ("bins", View::Scatter, Access::ReadWrite, false, &[]),
+            ("sum", View::Reduce, Access::ReadWrite, false, &[]),
+            ("least", View::Reduce, Access::ReadWrite, false, &[]),
+            ("most", View::Reduce, Access::Write, false, &[]),
             ("to", View::Item, Access::Write, false, &[0, 1]),
             ("out_rows", View::Item, Access::Write, true, &[1]),
         ]

@@ -2,7 +2,7 @@
 
 use flash::RuntimeObj;
 use flash::kernel;
-use flash::kernel::views::{Item, Read, ReadWrite, Write};
+use flash::kernel::views::{Item, Read, ReadWrite, Reduce, Sum, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -68,7 +68,22 @@ struct Grid<'a> {
     b: Item<'a, ReadWrite<f32>>,
 }
 
+#[derive(KernelDefinition)]
+#[kernel(name = "allocations.tally", dims(i, step), sort_by(step))]
+struct Tally<'a> {
+    sum: Reduce<'a, ReadWrite<f32>, Sum>,
+    bins: Reduce<'a, Write<[f32]>, Sum>,
+}
+
 struct Plain;
+
+#[kernel]
+impl CpuItem<Tally<'_>> for Plain {
+    fn item(ix: Index<2>, mut k: TallyItem<'_>) {
+        k.sum.put(1.0);
+        k.bins.put(ix[0] % 2, 1.0);
+    }
+}
 
 #[kernel]
 impl CpuItem<Empty<'_>> for Plain {
@@ -143,6 +158,15 @@ fn a_warm_launch_of_several_dimensions_and_phases_allocates_nothing() {
     let launch = |steps: u32| m.rt.submit(Grid::of(1.0, &m.all[0], &m.all[1])).exec([8, 8, steps]).unwrap();
     (0..100).for_each(|k| launch(1 + k % 3));
     assert_eq!(allocations(|| (0..1000).for_each(|k| launch(1 + k % 3))), 0);
+}
+
+#[test]
+fn a_warm_reduction_allocates_nothing() {
+    let m = memories();
+    let sum = FlashMemory::from([0.0f32]);
+    let launch = |n: u32| m.rt.submit(Tally::of(&sum, &m.all[0])).exec([n, 1 + n % 3]).unwrap();
+    (0..100).for_each(|k| launch(10_000 * (k % 3)));
+    assert_eq!(allocations(|| (0..300).for_each(|k| launch(10_000 * (k % 3)))), 0);
 }
 
 #[test]

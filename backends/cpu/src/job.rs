@@ -206,15 +206,17 @@ fn run_plain(
     if kernel.whole {
         return run_whole(team, &job, count);
     }
-    team.run(&job, count, estimate(kernel, parallel));
+    team.run(&job, count, estimate(kernel, args, parallel));
     job.error.take()
 }
 
-fn estimate(kernel: &CpuKernel, parallel: bool) -> Estimate {
+fn estimate(kernel: &CpuKernel, args: &[Arg], parallel: bool) -> Estimate {
+    // A block of an accumulator is one thread's.
+    let block = |arg: &Arg| if arg.kind == abi::ARG_REDUCE { arg.row_len } else { 1 };
     Estimate {
         ns_per_item: f32::from_bits(kernel.rate.load(Relaxed)),
         force_parallel: parallel,
-        align: ALIGN,
+        align: args.iter().map(block).fold(ALIGN, u64::max),
     }
 }
 
@@ -294,9 +296,9 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
     if kernel.whole {
         run_whole(team, &job, count)?;
     } else if covered {
-        team.run(&job, count, estimate(kernel, parallel));
+        team.run(&job, count, estimate(kernel, &even, parallel));
     } else {
-        team.run(&Copying { job: &job, args: [&even, &odd] }, 2 * count, estimate(kernel, parallel));
+        team.run(&Copying { job: &job, args: [&even, &odd] }, 2 * count, estimate(kernel, &even, parallel));
     }
     if count % 2 == 1 {
         let back: Vec<Arg> =

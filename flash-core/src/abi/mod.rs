@@ -244,7 +244,9 @@ pub const ARG_SCATTER: u32 = 4;
 pub const ARG_WINDOW: u32 = 5;
 /// [`Arg::kind`]: an accumulator. `data` has one of `len` elements per block of `row_len` rows of the
 /// phase, the first for the block of the phase's first row; the host has filled them with the
-/// operation's identity and merges them. No two shares may have rows of one block.
+/// operation's identity and merges them. `row_len` is a power of two. No two shares may have rows of one
+/// block. A [`SpanFn`] gets rows of one block only, and `data` is that block's accumulator. The host
+/// submits the phases of such a launch one by one.
 pub const ARG_REDUCE: u32 = 6;
 
 /// [`Arg::flags`] of a phased argument: in every phase every element is some item's own, so that

@@ -4,6 +4,7 @@ use super::Failure;
 use crate::abi::{self, Arg, HostApi, Implementation, Share, Span, Str};
 use crate::error::{Code, Error};
 use crate::index::{DynRuns, SpaceRef};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
@@ -117,6 +118,72 @@ pub unsafe extern "C" fn run_rows(
             raise(share.host, abi::ERROR_INVALID, "the implementation has no function for the CPU")
         };
     };
+    // SAFETY: the share has `arg_count` arguments.
+    let given = unsafe { arguments(args, share.arg_count) };
+    if given.iter().any(|a| a.kind == abi::ARG_REDUCE) {
+        // SAFETY: as above.
+        return unsafe { run_blocks(implementation, run, share, given) };
+    }
+    // SAFETY: as above.
+    unsafe { run_span(implementation, run, share, args) }
+}
+
+/// # Safety
+/// There are `count` arguments, or none.
+unsafe fn arguments<'a>(args: *const Arg, count: u32) -> &'a [Arg] {
+    match count {
+        0 => &[],
+        // SAFETY: the caller vouches.
+        _ => unsafe { std::slice::from_raw_parts(args, count as usize) },
+    }
+}
+
+/// Runs the rows of each block with that block's accumulators.
+///
+/// # Safety
+/// As [`run_rows`].
+#[cold]
+unsafe fn run_blocks(
+    implementation: &Implementation,
+    run: abi::SpanFn,
+    share: &Share,
+    given: &[Arg],
+) -> *mut abi::Error {
+    // SAFETY: the space lives for the call.
+    let first = unsafe { SpaceRef::new(&*share.space) }.phase(share.phase).start;
+    let accumulators = || given.iter().filter(|a| a.kind == abi::ARG_REDUCE);
+    // Powers of two: what lies in one block of the smallest does so for all.
+    let step = accumulators().map(|a| a.row_len).min().unwrap_or(1).max(1);
+    let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(given);
+    let mut begin = share.begin;
+    while begin < share.end {
+        let row = begin - first;
+        let end = share.end.min((row / step + 1).saturating_mul(step).saturating_add(first));
+        for (arg, given) in args.iter_mut().zip(given).filter(|(_, a)| a.kind == abi::ARG_REDUCE) {
+            let bytes = row / given.row_len.max(1) * given.len * u64::from(given.element_size);
+            // SAFETY: there is an accumulator for every block of the phase.
+            arg.data = unsafe { given.data.cast::<u8>().add(bytes as usize).cast() };
+        }
+        // SAFETY: rows of the share; the caller vouches for the rest.
+        let error = unsafe { run_span(implementation, run, &Share { begin, end, ..*share }, args.as_ptr()) };
+        if !error.is_null() {
+            return error;
+        }
+        begin = end;
+    }
+    std::ptr::null_mut()
+}
+
+/// Runs the share's rows, run by run.
+///
+/// # Safety
+/// As [`run_rows`].
+unsafe fn run_span(
+    implementation: &Implementation,
+    run: abi::SpanFn,
+    share: &Share,
+    args: *const Arg,
+) -> *mut abi::Error {
     // SAFETY: the space lives for the call.
     let space = unsafe { SpaceRef::new(&*share.space) };
     let mut runs = DynRuns::new(space, share.begin..share.end);

@@ -51,6 +51,9 @@ pub struct ArgumentDescriptor {
     /// Partition maps may look at its contents.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub structure: bool,
+    /// Of an accumulator: what it does with the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduce: Option<Reduction>,
 }
 
 impl ArgumentDescriptor {
@@ -60,6 +63,16 @@ impl ArgumentDescriptor {
     pub fn as_structure(self) -> ArgumentDescriptor {
         ArgumentDescriptor { structure: true, ..self }
     }
+}
+
+/// What an accumulator does with the values that kernels put into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reduction {
+    /// `Sum`, `Min`, `Max`, or the path of the operation's type.
+    pub operation: String,
+    /// True for an array of accumulators.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub array: bool,
 }
 
 /// How a kernel sees an argument.
@@ -78,6 +91,8 @@ pub enum View {
     Scatter,
     /// The box that the partition map gives.
     Window,
+    /// Accumulators.
+    Reduce,
 }
 
 /// What a kernel does with an argument.
@@ -137,6 +152,7 @@ impl View {
             View::Phased => abi::ARG_PHASED,
             View::Scatter => abi::ARG_SCATTER,
             View::Window => abi::ARG_WINDOW,
+            View::Reduce => abi::ARG_REDUCE,
         }
     }
 
@@ -148,6 +164,7 @@ impl View {
             abi::ARG_PHASED => View::Phased,
             abi::ARG_SCATTER => View::Scatter,
             abi::ARG_WINDOW => View::Window,
+            abi::ARG_REDUCE => View::Reduce,
             _ => View::Scalar,
         }
     }
@@ -212,6 +229,14 @@ impl fmt::Display for ArgumentDescriptor {
             View::Phased => write!(f, "Phased<{element}>")?,
             View::Scatter => write!(f, "Scatter<{element}>")?,
             View::Window => write!(f, "Window<{access}<{element}>>")?,
+            View::Reduce => {
+                let (operation, array) =
+                    self.reduce.as_ref().map_or(("?", false), |r| (&r.operation, r.array));
+                match array {
+                    true => write!(f, "Reduce<{access}<[{element}]>, {operation}>")?,
+                    false => write!(f, "Reduce<{access}<{element}>, {operation}>")?,
+                }
+            }
         }
         if !self.along.is_empty() {
             write!(f, " along {:?}", self.along)?;

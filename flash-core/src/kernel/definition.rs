@@ -1,10 +1,11 @@
 //! [`KernelDefinition`]: what the derive writes.
 
 use super::index::Rank;
-use super::views::Array;
+use super::views::{Array, Operation};
 use super::{Element, GroupTrait, SortTrait};
 use crate::abi;
 use crate::descriptor::{ArgumentDescriptor, PartBy};
+use std::ops::Range;
 
 /// A type that names a kernel and fixes its arguments, dimensions and traits. Derive it.
 ///
@@ -56,6 +57,21 @@ pub unsafe trait KernelDefinition: Sized {
     /// `args` points to as many arguments as `arguments` describes, of a launch that was proved.
     #[doc(hidden)]
     unsafe fn bind(args: *const abi::Arg) -> Self::Bound;
+    /// Positions of the arguments that are accumulators.
+    #[doc(hidden)]
+    const REDUCES: &'static [usize] = &[];
+    /// Their operations.
+    #[doc(hidden)]
+    fn operations() -> Vec<Operation> {
+        Vec::new()
+    }
+    /// Goes to the accumulators of the block that has these rows, counted from the phase's first.
+    ///
+    /// # Safety
+    /// The phase has these rows; their accumulators are nobody else's as long as `bound` is used.
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn block(_bound: &mut Self::Bound, _rows: &Range<u64>) {}
     /// Goes to the first item of a run along dimension 0.
     ///
     /// # Safety

@@ -68,6 +68,18 @@ impl<I: Rank> Space<'_, I> {
         self.space.dims()[dimension].count
     }
 
+    /// Some of the work items: those at `rows`, counted from the phase's first. See
+    /// [`Accumulators::into_blocks`](super::views::Accumulators::into_blocks).
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    #[track_caller]
+    pub fn part(&self, rows: Range<u64>) -> Space<'_, I> {
+        assert!(rows.start <= rows.end && rows.end <= self.len(), "rows {rows:?} of {}", self.len());
+        let first = self.rows.start;
+        Space { rows: first + rows.start..first + rows.end, rank: std::marker::PhantomData, ..*self }
+    }
+
     /// Calls `body` with the index of every work item.
     pub fn for_each(&self, mut body: impl FnMut(I)) {
         let mut runs = I::runs(self.space, self.rows.clone());

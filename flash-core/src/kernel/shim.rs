@@ -5,6 +5,7 @@ use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::abi::{self, Arg, Share};
 use crate::index::SpaceRef;
 use std::cell::Cell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
@@ -18,13 +19,13 @@ pub(crate) fn in_kernel() -> bool {
 }
 
 /// Marks this thread as running a kernel; puts back what was there, also when the kernel panics.
-pub(super) struct KernelMark {
+pub(crate) struct KernelMark {
     before: bool,
 }
 
 impl KernelMark {
     #[inline]
-    pub(super) fn set() -> KernelMark {
+    pub(crate) fn set() -> KernelMark {
         KernelMark { before: IN_KERNEL.replace(true) }
     }
 }
@@ -72,17 +73,45 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     }
 }
 
-/// Calls `body` with every run of the share's rows.
+/// Calls `body` with the share's rows, block by block if the kernel has accumulators.
 ///
 /// # Safety
-/// The share has rows of the space.
+/// The share has rows of the space, `args` are of this launch of `D`, and no block is shared.
+#[inline(always)]
+unsafe fn for_blocks<D: KernelDefinition>(
+    space: SpaceRef<'_>,
+    share: &Share,
+    args: *const Arg,
+    body: impl Fn(&D::Bound, Range<u64>),
+) {
+    // SAFETY: the caller vouches.
+    let mut bound = unsafe { D::bind(args) };
+    if D::REDUCES.is_empty() {
+        return body(&bound, share.begin..share.end);
+    }
+    // SAFETY: there are these arguments.
+    let step = D::REDUCES.iter().map(|&i| unsafe { (*args.add(i)).row_len }).min().unwrap_or(1).max(1);
+    let first = space.phase(share.phase).start;
+    let mut begin = share.begin - first;
+    while begin < share.end - first {
+        let end = (begin / step + 1).saturating_mul(step).min(share.end - first);
+        // SAFETY: rows of this share, in one block of every accumulator: blocks are powers of two.
+        unsafe { D::block(&mut bound, &(begin..end)) };
+        body(&bound, first + begin..first + end);
+        begin = end;
+    }
+}
+
+/// Calls `body` with every run of some rows.
+///
+/// # Safety
+/// The space has these rows.
 #[inline(always)]
 unsafe fn for_runs<D: KernelDefinition>(
     space: SpaceRef<'_>,
-    share: &Share,
+    rows: Range<u64>,
     body: impl Fn(RankRun<D::Index>),
 ) {
-    let rows = share.begin..share.end;
     // One call of the body for both ways: in a loop, the compiler takes it for hot and aligns the loops
     // in it. Where it does not, a jump may lie across 32 bytes, which makes a loop half as fast on some CPUs.
     let (mut next, mut runs) = (D::Index::line(space, &rows, D::DIMENSIONS), None);
@@ -144,10 +173,14 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
     // SAFETY: the caller vouches for `share`.
     let share = unsafe { &*share };
     let body = || {
-        // SAFETY: space and arguments live for the call; they are of a launch of D.
-        let (space, bound) = unsafe { (SpaceRef::new(&*share.space), D::bind(args)) };
-        // SAFETY: these are rows of the launch, ours alone.
-        unsafe { for_runs::<D>(space, share, |run| item_run::<D, I>(&bound, &run)) }
+        // SAFETY: the space lives for the call.
+        let space = unsafe { SpaceRef::new(&*share.space) };
+        // SAFETY: these are rows of the launch, ours alone; the arguments live for the call.
+        unsafe {
+            for_blocks::<D>(space, share, args, |bound, rows| {
+                for_runs::<D>(space, rows, |run| item_run::<D, I>(bound, &run));
+            });
+        }
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }
@@ -164,10 +197,14 @@ pub unsafe extern "C" fn span_share<D: KernelDefinition, I: CpuSpan<D>>(
     // SAFETY: the caller vouches for `share`.
     let share = unsafe { &*share };
     let body = || {
-        // SAFETY: space and arguments live for the call; they are of a launch of D.
-        let (space, bound) = unsafe { (SpaceRef::new(&*share.space), D::bind(args)) };
-        // SAFETY: these are rows of the launch, ours alone.
-        unsafe { for_runs::<D>(space, share, |run| span_run::<D, I>(&bound, &run)) }
+        // SAFETY: the space lives for the call.
+        let space = unsafe { SpaceRef::new(&*share.space) };
+        // SAFETY: these are rows of the launch, ours alone; the arguments live for the call.
+        unsafe {
+            for_blocks::<D>(space, share, args, |bound, rows| {
+                for_runs::<D>(space, rows, |run| span_run::<D, I>(bound, &run));
+            });
+        }
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }
@@ -185,8 +222,10 @@ pub unsafe extern "C" fn whole_share<D: KernelDefinition, I: CpuWhole<D>>(
     let share = unsafe { &*share };
     let body = || {
         // SAFETY: space, arguments and threads live for the call; they are of a launch of D.
-        let (space, bound, raw) =
+        let (space, mut bound, raw) =
             unsafe { (SpaceRef::new(&*share.space), D::bind(args), share.threads.as_ref()) };
+        // SAFETY: all rows of the phase, and nothing else of the launch runs.
+        unsafe { D::block(&mut bound, &(0..share.end - share.begin)) };
         let space = Space {
             space,
             rows: share.begin..share.end,

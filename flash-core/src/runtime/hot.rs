@@ -56,7 +56,7 @@ impl Hot {
         let [node] = slots.nodes() else { return };
         let (plan, order) = (node.plan(), slots.order_of(node));
         let Ok(target) = plan.target() else { return };
-        if plan.phased || (plan.writes && runtime.check_writes) {
+        if plan.prepared || (plan.writes && runtime.check_writes) {
             return;
         }
         let mut memories = SmallVec::new();

@@ -8,7 +8,7 @@ use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Node, Slots};
-use super::{HostArgs, Profile, Runtime, spread};
+use super::{HostArgs, Profile, Runtime, reduce, spread};
 use crate::abi::{self, Arg, Submission};
 use crate::backend::take_error;
 use crate::descriptor::Access;
@@ -143,7 +143,7 @@ fn submit(
         Err(error) => return failsafe(slots, node, plan, error),
     };
     let args = slots.args_of(node);
-    if plan.phased || (plan.writes && runtime.check_writes) {
+    if plan.prepared || (plan.writes && runtime.check_writes) {
         return submit_prepared(slots, node, plan, target, space, runtime);
     }
     launch(node, plan, target, space, args, runtime)
@@ -190,7 +190,9 @@ fn submit_prepared(
     }
     let check =
         (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
-    let outcome = launch(node, plan, target, space, &args, runtime);
+    let (attributes, profile) = extras(node, runtime);
+    let phases = 0..space.phases();
+    let outcome = submit_to(ToDevice { plan, target, space, phases, attributes, profile }, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
         None => outcome,
@@ -207,7 +209,10 @@ fn launch(
     runtime: &Runtime,
 ) -> Result<(), Error> {
     let (attributes, profile) = extras(node, runtime);
-    submit_to(ToDevice { plan, target, space, phases: 0..space.phases(), args, attributes, profile })
+    let phases = 0..space.phases();
+    ToDevice { plan, target, space, phases, attributes, profile }.timed(|launch, nanoseconds| {
+        launch.send(args, launch.phases.clone(), nanoseconds)
+    })
 }
 
 /// Attributes for the backend, and where the launch is recorded.
@@ -220,65 +225,88 @@ pub(super) fn extras<'n>(node: &'n Node, runtime: &'n Runtime) -> (&'n [abi::Att
     }
 }
 
-/// One call of a backend.
+/// A launch on a device.
 pub(super) struct ToDevice<'a> {
     pub plan: &'a Plan,
     pub target: &'a Target,
     pub space: SpaceRef<'a>,
     pub phases: Range<u64>,
-    /// Proved.
-    pub args: &'a [Arg],
     pub attributes: &'a [abi::Attr],
     pub profile: Option<&'a Profile>,
 }
 
-/// Calls the backend; returns when the launch is done.
-#[inline]
-pub(super) fn submit_to(launch: ToDevice<'_>) -> Result<(), Error> {
-    let ToDevice { plan, target, space, phases, args, attributes, profile } = launch;
-    let start = profile.map(|_| Instant::now());
-    let mut event = std::ptr::null_mut();
-    let mut nanoseconds = 0;
-    let submission = Submission {
-        struct_size: size_of::<Submission>() as u32,
-        flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
-            | if plan.phased { abi::SUBMIT_PHASED } else { 0 },
-        kernel: target.kernel,
-        space: space.raw(),
-        args: args.as_ptr(),
-        arg_count: args.len() as u32,
-        wait_count: 0,
-        waits: std::ptr::null(),
-        signal: &raw mut event,
-        nanoseconds: &raw mut nanoseconds,
-        attributes: attributes.as_ptr(),
-        attribute_count: attributes.len(),
-        phase_begin: phases.start,
-        phase_end: phases.end,
-    };
-    // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
-    // arguments that were proved; everything lives until the call, or the event, is over.
-    unsafe {
-        take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
-        if !event.is_null() {
-            complete(target, event, &mut nanoseconds)?;
+/// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
+/// results that are merged elsewhere, else accumulators are arrays of the host.
+pub(super) fn submit_to(launch: ToDevice<'_>, args: &mut [Arg], merged: bool) -> Result<(), Error> {
+    launch.timed(|launch, nanoseconds| {
+        if merged || !launch.plan.reduces {
+            return launch.send(args, launch.phases.clone(), nanoseconds);
         }
+        reduce::run(launch.plan, launch.space, args, |args, phases| {
+            let mut these = 0;
+            launch.send(args, phases, &mut these)?;
+            *nanoseconds += these;
+            Ok(())
+        })
+    })
+}
+
+impl ToDevice<'_> {
+    /// Runs it by `body`, which is given where its time on the device goes; records it if that is asked for.
+    #[inline]
+    fn timed(&self, body: impl FnOnce(&Self, &mut u64) -> Result<(), Error>) -> Result<(), Error> {
+        let start = self.profile.map(|_| Instant::now());
+        let mut nanoseconds = 0;
+        body(self, &mut nanoseconds)?;
+        if let (Some(profile), Some(start)) = (self.profile, start) {
+            profile.add(LaunchProfile {
+                kernel: self.plan.descriptor.name.clone(),
+                implementation: self.target.implementation.clone(),
+                device: self.target.device.id().to_owned(),
+                phases: self.phases.end - self.phases.start,
+                items: match self.phases.end {
+                    0 => 0,
+                    end => self.space.phase(end - 1).end - self.space.phase(self.phases.start).start,
+                },
+                nanoseconds,
+                wall_nanoseconds: start.elapsed().as_nanos() as u64,
+            });
+        }
+        Ok(())
     }
-    if let (Some(profile), Some(start)) = (profile, start) {
-        profile.add(LaunchProfile {
-            kernel: plan.descriptor.name.clone(),
-            implementation: target.implementation.clone(),
-            device: target.device.id().to_owned(),
-            phases: phases.end - phases.start,
-            items: match phases.end {
-                0 => 0,
-                end => space.phase(end - 1).end - space.phase(phases.start).start,
-            },
+
+    /// Calls the backend for some phases; returns when they are done.
+    #[inline]
+    fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
+        let ToDevice { plan, target, space, attributes, profile, .. } = self;
+        let mut event = std::ptr::null_mut();
+        let submission = Submission {
+            struct_size: size_of::<Submission>() as u32,
+            flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
+                | if plan.phased { abi::SUBMIT_PHASED } else { 0 },
+            kernel: target.kernel,
+            space: space.raw(),
+            args: args.as_ptr(),
+            arg_count: args.len() as u32,
+            wait_count: 0,
+            waits: std::ptr::null(),
+            signal: &raw mut event,
             nanoseconds,
-            wall_nanoseconds: start.elapsed().as_nanos() as u64,
-        });
+            attributes: attributes.as_ptr(),
+            attribute_count: attributes.len(),
+            phase_begin: phases.start,
+            phase_end: phases.end,
+        };
+        // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
+        // arguments that were proved; everything lives until the call, or the event, is over.
+        unsafe {
+            take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
+            if !event.is_null() {
+                complete(target, event, nanoseconds)?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Waits for a completion event and gives it back.

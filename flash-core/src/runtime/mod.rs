@@ -20,6 +20,7 @@ mod profile;
 mod proof;
 mod rate;
 mod record;
+mod reduce;
 mod spread;
 #[cfg(test)]
 mod tests;

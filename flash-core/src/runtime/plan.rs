@@ -7,10 +7,12 @@ use crate::abi;
 use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{
-    self, Access, Attributes, Implementation, KernelDescriptor, Searchable, Subspaces, Use, View, Weights,
+    self, Access, ArgumentDescriptor, Attributes, Implementation, KernelDescriptor, Searchable, Subspaces, Use,
+    View, Weights,
 };
 use crate::error::{Error, NoImplementation};
 use crate::index::{Group, OrderTraits};
+use crate::kernel::views::Operation;
 use crate::kernel::{GroupTrait, KernelDefinition, Rank, SortTrait};
 use smallvec::SmallVec;
 use std::any::TypeId;
@@ -32,6 +34,10 @@ pub(crate) struct Plan {
     sort: Vec<usize>,
     group: Option<OwnedGroup>,
     pub phased: bool,
+    /// It has accumulators.
+    pub reduces: bool,
+    /// Arguments need second buffers, or room for partial results, at every launch.
+    pub prepared: bool,
     pub writes: bool,
     /// How its launches are cut.
     pub part: PartRule,
@@ -56,6 +62,10 @@ pub(crate) struct ArgumentPlan {
     pub element_size: u32,
     pub along: SmallVec<[usize; 4]>,
     pub stages: Option<(usize, Vec<Use>)>,
+    /// Of an accumulator.
+    pub operation: Option<Operation>,
+    /// It is a single accumulator.
+    pub single: bool,
 }
 
 /// Where it runs.
@@ -132,6 +142,7 @@ impl Plan {
     pub(super) fn new(
         type_id: Option<TypeId>,
         descriptor: KernelDescriptor,
+        operations: &[Option<Operation>],
         devices: &[&'static DeviceHandle],
         attributes: &Attributes,
     ) -> Result<Plan, Error> {
@@ -168,16 +179,22 @@ impl Plan {
         let arguments: Vec<ArgumentPlan> = descriptor
             .arguments
             .iter()
-            .map(|a| ArgumentPlan {
+            .enumerate()
+            .map(|(i, a)| ArgumentPlan {
                 view: a.view,
                 access: a.access,
                 row: a.row,
                 element_size: a.element.size as u32,
                 along: a.along.iter().copied().collect(),
                 stages: a.stages.clone(),
+                operation: operations.get(i).copied().flatten(),
+                single: a.reduce.as_ref().is_some_and(|r| !r.array),
             })
             .collect();
-        let targets = find(&descriptor, devices, &all);
+        let targets = match unknown_operation(&descriptor, &arguments) {
+            Some(error) => Err(error),
+            None => find(&descriptor, devices, &all),
+        };
         let weights = match (all.get::<Weights>(), &targets) {
             (Some(Weights(weights)), Ok(targets)) => Some(check_weights(weights, targets)?),
             _ => None,
@@ -190,15 +207,19 @@ impl Plan {
             && arguments.iter().all(|a| match a.view {
                 View::Scalar | View::Whole | View::Scatter => true,
                 View::Item => !a.row && a.along[..] == [0],
-                View::Phased | View::Window => false,
+                View::Phased | View::Window | View::Reduce => false,
             });
+        let [phased, reduces] =
+            [View::Phased, View::Reduce].map(|view| arguments.iter().any(|a| a.view == view));
         Ok(Plan {
             type_id,
             template: arguments.iter().map(template).collect(),
             simple,
             sort,
             group,
-            phased: arguments.iter().any(|a| a.view == View::Phased),
+            phased,
+            reduces,
+            prepared: phased || reduces,
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
             part,
             parts: Cache::default(),
@@ -218,7 +239,8 @@ impl Plan {
         devices: &[&'static DeviceHandle],
         attributes: &Attributes,
     ) -> Result<Plan, Error> {
-        Plan::new(None, self.descriptor.clone(), devices, attributes)
+        let operations: Vec<_> = self.arguments.iter().map(|a| a.operation).collect();
+        Plan::new(None, self.descriptor.clone(), &operations, devices, attributes)
     }
 }
 
@@ -394,32 +416,70 @@ impl Runtime {
         let id = TypeId::of::<D::Static>();
         match self.plans.get(id) {
             Some(plan) => plan,
-            None => self.plans.insert(id, || self.plan_for(Some(id), KernelDescriptor::of::<D>())),
+            None => self
+                .plans
+                .insert(id, || self.plan_for(Some(id), KernelDescriptor::of::<D>(), &operations_of::<D>())),
         }
     }
 
     /// The plan of a kernel by name.
     pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
         let mut named = self.plans.named.lock().unwrap_or_else(|e| e.into_inner());
-        let plan = named
-            .entry(descriptor.to_json())
-            .or_insert_with(|| Box::new(self.plan_for(None, descriptor.clone())));
+        let plan = named.entry(descriptor.to_json()).or_insert_with(|| {
+            Box::new(self.plan_for(None, descriptor.clone(), &named_operations(descriptor)))
+        });
         let plan: *const Plan = &raw const **plan;
         // SAFETY: plans are boxed, never removed, and live as long as the table.
         unsafe { &*plan }
     }
 
     /// A plan of a descriptor.
-    fn plan_for(&self, id: Option<TypeId>, descriptor: KernelDescriptor) -> Plan {
+    fn plan_for(
+        &self,
+        id: Option<TypeId>,
+        descriptor: KernelDescriptor,
+        operations: &[Option<Operation>],
+    ) -> Plan {
         let blank = Attributes::default();
-        Plan::new(id, descriptor.clone(), &self.devices, &self.options.attributes).unwrap_or_else(|error| {
-            let mut plan =
-                Plan::new(id, KernelDescriptor { attributes: blank.clone(), ..descriptor }, &[], &blank)
-                    .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"));
+        let plan = Plan::new(id, descriptor.clone(), operations, &self.devices, &self.options.attributes);
+        plan.unwrap_or_else(|error| {
+            let descriptor = KernelDescriptor { attributes: blank.clone(), ..descriptor };
+            let mut plan = Plan::new(id, descriptor, operations, &[], &blank)
+                .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"));
             plan.targets = Err(error);
             plan
         })
     }
+}
+
+/// Per argument, the operation of an accumulator.
+fn operations_of<D: KernelDefinition>() -> Vec<Option<Operation>> {
+    let mut operations = vec![None; D::REDUCES.last().map_or(0, |last| last + 1)];
+    for (&argument, operation) in D::REDUCES.iter().zip(D::operations()) {
+        operations[argument] = Some(operation);
+    }
+    operations
+}
+
+/// The same where only names are known.
+fn named_operations(descriptor: &KernelDescriptor) -> Vec<Option<Operation>> {
+    let operation = |a: &ArgumentDescriptor| Operation::named(&a.reduce.as_ref()?.operation, &a.element.name);
+    descriptor.arguments.iter().map(operation).collect()
+}
+
+/// The first accumulator whose operation nobody here knows.
+fn unknown_operation(descriptor: &KernelDescriptor, arguments: &[ArgumentPlan]) -> Option<Error> {
+    let unknown = |a: &ArgumentPlan| a.view == View::Reduce && a.operation.is_none();
+    let argument = &descriptor.arguments[arguments.iter().position(unknown)?];
+    let operation = argument.reduce.as_ref().map_or("an operation without a name", |r| &r.operation);
+    Some(Error::Argument {
+        kernel: descriptor.name.clone(),
+        argument: argument.name.clone(),
+        text: format!(
+            "it is reduced by `{operation}` on {}: by name the operations Sum, Min and Max on numbers are known, any other only through the definition's type: submit `Definition::of(..)`",
+            argument.element.name
+        ),
+    })
 }
 
 /// The devices that have an implementation, each with its best one.

@@ -208,6 +208,17 @@ pub(super) fn prove_item(
     Ok(all)
 }
 
+/// A single accumulator is one element.
+pub(super) fn prove_reduce(spec: &ArgumentPlan, arg: &Arg) -> Result<(), String> {
+    if spec.single && arg.len != 1 {
+        return Err(format!(
+            "it is a single accumulator, the array has {} elements: pass an array or a range of one element, or declare `[T]` in the place of `T` for an array of accumulators",
+            arg.len
+        ));
+    }
+    Ok(())
+}
+
 fn prove_phased(
     order: &Order,
     dims: &[Dim],

@@ -14,7 +14,9 @@ use super::arena::{Bump, Mark};
 use super::boxes::LaunchGrid;
 use super::failsafe::Failsafe;
 use super::plan::{ArgumentPlan, Plan};
-use super::proof::{argument_error, check_size, disjoint, index_error, outside, prove_item, wrong_rank};
+use super::proof::{
+    argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
+};
 use super::{Options, Runtime};
 use crate::abi::{self, Arg};
 use crate::descriptor::{Devices, View};
@@ -506,6 +508,10 @@ impl Slots {
                 hold.complete = prove_item(order, &self.dims, spec, shape, arg, &mut self.bump)
                     .map_err(|text| argument_error(plan, i, text))?
                     && memory.is_some();
+            }
+            if spec.view == View::Reduce {
+                prove_reduce(spec, arg).map_err(|text| argument_error(plan, i, text))?;
+                hold.complete = memory.is_some();
             }
         }
         disjoint(plan, &self.args[first..])

@@ -18,13 +18,21 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
             "only a `Phased` is used by stage: remove this, or make the field `Phased<'a, T>`",
         );
     }
-    if let (Some(attribute), View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. }) =
+    if let (
+        Some(attribute),
+        View::Scalar
+        | View::Whole { .. }
+        | View::Scatter { .. }
+        | View::Window { .. }
+        | View::Reduce { .. },
+    ) =
         (along_attribute, &view)
     {
         let what = match view {
             View::Scalar => "a scalar is the same for all work items",
             View::Whole { .. } => "a `Whole` is seen whole by all work items",
             View::Window { .. } => "a `Window` is seen by all work items, with what `part_by` gives",
+            View::Reduce { .. } => "all work items put into a `Reduce`",
             _ => "a `Scatter` is seen whole by all work items",
         };
         errors.at(attribute, format!("{what}, so that no dimensions index it: remove this, or use `Item`"));

@@ -1,6 +1,6 @@
 //! That elements are plain data, said so that the compiler has one thing to say where one is not.
 
-use super::views::View;
+use super::views::{View, accumulated};
 use super::{Argument, Definition};
 use crate::tokens::{mentions, respan};
 use proc_macro2::TokenStream;
@@ -21,6 +21,10 @@ pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> 
     };
     let bound = |argument: &Argument| {
         let (ty, bound) = match &argument.view {
+            View::Reduce { access, .. } => match &access.visible {
+                Some(visible) => (accumulated(&visible.element), quote!(Element)),
+                None => (&access.ty, quote!(views::ReduceAccess)),
+            },
             View::Scalar => (&argument.ty, quote!(Element)),
             View::Phased { element, .. } => (element, quote!(Element)),
             View::Scatter { element } => (element, quote!(views::AtomicElement)),

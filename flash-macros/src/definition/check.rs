@@ -54,6 +54,10 @@ fn code(argument: &Argument, core: &TokenStream) -> TokenStream {
             let ty = &access.ty;
             quote_spanned!(span=> <#ty as #core::kernel::views::ItemAccess>::ACCESS)
         }
+        (View::Reduce { access, .. }, None) => {
+            let ty = &access.ty;
+            quote_spanned!(span=> <#ty as #core::kernel::views::ReduceAccess>::ACCESS)
+        }
         (_, Some(Access::ReadWrite)) => quote_spanned!(span=> #core::abi::ACCESS_READ_WRITE),
         (_, Some(Access::Write)) => quote_spanned!(span=> #core::abi::ACCESS_WRITE),
         _ => quote_spanned!(span=> #core::abi::ACCESS_READ),

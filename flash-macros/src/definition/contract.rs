@@ -43,6 +43,7 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     let items = each(definition, |_, argument| see(argument, Door::Item, core));
     let spans = each(definition, |_, argument| see(argument, Door::Span, core));
     let wholes = each(definition, |_, argument| see(argument, Door::Whole, core));
+    let reduces = reduces(definition, core);
     // Without type parameters the assertions can be evaluated at once, otherwise for each use.
     let generic = definition.generics.type_params().next().is_some()
         || definition.generics.const_params().next().is_some();
@@ -95,6 +96,8 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
                     __Bound { #(#binds),* }
                 }
 
+                #reduces
+
                 #[inline(always)]
                 unsafe fn run(bound: &Self::Bound, index: &[::core::primitive::usize]) -> Self::Run {
                     __Run { #(#runs),* }
@@ -117,6 +120,38 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
             }
         };
     }
+}
+
+/// What a definition with accumulators says of them.
+fn reduces(definition: &Definition, core: &TokenStream) -> Option<TokenStream> {
+    let views = quote!(#core::kernel::views);
+    let arguments = definition.arguments.iter().enumerate();
+    let (mut at, mut operations, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, argument) in arguments {
+        if let View::Reduce { access, operation } = &argument.view {
+            let (ident, access, span) = (&argument.ident, &access.ty, argument.ty.span());
+            at.push(number);
+            operations.push(quote_spanned!(span=> #views::Operation::of::<#access, #operation>()));
+            blocks.push(quote!(bound.#ident.block(rows);));
+        }
+    }
+    (!at.is_empty()).then(|| {
+        quote! {
+            const REDUCES: &'static [::core::primitive::usize] = &[#(#at),*];
+
+            fn operations() -> ::std::vec::Vec<#views::Operation> {
+                ::std::vec![#(#operations),*]
+            }
+
+            #[inline(always)]
+            unsafe fn block(
+                bound: &mut Self::Bound,
+                rows: &::core::ops::Range<::core::primitive::u64>,
+            ) {
+                #(#blocks)*
+            }
+        }
+    })
 }
 
 fn each(definition: &Definition, write: impl Fn(usize, &Argument) -> TokenStream) -> Vec<TokenStream> {
@@ -159,6 +194,10 @@ fn bound_field(argument: &Argument, core: &TokenStream) -> TokenStream {
             let element = access.whole_element(core);
             quote_spanned!(span=> #views::WindowView<'static, #element>)
         }
+        View::Reduce { access, operation } => {
+            let content = access.content(core);
+            quote_spanned!(span=> #views::ReduceBound<#content, #operation>)
+        }
     }
 }
 
@@ -171,6 +210,10 @@ fn run_field(argument: &Argument, core: &TokenStream) -> TokenStream {
             quote_spanned!(span=> #views::ItemRun<#access>)
         }
         View::Phased { element, .. } => quote_spanned!(span=> #views::PhasedRun<#element>),
+        View::Reduce { access, .. } => {
+            let content = access.content(core);
+            quote_spanned!(span=> #views::ReduceRun<#content>)
+        }
         _ => bound_field(argument, core),
     }
 }
@@ -195,6 +238,10 @@ fn view_type(argument: &Argument, lifetime: &Lifetime, core: &TokenStream) -> To
         }
         View::Phased { element, .. } => quote_spanned!(span=> #views::Phased<#lifetime, #element>),
         View::Scatter { element } => quote_spanned!(span=> #views::Scatter<#lifetime, #element>),
+        View::Reduce { access, operation } => {
+            let access = &access.ty;
+            quote_spanned!(span=> #views::Reduce<#lifetime, #access, #operation>)
+        }
     }
 }
 
@@ -214,6 +261,10 @@ fn describe(argument: &Argument, core: &TokenStream) -> TokenStream {
         View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => {
             let structure = argument.structure.then(|| quote!(.as_structure()));
             quote_spanned!(span=> #views::describe::<#ty>(#name, &[], ::core::option::Option::None)#structure)
+        }
+        View::Reduce { access, operation } => {
+            let access = &access.ty;
+            quote_spanned!(span=> #views::describe_reduce::<#access, #operation>(#name))
         }
     }
 }
@@ -242,6 +293,7 @@ fn bind(at: usize, argument: &Argument, core: &TokenStream) -> TokenStream {
         View::Phased { .. } => quote!(#views::PhasedBound::new(#arg)),
         View::Scatter { .. } => quote!(#views::ScatterView::new(#arg)),
         View::Window { .. } => quote!(#views::WindowView::new(#arg)),
+        View::Reduce { .. } => quote!(#views::ReduceBound::new(#arg)),
     };
     quote!(#ident: unsafe { #value })
 }
@@ -252,6 +304,7 @@ fn run(argument: &Argument, core: &TokenStream) -> TokenStream {
         View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. } => {
             quote!(#ident: bound.#ident)
         }
+        View::Reduce { .. } => quote!(#ident: unsafe { bound.#ident.run() }),
         View::Item { along, .. } => {
             let class = Class::of(along).path(core);
             quote!(#ident: unsafe { bound.#ident.run::<{ #class }>(index, &[#(#along),*]) })
@@ -270,6 +323,8 @@ fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
     let value = match &argument.view {
         View::Scalar | View::Scatter { .. } | View::Window { .. } => return quote!(#ident: #from.#ident),
         View::Whole { .. } => quote!(#core::kernel::views::whole(#from.#ident)),
+        View::Reduce { .. } if door == Door::Whole => quote!(bound.#ident.whole()),
+        View::Reduce { .. } => quote!(run.#ident.see()),
         View::Item { along, .. } => {
             let class = Class::of(along);
             let path = class.path(core);

@@ -87,6 +87,13 @@ fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> T
             let element = access.whole_element(core);
             quote_spanned!(span=> #views::WindowView<#k, #element>)
         }
+        View::Reduce { access, operation } => {
+            let content = access.content(core);
+            match door {
+                Door::Whole => quote_spanned!(span=> #views::Accumulators<#k, #content, #operation>),
+                _ => quote_spanned!(span=> #views::Accumulator<#k, #content, #operation>),
+            }
+        }
     }
 }
 

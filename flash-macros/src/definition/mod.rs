@@ -219,6 +219,17 @@ impl AccessType {
     }
 }
 
+impl AccessType {
+    /// What a `Reduce` accumulates.
+    fn content(&self, core: &TokenStream) -> TokenStream {
+        let ty = &self.ty;
+        match &self.visible {
+            Some(visible) => visible.element.to_token_stream(),
+            None => quote_spanned!(ty.span()=> <#ty as #core::kernel::views::ReduceAccess>::Content),
+        }
+    }
+}
+
 /// How the element of an `Item` moves along dimension 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {

@@ -11,6 +11,7 @@ pub enum View {
     Window { access: AccessType },
     Phased { element: Type, along: Vec<usize>, stages: Option<(usize, Vec<Use>)> },
     Scatter { element: Type },
+    Reduce { access: AccessType, operation: Type },
 }
 
 /// The type that says the access. What hides behind an alias is left to the compiler.
@@ -72,7 +73,9 @@ impl View {
         match self {
             View::Scalar | View::Whole { .. } | View::Window { .. } => Some(Access::Read),
             View::Phased { .. } | View::Scatter { .. } => Some(Access::ReadWrite),
-            View::Item { access, .. } => access.visible.as_ref().map(|visible| visible.access),
+            View::Item { access, .. } | View::Reduce { access, .. } => {
+                access.visible.as_ref().map(|visible| visible.access)
+            }
         }
     }
 }
@@ -80,7 +83,6 @@ impl View {
 /// Reads the type of a field. `along` and `stages` are still to be read.
 pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
     let reader = Reader { lifetime: lifetime.map_or("'a".to_owned(), |name| format!("'{name}")) };
-    let a = &reader.lifetime;
     let Some(segment) = last_segment(ty) else {
         return reader.plain_data(ty).map(|()| View::Scalar);
     };
@@ -90,10 +92,7 @@ pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
         "Phased" => Ok(View::Phased { element: reader.element(segment)?, along: Vec::new(), stages: None }),
         "Scatter" => Ok(View::Scatter { element: reader.element(segment)? }),
         "Window" => Ok(View::Window { access: reader.whole(segment)? }),
-        "Reduce" => Err(Error::new_spanned(
-            ty,
-            format!("`Reduce` is not in this version: use `Scatter<{a}, T>` and its `add`, `min` or `max`"),
-        )),
+        "Reduce" => reader.reduce(segment),
         _ => reader.plain_data(ty).map(|()| View::Scalar),
     }
 }
@@ -211,6 +210,58 @@ impl Reader {
         }
     }
 
+    fn reduce(&self, segment: &PathSegment) -> syn::Result<View> {
+        let a = &self.lifetime;
+        let (ty, operation) = match type_arguments(segment).as_slice() {
+            [ty, operation] => (*ty, *operation),
+            [ty] => {
+                let access = match visible(ty) {
+                    Some(visible) if visible.access != Access::Read => text(ty),
+                    Some(visible) => format!("Write<{}>", text(&visible.element)),
+                    None => format!("Write<{}>", text(ty)),
+                };
+                return Err(Error::new_spanned(
+                    ty,
+                    format!(
+                        "this says nothing of the operation: write `Reduce<{a}, {access}, Sum>`, or `Min`, `Max`, or a type of yours that is a `ReduceOp`"
+                    ),
+                ));
+            }
+            _ => {
+                return Err(Error::new_spanned(
+                    segment,
+                    format!("write `Reduce<{a}, Write<T>, Sum>`, with the type of the accumulator for `T`"),
+                ));
+            }
+        };
+        let access = access_type(ty);
+        let both = |element: &str, op: &str| {
+            format!("`Reduce<{a}, Write<{element}>, {op}>`, or `ReadWrite` if the initial content counts")
+        };
+        let op = text(operation);
+        let error = match &access.visible {
+            None if is_element(ty) => {
+                Some(format!("this says nothing of access: write {}", both(&text(ty), &op)))
+            }
+            None => None,
+            Some(Visible { access: Access::Read, element, .. }) => {
+                Some(format!("a `Reduce` is written: write {}", both(&text(element), &op)))
+            }
+            Some(Visible { row: true, element, .. }) => Some(format!(
+                "a `Reduce` has no rows: write {}, for an array of accumulators",
+                both(&format!("[{}]", text(element)), &op)
+            )),
+            Some(_) => None,
+        };
+        if let Some(error) = error {
+            return Err(Error::new_spanned(ty, error));
+        }
+        if let Some(visible) = &access.visible {
+            self.plain_data(accumulated(&visible.element))?;
+        }
+        Ok(View::Reduce { access, operation: operation.clone() })
+    }
+
     fn argument<'t>(&self, segment: &'t PathSegment) -> syn::Result<&'t Type> {
         match type_arguments(segment).as_slice() {
             [ty] => Ok(ty),
@@ -227,6 +278,14 @@ impl Reader {
                 ))
             }
         }
+    }
+}
+
+/// The type of one accumulator: of `[T]`, which is an array of them, `T`.
+pub fn accumulated(content: &Type) -> &Type {
+    match plain(content) {
+        Type::Slice(slice) => &slice.elem,
+        _ => content,
     }
 }
 

@@ -24,6 +24,10 @@ extern "C" {
 /* Element `index` of a phased array, to write; seen from the next phase on. */
 #define FLASH_NEXT(type, argument, index) (((type *)flash_args[argument].next)[index])
 
+/* Accumulator `index` (0 for a single one) of the block of work items that this call is for: to be read and
+ * written by this call alone, with the operation of the definition. */
+#define FLASH_REDUCE(type, argument, index) (((type *)flash_args[argument].data)[index])
+
 /* Where the current work item's own element, or row, begins in an `Item` or `Phased` argument. */
 #define FLASH_OWN_INDEX(argument) flash_own_index_of(flash_run, flash_item, &flash_args[argument])
 

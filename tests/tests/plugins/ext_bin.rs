@@ -2,8 +2,9 @@
 
 use crate::Fill;
 use flash_core::descriptor::{Implementation, sort_by};
-use flash_core::kernel::views::{Item, Phased, Read, ReadWrite, Row, Whole, Write};
-use flash_core::{Error, FlashMemory, KernelDefinition, RuntimeObj, get_runtime};
+use flash_core::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Row, Sum, Whole, Write};
+use flash_core::kernel::{CpuItem, Index};
+use flash_core::{Error, FlashMemory, KernelDefinition, RuntimeObj, get_runtime, kernel};
 use flash_tests::plugins::{self, Language};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -44,6 +45,25 @@ struct Places<'a> {
     rows: Item<'a, Read<Row<u32>>>,
     table: Whole<'a, Read<u32>>,
     out: Item<'a, Write<u32>>,
+}
+
+/// Accumulators. One implementation is linked in.
+#[derive(KernelDefinition)]
+#[kernel(name = "plugins.tally", dims(i))]
+struct Tally<'a> {
+    values: Item<'a, Read<f64>>,
+    sum: Reduce<'a, ReadWrite<f64>, Sum>,
+    counts: Reduce<'a, Write<[u32]>, Sum>,
+}
+
+struct InRust;
+
+#[kernel]
+impl CpuItem<Tally<'_>> for InRust {
+    fn item(ix: Index<1>, mut k: TallyItem<'_>) {
+        k.sum.put(*k.values);
+        k.counts.put(ix[0] % k.counts.len(), 1);
+    }
 }
 
 /// Two buffers.
@@ -123,6 +143,23 @@ fn a_c_function_finds_rows_and_indices_in_any_order() {
             .exec([nx, ny])
             .unwrap();
         assert_eq!(*out.read().unwrap(), expected[..], "sorted by {order:?}");
+    }
+}
+
+#[test]
+fn a_c_function_reduces_to_the_bits_of_rust() {
+    let (_place, file) = library(Language::C, "functions.c");
+    for n in [1usize, 4096, 100_001] {
+        let values: Vec<f64> = (0..n).map(|i| 1.0 / (1 + i) as f64).collect();
+        let run = |implementation| {
+            let (mut sum, mut counts) = (0.25, [9; 3]);
+            let tally = Tally::of(&values, &mut sum, &mut counts[..]);
+            cpu().submit(tally).options(implementation).exec([n]).unwrap();
+            (sum.to_bits(), counts)
+        };
+        let found = run(Implementation::file(&file, "tally"));
+        assert_eq!(found, run(Implementation::named("in_rust")), "of {n} elements");
+        assert_eq!(found.1.iter().sum::<u32>() as usize, n);
     }
 }
 

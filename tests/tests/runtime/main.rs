@@ -18,5 +18,6 @@ mod phased;
 mod pipelines;
 mod proofs;
 mod recordings;
+mod reduce;
 mod scatter;
 mod views;

@@ -2,7 +2,7 @@
 //! promise.
 
 use crate::abi::Implementation;
-use crate::kernel::views::{Item, Phased, Read, ReadWrite, Row, Scatter, Whole, Write};
+use crate::kernel::views::{Item, Max, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Write};
 use crate::kernel::{
     CpuFunction, CpuItem, CpuSpan, CpuWhole, Index, KernelDefinition, Space, Span, Threads,
     cpu_implementation,
@@ -163,6 +163,55 @@ impl CpuItem<Fail<'_>> for ByItem {
     }
 }
 
+/// A sum that is rounded, the largest value, and how often each remainder comes.
+#[derive(KernelDefinition)]
+#[kernel(name = "conformance.tally", dims(x, step), sort_by(step))]
+pub struct Tally<'a> {
+    sum: Reduce<'a, ReadWrite<f64>, Sum>,
+    largest: Reduce<'a, Write<u64>, Max>,
+    counts: Reduce<'a, Write<[u32]>, Sum>,
+}
+
+/// What a work item of `Tally` adds to the sum.
+pub fn tallied(x: u64, step: u64) -> f64 {
+    1.0 / (1 + x + 7 * step) as f64
+}
+
+impl CpuItem<Tally<'_>> for ByItem {
+    fn item(ix: Index<2>, mut k: TallyItem<'_>) {
+        let (x, step) = (ix[0] as u64, ix[1] as u64);
+        k.sum.put(tallied(x, step));
+        k.largest.put(x ^ 0x55);
+        k.counts.put(ix[0] % k.counts.len(), 1);
+    }
+}
+
+impl CpuSpan<Tally<'_>> for BySpan {
+    fn span(run: Span<2>, mut k: TallySpan<'_>) {
+        for x in run.range() {
+            k.sum.put(tallied(x as u64, run.first()[1] as u64));
+            k.largest.put(x as u64 ^ 0x55);
+            k.counts.put(x % k.counts.len(), 1);
+        }
+    }
+}
+
+impl CpuWhole<Tally<'_>> for ByWhole {
+    fn whole(space: Space<'_, Index<2>>, k: TallyWhole<'_>, threads: Threads<'_>) {
+        threads.install(move || {
+            for (rows, mut sum) in k.sum.into_blocks() {
+                space.part(rows).for_each(|ix| sum.put(tallied(ix[0] as u64, ix[1] as u64)));
+            }
+            for (rows, mut largest) in k.largest.into_blocks() {
+                space.part(rows).for_each(|ix| largest.put(ix[0] as u64 ^ 0x55));
+            }
+            for (rows, mut counts) in k.counts.into_blocks() {
+                space.part(rows).for_each(|ix| counts.put(ix[0] % counts.len(), 1));
+            }
+        });
+    }
+}
+
 /// Implementation `N` of the suite's kernels; see `conformance!`.
 pub fn implementation<const N: usize>() -> &'static Implementation {
     match N {
@@ -173,6 +222,9 @@ pub fn implementation<const N: usize>() -> &'static Implementation {
         4 => made::<Shift<'_>>(CpuFunction::item::<Shift<'_>, ByItem>(), "item"),
         5 => made::<Stages<'_>>(CpuFunction::item::<Stages<'_>, ByItem>(), "item"),
         6 => made::<Values<'_>>(CpuFunction::item::<Values<'_>, ByItem>(), "item"),
+        7 => made::<Tally<'_>>(CpuFunction::item::<Tally<'_>, ByItem>(), "item"),
+        8 => made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span"),
+        9 => made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole"),
         _ => made::<Fail<'_>>(CpuFunction::item::<Fail<'_>, ByItem>(), "item"),
     }
 }

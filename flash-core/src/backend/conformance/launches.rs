@@ -1,6 +1,6 @@
 //! Checks through the public runtime.
 
-use super::kernels::{Count, Drain, Fail, Mixed, Shift, Stages, Values};
+use super::kernels::{Count, Drain, Fail, Mixed, Shift, Stages, Tally, Values, tallied};
 use super::{CheckFn, Outcome, Stop, Subject, ensure};
 use crate::descriptor::{Attributes, Implementation, group_by, only, sort_by};
 use crate::error::{Code, Error};
@@ -16,6 +16,7 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("phased arguments: elements that no item owns keep theirs", phased_partly),
     ("phased arguments: one buffer, by stages", phased_stages),
     ("scalars, structs, tables and rows arrive", values_arrive),
+    ("accumulators: every value once, in the order that blocks and tree fix", accumulators),
     ("an empty space runs nothing and succeeds", empty_spaces),
     ("a kernel that fails is an error of its launch, and the device is usable after", kernels_fail),
     ("an unknown option is ignored, or refused where it is required", unknown_options),
@@ -212,6 +213,44 @@ fn values_arrive(subject: &Subject) -> Outcome {
     subject.same("sums of rows", &sums.read()?, &expected)
 }
 
+fn accumulators(subject: &Subject) -> Outcome {
+    launches(subject)?;
+    // Blocks of 4096 rows: fewer than one, just one, a bit more, and a tree of five.
+    for (n, steps) in [(1, 1), (4096, 2), (4099, 1), (18_000, 3)] {
+        let mut sum = 0.75;
+        for step in 0..steps {
+            let mut level: Vec<f64> = (0..n)
+                .step_by(4096)
+                .map(|first| (first..n.min(first + 4096)).fold(0.0, |sum, x| sum + tallied(x, step)))
+                .collect();
+            while level.len() > 1 {
+                level = level
+                    .chunks(2)
+                    .map(|pair| pair.iter().copied().reduce(|a, b| a + b).unwrap_or(0.0))
+                    .collect();
+            }
+            sum += level[0];
+        }
+        let mut counts = vec![0; 5];
+        (0..n).for_each(|x| counts[x as usize % 5] += steps as u32);
+        let largest = (0..n).map(|x| x ^ 0x55).max();
+        for door in ["item", "span", "whole"] {
+            let (found, most) = (FlashMemory::from([0.75]), FlashMemory::from([u64::MAX]));
+            let found_counts = FlashMemory::from([9u32; 5]);
+            subject
+                .runtime
+                .submit(Tally::of(&found, &most, &found_counts))
+                .options(Implementation::named(door))
+                .exec([n, steps])?;
+            let what = |name| format!("door {door}, {n} work items in each of {steps} phases: {name}");
+            subject.same(&what("sum"), &[found.read()?[0].to_bits()], &[f64::to_bits(sum)])?;
+            subject.same(&what("largest"), &most.read()?, &[largest.unwrap_or(0)])?;
+            subject.same(&what("counts"), &found_counts.read()?, &counts)?;
+        }
+    }
+    Ok(())
+}
+
 fn empty_spaces(subject: &Subject) -> Outcome {
     launches(subject)?;
     let hits = FlashMemory::<u32>::zeroed([4, 4, 4]);
@@ -222,6 +261,12 @@ fn empty_spaces(subject: &Subject) -> Outcome {
     }
     let values = FlashMemory::<u64>::zeroed(8);
     subject.runtime.submit(Shift::of(&values)).exec([0, 5])?;
+    let (sum, most, counts) =
+        (FlashMemory::from([0.5]), FlashMemory::from([7u64]), FlashMemory::from([7u32; 3]));
+    subject.runtime.submit(Tally::of(&sum, &most, &counts)).exec([0, 5])?;
+    subject.same("a sum that counts what was there, of nothing", &sum.read()?, &[0.5])?;
+    subject.same("the largest of nothing", &most.read()?, &[0])?;
+    subject.same("counts of nothing", &counts.read()?, &[0; 3])?;
     subject.same("number of runs", &hits.read()?, &[0; 64])
 }
 

@@ -38,7 +38,7 @@ macro_rules! conformance {
                 api: $crate::backend::api::<$crate::backend::conformance::Null>
             }
         }
-        $crate::conformance! { @ 0 1 2 3 4 5 6 7 }
+        $crate::conformance! { @ 0 1 2 3 4 5 6 7 8 9 10 }
     };
     (@ $($n:literal)*) => {
         $($crate::__private::inventory::submit! {

@@ -7,6 +7,7 @@
 //! | [`Window`] | the part of an array that the partition map gives, read only |
 //! | [`Phased`] | any element as it was when the phase began; it sets its own |
 //! | [`Scatter`] | atomic operations anywhere |
+//! | [`Reduce`] | an accumulator, or an array of them, to put values into |
 //!
 //! Access is [`Read`], [`ReadWrite`] or [`Write`]. Arguments that are only read come first, then
 //! those read and written, then those only written.
@@ -17,15 +18,21 @@
 //! for the whole launch. The constructors of the types below rely on just that.
 
 mod item;
+mod operation;
 mod part;
 mod phased;
+mod reduce;
 mod scatter;
 #[cfg(test)]
 mod tests;
 mod window;
 
 pub use item::{ItemAccess, ItemBound, ItemRun, Out, Rows, RowsMut, Strided, StridedMut};
+pub use operation::Operation;
 pub use phased::{PhasedBound, PhasedItem, PhasedRun, PhasedSpan};
+pub use reduce::{
+    Accumulate, Accumulator, Accumulators, Max, Min, ReduceAccess, ReduceBound, ReduceOp, ReduceRun, Sum,
+};
 pub use scatter::{AtomicElement, ScatterView};
 pub use window::WindowView;
 
@@ -68,6 +75,39 @@ pub struct Phased<'a, T>(Array<'a>, PhantomData<T>);
 
 /// Atomic operations anywhere. Counts as read and written.
 pub struct Scatter<'a, T>(Array<'a>, PhantomData<T>);
+
+/// An accumulator that takes values from all work items: `Reduce<'a, Write<T>, Op>` is one,
+/// `Reduce<'a, Write<[T]>, Op>` an array of them, such as a histogram. With [`ReadWrite`] in the place of
+/// [`Write`] the initial content counts. `Op` is [`Sum`], [`Min`], [`Max`] or any [`ReduceOp`].
+///
+/// The argument is an array of one element (or `&mut T`), or of any length. A kernel only
+/// [`put`](Accumulator::put)s values. Partial results belong to fixed blocks of the index table and merge
+/// in a fixed tree: threads, cuts and devices of one kind do not change a bit.
+///
+/// # Examples
+/// ```
+/// use flash_core::kernel::views::{Item, Read, Reduce, Sum, Write};
+/// use flash_core::kernel::{CpuItem, Index};
+/// use flash_core::{KernelDefinition, kernel};
+///
+/// #[derive(KernelDefinition)]
+/// #[kernel(name = "doc.dot", dims(i))]
+/// struct Dot<'a> {
+///     x: Item<'a, Read<f64>>,
+///     y: Item<'a, Read<f64>>,
+///     total: Reduce<'a, Write<f64>, Sum>,
+/// }
+///
+/// struct Plain;
+///
+/// #[kernel]
+/// impl CpuItem<Dot<'_>> for Plain {
+///     fn item(_: Index<1>, mut k: DotItem<'_>) {
+///         k.total.put(k.x * k.y);
+///     }
+/// }
+/// ```
+pub struct Reduce<'a, A, Op>(Array<'a>, PhantomData<fn() -> (A, Op)>);
 
 /// An array argument with its type erased.
 pub struct Array<'a> {
@@ -144,7 +184,7 @@ impl<'a> Array<'a> {
 /// A view: how an array argument is passed, described and seen.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view of an array",
-    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Phased<'a, T>` or `Scatter<'a, T>`"
+    label = "a view is `Item<'a, Read<T>>` (or `ReadWrite`, `Write`, `Row<T>`), `Whole<'a, Read<T>>`, `Window<'a, Read<T>>`, `Phased<'a, T>`, `Scatter<'a, T>` or `Reduce<'a, Write<T>, Sum>`"
 )]
 pub trait View<'a> {
     /// Type of one element.
@@ -187,8 +227,8 @@ impl<'a, T: Element> View<'a> for Window<'a, Read<T>> {
     const ACCESS: u32 = abi::ACCESS_READ;
     const ROW: bool = false;
     #[inline(always)]
-    fn into_array(self) -> Array<'a> {
-        self.0
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
     }
 }
 
@@ -207,6 +247,20 @@ impl<'a, T: AtomicElement> View<'a> for Scatter<'a, T> {
     type Element = T;
     const KIND: u32 = abi::ARG_SCATTER;
     const ACCESS: u32 = abi::ACCESS_READ_WRITE;
+    const ROW: bool = false;
+    #[inline(always)]
+    fn array(&mut self) -> &mut Array<'a> {
+        &mut self.0
+    }
+}
+
+impl<'a, A: ReduceAccess, Op> View<'a> for Reduce<'a, A, Op>
+where
+    Op: ReduceOp<<A::Content as Accumulate>::Element>,
+{
+    type Element = <A::Content as Accumulate>::Element;
+    const KIND: u32 = abi::ARG_REDUCE;
+    const ACCESS: u32 = A::ACCESS;
     const ROW: bool = false;
     #[inline(always)]
     fn array(&mut self) -> &mut Array<'a> {
@@ -276,6 +330,37 @@ sources! {
     [T: Element] Window<'a, Read<T>>, T, [shared];
     [T: Element] Phased<'a, T>, T, [exclusive];
     [T: AtomicElement] Scatter<'a, T>, T, [exclusive];
+    [T: Element, Op] Reduce<'a, Write<T>, Op>, T, [exclusive];
+    [T: Element, Op] Reduce<'a, ReadWrite<T>, Op>, T, [exclusive];
+    [T: Element, Op] Reduce<'a, Write<[T]>, Op>, T, [exclusive];
+    [T: Element, Op] Reduce<'a, ReadWrite<[T]>, Op>, T, [exclusive];
+}
+
+impl<'a, T: Element, Op> From<&'a mut T> for Reduce<'a, Write<T>, Op> {
+    #[inline(always)]
+    fn from(value: &'a mut T) -> Self {
+        Self(Array::of_slice(value, 1), PhantomData)
+    }
+}
+
+impl<'a, T: Element, Op> From<&'a mut T> for Reduce<'a, ReadWrite<T>, Op> {
+    #[inline(always)]
+    fn from(value: &'a mut T) -> Self {
+        Self(Array::of_slice(value, 1), PhantomData)
+    }
+}
+
+/// Describes an accumulator.
+#[doc(hidden)]
+pub fn describe_reduce<A: ReduceAccess, Op>(name: &str) -> ArgumentDescriptor
+where
+    Op: ReduceOp<<A::Content as Accumulate>::Element>,
+    Reduce<'static, A, Op>: View<'static>,
+{
+    ArgumentDescriptor {
+        reduce: Some(operation::describe::<A, Op>()),
+        ..describe::<Reduce<'static, A, Op>>(name, &[], None)
+    }
 }
 
 /// Describes an array argument that is seen through `V`.
@@ -294,6 +379,7 @@ pub fn describe<V: View<'static>>(
         along: along.to_vec(),
         stages: stages.map(|(dimension, uses)| (dimension, uses.to_vec())),
         structure: false,
+        reduce: None,
     }
 }
 
@@ -309,6 +395,7 @@ pub fn describe_scalar<T: Element>(name: &str) -> ArgumentDescriptor {
         along: Vec::new(),
         stages: None,
         structure: false,
+        reduce: None,
     }
 }
 

@@ -131,10 +131,10 @@ fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentPlan) -> Result<SmallVe
             let grid = item_grid(launch.dims, spec, shape, arg.len)?;
             Ok(spec.row.then_some(grid.row_len).into_iter().chain(grid.extents).collect())
         }
-        View::Whole | View::Scatter | View::Window if shape.is_empty() => {
+        View::Whole | View::Scatter | View::Window | View::Reduce if shape.is_empty() => {
             Ok(SmallVec::from_slice(&[arg.len]))
         }
-        View::Whole | View::Scatter | View::Window => Ok(SmallVec::from_slice(shape)),
+        View::Whole | View::Scatter | View::Window | View::Reduce => Ok(SmallVec::from_slice(shape)),
     }
 }
 
@@ -171,6 +171,13 @@ fn touched(
             View::Item | View::Phased => own(spec, dims, order, &shapes[i], mapped),
             View::Whole => Touched { read: Some(Extent::All), ..Touched::default() },
             View::Window => Touched { read: mapped.or(Some(Extent::All)), ..Touched::default() },
+            // All of it, by every part, into accumulators of their own that are merged.
+            View::Reduce => Touched {
+                read: (spec.access != Access::Write).then_some(Extent::All),
+                written: Some(Extent::All),
+                covered: true,
+                covered_by_phase: true,
+            },
             View::Scatter => {
                 let extent = mapped.or(Some(Extent::All));
                 Touched { read: extent, written: extent, ..Touched::default() }
@@ -286,7 +293,7 @@ fn inside(
 /// That no two subspaces write one element.
 fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
     for (i, spec) in launch.plan.arguments.iter().enumerate() {
-        if spec.view == View::Scalar || spec.access == Access::Read {
+        if matches!(spec.view, View::Scalar | View::Reduce) || spec.access == Access::Read {
             continue;
         }
         for (s, first) in parts.subspaces.iter().enumerate() {

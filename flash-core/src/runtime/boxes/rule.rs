@@ -34,6 +34,7 @@ pub(super) fn refusal(argument: &ArgumentDescriptor) -> Option<String> {
     match argument.view {
         View::Window | View::Phased | View::Scatter => None,
         View::Scalar => Some(format!("`{name}` is a scalar")),
+        View::Reduce => Some(format!("`{name}` is a `Reduce`, whose parts are merged")),
         View::Item => Some(format!("`{name}` is an `Item`, whose elements follow from its index")),
         View::Whole => Some(format!("`{name}` is a `Whole`, which is never cut: make it a `Window`")),
     }

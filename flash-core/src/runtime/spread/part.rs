@@ -33,6 +33,8 @@ pub(super) struct KernelPart<'r> {
     attributes: &'r [abi::Attr],
     profile: Option<Profile>,
     check_writes: bool,
+    /// Accumulators are merged elsewhere.
+    merged: bool,
     items: u64,
 }
 
@@ -62,6 +64,7 @@ impl<'r> KernelPart<'r> {
             attributes,
             profile: profile.cloned(),
             check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
+            merged: false,
             items,
             parts,
         }
@@ -94,6 +97,16 @@ impl<'r> KernelPart<'r> {
         }
     }
 
+    /// Puts in where the accumulators of an argument begin: one per block of so many rows.
+    pub fn place_partials(&mut self, argument: u32, array: &Array<'_>, place: Place, first: u64, rows: u64) {
+        let i = argument as usize;
+        let mut there = self.at(i, array, place, first);
+        there.row_len = rows;
+        there.part = if place == Place::HOST { std::ptr::null() } else { &raw const self.boxes[i] };
+        self.args[i] = there;
+        self.merged = true;
+    }
+
     fn at(&mut self, i: usize, array: &Array<'_>, place: Place, offset: u64) -> Arg {
         let mut there = self.args[i];
         if place == Place::HOST {
@@ -121,15 +134,15 @@ impl<'r> KernelPart<'r> {
         let check = self.check_writes.then(|| WriteCheck::begin(self.plan, order, &self.args));
         let view = order.view();
         let start = Instant::now();
-        launch::submit_to(ToDevice {
+        let launch = ToDevice {
             plan: self.plan,
             target: self.target,
             space: view.get(),
             phases: self.phases.clone(),
-            args: &self.args,
             attributes: self.attributes,
             profile: self.profile.as_ref(),
-        })?;
+        };
+        launch::submit_to(launch, &mut self.args, self.merged)?;
         self.target.rate.add(start.elapsed().as_nanos() as u64, self.items);
         match check {
             Some(check) => check.end(self.plan, &self.args),

@@ -10,6 +10,7 @@ use crate::runtime::boxes::{Launch, Parts, Subspace};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::rate;
 use crate::runtime::record::{Node, Slots};
+use crate::runtime::reduce::blocks;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -74,6 +75,28 @@ fn launch<'a>(slots: &'a Slots, node: &'a Node, plan: &'a Plan, shapes: &'a [&'a
     Launch { plan, order: slots.order_of(node), dims: slots.dims_of(node), args: slots.args_of(node), shapes }
 }
 
+/// On multiples of how many positions of a dimension a launch with accumulators may be cut, so that no
+/// block of rows is in two parts. `None`: nowhere.
+fn whole_blocks(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
+    let (order, positions) = (launch.order, launch.dims[dimension].len());
+    let rows = order.phase(0).end;
+    let view = order.view();
+    // The rows of a part are neighbours only if nothing that varies in a phase is slower; and a position
+    // must be as many rows in every phase.
+    let uniform = order.phases() == 1 || view.get().raw().phase_items == rows;
+    let varies = |dim: &usize| order.every_phase_spans(*dim) && launch.dims[*dim].len() > 1;
+    let slowest = order.dims_by_speed().find(varies);
+    if !uniform || slowest != Some(dimension) || rows % positions != 0 {
+        return None;
+    }
+    let per_position = rows / positions;
+    let accumulators = launch.plan.arguments.iter().zip(launch.args).filter(|(a, _)| a.operation.is_some());
+    let most = accumulators.map(|(_, arg)| blocks(rows, arg.len, u64::from(arg.element_size)).rows).max()?;
+    // Blocks are powers of two: what a position has of the factor two need not come from their number.
+    let multiple = most >> per_position.trailing_zeros().min(most.trailing_zeros());
+    (multiple < positions).then_some(multiple)
+}
+
 /// The parts of a submission that is to be cut; `None`: it cannot be, and runs whole.
 fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<Option<Arc<Parts>>, Error> {
     let shapes = slots.shapes_of(node);
@@ -86,9 +109,17 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
     let Some((dimension, cut)) = plan.part.cut(&launch, &weights, 1)? else {
         return Ok(None);
     };
-    let aligned = match dimension {
-        0 => plan.part.cut(&launch, &weights, ALIGN)?.map_or(cut, |(_, cut)| cut),
-        _ => cut,
+    let multiple = match (plan.reduces, dimension) {
+        (true, _) => match whole_blocks(&launch, dimension) {
+            Some(multiple) => multiple,
+            None => return Ok(None),
+        },
+        (false, 0) => ALIGN,
+        (false, _) => 1,
+    };
+    let aligned = match multiple {
+        1 => cut,
+        _ => plan.part.cut(&launch, &weights, multiple)?.map_or(cut, |(_, cut)| cut),
     };
     plan.parts.parts(&launch, Some(dimension), &aligned).map(Some)
 }

@@ -9,12 +9,15 @@ use super::task::{TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::descriptor::{Access, Use, View};
 use crate::error::{Error, LaunchError};
+use crate::kernel::views::Operation;
+use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
 use crate::memory::region::{Block, Grid, Region};
 use crate::memory::transfer::Transfer;
 use crate::runtime::boxes::{Extent, LaunchGrid};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Hold, Node, Slots};
+use crate::runtime::reduce;
 use crate::runtime::{HostArgs, Runtime};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -74,6 +77,45 @@ struct Buffers {
     covered: bool,
 }
 
+/// The partial results of an accumulator in one phase.
+struct Partial<'r> {
+    argument: u32,
+    operation: &'r Operation,
+    /// One accumulator per block of rows.
+    array: u32,
+    /// Elements of an accumulator.
+    len: u64,
+    /// Rows of the phase, and of a block.
+    all: u64,
+    rows: u64,
+}
+
+impl Partial<'_> {
+    /// The first element of a subspace's accumulators.
+    fn first(&self, issue: &Issue<'_, '_>, subspace: usize) -> u64 {
+        self.until(issue, issue.placed.parts.subspaces[subspace].positions.start)
+    }
+
+    /// The element behind those of all rows before a position.
+    fn until(&self, issue: &Issue<'_, '_>, position: u64) -> u64 {
+        let positions = match issue.placed.parts.dimension {
+            Some(dimension) => issue.positions[dimension],
+            None => return 0,
+        };
+        (position * (self.all / positions)).div_ceil(self.rows) * self.len
+    }
+
+    fn touches(&self, issue: &Issue<'_, '_>, subspace: usize) -> Touches {
+        let end = match issue.placed.parts.dimension {
+            Some(_) => self.until(issue, issue.placed.parts.subspaces[subspace].positions.end),
+            None => self.all.div_ceil(self.rows) * self.len,
+        };
+        let grid = Grid::new(&[], self.all.div_ceil(self.rows) * self.len);
+        let region = Region::of_range(&grid, self.first(issue, subspace)..end);
+        Touches { argument: self.argument, array: self.array, region, touch: Touch::ReadWrite, second: false }
+    }
+}
+
 /// A submission that is being issued.
 #[derive(Clone, Copy)]
 struct Issue<'r, 'i> {
@@ -81,6 +123,15 @@ struct Issue<'r, 'i> {
     plan: &'r Plan,
     targets: &'r [Target],
     placed: &'i Placed,
+    /// Of every dimension.
+    positions: &'i [u64],
+}
+
+impl Issue<'_, '_> {
+    /// Memory and place of the first part's device.
+    fn alone(&self) -> (Option<&'static DeviceMemory>, Place) {
+        place_of(&self.targets[self.placed.targets.first().copied().flatten().unwrap_or(0) as usize])
+    }
 }
 
 impl<'r> Walk<'r> {
@@ -152,7 +203,8 @@ impl<'r> Walk<'r> {
         }
         self.fetch_structure(node, plan)?;
         let placed = &place::place(self, node, plan, targets)?;
-        let issue = Issue { node, plan, targets, placed };
+        let positions: SmallVec<[u64; 4]> = self.slots.dims_of(node).iter().map(|dim| dim.len()).collect();
+        let issue = Issue { node, plan, targets, placed, positions: &positions };
         let mut buffers = self.buffers(&issue);
         // What the whole submission writes, and may not read: before any of its parts.
         let phases = order.phases();
@@ -160,14 +212,20 @@ impl<'r> Walk<'r> {
             let touches = self.touches(&issue, subspace, &(0..phases), &buffers);
             self.promise(plan, &touches, &buffers)?;
         }
-        let by_phase = placed.is_cut() && phases > 1;
+        // One device that uses the host's memory merges its own accumulators.
+        let merges = plan.reduces && (placed.is_cut() || issue.alone().1 != Place::HOST);
+        let by_phase = merges || placed.is_cut() && phases > 1;
         for round in 0..if by_phase { phases } else { 1 } {
             let phases = if by_phase { round..round + 1 } else { 0..phases };
+            let partials = if merges { self.partials(&issue, round)? } else { SmallVec::new() };
             for (subspace, _) in placed.subspaces() {
-                self.issue_part(&issue, subspace, phases.clone(), &buffers)?;
+                self.issue_part(&issue, subspace, phases.clone(), &buffers, &partials)?;
             }
             if placed.is_cut() {
                 self.turn(&issue, &mut buffers)?;
+            }
+            for partial in &partials {
+                self.merge(&issue, partial, round == 0)?;
             }
         }
         self.back(&issue, &buffers)
@@ -319,6 +377,7 @@ impl<'r> Walk<'r> {
         subspace: usize,
         phases: Range<u64>,
         buffers: &[Buffers],
+        partials: &[Partial<'r>],
     ) -> Result<(), Error> {
         let number = match issue.placed.targets[subspace] {
             Some(number) => number,
@@ -326,7 +385,11 @@ impl<'r> Walk<'r> {
         };
         let target = &issue.targets[number as usize];
         let (memory, place) = place_of(target);
-        let touches = self.touches(issue, subspace, &phases, buffers);
+        let mut touches = self.touches(issue, subspace, &phases, buffers);
+        if !partials.is_empty() {
+            touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
+            touches.extend(partials.iter().map(|partial| partial.touches(issue, subspace)));
+        }
         for touched in &touches {
             let array = &mut self.arrays[touched.array as usize];
             let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
@@ -339,7 +402,9 @@ impl<'r> Walk<'r> {
         for touched in &touches {
             let (_, offset) = self.array_of(node, touched.argument as usize);
             let array = &self.arrays[touched.array as usize];
-            if touched.second {
+            if let Some(partial) = partials.iter().find(|p| p.array == touched.array) {
+                part.place_partials(touched.argument, array, place, partial.first(issue, subspace), partial.rows);
+            } else if touched.second {
                 part.place_second(touched.argument, array, place, offset, placed.is_cut());
             } else {
                 part.place(touched.argument, array, place, offset, placed.is_cut());
@@ -513,6 +578,83 @@ impl<'r> Walk<'r> {
             self.latest().tasks.push((task, number));
             self.ways().push(&Lanes::of(issue.targets[number as usize].device).kernels, task);
         }
+        Ok(())
+    }
+
+    /// Accumulators for the blocks of a phase, filled with identities.
+    fn partials(&mut self, issue: &Issue<'r, '_>, phase: u64) -> Result<SmallVec<[Partial<'r>; 2]>, Error> {
+        let rows = self.slots.order_of(issue.node).phase(phase);
+        let all = rows.end - rows.start;
+        let mut partials = SmallVec::new();
+        for (i, arg) in self.slots.args_of(issue.node).iter().enumerate() {
+            let Some(operation) = &issue.plan.arguments[i].operation else { continue };
+            let blocks = reduce::blocks(all, arg.len, u64::from(arg.element_size));
+            let elements = blocks.count * arg.len;
+            let bytes = elements as usize * arg.element_size as usize;
+            let lines = bytes.div_ceil(16) + operation.align.div_ceil(16);
+            self.scratch.push(vec![0u128; lines].into_boxed_slice());
+            let data: *mut u8 = self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast());
+            let data = data.wrapping_add(data.align_offset(operation.align));
+            // SAFETY: there is room for so many elements, aligned.
+            unsafe { reduce::fill(operation, data, elements as usize)? };
+            self.arrays.push(Array::lent(data, elements, u64::from(arg.element_size), &[]));
+            let array = self.arrays.len() as u32 - 1;
+            partials.push(Partial {
+                argument: i as u32,
+                operation,
+                array,
+                len: arg.len,
+                all,
+                rows: blocks.rows,
+            });
+        }
+        Ok(partials)
+    }
+
+    /// After a phase: its partial results become one, on the host, which is taken into the result.
+    fn merge(&mut self, issue: &Issue<'r, '_>, partial: &Partial<'r>, first: bool) -> Result<(), Error> {
+        let i = partial.argument as usize;
+        let (result, region) = self.range_of(issue.node, i);
+        let access = issue.plan.arguments[i].access;
+        let fresh = first && access == Access::Write;
+        let all = Region::all(self.arrays[partial.array as usize].directory().grid());
+        let touches = [
+            Touches { argument: i as u32, array: partial.array, region: all, touch: Touch::ReadWrite, second: false },
+            Touches {
+                argument: i as u32,
+                array: result,
+                region,
+                touch: if fresh { Touch::Write } else { Touch::ReadWrite },
+                second: false,
+            },
+        ];
+        for touched in &touches {
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            self.arrays[touched.array as usize].prepare(None, &touched.region, touched.touch, &mut ways)?;
+        }
+        let waits = self.waits(&touches, Place::HOST);
+        let partials = self.arrays[partial.array as usize].header().data();
+        let (_, offset) = self.array_of(issue.node, i);
+        let array = &self.arrays[result as usize];
+        let to = array.header().data().wrapping_add((offset * array.size()) as usize);
+        let (operation, len) = (partial.operation, partial.len as usize);
+        let count = partial.all.div_ceil(partial.rows) as usize;
+        let work = move || {
+            // SAFETY: filled when they were made, and the kernels are done with them; the result is the
+            // argument's own elements, which are held and which nobody touches before this is done.
+            unsafe {
+                if fresh {
+                    reduce::fill(operation, to, len)?;
+                }
+                reduce::merge(operation, partials, count, len)?;
+                reduce::fold(operation, to, partials, len)
+            }
+        };
+        // SAFETY: operations live as long as the plan; the arrays are there until the run is over.
+        let task = unsafe { self.tasks.add(waits, partial.len * count as u64, Box::new(work)) };
+        self.touched(&touches, Place::HOST, task);
+        self.latest().tasks.push((task, 0));
+        self.ways().push(&Lanes::of(issue.targets[0].device).copies, task);
         Ok(())
     }
 

@@ -78,12 +78,15 @@ impl Device for SerialDevice {
 
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
         let (kernel, space, mut args) = (*launch.kernel(), launch.space(), launch.args().to_vec());
-        for phase in 0..space.phases() {
+        for phase in launch.phases() {
             let rows = space.phase(phase);
             args.iter().for_each(copy_over);
             let all = launch.share(phase, rows.clone());
             if self.two && kernel.door != abi::DOOR_WHOLE {
-                let middle = rows.start + (rows.end - rows.start) / 2;
+                // A block of an accumulator is in one half.
+                let block = |a: &Arg| if a.kind == abi::ARG_REDUCE { a.row_len } else { 1 };
+                let align = args.iter().map(block).max().unwrap_or(1);
+                let middle = rows.start + (rows.end - rows.start) / 2 / align * align;
                 let halves = [Share { end: middle, ..all }, Share { begin: middle, ..all }];
                 let [first, second] = std::thread::scope(|scope| {
                     halves
@@ -101,7 +104,7 @@ impl Device for SerialDevice {
             }
             args.iter_mut().filter(|a| two_buffers(a)).for_each(|a| std::mem::swap(&mut a.data, &mut a.next));
         }
-        if space.phases() % 2 == 1 {
+        if (launch.phases().end - launch.phases().start) % 2 == 1 {
             args.iter().for_each(copy_over);
         }
         launch.report(55);

@@ -156,7 +156,18 @@ fn a_wrong_field_is_refused() {
         (quote!(a: Phased<'a, ReadWrite<T>>), "write `Phased<'a, T>`"),
         (quote!(a: Scatter<'a, Row<T>>), "write `Scatter<'a, T>`"),
         (quote!(a: Window<'a, Read<T>>), "`Window` is not in this version: use `Whole<'a, Read<T>>`"),
-        (quote!(a: Reduce<'a, T, Sum>), "`Reduce` is not in this version: use `Scatter<'a, T>`"),
+        (quote!(a: Reduce<'a, T, Sum>), "this says nothing of access: write `Reduce<'a, Write<T>, Sum>`"),
+        (quote!(a: Reduce<'a, [T], Max>), "write `Reduce<'a, Write<[T]>, Max>`, or `ReadWrite`"),
+        (quote!(a: Reduce<'a, Read<T>, Sum>), "a `Reduce` is written: write `Reduce<'a, Write<T>, Sum>`"),
+        (quote!(a: Reduce<'a, Write<Row<T>>, Sum>), "no rows: write `Reduce<'a, Write<[T]>, Sum>`"),
+        (
+            quote!(a: Reduce<'a, ReadWrite<T>>),
+            "nothing of the operation: write `Reduce<'a, ReadWrite<T>, Sum>`",
+        ),
+        (quote!(a: Reduce<'a, T>), "nothing of the operation: write `Reduce<'a, Write<T>, Sum>`"),
+        (quote!(a: Reduce<'a>), "write `Reduce<'a, Write<T>, Sum>`, with the type of the accumulator"),
+        (quote!(a: Reduce<'a, Write<[bool]>, Sum>), "use `u32`, 0 or 1"),
+        (quote!(#[along(x)] a: Reduce<'a, Write<[T]>, Sum>), "all work items put into a `Reduce`"),
         (quote!(a: &'a [T]), "use `Whole<'a, Read<T>>`, or `Item<'a, Read<T>>`"),
         (quote!(a: &'a mut [T]), "use `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`"),
         (quote!(a: Vec<T>), "an array is `Whole<'a, Read<T>>`"),
@@ -179,6 +190,10 @@ fn arguments_out_of_order_are_refused_at_the_one_that_is_too_late() {
         (
             quote!(a: Scatter<'a, T>, b: Whole<'a, Read<T>>),
             "`b` is only read and must stand before `a`, which is read and written",
+        ),
+        (
+            quote!(a: Reduce<'a, Write<T>, Sum>, b: Reduce<'a, ReadWrite<[T]>, Sum>),
+            "`b` is read and written and must stand before `a`, which is only written",
         ),
         (
             quote!(a: Item<'a, Write<T>>, b: Phased<'a, T>),

@@ -1,0 +1,117 @@
+//! A reduction's operation without its type, as the runtime fills and merges partial results.
+
+use super::{Accumulate, Max, Min, ReduceAccess, ReduceOp, Sum};
+use crate::descriptor::Reduction;
+use std::any::TypeId;
+
+/// An operation on elements of one type.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Operation {
+    identity: unsafe fn(*mut u8, usize),
+    combine: unsafe fn(*mut u8, *const u8, usize),
+    /// Bytes of an element.
+    pub(crate) size: usize,
+    /// Alignment of an element.
+    pub(crate) align: usize,
+}
+
+type Element<A> = <<A as ReduceAccess>::Content as Accumulate>::Element;
+
+impl Operation {
+    /// `Op` on what `A` accumulates.
+    pub fn of<A: ReduceAccess, Op: ReduceOp<Element<A>>>() -> Operation {
+        Operation::on::<Element<A>, Op>()
+    }
+
+    fn on<T: Copy, Op: ReduceOp<T>>() -> Operation {
+        /// # Safety
+        /// There is room for `n` elements.
+        unsafe fn identity<T, Op: ReduceOp<T>>(to: *mut u8, n: usize) {
+            for i in 0..n {
+                // SAFETY: i < n; what is there need not be initialised.
+                unsafe { to.cast::<T>().add(i).write(Op::identity()) };
+            }
+        }
+        /// # Safety
+        /// Both have `n` initialised elements, and are apart.
+        unsafe fn combine<T: Copy, Op: ReduceOp<T>>(to: *mut u8, from: *const u8, n: usize) {
+            for i in 0..n {
+                // SAFETY: i < n.
+                unsafe {
+                    let (to, from) = (to.cast::<T>().add(i), from.cast::<T>().add(i));
+                    to.write(Op::combine(to.read(), from.read()));
+                }
+            }
+        }
+        Operation {
+            identity: identity::<T, Op>,
+            combine: combine::<T, Op>,
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+        }
+    }
+
+    /// An operation that is known without its type: `Sum`, `Min` and `Max` on numbers.
+    pub(crate) fn named(operation: &str, element: &str) -> Option<Operation> {
+        macro_rules! table {
+            ($($t:ty)*) => {
+                match (operation, element) {
+                    $(
+                        ("Sum", stringify!($t)) => Operation::on::<$t, Sum>(),
+                        ("Min", stringify!($t)) => Operation::on::<$t, Min>(),
+                        ("Max", stringify!($t)) => Operation::on::<$t, Max>(),
+                    )*
+                    _ => return None,
+                }
+            };
+        }
+        Some(table!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64))
+    }
+
+    /// Joins ranges `[first, last]` that are neighbours, and panics at any others.
+    #[cfg(test)]
+    pub(crate) fn of_joined() -> Operation {
+        struct Joined;
+        impl ReduceOp<[u32; 2]> for Joined {
+            fn identity() -> [u32; 2] {
+                [u32::MAX; 2]
+            }
+            fn combine(a: [u32; 2], b: [u32; 2]) -> [u32; 2] {
+                if a == Self::identity() {
+                    return b;
+                }
+                assert!(b == Self::identity() || a[1] + 1 == b[0], "{a:?} and {b:?} are no neighbours");
+                if b == Self::identity() { a } else { [a[0], b[1]] }
+            }
+        }
+        Operation::on::<[u32; 2], Joined>()
+    }
+
+    /// Writes `n` identities.
+    ///
+    /// # Safety
+    /// There is room for `n` elements, aligned.
+    pub(crate) unsafe fn fill(&self, to: *mut u8, n: usize) {
+        // SAFETY: the caller vouches.
+        unsafe { (self.identity)(to, n) }
+    }
+
+    /// `to[i] = combine(to[i], from[i])` for `n` elements.
+    ///
+    /// # Safety
+    /// Both have `n` initialised elements, aligned, and are apart.
+    pub(crate) unsafe fn combine(&self, to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller vouches.
+        unsafe { (self.combine)(to, from, n) }
+    }
+}
+
+/// How a descriptor says it: the ready-made operations by name, others by the path of their type, which
+/// has a `::` in it.
+pub(super) fn describe<A: ReduceAccess, Op: ReduceOp<Element<A>>>() -> Reduction {
+    let id = TypeId::of::<Op>();
+    let known = [(TypeId::of::<Sum>(), "Sum"), (TypeId::of::<Min>(), "Min"), (TypeId::of::<Max>(), "Max")];
+    let name = known.iter().find(|(known, _)| *known == id).map_or(std::any::type_name::<Op>(), |k| k.1);
+    Reduction { operation: name.to_owned(), array: <A::Content as Accumulate>::ARRAY }
+}

@@ -1,0 +1,11 @@
+use flash_core::KernelDefinition;
+use flash_core::kernel::views::{Item, Read, Reduce, Write};
+
+#[derive(KernelDefinition)]
+#[kernel(name = "total", dims(x))]
+struct Total<'a> {
+    x: Item<'a, Read<f64>>,
+    total: Reduce<'a, Write<f64>>,
+}
+
+fn main() {}
