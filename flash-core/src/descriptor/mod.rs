@@ -1,10 +1,13 @@
 //! The erased, serialisable form of kernel definitions, arguments and attributes.
 
 mod attribute;
+mod limits;
 
 pub use attribute::{
     Attribute, Attributes, Devices, GroupBy, Implementation, Searchable, SortBy, group_by, only, sort_by,
 };
+
+pub use limits::{InFlight, Timeout};
 
 use crate::abi;
 use serde::{Deserialize, Serialize};

@@ -11,20 +11,20 @@ thread_local! {
     static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread runs a Rust kernel.
+/// True while this thread runs a Rust kernel, or a function of the host in a pipeline.
 #[inline]
 pub(crate) fn in_kernel() -> bool {
     IN_KERNEL.get()
 }
 
 /// Marks this thread as running a kernel; puts back what was there, also when the kernel panics.
-pub(super) struct KernelMark {
+pub(crate) struct KernelMark {
     before: bool,
 }
 
 impl KernelMark {
     #[inline]
-    pub(super) fn set() -> KernelMark {
+    pub(crate) fn set() -> KernelMark {
         KernelMark { before: IN_KERNEL.replace(true) }
     }
 }

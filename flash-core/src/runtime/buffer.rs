@@ -99,6 +99,13 @@ impl Pooled {
         slots.record(submission, runtime);
     }
 
+    /// Records something by hand.
+    pub fn record_with(&mut self, record: impl FnOnce(&mut Slots, &Runtime)) {
+        let Buffer { runtime, slots, hot, .. } = self.get_mut();
+        hot.clear();
+        record(slots, runtime);
+    }
+
     #[inline]
     pub fn finish(&mut self, dims: impl IntoDims) {
         let Buffer { runtime, slots, hot, .. } = self.get_mut();
@@ -136,6 +143,11 @@ impl Deref for Pooled {
 }
 
 impl Buffer {
+    /// The recording, and where it runs.
+    pub fn parts(&self) -> (&Slots, &Runtime) {
+        (&self.slots, &self.runtime)
+    }
+
     pub fn len(&self) -> usize {
         self.slots.nodes().len()
     }

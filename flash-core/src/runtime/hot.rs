@@ -11,6 +11,7 @@ use crate::backend::take_error;
 use crate::error::{Error, LaunchError};
 use crate::kernel::shim;
 use crate::memory::Header;
+use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -46,7 +47,11 @@ impl Hot {
     /// Keeps the launch that was just made, if it is one that can be kept.
     #[inline]
     pub fn set(&mut self, slots: &Slots, runtime: &Runtime) {
-        if slots.is_one() && runtime.options.profile.is_none() && runtime.error.is_none() {
+        if slots.is_one()
+            && runtime.options.profile.is_none()
+            && runtime.error.is_none()
+            && runtime.timeout.is_none()
+        {
             self.keep(slots, runtime);
         }
     }
@@ -138,7 +143,8 @@ fn failure(slots: &Slots, source: Error) -> Error {
     }))
 }
 
-/// Holds memories in turn; true if one of them is poisoned, and then none is held.
+/// Holds memories in turn; true if one of them is poisoned or wanted by a pending pipeline, and then none
+/// is held.
 #[inline(always)]
 fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
     for (taken, &(memory, written)) in memories.iter().enumerate() {
@@ -156,9 +162,12 @@ fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
                 release(&memories[..taken], false);
                 return Ok(true);
             }
-            Err(error) => {
+            Err(refused) => {
                 release(&memories[..taken], false);
-                return Err(error);
+                return match refused {
+                    Refused::Borrowed => Err(Error::Borrowed),
+                    Refused::Pending => Ok(true),
+                };
             }
         }
     }

@@ -1,18 +1,20 @@
 //! Runs what was recorded: holds the memories, submits, tracks failure, gives the memories back.
 
+use super::Runtime;
+use super::asynchronous::{self, Watch};
 use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Hold, Node, Slots};
-use super::{HostArgs, Runtime};
 use crate::abi::{self, Arg, Submission};
 use crate::backend::take_error;
-use crate::descriptor::{Access, View};
+use crate::descriptor::{Access, Timeout, View};
 use crate::error::{Code, Error, LaunchError};
 use crate::kernel::shim;
+use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
 struct Held<'a> {
@@ -21,21 +23,49 @@ struct Held<'a> {
     taken: usize,
     /// Per touched memory: it is poisoned. Empty as long as none ever was.
     poison: Vec<bool>,
+    /// They are not taken, but the pipeline is counted in them, and it is its turn.
+    pending: bool,
 }
 
 impl<'a> Held<'a> {
+    /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
     #[inline]
-    fn take(slots: &'a Slots) -> Result<Held<'a>, Error> {
-        let mut held = Held { slots, taken: 0, poison: Vec::new() };
-        slots.visit_memories(|index, memory, written| {
-            let poisoned = if written { memory.state.launch_write()? } else { memory.state.launch_read()? };
+    fn take(slots: &'a Slots) -> Result<Option<Held<'a>>, Error> {
+        if slots.may_block {
+            return Ok(None);
+        }
+        let mut held = Held { slots, taken: 0, poison: Vec::new(), pending: false };
+        let mut refused = None;
+        let taken = slots.visit_memories(|index, memory, written| {
+            let taken = if written { memory.state.launch_write() } else { memory.state.launch_read() };
+            let poisoned = taken.inspect_err(|why| refused = Some(*why))?;
             held.taken += 1;
             if poisoned {
                 mark(&mut held.poison, slots)[index as usize] = true;
             }
             Ok(())
-        })?;
-        Ok(held)
+        });
+        match taken {
+            Ok(()) => Ok(Some(held)),
+            Err(_) if refused == Some(Refused::Pending) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
+    fn pending(slots: &'a Slots) -> Held<'a> {
+        let mut held = Held { slots, taken: 0, poison: Vec::new(), pending: true };
+        let _ = slots.visit_memories(|index, memory, written| {
+            if written {
+                memory.state.drained();
+            }
+            held.taken += 1;
+            if memory.state.poisoned() {
+                mark(&mut held.poison, slots)[index as usize] = true;
+            }
+            Ok(())
+        });
+        held
     }
 }
 
@@ -55,10 +85,12 @@ impl Drop for Held<'_> {
                 return Ok(());
             }
             left -= 1;
-            if written {
-                memory.state.release_write(poison.get(index as usize).is_some_and(|p| *p));
-            } else {
-                memory.state.release_read();
+            let poisoned = poison.get(index as usize).is_some_and(|p| *p);
+            match (self.pending, written) {
+                (false, true) => memory.state.release_write(poisoned),
+                (false, false) => memory.state.release_read(),
+                (true, true) => memory.state.release_pending_write(poisoned),
+                (true, false) => memory.state.release_pending_read(),
             }
             Ok(())
         });
@@ -68,13 +100,38 @@ impl Drop for Held<'_> {
 /// Runs a recorded pipeline.
 #[inline]
 pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
+    may_run(slots, runtime)?;
+    match Held::take(slots)? {
+        Some(held) => run_held(slots, runtime, held, None),
+        None => asynchronous::exec_here(slots, runtime),
+    }
+}
+
+/// False for a launch inside a kernel, and for one with an error that is known already.
+#[inline]
+pub(super) fn may_run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
     if shim::in_kernel() {
         return Err(Error::Nested);
     }
-    if let Some(error) = slots.error.as_ref().or(runtime.error.as_ref()) {
-        return Err(error.clone());
+    match slots.error.as_ref().or(runtime.error.as_ref()) {
+        Some(error) => Err(error.clone()),
+        None => Ok(()),
     }
-    let mut held = Held::take(slots)?;
+}
+
+/// Runs a pipeline that is counted in the words of its memories, and whose turn it is; `watch` hears of
+/// timeouts.
+pub(super) fn run_pending(slots: &Slots, runtime: &Runtime, watch: Option<&Watch>) -> Result<(), Error> {
+    run_held(slots, runtime, Held::pending(slots), watch)
+}
+
+#[inline]
+fn run_held(
+    slots: &Slots,
+    runtime: &Runtime,
+    mut held: Held<'_>,
+    watch: Option<&Watch>,
+) -> Result<(), Error> {
     let mut failures: Vec<LaunchError> = Vec::new();
     for (position, node) in slots.nodes().iter().enumerate() {
         let plan = node.plan();
@@ -85,7 +142,16 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
             failures.push(failed(slots, node, plan, &mut held, position, skipped));
             continue;
         }
-        match submit(slots, node, plan, runtime) {
+        let outcome = match timeout(node, runtime) {
+            None => submit(slots, node, plan, runtime),
+            Some(limit) => asynchronous::timed(
+                limit,
+                watch,
+                |source| blame(node, plan, position, source),
+                || submit(slots, node, plan, runtime),
+            ),
+        };
+        match outcome {
             Ok(()) if held.poison.is_empty() => {}
             Ok(()) => heal(slots, node, plan, &mut held),
             Err(source) => failures.push(failed(slots, node, plan, &mut held, position, source)),
@@ -107,9 +173,16 @@ fn finish(failures: Vec<LaunchError>) -> Result<(), Error> {
     }
 }
 
+/// How long the submission may take.
+#[inline]
+fn timeout(node: &Node, runtime: &Runtime) -> Option<Duration> {
+    let own = node.extra.as_ref().and_then(|extra| extra.options.attributes.get::<Timeout>());
+    own.map_or(runtime.timeout, |own| Some(own.0))
+}
+
 /// True if the submission's own range of a write-only argument is all of it.
 fn overwrites(hold: &Hold, access: Access, view: View) -> bool {
-    access == Access::Write && view == View::Item && hold.complete
+    access == Access::Write && matches!(view, View::Item | View::Whole) && hold.complete
 }
 
 /// The first argument whose poison the submission would read.
@@ -152,9 +225,15 @@ fn failed(
             *poison = true;
         }
     }
+    blame(node, plan, position, source)
+}
+
+fn blame(node: &Node, plan: &Plan, position: usize, source: Error) -> LaunchError {
+    let on_host = node.extra.as_ref().is_some_and(|e| e.failsafe.is_some());
+    let device = plan.target().map(|target| target.device.id());
     LaunchError {
         kernel: plan.descriptor.name.clone(),
-        device: plan.target().map_or_else(|_| "no device".to_owned(), |t| t.device.id().to_owned()),
+        device: device.unwrap_or(if on_host { "the host" } else { "no device" }).to_owned(),
         position,
         source,
         others: Vec::new(),
@@ -177,7 +256,7 @@ fn submit(slots: &Slots, node: &Node, plan: &Plan, runtime: &Runtime) -> Result<
 #[cold]
 fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(), Error> {
     match node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) {
-        Some(body) => body(&mut HostArgs::new(plan, slots.args_of(node), slots.dims_of(node))),
+        Some(body) => super::failsafe::call(body, plan, slots.args_of(node), slots.dims_of(node)),
         None => Err(error),
     }
 }

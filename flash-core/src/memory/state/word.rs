@@ -6,15 +6,26 @@
 //! | 16..32 | launches that read it | `launch_read` | `release_read` |
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
 //! | 33 | a launch writes it | `launch_write` | `release_write` |
-//! | 34 | poisoned: the launch that should have written it failed | `release_write` | `release_write`, `guard_write` |
+//! | 34 | poisoned: the launch that should have written it failed | `release_write`, `release_pending_write` | the same, `guard_write` |
+//! | 36..50 | pipelines of the order that will read it, or do | `pend_read` | `release_pending_read` |
+//! | 50..64 | pipelines of the order that will write it, or do | `pend_write` | `release_pending_write` |
 //!
 //! A launch that meets a guard fails at once; a guard or launch that meets a launch waits. Launches
 //! take their memories in the order of their addresses and hold them until they are done; a holder
 //! of memories waits for launches only, never for guards, so there is no circle to wait in.
 //!
+//! Pipelines that are *pending* have a place in the order (`runtime/asynchronous`) and do not take the
+//! word a second time when they run: while one is counted in bits 36..64, no launch that it conflicts
+//! with can take the word, and pipelines of the order are kept apart by the order. A launch that meets
+//! a pending one is told so ([`Refused::Pending`]), gives back what it has taken, and enters the order
+//! itself; so nobody holds a memory while it waits for a pending pipeline. Counting oneself fails at a
+//! guard and waits for a launch that writes, but not for those that read: a pipeline waits for them
+//! with `drained` before it writes.
+//!
 //! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
 //! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
-//! a plain store.
+//! a plain store. (That is why counting oneself waits for a launch that writes: its store would undo
+//! the count.)
 //!
 //! Waiters spin, then park in a table of condition variables. A waiter holds the lock of its slot,
 //! counts itself in `parked`, looks at the word once more, and waits; who gives back writes the word,
@@ -33,6 +44,99 @@ const READERS: u64 = 0xffff << 16;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
 const POISONED: u64 = 1 << 34;
+const PENDING_READ: u64 = 1 << 36;
+const PENDING_READS: u64 = 0x3fff << 36;
+const PENDING_WRITE: u64 = 1 << 50;
+const PENDING_WRITES: u64 = 0x3fff << 50;
+
+/// Why a launch cannot take a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// A guard of the host that conflicts is alive.
+    Borrowed,
+    /// A pipeline of the order that conflicts is pending: enter the order behind it.
+    Pending,
+}
+
+/// What somebody wants of a word.
+#[derive(Clone, Copy)]
+struct Claim {
+    /// Fails with [`Refused::Borrowed`] if one of these bits is set.
+    guards: u64,
+    /// Else fails with [`Refused::Pending`] if one of these is.
+    pending: u64,
+    /// Else waits while one of these is.
+    awaited: u64,
+    /// And while all of these are: no more fit.
+    count: u64,
+    add: u64,
+    clear: u64,
+}
+
+impl Claim {
+    const LAUNCH_READ: Claim = Claim {
+        guards: GUARD_WRITES,
+        pending: PENDING_WRITES,
+        awaited: WRITER,
+        count: READERS,
+        add: READER,
+        clear: 0,
+    };
+    const LAUNCH_WRITE: Claim = Claim {
+        guards: GUARD_WRITES | GUARDS,
+        pending: PENDING_READS | PENDING_WRITES,
+        awaited: WRITER | READERS,
+        count: WRITER,
+        add: WRITER,
+        clear: 0,
+    };
+    const PEND_READ: Claim = Claim {
+        guards: GUARD_WRITES,
+        pending: 0,
+        awaited: WRITER,
+        count: PENDING_READS,
+        add: PENDING_READ,
+        clear: 0,
+    };
+    const PEND_WRITE: Claim = Claim {
+        guards: GUARD_WRITES | GUARDS,
+        pending: 0,
+        awaited: WRITER,
+        count: PENDING_WRITES,
+        add: PENDING_WRITE,
+        clear: 0,
+    };
+    const GUARD_READ: Claim = Claim {
+        guards: GUARD_WRITES,
+        pending: 0,
+        awaited: WRITER | PENDING_WRITES,
+        count: GUARDS,
+        add: GUARD,
+        clear: 0,
+    };
+    const GUARD_WRITE: Claim = Claim {
+        guards: GUARD_WRITES | GUARDS,
+        pending: 0,
+        awaited: WRITER | READERS | PENDING_READS | PENDING_WRITES,
+        count: GUARD_WRITES,
+        add: GUARD_WRITES,
+        clear: POISONED,
+    };
+    /// No claim at all: waits until no launch reads.
+    const DRAINED: Claim =
+        Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0, clear: 0 };
+
+    /// Nothing stands against it.
+    #[inline]
+    fn passes(&self, word: u64) -> bool {
+        word & (self.guards | self.pending | self.awaited) == 0 && word & self.count != self.count
+    }
+
+    /// True: it must wait.
+    fn waits(&self, word: u64) -> bool {
+        word & (self.guards | self.pending) == 0 && !self.passes(word)
+    }
+}
 
 /// Where waiters park, together with those of other memories.
 pub(super) struct Slot {
@@ -66,16 +170,16 @@ impl State {
         State { word: AtomicU64::new(0), parked: AtomicU32::new(0) }
     }
 
-    /// Takes it: fails if a bit of `refused` is set, waits while one of `awaited` is; then adds `add`
-    /// and clears `clear`. True if it was poisoned.
+    /// Takes it, or says why not. True if it was poisoned.
     #[inline]
-    fn take(&self, refused: u64, awaited: u64, add: u64, clear: u64) -> Result<bool, Error> {
+    fn take(&self, claim: Claim) -> Result<bool, Refused> {
         let mut old = self.word.load(Relaxed);
         loop {
-            if old & (refused | awaited) != 0 || full(old) {
-                old = self.take_slow(refused, awaited)?;
+            if !claim.passes(old) {
+                old = self.take_slow(claim)?;
             }
-            match self.word.compare_exchange_weak(old, (old + add) & !clear, Acquire, Relaxed) {
+            let new = (old + claim.add) & !claim.clear;
+            match self.word.compare_exchange_weak(old, new, Acquire, Relaxed) {
                 Ok(before) => return Ok(before & POISONED != 0),
                 Err(now) => old = now,
             }
@@ -83,30 +187,32 @@ impl State {
     }
 
     #[cold]
-    fn take_slow(&self, refused: u64, awaited: u64) -> Result<u64, Error> {
+    fn take_slow(&self, claim: Claim) -> Result<u64, Refused> {
         let mut round = 0;
         loop {
             let old = self.word.load(Relaxed);
-            if old & refused != 0 {
-                return Err(Error::Borrowed);
+            if old & claim.guards != 0 {
+                return Err(Refused::Borrowed);
             }
-            if old & awaited == 0 && !full(old) {
+            if old & claim.pending != 0 {
+                return Err(Refused::Pending);
+            }
+            if claim.passes(old) {
                 return Ok(old);
             }
             round += 1;
             if !spin(round) {
-                self.park(refused, awaited);
+                self.park(claim);
             }
         }
     }
 
-    fn park(&self, refused: u64, awaited: u64) {
+    fn park(&self, claim: Claim) {
         with_slot(std::ptr::from_ref(self) as usize, |slot: &Slot| {
             let guard = slot.lock();
             self.parked.fetch_add(1, Relaxed);
             heavy();
-            let now = self.word.load(Relaxed);
-            if now & refused == 0 && (now & awaited != 0 || full(now)) {
+            if claim.waits(self.word.load(Relaxed)) {
                 slot.wait(guard);
             }
             self.parked.fetch_sub(1, Relaxed);
@@ -129,14 +235,14 @@ impl State {
 
     /// A launch will read. True if the contents are poisoned.
     #[inline]
-    pub fn launch_read(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES, WRITER, READER, 0)
+    pub fn launch_read(&self) -> Result<bool, Refused> {
+        self.take(Claim::LAUNCH_READ)
     }
 
     /// A launch will write. True if the contents are poisoned.
     #[inline]
-    pub fn launch_write(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, WRITER, 0)
+    pub fn launch_write(&self) -> Result<bool, Refused> {
+        self.take(Claim::LAUNCH_WRITE)
     }
 
     /// The launch has read.
@@ -153,9 +259,52 @@ impl State {
         self.given();
     }
 
+    /// A pipeline that enters the order will read.
+    pub fn pend_read(&self) -> Result<(), Refused> {
+        self.take(Claim::PEND_READ).map(|_| ())
+    }
+
+    /// A pipeline that enters the order will write.
+    pub fn pend_write(&self) -> Result<(), Refused> {
+        self.take(Claim::PEND_WRITE).map(|_| ())
+    }
+
+    /// Waits until no launch reads it: called by a pending pipeline whose turn it is, before it writes.
+    pub fn drained(&self) {
+        while self.word.load(Acquire) & READERS != 0 {
+            // The claim names no bit that refuses.
+            let _ = self.take_slow(Claim::DRAINED);
+        }
+    }
+
+    /// True if the contents are poisoned: asked by a pending pipeline whose turn it is.
+    pub fn poisoned(&self) -> bool {
+        self.word.load(Acquire) & POISONED != 0
+    }
+
+    /// The pending pipeline has read.
+    pub fn release_pending_read(&self) {
+        self.word.fetch_sub(PENDING_READ, Release);
+        self.given();
+    }
+
+    /// The pending pipeline has written; what is there is poisoned, or not.
+    pub fn release_pending_write(&self, poisoned: bool) {
+        let mark = if poisoned { POISONED } else { 0 };
+        let next = |old: u64| Some(((old - PENDING_WRITE) & !POISONED) | mark);
+        let _ = self.word.fetch_update(Release, Relaxed, next);
+        self.given();
+    }
+
+    /// A pipeline that was counted has not entered: what is there stays as it is.
+    pub fn unpend(&self, written: bool) {
+        self.word.fetch_sub(if written { PENDING_WRITE } else { PENDING_READ }, Release);
+        self.given();
+    }
+
     /// The host will read.
     pub fn guard_read(&self) -> Result<(), Error> {
-        if self.take(GUARD_WRITES, WRITER, GUARD, 0)? {
+        if self.take(Claim::GUARD_READ)? {
             self.release_guard_read();
             return Err(Error::Poisoned);
         }
@@ -164,7 +313,7 @@ impl State {
 
     /// The host will write; heals.
     pub fn guard_write(&self) -> Result<(), Error> {
-        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, GUARD_WRITES, POISONED)?;
+        self.take(Claim::GUARD_WRITE)?;
         Ok(())
     }
 
@@ -179,10 +328,4 @@ impl State {
         self.word.store(0, Release);
         self.given();
     }
-}
-
-/// No more readers fit: wait for some to go.
-#[inline]
-fn full(word: u64) -> bool {
-    word & GUARDS == GUARDS || word & READERS == READERS
 }
