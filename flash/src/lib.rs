@@ -21,8 +21,8 @@
 //! of `FLASH_BACKEND_PATH`.
 
 pub use flash_core::{
-    Code, Error, FlashMemory, KernelDefinition, KeyError, LaunchError, NoImplementation, Pipeline, Profile,
-    RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
+    Code, Error, FlashMemory, Handle, KernelDefinition, KeyError, LaunchError, NoImplementation, Pipeline,
+    Profile, RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
 };
 pub use flash_core::{abi, backend, descriptor, index, memory, runtime};
 pub use flash_core::{export_plugin, kernel, register_backend};
@@ -37,9 +37,10 @@ pub use flash_backend_cpu as __cpu;
 
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
-    pub use flash_core::descriptor::{Devices, Implementation, group_by, only, sort_by};
+    pub use flash_core::descriptor::{Devices, Implementation, InFlight, Timeout, group_by, only, sort_by};
+    pub use flash_core::runtime::HostTask;
     pub use flash_core::{
-        FlashMemory, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn,
-        get_runtime,
+        FlashMemory, Handle, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by,
+        count_by_fn, get_runtime,
     };
 }
