@@ -4,6 +4,7 @@ use crate::index::IndexError;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything that the library reports. Cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,8 +20,10 @@ pub enum Error {
         "the memory is poisoned: the launch that should have written it failed; run a launch that writes all of it, or take `write()`"
     )]
     Poisoned,
-    /// A kernel that launches, or takes a guard.
-    #[error("a kernel cannot launch or take guards: do it in the host program, before or after the launch")]
+    /// A kernel or host task that launches, takes a guard, or waits for a handle.
+    #[error(
+        "a kernel or host task cannot launch, take guards or wait for handles: do it in the host program, before or after the launch"
+    )]
     Nested,
     /// A shape that does not fit.
     #[error("{0}")]
@@ -110,6 +113,14 @@ pub enum Error {
         kernel: String,
         /// Why.
         source: Box<PartError>,
+    },
+    /// A submission took longer than it may.
+    #[error("{}", timeout_text(*limit, *taken))]
+    Timeout {
+        /// What its `Timeout` allows.
+        limit: Duration,
+        /// What it took until it had stopped; `None`: it has not stopped yet.
+        taken: Option<Duration>,
     },
     /// A submission failed.
     #[error("{0}")]
@@ -205,6 +216,17 @@ pub enum PartError {
         /// The panic's message.
         text: String,
     },
+}
+
+fn timeout_text(limit: Duration, taken: Option<Duration>) -> String {
+    match taken {
+        Some(taken) => format!(
+            "it may take {limit:?} and took {taken:?}; it has stopped, and what it wrote is poisoned: allow more time with `Timeout`, or do less in one launch"
+        ),
+        None => format!(
+            "it may take {limit:?} and has not stopped yet; its memories stay busy until it does, and what it writes is poisoned then: allow more time with `Timeout`, or do less in one launch"
+        ),
+    }
 }
 
 /// Kinds of backend errors.

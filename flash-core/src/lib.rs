@@ -22,7 +22,7 @@ pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImpleme
 pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend};
 pub use index::{count_by, count_by_fn};
 pub use memory::FlashMemory;
-pub use runtime::{Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
+pub use runtime::{Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
 
 #[doc(hidden)]
 pub mod __private {

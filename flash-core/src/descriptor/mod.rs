@@ -1,6 +1,7 @@
 //! The erased, serialisable form of kernel definitions, arguments and attributes.
 
 mod attribute;
+mod limits;
 mod part;
 
 pub use attribute::{
@@ -8,6 +9,7 @@ pub use attribute::{
     Subspaces, Weights, group_by, only, sort_by, weights,
 };
 
+pub use limits::{InFlight, Timeout};
 pub use part::{ArrayMap, AxisMap, PartBy, columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
 
 use crate::abi;

@@ -53,8 +53,16 @@ pub struct FlashMemory<T> {
 
 /// A part of a [`FlashMemory`], as an argument.
 pub struct MemoryRange<'a, T> {
-    memory: &'a FlashMemory<T>,
+    memory: Whose<'a, T>,
     range: Range<usize>,
+}
+
+/// The memory of a range.
+pub(crate) enum Whose<'a, T> {
+    /// Borrowed.
+    Lent(&'a FlashMemory<T>),
+    /// Owned, for what outlives the caller.
+    Own(FlashMemory<T>),
 }
 
 /// The shape of an array: a length, or an extent per axis, axis 0 fastest.
@@ -194,7 +202,15 @@ impl<T: Element> FlashMemory<T> {
     /// # Errors
     /// [`Error::Range`] if the range leaves the array.
     pub fn range(&self, range: impl RangeBounds<usize>) -> Result<MemoryRange<'_, T>, Error> {
-        Ok(MemoryRange { range: self.resolve(range)?, memory: self })
+        Ok(MemoryRange { range: self.resolve(range)?, memory: Whose::Lent(self) })
+    }
+
+    /// A part of it, as an argument that owns the handle: for `exec_async`.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the range leaves the array.
+    pub fn into_range(self, range: impl RangeBounds<usize>) -> Result<MemoryRange<'static, T>, Error> {
+        Ok(MemoryRange { range: self.resolve(range)?, memory: Whose::Own(self) })
     }
 
     fn resolve(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
@@ -225,7 +241,7 @@ impl<T: Element> FlashMemory<T> {
 }
 
 impl<'a, T> MemoryRange<'a, T> {
-    pub(crate) fn into_parts(self) -> (&'a FlashMemory<T>, Range<usize>) {
+    pub(crate) fn into_parts(self) -> (Whose<'a, T>, Range<usize>) {
         (self.memory, self.range)
     }
 }

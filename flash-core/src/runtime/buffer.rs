@@ -107,6 +107,13 @@ impl Pooled {
         submission.record(slots, runtime);
     }
 
+    /// Records something by hand.
+    pub fn record_with(&mut self, record: impl FnOnce(&mut Slots, &Runtime)) {
+        let Buffer { runtime, slots, hot, .. } = self.get_mut();
+        hot.clear();
+        record(slots, runtime);
+    }
+
     #[inline]
     pub fn finish(&mut self, dims: impl IntoDims) {
         let Buffer { runtime, slots, hot, .. } = self.get_mut();
@@ -152,6 +159,11 @@ impl Deref for Pooled {
 }
 
 impl Buffer {
+    /// The recording, and where it runs.
+    pub fn parts(&self) -> (&Slots, &Runtime) {
+        (&self.slots, &self.runtime)
+    }
+
     pub fn len(&self) -> usize {
         self.slots.nodes().len()
     }

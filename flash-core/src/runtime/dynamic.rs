@@ -27,11 +27,11 @@ pub struct Scalar<T>(pub T);
 
 /// One argument of a kernel by name.
 pub struct Argument<'a> {
-    element: ElementType,
-    value: Value<'a>,
+    pub(super) element: ElementType,
+    pub(super) value: Value<'a>,
 }
 
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Scalar(Vec<u8>),
     Array { array: Array<'a>, writable: bool },
 }

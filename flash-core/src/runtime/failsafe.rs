@@ -1,11 +1,15 @@
-//! What runs in the place of a kernel that nothing implements.
+//! What runs in the place of a kernel that nothing implements: a submission's failsafe, and the function of
+//! a host task.
 
 use super::plan::Plan;
 use crate::abi::Arg;
 use crate::descriptor::{Access, View};
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::index::Dim;
 use crate::kernel::Element;
+use crate::kernel::shim::{self, KernelMark, panic_text};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// A failsafe function.
 pub(crate) type Failsafe = Box<dyn Fn(&mut HostArgs<'_>) -> Result<(), Error> + Send + Sync>;
@@ -15,11 +19,43 @@ pub struct HostArgs<'a> {
     plan: &'a Plan,
     args: &'a [Arg],
     dims: &'a [Dim],
+    /// Given out by `later`.
+    later: Option<Arc<Postponed>>,
+}
+
+/// Calls a function of the host, and waits until it is complete.
+pub(super) fn call(body: &Failsafe, plan: &Plan, args: &[Arg], dims: &[Dim]) -> Result<(), Error> {
+    let _blocked = super::asynchronous::blocked();
+    let mut io = HostArgs { plan, args, dims, later: None };
+    let outcome = guarded(|| body(&mut io));
+    match io.later {
+        None => outcome,
+        Some(later) => later.follow(outcome, plan, args, dims),
+    }
+}
+
+/// Runs user code that may not launch; a panic is an error.
+fn guarded<R>(body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let _mark = KernelMark::set();
+        body()
+    }));
+    outcome.unwrap_or_else(|panic| {
+        let text = format!("the host function panicked: {}", panic_text(&*panic));
+        Err(Error::Backend { code: Code::Kernel, text })
+    })
 }
 
 impl<'a> HostArgs<'a> {
-    pub(super) fn new(plan: &'a Plan, args: &'a [Arg], dims: &'a [Dim]) -> HostArgs<'a> {
-        HostArgs { plan, args, dims }
+    /// The function will not be complete when it returns, but when the token is: nothing that depends on
+    /// it runs before. The token may go to another thread, and reaches the arguments from there. The last
+    /// token counts if it is asked for again; those before it are void.
+    pub fn later(&mut self) -> Later {
+        let postponed = Arc::new(Postponed::default());
+        if let Some(before) = self.later.replace(postponed.clone()) {
+            before.set(Stage::Done(Err(void("`later()` was called again: this token is void"))));
+        }
+        Later { postponed, completed: false }
     }
 
     /// The dimensions of the launch.
@@ -84,4 +120,162 @@ impl<'a> HostArgs<'a> {
         // SAFETY: the launch holds the array as a writer, and `self` is borrowed exclusively.
         Ok(unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), arg.len as usize) })
     }
+
+    /// Arguments `from`, which is read, and `to`, which is written, at once.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and if they are the same.
+    pub fn read_write<R: Element, W: Element>(
+        &mut self,
+        from: usize,
+        to: usize,
+    ) -> Result<(&[R], &mut [W]), Error> {
+        let (read, write) = (self.find::<R>(from, false, false)?, self.find::<W>(to, false, true)?);
+        if from == to {
+            return Err(Error::Argument {
+                kernel: self.plan.descriptor.name.clone(),
+                argument: format!("#{from}"),
+                text: "it is asked for to be read and to be written: take `write`, which can be read, too"
+                    .into(),
+            });
+        }
+        // SAFETY: the launch holds both arrays, the second as a writer; a written argument overlaps no other,
+        // which was proved; `self` is borrowed exclusively.
+        Ok(unsafe {
+            (
+                std::slice::from_raw_parts(read.data.cast(), read.len as usize),
+                std::slice::from_raw_parts_mut(write.data.cast(), write.len as usize),
+            )
+        })
+    }
+}
+
+/// Completes a function of the host later: see [`HostArgs::later`]. Dropping it is an error of the
+/// submission.
+#[must_use = "a token that is dropped fails its submission: call `complete`"]
+pub struct Later {
+    postponed: Arc<Postponed>,
+    completed: bool,
+}
+
+/// What a token and the call that waits for it share.
+#[derive(Default)]
+struct Postponed {
+    state: Mutex<Stage>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum Stage {
+    /// The function has not returned, and has the arguments.
+    #[default]
+    Running,
+    /// It has, and the token has the arguments.
+    Open(Arguments),
+    /// The token is of no more use: completed, dropped, or the function failed.
+    Done(Result<(), Error>),
+}
+
+/// The arguments of a call that waits.
+struct Arguments {
+    plan: *const Plan,
+    args: *const [Arg],
+    dims: *const [Dim],
+}
+
+// SAFETY: they are used by one token at a time, under the lock, while the call waits in `follow`: plans,
+// dimensions and arguments may be used from any thread, and the arrays are of Send elements.
+unsafe impl Send for Arguments {}
+
+impl Postponed {
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn set(&self, stage: Stage) {
+        *self.lock() = stage;
+        self.changed.notify_all();
+    }
+
+    /// The function has returned: lends the arguments to the token until it is completed.
+    fn follow(
+        &self,
+        outcome: Result<(), Error>,
+        plan: &Plan,
+        args: &[Arg],
+        dims: &[Dim],
+    ) -> Result<(), Error> {
+        let mut stage = self.lock();
+        if let Err(error) = outcome {
+            *stage = Stage::Done(Err(error.clone()));
+            drop(stage);
+            self.changed.notify_all();
+            return Err(error);
+        }
+        if matches!(*stage, Stage::Running) {
+            *stage = Stage::Open(Arguments { plan, args, dims });
+            self.changed.notify_all();
+        }
+        loop {
+            if let Stage::Done(outcome) = &*stage {
+                return outcome.clone();
+            }
+            stage = self.changed.wait(stage).unwrap_or_else(|e| e.into_inner());
+        }
+    }
+}
+
+impl Later {
+    /// Calls `body` with the arguments, once the function has returned.
+    ///
+    /// # Errors
+    /// What `body` returns or, if it panics, [`Error::Backend`]; the function's own error, if it failed.
+    /// None of them completes the task.
+    pub fn with<R>(&mut self, body: impl FnOnce(&mut HostArgs<'_>) -> Result<R, Error>) -> Result<R, Error> {
+        let mut stage = self.postponed.lock();
+        loop {
+            match &*stage {
+                Stage::Running => {
+                    if shim::in_kernel() {
+                        // The function itself, which would wait for its own return.
+                        return Err(Error::Nested);
+                    }
+                    stage = self.postponed.changed.wait(stage).unwrap_or_else(|e| e.into_inner());
+                }
+                Stage::Open(arguments) => {
+                    // SAFETY: the call waits in `follow` until this token is completed, which takes `self`,
+                    // borrowed until `body` returns; nobody else reaches the arguments meanwhile.
+                    let (plan, args, dims) =
+                        unsafe { (&*arguments.plan, &*arguments.args, &*arguments.dims) };
+                    let mut io = HostArgs { plan, args, dims, later: None };
+                    return guarded(|| body(&mut io));
+                }
+                Stage::Done(outcome) => {
+                    return Err(outcome.clone().err().unwrap_or_else(|| void("the task is complete")));
+                }
+            }
+        }
+    }
+
+    /// Completes the task: with success, or with an error.
+    pub fn complete(mut self, outcome: Result<(), Error>) {
+        self.completed = true;
+        self.postponed.set(Stage::Done(outcome));
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        if !self.completed {
+            self.postponed.set(Stage::Done(Err(void(
+                "the token of `later()` was dropped: call `complete` on it when the work is done",
+            ))));
+        }
+    }
+}
+
+/// Why a token is good for nothing.
+#[cold]
+fn void(text: &str) -> Error {
+    Error::Backend { code: Code::Invalid, text: text.into() }
 }

@@ -11,6 +11,7 @@ use crate::backend::take_error;
 use crate::error::Error;
 use crate::kernel::shim;
 use crate::memory::Header;
+use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -46,7 +47,12 @@ impl Hot {
     /// Keeps the launch that was just made, if it is one that can be kept.
     #[inline]
     pub fn set(&mut self, slots: &Slots, runtime: &Runtime) {
-        if slots.is_one() && !runtime.spreads && runtime.options.profile.is_none() && runtime.error.is_none() {
+        if slots.is_one()
+            && !runtime.spreads
+            && runtime.options.profile.is_none()
+            && runtime.error.is_none()
+            && runtime.timeout.is_none()
+        {
             self.keep(slots, runtime);
         }
     }
@@ -128,7 +134,8 @@ impl Hot {
     }
 }
 
-/// Holds memories in turn; true if one of them is noted, and then none is held.
+/// Holds memories in turn; true if one of them is noted, or wanted by a pending pipeline, and then none is
+/// held.
 #[inline(always)]
 fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
     for (taken, &(memory, written)) in memories.iter().enumerate() {
@@ -144,13 +151,16 @@ fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
 
 /// A memory was not to be had, or is noted: gives back it and those before it.
 #[cold]
-fn not_held(memories: &[(*const Header, bool)], at: usize, held: Result<bool, Error>) -> Result<bool, Error> {
+fn not_held(memories: &[(*const Header, bool)], at: usize, held: Result<bool, Refused>) -> Result<bool, Error> {
     if held.is_ok() {
         // It stays noted; those before it are not.
         release(&memories[at..][..1], true);
     }
     release(&memories[..at], false);
-    held
+    match held {
+        Ok(_) | Err(Refused::Pending) => Ok(true),
+        Err(Refused::Borrowed) => Err(Error::Borrowed),
+    }
 }
 
 /// Gives memories back; what was written is noted, or not.

@@ -4,21 +4,24 @@
 //! its directory. Submissions run one after another on the caller. At the first failure, and for everything
 //! else, the pipeline goes the long way (`spread/`).
 
+use super::Runtime;
+use super::asynchronous::{self, Watch};
 use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Node, Slots};
-use super::{HostArgs, Profile, Runtime, reduce, spread};
+use super::{Profile, reduce, spread};
 use crate::abi::{self, Arg, Submission};
 use crate::backend::take_error;
-use crate::descriptor::Access;
+use crate::descriptor::{Access, Timeout};
 use crate::error::{Code, Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
+use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
 struct Held<'a> {
@@ -27,18 +30,44 @@ struct Held<'a> {
     taken: usize,
     /// Some memory has, or may have, something to look up in its directory.
     noted: bool,
+    /// They are not taken, but the pipeline is counted in them, and it is its turn.
+    pending: bool,
 }
 
 impl<'a> Held<'a> {
+    /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
     #[inline]
-    fn take(slots: &'a Slots) -> Result<Held<'a>, Error> {
-        let mut held = Held { slots, taken: 0, noted: false };
-        slots.visit_memories(|_, memory, written| {
-            held.noted |= if written { memory.state.launch_write()? } else { memory.state.launch_read()? };
+    fn take(slots: &'a Slots) -> Result<Option<Held<'a>>, Error> {
+        if slots.may_block {
+            return Ok(None);
+        }
+        let mut held = Held { slots, taken: 0, noted: false, pending: false };
+        let mut refused = None;
+        let taken = slots.visit_memories(|_, memory, written| {
+            let taken = if written { memory.state.launch_write() } else { memory.state.launch_read() };
+            held.noted |= taken.inspect_err(|why| refused = Some(*why))?;
             held.taken += 1;
             Ok(())
-        })?;
-        Ok(held)
+        });
+        match taken {
+            Ok(()) => Ok(Some(held)),
+            Err(_) if refused == Some(Refused::Pending) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
+    fn pending(slots: &'a Slots) -> Held<'a> {
+        let mut held = Held { slots, taken: 0, noted: false, pending: true };
+        let _ = slots.visit_memories(|_, memory, written| {
+            if written {
+                memory.state.drained();
+            }
+            held.taken += 1;
+            held.noted |= memory.state.is_noted();
+            Ok(())
+        });
+        held
     }
 }
 
@@ -51,10 +80,11 @@ impl Drop for Held<'_> {
                 return Ok(());
             }
             left -= 1;
-            if written {
-                memory.state.release_write(noted && memory.settle());
-            } else {
-                memory.state.release_read();
+            match (self.pending, written) {
+                (false, true) => memory.state.release_write(noted && memory.settle()),
+                (false, false) => memory.state.release_read(),
+                (true, true) => memory.state.release_pending_write(noted && memory.settle()),
+                (true, false) => memory.state.release_pending_read(),
             }
             Ok(())
         });
@@ -64,15 +94,40 @@ impl Drop for Held<'_> {
 /// Runs a recorded pipeline.
 #[inline]
 pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
+    may_run(slots, runtime)?;
+    match Held::take(slots)? {
+        Some(held) => run_held(slots, runtime, held, None),
+        None => asynchronous::exec_here(slots, runtime),
+    }
+}
+
+/// False for a launch inside a kernel, and for one with an error that is known already.
+#[inline]
+pub(super) fn may_run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
     if shim::in_kernel() {
         return Err(Error::Nested);
     }
-    if let Some(error) = slots.error.as_ref().or(runtime.error.as_ref()) {
-        return Err(error.clone());
+    match slots.error.as_ref().or(runtime.error.as_ref()) {
+        Some(error) => Err(error.clone()),
+        None => Ok(()),
     }
-    let mut held = Held::take(slots)?;
+}
+
+/// Runs a pipeline that is counted in the words of its memories, and whose turn it is; `watch` hears of
+/// timeouts.
+pub(super) fn run_pending(slots: &Slots, runtime: &Runtime, watch: Option<&Watch>) -> Result<(), Error> {
+    run_held(slots, runtime, Held::pending(slots), watch)
+}
+
+#[inline]
+fn run_held(
+    slots: &Slots,
+    runtime: &Runtime,
+    mut held: Held<'_>,
+    watch: Option<&Watch>,
+) -> Result<(), Error> {
     if held.noted || runtime.spreads {
-        return long(slots, runtime, &mut held, 0, Vec::new());
+        return long(slots, runtime, &mut held, watch, (0, Vec::new()));
     }
     // Chains have few orders: mostly it is that of the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
@@ -82,25 +137,34 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
             _ => last.insert((order, order.view())).1.get(),
         };
-        if let Err(source) = submit(slots, node, plan, space, runtime) {
+        let outcome = match timeout(node, runtime) {
+            None => submit(slots, node, plan, space, runtime),
+            Some(limit) => asynchronous::timed(
+                limit,
+                watch,
+                |source| blame(node, plan, position, source),
+                || submit(slots, node, plan, space, runtime),
+            ),
+        };
+        if let Err(source) = outcome {
             let failure = failed(slots, node, position, source);
-            return long(slots, runtime, &mut held, position + 1, vec![failure]);
+            return long(slots, runtime, &mut held, watch, (position + 1, vec![failure]));
         }
     }
     Ok(())
 }
 
-/// Runs the submissions from `first` on the long way.
+/// Runs the submissions from a position on the long way; those before it have failed, or not.
 #[cold]
 fn long(
     slots: &Slots,
     runtime: &Runtime,
     held: &mut Held<'_>,
-    first: usize,
-    failures: Vec<LaunchError>,
+    watch: Option<&Watch>,
+    (first, failures): (usize, Vec<LaunchError>),
 ) -> Result<(), Error> {
     held.noted = true;
-    let mut failures = spread::run(slots, runtime, first, failures)?.into_iter();
+    let mut failures = spread::run(slots, runtime, watch, first, failures)?.into_iter();
     match failures.next() {
         Some(mut first) => {
             first.others = failures.collect();
@@ -108,6 +172,13 @@ fn long(
         }
         None => Ok(()),
     }
+}
+
+/// How long a submission may take.
+#[inline]
+pub(super) fn timeout(node: &Node, runtime: &Runtime) -> Option<Duration> {
+    let own = node.extra.as_ref().and_then(|extra| extra.options.attributes.get::<Timeout>());
+    own.map_or(runtime.timeout, |own| Some(own.0))
 }
 
 /// Poisons what a submission should have written. Its memories are held, and given back noted.
@@ -121,9 +192,16 @@ pub(super) fn failed(slots: &Slots, node: &Node, position: usize, source: Error)
             header.poison(start..start + arg.len);
         }
     }
+    blame(node, plan, position, source)
+}
+
+/// The error of a submission that runs on the best device, or on the host.
+pub(super) fn blame(node: &Node, plan: &Plan, position: usize, source: Error) -> LaunchError {
+    let on_host = node.extra.as_ref().is_some_and(|e| e.failsafe.is_some());
+    let device = plan.target().map(|target| target.device.id());
     LaunchError {
         kernel: plan.descriptor.name.clone(),
-        device: plan.target().map_or_else(|_| "no device".to_owned(), |t| t.device.id().to_owned()),
+        device: device.unwrap_or(if on_host { "the host" } else { "no device" }).to_owned(),
         position,
         source,
         others: Vec::new(),
@@ -152,7 +230,7 @@ fn submit(
 #[cold]
 fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(), Error> {
     match node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) {
-        Some(body) => body(&mut HostArgs::new(plan, slots.args_of(node), slots.dims_of(node))),
+        Some(body) => super::failsafe::call(body, plan, slots.args_of(node), slots.dims_of(node)),
         None => Err(error),
     }
 }

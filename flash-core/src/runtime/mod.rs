@@ -7,6 +7,7 @@
 //! memories are given back.
 
 mod arena;
+mod asynchronous;
 pub(crate) mod boxes;
 mod buffer;
 mod check;
@@ -25,8 +26,9 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-pub use dynamic::{ByName, Kernel, KernelArguments, Scalar};
-pub use failsafe::HostArgs;
+pub use asynchronous::{Handle, HostTask};
+pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
+pub use failsafe::{HostArgs, Later};
 pub use options::IntoOptions;
 pub(crate) use options::Options;
 pub use profile::{LaunchProfile, Profile};
@@ -35,7 +37,7 @@ pub(crate) use spread::Lanes;
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
-use crate::descriptor::Devices;
+use crate::descriptor::{Devices, InFlight, Timeout};
 use crate::error::Error;
 use crate::index::IntoDims;
 use crate::kernel::KernelDefinition;
@@ -46,6 +48,7 @@ use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A runtime: some devices, and what is prepared for them. Cheap to clone, shared between threads.
 #[derive(Clone)]
@@ -66,6 +69,10 @@ pub(crate) struct Runtime {
     check_writes: bool,
     /// It has several devices, or one with a memory of its own: pipelines go the long way.
     spreads: bool,
+    /// How long each submission may take.
+    timeout: Option<Duration>,
+    /// How many asynchronous pipelines may be on their way.
+    gauge: Option<Arc<asynchronous::Gauge>>,
 }
 
 /// The runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
@@ -96,8 +103,24 @@ impl RuntimeObj {
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
         let plans = Plans::default();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
-        let inner =
-            Runtime { key, devices, options, error, plans, attributes_for_backends, check_writes, spreads };
+        let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
+        let (gauge, error) = match options.attributes.get::<InFlight>() {
+            Some(InFlight(0)) => (None, error.or_else(|| Some(nothing_in_flight()))),
+            Some(InFlight(limit)) => (Some(asynchronous::Gauge::new(*limit)), error),
+            None => (None, error),
+        };
+        let inner = Runtime {
+            key,
+            devices,
+            options,
+            error,
+            plans,
+            attributes_for_backends,
+            check_writes,
+            timeout,
+            gauge,
+            spreads,
+        };
         RuntimeObj { inner: Arc::new(inner) }
     }
 
@@ -162,6 +185,13 @@ impl Runtime {
     /// Some device has a memory of its own.
     pub(super) fn has_device_memory(&self) -> bool {
         self.devices.iter().any(|device| !device.info().host_memory)
+    }
+}
+
+fn nothing_in_flight() -> Error {
+    Error::Option {
+        option: "InFlight".into(),
+        text: "expected at least 1 pipeline on its way, found 0: `exec_async` would wait for ever".into(),
     }
 }
 
@@ -284,6 +314,13 @@ impl<'a> SubmitObj<'a> {
     }
 }
 
+impl SubmitObj<'static> {
+    /// As [`Pipeline::exec_async`], of it and everything before it in its chain.
+    pub fn exec_async(self, dims: impl IntoDims) -> Handle {
+        self.defer(dims).exec_async()
+    }
+}
+
 impl<'a> Pipeline<'a> {
     /// Adds a submission.
     #[inline(always)]
@@ -325,5 +362,38 @@ impl<'a> Pipeline<'a> {
     #[inline]
     pub fn exec(&self) -> Result<(), Error> {
         self.buffer.exec()
+    }
+}
+
+impl Pipeline<'static> {
+    /// Enters it into the order and returns: it runs when what it depends on has finished, on a thread of
+    /// the library. A launch or guard that comes later, of any thread, comes after it on memories that it
+    /// touches. All arguments are owned: clones of memories, ranges that are
+    /// [owned](crate::FlashMemory::into_range), numbers.
+    ///
+    /// It waits at the limit of [`InFlight`], for launches of other threads that just now write one of its
+    /// memories, and when 16,383 pipelines are on their way to read or to write one memory.
+    ///
+    /// # Errors
+    /// All come out of the handle: those of [`exec`](Self::exec); [`Error::Borrowed`] at once, if a guard
+    /// that conflicts is alive now.
+    ///
+    /// # Examples
+    /// ```
+    /// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
+    /// use flash_core::{FlashMemory, runtime::HostTask};
+    /// let squares = FlashMemory::<u64>::zeroed(100);
+    /// let task = HostTask::new("squares").write(squares.clone());
+    /// let handle = rt.pipeline().host(task, |io| {
+    ///     io.write::<u64>(0)?.iter_mut().zip(0..).for_each(|(s, i)| *s = i * i);
+    ///     Ok(())
+    /// });
+    /// let handle = handle.exec_async();
+    /// assert_eq!(squares.get(9)?, 81);                 // a guard comes after it
+    /// handle.wait()?;
+    /// # Ok::<(), flash_core::Error>(())
+    /// ```
+    pub fn exec_async(self) -> Handle {
+        asynchronous::exec_async(self)
     }
 }

@@ -233,6 +233,12 @@ impl Plan {
         })
     }
 
+    /// Of a function of the host: nothing implements it, its submission has the function.
+    pub fn of_host_task(descriptor: KernelDescriptor) -> Plan {
+        Plan::new(None, descriptor, &[], &[], &Attributes::default())
+            .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"))
+    }
+
     /// The same kernel with options of one submission.
     pub fn with_options(
         &self,

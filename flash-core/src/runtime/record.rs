@@ -62,6 +62,11 @@ pub(crate) struct Slots {
     open: bool,
     /// Something must not outlive this recording: options, plans of submissions' own.
     special: bool,
+    /// Plans of functions of the host, of this recording alone.
+    #[allow(clippy::vec_box)] // nodes point to them
+    own_plans: Vec<Box<Plan>>,
+    /// A function of the host is in it: `exec` enters the order, so that nobody waits for a word meanwhile.
+    pub may_block: bool,
     /// The first error of any submission; reported before anything runs.
     pub error: Option<Error>,
     /// A slice of the host is written: two threads must not run this pipeline at once.
@@ -192,6 +197,8 @@ impl Slots {
     pub fn forget(&mut self) {
         self.truncate(0);
         self.owned.clear();
+        self.own_plans.clear();
+        self.may_block = false;
         self.orders_used = 0;
         self.special = false;
         self.open = false;
@@ -262,6 +269,15 @@ impl Slots {
             self.live = at + 1;
         }
         self.begin_new(plan);
+    }
+
+    /// Begins a submission with a plan of its own, of a function of the host.
+    pub fn begin_own(&mut self, plan: Plan) {
+        let plan = Box::new(plan);
+        self.begin(&plan);
+        self.own_plans.push(plan);
+        self.special = true;
+        self.may_block = true;
     }
 
     #[inline(never)]
@@ -508,6 +524,8 @@ impl Slots {
                 hold.complete = prove_item(order, &self.dims, spec, shape, arg, &mut self.bump)
                     .map_err(|text| argument_error(plan, i, text))?
                     && memory.is_some();
+            } else if spec.view == View::Whole {
+                hold.complete = memory.is_some();
             }
             if spec.view == View::Reduce {
                 prove_reduce(spec, arg).map_err(|text| argument_error(plan, i, text))?;

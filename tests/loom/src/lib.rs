@@ -5,6 +5,8 @@
 //! this crate is empty.
 
 #[cfg(all(test, feature = "loom"))]
+mod asynchronous;
+#[cfg(all(test, feature = "loom"))]
 mod event;
 #[cfg(all(test, feature = "loom"))]
 mod memory;

@@ -1,5 +1,7 @@
 //! What a launch means: one module per subject, in the words of the specification.
 
+mod asynchronous;
+mod asynchronous_order;
 mod by_name;
 mod check_writes;
 mod descriptors;
@@ -7,6 +9,7 @@ mod elements;
 mod errors;
 mod exactly_once;
 mod failure;
+mod host_tasks;
 mod implementations;
 mod keys;
 mod memory;

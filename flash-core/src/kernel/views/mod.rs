@@ -40,7 +40,7 @@ use super::Element;
 use crate::abi;
 pub use crate::descriptor::Use;
 use crate::descriptor::{self, Access, ArgumentDescriptor, ElementType};
-use crate::memory::{FlashMemory, Header, MemoryRange};
+use crate::memory::{FlashMemory, Header, MemoryRange, Whose};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -151,16 +151,13 @@ impl<'a> Array<'a> {
 
     fn of_range<T: Element>(range: MemoryRange<'a, T>) -> Array<'a> {
         let (memory, range) = range.into_parts();
-        let header = memory.header();
-        Array {
-            memory: header,
-            // SAFETY: a MemoryRange lies inside its memory.
-            data: unsafe { header.data().add(range.start * size_of::<T>()) },
-            len: range.len(),
-            owner: None,
-            part: true,
-            borrow: PhantomData,
-        }
+        let all = match memory {
+            Whose::Lent(memory) => Array::of_memory(memory),
+            Whose::Own(memory) => Array::of_owned(memory),
+        };
+        // SAFETY: a MemoryRange lies inside its memory.
+        let data = unsafe { all.data.add(range.start * size_of::<T>()) };
+        Array { data, len: range.len(), part: true, ..all }
     }
 
     /// This array; what is left owns nothing.

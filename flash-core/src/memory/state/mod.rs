@@ -7,4 +7,12 @@ mod word;
 
 use crate::error::Error;
 pub(crate) use fences::agree;
-pub(crate) use word::State;
+pub(crate) use word::{Refused, State};
+
+impl From<Refused> for Error {
+    /// A guard's claim is refused by guards alone; a launch that meets a pending pipeline goes behind it
+    /// (`runtime/asynchronous`) and does not report it.
+    fn from(_: Refused) -> Error {
+        Error::Borrowed
+    }
+}

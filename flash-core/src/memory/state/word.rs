@@ -6,15 +6,26 @@
 //! | 16..32 | launches that read it | `launch_read` | `release_read` |
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
 //! | 33 | a launch writes it | `launch_write` | `release_write` |
-//! | 34 | noted: look into the directory; something is poisoned, not current on the host, or copied to a device | `note`, `release_write`, `release_guard_write` | `release_write`, `release_guard_write` |
+//! | 34 | noted: look into the directory; something is poisoned, not current on the host, or copied to a device | `note`, `release_write`, `release_pending_write`, `release_guard_write` | the last three |
+//! | 36..50 | pipelines of the order that will read it, or do | `pend_read` | `release_pending_read` |
+//! | 50..64 | pipelines of the order that will write it, or do | `pend_write` | `release_pending_write` |
 //!
 //! A launch that meets a guard fails at once; a guard or launch that meets a launch waits. Launches
 //! take their memories in the order of their addresses and hold them until they are done; a holder
 //! of memories waits for launches only, never for guards, so there is no circle to wait in.
 //!
+//! Pipelines that are *pending* have a place in the order (`runtime/asynchronous`) and do not take the
+//! word a second time when they run: while one is counted in bits 36..64, no launch that it conflicts
+//! with can take the word, and pipelines of the order are kept apart by the order. A launch that meets
+//! a pending one is told so ([`Refused::Pending`]), gives back what it has taken, and enters the order
+//! itself; so nobody holds a memory while it waits for a pending pipeline. Counting oneself fails at a
+//! guard and waits for a launch that writes, but not for those that read: a pipeline waits for them
+//! with `drained` before it writes.
+//!
 //! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
 //! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
-//! a plain store.
+//! a plain store. (That is why counting oneself waits for a launch that writes: its store would undo
+//! the count.)
 //!
 //! Bit 34 is set by whoever holds the word, and cleared by an exclusive holder. One who takes it later as
 //! a writer sees it, because it takes after the setter has given back. One who shares the hold with the
@@ -37,6 +48,92 @@ const READERS: u64 = 0xffff << 16;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
 const NOTED: u64 = 1 << 34;
+const PENDING_READ: u64 = 1 << 36;
+const PENDING_READS: u64 = 0x3fff << 36;
+const PENDING_WRITE: u64 = 1 << 50;
+const PENDING_WRITES: u64 = 0x3fff << 50;
+
+/// Why a launch cannot take a memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// A guard of the host that conflicts is alive.
+    Borrowed,
+    /// A pipeline of the order that conflicts is pending: enter the order behind it.
+    Pending,
+}
+
+/// What somebody wants of a word.
+#[derive(Clone, Copy)]
+struct Claim {
+    /// Fails with [`Refused::Borrowed`] if one of these bits is set.
+    guards: u64,
+    /// Else fails with [`Refused::Pending`] if one of these is.
+    pending: u64,
+    /// Else waits while one of these is.
+    awaited: u64,
+    /// And while all of these are: no more fit.
+    count: u64,
+    add: u64,
+}
+
+impl Claim {
+    const LAUNCH_READ: Claim = Claim {
+        guards: GUARD_WRITES,
+        pending: PENDING_WRITES,
+        awaited: WRITER,
+        count: READERS,
+        add: READER,
+    };
+    const LAUNCH_WRITE: Claim = Claim {
+        guards: GUARD_WRITES | GUARDS,
+        pending: PENDING_READS | PENDING_WRITES,
+        awaited: WRITER | READERS,
+        count: WRITER,
+        add: WRITER,
+    };
+    const PEND_READ: Claim = Claim {
+        guards: GUARD_WRITES,
+        pending: 0,
+        awaited: WRITER,
+        count: PENDING_READS,
+        add: PENDING_READ,
+    };
+    const PEND_WRITE: Claim = Claim {
+        guards: GUARD_WRITES | GUARDS,
+        pending: 0,
+        awaited: WRITER,
+        count: PENDING_WRITES,
+        add: PENDING_WRITE,
+    };
+    const GUARD_READ: Claim = Claim {
+        guards: GUARD_WRITES,
+        pending: 0,
+        awaited: WRITER | PENDING_WRITES,
+        count: GUARDS,
+        add: GUARD,
+    };
+    const GUARD_WRITE: Claim = Claim {
+        guards: GUARD_WRITES | GUARDS,
+        pending: 0,
+        awaited: WRITER | READERS | PENDING_READS | PENDING_WRITES,
+        count: GUARD_WRITES,
+        add: GUARD_WRITES,
+    };
+    /// No claim at all: waits until no launch reads.
+    const DRAINED: Claim =
+        Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0 };
+
+    /// Nothing stands against it.
+    #[inline]
+    fn passes(&self, word: u64) -> bool {
+        word & (self.guards | self.pending | self.awaited) == 0 && word & self.count != self.count
+    }
+
+    /// True: it must wait.
+    fn waits(&self, word: u64) -> bool {
+        word & (self.guards | self.pending) == 0 && !self.passes(word)
+    }
+}
 
 /// Where waiters park, together with those of other memories.
 pub(super) struct Slot {
@@ -70,24 +167,23 @@ impl State {
         State { word: AtomicU64::new(0), parked: AtomicU32::new(0) }
     }
 
-    /// Takes it: fails if a bit of `refused` is set, waits while one of `awaited` is; then adds `add`.
-    /// True if it is noted.
+    /// Takes it, or says why not. True if it is noted.
     #[inline]
-    fn take(&self, refused: u64, awaited: u64, add: u64) -> Result<bool, Error> {
+    fn take(&self, claim: Claim) -> Result<bool, Refused> {
         // Mostly nobody has it.
-        match self.word.compare_exchange(0, add, Acquire, Relaxed) {
+        match self.word.compare_exchange(0, claim.add, Acquire, Relaxed) {
             Ok(_) => Ok(false),
-            Err(old) => self.take_from(old, refused, awaited, add),
+            Err(old) => self.take_from(old, claim),
         }
     }
 
     #[inline(never)]
-    fn take_from(&self, mut old: u64, refused: u64, awaited: u64, add: u64) -> Result<bool, Error> {
+    fn take_from(&self, mut old: u64, claim: Claim) -> Result<bool, Refused> {
         loop {
-            if old & (refused | awaited) != 0 || full(old) {
-                old = self.take_slow(refused, awaited)?;
+            if !claim.passes(old) {
+                old = self.take_slow(claim)?;
             }
-            match self.word.compare_exchange_weak(old, old + add, Acquire, Relaxed) {
+            match self.word.compare_exchange_weak(old, old + claim.add, Acquire, Relaxed) {
                 Ok(before) => return Ok(before & NOTED != 0),
                 Err(now) => old = now,
             }
@@ -95,30 +191,32 @@ impl State {
     }
 
     #[cold]
-    fn take_slow(&self, refused: u64, awaited: u64) -> Result<u64, Error> {
+    fn take_slow(&self, claim: Claim) -> Result<u64, Refused> {
         let mut round = 0;
         loop {
             let old = self.word.load(Relaxed);
-            if old & refused != 0 {
-                return Err(Error::Borrowed);
+            if old & claim.guards != 0 {
+                return Err(Refused::Borrowed);
             }
-            if old & awaited == 0 && !full(old) {
+            if old & claim.pending != 0 {
+                return Err(Refused::Pending);
+            }
+            if claim.passes(old) {
                 return Ok(old);
             }
             round += 1;
             if !spin(round) {
-                self.park(refused, awaited);
+                self.park(claim);
             }
         }
     }
 
-    fn park(&self, refused: u64, awaited: u64) {
+    fn park(&self, claim: Claim) {
         with_slot(std::ptr::from_ref(self) as usize, |slot: &Slot| {
             let guard = slot.lock();
             self.parked.fetch_add(1, Relaxed);
             heavy();
-            let now = self.word.load(Relaxed);
-            if now & refused == 0 && (now & awaited != 0 || full(now)) {
+            if claim.waits(self.word.load(Relaxed)) {
                 slot.wait(guard);
             }
             self.parked.fetch_sub(1, Relaxed);
@@ -141,14 +239,14 @@ impl State {
 
     /// A launch will read. True if it is noted.
     #[inline]
-    pub fn launch_read(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES, WRITER, READER)
+    pub fn launch_read(&self) -> Result<bool, Refused> {
+        self.take(Claim::LAUNCH_READ)
     }
 
     /// A launch will write. True if it is noted.
     #[inline]
-    pub fn launch_write(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, WRITER)
+    pub fn launch_write(&self) -> Result<bool, Refused> {
+        self.take(Claim::LAUNCH_WRITE)
     }
 
     /// As [`launch_write`](Self::launch_write) if nobody holds it, without waiting; `None` if somebody does.
@@ -184,14 +282,52 @@ impl State {
         self.given();
     }
 
+    /// A pipeline that enters the order will read.
+    pub fn pend_read(&self) -> Result<(), Refused> {
+        self.take(Claim::PEND_READ).map(|_| ())
+    }
+
+    /// A pipeline that enters the order will write.
+    pub fn pend_write(&self) -> Result<(), Refused> {
+        self.take(Claim::PEND_WRITE).map(|_| ())
+    }
+
+    /// Waits until no launch reads it: called by a pending pipeline whose turn it is, before it writes.
+    pub fn drained(&self) {
+        while self.word.load(Acquire) & READERS != 0 {
+            // The claim names no bit that refuses.
+            let _ = self.take_slow(Claim::DRAINED);
+        }
+    }
+
+    /// The pending pipeline has read.
+    pub fn release_pending_read(&self) {
+        self.word.fetch_sub(PENDING_READ, Release);
+        self.given();
+    }
+
+    /// The pending pipeline has written; there is something to look up, or not.
+    pub fn release_pending_write(&self, noted: bool) {
+        let mark = if noted { NOTED } else { 0 };
+        let next = |old: u64| Some(((old - PENDING_WRITE) & !NOTED) | mark);
+        let _ = self.word.fetch_update(Release, Relaxed, next);
+        self.given();
+    }
+
+    /// A pipeline that was counted has not entered: what is there stays as it is.
+    pub fn unpend(&self, written: bool) {
+        self.word.fetch_sub(if written { PENDING_WRITE } else { PENDING_READ }, Release);
+        self.given();
+    }
+
     /// The host will read. True if it is noted.
     pub fn guard_read(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES, WRITER, GUARD)
+        Ok(self.take(Claim::GUARD_READ)?)
     }
 
     /// The host will write. True if it is noted.
     pub fn guard_write(&self) -> Result<bool, Error> {
-        self.take(GUARD_WRITES | GUARDS, WRITER | READERS, GUARD_WRITES)
+        Ok(self.take(Claim::GUARD_WRITE)?)
     }
 
     /// The host has read.
@@ -205,10 +341,4 @@ impl State {
     pub fn release_guard_write(&self, noted: bool) {
         self.word.store(if noted { NOTED } else { 0 }, Release);
     }
-}
-
-/// No more readers fit: wait for some to go.
-#[inline]
-fn full(word: u64) -> bool {
-    word & GUARDS == GUARDS || word & READERS == READERS
 }

@@ -9,19 +9,21 @@ mod task;
 mod walk;
 
 use super::Runtime;
+use super::asynchronous::Watch;
 use super::record::Slots;
 use crate::error::{Error, LaunchError};
 pub(crate) use lane::Lanes;
 use walk::Walk;
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
-/// submissions before. Returns all failures, in order.
+/// submissions before; `watch` hears of timeouts. Returns all failures, in order.
 ///
 /// # Errors
 /// A map that cannot be: then nothing of these submissions was run.
 pub(super) fn run(
     slots: &Slots,
     runtime: &Runtime,
+    watch: Option<&Watch>,
     first: usize,
     failures: Vec<LaunchError>,
 ) -> Result<Vec<LaunchError>, Error> {
@@ -31,7 +33,7 @@ pub(super) fn run(
             place::check(slots, node)?;
         }
     }
-    let mut walk = Walk::new(slots, runtime);
+    let mut walk = Walk::new(slots, runtime, watch);
     for (position, node) in slots.nodes().iter().enumerate().skip(first) {
         walk.issue(position, node);
     }

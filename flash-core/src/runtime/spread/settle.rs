@@ -5,6 +5,7 @@ use super::walk::{Launched, Walk};
 use crate::error::{Code, Error, LaunchError};
 use crate::memory::device::DeviceMemory;
 use crate::memory::region::Region;
+use crate::runtime::launch;
 
 /// Goes through what became of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
@@ -49,16 +50,14 @@ fn failure(submission: &Launched) -> Option<(Result<Error, u32>, u32)> {
 fn describe(walk: &Walk<'_>, submission: &Launched, error: Result<Error, u32>, target: u32) -> LaunchError {
     let node = &walk.slots.nodes()[submission.position];
     let plan = node.plan();
-    let device = plan.targets().ok().and_then(|targets| targets.get(target as usize));
-    LaunchError {
-        kernel: plan.descriptor.name.clone(),
-        device: device.map_or_else(|| "no device".to_owned(), |t| t.device.id().to_owned()),
-        position: submission.position,
-        source: error.unwrap_or_else(|argument| Error::Skipped {
-            argument: plan.descriptor.arguments[argument as usize].name.clone(),
-        }),
-        others: Vec::new(),
+    let source = error.unwrap_or_else(|argument| Error::Skipped {
+        argument: plan.descriptor.arguments[argument as usize].name.clone(),
+    });
+    let mut error = launch::blame(node, plan, submission.position, source);
+    if let Some(target) = plan.targets().ok().and_then(|targets| targets.get(target as usize)) {
+        error.device = target.device.id().to_owned();
     }
+    error
 }
 
 /// The walk advanced the directories as if everything went well. Now in order what happened: who failed

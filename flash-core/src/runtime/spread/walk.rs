@@ -5,7 +5,7 @@ use super::arrays::{Array, Touch, Ways};
 use super::lane::{CHANGED, Lane, Lanes, drive_until};
 use super::part::KernelPart;
 use super::place::{self, Placed, place_of};
-use super::task::{TaskRef, Tasks, Waits};
+use super::task::{TaskRef, Tasks, Waits, Work};
 use crate::abi;
 use crate::descriptor::{Access, Use, View};
 use crate::error::{Error, LaunchError};
@@ -18,7 +18,8 @@ use crate::runtime::boxes::{Extent, LaunchGrid};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Hold, Node, Slots};
 use crate::runtime::reduce;
-use crate::runtime::{HostArgs, Runtime};
+use crate::runtime::asynchronous::{self, Watch};
+use crate::runtime::{Runtime, failsafe, launch};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -29,6 +30,7 @@ const RUN_AHEAD: usize = 256;
 pub(super) struct Walk<'r> {
     pub slots: &'r Slots,
     runtime: &'r Runtime,
+    watch: Option<&'r Watch>,
     pub arrays: Vec<Array<'r>>,
     /// By index among the memories touched.
     of_memory: Vec<Option<u32>>,
@@ -135,10 +137,11 @@ impl Issue<'_, '_> {
 }
 
 impl<'r> Walk<'r> {
-    pub fn new(slots: &'r Slots, runtime: &'r Runtime) -> Walk<'r> {
+    pub fn new(slots: &'r Slots, runtime: &'r Runtime, watch: Option<&'r Watch>) -> Walk<'r> {
         let mut walk = Walk {
             slots,
             runtime,
+            watch,
             arrays: Vec::new(),
             of_memory: (0..slots.memories()).map(|_| None).collect(),
             of_slice: Vec::new(),
@@ -413,11 +416,31 @@ impl<'r> Walk<'r> {
         let expected = part.expected();
         // SAFETY: the part borrows the recording and the plan, which live until the run is over, and its
         // buffers are held until then; kernels may run on any thread.
-        let task = unsafe { self.tasks.add(waits, expected, Box::new(move || part.run())) };
+        let task = unsafe { self.tasks.add(waits, expected, self.limited(node, plan, move || part.run())) };
         self.touched(&touches, place, task);
         self.latest().tasks.push((task, number));
         self.ways().push(&Lanes::of(target.device).kernels, task);
         Ok(())
+    }
+
+    /// Work that may take as long as the submission's `Timeout` says.
+    fn limited<'w>(
+        &self,
+        node: &'w Node,
+        plan: &'w Plan,
+        work: impl FnOnce() -> Result<(), Error> + 'w,
+    ) -> Work<'w>
+    where
+        'r: 'w,
+    {
+        let (watch, position) = (self.watch, self.launched.last().map_or(0, |latest| latest.position));
+        match launch::timeout(node, self.runtime) {
+            None => Box::new(work),
+            Some(limit) => Box::new(move || {
+                let blame = |source| launch::blame(node, plan, position, source);
+                asynchronous::timed(limit, watch, blame, work)
+            }),
+        }
     }
 
     /// The device for a part that nobody has yet: one with hardly anything to do.
@@ -669,6 +692,8 @@ impl<'r> Walk<'r> {
             let touch = match spec.access {
                 Access::Read => Touch::Read,
                 Access::ReadWrite => Touch::ReadWrite,
+                // A host task writes all of it; a failsafe what the kernel would.
+                Access::Write if spec.view == View::Whole => Touch::Write,
                 Access::Write => Touch::WriteSome,
             };
             touches.push(Touches { argument: i as u32, array, region, touch, second: false });
@@ -680,9 +705,9 @@ impl<'r> Walk<'r> {
         }
         let waits = self.waits(&touches, Place::HOST);
         let (args, dims) = (self.slots.args_of(node), self.slots.dims_of(node));
-        let work = move || body(&mut HostArgs::new(plan, args, dims));
+        let work = move || failsafe::call(body, plan, args, dims);
         // SAFETY: the recording lives until the run is over; the function is Send and Sync.
-        let task = unsafe { self.tasks.add(waits, 0, Box::new(work)) };
+        let task = unsafe { self.tasks.add(waits, 0, self.limited(node, plan, work)) };
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());

@@ -4,19 +4,26 @@
 mod fences;
 mod sync;
 #[path = "../../../../flash-core/src/memory/state/word.rs"]
-mod word;
+pub(crate) mod word;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use crate::check;
-use word::State;
+use word::{Refused, State};
 
 /// What taking may answer.
 #[derive(Debug, PartialEq)]
-enum Error {
+pub(crate) enum Error {
     Borrowed,
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        assert_eq!(refused, Refused::Borrowed, "nothing is pending in these models");
+        Error::Borrowed
+    }
 }
 
 /// A memory and its contents: loom fails if two accesses that are not ordered
@@ -188,7 +195,7 @@ fn a_note_is_carried_to_whoever_comes_next_and_taken_away_by_a_writing_guard() {
                     assert_eq!(m[0].get(), if noted { 1 } else { 2 });
                     m[0].state.release_read();
                 }
-                refused => assert_eq!(refused, Err(Error::Borrowed)),
+                refused => assert_eq!(refused, Err(Refused::Borrowed)),
             }
         });
         memory[0].add();
@@ -264,7 +271,7 @@ fn launch(memories: &[&Memory]) -> Result<(), Error> {
     for (i, memory) in memories.iter().enumerate() {
         if let Err(error) = memory.state.launch_write() {
             memories[..i].iter().for_each(|m| m.state.release_write(false));
-            return Err(error);
+            return Err(error.into());
         }
     }
     memories.iter().for_each(|m| m.add());

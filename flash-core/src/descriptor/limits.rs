@@ -1,0 +1,58 @@
+//! Attributes that limit what runs: for how long, and how much of it at once.
+
+use super::Attribute;
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::time::Duration;
+
+/// How long a submission may take, from when it begins to run: of one submission, or, as an option of a
+/// runtime, of each. What takes longer has failed with [`Error::Timeout`](crate::Error::Timeout), and what
+/// it should have written is poisoned.
+///
+/// A kernel cannot be stopped. A [`Handle`](crate::Handle) reports the timeout when the time is up, while
+/// the memories stay busy until the kernel has stopped; `exec` reports it after that.
+///
+/// # Examples
+/// ```
+/// use flash_core::descriptor::{Attributes, Timeout};
+/// use std::time::Duration;
+/// let mut options = Attributes::default();
+/// options.set(Timeout(Duration::from_secs(2)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeout(pub Duration);
+
+/// How many pipelines a runtime may have on their way at once: `exec_async` waits while there are as many.
+/// An option of a runtime; it counts for what is submitted to the runtime that `options` returns and its
+/// clones.
+///
+/// # Examples
+/// ```
+/// use flash_core::descriptor::{Attributes, InFlight};
+/// let mut options = Attributes::default();
+/// options.set(InFlight(8));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlight(pub usize);
+
+#[typetag::serde]
+impl Attribute for Timeout {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn for_backends(&self) -> bool {
+        false
+    }
+}
+
+#[typetag::serde]
+impl Attribute for InFlight {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn for_backends(&self) -> bool {
+        false
+    }
+}

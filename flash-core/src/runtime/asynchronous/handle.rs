@@ -1,0 +1,80 @@
+//! What `exec_async` returns.
+
+use super::Watch;
+use crate::error::Error;
+use crate::kernel::shim;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// A pipeline on its way. It can be waited for, asked, or awaited: it is a [`Future`] that needs no
+/// executor of a certain kind. Dropping it neither cancels the pipeline nor leaks anything; the error, if
+/// there is one, is then to be seen only in the poison of the memories.
+///
+/// # Examples
+/// ```
+/// let rt = flash_core::get_runtime("ABACUS");
+/// # let Ok(rt) = rt else { return Ok(()) };
+/// let handle = rt.pipeline().exec_async();
+/// if handle.try_wait().is_none() {
+///     // still on its way: something else can be done
+/// }
+/// handle.wait()?;
+/// # Ok::<(), flash_core::Error>(())
+/// ```
+#[must_use = "the error of an asynchronous pipeline comes out of its handle"]
+pub struct Handle {
+    outcome: Watch,
+}
+
+impl Handle {
+    pub(super) fn new(outcome: Watch) -> Handle {
+        Handle { outcome }
+    }
+
+    /// Waits until all of it has finished, or its time is up.
+    ///
+    /// # Errors
+    /// As [`Pipeline::exec`](crate::Pipeline::exec) returns them; [`Error::Timeout`] within
+    /// [`Error::Launch`] if a [`Timeout`](crate::descriptor::Timeout) has passed; [`Error::Nested`] inside
+    /// a kernel or host task, which must not wait.
+    pub fn wait(&self) -> Result<(), Error> {
+        match self.outcome.get() {
+            Some(outcome) => outcome,
+            None if shim::in_kernel() => Err(Error::Nested),
+            None => self.outcome.wait(),
+        }
+    }
+
+    /// The outcome, if it has finished: as [`wait`](Self::wait) returns it.
+    pub fn try_wait(&self) -> Option<Result<(), Error>> {
+        self.outcome.get()
+    }
+
+    /// Waits at most this long; `None` if it has not finished by then.
+    pub fn wait_timeout(&self, limit: Duration) -> Option<Result<(), Error>> {
+        if shim::in_kernel() {
+            return Some(self.outcome.get().unwrap_or(Err(Error::Nested)));
+        }
+        match Instant::now().checked_add(limit) {
+            Some(deadline) => self.outcome.wait_until(deadline),
+            None => Some(self.outcome.wait()),
+        }
+    }
+}
+
+impl Future for Handle {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.outcome.poll(context)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").field(&self.try_wait()).finish()
+    }
+}

@@ -1,0 +1,145 @@
+//! Functions of the host as nodes of a pipeline.
+//!
+//! Such a node is a submission of a kernel that nothing implements, with its function in the place of the
+//! failsafe: the rest of the runtime knows no other kind of node.
+
+use super::pool::Blocked;
+use crate::descriptor::{Access, ArgumentDescriptor, Attributes, KernelDescriptor, View};
+use crate::error::Error;
+use crate::runtime::dynamic::{IntoArgument, Value};
+use crate::runtime::failsafe::Failsafe;
+use crate::runtime::plan::Plan;
+use crate::runtime::record::Slots;
+use crate::runtime::{HostArgs, Pipeline, Runtime};
+use std::marker::PhantomData;
+
+/// This thread is about to run a function of the host, which may block: not one of those that count.
+pub(in crate::runtime) fn blocked() -> impl Drop {
+    Blocked::begin()
+}
+
+/// What a host function in a pipeline reads and writes: memories, ranges of them, slices and numbers, in the
+/// order in which the function asks for them by position.
+///
+/// # Examples
+/// ```
+/// use flash_core::FlashMemory;
+/// use flash_core::runtime::HostTask;
+/// let (from, to) = (FlashMemory::from([1u32, 2, 3]), FlashMemory::<u32>::zeroed(3));
+/// let task = HostTask::new("copy").read(&from).write(&to);
+/// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
+/// rt.pipeline()
+///     .host(task, |io| {
+///         let (from, to) = io.read_write::<u32, u32>(0, 1)?;
+///         to.copy_from_slice(from);
+///         Ok(())
+///     })
+///     .exec()?;
+/// # Ok::<(), flash_core::Error>(())
+/// ```
+#[must_use = "a host task runs as a node of a pipeline: pass it to `Pipeline::host`"]
+pub struct HostTask<'a> {
+    descriptor: KernelDescriptor,
+    values: Vec<Value<'a>>,
+    /// The first argument that cannot be what it is declared as.
+    error: Option<Error>,
+}
+
+impl<'a> HostTask<'a> {
+    /// A task of this name, which errors mention.
+    pub fn new(name: impl Into<String>) -> HostTask<'a> {
+        let descriptor = KernelDescriptor {
+            name: name.into(),
+            dimensions: vec!["call".into()],
+            arguments: Vec::new(),
+            attributes: Attributes::default(),
+        };
+        HostTask { descriptor, values: Vec::new(), error: None }
+    }
+
+    fn argument(mut self, argument: impl IntoArgument<'a>, access: Access) -> HostTask<'a> {
+        let argument = argument.into_argument();
+        let name = format!("#{}", self.values.len());
+        let view = match &argument.value {
+            Value::Scalar(_) => View::Scalar,
+            Value::Array { .. } => View::Whole,
+        };
+        let writable = matches!(&argument.value, Value::Array { writable: true, .. });
+        if access != Access::Read && !writable && self.error.is_none() {
+            self.error = Some(Error::Argument {
+                kernel: self.descriptor.name.clone(),
+                argument: name.clone(),
+                text: "a host task can write memories, ranges of them and exclusive slices: declare it with \
+                       `read`, or pass one of those"
+                    .into(),
+            });
+        }
+        self.descriptor.arguments.push(ArgumentDescriptor {
+            name,
+            view,
+            access,
+            element: argument.element,
+            row: false,
+            along: Vec::new(),
+            stages: None,
+            structure: false,
+            reduce: None,
+        });
+        self.values.push(argument.value);
+        self
+    }
+
+    /// The next argument is only read: a memory, a range of one, a slice, or a number.
+    pub fn read(self, argument: impl IntoArgument<'a>) -> HostTask<'a> {
+        self.argument(argument, Access::Read)
+    }
+
+    /// The next argument is read and written.
+    pub fn read_write(self, argument: impl IntoArgument<'a>) -> HostTask<'a> {
+        self.argument(argument, Access::ReadWrite)
+    }
+
+    /// The next argument is written, every element of it, and its old contents do not matter.
+    pub fn write(self, argument: impl IntoArgument<'a>) -> HostTask<'a> {
+        self.argument(argument, Access::Write)
+    }
+
+    /// Writes it down as the next submission.
+    pub(in crate::runtime) fn record(self, body: Failsafe, slots: &mut Slots, runtime: &Runtime) {
+        slots.begin_own(Plan::of_host_task(self.descriptor));
+        let mut to = slots.write();
+        for value in self.values {
+            match value {
+                Value::Scalar(bytes) => to.scalar(&bytes),
+                Value::Array { mut array, .. } => to.array(&mut array),
+            }
+        }
+        to.done();
+        slots.extra().failsafe = Some(body);
+        if let Some(error) = self.error {
+            slots.error.get_or_insert(error);
+        }
+        slots.finish([1usize], runtime);
+    }
+}
+
+impl<'a> Pipeline<'a> {
+    /// Adds a function of the host. It runs when the submissions before it that it depends on have
+    /// finished, on the thread of `exec` or, for `exec_async`, on one that may block; what depends on it
+    /// comes after. Its error, or panic, is the submission's. It may finish later:
+    /// [`HostArgs::later`].
+    ///
+    /// Inside, the arguments are reached through [`HostArgs`] only: launches and guards give
+    /// [`Error::Nested`], since those that meet the pipeline's own memories would wait for ever.
+    pub fn host<'b>(
+        mut self,
+        task: HostTask<'b>,
+        body: impl Fn(&mut HostArgs<'_>) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Pipeline<'b>
+    where
+        'a: 'b,
+    {
+        self.buffer.record_with(|slots, runtime| task.record(Box::new(body), slots, runtime));
+        Pipeline { buffer: self.buffer, borrow: PhantomData }
+    }
+}

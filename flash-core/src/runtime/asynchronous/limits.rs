@@ -1,0 +1,65 @@
+//! Limits: how long a submission may take, and how many pipelines may be on their way.
+
+use super::Watch;
+use super::timer::Alarm;
+use crate::error::{Error, LaunchError};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Runs a submission that may take `limit`. If it takes longer it has failed, whatever its outcome; and
+/// the handle, if there is one, says so at once.
+#[cold]
+pub(crate) fn timed(
+    limit: Duration,
+    watch: Option<&Watch>,
+    blame: impl FnOnce(Error) -> LaunchError,
+    submit: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    let alarm = watch.zip(start.checked_add(limit)).map(|(watch, deadline)| {
+        let (watch, error) = (watch.clone(), blame(Error::Timeout { limit, taken: None }));
+        Alarm::at(deadline, move || {
+            watch.set(Err(Error::Launch(Arc::new(error))));
+        })
+    });
+    let outcome = submit();
+    // Called off before the clock is read: if it has gone off, the clock says so, too.
+    drop(alarm);
+    let taken = start.elapsed();
+    if taken < limit { outcome } else { outcome.and(Err(Error::Timeout { limit, taken: Some(taken) })) }
+}
+
+/// How many asynchronous pipelines of a runtime are on their way.
+pub(crate) struct Gauge {
+    limit: usize,
+    count: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Gauge {
+    pub fn new(limit: usize) -> Arc<Gauge> {
+        Arc::new(Gauge { limit, count: Mutex::new(0), fewer: Condvar::new() })
+    }
+}
+
+/// One of them; gone when dropped.
+pub(super) struct Permit(Arc<Gauge>);
+
+impl Permit {
+    /// Waits while there are as many as there may be.
+    pub fn take(gauge: &Arc<Gauge>) -> Permit {
+        let mut count = gauge.count.lock().unwrap_or_else(|e| e.into_inner());
+        while *count >= gauge.limit {
+            count = gauge.fewer.wait(count).unwrap_or_else(|e| e.into_inner());
+        }
+        *count += 1;
+        Permit(gauge.clone())
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        *self.0.count.lock().unwrap_or_else(|e| e.into_inner()) -= 1;
+        self.0.fewer.notify_one();
+    }
+}

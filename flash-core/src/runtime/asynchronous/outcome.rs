@@ -1,0 +1,89 @@
+//! What a handle and the pipeline that it is of share: the outcome, once there is one, and who waits.
+//!
+//! The first outcome stays: a pipeline whose time is up has one before it has stopped. The models include
+//! this file beside their own `sync`.
+
+use super::sync::{Condvar, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+/// An outcome to come.
+pub(crate) struct Outcome<T> {
+    state: Mutex<State<T>>,
+    there: Condvar,
+}
+
+struct State<T> {
+    outcome: Option<T>,
+    /// Of the task that asked last: a future has one place where it is awaited.
+    waker: Option<Waker>,
+}
+
+impl<T: Clone> Outcome<T> {
+    pub fn new() -> Outcome<T> {
+        Outcome { state: Mutex::new(State { outcome: None, waker: None }), there: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Sets it, and wakes who waits. False: there was one, which stays.
+    pub fn set(&self, outcome: T) -> bool {
+        let mut state = self.lock();
+        if state.outcome.is_some() {
+            return false;
+        }
+        state.outcome = Some(outcome);
+        let waker = state.waker.take();
+        drop(state);
+        self.there.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    /// The outcome, if there is one.
+    pub fn get(&self) -> Option<T> {
+        self.lock().outcome.clone()
+    }
+
+    /// Waits for it.
+    pub fn wait(&self) -> T {
+        let mut state = self.lock();
+        loop {
+            if let Some(outcome) = &state.outcome {
+                return outcome.clone();
+            }
+            state = self.there.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+    }
+
+    /// Looks for it; without one, the task is woken when there is.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<T> {
+        let mut state = self.lock();
+        if let Some(outcome) = &state.outcome {
+            return Poll::Ready(outcome.clone());
+        }
+        let before = match &mut state.waker {
+            Some(waker) if waker.will_wake(context.waker()) => None,
+            waker => waker.replace(context.waker().clone()),
+        };
+        drop(state);
+        // Dropping a waker may run anything.
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Waits for it until `deadline`.
+    pub fn wait_until(&self, deadline: std::time::Instant) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if let Some(outcome) = &state.outcome {
+                return Some(outcome.clone());
+            }
+            let left = deadline.checked_duration_since(std::time::Instant::now())?;
+            state = self.there.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+    }
+}

@@ -1,0 +1,27 @@
+use flash_core::KernelDefinition;
+use flash_core::kernel;
+use flash_core::kernel::views::{Item, ReadWrite};
+use flash_core::kernel::{CpuItem, Index};
+
+#[derive(KernelDefinition)]
+#[kernel(name = "scale", dims(x))]
+struct Scale<'a> {
+    a: Item<'a, ReadWrite<f32>>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Scale<'_>> for Plain {
+    fn item(_: Index<1>, k: ScaleItem<'_>) {
+        *k.a *= 2.0;
+    }
+}
+
+fn main() {
+    let rt = flash_core::get_runtime("ALL_CPU").unwrap();
+    let mut a = [1.0f32; 4];
+    let handle = rt.submit(Scale::of(&mut a[..])).exec_async([4]);
+    a[0] = 3.0;
+    handle.wait().unwrap();
+}

@@ -1,0 +1,3 @@
+//! What the order and the outcome take from `std`, from loom.
+
+pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};

@@ -1,0 +1,195 @@
+//! Functions of the host in pipelines.
+
+use flash::kernel;
+use flash::kernel::views::{Item, Read, Write};
+use flash::kernel::{CpuItem, Index};
+use flash::prelude::*;
+use flash::{Error, LaunchError};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// to = from + 1.
+#[derive(KernelDefinition)]
+#[kernel(name = "host_tasks.next", dims(i))]
+struct Next<'a> {
+    from: Item<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Next<'_>> for Plain {
+    fn item(_: Index<1>, k: NextItem<'_>) {
+        k.to.set(*k.from + 1);
+    }
+}
+
+fn cpu() -> RuntimeObj {
+    get_runtime("ALL_CPU").unwrap()
+}
+
+fn zeroed() -> FlashMemory<u64> {
+    FlashMemory::zeroed(8)
+}
+
+fn launch_error(outcome: Result<(), Error>) -> LaunchError {
+    match outcome {
+        Err(Error::Launch(error)) => (*error).clone(),
+        other => panic!("expected a failed launch, found {other:?}"),
+    }
+}
+
+#[test]
+fn it_runs_between_the_kernels_that_it_depends_on_and_those_that_depend_on_it() {
+    let (rt, a, b, c, d) = (cpu(), zeroed(), zeroed(), zeroed(), zeroed());
+    let thread = std::thread::current().id();
+    let double = HostTask::new("double").read(&b).read(10u64).write(&c);
+    let pipeline = rt
+        .submit(Next::of(&a, &b))
+        .defer([8])
+        .host(double, move |io| {
+            assert_eq!(std::thread::current().id(), thread, "exec runs it in its place");
+            let add = io.scalar::<u64>(1)?;
+            let (b, c) = io.read_write::<u64, u64>(0, 2)?;
+            c.iter_mut().zip(b).for_each(|(c, b)| *c = b * 2 + add);
+            Ok(())
+        })
+        .submit(Next::of(&c, &d))
+        .defer([8]);
+    assert_eq!(pipeline.len(), 3);
+    for round in 0..3 {
+        a.write().unwrap().fill(round);
+        pipeline.exec().unwrap();
+        assert_eq!(*d.read().unwrap(), [(round + 1) * 2 + 11; 8]);
+    }
+}
+
+#[test]
+fn it_reaches_ranges_and_slices_with_their_types_and_accesses() {
+    let (rt, a, source) = (cpu(), zeroed(), [1u64, 2, 3]);
+    let mut slice = [0u64; 2];
+    let range = a.range(2..5).unwrap();
+    let task = HostTask::new("reach").read(&source[..]).read_write(range).write(&mut slice[..]);
+    let reach = rt.pipeline().host(task, |io| {
+        assert!(matches!(io.read::<u32>(0), Err(Error::Argument { .. })), "of another type");
+        assert!(matches!(io.write::<u64>(0), Err(Error::Argument { .. })), "only read");
+        assert!(matches!(io.read_write::<u64, u64>(1, 1), Err(Error::Argument { .. })), "the same");
+        assert!(matches!(io.read::<u64>(3), Err(Error::Argument { .. })), "not there");
+        let (source, range) = io.read_write::<u64, u64>(0, 1)?;
+        range.copy_from_slice(source);
+        io.write::<u64>(2)?.fill(9);
+        Ok(())
+    });
+    reach.exec().unwrap();
+    drop(reach);
+    assert_eq!(*a.read().unwrap(), [0, 0, 1, 2, 3, 0, 0, 0]);
+    assert_eq!(slice, [9, 9]);
+}
+
+#[test]
+fn what_cannot_be_written_or_is_there_twice_is_refused_before_anything_runs() {
+    let (rt, a, source) = (cpu(), zeroed(), [1u64]);
+    let never = |_: &mut flash::runtime::HostArgs<'_>| panic!("it must not run");
+    let error = rt.pipeline().host(HostTask::new("w").write(&source[..]), never).exec().unwrap_err();
+    assert!(error.to_string().contains("kernel `w`, argument `#0`"), "{error}");
+    let error = rt.pipeline().host(HostTask::new("w").read(&a).write(&a), never).exec().unwrap_err();
+    assert!(error.to_string().contains("overlaps"), "{error}");
+}
+
+#[test]
+fn its_error_or_panic_is_its_submissions() {
+    let (rt, a, b, c) = (cpu(), zeroed(), zeroed(), zeroed());
+    let fails = HostTask::new("load").write(&b);
+    let outcome = rt.pipeline().host(fails, |_| panic!("no such file")).submit(Next::of(&b, &c)).exec([8]);
+    let error = launch_error(outcome);
+    assert_eq!((&*error.kernel, &*error.device, error.position), ("load", "the host", 0));
+    assert!(error.to_string().contains("no such file"), "{error}");
+    assert!(matches!(error.others[0].source, Error::Skipped { .. }));
+    assert!(matches!(b.read(), Err(Error::Poisoned)));
+    // One that writes all of it heals; its own error comes out as it is.
+    rt.pipeline().host(HostTask::new("heal").write(&b), |io| Ok(io.write::<u64>(0)?.fill(3))).exec().unwrap();
+    assert_eq!(b.get(0).unwrap(), 3);
+    let own = rt.pipeline().host(HostTask::new("own").read(&a), |_| Err(Error::Shape("mine".into())));
+    assert!(matches!(launch_error(own.exec()).source, Error::Shape(text) if text == "mine"));
+    drop(rt.submit(Next::of(&a, &c)).exec([8]));
+}
+
+#[test]
+fn it_may_complete_later_from_another_thread_and_what_depends_on_it_comes_after() {
+    let (rt, a, b) = (cpu(), zeroed(), zeroed());
+    let (send, tokens) = mpsc::channel();
+    let load = HostTask::new("load").write(a.clone());
+    let handle = rt
+        .pipeline()
+        .host(load, move |io| Ok(send.send(io.later()).unwrap()))
+        .submit(Next::of(a.clone(), b.clone()))
+        .exec_async([8]);
+    let mut token = tokens.recv().unwrap();
+    assert!(handle.wait_timeout(Duration::from_millis(20)).is_none(), "it has returned, and is not complete");
+    token.with(|io| Ok(io.write::<u64>(0)?.fill(41))).unwrap();
+    let panicked = token.with(|_| -> Result<(), Error> { panic!("once") });
+    assert!(panicked.unwrap_err().to_string().contains("once"));
+    let completer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        token.complete(Ok(()));
+    });
+    rt.submit(Next::of(&b, &a)).exec([8]).unwrap();
+    assert_eq!((b.get(0).unwrap(), a.get(0).unwrap()), (42, 43));
+    completer.join().unwrap();
+    handle.wait().unwrap();
+}
+
+#[test]
+fn a_token_that_fails_or_is_dropped_fails_the_task_and_a_failed_task_voids_its_token() {
+    let (rt, a) = (cpu(), zeroed());
+    let task = || HostTask::new("later").write(&a);
+    let failing = rt.pipeline().host(task(), |io| {
+        let token = io.later();
+        std::thread::spawn(move || token.complete(Err(Error::Shape("too late".into()))));
+        Ok(())
+    });
+    assert!(matches!(launch_error(failing.exec()).source, Error::Shape(text) if text == "too late"));
+    let dropping = rt.pipeline().host(task(), |io| {
+        drop(io.later());
+        Ok(())
+    });
+    assert!(launch_error(dropping.exec()).to_string().contains("was dropped"));
+    let (send, tokens) = mpsc::channel();
+    let voiding = rt.pipeline().host(task(), move |io| {
+        let mut token = io.later();
+        assert!(matches!(token.with(|_| Ok(())), Err(Error::Nested)), "it would wait for its own return");
+        send.send(token).unwrap();
+        Err(Error::Shape("after all".into()))
+    });
+    assert!(matches!(launch_error(voiding.exec()).source, Error::Shape(_)));
+    let mut token = tokens.recv().unwrap();
+    assert!(matches!(token.with(|_| Ok(())), Err(Error::Shape(text)) if text == "after all"));
+    token.complete(Ok(()));
+    let twice = rt.pipeline().host(task(), |io| {
+        let mut first = io.later();
+        let second = io.later();
+        assert!(first.with(|_| Ok(())).unwrap_err().to_string().contains("again"));
+        second.complete(Ok(()));
+        first.complete(Ok(()));
+        Ok(())
+    });
+    twice.exec().unwrap();
+}
+
+#[test]
+fn many_that_block_run_at_once() {
+    let (rt, n) = (cpu(), 40);
+    let barrier = std::sync::Arc::new(std::sync::Barrier::new(n));
+    let one = |_| {
+        let barrier = barrier.clone();
+        let task = HostTask::new("meet").write(zeroed());
+        let meet = move |_: &mut flash::runtime::HostArgs<'_>| {
+            barrier.wait();
+            Ok(())
+        };
+        rt.pipeline().host(task, meet).exec_async()
+    };
+    let handles: Vec<_> = (0..n).map(one).collect();
+    handles.iter().for_each(|h| h.wait().unwrap());
+}
