@@ -226,8 +226,7 @@ fn run_whole(team: &Team, job: &Job<'_>, count: u64) -> Result<(), Failure> {
         let share =
             Share { phase, begin: rows.start, end: rows.end, threads: &raw const threads, ..job.share };
         // SAFETY: all rows of the phase, one call at a time, arguments of the launch.
-        if !job.error.put(unsafe { job.kernel.call(&share, job.args[(k & 1) as usize]) }, job.share.host)
-        {
+        if !job.error.put(unsafe { job.kernel.call(&share, job.args[(k & 1) as usize]) }, job.share.host) {
             break;
         }
     }
