@@ -9,6 +9,7 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use guard::ByteGuard;
 pub use guard::{ReadGuard, WriteGuard};
 pub(crate) use header::Header;
 

@@ -18,6 +18,8 @@ mod plan;
 mod profile;
 mod proof;
 mod record;
+mod recorded;
+mod replay;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +29,7 @@ pub use options::IntoOptions;
 pub(crate) use options::Options;
 pub use profile::{LaunchProfile, Profile};
 pub(crate) use record::{Slots, Writer};
+pub use replay::{Replayed, Steps};
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
