@@ -19,6 +19,10 @@ impl Recording {
     }
 
     pub(super) fn check_all(&self) -> Checked {
+        if cfg!(target_endian = "big") {
+            let text = "expected a machine with the least significant byte first, as numbers are in a recording; this one has it last";
+            return Err(RecordingError::whole(text));
+        }
         for (i, kernel) in self.kernels.iter().enumerate() {
             check_kernel(i, kernel)?;
         }

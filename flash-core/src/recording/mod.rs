@@ -18,8 +18,7 @@
 //! each other, memory is allocated only for bytes that are in the file, and a replay runs only
 //! kernels that are registered in this program with just the arguments that the file describes.
 //!
-//! What a submission is at the time it runs is all here. A later version of the format adds what maps
-//! of a partition gave, per submission.
+//! The boxes that the map of a partition gave belong to a [`Submission`], once there are such maps.
 
 mod bytes;
 mod check;
@@ -77,7 +76,7 @@ pub struct Memory {
     /// Extent per axis, axis 0 fastest; empty if it was given none.
     #[serde(default)]
     pub shape: Vec<u64>,
-    /// Its contents, `len` times the size of an element, in the byte order of the machine.
+    /// Its contents, `len` times the size of an element; numbers with the least significant byte first.
     #[serde(default, with = "bytes::optional")]
     pub data: Option<Vec<u8>>,
 }

@@ -41,6 +41,22 @@ fn json_says_what_the_structs_say() {
 }
 
 #[test]
+fn numbers_in_options_read_back_as_they_were() {
+    let mut recording = read(GOOD).unwrap();
+    let mut bits = 88172645463325252u64;
+    let numbers: Vec<f64> = std::iter::repeat_with(|| {
+        bits = (bits ^ bits << 13).rotate_left(23).wrapping_mul(0x2545F4914F6CDD1D);
+        f64::from_bits(bits)
+    })
+    .filter(|number| number.is_finite())
+    .take(300)
+    .collect();
+    recording.submissions[0].options.set_by_name("weights", serde_json::json!(numbers), false);
+    assert_eq!(read(&recording.to_json().unwrap()).unwrap(), recording);
+    assert_eq!(Recording::from_bytes(&recording.to_bytes().unwrap()).unwrap(), recording);
+}
+
+#[test]
 fn the_binary_form_is_smaller_and_the_same() {
     let recording = read(GOOD).unwrap();
     let binary = recording.to_bytes().unwrap();

@@ -87,6 +87,8 @@ fn recording(slots: &Slots, runtime: &Runtime, data: Data) -> Result<Recording, 
     for (memory, guard) in &writing.guards {
         writing.recording.memories[*memory as usize].data = Some(guard.bytes().to_vec());
     }
+    // Whoever reads it will ask for as much.
+    writing.recording.check()?;
     Ok(writing.recording)
 }
 

@@ -196,7 +196,7 @@ impl Replayed {
         self.memories.is_empty()
     }
 
-    /// What memory `memory` holds, in the byte order of the machine.
+    /// What memory `memory` holds.
     ///
     /// # Errors
     /// [`Error::Range`] if there is no such memory; as [`FlashMemory::read`](crate::FlashMemory::read).
@@ -205,7 +205,7 @@ impl Replayed {
         Ok(ByteGuard::new(&replica.header, replica.element.size)?.bytes().to_vec())
     }
 
-    /// What memory `memory` holds.
+    /// What memory `memory` holds, as elements of its type.
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes), and [`Error::Recording`] if its elements are of another type.

@@ -9,6 +9,7 @@ use crate::recording::{Argument, Data, Recording};
 use crate::{Error, Pipeline, RuntimeObj};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use serde_json::Value;
 
 /// Kernel, memories, first element of a range, number of items.
 #[derive(Clone, Debug)]
@@ -222,6 +223,42 @@ fn mutate(file: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
+/// The `n`-th value of a JSON text, those that contain others first.
+fn nth<'v>(value: &'v mut Value, n: &mut usize) -> Option<&'v mut Value> {
+    if *n == 0 {
+        return Some(value);
+    }
+    *n -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().find_map(|item| nth(item, n)),
+        Value::Object(fields) => fields.values_mut().find_map(|field| nth(field, n)),
+        _ => None,
+    }
+}
+
+/// Puts other values into a recording, so that it stays one in form.
+fn mutate_values(recording: &mut Value, random: &mut Random) {
+    let mut all = usize::MAX;
+    nth(recording, &mut all);
+    let count = usize::MAX - all;
+    for _ in 0..1 + random.below(3) {
+        let (mut from, mut to) = (random.below(count), random.below(count));
+        let other = nth(recording, &mut from).map(|value| value.clone()).unwrap_or_default();
+        let choice = random.below(8);
+        match nth(recording, &mut to) {
+            Some(Value::Number(number)) if choice > 0 => {
+                let n = number.as_u64().unwrap_or(0);
+                let near =
+                    [n.wrapping_add(1), n.wrapping_sub(1), 0, n.wrapping_add(8), 1 << 32, u64::MAX, 1 << 63];
+                *number = near[choice - 1].into();
+            }
+            Some(Value::String(text)) if choice > 3 => text.truncate(text.len() / 8 * choice),
+            Some(value) => *value = other,
+            None => {}
+        }
+    }
+}
+
 /// Reads a file that may be anything; what is a recording is run, if that is little work.
 fn read(file: &[u8], read: &mut usize, run: &mut usize) {
     let recording = match Recording::from_bytes(file) {
@@ -259,6 +296,11 @@ fn no_file_makes_the_reader_panic() {
     let (json, binary) = (recording.to_json().unwrap().into_bytes(), recording.to_bytes().unwrap());
     let mut random = Random(0x9e3779b97f4a7c15);
     let (mut were_read, mut were_run) = (0, 0);
+    for _ in 0..rounds / 4 {
+        let mut value: Value = serde_json::from_slice(&json).unwrap();
+        mutate_values(&mut value, &mut random);
+        read(value.to_string().as_bytes(), &mut were_read, &mut were_run);
+    }
     for round in 0..rounds {
         let mut file = if round % 2 == 0 { json.clone() } else { binary.clone() };
         if round % 16 == 3 {
