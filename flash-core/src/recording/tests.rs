@@ -133,7 +133,7 @@ fn what_does_not_fit_is_refused_with_its_place() {
             r#""SortBy", "value": 3"#,
             "attribute `SortBy` has a value that does not fit",
         ),
-        (r#""memories""#, r#""memoirs""#, "line 8"),
+        (r#""memories""#, r#""memoirs""#, "line 7 column 11"),
     ];
     for (what, by, expected) in cases {
         assert!(GOOD.contains(what), "{what}");
