@@ -56,7 +56,7 @@ fn build<'a>(
             0 => pipeline.submit(Axpy::of(s.value, a, b)).defer([n]),
             1 => pipeline.submit(Axpy::of(s.value, a.range(s.start..).unwrap(), local)).defer([n]),
             2 => pipeline.submit(Fill::of(s.value, never, b.range(s.start..s.start + 4).unwrap())).defer([n]),
-            3 => pipeline.submit(Sum::of(&local[..], b)).defer([s.start as u64..s.start as u64 + n]),
+            3 => pipeline.submit(Sum::of(&local[..], b)).defer((s.start as u64..s.start as u64 + n,)),
             4 => pipeline.submit(Shift::of(a)).defer([n, 3]),
             // Every second of the barriers: the first two steps are one phase.
             5 => pipeline.submit(Stages::of(a, b)).options(group_by(only(["stage"]))).defer([n, 2]),
