@@ -135,7 +135,7 @@ fn kernel(line: &str, plugin: &str) -> [String; 4] {
 }
 
 /// Rows with columns that are as wide as their widest cell; `after` ends each row.
-fn aligned<const N: usize>(
+pub fn aligned<const N: usize>(
     text: &mut String,
     head: &[&str; N],
     rows: &[[&str; N]],

@@ -1,14 +1,18 @@
-//! `flash`: what this machine has, and whether a backend keeps its promises.
+//! `flash`: what this machine has, whether a backend keeps its promises, and pipelines from files.
 
+mod compare;
+mod diff;
 mod list;
+mod replay;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 flash_core::conformance!();
 
-/// Lists the plugins, devices and kernels of FLASH, and tests backends.
+/// Lists the plugins, devices and kernels of FLASH, tests backends, and runs recorded pipelines.
 #[derive(Parser)]
 #[command(
     name = "flash",
@@ -20,6 +24,10 @@ Examples:
   flash list --json | jq '.backends[].key'     the same for programs
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
   flash conformance MY_ACCEL                   does a backend do what it must?
+  nbody --bodies 1024 --record nbody.flash     a program that writes its pipeline with its data
+  flash replay nbody.flash --runtime ALL_CPU   runs it: what ran where, how long, checksums
+  flash diff nbody.flash --a ALL_CPU --b MY_ACCEL --tolerance 1e-4
+                                               where do two runtimes differ first?
 
 A plugin is a shared library. To install one, copy it into a directory of FLASH_BACKEND_PATH.
 Plugins are never unloaded; what cannot be used is listed as unavailable (no driver, no device)
@@ -35,7 +43,8 @@ Environment:
   FLASH_CPU_LINGER_US         how long an idle thread waits before it parks. Default: 200
   FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
 
-Exit status: 0 success, 1 a check or the program failed, 2 wrong usage."
+Exit status: 0 success, 1 a check or the program failed, 2 wrong usage or a malformed file.
+flash diff: 0 the runtimes agree, 1 they differ, 2 they could not be compared."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -65,12 +74,90 @@ enum Command {
         /// A runtime key, such as ALL_CPU, MY_ACCEL or MY_ACCEL:1.
         key: String,
     },
+    /// Run a pipeline that was written to a file.
+    ///
+    /// Programs write one with `pipeline.recording(Data::With)?.save("FILE")`: as JSON if its name
+    /// ends in .json, else in a compact binary form; both are read here. Its kernels must be known:
+    /// linked into this program, or in a plugin of FLASH_BACKEND_PATH. Prints the launches with
+    /// their devices and times, and a CRC-32 of each memory that was written.
+    Replay {
+        /// The recording.
+        file: PathBuf,
+        /// Where to run it: a runtime key, such as ALL_CPU, MY_ACCEL or MY_ACCEL:1.
+        #[arg(long, value_name = "KEY", default_value = "ALL_ACCEL")]
+        runtime: String,
+        /// Print JSON: {"file", "runtime", "submissions", "launches": [{"kernel", "implementation",
+        /// "device", "phases", "items", "nanoseconds", "wall_nanoseconds"}], "memories": [{"index",
+        /// "element", "len", "bytes", "crc32"}]}.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a recorded pipeline on two runtimes and show where they differ first.
+    ///
+    /// Both start from the data of the file and run it submission by submission; after each, what it
+    /// wrote is compared. Shows the first submission and element that differ, with both values. Exit
+    /// status: 0 they agree, 1 they differ, 2 they could not be compared (wrong usage, a malformed
+    /// file, a submission that fails on one of them).
+    Diff {
+        /// The recording.
+        file: PathBuf,
+        /// One runtime key.
+        #[arg(long, value_name = "KEY")]
+        a: String,
+        /// The other runtime key.
+        #[arg(long, value_name = "KEY")]
+        b: String,
+        /// By how much floating-point numbers may differ, relative to the larger one; in arrays such
+        /// as [f32; 3], to the largest component. Everything else is compared exactly.
+        #[arg(long, value_name = "R", default_value_t = 0.0, value_parser = tolerance)]
+        tolerance: f64,
+        /// Print JSON: {"file", "a", "b", "tolerance", "submissions", "agree", "difference"}, the last
+        /// one null or {"submission", "kernel", "argument", "memory", "index", "a", "b", "differing",
+        /// "elements"}.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What was asked for cannot be done as asked: exit status 2.
+#[derive(Debug)]
+struct Refused(String);
+
+impl Refused {
+    fn new(text: impl ToString) -> Refused {
+        Refused(text.to_string())
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
+        _ => Err("expected a finite number of 0 or more, such as 1e-5".into()),
+    }
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // Like diff(1): 1 says that they differ, and nothing else does.
+    let trouble = if matches!(command, Command::Diff { .. }) { 2 } else { 1 };
+    let done = match command {
         Command::List { json } => list::run(json).and_then(|text| print(&text)).map(|()| true),
         Command::Conformance { key } => conformance(&key),
+        Command::Replay { file, runtime, json } => {
+            replay::run(&file, &runtime, json).and_then(|text| print(&text)).map(|()| true)
+        }
+        Command::Diff { file, a, b, tolerance, json } => {
+            let question = diff::Question { path: &file, a: &a, b: &b, tolerance };
+            diff::run(&question, json).and_then(|(text, agree)| print(&text).map(|()| agree))
+        }
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -78,7 +165,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Standard error may be closed as well.
             let _ = writeln!(io::stderr(), "error: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<Refused>() { 2 } else { trouble })
         }
     }
 }

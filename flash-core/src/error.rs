@@ -1,6 +1,7 @@
 //! What can go wrong: expected, found, where, what to do.
 
 use crate::index::IndexError;
+use crate::recording::RecordingError;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -125,6 +126,15 @@ pub enum Error {
     /// A submission failed.
     #[error("{0}")]
     Launch(Arc<LaunchError>),
+    /// A recording that cannot be written, read or used.
+    #[error("{0}")]
+    Recording(Box<RecordingError>),
+}
+
+impl From<RecordingError> for Error {
+    fn from(error: RecordingError) -> Error {
+        Error::Recording(Box::new(error))
+    }
 }
 
 /// Why a launch cannot be cut. Boxes are half-open ranges per axis of the array's shape, axis 0 first.

@@ -2,8 +2,8 @@
 //!
 //! Host programs use the facade crate `flash`; authors of kernels and backends use this crate. The
 //! modules stand in the order in which a launch goes down through them: [`mod@kernel`] (types),
-//! [`descriptor`] (their erased form), [`index`] (order and phases), [`memory`], [`runtime`]
-//! (submissions and pipelines), [`backend`] (plugins), [`abi`] (what crosses to them).
+//! [`descriptor`] (their erased form), [`index`] (order and phases), [`recording`] (pipelines as data),
+//! [`memory`], [`runtime`] (submissions and pipelines), [`backend`] (plugins), [`abi`] (what crosses to them).
 
 // The suite and the unit tests have kernels, and their macros write `::flash_core`.
 #[cfg(any(test, feature = "conformance"))]
@@ -16,6 +16,7 @@ mod error;
 pub mod index;
 pub mod kernel;
 pub mod memory;
+pub mod recording;
 pub mod runtime;
 
 pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};

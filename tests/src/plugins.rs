@@ -113,6 +113,8 @@ pub struct Built {
     pub cpu: PathBuf,
     /// The kernels as a plugin.
     pub kernels: PathBuf,
+    /// The N-body example.
+    pub nbody: PathBuf,
     /// A plugin that panics where `FLASH_BROKEN` says.
     pub broken: PathBuf,
 }
@@ -133,7 +135,7 @@ pub fn built() -> &'static Built {
             Some(name) => name,
         };
         let packages =
-            ["flash-cli", "flash-backend-cpu-plugin", "flash-kernels-plugin", "flash-tests-broken"];
+            ["flash-cli", "flash-backend-cpu-plugin", "flash-kernels-plugin", "flash-tests-broken", "nbody"];
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command
             .current_dir(workspace())
@@ -145,6 +147,7 @@ pub fn built() -> &'static Built {
         let library = |name: &str| place.join(format!("lib{name}.so"));
         Built {
             flash: place.join("flash"),
+            nbody: place.join("nbody"),
             cpu: library("flash_backend_cpu_plugin"),
             kernels: library("flash_kernels_plugin"),
             broken: library("flash_tests_broken"),

@@ -16,6 +16,8 @@ mod ext_bin;
 mod header;
 #[path = "plugins/loader.rs"]
 mod loader;
+#[path = "plugins/replay.rs"]
+mod replay;
 
 use flash_core::kernel::views::{Item, Write};
 use flash_core::kernel::{CpuItem, Index};

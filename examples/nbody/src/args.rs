@@ -20,6 +20,9 @@ Examples:
         --dt 0.01 --steps 10000 --total-energy --output after.csv
       A hundred years of the outer planets (the file's units: au, years, G = 1). `after.csv` can
       be the --input of the next run.
+  nbody --bodies 1024 --steps 2 --record steps.flash
+      Also writes the launches and their data to a file. `flash replay steps.flash` runs it again;
+      `flash diff steps.flash --a ALL_CPU --b KEY` shows where another runtime gives another result.
 
 Input file:
   Lines of comma-separated values under the header name,mass,x,y,z,vx,vy,vz, one body per line.
@@ -91,6 +94,11 @@ pub struct Args {
     /// overhead. Written when the run has succeeded
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
+
+    /// Write the run to this file as one pipeline with its data, for `flash replay` and `flash diff`:
+    /// as JSON if its name ends in .json, else in a compact binary form. Written before the run
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 
     /// Also compute the total energy (kinetic and potential) before the first and after each step:
     /// n^2/2 pairs in double precision, on the host
@@ -196,6 +204,14 @@ impl Args {
             ))
             .into())
         };
+        if let Some(record) = &self.record {
+            let others = [("--input", &self.input), ("--output", &self.output), ("--report", &self.report)];
+            for (option, other) in others {
+                if other.as_ref().is_some_and(|other| same_file(record, other)) {
+                    return clash(option, "--record");
+                }
+            }
+        }
         match (&self.input, &self.output, &self.report) {
             (_, Some(output), Some(report)) if same_file(output, report) => clash("--output", "--report"),
             (Some(input), _, Some(report)) if same_file(input, report) => clash("--input", "--report"),

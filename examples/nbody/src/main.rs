@@ -11,6 +11,7 @@ mod input;
 mod one_kernel;
 mod output;
 mod problem;
+mod record;
 mod report;
 mod run;
 mod screen;
@@ -79,6 +80,12 @@ fn simulate<T: Scalar>(args: &Args) -> Result<()> {
     };
     let output = open(&args.output, "--output")?;
     let report = open(&args.report, "--report")?;
+
+    if let Some(path) = &args.record {
+        // Before the run: should that fail, here is what to look into.
+        let target = Target::open(path, "--record")?;
+        target.write(&record::recording(args, path, &bodies, &constants)?)?;
+    }
 
     let profile = Profile::new();
     let mut watch = Watch::new(args, &bodies, &constants, &profile)?;

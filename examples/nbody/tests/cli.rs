@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use flash::recording::Recording;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -267,6 +268,40 @@ fn every_step_is_printed_and_total_energies_only_if_asked_for() {
 }
 
 #[test]
+fn a_recorded_run_ends_where_the_run_does_in_both_forms_and_precisions() {
+    for line in [&["--form", "two-kernels"][..], &["--form", "one-kernel"], &["--precision", "f64"]] {
+        let place = Place::new();
+        let (json, binary, output) = (place.path("run.json"), place.path("run.bin"), place.path("after.csv"));
+        let run = [line, &["--bodies", "40", "--steps", "3", "--quiet", "--output", &output]].concat();
+        succeed(&[&run[..], &["--record", &json]].concat());
+        succeed(&[&run[..], &["--record", &binary]].concat());
+        assert!(place.read("run.json").starts_with('{'), "a name in .json makes JSON");
+        let recording = Recording::load(&binary).expect("a recording");
+        assert_eq!(Recording::load(&json).expect("a recording"), recording);
+        assert!(recording.has_data());
+
+        let replayed = flash::get_runtime("ALL_ACCEL").expect("a runtime").replay(&recording).expect("a run");
+        let (last, kernel) = (recording.submissions.len() - 1, recording.kernels.last().expect("a kernel"));
+        let pos = kernel.arguments.iter().position(|a| a.name == "pos").expect("positions");
+        let pos = recording.submissions[last].arguments[pos].memory().expect("a memory");
+        let found: Vec<String> = match line.contains(&"f64") {
+            true => replayed.read::<[f64; 3]>(pos).expect("f64").iter().map(|x| format!("{x:?}")).collect(),
+            false => replayed.read::<[f32; 3]>(pos).expect("f32").iter().map(|x| format!("{x:?}")).collect(),
+        };
+        let after = place.read("after.csv");
+        let expected: Vec<String> = after
+            .lines()
+            .skip(1)
+            .map(|body| {
+                let columns: Vec<&str> = body.split(',').collect();
+                format!("[{}]", columns[2..5].join(", "))
+            })
+            .collect();
+        assert_eq!(found, expected, "{line:?}");
+    }
+}
+
+#[test]
 fn help_names_every_option_and_shows_examples() {
     let output = stdout(&succeed(&["--help"]));
     for part in [
@@ -280,6 +315,7 @@ fn help_names_every_option_and_shows_examples() {
         "--input",
         "--output",
         "--report",
+        "--record",
         "--total-energy",
         "--quiet",
         "--form",
@@ -471,7 +507,10 @@ fn one_file_for_two_purposes_ends_with_2_and_is_not_touched() {
     let input = place.file("two.csv", TWO);
     let alias = format!("{}/./two.csv", place.path(""));
     fail(&["--input", &input, "--report", &alias], 2);
+    fail(&["--input", &input, "--record", &alias], 2);
     assert_eq!(place.read("two.csv"), TWO);
+    fail(&["--bodies", "8", "--output", &path, "--record", &path], 2);
+    assert!(!Path::new(&path).exists());
 }
 
 #[test]
@@ -554,7 +593,7 @@ fn an_input_that_cannot_be_read_ends_with_1() {
 #[test]
 fn a_file_that_cannot_be_written_is_found_before_the_run() {
     let place = Place::new();
-    for option in ["--report", "--output"] {
+    for option in ["--report", "--output", "--record"] {
         // Were it run, this would take hours.
         for path in [place.path("missing/file"), place.path("")] {
             let error = fail(&["--bodies", "100000", "--steps", "1000000", option, &path], 1);

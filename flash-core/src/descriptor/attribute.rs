@@ -100,6 +100,19 @@ impl Attributes {
         seen.map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
+    /// Those that say what is computed or are a backend's; not those that say where it runs, and by
+    /// which implementation.
+    pub(crate) fn of_the_computation(&self) -> Attributes {
+        let kept = |entry: &&Entry| match &entry.known {
+            None => true,
+            Some(known) => {
+                let known = &**known;
+                known.for_backends() || known.as_any().is::<SortBy>() || known.as_any().is::<GroupBy>()
+            }
+        };
+        Attributes(self.0.iter().filter(kept).cloned().collect())
+    }
+
     /// Takes over all of `other`, which win.
     pub fn merge(&mut self, other: &Attributes) {
         for entry in &other.0 {

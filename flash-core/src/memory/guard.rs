@@ -35,6 +35,27 @@ impl<'a, T: Element> ReadGuard<'a, T> {
     }
 }
 
+/// Shared access to the bytes of a memory whose element type is not known here.
+pub(crate) struct ByteGuard<'a> {
+    /// Of the elements, whatever they are.
+    guard: ReadGuard<'a, u8>,
+    bytes: usize,
+}
+
+impl<'a> ByteGuard<'a> {
+    /// Of all of a memory with elements of `size` bytes; errors are those of [`ReadGuard`].
+    pub fn new(header: &'a Header, size: usize) -> Result<Self, Error> {
+        let guard = ReadGuard::new(header, 0..header.len())?;
+        Ok(ByteGuard { guard, bytes: header.len() * size })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory has so many bytes, initialised ones, as an element is plain data of the
+        // size given; while the guard is alive nobody writes them.
+        unsafe { std::slice::from_raw_parts(self.guard.header.data(), self.bytes) }
+    }
+}
+
 impl<'a, T: Element> WriteGuard<'a, T> {
     pub(super) fn new(header: &'a Header) -> Result<Self, Error> {
         if shim::in_kernel() {

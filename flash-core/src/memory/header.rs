@@ -142,6 +142,28 @@ impl Header {
         self.element_size as u64
     }
 
+    /// An array of zeros whose elements have no type here: `element` is the layout of one.
+    ///
+    /// # Errors
+    /// The length, if so many are more than memory has bytes.
+    pub fn erased(len: usize, element: Layout, shape: SmallVec<[u64; 4]>) -> Result<Header, usize> {
+        let layout = element
+            .size()
+            .checked_mul(len)
+            .and_then(|bytes| Layout::from_size_align(bytes, element.align().max(ALIGNMENT)).ok());
+        let layout = layout.ok_or(len)?;
+        Ok(Header {
+            state: State::new(),
+            id: next_id(),
+            data: allocate(layout),
+            len,
+            layout,
+            shape,
+            second: UnsafeCell::new(std::ptr::null_mut()),
+            second_layout: layout,
+        })
+    }
+
     /// A number that no other memory has, nor this one before its shape was changed.
     #[inline]
     pub fn id(&self) -> u64 {

@@ -21,6 +21,7 @@ mod tests;
 #[allow(dead_code)]
 pub(crate) mod transfer;
 
+pub(crate) use guard::ByteGuard;
 pub use guard::{ReadGuard, WriteGuard};
 pub(crate) use header::Header;
 pub use transfer::{Moved, Transfers};

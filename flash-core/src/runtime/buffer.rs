@@ -168,6 +168,12 @@ impl Buffer {
         self.slots.nodes().len()
     }
 
+    /// Looks at what was recorded while nobody executes it, as far as it writes slices of the host.
+    pub fn while_idle<R>(&self, look: impl FnOnce(&Slots, &Runtime) -> R) -> R {
+        let _alone = self.slots.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
+        look(&self.slots, &self.runtime)
+    }
+
     #[inline]
     pub fn exec(&self) -> Result<(), Error> {
         let _alone = self.slots.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));

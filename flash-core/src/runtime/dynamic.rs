@@ -114,6 +114,25 @@ impl Kernel {
     }
 }
 
+impl<'a> ByName<'a> {
+    /// With arguments that are known to fit the descriptor, which an implementation has.
+    pub(super) fn erased(descriptor: KernelDescriptor, arguments: Vec<Argument<'a>>) -> ByName<'a> {
+        ByName { descriptor, arguments }
+    }
+}
+
+impl<'a> Argument<'a> {
+    /// The bytes of a scalar.
+    pub(super) fn of_bytes(element: &ElementType, bytes: &[u8]) -> Argument<'a> {
+        Argument { element: element.clone(), value: Value::Scalar(bytes.to_vec()) }
+    }
+
+    /// A memory, or a range of it.
+    pub(super) fn of_array(element: &ElementType, array: Array<'a>) -> Argument<'a> {
+        Argument { element: element.clone(), value: Value::Array { array, writable: true } }
+    }
+}
+
 impl<'a> Submission<'a> for ByName<'a> {
     #[allow(private_interfaces)]
     fn record(&mut self, slots: &mut Slots, runtime: &Runtime) {

@@ -21,7 +21,9 @@ mod profile;
 mod proof;
 mod rate;
 mod record;
+mod recorded;
 mod reduce;
+mod replay;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ pub use options::IntoOptions;
 pub(crate) use options::Options;
 pub use profile::{LaunchProfile, Profile};
 pub(crate) use record::{Slots, Writer};
+pub use replay::{Replayed, Steps};
 pub(crate) use spread::Lanes;
 
 use crate::backend::DeviceHandle;

@@ -617,6 +617,11 @@ impl Slots {
         &self.holds[node.first as usize..][..node.count as usize]
     }
 
+    /// True if argument `i` of a submission is a range of a memory, which has no shape.
+    pub fn is_part(&self, node: &Node, i: usize) -> bool {
+        self.sources[node.first as usize + i].part
+    }
+
     /// True if the recording is one plain submission, and only its scalars can be new.
     #[inline]
     pub fn is_one(&self) -> bool {

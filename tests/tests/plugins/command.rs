@@ -151,6 +151,8 @@ fn help_teaches() {
         "Examples:",
         "flash list --json",
         "flash conformance MY_ACCEL",
+        "flash replay nbody.flash",
+        "flash diff nbody.flash --a ALL_CPU --b MY_ACCEL",
         "FLASH_BACKEND_PATH",
         "FLASH_ALLOW_WORLD_WRITABLE",
         "FLASH_CPU_THREADS",

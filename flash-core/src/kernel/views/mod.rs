@@ -165,6 +165,29 @@ impl<'a> Array<'a> {
         Array { owner: self.owner.take(), ..*self }
     }
 
+    /// All of a memory, or a range of its elements, which are of `size` bytes.
+    ///
+    /// # Panics
+    /// If the range leaves the memory.
+    pub(crate) fn of_header(
+        header: &'a Header,
+        range: Option<std::ops::Range<usize>>,
+        size: usize,
+    ) -> Array<'a> {
+        let part = range.is_some();
+        let range = range.unwrap_or(0..header.len());
+        assert!(range.start <= range.end && range.end <= header.len(), "a range inside the memory");
+        Array {
+            memory: header,
+            // SAFETY: the range lies inside the memory, whose elements have that size.
+            data: unsafe { header.data().add(range.start * size) },
+            len: range.len(),
+            owner: None,
+            part,
+            borrow: PhantomData,
+        }
+    }
+
     fn of_owned<T: Element>(memory: FlashMemory<T>) -> Array<'a> {
         let owner = memory.into_header();
         Array {

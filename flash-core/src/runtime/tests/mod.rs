@@ -3,6 +3,7 @@
 mod kernels;
 mod launches;
 mod recordings;
+mod replay;
 mod serial;
 
 use super::{RuntimeObj, get_runtime};

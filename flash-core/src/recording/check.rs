@@ -1,0 +1,190 @@
+//! What must hold of a recording before anything of it is used.
+
+use super::{Argument, Memory, Recording, RecordingError, Submission};
+use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
+use crate::error::Error;
+
+/// No plain type wants more: a page.
+const MAX_ALIGN: usize = 4096;
+
+type Checked = Result<(), RecordingError>;
+
+impl Recording {
+    /// Proves that indices, ranges, sizes and lengths fit each other. Reading a file does so, too.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] with the place.
+    pub fn check(&self) -> Result<(), Error> {
+        Ok(self.check_all()?)
+    }
+
+    pub(super) fn check_all(&self) -> Checked {
+        if cfg!(target_endian = "big") {
+            let text = "expected a machine with the least significant byte first, as numbers are in a recording; this one has it last";
+            return Err(RecordingError::whole(text));
+        }
+        for (i, kernel) in self.kernels.iter().enumerate() {
+            check_kernel(i, kernel)?;
+        }
+        for (i, memory) in self.memories.iter().enumerate() {
+            check_memory(memory).map_err(|text| RecordingError::new(format!("memory {i}"), text))?;
+        }
+        for (i, submission) in self.submissions.iter().enumerate() {
+            self.check_submission(i, submission)?;
+        }
+        Ok(())
+    }
+
+    fn check_submission(&self, i: usize, submission: &Submission) -> Checked {
+        let fail = |text: String| Err(RecordingError::new(format!("submission {i}"), text));
+        let Some(kernel) = self.kernels.get(submission.kernel as usize) else {
+            return fail(format!(
+                "it submits kernel {}, expected one of the {} that are listed",
+                submission.kernel,
+                self.kernels.len()
+            ));
+        };
+        let name = &kernel.name;
+        if submission.arguments.len() != kernel.arguments.len() {
+            return fail(format!(
+                "kernel `{name}` has {} arguments, found {}",
+                kernel.arguments.len(),
+                submission.arguments.len()
+            ));
+        }
+        for (argument, spec) in submission.arguments.iter().zip(&kernel.arguments) {
+            self.check_argument(argument, spec).map_err(|text| {
+                RecordingError::new(format!("submission {i} (`{name}`), argument `{}`", spec.name), text)
+            })?;
+        }
+        if submission.dims.len() != kernel.dimensions.len() {
+            return fail(format!(
+                "kernel `{name}` has {} dimensions ({}), found {}",
+                kernel.dimensions.len(),
+                kernel.dimensions.join(", "),
+                submission.dims.len()
+            ));
+        }
+        for (d, dim) in submission.dims.iter().enumerate() {
+            if let Err(error) = dim.check(d) {
+                return fail(error.to_string());
+            }
+        }
+        let arrays = kernel.arguments.iter().filter(|a| a.view != View::Scalar).count();
+        if submission.sizes.len() > arrays {
+            return fail(format!(
+                "kernel `{name}` has {arrays} array arguments, found {} shapes in `sizes`",
+                submission.sizes.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_argument(&self, argument: &Argument, spec: &ArgumentDescriptor) -> Result<(), String> {
+        let (index, range) = match argument {
+            Argument::Scalar(bytes) => {
+                let size = spec.element.size;
+                return match spec.view {
+                    View::Scalar if bytes.len() == size => Ok(()),
+                    View::Scalar => Err(format!(
+                        "expected a scalar of {size} bytes ({}), found {}",
+                        spec.element.name,
+                        bytes.len()
+                    )),
+                    _ => Err(format!("expected a memory (`{spec}`), found a scalar")),
+                };
+            }
+            Argument::Memory(index) => (*index, None),
+            Argument::Part { memory, start, end } => (*memory, Some((*start, *end))),
+        };
+        if spec.view == View::Scalar {
+            return Err(format!("expected a scalar ({}), found memory {index}", spec.element.name));
+        }
+        let Some(memory) = self.memories.get(index as usize) else {
+            return Err(format!(
+                "it is memory {index}, expected one of the {} that are listed",
+                self.memories.len()
+            ));
+        };
+        if memory.element != spec.element {
+            return Err(format!(
+                "expected elements of {}, found memory {index} with elements of {}",
+                described(&spec.element),
+                described(&memory.element)
+            ));
+        }
+        match range {
+            Some((start, end)) if start > end || end > memory.len => Err(format!(
+                "the range {start}..{end} does not lie in memory {index} of {} elements",
+                memory.len
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn described(element: &ElementType) -> String {
+    format!("{} ({} bytes, aligned to {})", element.name, element.size, element.align)
+}
+
+fn check_element(element: &ElementType) -> Result<(), String> {
+    let ElementType { name, size, align } = element;
+    if !align.is_power_of_two() || *align > MAX_ALIGN {
+        return Err(format!(
+            "type `{name}`: expected an alignment that is a power of two up to {MAX_ALIGN}, found {align}"
+        ));
+    }
+    // The interface passes a size in 32 bits.
+    if *size == 0 || u32::try_from(*size).is_err() || !size.is_multiple_of(*align) {
+        return Err(format!(
+            "type `{name}`: expected a size of 1 to 2^32 - 1 bytes that is a multiple of its alignment {align}, found {size}"
+        ));
+    }
+    Ok(())
+}
+
+fn check_kernel(i: usize, kernel: &KernelDescriptor) -> Checked {
+    let dims = kernel.dimensions.len();
+    for argument in &kernel.arguments {
+        let fail = |text: String| {
+            let place = format!("kernel {i} (`{}`), argument `{}`", kernel.name, argument.name);
+            Err(RecordingError::new(place, text))
+        };
+        if let Err(text) = check_element(&argument.element) {
+            return fail(text);
+        }
+        if let Some(dim) = argument.along.iter().find(|d| **d >= dims) {
+            return fail(format!("it is along dimension {dim}, the kernel has {dims}"));
+        }
+        match &argument.stages {
+            Some((dim, _)) if *dim >= dims => {
+                return fail(format!("its stages are dimension {dim}, the kernel has {dims}"));
+            }
+            Some((_, uses)) if uses.is_empty() => {
+                return fail("its use is declared for no stage, expected one or more".into());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_memory(memory: &Memory) -> Result<(), String> {
+    check_element(&memory.element)?;
+    let Memory { element, len, shape, data } = memory;
+    let bytes = usize::try_from(*len).ok().and_then(|len| len.checked_mul(element.size));
+    let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {
+        return Err(format!("{len} elements of {} are more than memory has bytes", described(element)));
+    };
+    if !shape.is_empty() && shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)) != Some(*len) {
+        return Err(format!("the shape {shape:?} does not have {len} elements"));
+    }
+    match data {
+        Some(data) if data.len() != bytes => Err(format!(
+            "expected {bytes} bytes of contents ({len} elements of {}), found {}",
+            described(element),
+            data.len()
+        )),
+        _ => Ok(()),
+    }
+}

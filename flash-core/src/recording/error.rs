@@ -1,0 +1,44 @@
+//! What is wrong with a recording.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A recording that cannot be written, read or used.
+#[derive(Clone, Debug)]
+pub struct RecordingError {
+    /// The file, if it is from one.
+    pub path: Option<PathBuf>,
+    /// Where in the recording: ``submission 3, argument `pos` ``. Empty: all of it.
+    pub place: String,
+    /// Expected, found, what to do.
+    pub text: String,
+}
+
+impl RecordingError {
+    pub(crate) fn new(place: impl Into<String>, text: impl Into<String>) -> RecordingError {
+        RecordingError { path: None, place: place.into(), text: text.into() }
+    }
+
+    pub(super) fn whole(text: impl Into<String>) -> RecordingError {
+        RecordingError::new("", text)
+    }
+
+    pub(super) fn of_file(self, path: &Path) -> RecordingError {
+        RecordingError { path: Some(path.to_owned()), ..self }
+    }
+}
+
+impl fmt::Display for RecordingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{}: ", path.display())?,
+            None => f.write_str("recording: ")?,
+        }
+        if !self.place.is_empty() {
+            write!(f, "{}: ", self.place)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for RecordingError {}

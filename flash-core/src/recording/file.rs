@@ -1,0 +1,229 @@
+//! The two forms of a file.
+
+use super::{Memory, Recording, RecordingError, Submission, bytes};
+use crate::descriptor::KernelDescriptor;
+use crate::error::Error;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Of the JSON form.
+const FORMAT: &str = "flash.recording";
+/// Of both forms.
+const VERSION: u32 = 1;
+/// The binary form begins so; JSON cannot.
+const MAGIC: &[u8; 8] = b"FLASHREC";
+/// Magic, version, checksum.
+const HEAD: usize = 16;
+
+/// What both forms say of themselves first. The rest of another version may look like anything.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    version: u32,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    format: &'a str,
+    version: u32,
+    kernels: &'a [KernelDescriptor],
+    memories: &'a [Memory],
+    submissions: &'a [Submission],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Found {
+    #[serde(rename = "format")]
+    _format: String,
+    #[serde(rename = "version")]
+    _version: u32,
+    kernels: Vec<KernelDescriptor>,
+    memories: Vec<Memory>,
+    submissions: Vec<Submission>,
+}
+
+/// The binary form behind its head.
+#[derive(Serialize)]
+struct BodyRef<'a> {
+    kernels: Vec<TextRef<'a>>,
+    memories: &'a [Memory],
+    submissions: &'a [Submission],
+}
+
+#[derive(Serialize)]
+struct TextRef<'a>(#[serde(with = "bytes::text")] &'a KernelDescriptor);
+
+#[derive(Deserialize)]
+struct Body {
+    kernels: Vec<Text>,
+    memories: Vec<Memory>,
+    submissions: Vec<Submission>,
+}
+
+#[derive(Deserialize)]
+struct Text(#[serde(with = "bytes::text")] KernelDescriptor);
+
+fn version(found: u32) -> Result<(), RecordingError> {
+    match found {
+        VERSION => Ok(()),
+        _ => Err(RecordingError::whole(format!(
+            "expected version {VERSION} of the format, found {found}: record it again with this version of FLASH"
+        ))),
+    }
+}
+
+fn damaged(what: impl std::fmt::Display) -> RecordingError {
+    RecordingError::whole(format!("{what}: the file is damaged or cut off, record it again"))
+}
+
+impl Recording {
+    /// As JSON.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] if an attribute has a value that JSON does not know.
+    pub fn to_json(&self) -> Result<String, Error> {
+        let Recording { kernels, memories, submissions } = self;
+        let written = Written { format: FORMAT, version: VERSION, kernels, memories, submissions };
+        serde_json::to_string(&written).map_err(|e| RecordingError::whole(format!("not written: {e}")).into())
+    }
+
+    /// In the binary form.
+    ///
+    /// # Errors
+    /// As [`to_json`](Self::to_json).
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        let body = BodyRef {
+            kernels: self.kernels.iter().map(TextRef).collect(),
+            memories: &self.memories,
+            submissions: &self.submissions,
+        };
+        let head = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
+        let mut file = postcard::to_extend(&body, head)
+            .map_err(|e| Error::from(RecordingError::whole(format!("not written: {e}"))))?;
+        let sum = crc32fast::hash(&file[HEAD..]).to_le_bytes();
+        file[HEAD - 4..HEAD].copy_from_slice(&sum);
+        Ok(file)
+    }
+
+    /// From JSON.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] with line and column, or with what [`check`](Self::check) found.
+    pub fn from_json(text: &str) -> Result<Recording, Error> {
+        Ok(from_json(text)?)
+    }
+
+    /// From either form: they are told apart by the first bytes.
+    ///
+    /// # Errors
+    /// [`Error::Recording`]: not a recording, of another version, damaged, or what
+    /// [`check`](Self::check) found.
+    pub fn from_bytes(file: &[u8]) -> Result<Recording, Error> {
+        Ok(from_bytes(file)?)
+    }
+
+    /// Writes a file: JSON if its name ends in `.json`, else the binary form.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] with the path.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let file = match path.extension().is_some_and(|e| e == "json") {
+            true => self.to_json()?.into_bytes(),
+            false => self.to_bytes()?,
+        };
+        std::fs::write(path, file)
+            .map_err(|e| RecordingError::whole(format!("cannot be written: {e}")).of_file(path).into())
+    }
+
+    /// Reads a file of either form.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] with the path: it cannot be read, or as
+    /// [`from_bytes`](Self::from_bytes).
+    pub fn load(path: impl AsRef<Path>) -> Result<Recording, Error> {
+        let path = path.as_ref();
+        Ok(load(path).map_err(|error| error.of_file(path))?)
+    }
+}
+
+fn load(path: &Path) -> Result<Recording, RecordingError> {
+    let unreadable = |e| RecordingError::whole(format!("cannot be read: {e}"));
+    let mut file = File::open(path).map_err(unreadable)?;
+    // Something endless, or a disk image, is not read to its end first.
+    let mut bytes = Vec::new();
+    file.by_ref().take(HEAD as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+    if !bytes.starts_with(MAGIC) && !is_json(&bytes) {
+        return Err(foreign(&bytes));
+    }
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    from_bytes(&bytes)
+}
+
+fn is_json(file: &[u8]) -> bool {
+    file.trim_ascii_start().first().is_none_or(|first| *first == b'{') && !file.is_empty()
+}
+
+fn foreign(file: &[u8]) -> RecordingError {
+    RecordingError::whole(match file {
+        [] => "expected a recording, found an empty file".to_owned(),
+        _ => format!(
+            "expected a recording, which begins with `{{` (JSON) or `FLASHREC` (binary), found `{}`",
+            file[..file.len().min(8)].escape_ascii()
+        ),
+    })
+}
+
+fn from_bytes(file: &[u8]) -> Result<Recording, RecordingError> {
+    if file.starts_with(MAGIC) {
+        return from_binary(file);
+    }
+    if !is_json(file) {
+        return Err(foreign(file));
+    }
+    match std::str::from_utf8(file) {
+        Ok(text) => from_json(text),
+        Err(error) => Err(damaged(format!("expected JSON, found no text: {error}"))),
+    }
+}
+
+fn from_json(text: &str) -> Result<Recording, RecordingError> {
+    let wrong = |e| RecordingError::whole(format!("expected a recording as JSON: {e}"));
+    let head: Head = serde_json::from_str(text).map_err(wrong)?;
+    if head.format != FORMAT {
+        return Err(RecordingError::whole(format!(
+            "expected the format `{FORMAT}`, found `{}`",
+            head.format.escape_debug()
+        )));
+    }
+    version(head.version)?;
+    let Found { kernels, memories, submissions, .. } = serde_json::from_str(text).map_err(wrong)?;
+    let recording = Recording { kernels, memories, submissions };
+    recording.check_all()?;
+    Ok(recording)
+}
+
+fn from_binary(file: &[u8]) -> Result<Recording, RecordingError> {
+    let Some((head, body)) = file.split_at_checked(HEAD) else {
+        return Err(damaged(format!("expected a head of {HEAD} bytes, found {}", file.len())));
+    };
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    version(word(8))?;
+    let (expected, found) = (word(12), crc32fast::hash(body));
+    if expected != found {
+        return Err(damaged(format!("expected the CRC-32 {expected:08x}, found {found:08x}")));
+    }
+    let (body, rest) = postcard::take_from_bytes::<Body>(body).map_err(|e| {
+        damaged(format!("expected kernels, memories and submissions in the postcard format: {e}"))
+    })?;
+    if !rest.is_empty() {
+        return Err(damaged(format!("expected the end, found {} more bytes", rest.len())));
+    }
+    let kernels = body.kernels.into_iter().map(|text| text.0).collect();
+    let recording = Recording { kernels, memories: body.memories, submissions: body.submissions };
+    recording.check_all()?;
+    Ok(recording)
+}

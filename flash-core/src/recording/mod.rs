@@ -1,0 +1,155 @@
+//! Pipelines as data: written to a file, read back, run again.
+//!
+//! A [`Recording`] is what [`Pipeline::recording`](crate::Pipeline::recording) writes down:
+//! descriptors, arguments, dimensions and options of the submissions, the shapes of the memories and,
+//! if asked for, what is in them. [`RuntimeObj::replay`](crate::RuntimeObj::replay) runs it.
+//!
+//! There are two forms of a file. **JSON** is for people and other programs; bytes (scalars, contents)
+//! are base64, which is exact for every type, NaNs and plain structs included. The **binary** form is
+//!
+//! | bytes | |
+//! |---|---|
+//! | 8 | `FLASHREC` |
+//! | 4 | version, little endian |
+//! | 4 | CRC-32 of the rest, little endian |
+//! | rest | kernels, memories, submissions in the [postcard](https://docs.rs/postcard) format; descriptors and options as strings of JSON, because they are open-ended |
+//!
+//! A file is not trusted: [`Recording::check`] proves that indices, ranges, sizes and lengths fit
+//! each other, memory is allocated only for bytes that are in the file, and a replay runs only
+//! kernels that are registered in this program with just the arguments that the file describes.
+//!
+//! The boxes that the map of a partition gave belong to a [`Submission`], once there are such maps.
+
+mod bytes;
+mod check;
+mod error;
+mod file;
+#[cfg(test)]
+mod tests;
+
+pub use error::RecordingError;
+
+use crate::descriptor::{Attributes, ElementType, KernelDescriptor};
+use crate::index::Dim;
+use serde::{Deserialize, Serialize};
+
+/// Whether a recording has the contents of the memories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// As they are when it is made; a replay needs them.
+    With,
+    /// The structure only: kernels, dimensions, lengths, shapes, scalars.
+    Without,
+}
+
+/// A pipeline as data.
+///
+/// # Examples
+/// ```
+/// use flash_core::recording::Recording;
+/// let text = r#"{"format": "flash.recording", "version": 1,
+///                "kernels": [], "memories": [], "submissions": []}"#;
+/// let recording = Recording::from_json(text)?;
+/// assert_eq!(Recording::from_bytes(&recording.to_bytes()?)?, recording);
+/// let error = Recording::from_json(&text[..70]).unwrap_err();
+/// assert!(error.to_string().contains("EOF"));
+/// # Ok::<(), flash_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// The kernels that are submitted, each once.
+    pub kernels: Vec<KernelDescriptor>,
+    /// Memories and slices of the host, in the order in which the submissions first name them.
+    pub memories: Vec<Memory>,
+    /// The submissions, in order.
+    pub submissions: Vec<Submission>,
+}
+
+/// A memory of a recording, or a slice of the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Type of one element.
+    pub element: ElementType,
+    /// Elements.
+    pub len: u64,
+    /// Extent per axis, axis 0 fastest; empty if it was given none.
+    #[serde(default)]
+    pub shape: Vec<u64>,
+    /// Its contents, `len` times the size of an element; numbers with the least significant byte first.
+    #[serde(default, with = "bytes::optional")]
+    pub data: Option<Vec<u8>>,
+}
+
+/// A submission of a recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submission {
+    /// Index of its kernel.
+    pub kernel: u32,
+    /// As many as the kernel's descriptor has.
+    pub arguments: Vec<Argument>,
+    /// Dimension 0 first.
+    pub dims: Vec<Dim>,
+    /// Options of the submission, over those of the runtime that it was recorded on.
+    #[serde(default, with = "bytes::text")]
+    pub options: Attributes,
+    /// Shapes that `sizes(..)` gave to the array arguments, in order; an empty one says nothing.
+    #[serde(default)]
+    pub sizes: Vec<Vec<u64>>,
+}
+
+/// An argument of a recorded submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Argument {
+    /// A scalar's bytes.
+    #[serde(with = "bytes")]
+    Scalar(Vec<u8>),
+    /// All of a memory, by its index.
+    Memory(u32),
+    /// A range of a memory, which has no shape.
+    Part {
+        /// Index of the memory.
+        memory: u32,
+        /// The first element.
+        start: u64,
+        /// The end, itself not in the range.
+        end: u64,
+    },
+}
+
+impl Recording {
+    /// True if every memory's contents are in it.
+    pub fn has_data(&self) -> bool {
+        self.memories.iter().all(|m| m.data.is_some())
+    }
+
+    /// Indices of the memories that a submission writes, ascending.
+    ///
+    /// Of a recording that [`check`](Self::check) refuses, it gives what can be found.
+    pub fn written_by(&self, submission: usize) -> Vec<usize> {
+        let Some(submission) = self.submissions.get(submission) else {
+            return Vec::new();
+        };
+        let Some(kernel) = self.kernels.get(submission.kernel as usize) else {
+            return Vec::new();
+        };
+        let arguments = kernel.arguments.iter().zip(&submission.arguments);
+        let written = arguments.filter(|(spec, _)| spec.access != crate::descriptor::Access::Read);
+        let mut memories: Vec<usize> = written.filter_map(|(_, argument)| argument.memory()).collect();
+        memories.sort_unstable();
+        memories.dedup();
+        memories
+    }
+}
+
+impl Argument {
+    /// Index of the memory that it is, or is a range of.
+    pub fn memory(&self) -> Option<usize> {
+        match self {
+            Argument::Scalar(_) => None,
+            Argument::Memory(memory) | Argument::Part { memory, .. } => Some(*memory as usize),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Runs a recording.
+
+use super::dynamic::{Argument, ByName};
+use super::{Kernel, RuntimeObj, SubmitObj};
+use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor};
+use crate::error::Error;
+use crate::index::Dim;
+use crate::kernel::Element;
+use crate::kernel::views::Array;
+use crate::memory::{ByteGuard, Header};
+use crate::recording::{self, Recording, RecordingError};
+use std::alloc::Layout;
+use std::sync::Arc;
+
+/// The memories of a recording, after a replay or in the middle of one.
+pub struct Replayed {
+    memories: Vec<Replica>,
+}
+
+/// A memory of a recording, made anew.
+struct Replica {
+    header: Header,
+    element: ElementType,
+}
+
+/// A replay that is made submission by submission.
+///
+/// # Examples
+/// Looks at what each submission wrote:
+/// ```
+/// # use flash_core::{Error, RuntimeObj, recording::Recording};
+/// # fn example(rt: &RuntimeObj, recording: &Recording) -> Result<(), Error> {
+/// let mut steps = rt.replay_steps(recording)?;
+/// while let Some(submission) = steps.step()? {
+///     for memory in recording.written_by(submission) {
+///         println!("{submission}: {:?}", steps.memories().bytes(memory)?);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "it runs a submission each time `step` is called"]
+pub struct Steps<'r> {
+    runtime: RuntimeObj,
+    recording: &'r Recording,
+    kernels: Vec<KernelDescriptor>,
+    memories: Replayed,
+    next: usize,
+}
+
+impl RuntimeObj {
+    /// Runs a recording on this runtime, with memories of its own. Its kernels are found by name;
+    /// options that say where a submission runs, or by which implementation, do not count: that is
+    /// this runtime's affair.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] if it has no data, or does not hold what
+    /// [`check`](Recording::check) proves; [`Error::NoKernel`], and [`Error::Argument`] for a kernel
+    /// that takes something else here; else as [`Pipeline::exec`](super::Pipeline::exec).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flash_core::{Error, RuntimeObj, recording::Recording};
+    /// # fn example(rt: &RuntimeObj) -> Result<(), Error> {
+    /// let recording = Recording::load("pipeline.json")?;
+    /// let positions: Vec<[f32; 3]> = rt.replay(&recording)?.read(2)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replay(&self, recording: &Recording) -> Result<Replayed, Error> {
+        let mut steps = self.replay_steps(recording)?;
+        steps.run(0..recording.submissions.len())?;
+        Ok(steps.memories)
+    }
+
+    /// Prepares to run a recording submission by submission.
+    ///
+    /// # Errors
+    /// As [`replay`](Self::replay), but for those of its launches.
+    pub fn replay_steps<'r>(&self, recording: &'r Recording) -> Result<Steps<'r>, Error> {
+        recording.check()?;
+        let memories = recording.memories.iter().enumerate();
+        let memories = memories.map(|(i, memory)| Replica::new(i, memory)).collect::<Result<_, Error>>()?;
+        let kernels = recording.kernels.iter().map(registered).collect::<Result<_, Error>>()?;
+        let memories = Replayed { memories };
+        Ok(Steps { runtime: self.clone(), recording, kernels, memories, next: 0 })
+    }
+}
+
+/// The descriptor as it was recorded, once a registered one has just these dimensions and arguments:
+/// that makes sizes, views and access true of what the implementation does with them.
+fn registered(recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
+    let kernel = Kernel::find(&recorded.name)?;
+    let fits =
+        |d: &&KernelDescriptor| d.dimensions == recorded.dimensions && d.arguments == recorded.arguments;
+    if kernel.descriptors().iter().any(|d| fits(&d)) {
+        let attributes = recorded.attributes.of_the_computation();
+        return Ok(KernelDescriptor { attributes, ..recorded.clone() });
+    }
+    let there: Vec<String> = kernel.descriptors().iter().map(KernelDescriptor::signature).collect();
+    Err(Error::Argument {
+        kernel: recorded.name.clone(),
+        argument: "all".into(),
+        text: format!(
+            "the recording has {} (dimensions {}), what is registered takes {}: names, sizes and alignments must be the same, too",
+            recorded.signature(),
+            recorded.dimensions.join(", "),
+            there.join(" or ")
+        ),
+    })
+}
+
+impl Replica {
+    fn new(index: usize, memory: &recording::Memory) -> Result<Replica, Error> {
+        let fail = |text: String| Error::from(RecordingError::new(format!("memory {index}"), text));
+        let Some(data) = &memory.data else {
+            return Err(fail(
+                "its contents are not in the recording: record it with its data (`recording(Data::With)`)"
+                    .into(),
+            ));
+        };
+        let ElementType { size, align, .. } = memory.element;
+        let layout = Layout::from_size_align(size, align).map_err(|e| fail(e.to_string()))?;
+        let shape = memory.shape.iter().copied().collect();
+        let header = Header::erased(data.len() / size, layout, shape)
+            .map_err(|len| fail(format!("{len} elements are more than memory has bytes")))?;
+        // SAFETY: the array was made just now, of at most as many bytes: `len` elements of `size`.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), header.data(), header.len() * size) };
+        Ok(Replica { header, element: memory.element.clone() })
+    }
+
+    fn array(&self, range: Option<std::ops::Range<usize>>) -> Array<'_> {
+        Array::of_header(&self.header, range, self.element.size)
+    }
+}
+
+impl Steps<'_> {
+    /// Runs the next submission and gives its position, `None` after the last.
+    ///
+    /// # Errors
+    /// As [`Pipeline::exec`](super::Pipeline::exec). The next call goes on behind it.
+    pub fn step(&mut self) -> Result<Option<usize>, Error> {
+        let position = self.next;
+        if position >= self.recording.submissions.len() {
+            return Ok(None);
+        }
+        self.next += 1;
+        self.run(position..position + 1).map_err(|error| match error {
+            // It ran as a pipeline of its own.
+            Error::Launch(launch) => {
+                let mut launch = Arc::unwrap_or_clone(launch);
+                launch.position = position;
+                Error::Launch(Arc::new(launch))
+            }
+            other => other,
+        })?;
+        Ok(Some(position))
+    }
+
+    /// The memories as they are now.
+    pub fn memories(&self) -> &Replayed {
+        &self.memories
+    }
+
+    fn run(&mut self, positions: std::ops::Range<usize>) -> Result<(), Error> {
+        let mut pipeline = self.runtime.pipeline();
+        for submission in &self.recording.submissions[positions] {
+            let descriptor = &self.kernels[submission.kernel as usize];
+            let arguments = submission.arguments.iter().zip(&descriptor.arguments);
+            let arguments =
+                arguments.map(|(argument, spec)| self.memories.argument(argument, spec)).collect();
+            let submitted = pipeline.submit(ByName::erased(descriptor.clone(), arguments));
+            pipeline = with_options(submitted, submission).defer(&submission.dims[..] as &[Dim]);
+        }
+        pipeline.exec()
+    }
+}
+
+fn with_options<'a>(submitted: SubmitObj<'a>, submission: &recording::Submission) -> SubmitObj<'a> {
+    let options = submission.options.of_the_computation();
+    let submitted = if options.is_empty() { submitted } else { submitted.options(options) };
+    match submission.sizes.is_empty() {
+        true => submitted,
+        false => submitted.sizes(submission.sizes.iter().map(|shape| &shape[..])),
+    }
+}
+
+impl Replayed {
+    /// Number of memories.
+    pub fn len(&self) -> usize {
+        self.memories.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.memories.is_empty()
+    }
+
+    /// What memory `memory` holds.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if there is no such memory; as [`FlashMemory::read`](crate::FlashMemory::read).
+    pub fn bytes(&self, memory: usize) -> Result<Vec<u8>, Error> {
+        let replica = self.replica(memory)?;
+        Ok(ByteGuard::new(&replica.header, replica.element.size)?.bytes().to_vec())
+    }
+
+    /// What memory `memory` holds, as elements of its type.
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes), and [`Error::Recording`] if its elements are of another type.
+    pub fn read<T: Element>(&self, memory: usize) -> Result<Vec<T>, Error> {
+        let replica = self.replica(memory)?;
+        let asked = ElementType::of::<T>();
+        if replica.element != asked {
+            return Err(RecordingError::new(
+                format!("memory {memory}"),
+                format!("its elements are {}, asked for as {}", replica.element.name, asked.name),
+            )
+            .into());
+        }
+        let guard = ByteGuard::new(&replica.header, replica.element.size)?;
+        let mut elements = vec![T::zeroed(); replica.header.len()];
+        bytemuck::cast_slice_mut::<T, u8>(&mut elements).copy_from_slice(guard.bytes());
+        Ok(elements)
+    }
+
+    fn replica(&self, memory: usize) -> Result<&Replica, Error> {
+        let len = self.memories.len();
+        self.memories.get(memory).ok_or(Error::Range { start: memory, end: memory.saturating_add(1), len })
+    }
+
+    /// An argument of a submission that was checked.
+    fn argument<'a>(&'a self, argument: &recording::Argument, spec: &ArgumentDescriptor) -> Argument<'a> {
+        let element = &spec.element;
+        let replica = |memory: u32| &self.memories[memory as usize];
+        match argument {
+            recording::Argument::Scalar(bytes) => Argument::of_bytes(element, bytes),
+            &recording::Argument::Memory(memory) => Argument::of_array(element, replica(memory).array(None)),
+            &recording::Argument::Part { memory, start, end } => {
+                let range = start as usize..end as usize;
+                Argument::of_array(element, replica(memory).array(Some(range)))
+            }
+        }
+    }
+}
