@@ -16,9 +16,12 @@ const READ_BY_FLASH: [&str; 6] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_CHECK_WRITES",
+    "FLASH_CPU_COPY",
     "FLASH_CPU_DEVICES",
     "FLASH_CPU_LINGER_US",
     "FLASH_CPU_THREADS",
+    "FLASH_CPU_THROTTLE",
+    "FLASH_HOST_GRANULE",
 ];
 
 /// Says that a test cannot run here; it then returns. `name` is the test's name as the harness prints
