@@ -12,7 +12,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-const READ_BY_FLASH: [&str; 6] = [
+const READ_BY_FLASH: [&str; 9] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_CHECK_WRITES",

@@ -174,8 +174,9 @@ pub(super) fn launches_wait(subject: &Subject) -> Outcome {
     let events = [UserEvent::new(subject)?, UserEvent::new(subject)?];
     let hits = Array::new(subject, &[0; 100])?;
     let ran = || Ok::<bool, Stop>(hits.words(subject)?.iter().any(|h| *h != 0));
+    let (kernel, array) = (ForThread(&kernel), ForThread(&hits));
     std::thread::scope(|scope| {
-        let (kernel, array, events) = (&ForThread(&kernel), &ForThread(&hits), &events);
+        let (kernel, array, events) = (&kernel, &array, &events);
         let launch = scope.spawn(move || {
             let waits = [events[0].event, events[1].event];
             count(subject, kernel.0, array.0, &waits)

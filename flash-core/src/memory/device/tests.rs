@@ -169,6 +169,7 @@ proptest! {
             fault(None);
             failing = false;
         }
+        fault(None);
         prop_assert_eq!(&*memory.read().unwrap(), &model[..]);
         drop(memory);
         prop_assert_eq!(devices.iter().map(|d| d.used()).sum::<u64>(), 0, "all buffers are given back");
