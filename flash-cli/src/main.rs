@@ -40,7 +40,10 @@ Environment:
   FLASH_ALLOW_WORLD_WRITABLE  1: load plugins from files and directories that everybody can write
   FLASH_CPU_THREADS           threads of the CPU backend. Default: what affinity and cgroups allow
   FLASH_CPU_DEVICES           devices that those threads are split into. Default: 1
+  FLASH_CPU_COPY              1: each of those devices has a memory of its own. For tests
+  FLASH_CPU_THROTTLE          fraction of its speed at which each device runs: 1,0.5. For tests
   FLASH_CPU_LINGER_US         how long an idle thread waits before it parks. Default: 200
+  FLASH_HOST_GRANULE          bytes that the host fetches at least from a device's memory. Default: 65536
   FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
 
 Exit status: 0 success, 1 a check or the program failed, 2 wrong usage or a malformed file.

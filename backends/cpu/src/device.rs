@@ -6,7 +6,7 @@ use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The backend.
 pub struct Cpu;
@@ -24,11 +24,19 @@ unsafe impl Backend for Cpu {
         let threads = number("FLASH_CPU_THREADS", there, 1024, "threads")?;
         let devices = number("FLASH_CPU_DEVICES", 1, 1024, "devices")?;
         let linger = number("FLASH_CPU_LINGER_US", 200, 10_000_000, "microseconds")?;
+        let copy = number("FLASH_CPU_COPY", 0, 1, "switches")? == 1;
+        let speeds = throttle()?;
         let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
-        let device = |k| CpuDevice {
-            team: Team::new(share(k), Duration::from_micros(linger as u64)),
-            part: (devices > 1).then_some((k, devices)),
-            buffers: HostBuffers::default(),
+        let device = |k: usize| {
+            let speed = speeds.get(k).copied().unwrap_or(1.0);
+            CpuDevice {
+                team: Team::new(share(k), Duration::from_micros(linger as u64)),
+                part: (devices > 1).then_some((k, devices)),
+                buffers: HostBuffers::of_space(if copy { 1 + k as u32 } else { abi::SPACE_HOST }),
+                spaces: if copy { devices as u32 } else { 0 },
+                speed,
+                special: copy || speed < 1.0,
+            }
         };
         Ok((0..devices).map(device).collect())
     }
@@ -39,7 +47,7 @@ fn number(name: &str, default: usize, most: usize, unit: &str) -> Result<usize, 
     let Some(text) = std::env::var_os(name) else {
         return Ok(default);
     };
-    let least = usize::from(name != "FLASH_CPU_LINGER_US");
+    let least = usize::from(!matches!(name, "FLASH_CPU_LINGER_US" | "FLASH_CPU_COPY"));
     match text.to_str().and_then(|t| t.trim().parse::<usize>().ok()) {
         Some(n) if (least..=most).contains(&n) => Ok(n),
         _ => Err(Unavailable(format!(
@@ -48,12 +56,67 @@ fn number(name: &str, default: usize, most: usize, unit: &str) -> Result<usize, 
     }
 }
 
+/// The fraction of its speed at which each device runs.
+fn throttle() -> Result<Vec<f64>, Unavailable> {
+    const NAME: &str = "FLASH_CPU_THROTTLE";
+    let Some(text) = std::env::var_os(NAME) else {
+        return Ok(Vec::new());
+    };
+    let fraction = |part: &str| part.trim().parse::<f64>().ok().filter(|f| *f > 0.0 && *f <= 1.0);
+    let speeds = text.to_str().and_then(|t| t.split(',').map(fraction).collect::<Option<Vec<f64>>>());
+    speeds.ok_or_else(|| {
+        Unavailable(format!(
+            "{NAME}: expected a number above 0 and up to 1 per device, such as 1,0.5, found {text:?}"
+        ))
+    })
+}
+
 /// A team of threads.
 pub struct CpuDevice {
     pub(crate) team: Team,
     /// Number, and of how many, if the threads are split.
     part: Option<(usize, usize)>,
+    /// In its own memory space, if it has one, else in the host's.
     buffers: HostBuffers,
+    /// Memory spaces of all devices, which are numbered from 1; 0: they use the host's memory in place.
+    spaces: u32,
+    /// Fraction of its speed at which it runs.
+    speed: f64,
+    /// It has a memory of its own, or is throttled: launches take a way of their own.
+    special: bool,
+}
+
+impl CpuDevice {
+    /// A launch on a device for tests: arguments must be in its memory, and it may be slowed down.
+    #[cold]
+    fn submit_special(&self, launch: &Launch<'_, CpuKernel>) -> Result<(), Failure> {
+        let own = self.buffers.space();
+        let arrays = launch.args().iter().enumerate().filter(|(_, arg)| arg.kind != abi::ARG_SCALAR);
+        if let Some((i, arg)) = arrays.into_iter().find(|(_, arg)| arg.space != own) {
+            return Err(Failure::new(
+                Code::Invalid,
+                format!(
+                    "argument {i}: expected an array in memory space {own}, the device's, found one in space {}: copy it first",
+                    arg.space
+                ),
+            ));
+        }
+        let start = Instant::now();
+        let outcome = job::run(&self.team, launch);
+        if self.speed < 1.0 {
+            let whole = start.elapsed().div_f64(self.speed);
+            while start.elapsed() < whole {
+                std::hint::spin_loop();
+            }
+            launch.report(start.elapsed().as_nanos() as u64);
+        }
+        outcome
+    }
+
+    /// True if the memory space is the host's or one of these devices'.
+    fn knows(&self, space: u32) -> bool {
+        space <= self.spaces
+    }
 }
 
 impl Device for CpuDevice {
@@ -74,7 +137,7 @@ impl Device for CpuDevice {
             class: Class::Cpu,
             emulated: false,
             test: false,
-            host_memory: true,
+            host_memory: self.spaces == 0,
             threads,
             name: model().unwrap_or_else(|| "CPU".to_owned()),
             vendor: vendor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
@@ -92,14 +155,17 @@ impl Device for CpuDevice {
 
     #[inline]
     fn submit(&self, launch: &Launch<'_, CpuKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
-        job::run(&self.team, launch)?;
+        match self.special {
+            false => job::run(&self.team, launch)?,
+            true => self.submit_special(launch)?,
+        }
         Ok(None)
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
         vec![abi::MemorySpace {
             struct_size: size_of::<abi::MemorySpace>() as u32,
-            id: abi::SPACE_HOST,
+            id: self.buffers.space(),
             kind: 0,
             numa_node: -1,
             size: memory(),
@@ -129,12 +195,19 @@ impl Device for CpuDevice {
         to: abi::Buffer,
         shape: &abi::CopyBox,
     ) -> Result<(), Failure> {
-        // SAFETY: the caller vouches for the boxes.
-        unsafe { host_memory::copy_box(from, to, shape) }
+        if let Some(space) = [from.space, to.space].into_iter().find(|space| !self.knows(*space)) {
+            return Err(Failure::new(
+                Code::Invalid,
+                format!("memory space {space}: there are 0, the host's, and up to {}", self.spaces),
+            ));
+        }
+        // SAFETY: the caller vouches for the boxes; handles of all these spaces are addresses.
+        unsafe { host_memory::copy_addresses(from.handle, to.handle, shape) };
+        Ok(())
     }
 
     fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
-        (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
+        (self.knows(from) && self.knows(to)).then_some(10e9)
     }
 
     fn query(&self, key: &str) -> Option<String> {

@@ -1,5 +1,8 @@
 //! The memories of devices: buffers, their cache, the budget, and who has to go when it is used up.
 
+#[cfg(test)]
+mod tests;
+
 use super::Header;
 use super::directory::{Directory, Place};
 use super::transfer::{Counters, End, Transfer};
@@ -149,12 +152,14 @@ impl DeviceMemory {
         if let Some(buffer) = self.cached(bytes) {
             return Ok(buffer);
         }
-        self.make_room(bytes)?;
+        if let Some(buffer) = self.make_room(bytes)? {
+            return Ok(buffer);
+        }
         let raw = match self.alloc_new(bytes) {
             Err(Error::Backend { code: Code::OutOfMemory, .. }) => {
                 // The device has less than the budget says: give up whatever can be.
-                self.trim(u64::MAX);
                 self.evict(bytes)?;
+                self.trim(u64::MAX);
                 self.alloc_new(bytes).map_err(|error| match error {
                     Error::Backend { code: Code::OutOfMemory, .. } => self.too_little(bytes),
                     other => other,
@@ -206,32 +211,36 @@ impl DeviceMemory {
     }
 
     /// Makes room for so many bytes: frees the cache, then drops the copies that were not used for longest
-    /// and that nobody holds; what is current only there is copied to the host first.
+    /// and that nobody holds; what is current only there is copied to the host first. Answers with the
+    /// buffer of a copy that was dropped, if it is just what is wanted.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`] if that is not enough; those of copies.
-    pub fn make_room(&self, bytes: u64) -> Result<(), Error> {
-        let over = |pool: &Pool| {
-            let wanted = pool.used.saturating_add(pool.cached).saturating_add(bytes);
-            wanted.saturating_sub(self.budget())
-        };
-        let missing = over(&self.pool());
+    fn make_room(&'static self, bytes: u64) -> Result<Option<DeviceBuffer>, Error> {
+        let missing = self.missing(bytes);
         if missing == 0 {
-            return Ok(());
+            return Ok(None);
         }
         if bytes > self.budget() {
             return Err(self.too_little(bytes));
         }
         self.trim(missing);
-        let missing = over(&self.pool());
-        if missing > 0 {
-            self.evict(missing)?;
-            self.trim(over(&self.pool()));
-            if over(&self.pool()) > 0 {
-                return Err(self.too_little(bytes));
-            }
+        let missing = self.missing(bytes);
+        if missing == 0 {
+            return Ok(None);
         }
-        Ok(())
+        self.evict(missing)?;
+        if let Some(buffer) = self.cached(bytes) {
+            return Ok(Some(buffer));
+        }
+        self.trim(self.missing(bytes));
+        if self.missing(bytes) > 0 { Err(self.too_little(bytes)) } else { Ok(None) }
+    }
+
+    /// By how much so many bytes more would go beyond the budget.
+    fn missing(&self, bytes: u64) -> u64 {
+        let pool = self.pool();
+        pool.used.saturating_add(pool.cached).saturating_add(bytes).saturating_sub(self.budget())
     }
 
     /// Frees buffers of the cache, the largest first, until so many bytes are free or there is none left.

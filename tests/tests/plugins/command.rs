@@ -157,7 +157,10 @@ fn help_teaches() {
         "FLASH_ALLOW_WORLD_WRITABLE",
         "FLASH_CPU_THREADS",
         "FLASH_CPU_DEVICES",
+        "FLASH_CPU_COPY",
+        "FLASH_CPU_THROTTLE",
         "FLASH_CPU_LINGER_US",
+        "FLASH_HOST_GRANULE",
         "FLASH_CHECK_WRITES",
         "Exit status: 0",
     ] {

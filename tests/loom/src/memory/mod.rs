@@ -307,7 +307,7 @@ fn a_host_that_guards_one_memory_may_wait_for_a_launch_that_wants_both() {
     check(3, || {
         let memories = [Memory::new(), Memory::new()];
         let other = spawn(&memories, |m| launch(&[&m[0], &m[1]]));
-        assert_eq!(memories[1].state.guard_read(), Ok(()));
+        assert_eq!(memories[1].state.guard_read(), Ok(false));
         let first = memories[0].guard_read();
         memories[1].state.release_guard_read();
         let launched = other.join().unwrap();

@@ -1,0 +1,354 @@
+//! Memories of devices that copy: against vectors, with failures, budgets and many threads.
+
+mod apart;
+
+use super::*;
+use crate::memory::region::Region;
+use crate::memory::region::tests::blocks;
+use crate::memory::{FlashMemory, Transfers};
+use apart::{Fault, fault, lock};
+use proptest::prelude::*;
+
+/// The memories of the first `n` devices; the last one copies through the host only.
+fn devices() -> Vec<&'static DeviceMemory> {
+    let devices = crate::backend::registry::registry().resolve("TEST_APART").unwrap();
+    devices.into_iter().map(|d| d.memory().unwrap()).collect()
+}
+
+fn moved(devices: &[&DeviceMemory]) -> u64 {
+    let bytes = |t: Transfers| t.to_device.bytes + t.from_device.bytes + t.between_devices.bytes;
+    devices.iter().map(|d| bytes(d.transfers())).sum()
+}
+
+/// A launch that writes `value` to a box on a device, without reading it.
+fn write_on(memory: &FlashMemory<u32>, device: &'static DeviceMemory, region: &Region, value: u32) {
+    let header = memory.header();
+    header.state.launch_write().unwrap();
+    let mut directory = header.directory();
+    let hull = region.hull(directory.grid());
+    if let Some(grown) = device.reserve(header, &mut directory, hull).unwrap() {
+        // SAFETY: held alone; what is current has room in both.
+        unsafe { grown.transfer.run(&directory.current(device.place())).unwrap() };
+    }
+    let copy = directory.copy(device.place());
+    for i in elements(directory.grid(), region) {
+        let copy = copy.unwrap();
+        let at = copy.raw().handle as usize + 4 * (i - copy.range().start as usize);
+        // SAFETY: the device's buffer has room for the element, and is memory of this process.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u32>(at).write(value) };
+    }
+    directory.written(device.place(), region);
+    drop(directory);
+    header.release_written();
+}
+
+/// What a launch reads of a box on a device.
+fn read_on(
+    memory: &FlashMemory<u32>,
+    device: &'static DeviceMemory,
+    region: &Region,
+) -> Result<Vec<u32>, Error> {
+    let header = memory.header();
+    header.state.launch_write().unwrap();
+    let outcome = header.make_current(device, region);
+    let directory = header.directory();
+    let read = |i: usize| {
+        let copy = directory.copy(device.place()).unwrap();
+        let at = copy.raw().handle as usize + 4 * (i - copy.range().start as usize);
+        // SAFETY: as in `write_on`.
+        unsafe { std::ptr::with_exposed_provenance::<u32>(at).read() }
+    };
+    let seen = outcome.map(|()| elements(directory.grid(), region).into_iter().map(read).collect());
+    drop(directory);
+    header.release_written();
+    seen
+}
+
+fn elements(grid: &crate::memory::region::Grid, region: &Region) -> Vec<usize> {
+    let mut found = Vec::new();
+    for b in region.blocks() {
+        for z in b.begin[2]..b.end[2] {
+            for y in b.begin[1]..b.end[1] {
+                found.extend((b.begin[0]..b.end[0]).map(|x| grid.flat([x, y, z]) as usize));
+            }
+        }
+    }
+    found
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(usize, crate::memory::region::Block),
+    Read(usize, crate::memory::region::Block),
+    Host(u64, u64),
+    HostWrite(u64),
+    Evict(usize),
+    /// The n-th copy from now fails, if there is one before the next operation ends.
+    Fault(u32),
+}
+
+fn ops(grid: crate::memory::region::Grid) -> impl Strategy<Value = Vec<Op>> {
+    let n = grid.elements();
+    let op = prop_oneof![
+        4 => (0..3usize, blocks(grid)).prop_map(|(d, b)| Op::Write(d, b)),
+        4 => (0..3usize, blocks(grid)).prop_map(|(d, b)| Op::Read(d, b)),
+        3 => (0..=n, 0..=n).prop_map(|(a, b)| Op::Host(a.min(b), a.max(b))),
+        1 => (0..n).prop_map(Op::HostWrite),
+        2 => (0..3usize).prop_map(Op::Evict),
+        2 => (0..3u32).prop_map(Op::Fault),
+    ];
+    proptest::collection::vec(op, 0..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 1_500 }, ..ProptestConfig::default() })]
+
+    /// Contents are a plain vector's, whatever is where, and whatever copy fails.
+    #[test]
+    fn contents_are_those_of_a_vector(
+        (shape, ops) in (1u64..7, 1u64..6, 1u64..5).prop_flat_map(|(x, y, z)| {
+            (Just([x, y, z]), ops(crate::memory::region::Grid::new(&[x, y, z], x * y * z)))
+        })
+    ) {
+        let (_alone, devices) = (lock(), devices());
+        let n = shape.iter().product::<u64>() as usize;
+        let memory = FlashMemory::from((0..n as u32).collect::<Vec<_>>()).with_shape(&shape[..]).unwrap();
+        let mut model: Vec<u32> = (0..n as u32).collect();
+        let grid = memory.header().grid();
+        let mut failing = false;
+        for (round, op) in ops.into_iter().enumerate() {
+            let before = moved(&devices);
+            match op {
+                Op::Fault(after) => {
+                    fault(Some(Fault { after, code: Code::Other }));
+                    failing = true;
+                    continue;
+                }
+                Op::Write(d, block) => {
+                    // Growing a buffer copies inside the device; a launch would fail there and write nothing.
+                    fault(None);
+                    let value = 1_000 + round as u32;
+                    write_on(&memory, devices[d], &block.into(), value);
+                    elements(&grid, &block.into()).into_iter().for_each(|i| model[i] = value);
+                    prop_assert_eq!(moved(&devices), before, "what is written is not fetched");
+                }
+                Op::Read(d, block) => match read_on(&memory, devices[d], &block.into()) {
+                    Ok(seen) => {
+                        let expected: Vec<u32> =
+                            elements(&grid, &block.into()).into_iter().map(|i| model[i]).collect();
+                        prop_assert_eq!(seen, expected);
+                        let after = moved(&devices);
+                        fault(None);
+                        if !failing {
+                            prop_assert!(after - before <= 2 * 4 * block.elements());
+                        }
+                        read_on(&memory, devices[d], &block.into()).unwrap();
+                        prop_assert_eq!(moved(&devices), after, "it is current there");
+                    }
+                    Err(error) => prop_assert!(failing && error.to_string().contains("on purpose")),
+                },
+                Op::Host(a, b) => match memory.read_range(a as usize..b as usize) {
+                    Ok(seen) => prop_assert_eq!(&*seen, &model[a as usize..b as usize]),
+                    Err(error) => prop_assert!(failing && error.to_string().contains("on purpose")),
+                },
+                Op::HostWrite(i) => match memory.write() {
+                    Ok(mut all) => {
+                        prop_assert_eq!(&*all, &model[..]);
+                        all[i as usize] = 9;
+                        model[i as usize] = 9;
+                    }
+                    Err(error) => prop_assert!(failing && error.to_string().contains("on purpose")),
+                },
+                Op::Evict(d) => {
+                    memory.header().state.launch_write().unwrap();
+                    let outcome = memory.header().evict(devices[d].place());
+                    memory.header().release_written();
+                    prop_assert!(outcome.is_ok() || failing);
+                }
+            }
+            fault(None);
+            failing = false;
+        }
+        fault(None);
+        prop_assert_eq!(&*memory.read().unwrap(), &model[..]);
+        drop(memory);
+        prop_assert_eq!(devices.iter().map(|d| d.used()).sum::<u64>(), 0, "all buffers are given back");
+    }
+}
+
+fn all(memory: &FlashMemory<u32>) -> Region {
+    Region::all(&memory.header().grid())
+}
+
+#[test]
+fn copies_are_counted_per_direction_and_only_what_lacks_moves() {
+    let (_alone, devices) = (lock(), devices());
+    let memory: FlashMemory<u32> = (0..100).collect();
+    let before = devices.iter().map(|d| d.transfers()).collect::<Vec<_>>();
+    let since = |k: usize| devices[k].transfers() - before[k];
+    read_on(&memory, devices[0], &all(&memory)).unwrap();
+    assert_eq!((since(0).to_device.copies, since(0).to_device.bytes), (1, 400));
+    let half = Region::of_range(&memory.header().grid(), 50..100);
+    write_on(&memory, devices[0], &half, 7);
+    // Directly from device to device, and the half that the host has from there.
+    assert_eq!(read_on(&memory, devices[1], &all(&memory)).unwrap()[49..51], [49, 7]);
+    assert_eq!((since(1).to_device.bytes, since(1).between_devices.bytes), (200, 200));
+    // Device 2 does not copy directly: from 0 to the host, from there to 2.
+    assert_eq!(read_on(&memory, devices[2], &all(&memory)).unwrap()[49..51], [49, 7]);
+    assert_eq!((since(2).to_device.bytes, since(2).between_devices.bytes), (400, 0));
+    assert_eq!(since(0).from_device.bytes, 200);
+    assert_eq!(memory.get(99).unwrap(), 7);
+    assert_eq!(since(0).from_device.bytes + since(1).from_device.bytes, 400);
+    assert!(since(0).to_string().contains("400 bytes in 1 copies"), "{}", since(0));
+}
+
+#[test]
+fn the_host_fetches_granules_around_single_elements() {
+    let (_alone, devices) = (lock(), devices());
+    let memory = FlashMemory::<u32>::zeroed(100_000);
+    write_on(&memory, devices[0], &all(&memory), 3);
+    let before = devices[0].transfers();
+    assert_eq!(memory.get(20_000).unwrap(), 3);
+    assert_eq!(memory.get(20_001).unwrap(), 3);
+    let moved = devices[0].transfers() - before;
+    assert_eq!((moved.from_device.copies, moved.from_device.bytes), (1, 64 * 1024));
+    assert_eq!(*memory.read_range(99_990..).unwrap(), [3; 10]);
+}
+
+#[test]
+fn the_longest_unused_copies_make_room_and_what_was_only_there_comes_home() {
+    let (_alone, devices) = (lock(), devices());
+    let device = devices[0];
+    device.trim(u64::MAX);
+    device.set_budget(3 * 4096);
+    let memories: Vec<FlashMemory<u32>> = (0..4).map(|k| vec![k; 1024].into()).collect();
+    let before = device.transfers();
+    for memory in &memories[..3] {
+        read_on(memory, device, &all(memory)).unwrap();
+    }
+    write_on(&memories[1], device, &all(&memories[1]), 77);
+    // 0 is used again; so 2, which is clean, has to go, and then 1.
+    read_on(&memories[0], device, &all(&memories[0])).unwrap();
+    read_on(&memories[3], device, &all(&memories[3])).unwrap();
+    let has = |k: usize| memories[k].header().directory().copy(device.place()).is_some();
+    assert_eq!([0, 1, 2, 3].map(has), [true, true, false, true]);
+    assert_eq!((device.transfers() - before).from_device.bytes, 0, "a clean one is not copied back");
+    read_on(&memories[2], device, &all(&memories[2])).unwrap();
+    assert_eq!([0, 1, 2, 3].map(has), [true, false, true, true]);
+    assert_eq!((device.transfers() - before).from_device.bytes, 4096);
+    assert_eq!(*memories[1].read().unwrap(), [77; 1024]);
+    // Who is held stays: there is no room.
+    let guards: Vec<_> = [0, 2, 3].map(|k| memories[k].read().unwrap()).into();
+    let error = read_on(&memories[1], device, &all(&memories[1])).unwrap_err();
+    let Error::DeviceMemory(sizes) = &error else { panic!("{error}") };
+    assert_eq!((sizes.wanted, sizes.budget, sizes.held), (4096, 12288, 12288));
+    assert!(error.to_string().contains("TEST_APART:0"), "{error}");
+    drop(guards);
+    read_on(&memories[1], device, &all(&memories[1])).unwrap();
+    let large = FlashMemory::<u32>::zeroed(1 << 20);
+    assert!(matches!(read_on(&large, device, &all(&large)), Err(Error::DeviceMemory(_))));
+    device.set_budget(u64::MAX);
+}
+
+#[test]
+fn buffers_are_used_again() {
+    let (_alone, devices) = (lock(), devices());
+    let handle = |memory: &FlashMemory<u32>| {
+        read_on(memory, devices[1], &all(memory)).unwrap();
+        memory.header().directory().copy(devices[1].place()).unwrap().raw().handle
+    };
+    let first = handle(&FlashMemory::zeroed(5000));
+    assert_eq!(handle(&FlashMemory::zeroed(4900)), first);
+    assert_ne!(handle(&FlashMemory::zeroed(2000)), first);
+}
+
+#[test]
+fn a_device_that_has_less_than_its_budget_evicts_too() {
+    let (_alone, devices) = (lock(), devices());
+    let device = devices[0];
+    device.trim(u64::MAX);
+    let memories: Vec<FlashMemory<u32>> = (0..3).map(|k| vec![k; 1024].into()).collect();
+    apart::limit(2 * 4096);
+    for (k, memory) in memories.iter().enumerate() {
+        assert_eq!(read_on(memory, device, &all(memory)).unwrap(), [k as u32; 1024]);
+    }
+    let error = read_on(&FlashMemory::zeroed(4096), device, &Region::all(&memories[0].header().grid()));
+    assert!(error.is_ok(), "a part of it fits");
+    apart::limit(u64::MAX);
+}
+
+#[test]
+fn what_a_lost_device_alone_had_is_poisoned_and_the_rest_is_not() {
+    let (_alone, devices) = (lock(), devices());
+    let memory: FlashMemory<u32> = (0..10).collect();
+    let grid = memory.header().grid();
+    write_on(&memory, devices[0], &Region::of_range(&grid, 0..5), 1);
+    fault(Some(Fault { after: 0, code: Code::DeviceLost }));
+    let error = memory.read().map(drop).unwrap_err();
+    assert!(matches!(error, Error::Backend { code: Code::DeviceLost, .. }), "{error}");
+    fault(None);
+    assert!(matches!(memory.get(4), Err(Error::Poisoned)));
+    assert_eq!(*memory.read_range(5..).unwrap(), [5, 6, 7, 8, 9]);
+    memory.write().unwrap()[4] = 4;
+    assert_eq!(memory.get(4).unwrap(), 4);
+}
+
+#[test]
+fn a_new_shape_brings_everything_home() {
+    let (_alone, devices) = (lock(), devices());
+    let memory: FlashMemory<u32> = (0..6).collect();
+    write_on(&memory, devices[0], &all(&memory), 5);
+    let memory = memory.with_shape([2, 3]).unwrap();
+    assert!(!memory.header().state.launch_read().unwrap(), "nothing is to be looked up");
+    memory.header().state.release_read();
+    assert_eq!(*memory.read().unwrap(), [5; 6]);
+}
+
+/// Readers of the host, launches and evictions at once: nobody sees anything but what was written.
+#[test]
+fn threads_that_read_write_and_evict() {
+    let (_alone, devices) = (lock(), devices());
+    let device = devices[0];
+    device.trim(u64::MAX);
+    device.set_budget(2 * 4096);
+    let memories: Vec<FlashMemory<u32>> = (0..6).map(|_| FlashMemory::zeroed(1024)).collect();
+    let rounds = if cfg!(miri) { 5 } else { 400 };
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let (memories, devices) = (&memories, &devices);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let memory = &memories[(round * 7 + thread * 3) as usize % memories.len()];
+                    match round % 3 {
+                        // A launch that only reads, on a device that others use, too.
+                        0 => {
+                            let Ok(_) = memory.header().state.launch_read() else { continue };
+                            let whole = all(memory);
+                            match memory.header().make_current(devices[thread as usize % 2], &whole) {
+                                Ok(()) | Err(Error::DeviceMemory(_)) => {}
+                                Err(error) => panic!("{error}"),
+                            }
+                            memory.header().state.release_read();
+                        }
+                        1 => {
+                            if let Ok(seen) = memory.read() {
+                                assert!(seen.iter().all(|v| *v == seen[0]), "{:?}", &*seen);
+                            }
+                        }
+                        _ => {
+                            if let Ok(mut all) = memory.write() {
+                                let value = all[0] + 1;
+                                all.fill(value);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    for memory in &memories {
+        let seen = memory.read().unwrap();
+        assert!(seen.iter().all(|v| *v == seen[0]));
+    }
+    device.set_budget(u64::MAX);
+}

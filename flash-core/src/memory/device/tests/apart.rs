@@ -1,0 +1,149 @@
+//! Three devices with memories of their own, which are memory of this process; copies fail on demand. The
+//! last device copies to and from the host only.
+
+use crate::abi;
+use crate::backend::host_memory::{self, HostBuffers};
+use crate::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use crate::error::Code;
+use crate::register_backend;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+/// A copy that fails.
+#[derive(Clone, Copy)]
+pub struct Fault {
+    /// So many succeed before.
+    pub after: u32,
+    pub code: Code,
+}
+
+thread_local! {
+    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+/// Makes a copy of this thread fail.
+pub fn fault(fault: Option<Fault>) {
+    FAULT.set(fault);
+}
+
+/// Bytes that each device has.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+pub fn limit(bytes: u64) {
+    LIMIT.store(bytes, Relaxed);
+}
+
+/// Budgets and counters are the process's: tests take turns.
+pub fn lock() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let alone = LOCK.lock().unwrap_or_else(|e| e.into_inner());
+    // What a test that failed left.
+    limit(u64::MAX);
+    fault(None);
+    alone
+}
+
+struct Apart;
+
+// SAFETY: nothing is launched on it.
+unsafe impl Backend for Apart {
+    const KEY: &'static str = "TEST_APART";
+    const DESCRIPTION: &'static str = "for unit tests";
+    const TARGET: &'static str = "none";
+    type Device = ApartDevice;
+
+    fn probe() -> Result<Vec<ApartDevice>, Unavailable> {
+        Ok((1..4)
+            .map(|space| ApartDevice { buffers: HostBuffers::of_space(space), sizes: Mutex::default() })
+            .collect())
+    }
+}
+
+register_backend!(Apart);
+
+struct ApartDevice {
+    buffers: HostBuffers,
+    /// Bytes of each buffer.
+    sizes: Mutex<HashMap<u64, u64>>,
+}
+
+impl Device for ApartDevice {
+    type Kernel = ();
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            class: Class::Other,
+            emulated: true,
+            test: true,
+            host_memory: false,
+            threads: 1,
+            name: "apart".into(),
+            vendor: "FLASH".into(),
+            version: "0".into(),
+            physical_id: String::new(),
+            rate_hint: 0.0,
+            memory_bytes: 0,
+            features: String::new(),
+        }
+    }
+
+    fn prepare(&self, _: &'static abi::Implementation) -> Result<(), Failure> {
+        Err(Failure::new(Code::Unsupported, "nothing runs here"))
+    }
+
+    fn submit(&self, _: &Launch<'_, ()>) -> Result<Option<Box<dyn Completion>>, Failure> {
+        Err(Failure::new(Code::Unsupported, "nothing runs here"))
+    }
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        let space = |id| abi::MemorySpace {
+            struct_size: size_of::<abi::MemorySpace>() as u32,
+            id,
+            kind: 0,
+            numa_node: -1,
+            size: 0,
+            host_visible: 1,
+            alignment: 64,
+        };
+        vec![space(abi::SPACE_HOST), space(self.buffers.space())]
+    }
+
+    fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
+        let mut sizes = self.sizes.lock().unwrap();
+        if sizes.values().sum::<u64>().saturating_add(bytes) > LIMIT.load(Relaxed) {
+            return Err(Failure::new(Code::OutOfMemory, "no more"));
+        }
+        let buffer = self.buffers.alloc(space, bytes)?;
+        sizes.insert(buffer.handle, bytes);
+        Ok(buffer)
+    }
+
+    fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
+        self.sizes.lock().unwrap().remove(&buffer.handle);
+        self.buffers.free(buffer)
+    }
+
+    unsafe fn copy_box(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
+        match FAULT.get() {
+            Some(Fault { after: 0, code }) => return Err(Failure::new(code, "fails on purpose")),
+            Some(Fault { after, code }) => FAULT.set(Some(Fault { after: after - 1, code })),
+            None => {}
+        }
+        let own = self.buffers.space();
+        assert!([from.space, to.space].iter().all(|s| *s == 0 || *s == own || (*s < 3 && own < 3)));
+        // SAFETY: the caller vouches for the boxes; all handles are addresses.
+        unsafe { host_memory::copy_addresses(from.handle, to.handle, shape) };
+        Ok(())
+    }
+
+    fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
+        (self.buffers.space() < 3 && from < 3 && to < 3).then_some(1e9)
+    }
+}
