@@ -20,3 +20,4 @@ mod proofs;
 mod recordings;
 mod scatter;
 mod views;
+mod windows;
