@@ -76,7 +76,7 @@ fn without_a_cut_a_window_is_the_whole_array_through_every_door() {
     for door in ["by_item", "by_span", "by_whole"] {
         let to = FlashMemory::<u64>::zeroed([width, height]);
         // Again, with the recording of before.
-        for factor in [[1], [3]] {
+        for factor in [vec![1], vec![3]] {
             let submit = rt.submit(Sum::of(&factor, &from, &to)).options(Implementation::named(door));
             submit.exec([width, height]).unwrap();
         }
@@ -84,7 +84,7 @@ fn without_a_cut_a_window_is_the_whole_array_through_every_door() {
     }
     // A slice has the shape that the submission gives it.
     let (mut to, flat) = (vec![0; width * height], from.read().unwrap().to_vec());
-    let submit = rt.submit(Sum::of(&[3], &flat, &mut to)).sizes([vec![], vec![width, height], vec![]]);
+    let submit = rt.submit(Sum::of(&[3][..], &flat, &mut to)).sizes([&[][..], &[width, height], &[]]);
     submit.exec([width, height]).unwrap();
     assert_eq!(to, expected);
 }
@@ -100,7 +100,7 @@ fn part_by_is_in_the_descriptor_and_options_replace_it() {
 
     let rt = get_runtime("ALL_CPU").unwrap();
     let (from, to) = (FlashMemory::<u64>::zeroed([4, 4]), FlashMemory::<u64>::zeroed([4, 4]));
-    let exec = |by| rt.submit(Sum::of(&[1], &from, &to)).options(by).exec([4, 4]);
+    let exec = |by| rt.submit(Sum::of(&[1][..], &from, &to)).options(by).exec([4, 4]);
     exec(part_by("x").map("from", rows("y"))).unwrap();
     for (by, expected) in [
         (part_by("z"), "option part_by: kernel `windows.sum`: no dimension `z`; it has x, y"),
@@ -119,11 +119,11 @@ fn part_by_is_in_the_descriptor_and_options_replace_it() {
 fn a_window_is_held_and_kept_apart_as_a_whole_is() {
     let rt = get_runtime("ALL_CPU").unwrap();
     let both = FlashMemory::<u64>::zeroed([4, 4]);
-    let text = rt.submit(Sum::of(&[1], &both, &both)).exec([4, 4]).unwrap_err().to_string();
+    let text = rt.submit(Sum::of(&[1][..], &both, &both)).exec([4, 4]).unwrap_err().to_string();
     assert!(text.contains("argument `to`") && text.contains("overlaps argument `from`"), "{text}");
     let (from, to) = (FlashMemory::<u64>::zeroed([4, 4]), FlashMemory::<u64>::zeroed([4, 4]));
     let guard = from.write().unwrap();
-    let launch = || rt.submit(Sum::of(&[1], &from, &to)).exec([4, 4]);
+    let launch = || rt.submit(Sum::of(&[1][..], &from, &to)).exec([4, 4]);
     assert!(matches!(launch().unwrap_err(), Error::Borrowed), "{:?}", launch());
     drop(guard);
     launch().unwrap();
