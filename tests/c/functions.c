@@ -47,6 +47,19 @@ int many(FLASH_ARGS) {
     return 0;
 }
 
+/* from, to: the sum of the elements of each column of a window of two axes */
+int columns(FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        uint64_t x = FLASH_INDEX(0), width = FLASH_PART_END(0, 0), sum = 0;
+        if (x < FLASH_PART_BEGIN(0, 0) || FLASH_PART_END(0, 2) != 1)
+            return 1;
+        for (uint64_t y = FLASH_PART_BEGIN(0, 1); y < FLASH_PART_END(0, 1); ++y)
+            sum += FLASH_AT(const uint64_t, 0, x + y * width);
+        FLASH_AT(uint64_t, 1, x) = sum;
+    }
+    return 0;
+}
+
 /* rows, table, out: dimensions x and y, of which rows has both and out only y */
 int places(FLASH_ARGS) {
     if (flash_run->dimensions != 2 || FLASH_ROW_LEN(0) != 3 || FLASH_LEN(1) != 2)

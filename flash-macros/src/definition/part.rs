@@ -136,7 +136,7 @@ fn axis(input: ParseStream<'_>) -> syn::Result<(Ident, u64)> {
     let name: Ident = input.parse().map_err(wrong)?;
     input.parse::<Token![=]>().map_err(wrong)?;
     let number: LitInt = input.parse().map_err(wrong)?;
-    Ok((name, number.base10_parse()?))
+    Ok((name, number.base10_parse().map_err(wrong)?))
 }
 
 /// Looks up the names.

@@ -35,8 +35,22 @@ extern "C" {
 #define FLASH_LEN(argument) (flash_args[argument].len)
 #define FLASH_ROW_LEN(argument) (flash_args[argument].row_len)
 
+/* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
+ * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
+#define FLASH_PART_BEGIN(argument, axis) flash_part_begin_of(&flash_args[argument], (axis))
+#define FLASH_PART_END(argument, axis) flash_part_end_of(&flash_args[argument], (axis))
+
 static inline uint64_t flash_index_of(const flash_span *span, uint64_t item, uint32_t dim) {
     return span->index[dim] + (dim == span->dimension ? item * (uint64_t)span->step : 0);
+}
+
+/* An array without a part is there in full, and seen with one axis. */
+static inline uint64_t flash_part_begin_of(const flash_arg *arg, uint32_t axis) {
+    return arg->part ? arg->part->begin[axis] : 0;
+}
+
+static inline uint64_t flash_part_end_of(const flash_arg *arg, uint32_t axis) {
+    return arg->part ? arg->part->end[axis] : axis == 0 ? arg->len : 1;
 }
 
 static inline uint64_t flash_own_index_of(const flash_span *span, uint64_t item, const flash_arg *arg) {

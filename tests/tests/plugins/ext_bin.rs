@@ -2,7 +2,7 @@
 
 use crate::Fill;
 use flash_core::descriptor::{Implementation, sort_by};
-use flash_core::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Row, Sum, Whole, Write};
+use flash_core::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Row, Sum, Whole, Window, Write};
 use flash_core::kernel::{CpuItem, Index};
 use flash_core::{Error, FlashMemory, KernelDefinition, RuntimeObj, get_runtime, kernel};
 use flash_tests::plugins::{self, Language};
@@ -64,6 +64,14 @@ impl CpuItem<Tally<'_>> for InRust {
         k.sum.put(*k.values);
         k.counts.put(ix[0] % k.counts.len(), 1);
     }
+}
+
+/// A window of two axes.
+#[derive(KernelDefinition)]
+#[kernel(name = "plugins.columns", dims(x), part_by(x, from = columns(x)))]
+struct Columns<'a> {
+    from: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
 }
 
 /// Two buffers.
@@ -267,4 +275,14 @@ fn many_names_are_cut_short() {
     plugins::shared(Language::C, &source, &[], &file);
     let message = fill(&file, "g").unwrap_err().to_string();
     assert!(message.ends_with("and 30 more"), "{message}");
+}
+
+#[test]
+fn a_window_in_c_has_the_shape_of_its_array() {
+    let (_place, file) = library(Language::C, "functions.c");
+    let from = FlashMemory::from((0..12u64).collect::<Vec<_>>()).with_shape([4, 3]).unwrap();
+    let to = FlashMemory::zeroed(4);
+    let rt = cpu();
+    rt.submit(Columns::of(&from, &to)).options(Implementation::file(&file, "columns")).exec([4]).unwrap();
+    assert_eq!(to.read().unwrap()[..], [12, 15, 18, 21]);
 }

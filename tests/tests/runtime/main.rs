@@ -24,3 +24,4 @@ mod recordings;
 mod reduce;
 mod scatter;
 mod views;
+mod windows;

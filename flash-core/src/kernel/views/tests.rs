@@ -230,3 +230,109 @@ fn arrays_of_what_a_host_program_holds() {
     unsafe { *slice.data.cast::<u32>().add(1) = 5 };
     assert_eq!(vec, [1, 5]);
 }
+
+/// An array of 4 x 3 elements of which only the box `[1..3, 1..3]` is there: the buffer is the six elements
+/// from the box's first to its last, and `data` is where element 0 would be.
+fn part_of_4_by_3(kind: u32, buffer: &mut [u32], strides: &[u64], part: &abi::Part) -> abi::Arg {
+    assert_eq!(buffer.len(), 6);
+    let data = buffer.as_mut_ptr().wrapping_sub(5).cast();
+    abi::Arg { data, next: data, len: 12, part, ..arg(kind, buffer, 1, strides) }
+}
+
+const BOX: abi::Part = abi::Part { begin: [1, 1, 0], end: [3, 3, 1], stride: [4, 12], origin: 5 };
+
+fn panics(expected: &str, body: impl FnOnce()) {
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_err();
+    let text = crate::kernel::shim::panic_text(&*panic);
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn items_of_a_part_are_found_from_an_address_outside_the_buffer() {
+    let mut buffer = [5u32, 6, 7, 8, 9, 10];
+    let arg = part_of_4_by_3(abi::ARG_ITEM, &mut buffer, &[1, 4], &BOX);
+    // SAFETY: items (1, 1) to (2, 2) of 4 by 3 elements are in the buffer.
+    unsafe {
+        let bound = ItemBound::<ReadWrite<u32>>::new(&arg);
+        assert_eq!(bound.run::<UNIT>(&[1, 2], &[0, 1]).slice(2), [9, 10]);
+        *bound.run::<UNIT>(&[2, 1], &[0, 1]).item::<UNIT>(0) = 60;
+        panics("`whole` implementation needs all 12 elements", || drop(bound.whole().len()));
+    }
+    assert_eq!(buffer[1], 60);
+}
+
+#[test]
+fn views_that_reach_any_element_keep_to_their_part() {
+    let mut buffer = [5u32, 6, 7, 8, 9, 10];
+    let arg = part_of_4_by_3(abi::ARG_PHASED, &mut buffer, &[1, 4], &BOX);
+    // SAFETY: one thread; the buffer has the part's elements, in one stage that reads and one that writes.
+    unsafe {
+        let bound = PhasedBound::<u32>::new(&arg);
+        let stages = Some((0, &[Use::Write, Use::Read, Use::Write][..]));
+        let one = bound.run(&[1, 1], &[0, 1], stages).item::<UNIT>(0);
+        assert_eq!((one.own(), one.get(5), one.get(10), one.len()), (5, 5, 10, 12));
+        panics("element 4, at [0, 1, 0] of the array, is not in the part [1..3, 1..3, 0..1]", || {
+            _ = one.get(4)
+        });
+        panics("the partition map must cover every element", || _ = one.get(7));
+        panics("`was` needs all 12 elements", || drop(one.was().to_vec()));
+        bound.run(&[2, 2], &[0, 1], stages).item::<UNIT>(0).set(100);
+        panics("needs all 12 elements", || _ = bound.whole(true).own());
+
+        let scatter = ScatterView::<u32>::new(&arg);
+        assert_eq!((scatter.add(6, 1), scatter.load(10)), (6, 100));
+        panics("element 8, at [0, 2, 0]", || _ = scatter.add(8, 1));
+        panics("element 12 of an array of 12", || _ = scatter.load(12));
+
+        // A part that is all of the array is none.
+        let mut whole = [1u32; 6];
+        let all = abi::Part { begin: [0; 3], end: [3, 2, 1], stride: [3, 6], origin: 0 };
+        let arg = abi::Arg { part: &all, ..super::tests::arg(abi::ARG_PHASED, &mut whole, 1, &[1, 3]) };
+        let one =
+            PhasedBound::<u32>::new(&arg).run(&[0, 0], &[0, 1], Some((0, &[Use::Read]))).item::<UNIT>(0);
+        assert_eq!(one.was().len(), 6);
+    }
+    assert_eq!(buffer, [5, 7, 7, 8, 9, 100]);
+}
+
+proptest::proptest! {
+    /// Against a look at each element: boxes of arrays of up to three axes, held from their first element to
+    /// their last.
+    #[test]
+    fn a_window_shows_just_its_part(
+        extents in [1usize..5, 1usize..5, 1usize..4],
+        cut in proptest::collection::vec(0usize..5, 6),
+        range in (0usize..60, 0usize..60),
+    ) {
+        let (mut begin, mut end) = ([0; 3], [0; 3]);
+        for axis in 0..3 {
+            begin[axis] = cut[axis] % extents[axis];
+            end[axis] = begin[axis] + 1 + cut[3 + axis] % (extents[axis] - begin[axis]);
+        }
+        let [row, plane] = [extents[0], extents[0] * extents[1]];
+        let number = |at: [usize; 3]| at[0] + at[1] * row + at[2] * plane;
+        let inside = |at: [usize; 3]| (0..3).all(|a| begin[a] <= at[a] && at[a] < end[a]);
+        let axes = |i: usize| [i % row, i / row % extents[1], i / plane];
+        let len = plane * extents[2];
+        let (first, last) = (number(begin), number(end.map(|e| e - 1)));
+        let mut buffer: Vec<u32> = (first as u32..=last as u32).collect();
+        let part = abi::Part {
+            begin: begin.map(|b| b as u64), end: end.map(|e| e as u64), stride: [row as u64, plane as u64], origin: 0,
+        };
+        let data = buffer.as_mut_ptr().wrapping_sub(first).cast();
+        let arg = abi::Arg { data, len: len as u64, part: &part, ..arg(abi::ARG_WINDOW, &mut buffer, 1, &[]) };
+        // SAFETY: the buffer has all elements of the part, and nobody writes it.
+        let window = unsafe { WindowView::<u32>::new(&arg) };
+        assert_eq!((window.len(), window.begin(), window.end()), (len, begin, end));
+        let there = |body: &dyn Fn() -> u32| std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok();
+        for i in 0..len + 2 {
+            let expected = (i < len && inside(axes(i))).then_some(i as u32);
+            assert_eq!(there(&|| window.get(i)), expected, "get({i})");
+            assert_eq!(there(&|| window.at(axes(i))), expected, "at({:?})", axes(i));
+        }
+        let (from, to) = (range.0.min(range.1) % (len + 1), range.0.max(range.1) % (len + 2));
+        let all = (from..to).all(|i| i < len && inside(axes(i)));
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| window.slice(from..to).to_vec()));
+        assert_eq!(found.ok(), all.then(|| (from as u32..to as u32).collect()), "slice({from}..{to})");
+    }
+}

@@ -146,3 +146,34 @@ fn lifetime_k_may_be_the_user_s() {
     });
     assert!(text.contains("type Item<'kernel>=DItem<'kernel>"), "{text}");
 }
+
+#[test]
+fn part_by_is_written_as_data() {
+    let text = written(quote! {
+        #[kernel(name = "d.e", dims(x, y), part_by(y, from = stencil(x = 1, y = 2), value = csr_rows(y, start), map = maps::BAND))]
+        struct D<'a, T> {
+            #[structure]
+            start: Whole<'a, Read<u64>>,
+            from: Window<'a, Read<T>>,
+            value: views::Window<'a, Read<T>>,
+            bins: Scatter<'a, u32>,
+        }
+    });
+    for expected in [
+        r#"part_by("y").map("from", ::flash_core::descriptor::stencil([("x", 1u64), ("y", 2u64)]))"#,
+        r#".map("value", ::flash_core::descriptor::csr_rows("y", "start"))"#,
+        "&::flash_core::kernel::PartitionMap=&maps::BAND",
+        ".as_structure()",
+        "WindowView<'k, T>",
+    ] {
+        assert!(text.replace(" , ", ", ").contains(expected), "{expected} in {text}");
+    }
+    let text = written(quote! {
+        #[kernel(name = "d.e", dims(x), part_by(from = tiles(x = 4)))]
+        struct D<'a> { from: Window<'a, Read<f32>>, to: Item<'a, Write<f32>> }
+    });
+    assert!(
+        text.contains(r#"::Default>::default().map("from", ::flash_core::descriptor::tiles([("x", 4u64)]))"#),
+        "{text}"
+    );
+}

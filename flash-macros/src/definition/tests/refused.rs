@@ -155,7 +155,6 @@ fn a_wrong_field_is_refused() {
         (quote!(a: Whole<'a, Read<Row<f32>>>), "a `Whole` has no rows"),
         (quote!(a: Phased<'a, ReadWrite<T>>), "write `Phased<'a, T>`"),
         (quote!(a: Scatter<'a, Row<T>>), "write `Scatter<'a, T>`"),
-        (quote!(a: Window<'a, Read<T>>), "`Window` is not in this version: use `Whole<'a, Read<T>>`"),
         (quote!(a: Reduce<'a, T, Sum>), "this says nothing of access: write `Reduce<'a, Write<T>, Sum>`"),
         (quote!(a: Reduce<'a, [T], Max>), "write `Reduce<'a, Write<[T]>, Max>`, or `ReadWrite`"),
         (quote!(a: Reduce<'a, Read<T>, Sum>), "a `Reduce` is written: write `Reduce<'a, Write<T>, Sum>`"),
@@ -168,6 +167,16 @@ fn a_wrong_field_is_refused() {
         (quote!(a: Reduce<'a>), "write `Reduce<'a, Write<T>, Sum>`, with the type of the accumulator"),
         (quote!(a: Reduce<'a, Write<[bool]>, Sum>), "use `u32`, 0 or 1"),
         (quote!(#[along(x)] a: Reduce<'a, Write<[T]>, Sum>), "all work items put into a `Reduce`"),
+        (quote!(a: Window<'a, T>), "a `Window` is only read, and says so: write `Window<'a, Read<T>>`"),
+        (
+            quote!(a: Window<'a, ReadWrite<f32>>),
+            "a `Window` is only read: write `Window<'a, Read<f32>>`; to write use",
+        ),
+        (quote!(a: Window<'a, Read<Row<f32>>>), "a `Window` has no rows"),
+        (quote!(a: Window<'a>), "write `Window<'a, Read<T>>`"),
+        (quote!(#[along(x)] a: Window<'a, Read<T>>), "a `Window` is seen by all work items"),
+        (quote!(#[structure] a: Item<'a, Read<u64>>), "partition maps look into arrays that all work items"),
+        (quote!(#[structure(x)] a: Whole<'a, Read<u64>>), "write `#[structure]`, without more"),
         (quote!(a: &'a [T]), "use `Whole<'a, Read<T>>`, or `Item<'a, Read<T>>`"),
         (quote!(a: &'a mut [T]), "use `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`"),
         (quote!(a: Vec<T>), "an array is `Whole<'a, Read<T>>`"),
@@ -177,6 +186,50 @@ fn a_wrong_field_is_refused() {
     ] {
         let text = field(fields.clone());
         assert!(text.contains(expected), "{fields}: {text}");
+    }
+}
+
+#[test]
+fn a_wrong_part_by_is_refused() {
+    for (part_by, expected) in [
+        (quote!(part_by), "write `part_by(y)`"),
+        (quote!(part_by()), "this list is empty: write `part_by(y)`"),
+        (quote!(part_by(3)), "write `part_by(y)`"),
+        (quote!(part_by(x, y)), "write `part_by(y)`"),
+        (quote!(part_by(z)), "no dimension `z`: the kernel has `x`, `y`"),
+        (
+            quote!(part_by(y, y = stencil(x = 1))),
+            "no argument `y`: the kernel has `n`, `start`, `from`, `to`",
+        ),
+        (quote!(part_by(y, to = rows(y))), "`to` has no map: it is an `Item`"),
+        (quote!(part_by(y, start = rows(y))), "`start` has no map: it is a `Whole`, which is never cut"),
+        (quote!(part_by(y, n = rows(y))), "`n` has no map: it is a scalar"),
+        (quote!(part_by(y, from = rows(z))), "no dimension `z`"),
+        (quote!(part_by(y, from = rows())), "this list is empty: write `rows(y)`"),
+        (quote!(part_by(y, from = rows(x, y))), "nothing more belongs here"),
+        (quote!(part_by(y, from = stencil())), "this list is empty: write `stencil(x = 1, y = 1)`"),
+        (
+            quote!(part_by(y, from = stencil([1, 1]))),
+            "per axis of the array, axis 0 first, write the dimension",
+        ),
+        (quote!(part_by(y, from = tiles(x = -1))), "per axis of the array"),
+        (quote!(part_by(y, from = blocks(x))), "no map `blocks`: a map is `rows(y)`"),
+        (quote!(part_by(y, from = BLOCKS)), "a function is `map = PATH`"),
+        (quote!(part_by(y, from = rows(y), from = rows(y))), "`from` has a map already"),
+        (quote!(part_by(y, map = A, map = B)), "a second `map`"),
+        (quote!(part_by(y, from = csr_rows(y))), "write `csr_rows(row, start)`"),
+        (quote!(part_by(y, from = csr_rows(y, from))), "mark that field `#[structure]`"),
+        (quote!(part_by(y), part_by(x)), "this key is there twice"),
+    ] {
+        let fields = quote!(
+            n: u32,
+            #[structure]
+            start: Whole<'a, Read<u64>>,
+            from: Window<'a, Read<T>>,
+            to: Item<'a, Write<T>>,
+        );
+        let text = error(quote!(name = "d", dims(x, y), #part_by), fields);
+        assert!(text.contains(expected), "{part_by}: {text}");
     }
 }
 
