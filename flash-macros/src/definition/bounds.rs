@@ -44,7 +44,22 @@ pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> 
         let span = ty.span();
         syn::parse2(respan(quote!(#ty: #core::kernel::#bound), span)).ok()
     };
-    definition.arguments.iter().filter_map(bound).collect()
+    // That the operation is one on the element: one error at its name, not one per use.
+    let operation = |argument: &Argument| {
+        let View::Reduce { access, operation } = &argument.view else { return None };
+        let (ty, element) = (operation.to_token_stream(), accumulated(&access.visible.as_ref()?.element));
+        if depends(&ty) || depends(&element.to_token_stream()) {
+            return None;
+        }
+        let span = ty.span();
+        syn::parse2(respan(quote!(#ty: #core::kernel::views::ReduceOp<#element>), span)).ok()
+    };
+    definition
+        .arguments
+        .iter()
+        .flat_map(|argument| [bound(argument), operation(argument)])
+        .flatten()
+        .collect()
 }
 
 fn is_element(bound: &PredicateType) -> bool {

@@ -290,7 +290,8 @@ pub struct ReduceBound<C: ?Sized, Op> {
     block: u64,
     /// Rows of the phase, as far as this share knows.
     rows: u64,
-    content: PhantomData<fn() -> (PhantomData<C>, Op)>,
+    content: PhantomData<fn(&C)>,
+    operation: PhantomData<fn() -> Op>,
 }
 
 impl<C: ?Sized, Op> Clone for ReduceBound<C, Op> {
@@ -321,6 +322,7 @@ impl<C: Accumulate + ?Sized, Op> ReduceBound<C, Op> {
             block: 0,
             rows: 0,
             content: PhantomData,
+            operation: PhantomData,
         }
     }
 
