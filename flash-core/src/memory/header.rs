@@ -92,33 +92,32 @@ impl Header {
     }
 
     fn new<T: Element>(first: Block, len: usize, shape: SmallVec<[u64; 4]>) -> Arc<Header> {
-        Arc::new_cyclic(|me| Header {
-            state: State::new(),
-            id: next_id(),
-            first,
-            len,
-            element_size: size_of::<T>(),
-            shape,
-            second: UnsafeCell::new(None),
-            second_layout: aligned::<T>(len),
-            directory: Mutex::new(None),
-            me: me.clone(),
-        })
+        Header::of_block(first, len, size_of::<T>(), aligned::<T>(len), shape)
     }
 
     /// Memory of the host that somebody else owns, for the time of a run: it is not freed.
     pub fn lent(data: *mut u8, len: usize, element_size: usize, shape: &[u64]) -> Arc<Header> {
         // A block without size is nobody's to free.
         let nothing = Layout::new::<()>();
+        Header::of_block(Block { data, layout: nothing }, len, element_size, nothing, shape.into())
+    }
+
+    fn of_block(
+        first: Block,
+        len: usize,
+        element_size: usize,
+        second_layout: Layout,
+        shape: SmallVec<[u64; 4]>,
+    ) -> Arc<Header> {
         Arc::new_cyclic(|me| Header {
             state: State::new(),
             id: next_id(),
-            first: Block { data, layout: nothing },
+            first,
             len,
             element_size,
-            shape: shape.into(),
+            shape,
             second: UnsafeCell::new(None),
-            second_layout: nothing,
+            second_layout,
             directory: Mutex::new(None),
             me: me.clone(),
         })
@@ -146,22 +145,13 @@ impl Header {
     ///
     /// # Errors
     /// The length, if so many are more than memory has bytes.
-    pub fn erased(len: usize, element: Layout, shape: SmallVec<[u64; 4]>) -> Result<Header, usize> {
+    pub fn erased(len: usize, element: Layout, shape: SmallVec<[u64; 4]>) -> Result<Arc<Header>, usize> {
         let layout = element
             .size()
             .checked_mul(len)
             .and_then(|bytes| Layout::from_size_align(bytes, element.align().max(ALIGNMENT)).ok());
         let layout = layout.ok_or(len)?;
-        Ok(Header {
-            state: State::new(),
-            id: next_id(),
-            data: allocate(layout),
-            len,
-            layout,
-            shape,
-            second: UnsafeCell::new(std::ptr::null_mut()),
-            second_layout: layout,
-        })
+        Ok(Header::of_block(Block::zeroed(layout), len, element.size(), layout, shape))
     }
 
     /// A number that no other memory has, nor this one before its shape was changed.

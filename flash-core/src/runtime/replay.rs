@@ -19,7 +19,7 @@ pub struct Replayed {
 
 /// A memory of a recording, made anew.
 struct Replica {
-    header: Header,
+    header: std::sync::Arc<Header>,
     element: ElementType,
 }
 

@@ -130,7 +130,7 @@ fn axis(input: ParseStream<'_>) -> syn::Result<(Ident, u64)> {
     let wrong = |e: Error| {
         Error::new(
             e.span(),
-            format!("per axis of the array, axis 0 first, write the dimension and a number, as in `x = 1`"),
+            "per axis of the array, axis 0 first, write the dimension and a number, as in `x = 1`",
         )
     };
     let name: Ident = input.parse().map_err(wrong)?;
