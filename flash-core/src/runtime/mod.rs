@@ -396,6 +396,15 @@ impl Pipeline<'static> {
     /// handle.wait()?;
     /// # Ok::<(), flash_core::Error>(())
     /// ```
+    ///
+    /// What is borrowed does not go along:
+    /// ```compile_fail,E0597
+    /// use flash_core::runtime::HostTask;
+    /// let rt = flash_core::get_runtime("ALL_CPU").unwrap();
+    /// let mut a = [0u64; 4];
+    /// let task = HostTask::new("fill").write(&mut a[..]);
+    /// rt.pipeline().host(task, |io| Ok(io.write::<u64>(0)?.fill(1))).exec_async().wait().unwrap();
+    /// ```
     pub fn exec_async(self) -> Handle {
         asynchronous::exec_async(self)
     }
