@@ -106,7 +106,7 @@ impl Device for BrokenDevice {
     fn submit(&self, launch: &Launch<'_, Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
         maybe("submit");
         let space = launch.space();
-        for phase in 0..space.phases() {
+        for phase in launch.phases() {
             let rows = space.phase(phase);
             let share = launch.share(phase, rows);
             // SAFETY: all rows of the phase, once; the launch's own arguments.
