@@ -50,9 +50,9 @@ fn cpu_devices_with_memories_of_their_own_pass() {
     };
     plugins::in_child("copy", prepare, || {
         let mut report = conformance::run("ALL_CPU").unwrap();
-        // Launches of the runtime copy nothing yet, and the device says so.
+        // The checks of the slots pass; those that launch are skipped as long as the runtime cannot.
         report.checks.retain(|check| match &check.verdict {
-            conformance::Verdict::Failed(why) => !why.contains("an array in memory space"),
+            conformance::Verdict::Skipped(why) => !why.contains("has a memory of its own"),
             _ => true,
         });
         passes(&report, &["queues of its own"; 2]);
@@ -84,6 +84,7 @@ fn a_rust_plugin_with_events_passes() {
             names,
             [
                 "an implementation without code is refused",
+                "the second buffer of a phased argument keeps what was written, if it is to",
                 "phased arguments: all elements are items' own",
                 "phased arguments: elements that no item owns keep theirs",
                 "an unknown option is ignored, or refused where it is required",

@@ -189,6 +189,7 @@ fn what_a_failed_launch_should_have_written_is_poisoned() {
         assert!(error.to_string().contains("failed"), "{error}");
     }
     assert!(format!("{to:?}").contains("poisoned"), "{to:?}");
+    assert!(to.read_range(..0).unwrap().is_empty(), "nothing of it is asked for");
 }
 
 #[test]
