@@ -22,7 +22,8 @@
 
 pub use flash_core::{
     Code, DeviceMemoryError, Error, FlashMemory, Handle, KernelDefinition, KeyError, LaunchError,
-    NoImplementation, PartError, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn, get_runtime,
+    NoImplementation, PartError, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn,
+    get_runtime,
 };
 pub use flash_core::{abi, backend, descriptor, index, memory, recording, runtime};
 pub use flash_core::{export_plugin, kernel, register_backend};
@@ -38,8 +39,8 @@ pub use flash_backend_cpu as __cpu;
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
     pub use flash_core::descriptor::{
-        Devices, Implementation, InFlight, MemoryBudget, Priority, Subspaces, Timeout, group_by, only, part_by,
-        sort_by, weights,
+        Devices, Implementation, InFlight, MemoryBudget, Priority, Subspaces, Timeout, group_by, only,
+        part_by, sort_by, weights,
     };
     pub use flash_core::runtime::HostTask;
     pub use flash_core::{

@@ -1,3 +1,4 @@
+use super::state::Refused;
 use super::*;
 
 #[test]
@@ -66,7 +67,7 @@ fn guards_ranges_and_who_refuses_whom() {
     let (all, part) = (memory.read().unwrap(), memory.read_range(2..=3).unwrap());
     assert_eq!((all.len(), &*part, memory.get(5).unwrap()), (6, &[2, 3][..], 5));
     assert!(matches!(memory.write(), Err(Error::Borrowed)));
-    assert!(matches!(memory.header().state.launch_write(), Err(Error::Borrowed)));
+    assert!(matches!(memory.header().state.launch_write(), Err(Refused::Borrowed)));
     memory.header().state.launch_read().unwrap();
     drop((all, part));
     memory.header().state.release_read();

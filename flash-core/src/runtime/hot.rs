@@ -151,7 +151,11 @@ fn hold(memories: &[(*const Header, bool)]) -> Result<bool, Error> {
 
 /// A memory was not to be had, or is noted: gives back it and those before it.
 #[cold]
-fn not_held(memories: &[(*const Header, bool)], at: usize, held: Result<bool, Refused>) -> Result<bool, Error> {
+fn not_held(
+    memories: &[(*const Header, bool)],
+    at: usize,
+    held: Result<bool, Refused>,
+) -> Result<bool, Error> {
     if held.is_ok() {
         // It stays noted; those before it are not.
         release(&memories[at..][..1], true);

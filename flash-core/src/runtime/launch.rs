@@ -288,9 +288,8 @@ fn launch(
 ) -> Result<(), Error> {
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
-    ToDevice { plan, target, space, phases, attributes, profile }.timed(|launch, nanoseconds| {
-        launch.send(args, launch.phases.clone(), nanoseconds)
-    })
+    ToDevice { plan, target, space, phases, attributes, profile }
+        .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }
 
 /// Attributes for the backend, and where the launch is recorded.

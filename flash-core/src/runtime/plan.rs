@@ -7,8 +7,8 @@ use crate::abi;
 use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{
-    self, Access, ArgumentDescriptor, Attributes, Implementation, KernelDescriptor, Searchable, Subspaces, Use,
-    View, Weights,
+    self, Access, ArgumentDescriptor, Attributes, Implementation, KernelDescriptor, Searchable, Subspaces,
+    Use, View, Weights,
 };
 use crate::error::{Error, NoImplementation};
 use crate::index::{Group, OrderTraits};
@@ -264,7 +264,9 @@ fn check_weights(weights: &[f64], targets: &[Target]) -> Result<Vec<f64>, Error>
     let bad = weights.iter().find(|w| !w.is_finite() || **w < 0.0);
     match bad {
         Some(bad) => error(format!("expected numbers from 0 on, found {bad}")),
-        None if weights.iter().all(|w| *w == 0.0) => error("all are 0: give some device something to do".into()),
+        None if weights.iter().all(|w| *w == 0.0) => {
+            error("all are 0: give some device something to do".into())
+        }
         None => Ok(weights.to_vec()),
     }
 }

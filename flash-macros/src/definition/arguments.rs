@@ -20,13 +20,8 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
     }
     if let (
         Some(attribute),
-        View::Scalar
-        | View::Whole { .. }
-        | View::Scatter { .. }
-        | View::Window { .. }
-        | View::Reduce { .. },
-    ) =
-        (along_attribute, &view)
+        View::Scalar | View::Whole { .. } | View::Scatter { .. } | View::Window { .. } | View::Reduce { .. },
+    ) = (along_attribute, &view)
     {
         let what = match view {
             View::Scalar => "a scalar is the same for all work items",

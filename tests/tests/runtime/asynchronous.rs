@@ -145,7 +145,7 @@ fn a_guard_alone_waits_for_what_is_pending_and_a_reader_only_for_writers() {
     let kept = gate.keep(&rt, &a);
     let reader = rt.submit(Mix::of(0, b.clone(), a.clone())).exec_async([8]);
     assert_eq!(b.get(0).unwrap(), 2, "a pending reader does not stand in a reader's way");
-    rt.submit(Mix::of(0, &b, &memory(0))).exec([8]).unwrap();
+    rt.submit(Mix::of(0, &b, memory(0))).exec([8]).unwrap();
     let opener = std::thread::spawn({
         let gate = gate.clone();
         move || {

@@ -108,7 +108,13 @@ fn its_error_or_panic_is_its_submissions() {
     assert!(matches!(error.others[0].source, Error::Skipped { .. }));
     assert!(matches!(b.read(), Err(Error::Poisoned)));
     // One that writes all of it heals; its own error comes out as it is.
-    rt.pipeline().host(HostTask::new("heal").write(&b), |io| Ok(io.write::<u64>(0)?.fill(3))).exec().unwrap();
+    rt.pipeline()
+        .host(HostTask::new("heal").write(&b), |io| {
+            io.write::<u64>(0)?.fill(3);
+            Ok(())
+        })
+        .exec()
+        .unwrap();
     assert_eq!(b.get(0).unwrap(), 3);
     let own = rt.pipeline().host(HostTask::new("own").read(&a), |_| Err(Error::Shape("mine".into())));
     assert!(matches!(launch_error(own.exec()).source, Error::Shape(text) if text == "mine"));
@@ -122,12 +128,20 @@ fn it_may_complete_later_from_another_thread_and_what_depends_on_it_comes_after(
     let load = HostTask::new("load").write(a.clone());
     let handle = rt
         .pipeline()
-        .host(load, move |io| Ok(send.send(io.later()).unwrap()))
+        .host(load, move |io| {
+            send.send(io.later()).unwrap();
+            Ok(())
+        })
         .submit(Next::of(a.clone(), b.clone()))
         .exec_async([8]);
     let mut token = tokens.recv().unwrap();
     assert!(handle.wait_timeout(Duration::from_millis(20)).is_none(), "it has returned, and is not complete");
-    token.with(|io| Ok(io.write::<u64>(0)?.fill(41))).unwrap();
+    token
+        .with(|io| {
+            io.write::<u64>(0)?.fill(41);
+            Ok(())
+        })
+        .unwrap();
     let panicked = token.with(|_| -> Result<(), Error> { panic!("once") });
     assert!(panicked.unwrap_err().to_string().contains("once"));
     let completer = std::thread::spawn(move || {

@@ -77,13 +77,8 @@ struct Claim {
 }
 
 impl Claim {
-    const LAUNCH_READ: Claim = Claim {
-        guards: GUARD_WRITES,
-        pending: PENDING_WRITES,
-        awaited: WRITER,
-        count: READERS,
-        add: READER,
-    };
+    const LAUNCH_READ: Claim =
+        Claim { guards: GUARD_WRITES, pending: PENDING_WRITES, awaited: WRITER, count: READERS, add: READER };
     const LAUNCH_WRITE: Claim = Claim {
         guards: GUARD_WRITES | GUARDS,
         pending: PENDING_READS | PENDING_WRITES,
@@ -91,13 +86,8 @@ impl Claim {
         count: WRITER,
         add: WRITER,
     };
-    const PEND_READ: Claim = Claim {
-        guards: GUARD_WRITES,
-        pending: 0,
-        awaited: WRITER,
-        count: PENDING_READS,
-        add: PENDING_READ,
-    };
+    const PEND_READ: Claim =
+        Claim { guards: GUARD_WRITES, pending: 0, awaited: WRITER, count: PENDING_READS, add: PENDING_READ };
     const PEND_WRITE: Claim = Claim {
         guards: GUARD_WRITES | GUARDS,
         pending: 0,
@@ -120,8 +110,7 @@ impl Claim {
         add: GUARD_WRITES,
     };
     /// No claim at all: waits until no launch reads.
-    const DRAINED: Claim =
-        Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0 };
+    const DRAINED: Claim = Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0 };
 
     /// Nothing stands against it.
     #[inline]

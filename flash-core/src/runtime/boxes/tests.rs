@@ -20,6 +20,7 @@ fn argument(name: &str, view: View, access: Access, along: &[usize]) -> Argument
         along: along.to_vec(),
         stages: None,
         structure: false,
+        reduce: None,
     }
 }
 
@@ -33,7 +34,7 @@ fn plan(dims: usize, arguments: Vec<ArgumentDescriptor>, by: Option<PartBy>) -> 
         arguments,
         attributes: Attributes::default(),
     };
-    Plan::new(None, descriptor, &[], &attributes)
+    Plan::new(None, descriptor, &[], &[], &attributes)
 }
 
 /// A launch with arrays of these shapes, at no address.

@@ -4,12 +4,12 @@ use super::lane::{Lane, Lanes, drive_until};
 use super::task::{TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::error::Error;
+use crate::memory::Header;
 use crate::memory::coherence::Directed;
 use crate::memory::device::{DeviceMemory, memory_of};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::region::{Block, Grid, Region};
 use crate::memory::transfer::{End, Transfer};
-use crate::memory::Header;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ enum Books<'r> {
     /// The memory's, locked for the whole run.
     Kept(Directed<'r>),
     /// One for this run: of what is lent, or of a memory of which nothing can change.
-    Own(Directory),
+    Own(Box<Directory>),
 }
 
 /// Who wrote and who read which region of a buffer last.
@@ -104,7 +104,7 @@ impl<'r> Array<'r> {
         let books = if changes || header.state.is_noted() {
             Books::Kept(header.directory())
         } else {
-            Books::Own(Directory::new(header.grid()))
+            Books::Own(Box::new(Directory::new(header.grid())))
         };
         Array::new(HeaderOf::Memory(header), books)
     }
@@ -112,7 +112,7 @@ impl<'r> Array<'r> {
     /// Memory of the host that is the run's to use.
     pub fn lent(data: *mut u8, len: u64, element_size: u64, shape: &[u64]) -> Array<'r> {
         let header = Header::lent(data, len as usize, element_size as usize, shape);
-        let books = Books::Own(Directory::new(header.grid()));
+        let books = Books::Own(Box::new(Directory::new(header.grid())));
         Array::new(HeaderOf::Lent(header), books)
     }
 
@@ -238,11 +238,13 @@ impl<'r> Array<'r> {
                 ways.drain();
             }
         }
-        let (header, directory) = match (&self.header, &mut self.books) {
-            (HeaderOf::Memory(header), Books::Kept(directory)) => (*header, &mut **directory),
-            (HeaderOf::Memory(header), Books::Own(directory)) => (*header, directory),
-            (HeaderOf::Lent(header), Books::Own(directory)) => (&**header, directory),
-            (HeaderOf::Lent(header), Books::Kept(directory)) => (&**header, &mut **directory),
+        let header: &Header = match &self.header {
+            HeaderOf::Memory(header) => header,
+            HeaderOf::Lent(header) => header,
+        };
+        let directory: &mut Directory = match &mut self.books {
+            Books::Kept(directory) => directory,
+            Books::Own(directory) => directory,
         };
         if let Some(grown) = device.reserve(header, directory, hull)? {
             // SAFETY: nobody uses the old buffer any more, and nobody the new one yet; what is current in the

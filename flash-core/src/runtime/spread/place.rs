@@ -44,7 +44,12 @@ pub(super) fn place_of(target: &Target) -> (Option<&'static DeviceMemory>, Place
 }
 
 /// Cuts and places a submission.
-pub(super) fn place(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> Result<Placed, Error> {
+pub(super) fn place(
+    walk: &mut Walk<'_>,
+    node: &Node,
+    plan: &Plan,
+    targets: &[Target],
+) -> Result<Placed, Error> {
     if wants_cut(plan, targets)
         && let Some(parts) = parts(walk.slots, node, plan, targets)?
     {

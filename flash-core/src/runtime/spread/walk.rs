@@ -14,11 +14,11 @@ use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
 use crate::memory::region::{Block, Grid, Region};
 use crate::memory::transfer::Transfer;
+use crate::runtime::asynchronous::{self, Watch};
 use crate::runtime::boxes::{Extent, LaunchGrid};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Hold, Node, Slots};
 use crate::runtime::reduce;
-use crate::runtime::asynchronous::{self, Watch};
 use crate::runtime::{Runtime, failsafe, launch};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -290,7 +290,13 @@ impl<'r> Walk<'r> {
     }
 
     /// What a part of an argument is in its array, and whether it is just that.
-    fn region(&mut self, issue: &Issue<'_, '_>, argument: usize, array: u32, extent: &Extent) -> (Region, bool) {
+    fn region(
+        &mut self,
+        issue: &Issue<'_, '_>,
+        argument: usize,
+        array: u32,
+        extent: &Extent,
+    ) -> (Region, bool) {
         let (_, offset) = self.array_of(issue.node, argument);
         match extent {
             Extent::All => {
@@ -406,7 +412,13 @@ impl<'r> Walk<'r> {
             let (_, offset) = self.array_of(node, touched.argument as usize);
             let array = &self.arrays[touched.array as usize];
             if let Some(partial) = partials.iter().find(|p| p.array == touched.array) {
-                part.place_partials(touched.argument, array, place, partial.first(issue, subspace), partial.rows);
+                part.place_partials(
+                    touched.argument,
+                    array,
+                    place,
+                    partial.first(issue, subspace),
+                    partial.rows,
+                );
             } else if touched.second {
                 part.place_second(touched.argument, array, place, offset, placed.is_cut());
             } else {
@@ -476,9 +488,9 @@ impl<'r> Walk<'r> {
             let array = own.unwrap_or(touched.array);
             self.latest().writes.push((array, touched.region.clone(), complete));
         }
-        let poisoned = touches.iter().find(|t| {
-            t.touch.reads() && self.arrays[t.array as usize].directory().poisoned(&t.region)
-        });
+        let poisoned = touches
+            .iter()
+            .find(|t| t.touch.reads() && self.arrays[t.array as usize].directory().poisoned(&t.region));
         match poisoned {
             Some(t) => {
                 let argument = plan.descriptor.arguments[t.argument as usize].name.clone();
@@ -571,7 +583,13 @@ impl<'r> Walk<'r> {
     }
 
     /// Copies every part's own elements of a phased argument from one of its buffers to the other.
-    fn carry_own(&mut self, issue: &Issue<'r, '_>, buffer: &Buffers, from: u32, to: u32) -> Result<(), Error> {
+    fn carry_own(
+        &mut self,
+        issue: &Issue<'r, '_>,
+        buffer: &Buffers,
+        from: u32,
+        to: u32,
+    ) -> Result<(), Error> {
         let i = buffer.argument as usize;
         for (subspace, part) in issue.placed.subspaces() {
             let Some(own) = part.touched[i].written else { continue };
@@ -616,7 +634,8 @@ impl<'r> Walk<'r> {
             let bytes = elements as usize * arg.element_size as usize;
             let lines = bytes.div_ceil(16) + operation.align.div_ceil(16);
             self.scratch.push(vec![0u128; lines].into_boxed_slice());
-            let data: *mut u8 = self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast());
+            let data: *mut u8 =
+                self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast());
             let data = data.wrapping_add(data.align_offset(operation.align));
             // SAFETY: there is room for so many elements, aligned.
             unsafe { reduce::fill(operation, data, elements as usize)? };
@@ -642,7 +661,13 @@ impl<'r> Walk<'r> {
         let fresh = first && access == Access::Write;
         let all = Region::all(self.arrays[partial.array as usize].directory().grid());
         let touches = [
-            Touches { argument: i as u32, array: partial.array, region: all, touch: Touch::ReadWrite, second: false },
+            Touches {
+                argument: i as u32,
+                array: partial.array,
+                region: all,
+                touch: Touch::ReadWrite,
+                second: false,
+            },
             Touches {
                 argument: i as u32,
                 array: result,
