@@ -79,7 +79,7 @@ impl Header {
     }
 
     /// All of a range was written on the host, where everything is current. For the only holder.
-    #[cold]
+    #[cfg(test)]
     pub fn heal(&self, range: Range<u64>) {
         let mut directory = self.directory();
         let region = Region::of_range(directory.grid(), range);
@@ -167,6 +167,7 @@ impl Header {
     ///
     /// # Errors
     /// Those of allocation and of copies; nothing is lost.
+    #[cfg(test)]
     pub fn make_current(&self, device: &'static DeviceMemory, region: &Region) -> Result<(), Error> {
         let mut directory = self.directory();
         let hull = region.hull(directory.grid());

@@ -134,6 +134,7 @@ impl DeviceMemory {
     }
 
     /// Bytes of buffers that somebody has.
+    #[cfg(test)]
     pub fn used(&self) -> u64 {
         self.pool().used
     }
@@ -439,13 +440,6 @@ impl DeviceCopy {
     /// As an end of transfers.
     pub fn end(&self) -> End {
         End { memory: Some(self.buffer.memory), buffer: self.buffer.raw, origin: self.range.start }
-    }
-}
-
-impl DeviceBuffer {
-    /// The buffer.
-    pub fn raw(&self) -> Buffer {
-        self.raw
     }
 }
 

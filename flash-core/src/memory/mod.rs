@@ -5,20 +5,15 @@
 //! elements are current, if not just on the host, is in its `directory`. `coherence` moves them, between
 //! the memories of `device`.
 
-#[allow(dead_code)]
 pub(crate) mod coherence;
-#[allow(dead_code)] // some of it is for the runtime's long way alone
 pub(crate) mod device;
-#[allow(dead_code)]
 pub(crate) mod directory;
 mod guard;
 mod header;
-#[allow(dead_code)]
 pub(crate) mod region;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
-#[allow(dead_code)]
 pub(crate) mod transfer;
 
 pub(crate) use guard::ByteGuard;

@@ -49,6 +49,7 @@ impl Grid {
     }
 
     /// Extent along each axis.
+    #[cfg(test)]
     pub fn extent(&self) -> [u64; 3] {
         self.extent
     }

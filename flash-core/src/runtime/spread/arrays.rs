@@ -28,6 +28,9 @@ enum HeaderOf<'r> {
     Lent(Arc<Header>),
 }
 
+/// The address of nothing: not NULL, and aligned for every type.
+const NOWHERE: usize = 4096;
+
 /// The directory of an array.
 enum Books<'r> {
     /// The memory's, locked for the whole run.
@@ -335,13 +338,16 @@ impl<'r> Array<'r> {
     /// Fills in where an argument finds its elements on a device. `offset`: the array's element that is the
     /// argument's first.
     pub fn address(&self, arg: &mut abi::Arg, part: &mut abi::Part, place: Place, offset: u64) {
-        let (Some(copy), Some(memory)) = (self.directory().copy(place), memory_of(place)) else {
+        let Some(memory) = memory_of(place) else { return };
+        arg.space = memory.space();
+        let Some(copy) = self.directory().copy(place) else {
+            // Nothing of it is touched: there is no buffer.
+            arg.data = std::ptr::without_provenance_mut(NOWHERE);
             return;
         };
         let buffer = copy.raw();
         // Modulo 2^64: the buffer may begin before the argument's first element, or after it.
         part.origin = copy.range().start.wrapping_sub(offset);
-        arg.space = buffer.space;
         arg.buffer = buffer.handle;
         arg.data = match memory.has_addresses() {
             true => {

@@ -27,8 +27,9 @@ pub(super) struct KernelPart<'r> {
     parts: Arc<Parts>,
     subspace: usize,
     args: SmallVec<[Arg; 8]>,
-    /// One per argument; what `args` point to.
+    /// One per argument; what `args` will point to, if `own_part` says so.
     boxes: Vec<abi::Part>,
+    own_part: SmallVec<[bool; 8]>,
     phases: Range<u64>,
     attributes: &'r [abi::Attr],
     profile: Option<Profile>,
@@ -51,15 +52,20 @@ impl<'r> KernelPart<'r> {
             0 => 0,
             end => order.phase(end - 1).end - order.phase(phases.start).start,
         };
-        let touched = &parts.subspaces[subspace].touched;
-        let boxes = touched.iter().zip(&parts.grids).map(|(touched, grid)| part_of(touched, grid)).collect();
+        let args = slots.args_of(node);
+        let boxes = args.iter().enumerate().map(|(i, arg)| {
+            let touched = &parts.subspaces[subspace].touched[i];
+            part_of(arg, &parts.grids[i], touched, placed.takes_all(plan, i))
+        });
+        let boxes = boxes.collect();
         let (attributes, profile) = launch::extras(node, runtime);
         KernelPart {
             plan,
             target,
             subspace,
-            args: SmallVec::from_slice(slots.args_of(node)),
+            args: SmallVec::from_slice(args),
             boxes,
+            own_part: SmallVec::from_elem(false, args.len()),
             phases,
             attributes,
             profile: profile.cloned(),
@@ -77,11 +83,10 @@ impl<'r> KernelPart<'r> {
         let next = self.args[i].next;
         let mut there = self.at(i, array, place, offset);
         there.next = if there.flags & abi::ARG_FLAG_STAGED != 0 { there.data } else { next };
-        // On the host all of an array is there, and what is not the part's may be somebody else's to write.
+        // On the host all of an array is there, and what is not the part's may be somebody else's to write. A
+        // window that is not cut has its part since it was recorded.
         let checked = matches!(self.plan.arguments[i].view, View::Phased | View::Scatter | View::Window);
-        if place != Place::HOST || (checked && cut) {
-            there.part = &raw const self.boxes[i];
-        }
+        self.own_part[i] = place != Place::HOST || (checked && cut);
         self.args[i] = there;
     }
 
@@ -102,7 +107,7 @@ impl<'r> KernelPart<'r> {
         let i = argument as usize;
         let mut there = self.at(i, array, place, first);
         there.row_len = rows;
-        there.part = if place == Place::HOST { std::ptr::null() } else { &raw const self.boxes[i] };
+        self.own_part[i] = place != Place::HOST;
         self.args[i] = there;
         self.merged = true;
     }
@@ -125,8 +130,8 @@ impl<'r> KernelPart<'r> {
 
     /// Runs it; returns when it is done.
     pub fn run(mut self) -> Result<(), Error> {
-        for (arg, part) in self.args.iter_mut().zip(&self.boxes) {
-            if !arg.part.is_null() {
+        for ((arg, part), own) in self.args.iter_mut().zip(&self.boxes).zip(&self.own_part) {
+            if *own {
                 arg.part = part;
             }
         }
@@ -151,7 +156,16 @@ impl<'r> KernelPart<'r> {
     }
 }
 
-/// What a kernel is told of an argument.
-fn part_of(touched: &Touched, grid: &LaunchGrid) -> abi::Part {
-    grid.part(&touched.hull().unwrap_or(grid.all()))
+/// What a kernel is told of an argument. `all`: every element is there, whatever is touched.
+fn part_of(arg: &Arg, grid: &LaunchGrid, touched: &Touched, all: bool) -> abi::Part {
+    match touched.hull() {
+        Some(hull) if !all => grid.part(&hull),
+        // A launch may see less of an array than there is.
+        _ if grid.extents.iter().product::<u64>() < arg.len => {
+            let flat = LaunchGrid::of(&[arg.len]);
+            flat.part(&flat.all())
+        }
+        // SAFETY: what was recorded of a window is in the recording's arena.
+        _ => unsafe { arg.part.as_ref() }.copied().unwrap_or(grid.part(&grid.all())),
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::lane::Lanes;
 use super::walk::Walk;
+use crate::descriptor::View;
 use crate::error::Error;
 use crate::index::Cut;
 use crate::memory::device::DeviceMemory;
@@ -30,6 +31,12 @@ impl Placed {
     /// It runs in several parts.
     pub fn is_cut(&self) -> bool {
         self.parts.subspaces.len() > 1
+    }
+
+    /// An argument of the only part is there in full, whatever the part touches of it: a `whole`
+    /// implementation sees all of every array, and a backend copies between the buffers of a `Phased`.
+    pub fn takes_all(&self, plan: &Plan, argument: usize) -> bool {
+        !self.is_cut() && (plan.whole || plan.arguments[argument].view == View::Phased)
     }
 
     pub fn subspaces(&self) -> impl Iterator<Item = (usize, &Subspace)> {

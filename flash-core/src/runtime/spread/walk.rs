@@ -202,7 +202,7 @@ impl<'r> Walk<'r> {
             Err(error) => return self.on_host(node, plan, error),
         };
         if order.items() == 0 {
-            return Ok(());
+            return self.identities(node, plan, &targets[0]);
         }
         self.fetch_structure(node, plan)?;
         let placed = &place::place(self, node, plan, targets)?;
@@ -331,7 +331,8 @@ impl<'r> Walk<'r> {
                 let touch = if touch == Touch::Write && !complete { Touch::WriteSome } else { touch };
                 all.push(Touches { argument: i as u32, array, region, touch, second });
             };
-            let hull = || of.hull().map_or(Extent::All, Extent::Box);
+            let all = issue.placed.takes_all(issue.plan, i);
+            let hull = || of.hull().filter(|_| !all).map_or(Extent::All, Extent::Box);
             match (spec.view, of.read, of.written) {
                 (View::Phased, ..) if spec.stages.is_some() => {
                     let touch = self.stage_touch(issue.node, spec.stages.as_ref(), phases);
@@ -357,7 +358,8 @@ impl<'r> Walk<'r> {
                     }
                 }
                 (_, Some(_), Some(_)) => add(self, array, &hull(), Touch::ReadWrite, false),
-                (_, Some(read), None) => add(self, array, &read, Touch::Read, false),
+                (_, Some(_), None) => add(self, array, &hull(), Touch::Read, false),
+                (_, None, Some(_)) if all => add(self, array, &Extent::All, Touch::WriteSome, false),
                 (_, None, Some(own)) => add(self, array, &own, Touch::Write, false),
                 (_, None, None) => {}
             }
@@ -653,6 +655,34 @@ impl<'r> Walk<'r> {
         Ok(partials)
     }
 
+    /// A launch without items: accumulators that are only written become the identity.
+    fn identities(&mut self, node: &'r Node, plan: &'r Plan, target: &'r Target) -> Result<(), Error> {
+        for (i, spec) in plan.arguments.iter().enumerate().filter(|(_, a)| a.access == Access::Write) {
+            let Some(operation) = &spec.operation else { continue };
+            let (array, region) = self.range_of(node, i);
+            let touches = [Touches { argument: i as u32, array, region, touch: Touch::Write, second: false }];
+            self.promise(plan, &touches, &[])?;
+            let waits = self.waits(&touches, Place::HOST);
+            let to = self.on_the_host(node, i);
+            let len = self.slots.args_of(node)[i].len as usize;
+            // SAFETY: the argument's own elements, which are held and which nobody touches before this is done.
+            let work = move || unsafe { reduce::fill(operation, to, len) };
+            // SAFETY: operations live as long as the plan; the array is there until the run is over.
+            let task = unsafe { self.tasks.add(waits, 0, Box::new(work)) };
+            self.touched(&touches, Place::HOST, task);
+            self.latest().tasks.push((task, 0));
+            self.ways().push(&Lanes::of(target.device).copies, task);
+        }
+        Ok(())
+    }
+
+    /// Where an argument's first element is on the host.
+    fn on_the_host(&mut self, node: &Node, argument: usize) -> *mut u8 {
+        let (array, offset) = self.array_of(node, argument);
+        let array = &self.arrays[array as usize];
+        array.header().data().wrapping_add((offset * array.size()) as usize)
+    }
+
     /// After a phase: its partial results become one, on the host, which is taken into the result.
     fn merge(&mut self, issue: &Issue<'r, '_>, partial: &Partial<'r>, first: bool) -> Result<(), Error> {
         let i = partial.argument as usize;
@@ -682,9 +712,7 @@ impl<'r> Walk<'r> {
         }
         let waits = self.waits(&touches, Place::HOST);
         let partials = self.arrays[partial.array as usize].header().data();
-        let (_, offset) = self.array_of(issue.node, i);
-        let array = &self.arrays[result as usize];
-        let to = array.header().data().wrapping_add((offset * array.size()) as usize);
+        let to = self.on_the_host(issue.node, i);
         let (operation, len) = (partial.operation, partial.len as usize);
         let count = partial.all.div_ceil(partial.rows) as usize;
         let work = move || {
