@@ -172,7 +172,7 @@ impl<'r> Walk<'r> {
         let (tasks, writes) = (SmallVec::new(), SmallVec::new());
         self.launched.push(Launched { position, tasks, error: None, writes });
         if let Err(error) = self.try_issue(node) {
-            self.fail(error);
+            self.fail(node, error);
         }
         if self.tasks.waiting() > RUN_AHEAD {
             let tasks = &mut self.tasks;
@@ -185,7 +185,15 @@ impl<'r> Walk<'r> {
     }
 
     /// The latest submission failed: what it writes is poisoned for those that come.
-    fn fail(&mut self, error: Error) {
+    fn fail(&mut self, node: &Node, error: Error) {
+        if self.latest().writes.is_empty() {
+            // It did not come to cutting: all that it could have written.
+            let plan = node.plan();
+            for (i, _) in plan.arguments.iter().enumerate().filter(|(_, a)| a.access != Access::Read) {
+                let (array, region) = self.range_of(node, i);
+                self.latest().writes.push((array, region, false));
+            }
+        }
         let writes = std::mem::take(&mut self.latest().writes);
         for (array, region, _) in &writes {
             self.arrays[*array as usize].directory_mut().poison(region);
@@ -211,10 +219,11 @@ impl<'r> Walk<'r> {
         let mut buffers = self.buffers(&issue);
         // What the whole submission writes, and may not read: before any of its parts.
         let phases = order.phases();
+        let mut touches: SmallVec<[Touches; 8]> = SmallVec::new();
         for (subspace, _) in placed.subspaces() {
-            let touches = self.touches(&issue, subspace, &(0..phases), &buffers);
-            self.promise(plan, &touches, &buffers)?;
+            touches.extend(self.touches(&issue, subspace, &(0..phases), &buffers));
         }
+        self.promise(plan, &touches, &buffers)?;
         // One device that uses the host's memory merges its own accumulators.
         let merges = plan.reduces && (placed.is_cut() || issue.alone().1 != Place::HOST);
         let by_phase = merges || placed.is_cut() && phases > 1;
