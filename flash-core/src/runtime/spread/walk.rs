@@ -410,10 +410,12 @@ impl<'r> Walk<'r> {
             touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
             touches.extend(partials.iter().map(|partial| partial.touches(issue, subspace)));
         }
-        for touched in &touches {
-            let array = &mut self.arrays[touched.array as usize];
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
+        match (self.prepare(memory, &touches), memory) {
+            (Err(Error::DeviceMemory(_)), Some(memory)) => {
+                self.spill(memory)?;
+                self.prepare(Some(memory), &touches)?;
+            }
+            (other, _) => other?,
         }
         let waits = self.waits(&touches, place);
         let Issue { node, plan, placed, .. } = *issue;
@@ -444,6 +446,24 @@ impl<'r> Walk<'r> {
         self.latest().tasks.push((task, number));
         self.ways().push(&Lanes::of(target.device).kernels, task);
         Ok(())
+    }
+
+    /// Gives a place room for what is touched there, and what it lacks of it.
+    fn prepare(&mut self, memory: Option<&'static DeviceMemory>, touches: &[Touches]) -> Result<(), Error> {
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
+        }
+        Ok(())
+    }
+
+    /// A device's memory is full, of arrays of this run, too: what it has of them goes, for what comes next.
+    /// So a launch whose parts fit one by one runs out of core.
+    #[cold]
+    fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
+        self.ways().drain();
+        self.arrays.iter_mut().try_for_each(|array| array.spill(memory))
     }
 
     /// Work that may take as long as the submission's `Timeout` says.
@@ -715,10 +735,7 @@ impl<'r> Walk<'r> {
                 second: false,
             },
         ];
-        for touched in &touches {
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            self.arrays[touched.array as usize].prepare(None, &touched.region, touched.touch, &mut ways)?;
-        }
+        self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         let partials = self.arrays[partial.array as usize].header().data();
         let to = self.on_the_host(issue.node, i);
@@ -761,10 +778,7 @@ impl<'r> Walk<'r> {
             touches.push(Touches { argument: i as u32, array, region, touch, second: false });
         }
         self.promise(plan, &touches, &[])?;
-        for touched in &touches {
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            self.arrays[touched.array as usize].prepare(None, &touched.region, touched.touch, &mut ways)?;
-        }
+        self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         let (args, dims) = (self.slots.args_of(node), self.slots.dims_of(node));
         let work = move || failsafe::call(body, plan, args, dims);
