@@ -42,7 +42,7 @@ pub mod prelude {
         Devices, Implementation, InFlight, MemoryBudget, Priority, Subspaces, Timeout, group_by, only,
         part_by, sort_by, weights,
     };
-    pub use flash_core::runtime::HostTask;
+    pub use flash_core::runtime::{HostTask, devices_where};
     pub use flash_core::{
         FlashMemory, Handle, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by,
         count_by_fn, get_runtime,

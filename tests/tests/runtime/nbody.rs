@@ -244,6 +244,60 @@ fn threads_and_cuts_do_not_change_a_bit() {
     assert!(*whole.pos.read().unwrap() == *b.pos.read().unwrap());
 }
 
+/// Whether two systems are the same, bit for bit.
+fn same<T: Number>(a: &Bodies<T>, b: &Bodies<T>) -> bool {
+    let bits = |bodies: &Bodies<T>| {
+        let vectors = [&bodies.pos, &bodies.vel, &bodies.acc].map(|of| of.read().unwrap().to_vec());
+        vectors.concat().iter().flatten().map(|x| x.wide().to_bits()).collect::<Vec<u64>>()
+    };
+    bits(a) == bits(b)
+}
+
+fn devices_do_not_change_a_bit<T: Number>() {
+    let (one, profile) = (get_runtime("ALL_CPU:0").unwrap(), Profile::new());
+    let two = get_runtime("ALL_CPU").unwrap().options(&profile);
+    #[allow(unused_mut)] // where there is nothing more
+    let mut implementations = vec!["plain", "portable"];
+    #[cfg(target_arch = "x86_64")]
+    {
+        implementations
+            .extend((is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some("avx2"));
+        implementations.extend(is_x86_feature_detected!("avx512f").then_some("avx512"));
+    }
+    for name in implementations {
+        let whole = two_kernels::<T>(&one, Some(name)).unwrap();
+        assert!(same(&whole, &two_kernels::<T>(&two, Some(name)).unwrap()), "{name}, two kernels");
+        let launches = profile.take();
+        for kernel in ["nbody.accelerate", "nbody.integrate"] {
+            for device in ["ALL_CPU:0", "ALL_CPU:1"] {
+                let here = launches.iter().filter(|l| l.kernel == kernel && l.device == device);
+                let items: Vec<u64> = here.map(|l| l.items).collect();
+                assert!(items.len() == STEPS && items.iter().all(|&n| n < N as u64), "{kernel}: {items:?}");
+            }
+            let all = launches.iter().filter(|l| l.kernel == kernel).map(|l| l.items).sum::<u64>();
+            assert_eq!(all, (N * STEPS) as u64, "{kernel}");
+        }
+        let whole = one_kernel::<T>(&one, Some(name)).unwrap();
+        assert!(same(&whole, &one_kernel::<T>(&two, Some(name)).unwrap()), "{name}, one kernel");
+        let launches = profile.take();
+        for device in ["ALL_CPU:0", "ALL_CPU:1"] {
+            let items = launches.iter().filter(|l| l.device == device).map(|l| l.items).sum::<u64>();
+            assert!(items > 0, "{name}, one kernel: nothing on {device}: {launches:?}");
+        }
+    }
+}
+
+#[test]
+fn the_bits_over_two_devices_are_those_of_one() {
+    for memory in [&[("FLASH_CPU_DEVICES", "2")][..], &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")]]
+    {
+        flash_tests::in_process(memory, || {
+            devices_do_not_change_a_bit::<f32>();
+            devices_do_not_change_a_bit::<f64>();
+        });
+    }
+}
+
 #[test]
 fn masses_that_do_not_match_the_positions_are_an_error_of_the_launch() {
     let rt = get_runtime("ALL_CPU").unwrap();
