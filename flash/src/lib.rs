@@ -36,6 +36,11 @@ pub use flash_core as __core;
 #[doc(hidden)]
 pub use flash_backend_cpu as __cpu;
 
+/// The programs of the page on many devices.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/devices.md")]
+mod many_devices {}
+
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
     pub use flash_core::descriptor::{

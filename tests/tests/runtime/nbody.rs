@@ -254,35 +254,32 @@ fn same<T: Number>(a: &Bodies<T>, b: &Bodies<T>) -> bool {
 }
 
 fn devices_do_not_change_a_bit<T: Number>() {
-    let (one, profile) = (get_runtime("ALL_CPU:0").unwrap(), Profile::new());
-    let two = get_runtime("ALL_CPU").unwrap().options(&profile);
+    let one = get_runtime("ALL_CPU:0").unwrap();
     #[allow(unused_mut)] // where there is nothing more
     let mut implementations = vec!["plain", "portable"];
     #[cfg(target_arch = "x86_64")]
     {
-        implementations
-            .extend((is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some("avx2"));
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        implementations.extend(avx2.then_some("avx2"));
         implementations.extend(is_x86_feature_detected!("avx512f").then_some("avx512"));
     }
     for name in implementations {
+        // A runtime of its own knows no rates yet: the first launch of each kernel is cut in halves.
+        let profile = Profile::new();
+        let two = get_runtime("ALL_CPU").unwrap().options(&profile);
+        assert_eq!(two.devices().len(), 2);
         let whole = two_kernels::<T>(&one, Some(name)).unwrap();
         assert!(same(&whole, &two_kernels::<T>(&two, Some(name)).unwrap()), "{name}, two kernels");
-        let launches = profile.take();
-        for kernel in ["nbody.accelerate", "nbody.integrate"] {
-            for device in ["ALL_CPU:0", "ALL_CPU:1"] {
-                let here = launches.iter().filter(|l| l.kernel == kernel && l.device == device);
-                let items: Vec<u64> = here.map(|l| l.items).collect();
-                assert!(items.len() == STEPS && items.iter().all(|&n| n < N as u64), "{kernel}: {items:?}");
-            }
-            let all = launches.iter().filter(|l| l.kernel == kernel).map(|l| l.items).sum::<u64>();
-            assert_eq!(all, (N * STEPS) as u64, "{kernel}");
-        }
         let whole = one_kernel::<T>(&one, Some(name)).unwrap();
         assert!(same(&whole, &one_kernel::<T>(&two, Some(name)).unwrap()), "{name}, one kernel");
         let launches = profile.take();
-        for device in ["ALL_CPU:0", "ALL_CPU:1"] {
-            let items = launches.iter().filter(|l| l.device == device).map(|l| l.items).sum::<u64>();
-            assert!(items > 0, "{name}, one kernel: nothing on {device}: {launches:?}");
+        for (kernel, items) in [("accelerate", N), ("integrate", N), ("simulate", 2 * N)] {
+            let of_kernel = || launches.iter().filter(|l| l.kernel.ends_with(kernel));
+            for device in ["ALL_CPU:0", "ALL_CPU:1"] {
+                let halved = |items: u64| (400..600).contains(&items);
+                assert!(of_kernel().any(|l| l.device == device && halved(l.items)), "{device}: {launches:?}");
+            }
+            assert_eq!(of_kernel().map(|l| l.items).sum::<u64>(), (items * STEPS) as u64, "{kernel}");
         }
     }
 }
