@@ -81,15 +81,16 @@ enum Command {
     ///
     /// Programs write one with `pipeline.recording(Data::With)?.save("FILE")`: as JSON if its name
     /// ends in .json, else in a compact binary form; both are read here. Its kernels must be known:
-    /// linked into this program, or in a plugin of FLASH_BACKEND_PATH. Prints the launches with
-    /// their devices and times, and a CRC-32 of each memory that was written.
+    /// linked into this program, or in a plugin of FLASH_BACKEND_PATH. Prints the launches of each
+    /// submission with their devices and times (one that is cut over devices has several), and a
+    /// CRC-32 of each memory that was written.
     Replay {
         /// The recording.
         file: PathBuf,
         /// Where to run it: a runtime key, such as ALL_CPU, MY_ACCEL or MY_ACCEL:1.
         #[arg(long, value_name = "KEY", default_value = "ALL_ACCEL")]
         runtime: String,
-        /// Print JSON: {"file", "runtime", "submissions", "launches": [{"kernel", "implementation",
+        /// Print JSON: {"file", "runtime", "submissions", "launches": [{"submission", "kernel", "implementation",
         /// "device", "phases", "items", "nanoseconds", "wall_nanoseconds"}], "memories": [{"index",
         /// "element", "len", "bytes", "crc32"}]}.
         #[arg(long)]

@@ -65,7 +65,9 @@ pub fn run(path: &Path, key: &str, json: bool) -> Result<String> {
             crc32,
         });
     }
-    let launches = profile.take();
+    let mut launches = profile.take();
+    // They finished in any order.
+    launches.sort_by_key(|launch| launch.submission);
     let submissions = recording.submissions.len();
     let report = Report { file: path, runtime: key, submissions, launches, memories };
     match json {
@@ -87,9 +89,19 @@ fn table(report: &Report<'_>) -> String {
     let launch = |l: &LaunchProfile| {
         let (kernel, implementation, device) = (l.kernel.clone(), l.implementation.clone(), l.device.clone());
         let (on_device, wall) = (milliseconds(l.nanoseconds), milliseconds(l.wall_nanoseconds));
-        [kernel, implementation, device, l.items.to_string(), l.phases.to_string(), on_device, wall]
+        [
+            l.submission.to_string(),
+            kernel,
+            implementation,
+            device,
+            l.items.to_string(),
+            l.phases.to_string(),
+            on_device,
+            wall,
+        ]
     };
-    let head = ["KERNEL", "IMPLEMENTATION", "DEVICE", "ITEMS", "PHASES", "KERNEL MS", "LAUNCH MS"];
+    let head =
+        ["SUBMISSION", "KERNEL", "IMPLEMENTATION", "DEVICE", "ITEMS", "PHASES", "KERNEL MS", "LAUNCH MS"];
     rows(&mut text, &head, &report.launches.iter().map(launch).collect::<Vec<_>>());
     text.push('\n');
     let memory = |m: &Written<'_>| {

@@ -36,13 +36,18 @@ pub use flash_core as __core;
 #[doc(hidden)]
 pub use flash_backend_cpu as __cpu;
 
+/// The programs of the page on many devices.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/devices.md")]
+mod many_devices {}
+
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
     pub use flash_core::descriptor::{
         Devices, Implementation, InFlight, MemoryBudget, Priority, Subspaces, Timeout, group_by, only,
         part_by, sort_by, weights,
     };
-    pub use flash_core::runtime::HostTask;
+    pub use flash_core::runtime::{HostTask, devices_where};
     pub use flash_core::{
         FlashMemory, Handle, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by,
         count_by_fn, get_runtime,

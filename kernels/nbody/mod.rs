@@ -58,7 +58,7 @@ impl Real for f64 {
 /// A launch of more bodies than `acc` holds is refused; `mass` must be as long as `pos`, else the
 /// kernel fails.
 #[derive(KernelDefinition)]
-#[kernel(name = "nbody.accelerate", dims(body))]
+#[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
 pub struct Accelerate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,
@@ -74,7 +74,7 @@ pub struct Accelerate<'a, T: Real> {
 
 /// Moves every body by one step of semi-implicit Euler: v += a dt, x += v dt. Dimensions: (body: n).
 #[derive(KernelDefinition)]
-#[kernel(name = "nbody.integrate", dims(body))]
+#[kernel(name = "nbody.integrate", dims(body), part_by(body))]
 pub struct Integrate<'a, T: Real> {
     /// Length of the step, s.
     dt: T,
@@ -90,7 +90,7 @@ pub struct Integrate<'a, T: Real> {
 /// stage: 2, step: any). Stage 0 computes accelerations from all positions, stage 1 moves the bodies;
 /// a barrier stands wherever stage or step change.
 #[derive(KernelDefinition)]
-#[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage))]
+#[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
 pub struct Simulate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,

@@ -42,6 +42,7 @@ fn array(kind: u32, data: &mut [u32], row_len: u64, strides: &'static [u64; 2]) 
         row_len,
         strides: strides.as_ptr(),
         flags: 0,
+        part: std::ptr::null(),
     }
 }
 

@@ -6,7 +6,7 @@ use flash_core::kernel::views::{Item, Phased, Read, Scatter, Whole, Window, Writ
 use flash_core::kernel::{Boxes, Candidate, Element, partition_map};
 use flash_core::{KernelDefinition, kernel};
 
-type Doubles = Read<f64>;
+type Gathered<T> = Read<T>;
 
 partition_map! {
     /// Three rows around each.
@@ -41,7 +41,7 @@ pub struct Csr<'a, T: Element> {
     start: Whole<'a, Read<u64>>,
     column: Window<'a, Read<u32>>,
     value: Window<'a, Read<T>>,
-    x: Window<'a, Doubles>,
+    x: Window<'a, Gathered<f64>>,
     y: Item<'a, Write<T>>,
 }
 

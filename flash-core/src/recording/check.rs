@@ -1,6 +1,6 @@
 //! What must hold of a recording before anything of it is used.
 
-use super::{Argument, Memory, Recording, RecordingError, Submission};
+use super::{Argument, Elements, Memory, Parts, Recording, RecordingError, Submission};
 use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 use crate::error::Error;
 
@@ -76,6 +76,69 @@ impl Recording {
                 "kernel `{name}` has {arrays} array arguments, found {} shapes in `sizes`",
                 submission.sizes.len()
             ));
+        }
+        match &submission.parts {
+            Some(parts) => {
+                self.check_parts(submission, kernel, parts).or_else(|text| fail(format!("its parts: {text}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is done with the boxes but to show them; one that leaves its array is a damaged file.
+    fn check_parts(
+        &self,
+        submission: &Submission,
+        kernel: &KernelDescriptor,
+        parts: &Parts,
+    ) -> Result<(), String> {
+        let Some(dim) = submission.dims.get(parts.dimension as usize) else {
+            return Err(format!(
+                "it is cut along dimension {}, the kernel has {}",
+                parts.dimension,
+                submission.dims.len()
+            ));
+        };
+        let arguments = kernel.arguments.len();
+        if parts.grids.len() != arguments {
+            return Err(format!(
+                "expected a grid for each of {arguments} arguments, found {}",
+                parts.grids.len()
+            ));
+        }
+        for ((spec, argument), grid) in kernel.arguments.iter().zip(&submission.arguments).zip(&parts.grids) {
+            let len = match argument {
+                Argument::Scalar(_) => 1,
+                Argument::Memory(memory) => self.memories[*memory as usize].len,
+                Argument::Part { start, end, .. } => end - start,
+            };
+            if grid.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).is_none_or(|all| all > len) {
+                return Err(format!("the grid {grid:?} of `{}` has more than its {len} elements", spec.name));
+            }
+        }
+        for part in &parts.subspaces {
+            let at = &part.positions;
+            if at.start > at.end || at.end > dim.len() {
+                return Err(format!("the positions {at:?} are not in 0..{}", dim.len()));
+            }
+            for touched in [&part.read, &part.written] {
+                if touched.len() != arguments {
+                    return Err(format!(
+                        "expected elements of each of {arguments} arguments, found {}",
+                        touched.len()
+                    ));
+                }
+                for ((spec, elements), grid) in kernel.arguments.iter().zip(touched).zip(&parts.grids) {
+                    if let Elements::Box { begin, end } = elements
+                        && (0..3).any(|a| begin[a] > end[a] || end[a] > grid[a])
+                    {
+                        return Err(format!(
+                            "the box {begin:?} to {end:?} of `{}`, positions {at:?}, does not lie in its grid {grid:?}",
+                            spec.name
+                        ));
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -18,7 +18,8 @@
 //! each other, memory is allocated only for bytes that are in the file, and a replay runs only
 //! kernels that are registered in this program with just the arguments that the file describes.
 //!
-//! The boxes that the map of a partition gave belong to a [`Submission`], once there are such maps.
+//! A submission that is cut has the boxes that its partition map gave, as [`Parts`]: for whoever reads the
+//! file. A replay cuts anew, for the devices that it has.
 
 mod bytes;
 mod check;
@@ -32,6 +33,7 @@ pub use error::RecordingError;
 use crate::descriptor::{Attributes, ElementType, KernelDescriptor};
 use crate::index::Dim;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Whether a recording has the contents of the memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,54 @@ pub struct Submission {
     /// Shapes that `sizes(..)` gave to the array arguments, in order; an empty one says nothing.
     #[serde(default)]
     pub sizes: Vec<Vec<u64>>,
+    /// How it was to be cut when it was recorded. `None`: it runs whole, or its map looks into arrays, of
+    /// which only an execution knows what is in them.
+    #[serde(default)]
+    pub parts: Option<Parts>,
+}
+
+/// The parts of a submission, as the runtime that it was recorded on would run it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// Index of the dimension along which it was cut.
+    pub dimension: u32,
+    /// Per argument, extents of the grid that its boxes are in: its shape, with axes beyond the third folded
+    /// into that; of a scalar 1, 1, 1.
+    pub grids: Vec<[u64; 3]>,
+    /// In the order of their positions.
+    pub subspaces: Vec<Subspace>,
+}
+
+/// A part of a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subspace {
+    /// Id of the device; `None`: whichever has nothing to do.
+    pub device: Option<String>,
+    /// Positions along the dimension of the cut.
+    pub positions: Range<u64>,
+    /// Per argument, what it may read.
+    pub read: Vec<Elements>,
+    /// Per argument, what it may write.
+    pub written: Vec<Elements>,
+}
+
+/// Elements of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Elements {
+    /// None: it is a scalar, or not used so.
+    None,
+    /// All.
+    All,
+    /// A box of its grid.
+    Box {
+        /// Per axis the first.
+        begin: [u64; 3],
+        /// Per axis one past the last.
+        end: [u64; 3],
+    },
 }
 
 /// An argument of a recorded submission.

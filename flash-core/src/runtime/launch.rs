@@ -224,7 +224,7 @@ fn submit(
     if plan.prepared || (plan.writes && runtime.check_writes) {
         return submit_prepared(slots, node, plan, target, space, runtime);
     }
-    launch(node, plan, target, space, args, runtime)
+    launch(slots, node, plan, target, space, args, runtime)
 }
 
 #[cold]
@@ -270,7 +270,9 @@ fn submit_prepared(
         (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
-    let outcome = submit_to(ToDevice { plan, target, space, phases, attributes, profile }, &mut args, false);
+    let position = slots.position_of(node);
+    let launch = ToDevice { plan, target, space, phases, attributes, profile, position };
+    let outcome = submit_to(launch, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
         None => outcome,
@@ -279,6 +281,7 @@ fn submit_prepared(
 
 #[inline]
 fn launch(
+    slots: &Slots,
     node: &Node,
     plan: &Plan,
     target: &Target,
@@ -288,7 +291,8 @@ fn launch(
 ) -> Result<(), Error> {
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
-    ToDevice { plan, target, space, phases, attributes, profile }
+    let position = slots.position_of(node);
+    ToDevice { plan, target, space, phases, attributes, profile, position }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }
 
@@ -310,6 +314,8 @@ pub(super) struct ToDevice<'a> {
     pub phases: Range<u64>,
     pub attributes: &'a [abi::Attr],
     pub profile: Option<&'a Profile>,
+    /// Of the submission in its pipeline.
+    pub position: usize,
 }
 
 /// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
@@ -337,6 +343,7 @@ impl ToDevice<'_> {
         body(self, &mut nanoseconds)?;
         if let (Some(profile), Some(start)) = (self.profile, start) {
             profile.add(LaunchProfile {
+                submission: self.position,
                 kernel: self.plan.descriptor.name.clone(),
                 implementation: self.target.implementation.clone(),
                 device: self.target.device.id().to_owned(),

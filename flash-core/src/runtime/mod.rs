@@ -31,8 +31,8 @@ mod tests;
 pub use asynchronous::{Handle, HostTask};
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
 pub use failsafe::{HostArgs, Later};
-pub use options::IntoOptions;
 pub(crate) use options::Options;
+pub use options::{DevicesWhere, IntoOptions, devices_where};
 pub use profile::{LaunchProfile, Profile};
 pub(crate) use record::{Slots, Writer};
 pub use replay::{Replayed, Steps};
@@ -40,7 +40,7 @@ pub(crate) use spread::Lanes;
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
-use crate::descriptor::{Devices, InFlight, Timeout};
+use crate::descriptor::{InFlight, MemoryBudget, Timeout};
 use crate::error::Error;
 use crate::index::IntoDims;
 use crate::kernel::KernelDefinition;
@@ -138,16 +138,26 @@ impl RuntimeObj {
     }
 
     /// The same runtime with options for everything that is submitted to the result: attributes,
-    /// tuples of them, `&Profile`. An option that makes no sense is reported by the first launch.
+    /// `&Profile`, [`devices_where`], tuples of these. An option that makes no sense is reported by the first launch.
     #[must_use]
     pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
+        let mut new = Options::default();
+        options.add_to(&mut new);
+        let budget = new.attributes.get::<MemoryBudget>().copied();
         let mut all = self.inner.options.clone();
-        options.add_to(&mut all);
+        all.attributes.merge(&new.attributes);
+        all.profile = new.profile.or(all.profile);
+        all.predicates = new.predicates;
         let (mut devices, mut error) = (self.inner.devices.clone(), self.inner.error.clone());
-        if let Some(Devices(key)) = all.attributes.get::<Devices>() {
-            match select(&self.inner.devices, key) {
-                Ok(selected) => devices = selected,
-                Err(e) => error = error.or(Some(e)),
+        match all.select(&self.inner.devices) {
+            Ok(selected) => devices = selected,
+            Err(e) => error = error.or(Some(e)),
+        }
+        // The devices are what they leave: nobody needs to ask once more.
+        all.predicates.clear();
+        if let Some(MemoryBudget(bytes)) = budget {
+            for device in &devices {
+                device.set_memory_budget(bytes);
             }
         }
         RuntimeObj::new(self.inner.key.clone(), devices, all, error)

@@ -1,7 +1,11 @@
 //! What `options(..)` takes.
 
 use super::Profile;
-use crate::descriptor::{Attribute, Attributes};
+use crate::backend::DeviceHandle;
+use crate::descriptor::{Attribute, Attributes, Devices};
+use crate::error::Error;
+use std::fmt;
+use std::sync::Arc;
 
 /// What `options(..)` collects.
 #[derive(Clone, Debug, Default)]
@@ -10,12 +14,71 @@ pub struct Options {
     pub attributes: Attributes,
     /// Where launches are recorded.
     pub(crate) profile: Option<Profile>,
+    /// Which devices may be used: all of these must hold.
+    pub(super) predicates: Vec<DevicesWhere>,
 }
 
-/// What `options(..)` takes: an attribute, a tuple of them, or `&Profile`.
+impl Options {
+    /// Those of some devices that the options leave.
+    pub(super) fn select(
+        &self,
+        among: &[&'static DeviceHandle],
+    ) -> Result<Vec<&'static DeviceHandle>, Error> {
+        let mut left = match self.attributes.get::<Devices>() {
+            Some(Devices(key)) => super::select(among, key)?,
+            None => among.to_vec(),
+        };
+        for DevicesWhere(holds) in &self.predicates {
+            let ids: Vec<&str> = left.iter().map(|device| device.id()).collect();
+            let none = || Error::Option {
+                option: "devices_where".into(),
+                text: format!(
+                    "expected a condition that holds for a device of this runtime, found one that holds for none of {}: `flash list` shows what they are",
+                    ids.join(", ")
+                ),
+            };
+            let kept: Vec<_> = left.iter().copied().filter(|device| holds(device)).collect();
+            left = if kept.is_empty() { return Err(none()) } else { kept };
+        }
+        Ok(left)
+    }
+}
+
+/// A condition that devices must meet. Made by [`devices_where`].
+#[derive(Clone)]
+pub struct DevicesWhere(Arc<dyn Fn(&'static DeviceHandle) -> bool + Send + Sync>);
+
+impl fmt::Debug for DevicesWhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DevicesWhere(..)")
+    }
+}
+
+/// Only devices for which this holds, as an option of a runtime or a submission; with
+/// [`Devices::key`] and with each other, only those that all leave. It is asked when the runtime is made,
+/// or the submission is given its dimensions. A recording does not have it: where something runs is the
+/// affair of whoever replays it.
+///
+/// If it leaves no device, the launch is refused with an [`Error::Option`].
+///
+/// # Examples
+/// ```
+/// use flash_core::runtime::devices_where;
+/// # fn example() -> Result<(), flash_core::Error> {
+/// let rt = flash_core::get_runtime("ALL_ACCEL")?;
+/// let roomy = rt.options(devices_where(|device| device.info().memory_bytes >= 8 << 30));
+/// println!("{:?}", roomy.devices());
+/// # Ok(())
+/// # }
+/// ```
+pub fn devices_where(holds: impl Fn(&'static DeviceHandle) -> bool + Send + Sync + 'static) -> DevicesWhere {
+    DevicesWhere(Arc::new(holds))
+}
+
+/// What `options(..)` takes: an attribute, `&Profile`, a condition on devices, or a tuple of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no option",
-    label = "an option is an `Attribute`, a tuple of them, or a `&Profile`"
+    label = "an option is an `Attribute`, a `&Profile`, `devices_where(..)`, or a tuple of these"
 )]
 pub trait IntoOptions {
     /// Adds it.
@@ -37,6 +100,12 @@ impl IntoOptions for Attributes {
 impl IntoOptions for &Profile {
     fn add_to(self, options: &mut Options) {
         options.profile = Some(self.clone());
+    }
+}
+
+impl IntoOptions for DevicesWhere {
+    fn add_to(self, options: &mut Options) {
+        options.predicates.push(self);
     }
 }
 

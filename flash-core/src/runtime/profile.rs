@@ -9,6 +9,8 @@ pub struct Profile(Arc<Mutex<Vec<LaunchProfile>>>);
 /// One launch.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LaunchProfile {
+    /// Position of the submission in its pipeline. One that is cut has a launch per part, and per phase.
+    pub submission: usize,
     /// The kernel.
     pub kernel: String,
     /// The implementation.

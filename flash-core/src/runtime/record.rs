@@ -19,7 +19,7 @@ use super::proof::{
 };
 use super::{Options, Runtime};
 use crate::abi::{self, Arg};
-use crate::descriptor::{Devices, View};
+use crate::descriptor::View;
 use crate::error::Error;
 use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use crate::kernel::views::Array;
@@ -570,6 +570,12 @@ impl Slots {
         &self.nodes[..self.live]
     }
 
+    /// Where a node of these is in the pipeline.
+    #[inline]
+    pub fn position_of(&self, node: &Node) -> usize {
+        (std::ptr::from_ref(node).addr() - self.nodes().as_ptr().addr()) / size_of::<Node>()
+    }
+
     /// The order of a submission.
     #[inline]
     pub fn order_of(&self, node: &Node) -> &Order {
@@ -744,14 +750,11 @@ impl Writer<'_> {
 /// Makes the plan that a submission's own options ask for, and the attributes for the backend.
 #[cold]
 fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
-    let own = node.extra.get_or_insert_default().options.attributes.clone();
+    let own = node.extra.get_or_insert_default().options.clone();
     let mut all = runtime.options.attributes.clone();
-    all.merge(&own);
-    if !own.is_empty() {
-        let devices = match own.get::<Devices>() {
-            Some(Devices(key)) => super::select(&runtime.devices, key)?,
-            None => runtime.devices.clone(),
-        };
+    all.merge(&own.attributes);
+    if !own.attributes.is_empty() || !own.predicates.is_empty() {
+        let devices = own.select(&runtime.devices)?;
         let plan = node.plan().with_options(&devices, &all)?;
         node.extra.get_or_insert_default().plan = Some(plan);
     }

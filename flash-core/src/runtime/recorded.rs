@@ -1,7 +1,7 @@
 //! Writes a pipeline down as data.
 
 use super::record::{Node, Slots};
-use super::{Pipeline, Runtime};
+use super::{Pipeline, Runtime, spread};
 use crate::abi::{self, Arg};
 use crate::descriptor::ArgumentDescriptor;
 use crate::error::Error;
@@ -81,7 +81,8 @@ fn recording(slots: &Slots, runtime: &Runtime, data: Data) -> Result<Recording, 
         for (i, spec) in descriptor.arguments.iter().enumerate() {
             arguments.push(writing.argument(node, i, spec)?);
         }
-        writing.recording.submissions.push(submission(slots, runtime, node, kernel, arguments));
+        let written = submission(slots, runtime, node, kernel, arguments)?;
+        writing.recording.submissions.push(written);
     }
     // All are held before the first is copied: the contents are of one moment.
     for (memory, guard) in &writing.guards {
@@ -98,14 +99,15 @@ fn submission(
     node: &Node,
     kernel: u32,
     arguments: Vec<Argument>,
-) -> Submission {
+) -> Result<Submission, Error> {
     let mut options = runtime.options.attributes.clone();
     let mut sizes = Vec::new();
     if let Some(extra) = &node.extra {
         options.merge(&extra.options.attributes);
         sizes.extend(extra.sizes.iter().flatten().map(|shape| shape.to_vec()));
     }
-    Submission { kernel, arguments, dims: slots.dims_of(node).to_vec(), options, sizes }
+    let parts = spread::parts_of(slots, node)?;
+    Ok(Submission { kernel, arguments, dims: slots.dims_of(node).to_vec(), options, sizes, parts })
 }
 
 impl<'s> Writing<'s> {

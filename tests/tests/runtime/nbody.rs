@@ -244,6 +244,57 @@ fn threads_and_cuts_do_not_change_a_bit() {
     assert!(*whole.pos.read().unwrap() == *b.pos.read().unwrap());
 }
 
+/// Whether two systems are the same, bit for bit.
+fn same<T: Number>(a: &Bodies<T>, b: &Bodies<T>) -> bool {
+    let bits = |bodies: &Bodies<T>| {
+        let vectors = [&bodies.pos, &bodies.vel, &bodies.acc].map(|of| of.read().unwrap().to_vec());
+        vectors.concat().iter().flatten().map(|x| x.wide().to_bits()).collect::<Vec<u64>>()
+    };
+    bits(a) == bits(b)
+}
+
+fn devices_do_not_change_a_bit<T: Number>() {
+    let one = get_runtime("ALL_CPU:0").unwrap();
+    #[allow(unused_mut)] // where there is nothing more
+    let mut implementations = vec!["plain", "portable"];
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        implementations.extend(avx2.then_some("avx2"));
+        implementations.extend(is_x86_feature_detected!("avx512f").then_some("avx512"));
+    }
+    for name in implementations {
+        // A runtime of its own knows no rates yet: the first launch of each kernel is cut in halves.
+        let profile = Profile::new();
+        let two = get_runtime("ALL_CPU").unwrap().options(&profile);
+        assert_eq!(two.devices().len(), 2);
+        let whole = two_kernels::<T>(&one, Some(name)).unwrap();
+        assert!(same(&whole, &two_kernels::<T>(&two, Some(name)).unwrap()), "{name}, two kernels");
+        let whole = one_kernel::<T>(&one, Some(name)).unwrap();
+        assert!(same(&whole, &one_kernel::<T>(&two, Some(name)).unwrap()), "{name}, one kernel");
+        let launches = profile.take();
+        for (kernel, items) in [("accelerate", N), ("integrate", N), ("simulate", 2 * N)] {
+            let of_kernel = || launches.iter().filter(|l| l.kernel.ends_with(kernel));
+            for device in ["ALL_CPU:0", "ALL_CPU:1"] {
+                let halved = |items: u64| (400..600).contains(&items);
+                assert!(of_kernel().any(|l| l.device == device && halved(l.items)), "{device}: {launches:?}");
+            }
+            assert_eq!(of_kernel().map(|l| l.items).sum::<u64>(), (items * STEPS) as u64, "{kernel}");
+        }
+    }
+}
+
+#[test]
+fn the_bits_over_two_devices_are_those_of_one() {
+    for memory in [&[("FLASH_CPU_DEVICES", "2")][..], &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")]]
+    {
+        flash_tests::in_process(memory, || {
+            devices_do_not_change_a_bit::<f32>();
+            devices_do_not_change_a_bit::<f64>();
+        });
+    }
+}
+
 #[test]
 fn masses_that_do_not_match_the_positions_are_an_error_of_the_launch() {
     let rt = get_runtime("ALL_CPU").unwrap();

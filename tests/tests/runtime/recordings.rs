@@ -288,3 +288,73 @@ fn pipelines_that_are_kept_stay_what_they_are_while_others_are_built() {
         assert_eq!(*memory.read().unwrap(), expected);
     }
 }
+
+#[test]
+fn a_submission_that_is_cut_has_its_boxes_in_the_recording() {
+    use flash::kernels::nbody::{Accelerate, Integrate};
+    use flash::recording::{Data, Elements, Recording};
+    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "2")], || {
+        const N: u64 = 1000;
+        let mass = FlashMemory::from(vec![1.0f64; N as usize]);
+        let pos: FlashMemory<[f64; 3]> = (0..N).map(|i| [i as f64, (i * i % 7) as f64, 0.5]).collect();
+        let [vel, acc] = std::array::from_fn(|_| FlashMemory::<[f64; 3]>::zeroed(N as usize));
+        let chain = |key: &str| {
+            let rt = get_runtime(key).unwrap();
+            let shares = weights([3, 1].into_iter().take(rt.devices().len()));
+            rt.submit(Accelerate::of(1.0, 0.1, &pos, &mass, &acc))
+                .defer([N])
+                .submit(Integrate::of(0.01, &acc, &pos, &vel))
+                .options(shares)
+                .defer([N])
+                .recording(Data::With)
+                .unwrap()
+        };
+        let whole = chain("ALL_CPU:0");
+        assert!(whole.submissions.iter().all(|submission| submission.parts.is_none()), "one device");
+
+        let cut = chain("ALL_CPU");
+        let parts = cut.submissions[1].parts.as_ref().unwrap();
+        assert_eq!((parts.dimension, parts.grids[1]), (0, [N, 1, 1]));
+        let [first, second] = &parts.subspaces[..] else { panic!("{parts:?}") };
+        assert_eq!(first.device.as_deref(), Some("ALL_CPU:0"));
+        assert_eq!(second.device.as_deref(), Some("ALL_CPU:1"));
+        assert_eq!((first.positions.clone(), second.positions.clone()), (0..752, 752..N));
+        let of = |begin, end| Elements::Box { begin: [begin, 0, 0], end: [end, 1, 1] };
+        assert_eq!(second.read, [Elements::None, of(752, N), of(752, N), of(752, N)]);
+        assert_eq!(first.written, [Elements::None, Elements::None, of(0, 752), of(0, 752)]);
+        let accelerate = cut.submissions[0].parts.as_ref().unwrap();
+        assert_eq!(accelerate.subspaces[0].read[2], Elements::All, "a `Whole`");
+
+        // Both forms have them; where it runs, they say nothing.
+        let (json, bytes) = (cut.to_json().unwrap(), cut.to_bytes().unwrap());
+        assert_eq!(Recording::from_json(&json).unwrap(), cut);
+        assert_eq!(Recording::from_bytes(&bytes).unwrap(), cut);
+        let replayed = |recording: &Recording, key: &str| {
+            get_runtime(key).unwrap().replay(recording).unwrap().bytes(2).unwrap()
+        };
+        let expected = replayed(&whole, "ALL_CPU:0");
+        assert_eq!(replayed(&cut, "ALL_CPU:0"), expected);
+        assert_eq!(replayed(&whole, "ALL_CPU"), expected);
+
+        type Change = fn(&mut flash::recording::Parts);
+        let wrong: [(Change, &str); 5] = [
+            (|p| p.dimension = 1, "dimension 1"),
+            (|p| p.grids[1][0] += 1, "the grid [1001, 1, 1] of `acc`"),
+            (|p| p.subspaces[1].positions.end += 1, "positions 752..1001"),
+            (|p| p.subspaces[0].read.truncate(1), "found 1"),
+            (
+                |p| p.subspaces[1].written[3] = Elements::Box { begin: [752, 0, 0], end: [1001, 1, 1] },
+                "the box [752, 0, 0] to [1001, 1, 1] of `vel`",
+            ),
+        ];
+        for (change, text) in wrong {
+            let mut recording = cut.clone();
+            change(recording.submissions[1].parts.as_mut().unwrap());
+            let error = get_runtime("ALL_CPU:0").unwrap().replay(&recording).map(drop).unwrap_err();
+            assert!(
+                error.to_string().contains(text) && error.to_string().contains("submission 1"),
+                "{error}"
+            );
+        }
+    });
+}

@@ -13,6 +13,7 @@ use super::asynchronous::Watch;
 use super::record::Slots;
 use crate::error::{Error, LaunchError};
 pub(crate) use lane::Lanes;
+pub(super) use place::parts_of;
 use walk::Walk;
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the

@@ -33,6 +33,7 @@ pub(super) struct KernelPart<'r> {
     phases: Range<u64>,
     attributes: &'r [abi::Attr],
     profile: Option<Profile>,
+    position: usize,
     check_writes: bool,
     /// Accumulators are merged elsewhere.
     merged: bool,
@@ -69,6 +70,7 @@ impl<'r> KernelPart<'r> {
             phases,
             attributes,
             profile: profile.cloned(),
+            position: slots.position_of(node),
             check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
             merged: false,
             items,
@@ -146,6 +148,7 @@ impl<'r> KernelPart<'r> {
             phases: self.phases.clone(),
             attributes: self.attributes,
             profile: self.profile.as_ref(),
+            position: self.position,
         };
         launch::submit_to(launch, &mut self.args, self.merged)?;
         self.target.rate.add(start.elapsed().as_nanos() as u64, self.items);

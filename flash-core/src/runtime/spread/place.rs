@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::index::Cut;
 use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
-use crate::runtime::boxes::{Launch, Parts, Subspace};
+use crate::recording;
+use crate::runtime::boxes::{Extent, Launch, Parts, Subspace};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::rate;
 use crate::runtime::record::{Node, Slots};
@@ -77,6 +78,35 @@ pub(super) fn check(slots: &Slots, node: &Node) -> Result<(), Error> {
         Ok(targets) if wants_cut(plan, targets) => parts(slots, node, plan, targets).map(|_| ()),
         _ => Ok(()),
     }
+}
+
+/// How a submission would be cut now, for a recording. `None`: it runs whole, or its map looks into arrays,
+/// which are what they will be only when it runs.
+pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<recording::Parts>, Error> {
+    let plan = node.plan();
+    let targets = match plan.targets() {
+        Ok(targets) if wants_cut(plan, targets) && !plan.part.looks_inside() => targets,
+        _ => return Ok(None),
+    };
+    let Some(parts) = parts(slots, node, plan, targets)? else { return Ok(None) };
+    let Some(dimension) = parts.dimension.filter(|_| parts.subspaces.len() > 1) else { return Ok(None) };
+    let elements = |extent: Option<Extent>| match extent {
+        None => recording::Elements::None,
+        Some(Extent::All) => recording::Elements::All,
+        Some(Extent::Box(of)) => recording::Elements::Box { begin: of.begin, end: of.end },
+    };
+    let free = plan.subspaces as usize > targets.len();
+    let subspaces = parts.subspaces.iter().map(|part| recording::Subspace {
+        device: (!free).then(|| targets[part.share].device.id().to_owned()),
+        positions: part.positions.clone(),
+        read: part.touched.iter().map(|touched| elements(touched.read)).collect(),
+        written: part.touched.iter().map(|touched| elements(touched.written)).collect(),
+    });
+    Ok(Some(recording::Parts {
+        dimension: dimension as u32,
+        grids: parts.grids.iter().map(|grid| grid.extents).collect(),
+        subspaces: subspaces.collect(),
+    }))
 }
 
 fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
