@@ -8,6 +8,7 @@
 //! directory. Taking away, poisoning and healing are for the only holder.
 
 use super::Header;
+#[cfg(test)]
 use super::device::{DeviceMemory, memory_of};
 use super::directory::{Directory, Place};
 use super::region::{Grid, Region};

@@ -40,7 +40,7 @@ pub(crate) use spread::Lanes;
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
-use crate::descriptor::{Devices, InFlight, Timeout};
+use crate::descriptor::{Devices, InFlight, MemoryBudget, Priority, Timeout};
 use crate::error::Error;
 use crate::index::IntoDims;
 use crate::kernel::KernelDefinition;
@@ -76,6 +76,8 @@ pub(crate) struct Runtime {
     timeout: Option<Duration>,
     /// How many asynchronous pipelines may be on their way.
     gauge: Option<Arc<asynchronous::Gauge>>,
+    /// Of its pipelines' tasks, in the lanes of devices.
+    priority: i32,
 }
 
 /// The runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
@@ -112,6 +114,7 @@ impl RuntimeObj {
             Some(InFlight(limit)) => (Some(asynchronous::Gauge::new(*limit)), error),
             None => (None, error),
         };
+        let priority = options.attributes.get::<Priority>().map_or(0, |priority| priority.0);
         let inner = Runtime {
             key,
             devices,
@@ -122,6 +125,7 @@ impl RuntimeObj {
             check_writes,
             timeout,
             gauge,
+            priority,
             spreads,
         };
         RuntimeObj { inner: Arc::new(inner) }
@@ -141,14 +145,21 @@ impl RuntimeObj {
     /// tuples of them, `&Profile`. An option that makes no sense is reported by the first launch.
     #[must_use]
     pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
+        let mut given = Options::default();
+        options.add_to(&mut given);
+        let budget = given.attributes.get::<MemoryBudget>().copied();
         let mut all = self.inner.options.clone();
-        options.add_to(&mut all);
+        all.merge(given);
         let (mut devices, mut error) = (self.inner.devices.clone(), self.inner.error.clone());
         if let Some(Devices(key)) = all.attributes.get::<Devices>() {
             match select(&self.inner.devices, key) {
                 Ok(selected) => devices = selected,
                 Err(e) => error = error.or(Some(e)),
             }
+        }
+        // Only what is given here: another budget may have been given since those of `self`.
+        if let (Some(MemoryBudget(bytes)), None) = (budget, &error) {
+            devices.iter().filter_map(|device| device.memory()).for_each(|memory| memory.set_budget(bytes));
         }
         RuntimeObj::new(self.inner.key.clone(), devices, all, error)
     }

@@ -12,6 +12,14 @@ pub struct Options {
     pub(crate) profile: Option<Profile>,
 }
 
+impl Options {
+    /// Takes over all of `other`, which win.
+    pub(crate) fn merge(&mut self, other: Options) {
+        self.attributes.merge(&other.attributes);
+        self.profile = other.profile.or(self.profile.take());
+    }
+}
+
 /// What `options(..)` takes: an attribute, a tuple of them, or `&Profile`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no option",
