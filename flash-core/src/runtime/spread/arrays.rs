@@ -1,6 +1,7 @@
 //! The arrays of one run: who has what of them, and which tasks touch it.
 
-use super::lane::{Lane, Lanes, drive_until};
+use super::Lanes;
+use super::lane::{Lane, drive_until};
 use super::task::{TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::error::Error;
@@ -42,8 +43,8 @@ enum Books<'r> {
 /// Who wrote and who read which region of a buffer last.
 #[derive(Default)]
 struct Track {
-    writers: SmallVec<[(Region, TaskRef); 4]>,
-    readers: SmallVec<[(Region, TaskRef); 4]>,
+    writers: SmallVec<[(Region, TaskRef); 1]>,
+    readers: SmallVec<[(Region, TaskRef); 1]>,
 }
 
 impl Track {
