@@ -144,7 +144,7 @@ impl<'r> Walk<'r> {
             slots,
             runtime,
             watch,
-            arrays: Vec::with_capacity(slots.memories() as usize),
+            arrays: Vec::with_capacity(slots.memories()),
             of_memory: (0..slots.memories()).map(|_| None).collect(),
             of_slice: Vec::new(),
             of_second: Vec::new(),
