@@ -27,6 +27,7 @@ fn read(text: &str) -> Result<Recording, String> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn json_says_what_the_structs_say() {
     let recording = read(GOOD).unwrap();
     assert_eq!(recording.memories[0].data.as_deref(), Some(&[1u8, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0][..]));
@@ -41,6 +42,7 @@ fn json_says_what_the_structs_say() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn numbers_in_options_read_back_as_they_were() {
     let mut recording = read(GOOD).unwrap();
     let mut bits = 88172645463325252u64;
@@ -57,6 +59,7 @@ fn numbers_in_options_read_back_as_they_were() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn the_binary_form_is_smaller_and_the_same() {
     let recording = read(GOOD).unwrap();
     let binary = recording.to_bytes().unwrap();
@@ -67,6 +70,7 @@ fn the_binary_form_is_smaller_and_the_same() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn what_does_not_fit_is_refused_with_its_place() {
     let cases = [
         // Numbers that go nowhere.
@@ -146,6 +150,7 @@ fn what_does_not_fit_is_refused_with_its_place() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn a_stage_that_is_not_there_is_refused() {
     let mut recording = read(GOOD).unwrap();
     let argument: &mut ArgumentDescriptor = &mut recording.kernels[0].arguments[2];
@@ -160,6 +165,7 @@ fn a_stage_that_is_not_there_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn what_is_no_recording_is_told_by_its_first_bytes() {
     for (file, expected) in [
         (&b""[..], "found an empty file"),
@@ -184,6 +190,7 @@ fn what_is_no_recording_is_told_by_its_first_bytes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn a_count_that_promises_much_allocates_little() {
     // 2^63 memories, in a file of 30 bytes: found out at the end of the file, not by the allocator.
     let mut file = b"FLASHREC\x01\0\0\0\0\0\0\0\x00\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01a".to_vec();
@@ -194,6 +201,7 @@ fn a_count_that_promises_much_allocates_little() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn files_of_both_forms_are_saved_and_loaded() {
     let recording = read(GOOD).unwrap();
     let place = std::env::temp_dir().join(format!("flash-recording-{}", std::process::id()));

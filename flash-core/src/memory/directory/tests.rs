@@ -96,6 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 3_000 }, ..ProptestConfig::default() })]
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
     fn the_directory_is_the_model_element_by_element(
         (grid, devices, ops) in grids().prop_flat_map(|g| (Just(g), 1usize..5, ops(g)))
     ) {

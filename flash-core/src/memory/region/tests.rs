@@ -87,6 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 2_000 }, ..ProptestConfig::default() })]
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
     fn regions_are_sets_of_elements(
         (grid, a, b) in grids().prop_flat_map(|g| (Just(g), ops(g), ops(g)))
     ) {
@@ -109,6 +110,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
     fn boxes_of_another_shape_are_exact_or_refused(
         (from, block, to) in (1u64..5, 1u64..5, 1u64..5, 0usize..6).prop_flat_map(|(x, y, z, way)| {
             let to: [u64; 3] = [[x * y * z, 1, 1], [x, y * z, 1], [x * y, z, 1], [y, x, z], [z, y, x], [x, y, z]][way];
@@ -128,6 +130,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
     fn runs_are_the_elements_of_a_box(
         (grid, block) in grids().prop_flat_map(|g| (Just(g), blocks(g)))
     ) {
@@ -148,6 +151,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn shapes_of_more_axes_are_folded_into_the_last() {
     assert_eq!(Grid::new(&[2, 3, 4, 5], 120).extent(), [2, 3, 20]);
     assert_eq!(Grid::new(&[], 7).extent(), [7, 1, 1]);
@@ -156,6 +160,7 @@ fn shapes_of_more_axes_are_folded_into_the_last() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn rows_of_a_flat_array_and_tiles_of_many_rows() {
     let (flat, grid) = (Grid::new(&[], 1 << 40), Grid::new(&[1 << 20, 1 << 20], 1 << 40));
     let rows = Block { begin: [0, 7, 0], end: [1 << 20, 9, 1] };
@@ -169,6 +174,7 @@ fn rows_of_a_flat_array_and_tiles_of_many_rows() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn strips_that_come_one_by_one_become_one_box() {
     let grid = Grid::new(&[64, 64], 4096);
     let mut region = Region::empty();

@@ -178,6 +178,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1500 }))]
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
     fn boxes_hold_just_what_the_items_touch(case in any_case()) {
         let n = case.dims.len();
         let shape: Vec<u64> = case.along.iter().zip(&case.margin)
@@ -258,6 +259,7 @@ fn reads(part: &Subspace, argument: usize) -> [Range<u64>; 3] {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn a_matrix_product_reads_rows_and_columns() {
     let arguments = vec![
         argument("a", View::Window, Access::Read, &[]),
@@ -278,6 +280,7 @@ fn a_matrix_product_reads_rows_and_columns() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn csr_rows_are_cut_by_equal_non_zeros() {
     let start = [0u32, 90, 92, 94, 96, 98, 100];
     let mut arguments = vec![
@@ -324,6 +327,7 @@ partition_map! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn a_function_is_asked_and_what_it_says_is_checked() {
     let arguments = vec![
         argument("mode", View::Scalar, Access::Read, &[]),
@@ -369,6 +373,7 @@ fn a_function_is_asked_and_what_it_says_is_checked() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn what_cannot_be_cut_runs_whole_unless_it_was_named() {
     let arguments = || vec![argument("bins", View::Scatter, Access::ReadWrite, &[])];
     let dims = || vec![Dim::Count(10), Dim::Count(4)];
@@ -396,6 +401,7 @@ fn what_cannot_be_cut_runs_whole_unless_it_was_named() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn an_item_a_whole_and_what_is_not_there_have_no_map() {
     let arguments = || {
         vec![
@@ -418,6 +424,7 @@ fn an_item_a_whole_and_what_is_not_there_have_no_map() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn planning_1e9_items_over_4_devices_again_takes_less_than_5_us() {
     let arguments = vec![
         argument("from", View::Window, Access::Read, &[]),
