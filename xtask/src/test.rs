@@ -16,6 +16,22 @@ use crate::{in_ci, root, setup};
 /// Where a test that skips itself says so.
 const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 
+/// The runtime's tests once more, over several devices.
+const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
+    ("two devices", &[("FLASH_CPU_DEVICES", "2")]),
+    ("three devices with memories of their own", &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")]),
+];
+
+/// Tests of one device's name, of records that several devices have several of, of a window that is not
+/// cut, and of a slice that a launch which is too late has left behind.
+const ON_ONE_DEVICE: &[&str] = &[
+    "a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words",
+    "a_profile_records_kernel_device_phases_items_and_times",
+    "a_launch_that_is_profiled_is_one_record",
+    "without_a_cut_a_window_is_the_whole_array_through_every_door",
+    "exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so",
+];
+
 /// What Miri interprets: code with `unsafe` of its own, kept to minutes.
 /// Each entry is the end of a `cargo miri test` command.
 const MIRI: &[&[&str]] = &[&["--package", "flash-core", "--lib"]];
@@ -32,6 +48,13 @@ pub fn run() -> Result<ExitCode> {
     let mut report = Report::new(in_ci());
 
     report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]))?;
+    // What a launch means does not depend on how many devices run it, nor on where their memory is.
+    for (name, environment) in MANY_DEVICES {
+        let skipped = ON_ONE_DEVICE.iter().flat_map(|test| ["--skip", test]);
+        let arguments = ["test", "--package", "flash-tests", "--test", "runtime", "--"].into_iter();
+        let arguments: Vec<&str> = arguments.chain(skipped).collect();
+        report.run(Step::cargo(name, &arguments).with(environment))?;
+    }
     report.run(Step::cargo("loom models", &["test", "--package", "flash-loom", "--features", "loom"]))?;
     if setup::has_miri() {
         for target in MIRI {
@@ -63,6 +86,11 @@ impl Step {
         let mut command = Command::new("cargo");
         command.args(arguments).current_dir(root());
         Self { name, shown: format!("cargo {}", arguments.join(" ")), command, repeats: false }
+    }
+
+    fn with(mut self, environment: &[(&str, &str)]) -> Self {
+        self.command.envs(environment.iter().copied());
+        self
     }
 
     fn interpreted(mut self) -> Self {

@@ -26,7 +26,7 @@ pub(crate) struct Block {
 /// A set of elements of a grid: disjoint boxes, none of them empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Region {
-    blocks: SmallVec<[Block; 2]>,
+    blocks: SmallVec<[Block; 1]>,
 }
 
 /// A box in another shape is taken to be few boxes if it is at most so many contiguous runs ...

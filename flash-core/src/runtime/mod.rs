@@ -40,7 +40,7 @@ pub(crate) use spread::Lanes;
 
 use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
-use crate::descriptor::{InFlight, MemoryBudget, Timeout};
+use crate::descriptor::{InFlight, MemoryBudget, Priority, Timeout};
 use crate::error::Error;
 use crate::index::IntoDims;
 use crate::kernel::KernelDefinition;
@@ -76,6 +76,8 @@ pub(crate) struct Runtime {
     timeout: Option<Duration>,
     /// How many asynchronous pipelines may be on their way.
     gauge: Option<Arc<asynchronous::Gauge>>,
+    /// Of its pipelines' tasks, in the lanes of devices.
+    priority: i32,
 }
 
 /// The runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
@@ -112,6 +114,7 @@ impl RuntimeObj {
             Some(InFlight(limit)) => (Some(asynchronous::Gauge::new(*limit)), error),
             None => (None, error),
         };
+        let priority = options.attributes.get::<Priority>().map_or(0, |priority| priority.0);
         let inner = Runtime {
             key,
             devices,
@@ -122,6 +125,7 @@ impl RuntimeObj {
             check_writes,
             timeout,
             gauge,
+            priority,
             spreads,
         };
         RuntimeObj { inner: Arc::new(inner) }
@@ -155,10 +159,9 @@ impl RuntimeObj {
         }
         // The devices are what they leave: nobody needs to ask once more.
         all.predicates.clear();
-        if let Some(MemoryBudget(bytes)) = budget {
-            for device in &devices {
-                device.set_memory_budget(bytes);
-            }
+        // Only what is given here: another budget may have been given since those of `self`.
+        if let (Some(MemoryBudget(bytes)), None) = (budget, &error) {
+            devices.iter().filter_map(|device| device.memory()).for_each(|memory| memory.set_budget(bytes));
         }
         RuntimeObj::new(self.inner.key.clone(), devices, all, error)
     }

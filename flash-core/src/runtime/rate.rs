@@ -12,6 +12,8 @@ pub(crate) struct Rate {
     /// Bits of `f32`s; 0: none yet.
     samples: [AtomicU32; KEPT],
     next: AtomicU32,
+    /// Of the samples.
+    median: AtomicU32,
 }
 
 impl Rate {
@@ -21,20 +23,22 @@ impl Rate {
             let sample = (nanoseconds as f32 / items as f32).max(f32::MIN_POSITIVE);
             let at = self.next.fetch_add(1, Relaxed) as usize % KEPT;
             self.samples[at].store(sample.to_bits(), Relaxed);
+            self.median.store(self.median_now(), Relaxed);
         }
+    }
+
+    fn median_now(&self) -> u32 {
+        let mut all: smallvec::SmallVec<[u32; KEPT]> =
+            self.samples.iter().map(|sample| sample.load(Relaxed)).filter(|bits| *bits != 0).collect();
+        // Bits of positive numbers are in the order of the numbers.
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or(0)
     }
 
     /// Nanoseconds per item; `None` before the first launch.
     pub fn get(&self) -> Option<f64> {
-        let mut all: smallvec::SmallVec<[f32; KEPT]> = self
-            .samples
-            .iter()
-            .map(|sample| sample.load(Relaxed))
-            .filter(|bits| *bits != 0)
-            .map(f32::from_bits)
-            .collect();
-        all.sort_unstable_by(f32::total_cmp);
-        all.get(all.len() / 2).map(|&median| f64::from(median))
+        let bits = self.median.load(Relaxed);
+        (bits != 0).then(|| f64::from(f32::from_bits(bits)))
     }
 }
 

@@ -269,6 +269,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 256 }))]
+
         #[test]
         fn blocks_cover_all_rows_and_stay_small(rows: u64, shift in 1u32..64, len in 0u64..1 << 40, size in 0u64..64) {
             let rows = rows >> shift;

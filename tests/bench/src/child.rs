@@ -2,7 +2,7 @@
 
 use crate::kernels::Saxpy;
 use crate::stats::{Row, pair};
-use crate::{dispatch, kernels};
+use crate::{dispatch, kernels, partition};
 use anyhow::{Context, Result, bail};
 use flash::{FlashMemory, get_runtime};
 use std::hint::black_box;
@@ -41,6 +41,7 @@ pub fn measure(what: &str) -> Result<()> {
             println!("0");
         }
         "saxpy" => saxpy()?,
+        _ if partition::measure(what)? => {}
         _ => bail!("there is no measurement `{what}`"),
     }
     Ok(())
@@ -74,9 +75,9 @@ fn saxpy() -> Result<()> {
     Ok(())
 }
 
-fn run(what: &str, environment: &[(&str, String)]) -> Result<String> {
+fn run(what: &str, environment: &[(&str, &str)]) -> Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--child", what]).envs(environment.iter().map(|(k, v)| (k, v)));
+    command.args(["--child", what]).envs(environment.iter().copied());
     let output = command.output().with_context(|| format!("measurement `{what}` in a process of its own"))?;
     if !output.status.success() {
         bail!("measurement `{what}`: {}", String::from_utf8_lossy(&output.stderr));
@@ -84,15 +85,18 @@ fn run(what: &str, environment: &[(&str, String)]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// One figure of a process with such an environment.
+pub fn figure(what: &str, environment: &[(&str, &str)]) -> Result<f64> {
+    run(what, environment)?.trim().parse().context("a figure")
+}
+
 /// One figure of each of many fresh processes.
 pub fn row(name: &str, unit: &str, what: &str) -> Result<Row> {
-    let environment = match what {
-        "plugin" => vec![("FLASH_BACKEND_PATH", plugin()?.display().to_string())],
-        _ => Vec::new(),
-    };
+    let path = if what == "plugin" { Some(plugin()?.display().to_string()) } else { None };
+    let environment: Vec<_> = path.iter().map(|path| ("FLASH_BACKEND_PATH", path.as_str())).collect();
     let mut turns = Vec::new();
     for _ in 0..PROCESSES {
-        turns.push((run(what, &environment)?.trim().parse().context("a figure")?, None));
+        turns.push((figure(what, &environment)?, None));
     }
     Ok(Row::from_turns(name, unit, &turns))
 }
@@ -110,12 +114,17 @@ pub fn process_row(name: &str, unit: &str) -> Result<Row> {
 
 /// The item loop beside the plain one.
 pub fn saxpy_row() -> Result<Row> {
-    let text = run("saxpy", &[("FLASH_CPU_THREADS", "1".to_owned())])?;
-    let row: serde_json::Value = serde_json::from_str(&text)?;
+    let name = "item loop of SAXPY, f32, 65,536 items, 1 thread, against the plain Rust loop";
+    pair_row(name, "ns/item", "saxpy", &[("FLASH_CPU_THREADS", "1")])
+}
+
+/// A row that a process with such an environment measures.
+pub fn pair_row(name: &str, unit: &str, what: &str, environment: &[(&str, &str)]) -> Result<Row> {
+    let row: serde_json::Value = serde_json::from_str(&run(what, environment)?)?;
     let number = |key: &str| row[key].as_f64();
     Ok(Row {
-        name: "item loop of SAXPY, f32, 65,536 items, 1 thread, against the plain Rust loop".into(),
-        unit: "ns/item".into(),
+        name: name.into(),
+        unit: unit.into(),
         value: number("value").context("a figure")?,
         min: number("min").context("a figure")?,
         max: number("max").context("a figure")?,

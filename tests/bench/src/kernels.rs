@@ -1,6 +1,6 @@
 //! The kernels that are measured.
 
-use flash::kernel::views::{Item, Read, ReadWrite, Write};
+use flash::kernel::views::{Item, Read, ReadWrite, Whole, Write};
 use flash::kernel::{CpuItem, CpuSpan, Index, Span};
 use flash::{KernelDefinition, kernel};
 
@@ -26,6 +26,32 @@ pub struct Nothing {
 #[kernel(name = "bench.phases", dims(i, step), group_by(step))]
 pub struct Phases {
     a: u32,
+}
+
+/// Does nothing, with four memories.
+#[derive(KernelDefinition)]
+#[kernel(name = "bench.four", dims(i))]
+pub struct Four<'a> {
+    a: Item<'a, Read<f32>>,
+    b: Item<'a, Read<f32>>,
+    c: Item<'a, ReadWrite<f32>>,
+    d: Item<'a, ReadWrite<f32>>,
+}
+
+/// Does nothing, and does not even look at its items.
+#[derive(KernelDefinition)]
+#[kernel(name = "bench.skip", dims(i))]
+pub struct Skip {
+    a: u32,
+}
+
+/// Computes for as long as one wants, from a large array.
+#[derive(KernelDefinition)]
+#[kernel(name = "bench.grind", dims(i))]
+pub struct Grind<'a> {
+    rounds: u32,
+    from: Whole<'a, Read<f64>>,
+    to: Item<'a, Write<f64>>,
 }
 
 /// y = y + a x.
@@ -63,6 +89,27 @@ impl CpuItem<Nothing> for Plain {
 #[kernel]
 impl CpuItem<Phases> for Plain {
     fn item(_: Index<2>, _: PhasesItem) {}
+}
+
+#[kernel]
+impl CpuItem<Four<'_>> for Plain {
+    fn item(_: Index<1>, _: FourItem<'_>) {}
+}
+
+#[kernel]
+impl CpuSpan<Skip> for Plain {
+    fn span(_: Span<1>, _: SkipSpan) {}
+}
+
+#[kernel]
+impl CpuItem<Grind<'_>> for Plain {
+    fn item(ix: Index<1>, k: GrindItem<'_>) {
+        let mut x = k.from[ix[0]];
+        for _ in 0..k.rounds {
+            x = x * 0.999 + 0.5;
+        }
+        k.to.set(x);
+    }
 }
 
 #[kernel]

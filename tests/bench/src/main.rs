@@ -2,9 +2,11 @@
 
 mod allocations;
 mod child;
+mod cholesky;
 mod dispatch;
 mod kernels;
 mod nbody;
+mod partition;
 mod peers;
 mod stats;
 mod stream;
@@ -24,7 +26,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 #[command(name = "bench")]
 struct Arguments {
     /// Which benchmark; all, if none is named.
-    #[arg(value_parser = ["dispatch", "nbody"])]
+    #[arg(value_parser = ["dispatch", "nbody", "partition"])]
     name: Option<String>,
     /// Also writes the rows to a file, as a JSON list.
     #[arg(long, value_name = "FILE")]
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        println!("dispatch\nnbody");
+        println!("dispatch\nnbody\npartition");
         return Ok(());
     }
     if let Some(child) = arguments.child {
@@ -61,6 +63,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     for (name, measure) in [
         ("dispatch", dispatch::rows as fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>),
         ("nbody", nbody::rows),
+        ("partition", partition::rows),
     ] {
         if wanted(name) {
             eprintln!("{name} ...");

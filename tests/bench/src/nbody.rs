@@ -3,10 +3,9 @@
 use crate::peers::{Peers, Source};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::Result;
-use flash::FlashMemory;
-use flash::descriptor::Implementation;
-use flash::get_runtime;
+use flash::descriptor::{Implementation, PartBy};
 use flash::kernels::nbody::{Accelerate, Real};
+use flash::{FlashMemory, RuntimeObj, get_runtime};
 use rayon::prelude::*;
 use std::ffi::c_int;
 use std::path::Path;
@@ -189,6 +188,22 @@ fn of_type<T: Number>(c: Option<(Accel<T>, Accel<T>)>, exact: Option<Accel<T>>) 
         PAUSE,
     ));
     Ok(rows)
+}
+
+/// Accelerations, cut over the devices of a runtime if it has several: a function that answers with
+/// GFLOP/s.
+pub fn cut(rt: &RuntimeObj) -> Result<impl FnMut() -> f64 + use<>> {
+    let (pos, mass) = bodies::<f32>();
+    let (x, m) = (FlashMemory::from(pos), FlashMemory::from(mass));
+    let acc = FlashMemory::<[f32; 3]>::zeroed(N);
+    let rt = rt.options(PartBy::default());
+    let accelerate = move || rt.submit(Accelerate::of(G as f32, SOFTENING2 as f32, &x, &m, &acc)).exec([N]);
+    accelerate()?;
+    Ok(move || {
+        let start = Instant::now();
+        accelerate().expect("runs");
+        rate(start)
+    })
 }
 
 /// What one would write with rayon and nothing else.

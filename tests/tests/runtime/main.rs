@@ -12,6 +12,7 @@ mod failure;
 mod host_tasks;
 mod implementations;
 mod keys;
+mod limits;
 mod memory;
 mod model;
 mod nbody;

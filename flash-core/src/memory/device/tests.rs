@@ -203,6 +203,7 @@ fn copies_are_counted_per_direction_and_only_what_lacks_moves() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "arrays of many granules take minutes")]
 fn the_host_fetches_granules_around_single_elements() {
     let (_alone, devices) = (lock(), devices());
     let memory = FlashMemory::<u32>::zeroed(100_000);

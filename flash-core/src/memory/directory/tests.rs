@@ -93,7 +93,7 @@ fn fetch(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 3_000 }, ..ProptestConfig::default() })]
 
     #[test]
     fn the_directory_is_the_model_element_by_element(

@@ -84,7 +84,7 @@ fn made(grid: &Grid, ops: &[Op]) -> (Region, Bits) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 2_000 }, ..ProptestConfig::default() })]
 
     #[test]
     fn regions_are_sets_of_elements(

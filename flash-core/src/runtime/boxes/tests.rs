@@ -175,7 +175,7 @@ fn product(ranges: &[Range<u64>]) -> Vec<Vec<u64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 1500 }))]
 
     #[test]
     fn boxes_hold_just_what_the_items_touch(case in any_case()) {

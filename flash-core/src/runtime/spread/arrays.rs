@@ -1,6 +1,7 @@
 //! The arrays of one run: who has what of them, and which tasks touch it.
 
-use super::lane::{Lane, Lanes, drive_until};
+use super::Lanes;
+use super::lane::{Lane, drive_until};
 use super::task::{TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::error::Error;
@@ -42,8 +43,8 @@ enum Books<'r> {
 /// Who wrote and who read which region of a buffer last.
 #[derive(Default)]
 struct Track {
-    writers: SmallVec<[(Region, TaskRef); 4]>,
-    readers: SmallVec<[(Region, TaskRef); 4]>,
+    writers: SmallVec<[(Region, TaskRef); 1]>,
+    readers: SmallVec<[(Region, TaskRef); 1]>,
 }
 
 impl Track {
@@ -356,6 +357,29 @@ impl<'r> Array<'r> {
             }
             false => std::ptr::null_mut(),
         };
+    }
+
+    /// Takes from a device what it has of the array; what is current only there comes to the host before. No
+    /// task that uses it is left.
+    pub fn spill(&mut self, device: &'static DeviceMemory) -> Result<(), Error> {
+        let place = device.place();
+        if self.directory().copy(place).is_none() {
+            return Ok(());
+        }
+        let only = self.directory().only_at(place);
+        let transfer = Transfer::new(self.header(), self.directory(), place, Place::HOST)?;
+        // SAFETY: the run holds the array, and none of its tasks uses it now.
+        unsafe { transfer.run(&only)? };
+        let directory = self.directory_mut();
+        directory.copied(Place::HOST, &only);
+        let all = Region::all(directory.grid());
+        directory.forget(place, &all);
+        directory.set_copy(place, None);
+        // Who reads on the host what a failed task should have made must see that it failed.
+        let gone = std::mem::take(self.track(place));
+        let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed());
+        self.track(Place::HOST).writers.extend(failed);
+        Ok(())
     }
 
     /// A device is gone: what was only there is poisoned.

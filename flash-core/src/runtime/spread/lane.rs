@@ -12,63 +12,58 @@
 //! on because of a task in another lane is *blocked*: every task that is done wakes all of those. Both
 //! look once more after they have said that they sleep, and who changes something looks for sleepers after
 //! that: one of the two sees the other.
+//!
+//! Who finds a lane taken leaves a *knock*: what it has just put in, or made ready, the one who has the turn
+//! may have looked at too early, and that one may be about to leave for good (a caller whose own tasks are
+//! done). So the turn is given back only by who has looked since the last knock.
+//!
+//! Tasks of a higher priority stand before those of a lower one that are not running. All tasks of a
+//! pipeline have one priority, and tasks wait for tasks of their own pipeline only. So every lane is sorted
+//! by (priority, time of `push`), and so is what a task waits for before the task itself: the first task of
+//! all in that order, of those that are not done, is at the head of its lane and ready. There is no circle.
+//!
+//! The models (`tests/loom`) include this file beside their own `sync` and `task`, so it names no others.
 
+use super::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Condvar, Linger, Mutex, MutexGuard, Ordering::*, Server, changed, park,
+    serves, spin,
+};
 use super::task::TaskRef;
-use crate::backend::DeviceHandle;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
 
 /// Expected nanoseconds from which it is worth to wake a lane's thread.
 const WORTH_WAKING: u64 = 30_000;
-/// How long a lane's thread stays awake with nothing to do.
-const LINGER: Duration = Duration::from_micros(50);
+/// Whoever sleeps hears of what is done so many expected nanoseconds later at most: waking somebody for
+/// each of many small tasks would cost more than they do.
+const TELL: u64 = 10_000;
 
 /// A queue of one device.
 pub(crate) struct Lane {
     name: String,
     queue: Mutex<VecDeque<TaskRef>>,
-    /// Somebody runs it.
-    taken: AtomicBool,
+    /// 0: nobody has the turn; else somebody has it, and so many have knocked, plus one.
+    turn: AtomicU64,
     /// Expected nanoseconds of what is in the queue.
     expected: AtomicU64,
     /// Its thread has seen an empty queue and sleeps.
     idle: AtomicBool,
-    thread: OnceLock<Option<Thread>>,
-}
-
-/// The lanes of a device.
-pub(crate) struct Lanes {
-    pub kernels: Lane,
-    pub copies: Lane,
-}
-
-impl Lanes {
-    /// Those of a device.
-    pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
-        device.lanes.get_or_init(|| Lanes {
-            kernels: Lane::new(format!("flash {}", device.id())),
-            copies: Lane::new(format!("flash {} copies", device.id())),
-        })
-    }
+    server: Server,
 }
 
 impl Lane {
-    fn new(name: String) -> Lane {
+    pub fn new(name: String) -> Lane {
         Lane {
             name,
-            queue: Mutex::default(),
-            taken: AtomicBool::new(false),
+            queue: Mutex::new(VecDeque::new()),
+            turn: AtomicU64::new(0),
             expected: AtomicU64::new(0),
             idle: AtomicBool::new(false),
-            thread: OnceLock::new(),
+            server: Server::default(),
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<TaskRef>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Expected nanoseconds until everything in the queue is done.
@@ -78,14 +73,22 @@ impl Lane {
 
     /// Tasks in the queue, and one more if somebody runs one.
     pub fn waiting(&self) -> usize {
-        self.queue().len() + usize::from(self.taken.load(Relaxed))
+        self.queue().len() + usize::from(self.turn.load(Relaxed) != 0)
     }
 
-    /// Puts a task at the end; wakes the lane's thread if what waits is worth it.
+    /// Puts a task behind those of its priority and above; wakes the lane's thread if what waits is worth it.
     pub fn push(&'static self, task: TaskRef) {
-        let own = task.get().expected;
+        let (own, priority) = (task.get().expected, task.get().priority);
         let all = self.expected.fetch_add(own, Relaxed) + own;
-        self.queue().push_back(task);
+        let mut queue = self.queue();
+        match queue.back() {
+            Some(last) if last.get().priority < priority => {
+                let at = queue.partition_point(|before| before.get().priority >= priority);
+                queue.insert(at, task);
+            }
+            _ => queue.push_back(task),
+        }
+        drop(queue);
         if all >= WORTH_WAKING {
             self.wake();
         }
@@ -93,11 +96,8 @@ impl Lane {
 
     /// Wakes the lane's thread, or starts it. False: there is none, and the callers do it all.
     pub fn wake(&'static self) -> bool {
-        let thread = self.thread.get_or_init(|| {
-            let builder = std::thread::Builder::new().name(self.name.clone());
-            builder.spawn(move || self.serve()).ok().map(|handle| handle.thread().clone())
-        });
-        if let Some(thread) = thread
+        let thread = self.server.get(&self.name, move || self.serve());
+        if let Some(thread) = &thread
             && self.idle.swap(false, SeqCst)
         {
             thread.unpark();
@@ -107,50 +107,63 @@ impl Lane {
 
     /// Runs what is ready, as long as the head is. True if that was anything.
     pub fn drive(&self) -> bool {
-        if self.taken.swap(true, Acquire) {
+        // Release and Acquire: who has the turn sees, after the knock, what was changed before it.
+        if self.turn.fetch_add(1, AcqRel) != 0 {
             return false;
         }
-        let mut any = false;
+        let (mut any, mut knocks) = (false, 1);
         loop {
-            let mut queue = self.queue();
-            let Some(task) = queue.front().copied().filter(|task| task.get().is_ready()) else {
-                break;
-            };
-            queue.pop_front();
-            drop(queue);
-            let expected = task.get().expected;
-            task.run();
-            self.expected.fetch_sub(expected, Relaxed);
-            any = true;
-            CHANGED.notify();
+            // Nanoseconds since others were told what is done, and one more if something is.
+            let mut untold = 0;
+            while let Some(task) = self.next() {
+                let expected = task.get().expected;
+                // Nobody waits for long tasks to hear of what is done before them.
+                if untold > 0 && untold + expected > TELL {
+                    changed().notify();
+                    untold = 0;
+                }
+                task.run();
+                self.expected.fetch_sub(expected, Relaxed);
+                any = true;
+                untold += expected + 1;
+            }
+            if untold > 0 {
+                changed().notify();
+            }
+            match self.turn.compare_exchange(knocks, 0, AcqRel, Acquire) {
+                Ok(_) => return any,
+                Err(more) => knocks = more,
+            }
         }
-        self.taken.store(false, Release);
-        any
+    }
+
+    /// Takes the head out, if it is ready. For who has the turn.
+    fn next(&self) -> Option<TaskRef> {
+        self.queue().pop_front_if(|task| task.get().is_ready())
     }
 
     /// The life of a lane's thread.
     fn serve(&self) {
-        let mut since = Instant::now();
-        loop {
-            let seen = CHANGED.epoch();
+        let mut linger = Linger::begin();
+        while serves() {
+            let seen = changed().epoch();
             if self.drive() {
-                since = Instant::now();
+                linger = Linger::begin();
                 continue;
             }
-            if since.elapsed() < LINGER {
-                std::thread::yield_now();
+            if linger.goes_on() {
                 continue;
             }
             if self.queue().is_empty() {
                 self.idle.store(true, SeqCst);
                 while self.idle.load(SeqCst) && self.queue().is_empty() {
-                    std::thread::park();
+                    park();
                 }
                 self.idle.store(false, SeqCst);
             } else {
-                CHANGED.wait(seen);
+                changed().wait(seen);
             }
-            since = Instant::now();
+            linger = Linger::begin();
         }
     }
 }
@@ -159,7 +172,7 @@ impl Lane {
 pub(super) fn drive_until(lanes: &[&'static Lane], mut done: impl FnMut() -> bool) {
     let mut idle_rounds = 0u32;
     loop {
-        let seen = CHANGED.epoch();
+        let seen = changed().epoch();
         let mut any = false;
         for lane in lanes {
             any |= lane.drive();
@@ -172,30 +185,18 @@ pub(super) fn drive_until(lanes: &[&'static Lane], mut done: impl FnMut() -> boo
             continue;
         }
         idle_rounds += 1;
-        if idle_rounds < 64 {
-            std::hint::spin_loop();
-        } else if idle_rounds < 128 {
-            std::thread::yield_now();
-        } else {
-            CHANGED.wait(seen);
+        if !spin(idle_rounds) {
+            changed().wait(seen);
         }
     }
 }
 
-/// Says that some task is done.
-pub(super) static CHANGED: Changed = Changed {
-    epoch: AtomicU32::new(0),
-    sleepers: AtomicU32::new(0),
-    lock: Mutex::new(()),
-    wake: Condvar::new(),
-};
-
-/// A counter of events that one can wait for.
+/// A counter of events that one can wait for: [`changed`] counts tasks that are done.
 pub(super) struct Changed {
-    epoch: AtomicU32,
-    sleepers: AtomicU32,
-    lock: Mutex<()>,
-    wake: Condvar,
+    pub epoch: AtomicU32,
+    pub sleepers: AtomicU32,
+    pub lock: Mutex<()>,
+    pub wake: Condvar,
 }
 
 impl Changed {
@@ -208,17 +209,17 @@ impl Changed {
     pub fn notify(&self) {
         self.epoch.fetch_add(1, SeqCst);
         if self.sleepers.load(SeqCst) != 0 {
-            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(self.lock.lock().unwrap_or_else(|e| e.into_inner()));
             self.wake.notify_all();
         }
     }
 
     /// Sleeps until something has changed since `seen` was taken.
     pub fn wait(&self, seen: u32) {
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
         self.sleepers.fetch_add(1, SeqCst);
         while self.epoch.load(SeqCst) == seen {
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = self.wake.wait(guard).unwrap_or_else(|e| e.into_inner());
         }
         self.sleepers.fetch_sub(1, SeqCst);
     }

@@ -5,16 +5,34 @@ mod lane;
 mod part;
 mod place;
 mod settle;
+mod sync;
 mod task;
 mod walk;
 
 use super::Runtime;
 use super::asynchronous::Watch;
 use super::record::Slots;
+use crate::backend::DeviceHandle;
 use crate::error::{Error, LaunchError};
-pub(crate) use lane::Lanes;
+use lane::Lane;
 pub(super) use place::parts_of;
 use walk::Walk;
+
+/// The lanes of a device.
+pub(crate) struct Lanes {
+    pub kernels: Lane,
+    pub copies: Lane,
+}
+
+impl Lanes {
+    /// Those of a device.
+    pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
+        device.lanes.get_or_init(|| Lanes {
+            kernels: Lane::new(format!("flash {}", device.id())),
+            copies: Lane::new(format!("flash {} copies", device.id())),
+        })
+    }
+}
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
 /// submissions before; `watch` hears of timeouts. Returns all failures, in order.

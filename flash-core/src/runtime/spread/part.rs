@@ -12,7 +12,6 @@ use crate::runtime::launch::{self, ToDevice};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::{Profile, Runtime};
-use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,10 +25,9 @@ pub(super) struct KernelPart<'r> {
     target: &'r Target,
     parts: Arc<Parts>,
     subspace: usize,
-    args: SmallVec<[Arg; 8]>,
-    /// One per argument; what `args` will point to, if `own_part` says so.
-    boxes: Vec<abi::Part>,
-    own_part: SmallVec<[bool; 8]>,
+    args: Vec<Arg>,
+    /// One per argument; what `args` will point to, if the second value says so.
+    boxes: Vec<(abi::Part, bool)>,
     phases: Range<u64>,
     attributes: &'r [abi::Attr],
     profile: Option<Profile>,
@@ -56,7 +54,7 @@ impl<'r> KernelPart<'r> {
         let args = slots.args_of(node);
         let boxes = args.iter().enumerate().map(|(i, arg)| {
             let touched = &parts.subspaces[subspace].touched[i];
-            part_of(arg, &parts.grids[i], touched, placed.takes_all(plan, i))
+            (part_of(arg, &parts.grids[i], touched, placed.takes_all(plan, i)), false)
         });
         let boxes = boxes.collect();
         let (attributes, profile) = launch::extras(node, runtime);
@@ -64,9 +62,8 @@ impl<'r> KernelPart<'r> {
             plan,
             target,
             subspace,
-            args: SmallVec::from_slice(args),
+            args: args.to_vec(),
             boxes,
-            own_part: SmallVec::from_elem(false, args.len()),
             phases,
             attributes,
             profile: profile.cloned(),
@@ -88,7 +85,7 @@ impl<'r> KernelPart<'r> {
         // On the host all of an array is there, and what is not the part's may be somebody else's to write. A
         // window that is not cut has its part since it was recorded.
         let checked = matches!(self.plan.arguments[i].view, View::Phased | View::Scatter | View::Window);
-        self.own_part[i] = place != Place::HOST || (checked && cut);
+        self.boxes[i].1 = place != Place::HOST || (checked && cut);
         self.args[i] = there;
     }
 
@@ -96,9 +93,9 @@ impl<'r> KernelPart<'r> {
     pub fn place_second(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
         let i = argument as usize;
         // The second buffer has room for the same elements, but its own address.
-        let origin = self.boxes[i].origin;
+        let origin = self.boxes[i].0.origin;
         self.args[i].next = self.at(i, array, place, offset).data;
-        self.boxes[i].origin = origin;
+        self.boxes[i].0.origin = origin;
         if cut {
             self.args[i].flags |= abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
         }
@@ -109,7 +106,7 @@ impl<'r> KernelPart<'r> {
         let i = argument as usize;
         let mut there = self.at(i, array, place, first);
         there.row_len = rows;
-        self.own_part[i] = place != Place::HOST;
+        self.boxes[i].1 = place != Place::HOST;
         self.args[i] = there;
         self.merged = true;
     }
@@ -120,7 +117,7 @@ impl<'r> KernelPart<'r> {
             let bytes = (offset * array.size()) as usize;
             there.data = array.header().data().wrapping_add(bytes).cast();
         } else {
-            array.address(&mut there, &mut self.boxes[i], place, offset);
+            array.address(&mut there, &mut self.boxes[i].0, place, offset);
         }
         there
     }
@@ -132,7 +129,7 @@ impl<'r> KernelPart<'r> {
 
     /// Runs it; returns when it is done.
     pub fn run(mut self) -> Result<(), Error> {
-        for ((arg, part), own) in self.args.iter_mut().zip(&self.boxes).zip(&self.own_part) {
+        for (arg, (part, own)) in self.args.iter_mut().zip(&self.boxes) {
             if *own {
                 arg.part = part;
             }

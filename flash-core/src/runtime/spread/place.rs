@@ -1,6 +1,6 @@
 //! Where submissions run, and how they are cut.
 
-use super::lane::Lanes;
+use super::Lanes;
 use super::walk::Walk;
 use crate::descriptor::View;
 use crate::error::Error;
@@ -175,18 +175,22 @@ fn choose(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> 
         let lane = Lanes::of(target.device).kernels.expected() as f64;
         lane + target.rate.get().unwrap_or(0.0) * items
     };
-    let mut near: SmallVec<[(u64, usize); 8]> = SmallVec::new();
-    for (i, target) in targets.iter().enumerate() {
-        near.push((walk.bytes_made_at(node, plan, place_of(target).1), i));
+    // Device, its place, and when it would be done.
+    let all = targets.iter().enumerate().map(|(i, target)| (i, place_of(target).1, finish(target)));
+    let mut near: SmallVec<[(usize, Place, f64); 8]> = all.collect();
+    // Devices that share the host's memory are all as near.
+    if near.iter().any(|(_, place, _)| *place != near[0].1) {
+        let mut bytes: SmallVec<[u64; 8]> = SmallVec::new();
+        bytes.extend(near.iter().map(|(_, place, _)| walk.bytes_made_at(node, plan, *place)));
+        let most = bytes.iter().max().copied();
+        near.retain(|(i, ..)| Some(bytes[*i]) == most);
     }
-    let most = near.iter().map(|(bytes, _)| *bytes).max().unwrap_or(0);
-    near.retain(|(bytes, _)| *bytes == most);
-    let best = near.iter().map(|(_, i)| finish(&targets[*i])).fold(f64::INFINITY, f64::min);
+    let best = near.iter().map(|(.., finish)| *finish).fold(f64::INFINITY, f64::min);
     // Below a microsecond nobody is late.
-    near.retain(|(_, i)| finish(&targets[*i]) <= (2.0 * best).max(1_000.0));
+    near.retain(|(.., finish)| *finish <= (2.0 * best).max(1_000.0));
     match near.len() {
         0 => 0,
-        n => near[TURN.fetch_add(1, Relaxed) % n].1,
+        n => near[TURN.fetch_add(1, Relaxed) % n].0,
     }
 }
 

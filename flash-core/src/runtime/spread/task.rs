@@ -22,15 +22,17 @@ const FAILED: u8 = 2;
 ///
 /// | field | written by | read by |
 /// |---|---|---|
-/// | `waits`, `expected`, `node` | who makes it, before it goes into a lane | all |
+/// | `waits`, `expected`, `priority` | who makes it, before it goes into a lane | all |
 /// | `work` | taken by who runs it, once | the same |
 /// | `outcome` | who runs it, before `state` | all, after `state` |
 /// | `state` | who runs it, once | all |
 pub(super) struct Task {
     /// What must be done before. With an argument's number: it makes what that argument reads.
-    waits: SmallVec<[(TaskRef, Option<u32>); 6]>,
+    waits: SmallVec<[(TaskRef, Option<u32>); 4]>,
     /// Expected nanoseconds; 0: next to nothing.
     pub expected: u64,
+    /// The same for all tasks of a run.
+    pub priority: i32,
     work: UnsafeCell<Option<Work<'static>>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
@@ -123,17 +125,17 @@ impl Task {
 }
 
 /// The tasks of one run. They stay until all are done.
-#[derive(Default)]
 pub(super) struct Tasks {
     /// From boxes: they are referred to while the list grows.
     all: Vec<TaskRef>,
     /// All before this one are known to be done.
     done: usize,
+    priority: i32,
 }
 
 /// What a new task waits for.
 #[derive(Default)]
-pub(super) struct Waits(SmallVec<[(TaskRef, Option<u32>); 6]>);
+pub(super) struct Waits(SmallVec<[(TaskRef, Option<u32>); 4]>);
 
 impl Waits {
     /// After `before`, in any case.
@@ -155,6 +157,11 @@ impl Waits {
 }
 
 impl Tasks {
+    /// None yet; all of them will have this priority.
+    pub fn new(priority: i32) -> Tasks {
+        Tasks { all: Vec::new(), done: 0, priority }
+    }
+
     /// A new task.
     ///
     /// # Safety
@@ -165,6 +172,7 @@ impl Tasks {
         let task = Box::into_raw(Box::new(Task {
             waits: waits.0,
             expected,
+            priority: self.priority,
             work: UnsafeCell::new(Some(work)),
             outcome: UnsafeCell::new(Outcome::Unknown),
             state: AtomicU8::new(WAITING),

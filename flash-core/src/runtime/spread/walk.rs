@@ -1,10 +1,12 @@
 //! The walk through a pipeline's submissions: each becomes parts, with the copies that they lack before
 //! them, in the lanes of devices.
 
+use super::Lanes;
 use super::arrays::{Array, Touch, Ways};
-use super::lane::{CHANGED, Lane, Lanes, drive_until};
+use super::lane::{Lane, drive_until};
 use super::part::KernelPart;
 use super::place::{self, Placed, place_of};
+use super::sync::changed;
 use super::task::{TaskRef, Tasks, Waits, Work};
 use crate::abi;
 use crate::descriptor::{Access, Use, View};
@@ -49,11 +51,11 @@ pub(super) struct Walk<'r> {
 pub(super) struct Launched {
     pub position: usize,
     /// With the target that runs it.
-    pub tasks: SmallVec<[(TaskRef, u32); 4]>,
+    pub tasks: SmallVec<[(TaskRef, u32); 1]>,
     /// It failed before it was put into a lane.
     pub error: Option<Error>,
     /// What it writes: array, region, and whether all of that is written.
-    pub writes: SmallVec<[(u32, Region, bool); 4]>,
+    pub writes: SmallVec<[(u32, Region, bool); 1]>,
 }
 
 /// How a part touches an array.
@@ -142,13 +144,13 @@ impl<'r> Walk<'r> {
             slots,
             runtime,
             watch,
-            arrays: Vec::new(),
+            arrays: Vec::with_capacity(slots.memories()),
             of_memory: (0..slots.memories()).map(|_| None).collect(),
             of_slice: Vec::new(),
             of_second: Vec::new(),
-            tasks: Tasks::default(),
+            tasks: Tasks::new(runtime.priority),
             lanes: SmallVec::new(),
-            launched: Vec::new(),
+            launched: Vec::with_capacity(slots.nodes().len()),
             scratch: Vec::new(),
         };
         // In the order of addresses, in which everybody locks directories.
@@ -172,7 +174,7 @@ impl<'r> Walk<'r> {
         let (tasks, writes) = (SmallVec::new(), SmallVec::new());
         self.launched.push(Launched { position, tasks, error: None, writes });
         if let Err(error) = self.try_issue(node) {
-            self.fail(error);
+            self.fail(node, error);
         }
         if self.tasks.waiting() > RUN_AHEAD {
             let tasks = &mut self.tasks;
@@ -185,7 +187,15 @@ impl<'r> Walk<'r> {
     }
 
     /// The latest submission failed: what it writes is poisoned for those that come.
-    fn fail(&mut self, error: Error) {
+    fn fail(&mut self, node: &Node, error: Error) {
+        if self.latest().writes.is_empty() {
+            // It did not come to cutting: all that it could have written.
+            let plan = node.plan();
+            for (i, _) in plan.arguments.iter().enumerate().filter(|(_, a)| a.access != Access::Read) {
+                let (array, region) = self.range_of(node, i);
+                self.latest().writes.push((array, region, false));
+            }
+        }
         let writes = std::mem::take(&mut self.latest().writes);
         for (array, region, _) in &writes {
             self.arrays[*array as usize].directory_mut().poison(region);
@@ -209,20 +219,25 @@ impl<'r> Walk<'r> {
         let positions: SmallVec<[u64; 4]> = self.slots.dims_of(node).iter().map(|dim| dim.len()).collect();
         let issue = Issue { node, plan, targets, placed, positions: &positions };
         let mut buffers = self.buffers(&issue);
-        // What the whole submission writes, and may not read: before any of its parts.
         let phases = order.phases();
-        for (subspace, _) in placed.subspaces() {
-            let touches = self.touches(&issue, subspace, &(0..phases), &buffers);
-            self.promise(plan, &touches, &buffers)?;
-        }
         // One device that uses the host's memory merges its own accumulators.
         let merges = plan.reduces && (placed.is_cut() || issue.alone().1 != Place::HOST);
         let by_phase = merges || placed.is_cut() && phases > 1;
+        // What the whole submission writes, and may not read: before any of its parts.
+        let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
+        for (subspace, _) in placed.subspaces() {
+            touches.extend(self.touches(&issue, subspace, &(0..phases), &buffers));
+        }
+        self.promise(plan, &touches, &buffers)?;
+        let mut alone = Some(touches).filter(|_| !by_phase && !placed.is_cut());
         for round in 0..if by_phase { phases } else { 1 } {
             let phases = if by_phase { round..round + 1 } else { 0..phases };
             let partials = if merges { self.partials(&issue, round)? } else { SmallVec::new() };
             for (subspace, _) in placed.subspaces() {
-                self.issue_part(&issue, subspace, phases.clone(), &buffers, &partials)?;
+                // The only part touches what the submission does.
+                let touches = alone.take();
+                let touches = touches.unwrap_or_else(|| self.touches(&issue, subspace, &phases, &buffers));
+                self.issue_part(&issue, subspace, phases.clone(), touches, &partials)?;
             }
             if placed.is_cut() {
                 self.turn(&issue, &mut buffers)?;
@@ -319,7 +334,7 @@ impl<'r> Walk<'r> {
         subspace: usize,
         phases: &Range<u64>,
         buffers: &[Buffers],
-    ) -> SmallVec<[Touches; 8]> {
+    ) -> SmallVec<[Touches; 4]> {
         let mut all = SmallVec::new();
         let cut = issue.placed.is_cut();
         for (i, spec) in issue.plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
@@ -387,7 +402,7 @@ impl<'r> Walk<'r> {
         issue: &Issue<'r, '_>,
         subspace: usize,
         phases: Range<u64>,
-        buffers: &[Buffers],
+        mut touches: SmallVec<[Touches; 4]>,
         partials: &[Partial<'r>],
     ) -> Result<(), Error> {
         let number = match issue.placed.targets[subspace] {
@@ -396,15 +411,16 @@ impl<'r> Walk<'r> {
         };
         let target = &issue.targets[number as usize];
         let (memory, place) = place_of(target);
-        let mut touches = self.touches(issue, subspace, &phases, buffers);
         if !partials.is_empty() {
             touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
             touches.extend(partials.iter().map(|partial| partial.touches(issue, subspace)));
         }
-        for touched in &touches {
-            let array = &mut self.arrays[touched.array as usize];
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
+        match (self.prepare(memory, &touches), memory) {
+            (Err(Error::DeviceMemory(_)), Some(memory)) => {
+                self.spill(memory)?;
+                self.prepare(Some(memory), &touches)?;
+            }
+            (other, _) => other?,
         }
         let waits = self.waits(&touches, place);
         let Issue { node, plan, placed, .. } = *issue;
@@ -435,6 +451,24 @@ impl<'r> Walk<'r> {
         self.latest().tasks.push((task, number));
         self.ways().push(&Lanes::of(target.device).kernels, task);
         Ok(())
+    }
+
+    /// Gives a place room for what is touched there, and what it lacks of it.
+    fn prepare(&mut self, memory: Option<&'static DeviceMemory>, touches: &[Touches]) -> Result<(), Error> {
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
+        }
+        Ok(())
+    }
+
+    /// A device's memory is full, of arrays of this run, too: what it has of them goes, for what comes next.
+    /// So a launch whose parts fit one by one runs out of core.
+    #[cold]
+    fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
+        self.ways().drain();
+        self.arrays.iter_mut().try_for_each(|array| array.spill(memory))
     }
 
     /// Work that may take as long as the submission's `Timeout` says.
@@ -706,10 +740,7 @@ impl<'r> Walk<'r> {
                 second: false,
             },
         ];
-        for touched in &touches {
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            self.arrays[touched.array as usize].prepare(None, &touched.region, touched.touch, &mut ways)?;
-        }
+        self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         let partials = self.arrays[partial.array as usize].header().data();
         let to = self.on_the_host(issue.node, i);
@@ -739,7 +770,7 @@ impl<'r> Walk<'r> {
         let Some(body) = node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) else {
             return Err(error);
         };
-        let mut touches: SmallVec<[Touches; 8]> = SmallVec::new();
+        let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
         for (i, spec) in plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
             let (array, region) = self.range_of(node, i);
             let touch = match spec.access {
@@ -752,10 +783,7 @@ impl<'r> Walk<'r> {
             touches.push(Touches { argument: i as u32, array, region, touch, second: false });
         }
         self.promise(plan, &touches, &[])?;
-        for touched in &touches {
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            self.arrays[touched.array as usize].prepare(None, &touched.region, touched.touch, &mut ways)?;
-        }
+        self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         let (args, dims) = (self.slots.args_of(node), self.slots.dims_of(node));
         let work = move || failsafe::call(body, plan, args, dims);
@@ -765,7 +793,7 @@ impl<'r> Walk<'r> {
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());
         task.run();
-        CHANGED.notify();
+        changed().notify();
         Ok(())
     }
 

@@ -1,0 +1,259 @@
+//! One kernel over many devices: the rows of the partition benchmark.
+//!
+//! The devices are parts of this machine's CPU, with or without memories of their own, which the backend
+//! reads from the environment: every row is measured in processes of their own.
+
+use crate::child::{self, figure};
+use crate::cholesky::Matrix;
+use crate::dispatch::per_call;
+use crate::kernels::{Four, Grind, Nothing, Saxpy, Skip};
+use crate::nbody;
+use crate::peers::Peers;
+use crate::stats::{REPEATS, Row, pair};
+use anyhow::{Result, bail};
+use flash::descriptor::part_by;
+use flash::{FlashMemory, RuntimeObj, get_runtime};
+use std::time::{Duration, Instant};
+
+/// Pairs of processes for a row whose sides cannot share one.
+const PAIRS: usize = 10;
+/// The threads of two devices sleep soon where a row is measured in turns.
+const NO_PAUSE: Duration = Duration::ZERO;
+
+/// Arrays of the overlap and of the working set, and elements of each.
+const ARRAYS: usize = 32;
+const ELEMENTS: usize = 1 << 18;
+/// Items of a launch that grinds.
+const GRINDERS: usize = 64;
+
+/// All rows.
+pub fn rows(_: &Peers) -> Result<Vec<Row>> {
+    let (two, copying) = (("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1"));
+    let (one_thread, two_threads) = (("FLASH_CPU_THREADS", "1"), ("FLASH_CPU_THREADS", "2"));
+    let mut rows = Vec::new();
+    if std::thread::available_parallelism()?.get() > 1 {
+        rows.push(devices_against_threads([two, two_threads], [two_threads])?);
+        rows.push(child::pair_row(
+            "nbody, f32, cut over a device and one of half its speed, against the sum of both",
+            "GFLOP/s",
+            "unbalanced",
+            &[two, two_threads, ("FLASH_CPU_THROTTLE", "1,0.5")],
+        )?);
+        rows.push(child::pair_row(
+            "32 x 2 MiB to a device, a kernel on each, overlapped, against the longer of the two",
+            "ms",
+            "overlap",
+            &[copying, one_thread],
+        )?);
+    } else {
+        eprintln!("one CPU: devices beside each other are not measured");
+    }
+    rows.push(child::pair_row(
+        "SAXPY on a device, working set twice the memory budget, against no limit",
+        "GB/s",
+        "out_of_core",
+        &[copying, one_thread],
+    )?);
+    rows.push(child::pair_row(
+        "warm submit+exec, empty kernel, 4 memories current on a device with a memory of its own",
+        "ns",
+        "copying",
+        &[copying, one_thread],
+    )?);
+    rows.push(child::pair_row(
+        "the same less one without memories: all that 4 memories cost, their coherence check in it",
+        "ns",
+        "coherence",
+        &[copying, one_thread],
+    )?);
+    rows.push(child::pair_row(
+        "10^9 items cut over 4 devices, planned and run by a span that does nothing",
+        "us",
+        "planning",
+        &[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4")],
+    )?);
+    for (name, environment) in [
+        ("one device", &[one_thread][..]),
+        ("two devices", &[two, two_threads]),
+        ("one device with a memory of its own", &[copying, one_thread]),
+    ] {
+        rows.push(child::pair_row(
+            &format!("Cholesky of 64 x 64 tiles, built and run, over the calls alone, per task, {name}"),
+            "ns",
+            "cholesky",
+            environment,
+        )?);
+    }
+    Ok(rows)
+}
+
+/// In turns: a process with two devices of one thread each, and one with one device of two threads.
+fn devices_against_threads(devices: [(&str, &str); 2], threads: [(&str, &str); 1]) -> Result<Row> {
+    let mut turns = Vec::new();
+    for turn in 0..PAIRS {
+        let ours = || figure("nbody", &devices);
+        let peer = || figure("nbody", &threads);
+        turns.push(if turn % 2 == 0 {
+            let ours = ours()?;
+            (ours, Some(peer()?))
+        } else {
+            let peer = peer()?;
+            (ours()?, Some(peer))
+        });
+    }
+    let name = "nbody, f32, n = 16,384, over 2 devices of a thread each, against one with 2 threads";
+    Ok(Row::from_turns(name, "GFLOP/s", &turns))
+}
+
+/// What a child measures; false: nothing of that name.
+pub fn measure(what: &str) -> Result<bool> {
+    match what {
+        "nbody" => {
+            let mut rate = nbody::cut(&get_runtime("ALL_CPU")?)?;
+            let mut rates: Vec<f64> = (0..7).map(|_| rate()).collect();
+            rates.sort_by(f64::total_cmp);
+            println!("{}", rates[3]);
+            return Ok(true);
+        }
+        "unbalanced" => print(&unbalanced()?)?,
+        "overlap" => print(&overlap()?)?,
+        "out_of_core" => print(&out_of_core()?)?,
+        "copying" => print(&copying(false)?)?,
+        "coherence" => print(&copying(true)?)?,
+        "planning" => print(&planning()?)?,
+        "cholesky" => print(&cholesky()?)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn print(row: &Row) -> Result<()> {
+    println!("{}", serde_json::to_string(row)?);
+    Ok(())
+}
+
+fn unbalanced() -> Result<Row> {
+    let mut both = nbody::cut(&get_runtime("ALL_CPU")?)?;
+    let mut fast = nbody::cut(&get_runtime("ALL_CPU:0")?)?;
+    let mut slow = nbody::cut(&get_runtime("ALL_CPU:1")?)?;
+    // Until the devices' rates are known.
+    for _ in 0..5 {
+        both();
+    }
+    Ok(pair("", "", REPEATS, both, Some(&mut || fast() + slow()), NO_PAUSE))
+}
+
+fn milliseconds(body: impl FnOnce() -> Result<(), flash::Error>) -> f64 {
+    let start = Instant::now();
+    body().expect("runs");
+    start.elapsed().as_nanos() as f64 / 1e6
+}
+
+fn overlap() -> Result<Row> {
+    let rt = get_runtime("ALL_CPU")?;
+    let from: Vec<FlashMemory<f64>> = (0..ARRAYS).map(|_| FlashMemory::zeroed(ELEMENTS)).collect();
+    let to: Vec<FlashMemory<f64>> = (0..ARRAYS).map(|_| FlashMemory::zeroed(GRINDERS)).collect();
+    let launches = |rounds: u32| {
+        from.iter()
+            .zip(&to)
+            .fold(rt.pipeline(), |p, (from, to)| p.submit(Grind::of(rounds, from, to)).defer([GRINDERS]))
+    };
+    // The host has new data: what devices have is out of date.
+    let renew = || from.iter().try_for_each(|memory| memory.write().map(|mut m| m[0] += 1.0));
+    let copies = launches(0);
+    let time = |pipeline: &flash::Pipeline<'_>, fresh: bool| {
+        if fresh {
+            renew().expect("nobody holds them");
+        }
+        milliseconds(|| pipeline.exec())
+    };
+    let median = |turn: &dyn Fn() -> f64| {
+        let mut times: Vec<f64> = (0..5).map(|_| turn()).collect();
+        times.sort_by(f64::total_cmp);
+        times[2]
+    };
+    // So many rounds that the kernels take as long as the copies: there overlapping gains most.
+    time(&copies, true);
+    let probe = launches(10_000);
+    let both = median(&|| time(&copies, true));
+    let rounds = (10_000.0 * both / median(&|| time(&probe, false))) as u32;
+    let work = launches(rounds);
+    time(&work, true);
+    Ok(pair(
+        "",
+        "",
+        REPEATS,
+        || time(&work, true),
+        Some(&mut || time(&copies, true).max(time(&work, false))),
+        NO_PAUSE,
+    ))
+}
+
+fn out_of_core() -> Result<Row> {
+    let rt = get_runtime("ALL_CPU")?;
+    let device = rt.devices()[0];
+    let array = || FlashMemory::<f32>::zeroed(2 * ELEMENTS);
+    let arrays: Vec<_> = (0..ARRAYS).map(|_| (array(), array())).collect();
+    let bytes = (2 * ARRAYS * 8 * ELEMENTS) as u64;
+    let pass = |budget: u64| {
+        if !device.set_memory_budget(budget) {
+            bail!("expected a device with a memory of its own, found one that uses the host's");
+        }
+        let pass =
+            || arrays.iter().try_for_each(|(x, y)| rt.submit(Saxpy::of(1.0, x, y)).exec([2 * ELEMENTS]));
+        pass()?;
+        // GB/s of arrays that are read, and of those that are written.
+        Ok(bytes as f64 * 1.5 / (milliseconds(pass) * 1e6))
+    };
+    pass(bytes / 2)?;
+    let before = device.transfers().from_device.bytes;
+    pass(bytes / 2)?;
+    if device.transfers().from_device.bytes == before {
+        bail!("expected that what does not fit is written back, found nothing written back");
+    }
+    let rate = |budget| pass(budget).expect("runs");
+    Ok(pair("", "", REPEATS, || rate(bytes / 2), Some(&mut || rate(u64::MAX)), NO_PAUSE))
+}
+
+/// What a warm submission costs on a device with a memory of its own; `less`: what its memories cost.
+fn copying(less: bool) -> Result<Row> {
+    const LAUNCHES: usize = 5_000;
+    let rt = get_runtime("ALL_CPU")?;
+    let [a, b, c, d] = &std::array::from_fn(|_| FlashMemory::<f32>::zeroed(1));
+    let with = || per_call(LAUNCHES, || rt.submit(Four::of(a, b, c, d)).exec([1usize]).expect("runs"));
+    let without = || per_call(LAUNCHES, || rt.submit(Nothing::of(0)).exec([1usize]).expect("runs"));
+    let difference = || with() - if less { without() } else { 0.0 };
+    Ok(pair("", "", 50, difference, None, NO_PAUSE))
+}
+
+fn planning() -> Result<Row> {
+    let rt = get_runtime("ALL_CPU")?;
+    let launch = rt.submit(Skip::of(0)).options(part_by("i")).defer([1_000_000_000usize]);
+    let turn = || per_call(1000, || launch.exec().expect("runs")) / 1e3;
+    Ok(pair("", "", REPEATS, turn, None, NO_PAUSE))
+}
+
+fn cholesky() -> Result<Row> {
+    const TILES: usize = 64;
+    let rt = get_runtime("ALL_CPU")?;
+    let mut matrix = Matrix::new(TILES);
+    let tasks = matrix.tasks();
+    if tasks != 45_760 {
+        bail!("expected 45,760 tasks, found {tasks}");
+    }
+    let turn = |matrix: &mut Matrix, rt: &RuntimeObj| {
+        matrix.reset()?;
+        let pipeline = milliseconds(|| matrix.pipeline(rt).exec());
+        let calls = milliseconds(|| {
+            matrix.call();
+            Ok(())
+        });
+        Ok::<f64, flash::Error>((pipeline - calls) * 1e6 / tasks as f64)
+    };
+    turn(&mut matrix, &rt)?;
+    let error = matrix.error()?;
+    if error.is_nan() || error > 1e-9 {
+        bail!("expected the factor of the matrix, found one that is {error:e} off");
+    }
+    Ok(pair("", "", REPEATS, || turn(&mut matrix, &rt).expect("factorises"), None, NO_PAUSE))
+}

@@ -1,0 +1,110 @@
+//! The lanes of devices. The file under test is included where it is, beside a `sync` and a `task` over
+//! loom. A wake-up that is lost is a thread that sleeps for ever, which loom reports as a deadlock.
+
+#[path = "../../../../flash-core/src/runtime/spread/lane.rs"]
+mod lane;
+mod sync;
+mod task;
+
+use crate::check;
+use lane::{Lane, drive_until};
+use task::TaskRef;
+
+/// Nanoseconds for which a lane's thread is woken.
+const LONG: u64 = 1 << 20;
+
+fn lane() -> &'static Lane {
+    // Lanes live for ever; those of a model are lost.
+    Box::leak(Box::new(Lane::new(String::new())))
+}
+
+/// As a pipeline's caller: puts a task into the first lane and one that waits for it into the second, and
+/// drives both until its own tasks are done.
+fn pipeline(lanes: [&'static Lane; 2], priority: i32, expected: u64) {
+    let first = TaskRef::new(expected, priority, &[]);
+    let second = TaskRef::new(expected, priority, std::slice::from_ref(&first));
+    lanes[0].push(first.clone());
+    lanes[1].push(second.clone());
+    drive_until(&lanes, || first.get().is_done() && second.get().is_done());
+    assert_eq!([first.get().runs(), second.get().runs()], [1, 1]);
+}
+
+/// Ends the thread of a lane, which is the only one who drives it now.
+fn end(lane: &'static Lane) {
+    lane.push(TaskRef::end());
+}
+
+#[test]
+fn callers_run_their_tasks_and_each_others() {
+    check(3, || {
+        let lanes = [lane(), lane()];
+        let other = loom::thread::spawn(move || pipeline(lanes, 0, 0));
+        pipeline(lanes, 0, 0);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn callers_whose_tasks_cross_do_not_wait_for_each_other_in_a_circle() {
+    check(3, || {
+        let lanes = [lane(), lane()];
+        let other = loom::thread::spawn(move || pipeline([lanes[1], lanes[0]], 0, 0));
+        pipeline(lanes, 0, 0);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn nor_do_those_of_different_priorities() {
+    check(3, || {
+        let lanes = [lane(), lane()];
+        let other = loom::thread::spawn(move || pipeline([lanes[1], lanes[0]], 1, 0));
+        pipeline(lanes, 0, 0);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_lanes_thread_and_a_caller_share_the_work() {
+    check(2, || {
+        let lanes = [lane(), lane()];
+        let (first, second) = (TaskRef::new(LONG, 0, &[]), TaskRef::new(0, 0, &[]));
+        lanes[0].push(first.clone());
+        lanes[1].push(second.clone());
+        let third = TaskRef::new(0, 0, &[first.clone(), second.clone()]);
+        lanes[0].push(third.clone());
+        drive_until(&lanes, || [&first, &second, &third].iter().all(|task| task.get().is_done()));
+        assert_eq!([first, second, third].map(|task| task.get().runs()), [1, 1, 1]);
+        end(lanes[0]);
+    });
+}
+
+#[test]
+fn a_lanes_thread_that_sleeps_is_woken_for_what_comes() {
+    check(3, || {
+        let lane = lane();
+        for _ in 0..2 {
+            let task = TaskRef::new(LONG, 0, &[]);
+            lane.push(task.clone());
+            // Nobody but the thread does it.
+            drive_until(&[], || task.get().is_done());
+            assert_eq!(task.get().runs(), 1);
+        }
+        end(lane);
+    });
+}
+
+#[test]
+fn a_lanes_thread_that_waits_for_another_lane_is_woken_when_that_is_done() {
+    check(2, || {
+        let lanes = [lane(), lane()];
+        let before = TaskRef::new(0, 0, &[]);
+        let after = TaskRef::new(LONG, 0, std::slice::from_ref(&before));
+        lanes[0].push(after.clone());
+        lanes[1].push(before);
+        // The caller drives the other lane only.
+        drive_until(&lanes[1..], || after.get().is_done());
+        assert_eq!(after.get().runs(), 1);
+        end(lanes[0]);
+    });
+}

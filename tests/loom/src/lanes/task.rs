@@ -1,0 +1,65 @@
+//! Tasks as lanes see them, with contents that say who ran when.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+
+pub(super) struct Task {
+    pub expected: u64,
+    pub priority: i32,
+    waits: Vec<TaskRef>,
+    /// How often it ran: loom fails if two accesses to it are not ordered.
+    runs: UnsafeCell<u32>,
+    done: AtomicBool,
+    /// It ends the thread of its lane.
+    ends: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct TaskRef(Arc<Task>);
+
+impl TaskRef {
+    pub fn new(expected: u64, priority: i32, waits: &[TaskRef]) -> TaskRef {
+        TaskRef::with(expected, priority, waits, false)
+    }
+
+    /// The last of a lane that has a thread.
+    pub fn end() -> TaskRef {
+        TaskRef::with(u64::MAX / 2, i32::MIN, &[], true)
+    }
+
+    fn with(expected: u64, priority: i32, waits: &[TaskRef], ends: bool) -> TaskRef {
+        let (runs, done) = (UnsafeCell::new(0), AtomicBool::new(false));
+        TaskRef(Arc::new(Task { expected, priority, waits: waits.to_vec(), runs, done, ends }))
+    }
+
+    pub fn get(&self) -> &Task {
+        &self.0
+    }
+
+    pub fn run(self) {
+        // What it waits for is done, once, and it sees that.
+        self.0.waits.iter().for_each(|before| assert_eq!(before.get().runs(), 1));
+        // SAFETY: what is checked.
+        self.0.runs.with_mut(|runs| unsafe { *runs += 1 });
+        if self.0.ends {
+            super::sync::ENDED.store(true, Ordering::Release);
+        }
+        self.0.done.store(true, Ordering::Release);
+    }
+}
+
+impl Task {
+    pub fn is_ready(&self) -> bool {
+        self.waits.iter().all(|before| before.get().is_done())
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub fn runs(&self) -> u32 {
+        // SAFETY: what is checked.
+        self.runs.with(|runs| unsafe { *runs })
+    }
+}
