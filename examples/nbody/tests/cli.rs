@@ -178,6 +178,31 @@ fn both_forms_compute_the_same() {
 }
 
 #[test]
+fn many_devices_give_the_energies_of_one() {
+    let place = Place::new();
+    let run = |form: &[&str], variables: &[(&str, &str)]| {
+        let path = place.path("report.json");
+        let line = ["--bodies", "500", "--steps", "4", "--runtime", "ALL_CPU", "--total-energy", "--quiet"];
+        let mut command = program();
+        command.args(line).args(form).args(["--report", &path]);
+        command.env_remove("FLASH_CPU_DEVICES").env_remove("FLASH_CPU_COPY");
+        let output = command.envs(variables.iter().copied()).output().expect("the program starts");
+        assert_eq!(code(&output), 0, "{variables:?}: {}", stderr(&output));
+        let report: Value = serde_json::from_str(&place.read("report.json")).expect("JSON");
+        let devices = report["devices"].as_array().expect("a list").len();
+        (devices, numbers(&report["kinetic_energy"]), numbers(&report["total_energy"]))
+    };
+    for form in [["--form", "two-kernels"], ["--form", "one-kernel"]] {
+        let (devices, kinetic, total) = run(&form, &[]);
+        assert_eq!(devices, 1);
+        let two = ("FLASH_CPU_DEVICES", "2");
+        for variables in [&[two][..], &[two, ("FLASH_CPU_COPY", "1")]] {
+            assert_eq!(run(&form, variables), (2, kinetic.clone(), total.clone()), "{form:?} {variables:?}");
+        }
+    }
+}
+
+#[test]
 fn steps_in_one_launch_end_where_single_steps_do() {
     let place = Place::new();
     let (at_once, stepped) = (place.path("at-once.csv"), place.path("stepped.csv"));

@@ -1,5 +1,6 @@
 //! Open-ended attributes: what a definition, a runtime or a submission says beside its arguments.
 
+use super::PartBy;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::any::Any;
@@ -100,14 +101,15 @@ impl Attributes {
         seen.map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
-    /// Those that say what is computed or are a backend's; not those that say where it runs, and by
-    /// which implementation.
+    /// Those that say what is computed and how it can be cut, or are a backend's; not those that say where it
+    /// runs, and by which implementation.
     pub(crate) fn of_the_computation(&self) -> Attributes {
         let kept = |entry: &&Entry| match &entry.known {
             None => true,
             Some(known) => {
                 let known = &**known;
-                known.for_backends() || known.as_any().is::<SortBy>() || known.as_any().is::<GroupBy>()
+                let any = known.as_any();
+                known.for_backends() || any.is::<SortBy>() || any.is::<GroupBy>() || any.is::<PartBy>()
             }
         };
         Attributes(self.0.iter().filter(kept).cloned().collect())

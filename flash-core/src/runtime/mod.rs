@@ -142,7 +142,8 @@ impl RuntimeObj {
     }
 
     /// The same runtime with options for everything that is submitted to the result: attributes,
-    /// `&Profile`, [`devices_where`], tuples of these. An option that makes no sense is reported by the first launch.
+    /// `&Profile`, [`devices_where`], tuples of these. An option that makes no sense is reported by the first
+    /// launch.
     #[must_use]
     pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
         let mut new = Options::default();
