@@ -289,6 +289,7 @@ fn seal(file: &mut [u8]) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many files")]
 fn no_file_makes_the_reader_panic() {
     // Kernels of a changed recording panic for good reasons: that is an error of the launch.
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
@@ -320,6 +321,7 @@ fn no_file_makes_the_reader_panic() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and many files")]
 fn every_cut_and_every_flipped_bit_of_a_binary_file_is_found() {
     let file = rich().to_bytes().unwrap();
     for cut in 0..file.len() {
