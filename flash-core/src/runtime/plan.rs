@@ -78,7 +78,7 @@ pub(crate) struct Target {
     /// Once per phase, with all of its arrays.
     pub whole: bool,
     /// How fast it was of late.
-    pub rate: Rate,
+    pub rate: &'static Rate,
 }
 
 // SAFETY: kernels may be used from any thread.
@@ -506,7 +506,7 @@ fn find(
                 text: "a C or Fortran function runs on a CPU, and the runtime has none".into(),
             });
         }
-        return cpus.into_iter().map(|device| prepare(device, file)).collect();
+        return cpus.into_iter().map(|device| prepare(device, file, descriptor)).collect();
     }
     let pinned = match pin {
         Some(Implementation::Named(name)) => Some(name.as_str()),
@@ -532,7 +532,7 @@ fn find(
             }
         }
         if let Some((_, found)) = best {
-            targets.push(prepare(device, found.raw)?);
+            targets.push(prepare(device, found.raw, descriptor)?);
         }
     }
     if !targets.is_empty() {
@@ -625,6 +625,7 @@ fn rate(
 fn prepare(
     device: &'static DeviceHandle,
     implementation: &'static abi::Implementation,
+    descriptor: &KernelDescriptor,
 ) -> Result<Target, Error> {
     let slots = device.api.prepare.zip(device.api.submit);
     let Some((prepare, submit)) = slots else {
@@ -639,7 +640,8 @@ fn prepare(
     // SAFETY: strings of implementations live for ever.
     let name = unsafe { implementation.name.text() };
     let whole = implementation.door == abi::DOOR_WHOLE;
-    Ok(Target { device, implementation: name, kernel, submit, whole, rate: Rate::default() })
+    let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
+    Ok(Target { device, implementation: name, kernel, submit, whole, rate })
 }
 
 /// A function of a shared library, as an implementation. Libraries stay loaded.

@@ -1,7 +1,9 @@
 //! How fast a kernel runs on a device: the median of the last few launches, so that one disturbed launch
 //! says nothing.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Launches that count.
 const KEPT: usize = 5;
@@ -17,6 +19,16 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
+    /// That of an implementation of a kernel on a device: one for the whole process, whatever runtimes and
+    /// options it is launched with. Asked for when a kernel is prepared.
+    pub fn of(kernel: &str, implementation: &str, device: &str) -> &'static Rate {
+        type Key = [String; 3];
+        static ALL: Mutex<BTreeMap<Key, &'static Rate>> = Mutex::new(BTreeMap::new());
+        let key = [kernel, implementation, device].map(str::to_owned);
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key).or_insert_with(|| Box::leak(Box::default()))
+    }
+
     /// Takes in a launch. Two at once may take each other's place, which loses one sample.
     pub fn add(&self, nanoseconds: u64, items: u64) {
         if items > 0 {
