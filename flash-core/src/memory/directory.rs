@@ -102,6 +102,8 @@ impl Directory {
     /// What of a region is not current at a place: what must be copied before it is read there.
     pub fn lacks(&self, place: Place, region: &Region) -> Region {
         match self.site(place) {
+            // As it mostly is: nothing to make.
+            Some(site) if site.current.contains(region) => Region::empty(),
             Some(site) => region.without(&site.current),
             None => region.clone(),
         }

@@ -327,6 +327,9 @@ impl<'r> Array<'r> {
         let track = self.track(place);
         for list in [&mut track.writers, &mut track.readers] {
             list.retain(|(touched, _)| {
+                if region.contains(touched) {
+                    return false;
+                }
                 if touched.overlaps(region) {
                     touched.subtract(region);
                 }

@@ -8,10 +8,10 @@
 //! own tasks are done. Waking a thread takes tens of microseconds, so it is done only for work that costs
 //! more than that.
 //!
-//! Two kinds of sleep. A lane's thread whose queue is empty is *idle*: only `push` wakes it. Who cannot go
-//! on because of a task in another lane is *blocked*: every task that is done wakes all of those. Both
-//! look once more after they have said that they sleep, and who changes something looks for sleepers after
-//! that: one of the two sees the other.
+//! Two kinds of sleep. A lane's thread whose queue is empty waits for one that is *filled*, which only
+//! `push` makes. Who cannot go on because of a task in another lane waits until something has *changed*:
+//! who has run tasks wakes all of those. They take the epoch before they look, and the one who changes
+//! something counts it up after that and then looks for sleepers: one of the two sees the other.
 //!
 //! Who finds a lane taken leaves a *knock*: what it has just put in, or made ready, the one who has the turn
 //! may have looked at too early, and that one may be about to leave for good (a caller whose own tasks are
@@ -25,8 +25,8 @@
 //! The models (`tests/loom`) include this file beside their own `sync` and `task`, so it names no others.
 
 use super::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Condvar, Linger, Mutex, MutexGuard, Ordering::*, Server, changed, park,
-    serves, spin,
+    AtomicU32, AtomicU64, Condvar, Linger, Mutex, MutexGuard, Ordering::*, Server, changed, fence, serves,
+    spin,
 };
 use super::task::TaskRef;
 use std::collections::VecDeque;
@@ -41,12 +41,12 @@ const TELL: u64 = 10_000;
 pub(crate) struct Lane {
     name: String,
     queue: Mutex<VecDeque<TaskRef>>,
+    /// For its thread, when the queue was empty: something is in it.
+    filled: Condvar,
     /// 0: nobody has the turn; else somebody has it, and so many have knocked, plus one.
     turn: AtomicU64,
     /// Expected nanoseconds of what is in the queue.
     expected: AtomicU64,
-    /// Its thread has seen an empty queue and sleeps.
-    idle: AtomicBool,
     server: Server,
 }
 
@@ -55,9 +55,9 @@ impl Lane {
         Lane {
             name,
             queue: Mutex::new(VecDeque::new()),
+            filled: Condvar::new(),
             turn: AtomicU64::new(0),
             expected: AtomicU64::new(0),
-            idle: AtomicBool::new(false),
             server: Server::default(),
         }
     }
@@ -85,10 +85,15 @@ impl Lane {
             Some(last) if last.get().priority < priority => {
                 let at = queue.partition_point(|before| before.get().priority >= priority);
                 queue.insert(at, task);
+                drop(queue);
+                // Who is blocked by the head that was may run the one that is.
+                changed().notify();
             }
-            _ => queue.push_back(task),
+            _ => {
+                queue.push_back(task);
+                drop(queue);
+            }
         }
-        drop(queue);
         if all >= WORTH_WAKING {
             self.wake();
         }
@@ -96,13 +101,9 @@ impl Lane {
 
     /// Wakes the lane's thread, or starts it. False: there is none, and the callers do it all.
     pub fn wake(&'static self) -> bool {
-        let thread = self.server.get(&self.name, move || self.serve());
-        if let Some(thread) = &thread
-            && self.idle.swap(false, SeqCst)
-        {
-            thread.unpark();
-        }
-        thread.is_some()
+        let served = self.server.start(&self.name, move || self.serve());
+        self.filled.notify_one();
+        served
     }
 
     /// Runs what is ready, as long as the head is. True if that was anything.
@@ -154,14 +155,19 @@ impl Lane {
             if linger.goes_on() {
                 continue;
             }
-            if self.queue().is_empty() {
-                self.idle.store(true, SeqCst);
-                while self.idle.load(SeqCst) && self.queue().is_empty() {
-                    park();
+            let mut queue = self.queue();
+            if queue.is_empty() {
+                while queue.is_empty() {
+                    queue = self.filled.wait(queue).unwrap_or_else(|e| e.into_inner());
                 }
-                self.idle.store(false, SeqCst);
             } else {
-                changed().wait(seen);
+                let ready = queue.front().is_some_and(|task| task.get().is_ready());
+                drop(queue);
+                // It came, or became ready, after this thread had looked: nobody will tell it. It runs it
+                // now, or knocks, and who has the turn does.
+                if !ready || !self.drive() {
+                    changed().wait(seen);
+                }
             }
             linger = Linger::begin();
         }
@@ -202,13 +208,15 @@ pub(super) struct Changed {
 impl Changed {
     /// To be taken before one looks at what may change.
     pub fn epoch(&self) -> u32 {
-        self.epoch.load(SeqCst)
+        self.epoch.load(Acquire)
     }
 
     /// Something has changed.
     pub fn notify(&self) {
-        self.epoch.fetch_add(1, SeqCst);
-        if self.sleepers.load(SeqCst) != 0 {
+        self.epoch.fetch_add(1, Release);
+        // Either this sees the sleeper or the sleeper sees the new epoch.
+        fence(SeqCst);
+        if self.sleepers.load(Relaxed) != 0 {
             drop(self.lock.lock().unwrap_or_else(|e| e.into_inner()));
             self.wake.notify_all();
         }
@@ -217,10 +225,11 @@ impl Changed {
     /// Sleeps until something has changed since `seen` was taken.
     pub fn wait(&self, seen: u32) {
         let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
-        self.sleepers.fetch_add(1, SeqCst);
-        while self.epoch.load(SeqCst) == seen {
+        self.sleepers.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        while self.epoch.load(Acquire) == seen {
             guard = self.wake.wait(guard).unwrap_or_else(|e| e.into_inner());
         }
-        self.sleepers.fetch_sub(1, SeqCst);
+        self.sleepers.fetch_sub(1, Relaxed);
     }
 }

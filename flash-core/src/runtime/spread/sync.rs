@@ -2,12 +2,10 @@
 //! this name, over loom.
 
 use super::lane::Changed;
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
-pub(super) use std::thread::park;
 
 use std::sync::OnceLock;
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// How long a lane's thread stays awake with nothing to do.
@@ -24,18 +22,15 @@ pub(super) fn changed() -> &'static Changed {
     &CHANGED
 }
 
-/// A lane's thread, started when it is wanted first.
+/// A lane's thread, started when it is wanted first. False: the system gave none.
 #[derive(Default)]
-pub(super) struct Server(OnceLock<Option<Thread>>);
+pub(super) struct Server(OnceLock<bool>);
 
 impl Server {
-    /// The thread; `None`: the system gives none.
-    pub fn get(&self, name: &str, serve: impl FnOnce() + Send + 'static) -> Option<&Thread> {
-        let start = || {
-            let builder = std::thread::Builder::new().name(name.to_owned());
-            builder.spawn(serve).ok().map(|handle| handle.thread().clone())
-        };
-        self.0.get_or_init(start).as_ref()
+    /// True: there is one.
+    pub fn start(&self, name: &str, serve: impl FnOnce() + Send + 'static) -> bool {
+        let start = || std::thread::Builder::new().name(name.to_owned()).spawn(serve).is_ok();
+        *self.0.get_or_init(start)
     }
 }
 

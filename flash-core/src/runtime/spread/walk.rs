@@ -280,7 +280,8 @@ impl<'r> Walk<'r> {
             let array = self.of_memory[hold.touched as usize].expect("every memory of the recording has one");
             let first = self.arrays[array as usize].header().data() as usize;
             let bytes = (arg.data as usize).wrapping_sub(first) as u64;
-            return (array, bytes.checked_div(size).unwrap_or(0));
+            // Mostly it is all of the memory: divisions are slow.
+            return (array, if bytes == 0 { 0 } else { bytes.checked_div(size).unwrap_or(0) });
         }
         let data: *mut u8 = arg.data.cast();
         let known = self.of_slice.iter().find(|(known, array)| {

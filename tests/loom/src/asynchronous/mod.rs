@@ -237,10 +237,10 @@ fn a_guard_after_a_pending_pipeline_sees_what_it_wrote() {
     check(3, || {
         let world = World::new();
         let done = World::exec_async(&world, [Some(true), None], 5).unwrap();
-        assert_eq!(world.states[0].guard_write(), Ok(()));
+        assert_eq!(world.states[0].guard_write(), Ok(false));
         // SAFETY: what is checked.
         world.contents[0].with_mut(|c| unsafe { *c += 1 });
-        world.states[0].release_guard_write();
+        world.states[0].release_guard_write(false);
         assert_eq!(world.contents()[0], 6);
         done.wait();
     });

@@ -32,6 +32,7 @@ fn pipeline(lanes: [&'static Lane; 2], priority: i32, expected: u64) {
 /// Ends the thread of a lane, which is the only one who drives it now.
 fn end(lane: &'static Lane) {
     lane.push(TaskRef::end());
+    sync::join();
 }
 
 #[test]

@@ -2,11 +2,10 @@
 //! lanes end with the model.
 
 use super::lane::Changed;
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-pub(crate) use loom::thread::park;
 
-use loom::thread::Thread;
+use loom::thread::JoinHandle;
 
 loom::lazy_static! {
     static ref CHANGED: Changed = Changed {
@@ -17,25 +16,36 @@ loom::lazy_static! {
     };
     /// The threads of lanes end.
     pub(super) static ref ENDED: AtomicBool = AtomicBool::new(false);
+    static ref THREADS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 }
 
 pub(super) fn changed() -> &'static Changed {
     &CHANGED
 }
 
-pub(super) struct Server(Mutex<Option<Thread>>);
+pub(super) struct Server(Mutex<bool>);
 
 impl Default for Server {
     fn default() -> Server {
-        Server(Mutex::new(None))
+        Server(Mutex::new(false))
     }
 }
 
 impl Server {
-    pub fn get(&self, _: &str, serve: impl FnOnce() + Send + 'static) -> Option<Thread> {
-        let mut thread = self.0.lock().unwrap();
-        Some(thread.get_or_insert_with(|| loom::thread::spawn(serve).thread().clone()).clone())
+    pub fn start(&self, _: &str, serve: impl FnOnce() + Send + 'static) -> bool {
+        let mut started = self.0.lock().unwrap();
+        if !*started {
+            THREADS.lock().unwrap().push(loom::thread::spawn(serve));
+            *started = true;
+        }
+        true
     }
+}
+
+/// Waits for the threads of lanes, which have been told to end.
+pub(super) fn join() {
+    let threads = std::mem::take(&mut *THREADS.lock().unwrap());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 pub(super) fn serves() -> bool {

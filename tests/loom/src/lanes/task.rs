@@ -15,6 +15,11 @@ pub(super) struct Task {
     ends: bool,
 }
 
+// SAFETY: loom checks that accesses to the contents are ordered; the rest is Sync.
+unsafe impl Send for Task {}
+// SAFETY: as above.
+unsafe impl Sync for Task {}
+
 #[derive(Clone)]
 pub(crate) struct TaskRef(Arc<Task>);
 
