@@ -5,6 +5,7 @@ mod asynchronous_order;
 mod by_name;
 mod check_writes;
 mod descriptors;
+mod devices;
 mod elements;
 mod errors;
 mod exactly_once;
