@@ -6,6 +6,7 @@ mod by_name;
 mod check_writes;
 mod descriptors;
 mod devices;
+mod devices_random;
 mod elements;
 mod errors;
 mod exactly_once;

@@ -264,9 +264,8 @@ fn devices_do_not_change_a_bit<T: Number>() {
         implementations.extend(is_x86_feature_detected!("avx512f").then_some("avx512"));
     }
     for name in implementations {
-        // A runtime of its own knows no rates yet: the first launch of each kernel is cut in halves.
         let profile = Profile::new();
-        let two = get_runtime("ALL_CPU").unwrap().options(&profile);
+        let two = get_runtime("ALL_CPU").unwrap().options((&profile, weights([1, 1])));
         assert_eq!(two.devices().len(), 2);
         let whole = two_kernels::<T>(&one, Some(name)).unwrap();
         assert!(same(&whole, &two_kernels::<T>(&two, Some(name)).unwrap()), "{name}, two kernels");

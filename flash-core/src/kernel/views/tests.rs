@@ -305,6 +305,7 @@ proptest::proptest! {
     /// Against a look at each element: boxes of arrays of up to three axes, held from their first element to
     /// their last.
     #[test]
+    #[cfg_attr(miri, ignore = "a panic per element takes minutes")]
     fn a_window_shows_just_its_part(
         extents in [1usize..5, 1usize..5, 1usize..4],
         cut in proptest::collection::vec(0usize..5, 6),

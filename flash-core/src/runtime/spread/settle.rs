@@ -30,21 +30,26 @@ pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec
     failures
 }
 
-/// Why a submission failed: its own error before one that was handed down to it.
+/// Why a submission failed.
 fn failure(submission: &Launched) -> Option<(Result<Error, u32>, u32)> {
     if let Some(error) = &submission.error {
         return Some((Ok(error.clone()), submission.tasks.first().map_or(0, |(_, target)| *target)));
     }
-    let mut skipped = None;
+    let (mut failed, mut skipped) = (None, None);
     for (task, target) in &submission.tasks {
         match task.get().failure() {
             None => {}
-            Some(Outcome::Error(error)) => return Some((Ok(error.clone()), *target)),
-            Some(Outcome::Skipped(argument)) => skipped = Some((Err(*argument), *target)),
+            // Of a submission that is cut, a part may fail of itself while others are left out because of an
+            // earlier one: as a whole it would have been left out.
+            Some(Outcome::Skipped { argument, cause }) if (*cause as usize) < submission.position => {
+                return Some((Err(*argument), *target));
+            }
+            Some(Outcome::Error(error)) => failed = failed.or(Some((Ok(error.clone()), *target))),
+            Some(Outcome::Skipped { argument, .. }) => skipped = Some((Err(*argument), *target)),
             Some(Outcome::Unknown) => {}
         }
     }
-    skipped
+    failed.or(skipped)
 }
 
 fn describe(walk: &Walk<'_>, submission: &Launched, error: Result<Error, u32>, target: u32) -> LaunchError {

@@ -173,6 +173,7 @@ impl<'r> Walk<'r> {
     pub fn issue(&mut self, position: usize, node: &'r Node) {
         let (tasks, writes) = (SmallVec::new(), SmallVec::new());
         self.launched.push(Launched { position, tasks, error: None, writes });
+        self.tasks.position = position as u32;
         if let Err(error) = self.try_issue(node) {
             self.fail(node, error);
         }
@@ -495,10 +496,14 @@ impl<'r> Walk<'r> {
     /// The device for a part that nobody has yet: one with hardly anything to do.
     fn wait_for_one(&mut self, targets: &[Target]) -> u32 {
         let lane = |target: &Target| &Lanes::of(target.device).kernels;
-        // The lanes' threads do the work: who drives a lane itself would not see when another is free.
+        // The lanes' threads do the work: who drives a lane of kernels itself would not see when another is
+        // free. All other lanes are driven, for what the kernels wait for.
         let served = targets.iter().all(|target| lane(target).wake());
-        let lanes = if served { &[][..] } else { &self.lanes };
-        drive_until(lanes, || targets.iter().any(|target| lane(target).waiting() < 2));
+        let mut lanes = self.lanes.clone();
+        if served {
+            lanes.retain(|other| !targets.iter().any(|target| std::ptr::eq(*other, lane(target))));
+        }
+        drive_until(&lanes, || targets.iter().any(|target| lane(target).waiting() < 2));
         place::first_free(targets)
     }
 
