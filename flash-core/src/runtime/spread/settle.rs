@@ -10,14 +10,8 @@ use crate::runtime::launch;
 /// Goes through what became of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
     let launched = std::mem::take(&mut walk.launched);
-    let before = failures.len();
-    for submission in &launched {
-        if let Some((error, target)) = failure(submission) {
-            failures.push(describe(walk, submission, error, target));
-        }
-    }
-    if failures.len() > before {
-        poison(walk, &launched);
+    if launched.iter().any(|submission| failure(submission).is_some()) {
+        poison(walk, &launched, &mut failures);
         for lost in lost_devices(walk, &launched) {
             for array in &mut walk.arrays {
                 array.lose(lost);
@@ -30,26 +24,20 @@ pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec
     failures
 }
 
-/// Why a submission failed.
+/// Why a submission failed: its own error before what was left out because of that.
 fn failure(submission: &Launched) -> Option<(Result<Error, u32>, u32)> {
     if let Some(error) = &submission.error {
         return Some((Ok(error.clone()), submission.tasks.first().map_or(0, |(_, target)| *target)));
     }
-    let (mut failed, mut skipped) = (None, None);
+    let mut skipped = None;
     for (task, target) in &submission.tasks {
         match task.get().failure() {
-            None => {}
-            // Of a submission that is cut, a part may fail of itself while others are left out because of an
-            // earlier one: as a whole it would have been left out.
-            Some(Outcome::Skipped { argument, cause }) if (*cause as usize) < submission.position => {
-                return Some((Err(*argument), *target));
-            }
-            Some(Outcome::Error(error)) => failed = failed.or(Some((Ok(error.clone()), *target))),
-            Some(Outcome::Skipped { argument, .. }) => skipped = Some((Err(*argument), *target)),
-            Some(Outcome::Unknown) => {}
+            Some(Outcome::Error(error)) => return Some((Ok(error.clone()), *target)),
+            Some(Outcome::Skipped(argument)) => skipped = Some((Err(*argument), *target)),
+            Some(Outcome::Unknown) | None => {}
         }
     }
-    failed.or(skipped)
+    skipped
 }
 
 fn describe(walk: &Walk<'_>, submission: &Launched, error: Result<Error, u32>, target: u32) -> LaunchError {
@@ -66,18 +54,27 @@ fn describe(walk: &Walk<'_>, submission: &Launched, error: Result<Error, u32>, t
 }
 
 /// The walk advanced the directories as if everything went well. Now in order what happened: who failed
-/// poisons what it should have written, who wrote all of a region heals it.
-fn poison(walk: &mut Walk<'_>, launched: &[Launched]) {
+/// poisons all that it should have written, and who wrote all of a region heals it. What is poisoned may have
+/// been read: a submission that is cut fails as a whole, and its other parts went on. Who read that is left
+/// out after all: what it wrote is poisoned, too.
+fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchError>) {
     let mut poisoned: Vec<Region> = walk.arrays.iter().map(|a| a.poisoned_before.clone()).collect();
     for submission in launched {
-        let failed = failure(submission).is_some();
+        let reads = submission.reads.iter().find(|(_, array, read)| poisoned[*array as usize].overlaps(read));
+        let left_out = reads.map(|(argument, ..)| {
+            (Err(*argument), submission.tasks.first().map_or(0, |(_, target)| *target))
+        });
+        let failed = left_out.or_else(|| failure(submission));
         for (array, region, complete) in &submission.writes {
             let poisoned = &mut poisoned[*array as usize];
-            if failed {
+            if failed.is_some() {
                 poisoned.add(region);
             } else if *complete {
                 poisoned.subtract(region);
             }
+        }
+        if let Some((error, target)) = failed {
+            failures.push(describe(walk, submission, error, target));
         }
     }
     for (array, poisoned) in walk.arrays.iter_mut().zip(poisoned) {

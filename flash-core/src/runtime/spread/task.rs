@@ -22,7 +22,7 @@ const FAILED: u8 = 2;
 ///
 /// | field | written by | read by |
 /// |---|---|---|
-/// | `waits`, `expected`, `priority`, `position` | who makes it, before it goes into a lane | all |
+/// | `waits`, `expected`, `priority` | who makes it, before it goes into a lane | all |
 /// | `work` | taken by who runs it, once | the same |
 /// | `outcome` | who runs it, before `state` | all, after `state` |
 /// | `state` | who runs it, once | all |
@@ -33,8 +33,6 @@ pub(super) struct Task {
     pub expected: u64,
     /// The same for all tasks of a run.
     pub priority: i32,
-    /// Of the submission that it is for, in its pipeline.
-    position: u32,
     work: UnsafeCell<Option<Work<'static>>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
@@ -47,13 +45,8 @@ pub(super) enum Outcome {
     Unknown,
     /// Its own error.
     Error(Error),
-    /// What an argument would read was not made, because of a submission that failed.
-    Skipped {
-        /// The argument.
-        argument: u32,
-        /// Position of the submission that failed of itself.
-        cause: u32,
-    },
+    /// What this argument would read was not made.
+    Skipped(u32),
 }
 
 // SAFETY: see the table: what is not atomic is written by one thread before it publishes the task (by
@@ -86,14 +79,10 @@ impl TaskRef {
         let work = unsafe { (*task.work.get()).take() };
         let skipped = task.waits.iter().find_map(|(before, argument)| {
             let argument = (*argument)?;
-            let cause = match before.get().failure()? {
-                Outcome::Skipped { cause, .. } => *cause,
-                _ => before.get().position,
-            };
-            Some(Outcome::Skipped { argument, cause })
+            before.get().failed().then_some(argument)
         });
         let outcome = match (skipped, work) {
-            (Some(skipped), _) => Some(skipped),
+            (Some(argument), _) => Some(Outcome::Skipped(argument)),
             (None, None) => None,
             (None, Some(work)) => match catch_unwind(AssertUnwindSafe(work)) {
                 Ok(Ok(())) => None,
@@ -142,8 +131,6 @@ pub(super) struct Tasks {
     /// All before this one are known to be done.
     done: usize,
     priority: i32,
-    /// Of the submission for which tasks are made now.
-    pub position: u32,
 }
 
 /// What a new task waits for.
@@ -172,7 +159,7 @@ impl Waits {
 impl Tasks {
     /// None yet; all of them will have this priority.
     pub fn new(priority: i32) -> Tasks {
-        Tasks { all: Vec::new(), done: 0, priority, position: 0 }
+        Tasks { all: Vec::new(), done: 0, priority }
     }
 
     /// A new task.
@@ -186,7 +173,6 @@ impl Tasks {
             waits: waits.0,
             expected,
             priority: self.priority,
-            position: self.position,
             work: UnsafeCell::new(Some(work)),
             outcome: UnsafeCell::new(Outcome::Unknown),
             state: AtomicU8::new(WAITING),

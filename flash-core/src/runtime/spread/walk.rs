@@ -54,6 +54,8 @@ pub(super) struct Launched {
     pub tasks: SmallVec<[(TaskRef, u32); 1]>,
     /// It failed before it was put into a lane.
     pub error: Option<Error>,
+    /// What it reads: argument, array and region.
+    pub reads: SmallVec<[(u32, u32, Region); 4]>,
     /// What it writes: array, region, and whether all of that is written.
     pub writes: SmallVec<[(u32, Region, bool); 1]>,
 }
@@ -172,8 +174,7 @@ impl<'r> Walk<'r> {
     /// Puts a submission into lanes.
     pub fn issue(&mut self, position: usize, node: &'r Node) {
         let (tasks, writes) = (SmallVec::new(), SmallVec::new());
-        self.launched.push(Launched { position, tasks, error: None, writes });
-        self.tasks.position = position as u32;
+        self.launched.push(Launched { position, tasks, error: None, writes, reads: SmallVec::new() });
         if let Err(error) = self.try_issue(node) {
             self.fail(node, error);
         }
@@ -524,6 +525,10 @@ impl<'r> Walk<'r> {
 
     /// Writes down what is about to be written, and refuses what would read poison.
     fn promise(&mut self, plan: &Plan, touches: &[Touches], buffers: &[Buffers]) -> Result<(), Error> {
+        for touched in touches.iter().filter(|t| t.touch.reads()) {
+            let read = (touched.argument, touched.array, touched.region.clone());
+            self.latest().reads.push(read);
+        }
         for touched in touches.iter().filter(|t| t.touch.writes()) {
             let own = buffers.iter().find(|b| b.argument == touched.argument).map(|b| b.own);
             let complete = touched.touch == Touch::Write && own.is_none();
