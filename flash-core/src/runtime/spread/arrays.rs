@@ -221,9 +221,27 @@ impl<'r> Array<'r> {
             _ => 0,
         };
         for (from, part) in self.directory().sources(place, &lacking, far) {
-            self.copy(from, place, part, ways)?;
+            for part in self.by_writer(from, part) {
+                self.copy(from, place, part, ways)?;
+            }
         }
         Ok(())
+    }
+
+    /// A region in pieces of which each is made by one task that is not done, or has failed: a copy that
+    /// fails takes no more with it than was not made.
+    fn by_writer(&mut self, place: Place, region: Region) -> SmallVec<[Region; 2]> {
+        let (mut pieces, mut rest) = (SmallVec::new(), region);
+        for (written, task) in &self.track(place).writers {
+            if (task.get().failed() || !task.get().is_done()) && written.overlaps(&rest) {
+                pieces.push(rest.intersection(written));
+                rest.subtract(written);
+            }
+        }
+        if !rest.is_empty() {
+            pieces.push(rest);
+        }
+        pieces
     }
 
     /// A buffer over all that the place has and this region.
