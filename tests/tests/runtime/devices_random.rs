@@ -393,6 +393,7 @@ impl Step {
     }
 
     /// The elements of its arrays that it reads, and those that it writes.
+    #[allow(clippy::type_complexity)] // what is read and what is written, each by memory and element
     fn touched(&self) -> (Vec<(usize, usize)>, Vec<(usize, usize)>) {
         let own = self.cells(&self.items);
         let of = |(memory, range): &(usize, Range<usize>), cells: &[usize]| -> Vec<(usize, usize)> {
