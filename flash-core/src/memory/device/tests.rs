@@ -217,6 +217,7 @@ fn the_host_fetches_granules_around_single_elements() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "large arrays take minutes")]
 fn the_longest_unused_copies_make_room_and_what_was_only_there_comes_home() {
     let (_alone, devices) = (lock(), devices());
     let device = devices[0];
