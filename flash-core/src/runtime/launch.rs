@@ -10,9 +10,9 @@ use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Node, Slots};
-use super::{Profile, reduce, spread};
+use super::{Profile, near, reduce, spread};
 use crate::abi::{self, Arg, Submission};
-use crate::backend::take_error;
+use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Access, Timeout};
 use crate::error::{Code, Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
@@ -126,7 +126,14 @@ fn run_held(
     mut held: Held<'_>,
     watch: Option<&Watch>,
 ) -> Result<(), Error> {
-    if held.noted || runtime.spreads {
+    if runtime.spreads {
+        held.noted = true;
+        return match near::run(slots, runtime, watch) {
+            (done, failures) if done == slots.nodes().len() && failures.is_empty() => Ok(()),
+            far => long(slots, runtime, &mut held, watch, far),
+        };
+    }
+    if held.noted {
         return long(slots, runtime, &mut held, watch, (0, Vec::new()));
     }
     // Chains have few orders: mostly it is that of the submission before.
@@ -337,7 +344,7 @@ pub(super) fn submit_to(launch: ToDevice<'_>, args: &mut [Arg], merged: bool) ->
 impl ToDevice<'_> {
     /// Runs it by `body`, which is given where its time on the device goes; records it if that is asked for.
     #[inline]
-    fn timed(&self, body: impl FnOnce(&Self, &mut u64) -> Result<(), Error>) -> Result<(), Error> {
+    pub fn timed(&self, body: impl FnOnce(&Self, &mut u64) -> Result<(), Error>) -> Result<(), Error> {
         let start = self.profile.map(|_| Instant::now());
         let mut nanoseconds = 0;
         body(self, &mut nanoseconds)?;
@@ -361,7 +368,27 @@ impl ToDevice<'_> {
 
     /// Calls the backend for some phases; returns when they are done.
     #[inline]
-    fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
+    pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
+        match self.call(args, phases, nanoseconds)? {
+            // SAFETY: an event of the target's backend, given back once.
+            Some(event) => unsafe { complete(self.target.device, event, nanoseconds) },
+            None => Ok(()),
+        }
+    }
+
+    /// Calls the backend for all phases. `Some`: it fires when they are done, and is to be completed.
+    #[inline]
+    pub fn begin(&self, args: &[Arg]) -> Result<Option<*mut abi::Event>, Error> {
+        self.call(args, self.phases.clone(), &mut 0)
+    }
+
+    #[inline]
+    fn call(
+        &self,
+        args: &[Arg],
+        phases: Range<u64>,
+        nanoseconds: &mut u64,
+    ) -> Result<Option<*mut abi::Event>, Error> {
         let ToDevice { plan, target, space, attributes, profile, .. } = self;
         let mut event = std::ptr::null_mut();
         let submission = Submission {
@@ -382,27 +409,26 @@ impl ToDevice<'_> {
             phase_end: phases.end,
         };
         // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
-        // arguments that were proved; everything lives until the call, or the event, is over.
-        unsafe {
-            take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
-            if !event.is_null() {
-                complete(target, event, nanoseconds)?;
-            }
-        }
-        Ok(())
+        // arguments that were proved; the arrays live until the event is over, all else until the call is.
+        unsafe { take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))? };
+        Ok((!event.is_null()).then_some(event))
     }
 }
 
 /// Waits for a completion event and gives it back.
 ///
 /// # Safety
-/// The event is of the target's backend.
-unsafe fn complete(target: &Target, event: *mut abi::Event, nanoseconds: &mut u64) -> Result<(), Error> {
-    let api = target.device.api;
+/// The event is of the device's backend, and nobody uses it after.
+pub(super) unsafe fn complete(
+    device: &DeviceHandle,
+    event: *mut abi::Event,
+    nanoseconds: &mut u64,
+) -> Result<(), Error> {
+    let api = device.api;
     let Some(wait) = api.event_wait else {
         return Err(Error::Backend {
             code: Code::Invalid,
-            text: format!("{} gave an event and has no slot `event_wait`", target.device.id()),
+            text: format!("{} gave an event and has no slot `event_wait`", device.id()),
         });
     };
     // SAFETY: the caller vouches; the errors are this host's.

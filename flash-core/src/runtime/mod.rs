@@ -15,6 +15,7 @@ mod dynamic;
 mod failsafe;
 mod hot;
 mod launch;
+mod near;
 mod options;
 mod plan;
 mod profile;

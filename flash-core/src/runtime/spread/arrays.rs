@@ -387,6 +387,8 @@ impl<'r> Array<'r> {
         if self.directory().copy(place).is_none() {
             return Ok(());
         }
+        // Others may share the hold.
+        self.header().home.leave();
         let only = self.directory().only_at(place);
         let transfer = Transfer::new(self.header(), self.directory(), place, Place::HOST)?;
         // SAFETY: the run holds the array, and none of its tasks uses it now.

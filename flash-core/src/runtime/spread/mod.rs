@@ -15,7 +15,8 @@ use super::record::Slots;
 use crate::backend::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use lane::Lane;
-pub(super) use place::parts_of;
+pub(super) use part::part_of;
+pub(super) use place::{parts_of, whole_parts};
 use walk::Walk;
 
 /// The lanes of a device.

@@ -157,7 +157,7 @@ impl<'r> KernelPart<'r> {
 }
 
 /// What a kernel is told of an argument. `all`: every element is there, whatever is touched.
-fn part_of(arg: &Arg, grid: &LaunchGrid, touched: &Touched, all: bool) -> abi::Part {
+pub(in crate::runtime) fn part_of(arg: &Arg, grid: &LaunchGrid, touched: &Touched, all: bool) -> abi::Part {
     match touched.hull() {
         Some(hull) if !all => grid.part(&hull),
         // A launch may see less of an array than there is.

@@ -66,9 +66,14 @@ pub(super) fn place(
         return Ok(Placed { parts, targets });
     }
     let target = if targets.len() == 1 { 0 } else { choose(walk, node, plan, targets) };
-    let shapes = walk.slots.shapes_of(node);
-    let parts = plan.parts.parts(&launch(walk.slots, node, plan, &shapes), None, &Cut::new())?;
+    let parts = whole_parts(walk.slots, node, plan)?;
     Ok(Placed { parts, targets: smallvec![Some(target as u32)] })
+}
+
+/// The only part of a submission that is not cut.
+pub(in crate::runtime) fn whole_parts(slots: &Slots, node: &Node, plan: &Plan) -> Result<Arc<Parts>, Error> {
+    let shapes = slots.shapes_of(node);
+    plan.parts.parts(&launch(slots, node, plan, &shapes), None, &Cut::new())
 }
 
 /// Proves, before anything runs, that a submission can be cut as its map says.
