@@ -17,13 +17,14 @@ use crate::memory::directory::Place;
 use crate::memory::region::{Block, Grid, Region};
 use crate::memory::transfer::Transfer;
 use crate::runtime::asynchronous::{self, Watch};
-use crate::runtime::boxes::{Extent, LaunchGrid};
+use crate::runtime::boxes::{Extent, LaunchGrid, Parts};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Hold, Node, Slots};
 use crate::runtime::reduce;
 use crate::runtime::{Runtime, failsafe, launch};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// When so many tasks wait, the walk helps to run them before it goes on.
 const RUN_AHEAD: usize = 256;
@@ -172,10 +173,10 @@ impl<'r> Walk<'r> {
     }
 
     /// Puts a submission into lanes.
-    pub fn issue(&mut self, position: usize, node: &'r Node) {
+    pub fn issue(&mut self, position: usize, node: &'r Node, checked: Option<Arc<Parts>>) {
         let (tasks, writes) = (SmallVec::new(), SmallVec::new());
         self.launched.push(Launched { position, tasks, error: None, writes, reads: SmallVec::new() });
-        if let Err(error) = self.try_issue(node) {
+        if let Err(error) = self.try_issue(node, checked) {
             self.fail(node, error);
         }
         if self.tasks.waiting() > RUN_AHEAD {
@@ -207,7 +208,7 @@ impl<'r> Walk<'r> {
         latest.error.get_or_insert(error);
     }
 
-    fn try_issue(&mut self, node: &'r Node) -> Result<(), Error> {
+    fn try_issue(&mut self, node: &'r Node, checked: Option<Arc<Parts>>) -> Result<(), Error> {
         let (plan, order) = (node.plan(), self.slots.order_of(node));
         let targets = match plan.targets() {
             Ok(targets) => targets,
@@ -217,7 +218,7 @@ impl<'r> Walk<'r> {
             return self.identities(node, plan, &targets[0]);
         }
         self.fetch_structure(node, plan)?;
-        let placed = &place::place(self, node, plan, targets)?;
+        let placed = &place::place(self, node, plan, targets, checked)?;
         let positions: SmallVec<[u64; 4]> = self.slots.dims_of(node).iter().map(|dim| dim.len()).collect();
         let issue = Issue { node, plan, targets, placed, positions: &positions };
         let mut buffers = self.buffers(&issue);
