@@ -148,6 +148,7 @@ fn run_held(
             None => submit(slots, node, plan, space, runtime),
             Some(limit) => asynchronous::timed(
                 limit,
+                Instant::now(),
                 watch,
                 |source| blame(node, plan, position, source),
                 || submit(slots, node, plan, space, runtime),

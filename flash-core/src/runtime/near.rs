@@ -11,7 +11,7 @@ use super::spread::{self, Lanes};
 use super::{Runtime, asynchronous, asynchronous::Watch};
 use crate::abi::{self, Arg};
 use crate::backend::DeviceHandle;
-use crate::descriptor::{Access, View};
+use crate::descriptor::Access;
 use crate::error::{Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::memory::Header;
@@ -20,6 +20,7 @@ use crate::memory::home::{AtHome, Home};
 use crate::memory::region::{Block, Grid};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::time::Instant;
 
 /// So many launches may be on a device before the host waits for the older half of them.
 const RUN_AHEAD: usize = 256;
@@ -29,10 +30,12 @@ pub(crate) struct Near {
     /// As the kernel is told of it, but for where the buffer begins.
     pub part: abi::Part,
     pub block: Block,
-    /// The grid of `block`, and of `part`.
+    /// The launch's grid, of `block`.
     pub seen: Grid,
-    /// The argument is all of its memory.
+    /// That grid is all of the argument's memory.
     pub all: bool,
+    /// Every element of `block` is some item's own.
+    pub covered: bool,
 }
 
 /// Runs submissions from the first on, as far as they can go this way. Returns how many were run, and which
@@ -100,13 +103,13 @@ impl<'a> Run<'a> {
             Ok([target]) if plan.runs_plainly() => target,
             _ => return None,
         };
-        let touched = self.slots.near_of(node, || near(self.slots, node, plan))?;
+        let touched = self.slots.near_of(node, || of(self.slots, node, plan))?;
         let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(self.slots.args_of(node));
         let mut parts: SmallVec<[abi::Part; 8]> = touched.iter().map(|near| near.part).collect();
         let now = LastUse::now();
         let arguments = args.iter_mut().zip(&mut parts).zip(self.slots.holds_of(node)).zip(touched);
         for (((arg, part), hold), near) in arguments {
-            if arg.kind == abi::ARG_SCALAR {
+            if near.block.is_empty() {
                 continue;
             }
             let (header, home) = self.home_of(hold)?;
@@ -136,7 +139,7 @@ impl<'a> Run<'a> {
                     None => run(),
                     Some(limit) => {
                         let blame = |source| launch::blame(node, plan, position, source);
-                        asynchronous::timed(limit, watch, blame, run)
+                        asynchronous::timed(limit, Instant::now(), watch, blame, run)
                     }
                 }
             }
@@ -247,22 +250,30 @@ fn place(arg: &mut Arg, part: &mut abi::Part, header: &Header, home: &AtHome) {
     arg.part = part;
 }
 
-/// What a submission touches when it runs whole. `None`: that is not known, or not one box.
+/// What a submission touches when it runs whole, per argument. `None`: that cannot be said.
 #[cold]
-fn near(slots: &Slots, node: &Node, plan: &Plan) -> Option<Box<[Near]>> {
+pub(super) fn of(slots: &Slots, node: &Node, plan: &Plan) -> Option<Box<[Near]>> {
     let parts = spread::whole_parts(slots, node, plan).ok()?;
     let [subspace] = &parts.subspaces[..] else { return None };
-    let args = slots.args_of(node).iter().enumerate();
-    let near = args.map(|(i, arg)| {
+    let near = slots.args_of(node).iter().enumerate().map(|(i, arg)| {
         let (touched, grid) = (&subspace.touched[i], &parts.grids[i]);
         let part = spread::part_of(arg, grid, touched, plan.whole);
-        let header = slots.memory(slots.holds_of(node)[i].touched);
-        let all = header.is_some_and(|header| {
-            header.len() as u64 == arg.len && grid.extents.iter().product::<u64>() == arg.len
-        });
-        let seen = Grid::new(if all { &grid.extents } else { &[] }, arg.len);
-        let block = Block { begin: part.begin, end: part.end };
-        Near { part, block, seen, all: all && plan.arguments[i].view != View::Scalar }
+        let (seen, block) = match touched.hull().filter(|_| !plan.whole) {
+            Some(hull) => {
+                let seen = Grid::new(&grid.extents, grid.extents.iter().product());
+                (seen, Block { begin: hull.begin, end: hull.end })
+            }
+            None if touched.read.is_none() && touched.written.is_none() => {
+                (Grid::new(&[], 0), Block { begin: [0; 3], end: [0; 3] })
+            }
+            None => {
+                let seen = Grid::new(&[], arg.len);
+                (seen, seen.block())
+            }
+        };
+        let memory = slots.memory(slots.holds_of(node)[i].touched);
+        let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
+        Near { part, block, seen, all, covered: touched.covered && !plan.whole }
     });
     Some(near.collect())
 }

@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub(super) struct Array<'r> {
     header: HeaderOf<'r>,
     books: Books<'r>,
+    /// The run holds it as the only one.
+    written: bool,
     tracks: SmallVec<[(Place, Track); 2]>,
     /// What was poisoned when the run began.
     pub poisoned_before: Region,
@@ -36,9 +38,14 @@ const NOWHERE: usize = 4096;
 enum Books<'r> {
     /// The memory's, locked for the whole run.
     Kept(Directed<'r>),
+    /// The memory's, not locked just now.
+    Left,
     /// One for this run: of what is lent, or of a memory of which nothing can change.
     Own(Box<Directory>),
 }
+
+/// What is never asked for then.
+const LEFT: &str = "the walk touches no array while a function of the host runs";
 
 /// Who wrote and who read which region of a buffer last.
 #[derive(Default)]
@@ -103,25 +110,45 @@ impl Ways<'_> {
 }
 
 impl<'r> Array<'r> {
-    /// A memory. `changes`: the run may write it, or give devices copies of it.
-    pub fn of_memory(header: &'r Header, changes: bool) -> Array<'r> {
-        let books = if changes || header.state.is_noted() {
+    /// A memory, which the run writes, or only reads. `copied`: it may give devices copies of it.
+    pub fn of_memory(header: &'r Header, written: bool, copied: bool) -> Array<'r> {
+        let books = if written || copied || header.state.is_noted() {
             Books::Kept(header.directory())
         } else {
             Books::Own(Box::new(Directory::new(header.grid())))
         };
-        Array::new(HeaderOf::Memory(header), books)
+        Array::new(HeaderOf::Memory(header), books, written)
+    }
+
+    /// Lets go of the directory of a memory that the run only reads, for a while. Before, nobody uses or makes
+    /// a device's copy of it any more: others may want to change that.
+    pub fn unlock(&mut self, lanes: &[&'static Lane]) {
+        if self.written || !matches!(self.books, Books::Kept(_)) {
+            return;
+        }
+        let tracks = &self.tracks;
+        let used = || tracks.iter().flat_map(|(_, track)| track.writers.iter().chain(&track.readers));
+        drive_until(lanes, || used().all(|(_, task)| task.get().is_done()));
+        self.books = Books::Left;
+    }
+
+    /// Takes the directory back. In the order of addresses, as at the beginning.
+    pub fn lock(&mut self) {
+        if let (Books::Left, HeaderOf::Memory(header)) = (&self.books, &self.header) {
+            self.books = Books::Kept(header.directory());
+        }
     }
 
     /// Memory of the host that is the run's to use.
     pub fn lent(data: *mut u8, len: u64, element_size: u64, shape: &[u64]) -> Array<'r> {
         let header = Header::lent(data, len as usize, element_size as usize, shape);
         let books = Books::Own(Box::new(Directory::new(header.grid())));
-        Array::new(HeaderOf::Lent(header), books)
+        Array::new(HeaderOf::Lent(header), books, true)
     }
 
-    fn new(header: HeaderOf<'r>, books: Books<'r>) -> Array<'r> {
-        let mut array = Array { header, books, tracks: SmallVec::new(), poisoned_before: Region::empty() };
+    fn new(header: HeaderOf<'r>, books: Books<'r>, written: bool) -> Array<'r> {
+        let mut array =
+            Array { header, books, written, tracks: SmallVec::new(), poisoned_before: Region::empty() };
         array.poisoned_before = array.directory().poison_in(&Region::all(array.directory().grid()));
         array
     }
@@ -142,6 +169,7 @@ impl<'r> Array<'r> {
         match &self.books {
             Books::Kept(directory) => directory,
             Books::Own(directory) => directory,
+            Books::Left => unreachable!("{LEFT}"),
         }
     }
 
@@ -149,6 +177,7 @@ impl<'r> Array<'r> {
         match &mut self.books {
             Books::Kept(directory) => directory,
             Books::Own(directory) => directory,
+            Books::Left => unreachable!("{LEFT}"),
         }
     }
 
@@ -267,6 +296,7 @@ impl<'r> Array<'r> {
         let directory: &mut Directory = match &mut self.books {
             Books::Kept(directory) => directory,
             Books::Own(directory) => directory,
+            Books::Left => unreachable!("{LEFT}"),
         };
         if let Some(grown) = device.reserve(header, directory, hull)? {
             // SAFETY: nobody uses the old buffer any more, and nobody the new one yet; what is current in the

@@ -119,7 +119,7 @@ pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<
     }))
 }
 
-fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
+pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
     plan.cut && !plan.whole && (targets.len() > 1 || plan.subspaces > 1)
 }
 
@@ -186,7 +186,7 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
 
 /// The device for a submission that is not cut: where most of what earlier submissions made for it is, or
 /// else in turn, without those that are busy for longer than it would take elsewhere.
-fn choose(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> usize {
+pub(super) fn choose(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> usize {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let items = walk.slots.order_of(node).items() as f64;
     let finish = |target: &Target| {

@@ -9,8 +9,9 @@ use crate::runtime::launch;
 
 /// Goes through what became of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
-    let launched = std::mem::take(&mut walk.launched);
+    let mut launched = std::mem::take(&mut walk.launched);
     if launched.iter().any(|submission| failure(submission).is_some()) {
+        launched.iter_mut().filter(|submission| submission.plain).for_each(|s| walk.tell_plain(s));
         poison(walk, &launched, &mut failures);
         for lost in lost_devices(walk, &launched) {
             for array in &mut walk.arrays {
