@@ -2,9 +2,9 @@
 
 use super::Lanes;
 use super::lane::{Lane, drive_until};
-use super::task::{TaskRef, Tasks, Waits};
+use super::task::{Outcome, TaskRef, Tasks, Waits};
 use crate::abi;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::memory::Header;
 use crate::memory::coherence::Directed;
 use crate::memory::device::{DeviceMemory, memory_of};
@@ -21,6 +21,8 @@ pub(super) struct Array<'r> {
     /// The run holds it as the only one.
     written: bool,
     tracks: SmallVec<[(Place, Track); 2]>,
+    /// Those that are not known to have gone well.
+    copies: Vec<Copied>,
     /// What was poisoned when the run began.
     pub poisoned_before: Region,
 }
@@ -29,6 +31,14 @@ enum HeaderOf<'r> {
     Memory(&'r Header),
     /// Of a slice, or of a second buffer: it ends with the run.
     Lent(Arc<Header>),
+}
+
+/// A copy of a region to a place.
+struct Copied {
+    to: Place,
+    region: Region,
+    task: TaskRef,
+    by: &'static DeviceMemory,
 }
 
 /// The address of nothing: not NULL, and aligned for every type.
@@ -147,8 +157,14 @@ impl<'r> Array<'r> {
     }
 
     fn new(header: HeaderOf<'r>, books: Books<'r>, written: bool) -> Array<'r> {
-        let mut array =
-            Array { header, books, written, tracks: SmallVec::new(), poisoned_before: Region::empty() };
+        let mut array = Array {
+            header,
+            books,
+            written,
+            tracks: SmallVec::new(),
+            copies: Vec::new(),
+            poisoned_before: Region::empty(),
+        };
         array.poisoned_before = array.directory().poison_in(&Region::all(array.directory().grid()));
         array
     }
@@ -205,6 +221,9 @@ impl<'r> Array<'r> {
                     for (region, _) in track.writers.iter_mut().chain(&mut track.readers) {
                         *region = region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
                     }
+                }
+                for copy in &mut self.copies {
+                    copy.region = copy.region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
                 }
                 let before = self.poisoned_before.regrid(&grid, seen);
                 self.poisoned_before = before.unwrap_or_else(|| Region::all(seen));
@@ -322,12 +341,16 @@ impl<'r> Array<'r> {
         // that writes its source and all that touches its target.
         let work = move || unsafe { transfer.run(&moved) };
         // SAFETY: it borrows nothing, and copies may run on any thread.
-        let task = unsafe { ways.tasks.add(waits, expected, Box::new(work)) };
+        let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(work)) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
         self.directory_mut().copied(to, &region);
         // The host has no lanes: the copy is in that of the other side.
         if let Some(device) = memory_of(to).or_else(|| memory_of(from)) {
+            if self.copies.len() >= 16 {
+                self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
+            }
+            self.copies.push(Copied { to, region, task, by: device });
             ways.push(&Lanes::of(device.device()).copies, task);
         }
         Ok(())
@@ -435,6 +458,29 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
+    /// Of memory that is the run's to use: why it did not come back to the host.
+    pub fn not_fetched(&self) -> Option<Error> {
+        let lent = matches!(self.header, HeaderOf::Lent(_));
+        let mut fetched = self.copies.iter().filter(|copy| lent && copy.to == Place::HOST);
+        fetched.find_map(|copy| match copy.task.get().failure()? {
+            Outcome::Error(error) => Some(error.clone()),
+            // Who should have made it has failed, and says so.
+            Outcome::Skipped(_) | Outcome::Unknown => None,
+        })
+    }
+
+    /// Takes back what the directory says of copies that were not made. Answers with the devices that were lost
+    /// meanwhile.
+    pub fn take_back(&mut self, lost: &mut Vec<&'static DeviceMemory>) {
+        for copy in std::mem::take(&mut self.copies) {
+            let Some(failure) = copy.task.get().failure() else { continue };
+            self.directory_mut().forget(copy.to, &copy.region);
+            if matches!(failure, Outcome::Error(Error::Backend { code: Code::DeviceLost, .. })) {
+                add_lost(lost, copy.by);
+            }
+        }
+    }
+
     /// A device is gone: what was only there is poisoned.
     pub fn lose(&mut self, device: &'static DeviceMemory) {
         self.directory_mut().lost(device.place());
@@ -447,5 +493,12 @@ impl<'r> Array<'r> {
         {
             header.state.note();
         }
+    }
+}
+
+/// Adds a device to those that are lost.
+pub(super) fn add_lost(lost: &mut Vec<&'static DeviceMemory>, memory: &'static DeviceMemory) {
+    if !lost.contains(&memory) {
+        lost.push(memory);
     }
 }

@@ -1,5 +1,6 @@
 //! The end of a run: what failed, what that poisons, and what the memories' words must say.
 
+use super::arrays::{Array, add_lost};
 use super::task::Outcome;
 use super::walk::{Launched, Walk};
 use crate::error::{Code, Error, LaunchError};
@@ -10,10 +11,16 @@ use crate::runtime::launch;
 /// Goes through what became of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
     let mut launched = std::mem::take(&mut walk.launched);
+    if let (Some(error), Some(last)) = (walk.arrays.iter().find_map(Array::not_fetched), launched.last_mut())
+    {
+        last.error.get_or_insert(error);
+    }
     if launched.iter().any(|submission| failure(submission).is_some()) {
         launched.iter_mut().filter(|submission| submission.plain).for_each(|s| walk.tell_plain(s));
         poison(walk, &launched, &mut failures);
-        for lost in lost_devices(walk, &launched) {
+        let mut all_lost = lost_devices(walk, &launched);
+        walk.arrays.iter_mut().for_each(|array| array.take_back(&mut all_lost));
+        for lost in all_lost {
             for array in &mut walk.arrays {
                 array.lose(lost);
             }
@@ -97,10 +104,8 @@ fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMe
                 Some(Outcome::Error(Error::Backend { code: Code::DeviceLost, .. }))
             );
             let target = plan.targets().ok().and_then(|targets| targets.get(*target as usize));
-            if let (true, Some(memory)) = (gone, target.and_then(|t| t.device.memory()))
-                && !lost.iter().any(|known| std::ptr::eq(*known, memory))
-            {
-                lost.push(memory);
+            if let (true, Some(memory)) = (gone, target.and_then(|t| t.device.memory())) {
+                add_lost(&mut lost, memory);
             }
         }
     }
