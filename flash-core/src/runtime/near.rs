@@ -33,7 +33,9 @@ pub(crate) struct Near {
     /// The launch's grid, of `block`.
     pub seen: Grid,
     /// That grid is all of the argument's memory.
-    pub all: bool,
+    all: bool,
+    /// `block` without gaps: the elements, counted from the argument's first.
+    range: Option<Range<u64>>,
     /// Every element of `block` is some item's own.
     pub covered: bool,
 }
@@ -114,12 +116,16 @@ impl<'a> Run<'a> {
             }
             let (header, home) = self.home_of(hold)?;
             let writes = arg.access != abi::ACCESS_READ;
-            let there = *home.memory == *self.memory && home.has(&near.block, &near.seen, near.all);
+            let first = first_of(arg, header);
+            let in_range = |range: &Range<u64>| home.has_range(&(range.start + first..range.end + first));
+            let there = *home.memory == *self.memory
+                && (near.range.as_ref().is_some_and(in_range)
+                    || (near.all && home.has(&near.block, &near.seen)));
             if !there || (writes && !home.only) {
                 return None;
             }
             home.last_use.set(now);
-            place(arg, part, header, home);
+            place(arg, part, first, home, header.element_size());
         }
         let (attributes, profile) = launch::extras(node, self.runtime);
         let phases = 0..space.phases();
@@ -211,7 +217,7 @@ impl<'a> Run<'a> {
         let (slots, args) = (self.slots, self.slots.args_of(node));
         slots.holds_of(node).iter().enumerate().filter_map(move |(i, hold)| {
             let header = slots.memory(hold.touched)?;
-            let start = offset_of(&args[i], header) as u64 / header.element_size().max(1);
+            let start = first_of(&args[i], header);
             Some((header, start..start + args[i].len, i))
         })
     }
@@ -224,22 +230,21 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Bytes from a memory's first element to an argument's.
+/// The element of a memory that is an argument's first.
 #[inline]
-fn offset_of(arg: &Arg, header: &Header) -> usize {
-    (arg.data as usize).wrapping_sub(header.data() as usize)
+fn first_of(arg: &Arg, header: &Header) -> u64 {
+    let bytes = (arg.data as usize).wrapping_sub(header.data() as usize) as u64;
+    // Mostly it is all of the memory: divisions are slow.
+    if bytes == 0 { 0 } else { bytes / header.element_size().max(1) }
 }
 
-/// Puts in where an argument finds its elements.
+/// Puts in where an argument finds its elements: from element `first` of the array on.
 #[inline]
-fn place(arg: &mut Arg, part: &mut abi::Part, header: &Header, home: &AtHome) {
-    let (offset, size) = (offset_of(arg, header), header.element_size());
+fn place(arg: &mut Arg, part: &mut abi::Part, first: u64, home: &AtHome, size: u64) {
     arg.space = home.buffer.space;
     arg.buffer = home.buffer.handle;
-    // Mostly it is all of the memory: divisions are slow. Modulo 2^64: the buffer may begin on either side of the
-    // argument's first element.
-    let elements = if offset == 0 { 0 } else { offset as u64 / size.max(1) };
-    part.origin = home.first.wrapping_sub(elements);
+    // Modulo 2^64: the buffer may begin on either side of the argument's first element.
+    part.origin = home.first.wrapping_sub(first);
     arg.data = match home.memory.has_addresses() {
         true => {
             let first = home.buffer.handle.wrapping_sub(part.origin.wrapping_mul(size));
@@ -273,7 +278,9 @@ pub(super) fn of(slots: &Slots, node: &Node, plan: &Plan) -> Option<Box<[Near]>>
         };
         let memory = slots.memory(slots.holds_of(node)[i].touched);
         let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
-        Near { part, block, seen, all, covered: touched.covered && !plan.whole }
+        let hull = block.hull(&seen);
+        let range = (hull.end - hull.start == block.elements()).then_some(hull);
+        Near { part, block, seen, all, range, covered: touched.covered && !plan.whole }
     });
     Some(near.collect())
 }

@@ -16,6 +16,7 @@ mod sync;
 use super::device::{DeviceMemory, LastUse};
 use super::region::{Block, Grid};
 use crate::abi::Buffer;
+use std::ops::Range;
 
 /// The home of one array, if it has one.
 pub(crate) type Home = published::Published<AtHome>;
@@ -37,10 +38,22 @@ pub(crate) struct AtHome {
 }
 
 impl AtHome {
-    /// True if a box is there, seen in a grid of a launch's own. `all`: that grid is all of the array.
+    /// True if a box is there, seen in a grid of all of the array.
     #[inline]
-    pub fn has(&self, block: &Block, seen: &Grid, all: bool) -> bool {
-        let complete = self.block == self.grid.block();
-        complete || (all && self.grid == *seen && self.block.contains(block))
+    pub fn has(&self, block: &Block, seen: &Grid) -> bool {
+        self.has_all() || (self.grid == *seen && self.block.contains(block))
+    }
+
+    /// True if a range of elements is there.
+    #[inline]
+    pub fn has_range(&self, range: &Range<u64>) -> bool {
+        let flat =
+            self.grid.is_flat() && self.block.begin[0] <= range.start && range.end <= self.block.end[0];
+        flat || self.has_all()
+    }
+
+    #[inline]
+    fn has_all(&self) -> bool {
+        self.block == self.grid.block()
     }
 }
