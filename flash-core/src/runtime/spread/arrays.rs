@@ -23,6 +23,8 @@ pub(super) struct Array<'r> {
     tracks: SmallVec<[(Place, Track); 2]>,
     /// Those that are not known to have gone well.
     copies: Vec<Copied>,
+    /// Devices that were lost while they copied.
+    pub lost: Vec<&'static DeviceMemory>,
     /// What was poisoned when the run began.
     pub poisoned_before: Region,
 }
@@ -163,6 +165,7 @@ impl<'r> Array<'r> {
             written,
             tracks: SmallVec::new(),
             copies: Vec::new(),
+            lost: Vec::new(),
             poisoned_before: Region::empty(),
         };
         array.poisoned_before = array.directory().poison_in(&Region::all(array.directory().grid()));
@@ -306,6 +309,7 @@ impl<'r> Array<'r> {
             if there.start > hull.start || hull.end > there.end {
                 // Who uses the buffer that is too small must be done with it.
                 ways.drain();
+                self.take_back();
             }
         }
         let header: &Header = match &self.header {
@@ -440,6 +444,7 @@ impl<'r> Array<'r> {
         if self.directory().copy(place).is_none() {
             return Ok(());
         }
+        self.take_back();
         // Others may share the hold.
         self.header().home.leave();
         let only = self.directory().only_at(place);
@@ -453,7 +458,7 @@ impl<'r> Array<'r> {
         directory.set_copy(place, None);
         // Who reads on the host what a failed task should have made must see that it failed.
         let gone = std::mem::take(self.track(place));
-        let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed());
+        let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed() && !task.get().copies);
         self.track(Place::HOST).writers.extend(failed);
         Ok(())
     }
@@ -469,14 +474,13 @@ impl<'r> Array<'r> {
         })
     }
 
-    /// Takes back what the directory says of copies that were not made. Answers with the devices that were lost
-    /// meanwhile.
-    pub fn take_back(&mut self, lost: &mut Vec<&'static DeviceMemory>) {
+    /// Takes back what the directory says of copies that were not made. All of them are done.
+    pub fn take_back(&mut self) {
         for copy in std::mem::take(&mut self.copies) {
             let Some(failure) = copy.task.get().failure() else { continue };
             self.directory_mut().forget(copy.to, &copy.region);
             if matches!(failure, Outcome::Error(Error::Backend { code: Code::DeviceLost, .. })) {
-                add_lost(lost, copy.by);
+                self.lost.push(copy.by);
             }
         }
     }
@@ -493,12 +497,5 @@ impl<'r> Array<'r> {
         {
             header.state.note();
         }
-    }
-}
-
-/// Adds a device to those that are lost.
-pub(super) fn add_lost(lost: &mut Vec<&'static DeviceMemory>, memory: &'static DeviceMemory) {
-    if !lost.contains(&memory) {
-        lost.push(memory);
     }
 }

@@ -1,6 +1,6 @@
 //! The end of a run: what failed, what that poisons, and what the memories' words must say.
 
-use super::arrays::{Array, add_lost};
+use super::arrays::Array;
 use super::task::Outcome;
 use super::walk::{Launched, Walk};
 use crate::error::{Code, Error, LaunchError};
@@ -18,9 +18,8 @@ pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec
     if launched.iter().any(|submission| failure(submission).is_some()) {
         launched.iter_mut().filter(|submission| submission.plain).for_each(|s| walk.tell_plain(s));
         poison(walk, &launched, &mut failures);
-        let mut all_lost = lost_devices(walk, &launched);
-        walk.arrays.iter_mut().for_each(|array| array.take_back(&mut all_lost));
-        for lost in all_lost {
+        walk.arrays.iter_mut().for_each(Array::take_back);
+        for lost in lost_devices(walk, &launched) {
             for array in &mut walk.arrays {
                 array.lose(lost);
             }
@@ -95,7 +94,7 @@ fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchE
 
 /// The memories of devices that do not answer any more.
 fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMemory> {
-    let mut lost: Vec<&'static DeviceMemory> = Vec::new();
+    let mut lost: Vec<&'static DeviceMemory> = walk.arrays.iter().flat_map(|a| a.lost.iter().copied()).collect();
     for submission in launched {
         let plan = walk.slots.nodes()[submission.position].plan();
         for (task, target) in &submission.tasks {
@@ -105,9 +104,11 @@ fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMe
             );
             let target = plan.targets().ok().and_then(|targets| targets.get(*target as usize));
             if let (true, Some(memory)) = (gone, target.and_then(|t| t.device.memory())) {
-                add_lost(&mut lost, memory);
+                lost.push(memory);
             }
         }
     }
+    lost.sort_by_key(|memory| memory.place());
+    lost.dedup();
     lost
 }

@@ -34,7 +34,7 @@ pub(super) struct Task {
     /// The same for all tasks of a run.
     pub priority: i32,
     /// It only moves what others make: who reads that fails as it does.
-    copies: bool,
+    pub copies: bool,
     work: UnsafeCell<Option<Work<'static>>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
