@@ -19,7 +19,7 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 /// A kernel, ready for a runtime.
@@ -75,10 +75,38 @@ pub(crate) struct Target {
     pub kernel: *mut abi::Kernel,
     pub submit:
         unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+    /// What may be run without telling the device.
+    inline: Option<Inline>,
     /// Once per phase, with all of its arrays.
     pub whole: bool,
     /// How fast it was of late.
     pub rate: &'static Rate,
+}
+
+/// Launches of few work items that the host runs itself.
+struct Inline {
+    share: abi::ShareFn,
+    most: u64,
+    /// `most`, once the device has had a launch: it may have something to say about it.
+    now: AtomicU64,
+}
+
+impl Target {
+    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device.
+    #[inline]
+    pub fn inline(&self, items: u64) -> Option<abi::ShareFn> {
+        self.inline.as_ref().filter(|inline| items <= inline.now.load(Relaxed)).map(|inline| inline.share)
+    }
+
+    /// The device has had a launch.
+    #[inline]
+    pub fn launched(&self) {
+        if let Some(inline) = &self.inline
+            && inline.now.load(Relaxed) != inline.most
+        {
+            inline.now.store(inline.most, Relaxed);
+        }
+    }
 }
 
 // SAFETY: kernels may be used from any thread.
@@ -648,7 +676,12 @@ fn prepare(
     let name = unsafe { implementation.name.text() };
     let whole = implementation.door == abi::DOOR_WHOLE;
     let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
-    Ok(Target { device, implementation: name, kernel, submit, whole, rate })
+    let inline = device.api.inline_items.zip(implementation.share).and_then(|(ask, share)| {
+        // SAFETY: a device of this vtable, and its kernel.
+        let most = unsafe { ask(device.raw, kernel) };
+        (most > 0).then(|| Inline { share, most, now: AtomicU64::new(0) })
+    });
+    Ok(Target { device, implementation: name, kernel, submit, inline, whole, rate })
 }
 
 /// A function of a shared library, as an implementation. Libraries stay loaded.

@@ -94,7 +94,8 @@ fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchE
 
 /// The memories of devices that do not answer any more.
 fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMemory> {
-    let mut lost: Vec<&'static DeviceMemory> = walk.arrays.iter().flat_map(|a| a.lost.iter().copied()).collect();
+    let mut lost: Vec<&'static DeviceMemory> =
+        walk.arrays.iter().flat_map(|a| a.lost.iter().copied()).collect();
     for submission in launched {
         let plan = walk.slots.nodes()[submission.position].plan();
         for (task, target) in &submission.tasks {
