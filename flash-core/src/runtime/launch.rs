@@ -37,14 +37,18 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
     #[inline]
-    fn take(slots: &'a Slots) -> Result<Option<Held<'a>>, Error> {
+    fn take(slots: &'a Slots, runtime: &Runtime) -> Result<Option<Held<'a>>, Error> {
         if slots.may_block {
             return Ok(None);
         }
         let mut held = Held { slots, taken: 0, noted: false, pending: false };
         let mut refused = None;
         let taken = slots.visit_memories(|_, memory, written| {
-            let taken = if written { memory.state.launch_write() } else { memory.state.launch_read() };
+            let taken = match written {
+                _ if runtime.spreads => memory.state.launch_noted(written),
+                true => memory.state.launch_write(),
+                false => memory.state.launch_read(),
+            };
             held.noted |= taken.inspect_err(|why| refused = Some(*why))?;
             held.taken += 1;
             Ok(())
@@ -95,7 +99,7 @@ impl Drop for Held<'_> {
 #[inline]
 pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
     may_run(slots, runtime)?;
-    match Held::take(slots)? {
+    match Held::take(slots, runtime)? {
         Some(held) => run_held(slots, runtime, held, None),
         None => asynchronous::exec_here(slots, runtime),
     }
