@@ -273,7 +273,10 @@ fn two_buffers(arg: &Arg) -> bool {
 /// The buffers of an argument: as the phase began, and the one that takes its writes.
 fn buffers(device: &OpenClDevice, number: usize, arg: &Arg, odd: bool) -> Result<[cl_mem; 2], Failure> {
     let data = device.buffer(number, arg)?;
-    let next = if two_buffers(arg) { arg.next.cast() } else { null_mut() };
+    if !two_buffers(arg) {
+        return Ok([data, null_mut()]);
+    }
+    let next: cl_mem = arg.next.cast();
     Ok(if odd { [next, data] } else { [data, next] })
 }
 
