@@ -227,7 +227,7 @@ pub fn implementation<const N: usize>() -> &'static Implementation {
         8 => made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span"),
         9 => made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole"),
         11 => source::<Count<'_>>("opencl", ""),
-        12 => source::<Drain<'_>>("opencl", "cl_khr_int64_base_atomics"),
+        12 => source::<Drain<'_>>("opencl", ""),
         13 => source::<Shift<'_>>("opencl", ""),
         14 => source::<Stages<'_>>("opencl", ""),
         15 => source::<Values<'_>>("opencl", "cl_khr_fp64"),
@@ -253,7 +253,12 @@ fn source<D: KernelDefinition>(target: &'static str, requires: &'static str) -> 
     ];
     let attributes: Vec<Attr> = attributes
         .into_iter()
-        .map(|(key, value)| Attr { key: Str::new(key), value: Str::new(value.leak()), required: 0, reserved: 0 })
+        .map(|(key, value)| Attr {
+            key: Str::new(key),
+            value: Str::new(value.leak()),
+            required: 0,
+            reserved: 0,
+        })
         .collect();
     let attributes = attributes.leak();
     Box::leak(Box::new(Implementation {
