@@ -10,6 +10,7 @@ mod core_path;
 mod definition;
 mod errors;
 mod implementation;
+mod keys;
 mod tokens;
 
 use proc_macro::TokenStream;
