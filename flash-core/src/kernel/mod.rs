@@ -17,6 +17,7 @@ pub mod views;
 #[doc(inline)]
 pub use crate::__partition_map as partition_map;
 pub use definition::{ArgumentWriter, KernelDefinition};
+pub(crate) use device::attribute;
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
 pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};

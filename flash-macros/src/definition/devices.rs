@@ -4,14 +4,14 @@
 use super::Definition;
 use crate::errors::{Errors, list};
 use crate::keys::{self, Elements, GenericValue, check_list, span_of};
-use proc_macro2::{Span, TokenStream};
+use crate::tokens::respan;
+use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::parse::ParseStream;
-use syn::spanned::Spanned;
 use syn::{Attribute, Error, GenericParam, Ident, LitInt, LitStr, Meta, Token};
 
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
-const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `work_group_size`, `single_work_item`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `work_group_size`, `single_work_item`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
 /// A kind of device, and the endings of the files that it takes.
 struct Target {
@@ -27,7 +27,7 @@ const TARGETS: &[Target] = &[
 
 /// One `#[implementations(..)]`.
 pub struct Devices {
-    span: Span,
+    attribute: Attribute,
     files: Vec<File>,
     elements: Option<Elements>,
     name: Option<LitStr>,
@@ -56,7 +56,7 @@ fn read_one(attribute: &Attribute) -> syn::Result<Devices> {
         return Err(Error::new_spanned(attribute, EXAMPLE));
     };
     let mut devices = Devices {
-        span: attribute.span(),
+        attribute: attribute.clone(),
         files: Vec::new(),
         elements: None,
         name: None,
@@ -102,7 +102,7 @@ impl Devices {
                 self.texts.push((key.clone(), keys::text(input, &key, "..")?.value()));
             }
             "work_group_size" => self.numbers.push((key.clone(), number(input, &key)?)),
-            "cooperating" | "single_work_item" => {
+            "cooperating" | "single_work_item" | "index32" => {
                 if input.peek(Token![=]) {
                     return Err(Error::new(span, format!("write `{key}` alone, or leave it out")));
                 }
@@ -153,26 +153,24 @@ pub fn check(definition: &Definition) -> syn::Result<()> {
     let parameters = parameters(definition);
     let mut names: Vec<(String, &str, Vec<String>)> = Vec::new();
     for devices in &definition.devices {
-        let lists: &[Vec<GenericValue>] = match (&devices.elements, parameters.first()) {
-            (None, None) => &[Vec::new()],
-            (None, Some(parameter)) => {
-                errors.push(Error::new(
-                    devices.span,
-                    format!(
+        let lists: &[Vec<GenericValue>] =
+            match (&devices.elements, parameters.first()) {
+                (None, None) => &[Vec::new()],
+                (None, Some(parameter)) => {
+                    errors.at(&devices.attribute, format!(
                         "for which `{parameter}` is it? List the element types, for example `for(f32, f64)`"
-                    ),
-                ));
-                continue;
-            }
-            (Some(elements), None) => {
-                errors.push(Error::new(
-                    elements.span,
-                    "this definition has no element type to choose: remove `for(..)`",
-                ));
-                continue;
-            }
-            (Some(elements), Some(_)) => &elements.lists,
-        };
+                    ));
+                    continue;
+                }
+                (Some(elements), None) => {
+                    errors.push(Error::new(
+                        elements.span,
+                        "this definition has no element type to choose: remove `for(..)`",
+                    ));
+                    continue;
+                }
+                (Some(elements), Some(_)) => &elements.lists,
+            };
         for values in lists {
             errors.take(check_list(values, "definition", &parameters));
             for file in &devices.files {
@@ -235,7 +233,7 @@ fn entry(
     // A type that the definition does not take is reported where it is listed.
     let ty = match list {
         [] => quote!(#ident<#lifetime>),
-        list => quote_spanned!(span_of(list)=> #ident<#lifetime #(#list),*>),
+        list => respan(quote!(#ident<#lifetime #(#list),*>), span_of(list)),
     };
     let name = devices.name.as_ref().map_or_else(|| file.name(), LitStr::value);
     let (target, path, priority) = (file.target, &file.path, devices.priority);
