@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 2
+#define FLASH_ABI_MINOR 3
 
 // The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
 #define FLASH_ABI_MINOR_OLDEST 2

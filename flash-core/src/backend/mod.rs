@@ -11,6 +11,7 @@ mod glue;
 mod host;
 pub mod host_memory;
 mod loader;
+pub mod offload;
 pub(crate) mod registry;
 #[cfg(test)]
 mod tests;
@@ -114,6 +115,18 @@ pub enum Class {
     Fpga,
     /// Anything else.
     Other,
+}
+
+impl Class {
+    /// As runtime keys name it: `OPENCL:gpu` is every GPU of the backend `OPENCL`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Cpu => "cpu",
+            Class::Gpu => "gpu",
+            Class::Fpga => "fpga",
+            Class::Other => "other",
+        }
+    }
 }
 
 /// A device. Only the first three functions are required; the others answer "unsupported".

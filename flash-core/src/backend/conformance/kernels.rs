@@ -1,7 +1,8 @@
 //! The suite's kernels: small, and each one's result tells on its own whether the backend kept a
 //! promise.
 
-use crate::abi::Implementation;
+use crate::abi::{Attr, DOOR_ITEM, Implementation, KIND_INT_SRC, Str};
+use crate::descriptor::KernelDescriptor;
 use crate::kernel::views::{Item, Max, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Write};
 use crate::kernel::{
     CpuFunction, CpuItem, CpuSpan, CpuWhole, Index, KernelDefinition, Space, Span, Threads,
@@ -225,10 +226,51 @@ pub fn implementation<const N: usize>() -> &'static Implementation {
         7 => made::<Tally<'_>>(CpuFunction::item::<Tally<'_>, ByItem>(), "item"),
         8 => made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span"),
         9 => made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole"),
+        11 => source::<Count<'_>>("opencl", ""),
+        12 => source::<Drain<'_>>("opencl", "cl_khr_int64_base_atomics"),
+        13 => source::<Shift<'_>>("opencl", ""),
+        14 => source::<Stages<'_>>("opencl", ""),
+        15 => source::<Values<'_>>("opencl", "cl_khr_fp64"),
+        16 => source::<Tally<'_>>("opencl", "cl_khr_fp64"),
+        17 => source::<Fail<'_>>("opencl", ""),
         _ => made::<Fail<'_>>(CpuFunction::item::<Fail<'_>, ByItem>(), "item"),
     }
 }
 
 fn made<D: KernelDefinition>(function: CpuFunction, name: &'static str) -> &'static Implementation {
     cpu_implementation::<D>(function, name, 0, "", &[])
+}
+
+/// The kernels' text for devices with a kernel language of their own.
+const SOURCE: &str = include_str!("kernels.cl");
+
+/// An implementation in a kernel language. It lives for ever.
+fn source<D: KernelDefinition>(target: &'static str, requires: &'static str) -> &'static Implementation {
+    let attributes = [
+        ("cooperating", "true".to_owned()),
+        ("file", serde_json::Value::from("conformance/kernels.cl").to_string()),
+        ("requires", serde_json::Value::from(requires).to_string()),
+    ];
+    let attributes: Vec<Attr> = attributes
+        .into_iter()
+        .map(|(key, value)| Attr { key: Str::new(key), value: Str::new(value.leak()), required: 0, reserved: 0 })
+        .collect();
+    let attributes = attributes.leak();
+    Box::leak(Box::new(Implementation {
+        struct_size: size_of::<Implementation>() as u32,
+        door: DOOR_ITEM,
+        kind: KIND_INT_SRC,
+        priority: 0,
+        kernel: Str::new(D::NAME),
+        name: Str::new("item"),
+        target: Str::new(target),
+        descriptor: Str::new(KernelDescriptor::of::<D>().to_json().leak()),
+        cpu_features: Str::new(""),
+        attributes: attributes.as_ptr(),
+        attribute_count: attributes.len(),
+        share: None,
+        span: None,
+        payload: SOURCE.as_ptr(),
+        payload_len: SOURCE.len(),
+    }))
 }
