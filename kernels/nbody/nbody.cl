@@ -11,7 +11,7 @@ static inline FLASH_T inverse_sqrt(const FLASH_T d) {
         const float near = native_rsqrt((float)d);
         return near * (1.5f - 0.5f * (float)d * near * near);
     }
-    return 1 / sqrt(d);
+    return rsqrt(d);
 }
 
 /* Adds the attraction of n bodies to body i, without the factor g. A body just where it is, such as itself,
