@@ -74,7 +74,8 @@ enum Command {
     Setup,
     /// Print the `export` lines that make the OpenCL devices visible to a shell.
     ///
-    /// What is missing is installed first; only the lines go to standard output.
+    /// What is missing is installed first, and the OpenCL backend is built; only the lines go to
+    /// standard output.
     Env,
     /// Run a program of the workspace, such as `nbody` or `flash`, with the OpenCL devices visible.
     Run {

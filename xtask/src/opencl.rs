@@ -42,10 +42,10 @@ pub fn install() -> Result<()> {
     write_icds(&place.join("vendors"), Path::new(VENDORS), &intel)
 }
 
-/// Prints what a shell has to evaluate to see the devices.
+/// Prints what a shell has to evaluate so that programs see the devices.
 pub fn print_environment() -> Result<()> {
     install()?;
-    for (name, value) in environment()? {
+    for (name, value) in environment()?.into_iter().chain([plugin()?]) {
         println!("export {name}={}", quoted(&value));
     }
     Ok(())
@@ -60,16 +60,42 @@ pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
         .args(["--bin", program, "--"])
         .args(arguments)
         .envs(environment()?)
+        .envs([plugin()?])
         .status()
         .context("cargo does not start")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// The variables that make the devices visible.
-pub fn environment() -> Result<Vec<(&'static str, String)>> {
-    let vendors = place()?.join("vendors");
-    let vendors = vendors.to_str().with_context(|| format!("{} is not UTF-8", vendors.display()))?;
-    Ok(vec![("OCL_ICD_VENDORS", vendors.to_owned())])
+/// A variable and its value.
+type Variable = (&'static str, String);
+
+/// What makes the devices visible to OpenCL.
+pub fn environment() -> Result<Vec<Variable>> {
+    Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?)])
+}
+
+/// What makes the backend visible to FLASH, once it is built: its plugin, before those that the caller has.
+fn plugin() -> Result<Variable> {
+    const PATH: &str = "FLASH_BACKEND_PATH";
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--package", "flash-backend-opencl-fpga-plugin"])
+        .current_dir(root())
+        .stdout(io::stderr())
+        .status()
+        .context("cargo does not start")?;
+    if !built.success() {
+        bail!("the OpenCL backend does not build");
+    }
+    let plugin = target()?.join("release/libflash_backend_opencl_fpga_plugin.so");
+    let theirs = env::var_os(PATH).unwrap_or_default();
+    let theirs = env::split_paths(&theirs).filter(|path| !path.as_os_str().is_empty() && *path != plugin);
+    let paths: Vec<PathBuf> = [plugin.clone()].into_iter().chain(theirs).collect();
+    let joined = env::join_paths(&paths).context("the build directory cannot stand in a list of paths")?;
+    Ok((PATH, utf8(Path::new(&joined))?))
+}
+
+fn utf8(path: &Path) -> Result<String> {
+    Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
 }
 
 /// Whether the system has a runtime whose library has this word in its name.
@@ -80,10 +106,13 @@ pub fn is_registered(word: &str) -> bool {
 
 /// The folder of the build directory that all this is in.
 fn place() -> Result<PathBuf> {
-    // <target>/<profile>/xtask
+    Ok(target()?.join("opencl"))
+}
+
+/// The build directory: this program is `<target>/<profile>/xtask`.
+fn target() -> Result<PathBuf> {
     let this = env::current_exe().context("this program has no path")?;
-    let target = this.ancestors().nth(2).context("this program lies in no build directory")?;
-    Ok(target.join("opencl"))
+    Ok(this.ancestors().nth(2).context("this program lies in no build directory")?.to_owned())
 }
 
 /// Downloads and unpacks Intel's libraries. Whoever finds the folder finds it complete.

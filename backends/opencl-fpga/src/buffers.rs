@@ -60,7 +60,10 @@ impl Buffers {
         if bytes > self.most {
             return Err(Failure::new(
                 Code::OutOfMemory,
-                format!("expected a buffer of up to {} bytes, the device's limit, found {bytes}: cut the launch", self.most),
+                format!(
+                    "expected a buffer of up to {} bytes, the device's limit, found {bytes}: cut the launch",
+                    self.most
+                ),
             ));
         }
         let bytes = bytes.max(1) as usize;
@@ -73,7 +76,8 @@ impl Buffers {
             let pattern = (&raw const zero).cast();
             enqueue_fill_buffer(self.queue.get(), buffer, pattern, 1, 0, bytes, 0, null())
         };
-        let filled = enqueued(filled, "clEnqueueFillBuffer").and_then(|event| wait(event, "clEnqueueFillBuffer"));
+        let filled =
+            enqueued(filled, "clEnqueueFillBuffer").and_then(|event| wait(event, "clEnqueueFillBuffer"));
         if let Err(failure) = filled {
             // SAFETY: made above, and nobody else knows it.
             let _ = unsafe { release_mem_object(buffer) };
@@ -104,9 +108,10 @@ impl Buffers {
             return Ok(());
         }
         let ends = match (from.space, to.space) {
-            (SPACE_HOST, _) => {
-                Ends::Up(std::ptr::with_exposed_provenance(from.handle as usize), to.handle as usize as cl_mem)
-            }
+            (SPACE_HOST, _) => Ends::Up(
+                std::ptr::with_exposed_provenance(from.handle as usize),
+                to.handle as usize as cl_mem,
+            ),
             (_, SPACE_HOST) => {
                 let host = std::ptr::with_exposed_provenance_mut(to.handle as usize);
                 Ends::Down(from.handle as usize as cl_mem, host)
@@ -143,13 +148,27 @@ impl Buffers {
                 match ends {
                     Ends::Up(host, buffer) => enqueued(
                         enqueue_write_buffer(
-                            queue, buffer, CL_FALSE, destination, bytes, host.add(source).cast(), 0, null(),
+                            queue,
+                            buffer,
+                            CL_FALSE,
+                            destination,
+                            bytes,
+                            host.add(source).cast(),
+                            0,
+                            null(),
                         ),
                         "clEnqueueWriteBuffer",
                     ),
                     Ends::Down(buffer, host) => enqueued(
                         enqueue_read_buffer(
-                            queue, buffer, CL_FALSE, source, bytes, host.add(destination).cast(), 0, null(),
+                            queue,
+                            buffer,
+                            CL_FALSE,
+                            source,
+                            bytes,
+                            host.add(destination).cast(),
+                            0,
+                            null(),
                         ),
                         "clEnqueueReadBuffer",
                     ),
@@ -168,22 +187,54 @@ impl Buffers {
             match ends {
                 Ends::Up(host, buffer) => enqueued(
                     enqueue_write_buffer_rect(
-                        queue, buffer, CL_FALSE, to_origin.as_ptr(), zero.as_ptr(), region, to_pitch[0],
-                        to_pitch[1], from_pitch[0], from_pitch[1], host.add(source).cast_mut().cast(), 0, null(),
+                        queue,
+                        buffer,
+                        CL_FALSE,
+                        to_origin.as_ptr(),
+                        zero.as_ptr(),
+                        region,
+                        to_pitch[0],
+                        to_pitch[1],
+                        from_pitch[0],
+                        from_pitch[1],
+                        host.add(source).cast_mut().cast(),
+                        0,
+                        null(),
                     ),
                     "clEnqueueWriteBufferRect",
                 ),
                 Ends::Down(buffer, host) => enqueued(
                     enqueue_read_buffer_rect(
-                        queue, buffer, CL_FALSE, from_origin.as_ptr(), zero.as_ptr(), region, from_pitch[0],
-                        from_pitch[1], to_pitch[0], to_pitch[1], host.add(destination).cast(), 0, null(),
+                        queue,
+                        buffer,
+                        CL_FALSE,
+                        from_origin.as_ptr(),
+                        zero.as_ptr(),
+                        region,
+                        from_pitch[0],
+                        from_pitch[1],
+                        to_pitch[0],
+                        to_pitch[1],
+                        host.add(destination).cast(),
+                        0,
+                        null(),
                     ),
                     "clEnqueueReadBufferRect",
                 ),
                 Ends::Inside(from, to) => enqueued(
                     enqueue_copy_buffer_rect(
-                        queue, from, to, from_origin.as_ptr(), to_origin.as_ptr(), region, from_pitch[0],
-                        from_pitch[1], to_pitch[0], to_pitch[1], 0, null(),
+                        queue,
+                        from,
+                        to,
+                        from_origin.as_ptr(),
+                        to_origin.as_ptr(),
+                        region,
+                        from_pitch[0],
+                        from_pitch[1],
+                        to_pitch[0],
+                        to_pitch[1],
+                        0,
+                        null(),
                     ),
                     "clEnqueueCopyBufferRect",
                 ),

@@ -107,7 +107,10 @@ impl OpenClDevice {
         if space == self.space {
             return Ok(());
         }
-        Err(Failure::new(Code::Invalid, format!("memory space {space}: there is only space {}, the device's", self.space)))
+        Err(Failure::new(
+            Code::Invalid,
+            format!("memory space {space}: there is only space {}, the device's", self.space),
+        ))
     }
 }
 

@@ -66,7 +66,8 @@ impl OpenClKernel {
     ) -> Result<OpenClKernel, Failure> {
         let mut spec = KernelSpec::read(implementation)?;
         let payload = spec.payload(implementation)?;
-        let has = |extension: &str| device.found.extensions.split_whitespace().any(|there| there == extension);
+        let has =
+            |extension: &str| device.found.extensions.split_whitespace().any(|there| there == extension);
         if let Some(missing) = spec.requires.iter().find(|extension| !has(extension)) {
             return Err(Failure::new(
                 Code::Unsupported,
@@ -190,11 +191,15 @@ impl State {
             let failure = failed("clSetKernelArg", code);
             let hint = match code {
                 CL_INVALID_ARG_SIZE => {
-                    format!(": the definition's argument has {} bytes, the kernel's parameter another size", bytes.len())
+                    format!(
+                        ": the definition's argument has {} bytes, the kernel's parameter another size",
+                        bytes.len()
+                    )
                 }
                 _ => String::new(),
             };
-            let text = format!("{}: parameter {number} of `{}`: {}{hint}", spec.title, spec.entry, failure.text);
+            let text =
+                format!("{}: parameter {number} of `{}`: {}{hint}", spec.title, spec.entry, failure.text);
             Failure::new(failure.code, text)
         })?;
         self.set[number].extend_from_slice(bytes);
@@ -207,7 +212,12 @@ impl State {
     }
 
     /// Sets the two parameters of `FLASH_ARGS` to what was told.
-    pub fn set_told(&mut self, device: &OpenClDevice, spec: &KernelSpec, number: usize) -> Result<(), Failure> {
+    pub fn set_told(
+        &mut self,
+        device: &OpenClDevice,
+        spec: &KernelSpec,
+        number: usize,
+    ) -> Result<(), Failure> {
         let bytes: Vec<u8> = self.told.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.set(spec, number, &bytes)?;
         let table = self.table(device)?;

@@ -148,12 +148,7 @@ impl OpenClKernel {
     }
 
     /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
-    fn line(
-        &self,
-        device: &OpenClDevice,
-        state: &State,
-        wanted: Option<usize>,
-    ) -> Result<Range, Failure> {
+    fn line(&self, device: &OpenClDevice, state: &State, wanted: Option<usize>) -> Result<Range, Failure> {
         let items = usize::try_from(state.told.items).unwrap_or(usize::MAX);
         let line = |local: usize, groups: usize| Range {
             dimensions: 1,
@@ -191,10 +186,15 @@ impl OpenClKernel {
             Some(compiled) if compiled != [size, 1, 1] => {
                 format!("of {compiled:?} work items, for which the kernel was compiled")
             }
-            _ if size > most => format!("of up to {most} work items, the limit of {}", device.found.info.name),
+            _ if size > most => {
+                format!("of up to {most} work items, the limit of {}", device.found.info.name)
+            }
             _ => return Ok(()),
         };
-        let text = format!("{}: expected a work-group {text}, found one of {size}: set {WORK_GROUP_SIZE}", self.spec.title);
+        let text = format!(
+            "{}: expected a work-group {text}, found one of {size}: set {WORK_GROUP_SIZE}",
+            self.spec.title
+        );
         Err(Failure::new(Code::Invalid, text))
     }
 
@@ -223,8 +223,11 @@ impl OpenClKernel {
             // SAFETY: a launch's parts live for the call.
             unsafe { arg.part.as_ref() }.map_or(0, |part| part.origin)
         };
-        if let Some((i, arg)) = args.iter().enumerate().find(|(_, arg)| arg.kind != abi::ARG_SCALAR && first(arg) != 0) {
-            let text = format!("argument {i} in a buffer that begins with element {} of it", first(arg) as i64);
+        if let Some((i, arg)) =
+            args.iter().enumerate().find(|(_, arg)| arg.kind != abi::ARG_SCALAR && first(arg) != 0)
+        {
+            let text =
+                format!("argument {i} in a buffer that begins with element {} of it", first(arg) as i64);
             return Err(self.refuse(text));
         }
         self.parameters(device, args, false, state)?;

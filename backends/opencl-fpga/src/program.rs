@@ -112,9 +112,8 @@ fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<P
     if !is_spir_v {
         return binary_program(device, bytes, &spec.build_options).map_err(refused);
     }
-    let mut program = Program::create_from_il(&opened.context, bytes)
-        .call("clCreateProgramWithIL")
-        .map_err(refused)?;
+    let mut program =
+        Program::create_from_il(&opened.context, bytes).call("clCreateProgramWithIL").map_err(refused)?;
     match program.build(opened.context.devices(), &spec.build_options) {
         Ok(()) => Ok(program),
         Err(error) => Err(build_failed(device, spec, &program, error.0)),

@@ -83,7 +83,8 @@ impl SpaceRef<'_> {
             cell *= count;
             outermost = Some(number);
         }
-        if let Some(Axis::Steps { count, .. } | Axis::Listed { count, .. }) = outermost.map(|d| &mut dims[d]) {
+        if let Some(Axis::Steps { count, .. } | Axis::Listed { count, .. }) = outermost.map(|d| &mut dims[d])
+        {
             *count = 0;
         }
         Some(Axes { first, dims })
@@ -146,9 +147,12 @@ mod tests {
     fn axes_give_the_rows_of_the_table() {
         for dims in spaces() {
             for sort in [&[][..], &[0], &[1], &[2], &[0, 1], &[1, 2]] {
-                for group in
-                    [None, Some(Group::Dims(&[1])), Some(Group::Only(&[0])), Some(Group::Into { dim: 2, values: &[3, 5] })]
-                {
+                for group in [
+                    None,
+                    Some(Group::Dims(&[1])),
+                    Some(Group::Only(&[0])),
+                    Some(Group::Into { dim: 2, values: &[3, 5] }),
+                ] {
                     let traits = OrderTraits { sort, group };
                     assert_eq!(compare(&dims, &traits), 0, "{dims:?} {traits:?}");
                 }

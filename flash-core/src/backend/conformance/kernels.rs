@@ -253,7 +253,12 @@ fn source<D: KernelDefinition>(target: &'static str, requires: &'static str) -> 
     ];
     let attributes: Vec<Attr> = attributes
         .into_iter()
-        .map(|(key, value)| Attr { key: Str::new(key), value: Str::new(value.leak()), required: 0, reserved: 0 })
+        .map(|(key, value)| Attr {
+            key: Str::new(key),
+            value: Str::new(value.leak()),
+            required: 0,
+            reserved: 0,
+        })
         .collect();
     let attributes = attributes.leak();
     Box::leak(Box::new(Implementation {

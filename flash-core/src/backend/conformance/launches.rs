@@ -41,9 +41,8 @@ fn launches(subject: &Subject) -> Outcome {
 /// The doors through which the suite has a kernel for the device.
 fn doors(subject: &Subject, kernel: &str) -> Vec<String> {
     // SAFETY: strings of implementations live for ever.
-    let fits = |i: &Implementation| unsafe {
-        i.kernel.text() == kernel && i.target.text() == subject.device.target
-    };
+    let fits =
+        |i: &Implementation| unsafe { i.kernel.text() == kernel && i.target.text() == subject.device.target };
     let all = registry().implementations().map(|found| found.raw).filter(|i| fits(i));
     // SAFETY: as above.
     all.map(|i| unsafe { i.name.text() }).collect()

@@ -78,7 +78,9 @@ impl ProgramCache {
         if fs::metadata(folder)?.permissions().mode() & 0o002 != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                format!("expected a folder that only its owner can write, found one that everybody can: {folder:?}"),
+                format!(
+                    "expected a folder that only its owner can write, found one that everybody can: {folder:?}"
+                ),
             ));
         }
         let body = [

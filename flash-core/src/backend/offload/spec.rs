@@ -144,8 +144,7 @@ impl KernelSpec {
             return fail("expected a source, a binary or a path, found an empty payload".into());
         }
         // SAFETY: not NULL, and the payload has that many bytes, which live for ever.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(implementation.payload, implementation.payload_len) };
+        let bytes = unsafe { std::slice::from_raw_parts(implementation.payload, implementation.payload_len) };
         let bytes = match implementation.kind {
             KIND_INT_SRC | KIND_INT_BIN => bytes.to_vec(),
             KIND_EXT_SRC | KIND_EXT_BIN => {

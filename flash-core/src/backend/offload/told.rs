@@ -70,8 +70,7 @@ impl KernelSpec {
         }
         let rows = space.phase(phase);
         told.items = rows.end - rows.start;
-        told.block =
-            args.iter().filter(|a| a.kind == abi::ARG_REDUCE).map(|a| a.row_len).max().unwrap_or(0);
+        told.block = args.iter().filter(|a| a.kind == abi::ARG_REDUCE).map(|a| a.row_len).max().unwrap_or(0);
         let axes = space.axes(phase);
         let first = axes.as_ref().map_or(0, |axes| axes.first);
         let narrow = u64::from(first + told.items <= u64::from(u32::MAX));

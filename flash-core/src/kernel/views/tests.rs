@@ -241,7 +241,8 @@ fn part_of_4_by_3(kind: u32, buffer: &mut [u32], strides: &[u64], part: &abi::Pa
     abi::Arg { data, next: data, len: 12, part, ..arg }
 }
 
-const BOX: abi::Part = abi::Part { begin: [1, 1, 0], end: [3, 3, 1], stride: [4, 12], origin: 5, next_origin: 5 };
+const BOX: abi::Part =
+    abi::Part { begin: [1, 1, 0], end: [3, 3, 1], stride: [4, 12], origin: 5, next_origin: 5 };
 
 fn panics(expected: &str, body: impl FnOnce()) {
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_err();
