@@ -208,6 +208,9 @@ impl OpenClKernel {
         commands: &mut Commands<'_>,
     ) -> Result<(), Failure> {
         let (space, args) = (launch.space(), launch.args());
+        if launch.is_part() {
+            return Err(self.refuse("a part of a launch".into()));
+        }
         let mut range = self.plain_range(space, args)?;
         if let Some(size) = wanted {
             self.check_group(device, size)?;

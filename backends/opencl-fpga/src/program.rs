@@ -5,7 +5,7 @@ use crate::failure::{Call, failed};
 use flash_core::Code;
 use flash_core::backend::Failure;
 use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache};
-use opencl3::error_codes::CL_BUILD_PROGRAM_FAILURE;
+use opencl3::error_codes::{CL_BUILD_PROGRAM_FAILURE, CL_INVALID_PROGRAM_EXECUTABLE};
 use opencl3::program::Program;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -139,8 +139,12 @@ fn build_failed(device: &OpenClDevice, spec: &KernelSpec, program: &Program, cod
     };
     let failure = failed("clBuildProgram", code);
     let hint = match code {
-        CL_BUILD_PROGRAM_FAILURE => "it does not compile",
-        _ => "it was not built",
+        CL_BUILD_PROGRAM_FAILURE => "it does not compile".to_owned(),
+        // Some drivers say so of a program that compiles and has nothing in it.
+        CL_INVALID_PROGRAM_EXECUTABLE => {
+            format!("expected a kernel `{}` in the program, found none", spec.entry)
+        }
+        _ => "it was not built".to_owned(),
     };
     Failure::new(
         failure.code,

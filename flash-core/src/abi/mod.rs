@@ -485,6 +485,10 @@ pub const SUBMIT_PROFILE: u32 = 1;
 /// [`Submission::flags`]: some argument is [`ARG_PHASED`].
 pub const SUBMIT_PHASED: u32 = 2;
 
+/// [`Submission::flags`]: the space is a part of the launch's, and other parts run elsewhere. Since minor
+/// version 3.
+pub const SUBMIT_PART: u32 = 4;
+
 /// One launch on one device.
 #[repr(C)]
 pub struct Submission {

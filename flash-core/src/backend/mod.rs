@@ -223,7 +223,7 @@ impl<'a, K> Launch<'a, K> {
     /// True if it wants nothing but to be run: no options, no time, no second buffers.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.raw.attribute_count == 0 && self.raw.flags == 0
+        self.raw.attribute_count == 0 && self.raw.flags & !abi::SUBMIT_PART == 0
     }
 
     /// True if there are options for the backend.
@@ -255,6 +255,12 @@ impl<'a, K> Launch<'a, K> {
     #[inline]
     pub fn phased(&self) -> bool {
         self.raw.flags & abi::SUBMIT_PHASED != 0
+    }
+
+    /// True if the space is a part of the launch's, and other parts run elsewhere.
+    #[inline]
+    pub fn is_part(&self) -> bool {
+        self.raw.flags & abi::SUBMIT_PART != 0
     }
 
     /// The phases to run.

@@ -107,7 +107,6 @@ impl SpaceRef<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::index::{Dim, Group, Order, OrderTraits, count_by};
 
     /// Compares every row of every phase with the table; how many phases were no axes.

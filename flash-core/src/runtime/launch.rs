@@ -271,7 +271,7 @@ fn submit_prepared(
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = slots.position_of(node);
-    let launch = ToDevice { plan, target, space, phases, attributes, profile, position };
+    let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut: false };
     let outcome = submit_to(launch, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -292,7 +292,7 @@ fn launch(
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = slots.position_of(node);
-    ToDevice { plan, target, space, phases, attributes, profile, position }
+    ToDevice { plan, target, space, phases, attributes, profile, position, cut: false }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }
 
@@ -316,6 +316,8 @@ pub(super) struct ToDevice<'a> {
     pub profile: Option<&'a Profile>,
     /// Of the submission in its pipeline.
     pub position: usize,
+    /// The space is a part of the submission's.
+    pub cut: bool,
 }
 
 /// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
@@ -367,7 +369,8 @@ impl ToDevice<'_> {
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,
             flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
-                | if plan.phased { abi::SUBMIT_PHASED } else { 0 },
+                | if plan.phased { abi::SUBMIT_PHASED } else { 0 }
+                | if self.cut { abi::SUBMIT_PART } else { 0 },
             kernel: target.kernel,
             space: space.raw(),
             args: args.as_ptr(),

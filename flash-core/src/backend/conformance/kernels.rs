@@ -227,7 +227,7 @@ pub fn implementation<const N: usize>() -> &'static Implementation {
         8 => made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span"),
         9 => made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole"),
         11 => source::<Count<'_>>("opencl", ""),
-        12 => source::<Drain<'_>>("opencl", "cl_khr_int64_base_atomics"),
+        12 => source::<Drain<'_>>("opencl", ""),
         13 => source::<Shift<'_>>("opencl", ""),
         14 => source::<Stages<'_>>("opencl", ""),
         15 => source::<Values<'_>>("opencl", "cl_khr_fp64"),

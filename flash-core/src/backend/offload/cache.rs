@@ -58,6 +58,7 @@ impl ProgramCache {
     /// The program of a key; `None` if there is none, or what is there is not whole.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.path(key)?;
+        trusted(self.folder.as_ref()?).ok()?;
         let bytes = fs::read(&path).ok()?;
         let program = program_of(&bytes, key)?.to_vec();
         // It was used; without the right to say so it goes earlier.
@@ -68,21 +69,14 @@ impl ProgramCache {
     /// Keeps a program.
     ///
     /// # Errors
-    /// If the folder cannot be written, or others than its owner can write it: a program is code.
+    /// If the folder cannot be written, or everybody can write it.
     pub fn put(&self, key: &str, program: &[u8]) -> io::Result<()> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let (Some(path), Some(folder)) = (self.path(key), &self.folder) else {
             return Ok(());
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        if fs::metadata(folder)?.permissions().mode() & 0o002 != 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!(
-                    "expected a folder that only its owner can write, found one that everybody can: {folder:?}"
-                ),
-            ));
-        }
+        trusted(folder)?;
         let body = [
             &(key.len() as u64).to_le_bytes()[..],
             &(program.len() as u64).to_le_bytes(),
@@ -148,6 +142,17 @@ impl ProgramCache {
         }
         Ok(())
     }
+}
+
+/// Refuses a folder into which others may have put something: a program is code.
+fn trusted(folder: &Path) -> io::Result<()> {
+    if fs::metadata(folder)?.permissions().mode() & 0o002 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("expected a folder that only its owner can write, found one that everybody can: {folder:?}"),
+    ))
 }
 
 /// The program in an entry, if it is whole and of this key.
@@ -237,8 +242,13 @@ mod tests {
         let folder = folder("open");
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-        let error = ProgramCache::new(&folder, 1 << 20).put("key", b"program").unwrap_err();
+        let cache = ProgramCache::new(&folder, 1 << 20);
+        let error = cache.put("key", b"program").unwrap_err();
         assert!(error.to_string().contains("that everybody can"), "{error}");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        cache.put("key", b"program").unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(cache.get("key"), None, "somebody may have changed it");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct KernelPart<'r> {
     /// Accumulators are merged elsewhere.
     merged: bool,
     items: u64,
+    /// Other parts run elsewhere.
+    cut: bool,
 }
 
 impl<'r> KernelPart<'r> {
@@ -71,6 +73,7 @@ impl<'r> KernelPart<'r> {
             check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
             merged: false,
             items,
+            cut: placed.is_cut(),
             parts,
         }
     }
@@ -152,6 +155,7 @@ impl<'r> KernelPart<'r> {
             attributes: self.attributes,
             profile: self.profile.as_ref(),
             position: self.position,
+            cut: self.cut,
         };
         launch::submit_to(launch, &mut self.args, self.merged)?;
         self.target.rate.add(start.elapsed().as_nanos() as u64, self.items);
