@@ -136,7 +136,8 @@ fn more_memory_than_the_device_has_is_an_error_and_the_next_launch_runs() {
     for device in devices("faults::more_memory_than_the_device_has_is_an_error_and_the_next_launch_runs") {
         let rt = get_runtime(&device).unwrap();
         let api = rt.devices()[0];
-        let budget = api.memory_budget().unwrap();
+        // One that works in place has no memory of its own.
+        let Some(budget) = api.memory_budget() else { continue };
         assert!(api.set_memory_budget(1 << 20));
         let cells = FlashMemory::<u64>::zeroed(1 << 20);
         let error = rt.submit(Spread::of(&cells)).exec([1u64 << 20, 1]).unwrap_err().to_string();
