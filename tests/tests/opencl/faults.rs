@@ -19,11 +19,13 @@ fn refused(device: &str, name: &str) -> (Code, String) {
     of_backend(&error)
 }
 
-/// Code and text of an error of the backend, wherever it stands.
+/// Code and text of an error of the backend, wherever it stands; of an implementation that is none here.
 fn of_backend(error: &Error) -> (Code, String) {
     match error {
         Error::Launch(launch) => of_backend(&launch.source),
         Error::Backend { code, text } => (*code, text.clone()),
+        // The device lacks what the implementation requires: it is no candidate.
+        Error::NoImplementation(_) => (Code::Unsupported, error.to_string()),
         other => panic!("expected an error of the backend, found {other}"),
     }
 }
