@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 2
+#define FLASH_ABI_MINOR 3
 
 // The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
 #define FLASH_ABI_MINOR_OLDEST 2
@@ -139,6 +139,10 @@
 
 // flash_submission.flags: some argument is FLASH_ARG_PHASED.
 #define FLASH_SUBMIT_PHASED 2
+
+// flash_submission.flags: the space is a part of the launch's, and other parts run elsewhere. Since minor
+// version 3.
+#define FLASH_SUBMIT_PART 4
 
 // A device of a backend. Opaque, lives for ever.
 typedef struct flash_device flash_device;

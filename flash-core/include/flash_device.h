@@ -1,6 +1,9 @@
-/* FLASH: what a kernel in C sees, or one in Fortran through bind(C).
+/* FLASH: what a kernel sees, in C (or in Fortran through bind(C)), in OpenCL C and in CUDA C++.
  *
- * Made from flash-core/src/abi by tests/tests/plugins/header.rs: do not edit. The layout is frozen.
+ * Made from flash-core/src/abi and tests/tests/plugins by tests/tests/plugins/header.rs: do not edit. The
+ * layouts are frozen.
+ *
+ * In C, a function that runs some work items:
  *
  *     #include "flash_device.h"
  *
@@ -16,10 +19,207 @@
  *
  * Compile it with `cc -O3 -shared -fPIC` and pass `Implementation::file("./libsaxpy.so", "saxpy")`.
  * The function is called by several threads at once, each with other work items. Anything but 0 is
- * an error of the launch, which says the number. It must not throw or longjmp out. */
+ * an error of the launch, which says the number. It must not throw or longjmp out.
+ *
+ * In OpenCL C and CUDA C++, one text for both, a kernel that takes the definition's arguments in order, under
+ * their names, and FLASH_ARGS last. Its implementation says `cooperating`. The backend puts this file, and
+ * what it has to know of the definition, before every source:
+ *
+ *     FLASH_KERNEL saxpy(float a, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, FLASH_ARGS) {
+ *         FLASH_FOR_ITEMS {
+ *             flash_u64 i = FLASH_INDEX(0);
+ *             FLASH_AT(y, i) += a * FLASH_AT(x, i);
+ *         }
+ *     } */
 
 #ifndef FLASH_DEVICE_H
 #define FLASH_DEVICE_H
+
+#if defined(__OPENCL_VERSION__) || defined(__CUDACC__)
+/* ---- Kernels in OpenCL C and CUDA C++ ----
+ *
+ * Before it stand, made by the backend from the implementation's descriptor:
+ * FLASH_DIMS            number of dimensions of the index space
+ * FLASH_ARRAYS          number of array arguments
+ * FLASH_ARRAY_<name>    for each of them, its number among them
+ * FLASH_ENTRY_<entry>   of the kernel for which the program is compiled: a file with several kernels has each
+ *                       one inside `#ifdef FLASH_ENTRY_<entry>`
+ * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is launched so, or has such arguments
+ * and what the implementation itself defines. Who compiles a binary defines the same. */
+
+#ifdef __OPENCL_VERSION__
+typedef ulong flash_u64;
+typedef long flash_i64;
+typedef uint flash_u32;
+#define FLASH_KERNEL __kernel void
+#define FLASH_GLOBAL __global
+#define FLASH_LOCAL __local
+#define FLASH_FUNCTION static inline
+#define FLASH_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define FLASH_THREAD() ((flash_u64)get_global_id(0))
+#define FLASH_LOCAL_ID() ((flash_u64)get_local_id(0))
+#define FLASH_GROUP() ((flash_u64)get_group_id(0))
+#define FLASH_GROUP_SIZE() ((flash_u64)get_local_size(0))
+#else
+typedef unsigned long long flash_u64;
+typedef long long flash_i64;
+typedef unsigned int flash_u32;
+#define FLASH_KERNEL extern "C" __global__ void
+#define FLASH_GLOBAL
+#define FLASH_LOCAL __shared__
+#define FLASH_FUNCTION static __device__ __forceinline__
+#define FLASH_BARRIER() __syncthreads()
+#define FLASH_THREAD() ((flash_u64)blockIdx.x * blockDim.x + threadIdx.x)
+#define FLASH_LOCAL_ID() ((flash_u64)threadIdx.x)
+#define FLASH_GROUP() ((flash_u64)blockIdx.x)
+#define FLASH_GROUP_SIZE() ((flash_u64)blockDim.x)
+#endif
+
+/* The values of a dimension. Row r has `start + at(r) * step`, or `table[start + at(r)]`, with
+ * at(r) = r / cell % count. */
+typedef struct flash_axis {
+    /* FLASH_AXIS_*. */
+    flash_u64 kind;
+    flash_u64 start;
+    flash_i64 step;
+    flash_u64 cell;
+    /* 0: no remainder is taken. */
+    flash_u64 count;
+} flash_axis;
+
+/* flash_axis.kind: `start`, whatever the row. */
+#define FLASH_AXIS_CONSTANT 0
+/* flash_axis.kind: steps, and `cell` is 1 and `count` 0. */
+#define FLASH_AXIS_LINE 1
+/* flash_axis.kind: steps. */
+#define FLASH_AXIS_STEPS 2
+/* flash_axis.kind: listed in the table. */
+#define FLASH_AXIS_LISTED 3
+
+/* Where an array's buffers begin, in bytes from its first element, and its number of elements. */
+typedef struct flash_array {
+    flash_i64 origin;
+    flash_i64 next_origin;
+    flash_u64 len;
+} flash_array;
+
+/* What a kernel is told of its launch: one phase of what its device runs. */
+typedef struct flash_launch {
+    flash_u64 phase;
+    flash_u64 items;
+    /* Row of item 0. */
+    flash_u64 first;
+    /* 1: rows fit into 32 bits. */
+    flash_u64 narrow;
+    /* Items of a work-group, of kernels with accumulators. */
+    flash_u64 block;
+    flash_axis axes[FLASH_DIMS];
+    flash_array arrays[FLASH_ARRAYS + !FLASH_ARRAYS];
+} flash_launch;
+
+/* Begins with FLASH_DETAIL words per array argument: elements of a row, begin and end of its part along three
+ * axes, and its stride per dimension. Then come listed values. */
+#define FLASH_DETAIL (7 + FLASH_DIMS)
+
+/* The last parameters of a kernel. */
+#define FLASH_ARGS const flash_launch flash_run, FLASH_GLOBAL const flash_u64 *flash_table
+
+/* The work items of this thread: one, or none; in a kernel with accumulators those of its block, for each
+ * thread of the work-group every so many; in a single-work-item kernel all. A kernel whose threads must all
+ * reach a barrier says `flash_u64 flash_item = FLASH_THREAD();` instead and looks whether that is less than
+ * FLASH_ITEMS(). */
+#if defined(FLASH_SINGLE_WORK_ITEM)
+#define FLASH_FOR_ITEMS for (flash_u64 flash_item = 0; flash_item < flash_run.items; ++flash_item)
+#elif defined(FLASH_ACCUMULATORS)
+#define FLASH_FOR_ITEMS \
+    for (flash_u64 flash_item = FLASH_GROUP() * flash_run.block + FLASH_LOCAL_ID(); \
+         flash_item < flash_run.items && flash_item < (FLASH_GROUP() + 1) * flash_run.block; \
+         flash_item += FLASH_GROUP_SIZE())
+#else
+#define FLASH_FOR_ITEMS \
+    for (flash_u64 flash_item = FLASH_THREAD(); flash_item < flash_run.items; flash_item = ~(flash_u64)0)
+#endif
+
+/* Number of work items of this launch, and of its phase. */
+#define FLASH_ITEMS() (flash_run.items)
+#define FLASH_PHASE() (flash_run.phase)
+
+/* The index of the current work item along a dimension: global, whatever the order or the cut. With 32, in 32
+ * bits: launches whose indices do not fit are refused. */
+#define FLASH_INDEX(dim) flash_index_of(flash_run.axes[dim], flash_run.first + flash_item, flash_run.narrow, flash_table)
+#define FLASH_INDEX32(dim) \
+    flash_index32_of(flash_run.axes[dim], (flash_u32)flash_run.first + (flash_u32)flash_item, flash_table)
+
+/* Element `index` of an array, in units of what the parameter points to, from the array's first. Of a phased
+ * one: as it was when the phase began. */
+#define FLASH_AT(array, index) \
+    ((array)[(flash_i64)(index) - FLASH_OF(array).origin / (flash_i64)sizeof(*(array))])
+
+/* Element `index` of a phased array, to write; seen from the next phase on. Its parameter is the array's name
+ * with `_next`. */
+#define FLASH_NEXT(array, index) \
+    ((array##_next)[(flash_i64)(index) - FLASH_OF(array).next_origin / (flash_i64)sizeof(*(array##_next))])
+
+/* Accumulator `index` (0 for a single one) of the block that the current work item is in. */
+#define FLASH_REDUCE(array, index) \
+    FLASH_AT(array, flash_item / FLASH_ROW_LEN(array) * FLASH_LEN(array) + (flash_u64)(index))
+
+/* Where the current work item's own element, or row, begins in an `Item` or `Phased` argument. */
+#define FLASH_OWN_INDEX(array) \
+    flash_own_index_of(&flash_run, flash_item, flash_table, FLASH_DETAIL * FLASH_ARRAY_##array)
+
+/* Number of elements of an array, and of a row of it. */
+#define FLASH_LEN(array) (FLASH_OF(array).len)
+#define FLASH_ROW_LEN(array) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array])
+
+/* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
+ * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
+#define FLASH_PART_BEGIN(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 1 + (axis)])
+#define FLASH_PART_END(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 4 + (axis)])
+
+#define FLASH_OF(array) (flash_run.arrays[FLASH_ARRAY_##array])
+
+FLASH_FUNCTION flash_u64 flash_index_of(flash_axis axis, flash_u64 row, flash_u64 narrow,
+                                        FLASH_GLOBAL const flash_u64 *table) {
+    flash_u64 at = row;
+    if (axis.kind == FLASH_AXIS_CONSTANT)
+        return axis.start;
+    if (axis.kind == FLASH_AXIS_LINE)
+        return axis.start + row * (flash_u64)axis.step;
+    if (narrow) {
+        flash_u32 near = (flash_u32)row / (flash_u32)axis.cell;
+        at = axis.count ? near % (flash_u32)axis.count : near;
+    } else {
+        at = row / axis.cell;
+        at = axis.count ? at % axis.count : at;
+    }
+    return axis.kind == FLASH_AXIS_LISTED ? table[axis.start + at] : axis.start + at * (flash_u64)axis.step;
+}
+
+FLASH_FUNCTION flash_u32 flash_index32_of(flash_axis axis, flash_u32 row,
+                                          FLASH_GLOBAL const flash_u64 *table) {
+    flash_u32 at = row;
+    if (axis.kind == FLASH_AXIS_CONSTANT)
+        return (flash_u32)axis.start;
+    if (axis.kind != FLASH_AXIS_LINE) {
+        at = row / (flash_u32)axis.cell;
+        at = axis.count ? at % (flash_u32)axis.count : at;
+    }
+    return axis.kind == FLASH_AXIS_LISTED ? (flash_u32)table[axis.start + at]
+                                          : (flash_u32)axis.start + at * (flash_u32)axis.step;
+}
+
+FLASH_FUNCTION flash_u64 flash_own_index_of(const flash_launch *run, flash_u64 item,
+                                            FLASH_GLOBAL const flash_u64 *table, flash_u64 detail) {
+    flash_u64 element = 0;
+    for (int dim = 0; dim < FLASH_DIMS; ++dim)
+        element += flash_index_of(run->axes[dim], run->first + item, run->narrow, table) *
+                   table[detail + 7 + dim];
+    return element;
+}
+
+#else
+/* ---- Functions in C ---- */
 
 #include <stdint.h>
 
@@ -106,6 +306,8 @@ typedef struct flash_part {
   // Number of the element with which the buffer begins, for buffers with handles. In the host's space
   // `data` is where element 0 would be.
   uint64_t origin;
+  // The same of the second buffer of a phased argument. Since minor version 3.
+  uint64_t next_origin;
 } flash_part;
 
 // One argument of a launch. Frozen.
@@ -121,7 +323,8 @@ typedef struct flash_arg {
   // Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
   // touched.
   void *data;
-  // Second buffer of a phased array; otherwise NULL.
+  // Second buffer of a phased array; otherwise NULL. In spaces that have handles it is one: that of the
+  // buffer itself, which begins with the part's `next_origin`.
   void *next;
   // Handle of the device buffer in spaces that have handles; 0 in the host's.
   uint64_t buffer;
@@ -207,5 +410,7 @@ static inline uint64_t flash_own_index_of(const flash_span *span, uint64_t item,
 #ifdef __cplusplus
 }
 #endif
+
+#endif /* C */
 
 #endif /* FLASH_DEVICE_H */

@@ -10,6 +10,7 @@ mod core_path;
 mod definition;
 mod errors;
 mod implementation;
+mod keys;
 mod tokens;
 
 use proc_macro::TokenStream;
@@ -63,6 +64,26 @@ use proc_macro2::TokenStream as Tokens;
 /// | `#[along(x, y)]` | the dimensions that index an `Item` or a `Phased`, axis 0 first; default: all |
 /// | `#[phased(stage = [read, write])]` | how each value of a dimension uses a `Phased` |
 /// | `#[structure]` | partition maps may look into this `Whole` |
+///
+/// Code for devices lies in files beside the definition, and a second attribute names them; it may be there
+/// several times:
+///
+/// ```text
+/// #[implementations(opencl = "nbody.cl", cooperating, for(f32, f64))]
+/// ```
+///
+/// | key | meaning |
+/// |---|---|
+/// | `opencl = "nbody.cl"`, `cuda = "nbody.cu"` | the file: source, which is compiled when the kernel is first used, or a binary (`.aocx`, `.bin`, `.spv`; `.ptx`, `.cubin`, `.fatbin`) |
+/// | `for(f32, f64)` | the element types to register, for a definition with a type parameter; in the source, parameter `T` is `FLASH_T` |
+/// | `cooperating` | it takes `FLASH_ARGS`, and so runs in any order, phase by phase and cut; without it: only whole spaces of one phase |
+/// | `entry = "accelerate"` | the function; default: the last part of the kernel's name |
+/// | `work_group_size = 64` | work items of a work-group; default: what the device prefers |
+/// | `single_work_item` | the loop over work items is in the kernel (FPGAs) |
+/// | `index32` | of a binary that uses `FLASH_INDEX32`: launches whose indices do not fit are refused; of source text it is seen |
+/// | `requires = "cl_khr_int64_base_atomics"` | extensions that the device must have; what double precision needs is known |
+/// | `build_options = "-cl-mad-enable"` | for the device's compiler |
+/// | `name`, `priority`, `vendor`, `device`, `architecture`, `version` | as for `#[kernel(..)]` on an impl; default name: the file's |
 ///
 /// For a definition `Accelerate` it writes `Accelerate::of(..)`, which takes the arguments in order,
 /// and what the three doors get: `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.

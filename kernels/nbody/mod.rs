@@ -59,6 +59,12 @@ impl Real for f64 {
 /// kernel fails.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
+#[implementations(
+    opencl = "nbody.cl",
+    cooperating,
+    for(f32, f64),
+    build_options = "-cl-unsafe-math-optimizations"
+)]
 pub struct Accelerate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,
@@ -75,6 +81,12 @@ pub struct Accelerate<'a, T: Real> {
 /// Moves every body by one step of semi-implicit Euler: v += a dt, x += v dt. Dimensions: (body: n).
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.integrate", dims(body), part_by(body))]
+#[implementations(
+    opencl = "nbody.cl",
+    cooperating,
+    for(f32, f64),
+    build_options = "-cl-unsafe-math-optimizations"
+)]
 pub struct Integrate<'a, T: Real> {
     /// Length of the step, s.
     dt: T,
@@ -91,6 +103,12 @@ pub struct Integrate<'a, T: Real> {
 /// a barrier stands wherever stage or step change.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
+#[implementations(
+    opencl = "nbody.cl",
+    cooperating,
+    for(f32, f64),
+    build_options = "-cl-unsafe-math-optimizations"
+)]
 pub struct Simulate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,

@@ -3,6 +3,7 @@
 //!
 //! - `setup` installs what the tests need beyond Rust (`setup.rs`).
 //! - `test` runs everything that can be tested here (`test.rs`).
+//! - `env` and `run` make the OpenCL devices that `setup` installs visible (`opencl.rs`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
 //! # How a test says that it was skipped
@@ -27,6 +28,7 @@
 //! begin with one of [`tally::ALLOWED_IN_CI`] makes the run fail.
 
 mod bench;
+mod opencl;
 mod setup;
 mod tally;
 mod test;
@@ -45,6 +47,8 @@ use clap::{Parser, Subcommand};
     after_help = "\
 Examples:
   cargo xtask test                           everything; installs what is missing
+  cargo xtask run nbody --runtime OPENCL     a program of the workspace, with OpenCL devices
+  eval \"$(cargo xtask env)\"                  the same devices for this shell
   cargo xtask bench --list                   the benchmarks there are
   cargo xtask bench dispatch                 one of them, beside its peers
   cargo xtask bench dispatch --json d.json   the same, the rows also to a file
@@ -65,8 +69,22 @@ enum Command {
     /// Install what the tests need beyond Rust.
     ///
     /// Uses apt, as root or through `sudo -n`; elsewhere prints what to install.
-    /// Does nothing, quickly, where all is there.
+    /// Intel's OpenCL runtimes are downloaded into the build directory. Does nothing, quickly,
+    /// where all is there.
     Setup,
+    /// Print the `export` lines that make the OpenCL devices visible to a shell.
+    ///
+    /// What is missing is installed first, and the OpenCL backend is built; only the lines go to
+    /// standard output.
+    Env,
+    /// Run a program of the workspace, such as `nbody` or `flash`, with the OpenCL devices visible.
+    Run {
+        /// Its name
+        program: String,
+        /// What it is given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Set up, then run every test: the workspace, the loom models, Miri.
     ///
     /// The output of `cargo test` is passed through. The last line is
@@ -79,6 +97,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Setup => setup::tests().map(|()| ExitCode::SUCCESS),
+        Command::Env => opencl::print_environment().map(|()| ExitCode::SUCCESS),
+        Command::Run { program, arguments } => opencl::run(&program, &arguments),
         Command::Test => test::run(),
         Command::Bench(options) => bench::run(&options),
     };

@@ -3,14 +3,14 @@
 //! header that the compiler finds), not by a package's state, so that it counts
 //! however it was installed, and a complete machine costs a few milliseconds.
 
-use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::{env, io};
 
 use anyhow::{Result, bail};
 
-use crate::in_ci;
+use crate::{in_ci, opencl};
 
 /// Something that a test or a benchmark needs.
 struct Need {
@@ -26,6 +26,12 @@ enum Probe {
     Program(&'static str),
     /// A header that `g++` finds.
     Header(&'static str),
+    /// A shared library that `gcc` finds.
+    Library(&'static str),
+    /// An OpenCL runtime of the system whose library has this word in its name.
+    Runtime(&'static str),
+    /// A module of Python.
+    Python(&'static str),
 }
 
 const TESTS: &[Need] = &[
@@ -33,6 +39,21 @@ const TESTS: &[Need] = &[
     Need { probe: Probe::Program("g++"), package: "g++", used_by: "the plugin interface from C++" },
     Need { probe: Probe::Program("gfortran"), package: "gfortran", used_by: "kernels in Fortran" },
 ];
+
+const OPENCL: &[Need] = &[
+    Need {
+        probe: Probe::Library("libOpenCL.so.1"),
+        package: "ocl-icd-libopencl1",
+        used_by: "OpenCL devices",
+    },
+    Need { probe: Probe::Runtime("pocl"), package: "pocl-opencl-icd", used_by: "an OpenCL device" },
+];
+
+const PIP: &[Need] = &[Need {
+    probe: Probe::Python("pip"),
+    package: "python3-pip",
+    used_by: "downloading Intel's OpenCL runtimes",
+}];
 
 const PEERS: &[Need] = &[
     Need { probe: Probe::Program("gcc"), package: "gcc", used_by: "the OpenMP peers" },
@@ -43,8 +64,20 @@ const PEERS: &[Need] = &[
 /// What the tests need. What cannot be had is named; with CI it is an error.
 pub fn tests() -> Result<()> {
     provide(TESTS)?;
+    opencl::install()?;
     add_miri();
+    eprintln!("setup: done");
     Ok(())
+}
+
+/// What OpenCL devices need of the system.
+pub fn opencl() -> Result<()> {
+    provide(OPENCL)
+}
+
+/// What downloading a Python package takes.
+pub fn pip() -> Result<()> {
+    provide(PIP)
 }
 
 /// What the benchmarks' peers need.
@@ -61,13 +94,13 @@ pub fn has_miri() -> bool {
 /// so only the component is added, and doing without is no error.
 fn add_miri() {
     if has_nightly() && !has_miri() {
-        println!("setup: adding Miri to the nightly toolchain");
+        eprintln!("setup: adding Miri to the nightly toolchain");
         let added = Command::new("rustup")
             .args(["component", "add", "--toolchain", "nightly"])
             .args(["miri", "rust-src"])
             .status();
         if !added.is_ok_and(|status| status.success()) {
-            println!("setup: this nightly toolchain has no Miri");
+            eprintln!("setup: this nightly toolchain has no Miri");
         }
     }
 }
@@ -89,7 +122,6 @@ fn is_nightly(toolchain: &str) -> bool {
 fn provide(needs: &[Need]) -> Result<()> {
     let missing = missing(needs);
     if missing.is_empty() {
-        println!("setup: nothing to install");
         return Ok(());
     }
     let packages: Vec<_> = missing.iter().map(|need| need.package).collect();
@@ -97,7 +129,7 @@ fn provide(needs: &[Need]) -> Result<()> {
 
     let missing = self::missing(needs);
     for need in &missing {
-        println!("setup: missing: {} (for {})", need.package, need.used_by);
+        eprintln!("setup: missing: {} (for {})", need.package, need.used_by);
     }
     if !missing.is_empty() && in_ci() {
         let packages: Vec<_> = missing.iter().map(|need| need.package).collect();
@@ -114,6 +146,13 @@ impl Probe {
     fn finds(&self) -> bool {
         match self {
             Probe::Program(name) => on_path(name, env::var_os("PATH").as_deref()),
+            // It prints the name alone if there is no such file.
+            Probe::Library(name) => Command::new("gcc")
+                .arg(format!("-print-file-name={name}"))
+                .output()
+                .is_ok_and(|found| found.stdout.contains(&b'/')),
+            Probe::Runtime(word) => opencl::is_registered(word),
+            Probe::Python(module) => succeeds(Command::new("python3").args(["-m", module, "--version"])),
             Probe::Header(header) => {
                 succeeds(Command::new("g++").args(["-E", "-x", "c++", "-include", header]).arg("/dev/null"))
             }
@@ -141,22 +180,22 @@ fn install(packages: &[&str]) {
     let path = env::var_os("PATH");
     let names = packages.join(" ");
     if !on_path("apt-get", path.as_deref()) {
-        println!("setup: please install (Debian's names): {names}");
+        eprintln!("setup: please install (Debian's names): {names}");
         return;
     }
     let Some(prefix) = root_prefix() else {
-        println!("setup: please run: sudo apt-get install --no-install-recommends {names}");
+        eprintln!("setup: please run: sudo apt-get install --no-install-recommends {names}");
         return;
     };
-    println!("setup: installing {names}");
+    eprintln!("setup: installing {names}");
     // Old lists name packages that are gone, so a failed update is worth a try all the same.
     for arguments in
         [&["update", "-q"][..], &[&["install", "-q", "-y", "--no-install-recommends"], packages].concat()]
     {
         let command = [prefix, APT, arguments].concat();
-        let done = Command::new(command[0]).args(&command[1..]).status();
+        let done = Command::new(command[0]).args(&command[1..]).stdout(io::stderr()).status();
         if !done.is_ok_and(|status| status.success()) {
-            println!("setup: failed: {}", command.join(" "));
+            eprintln!("setup: failed: {}", command.join(" "));
         }
     }
 }

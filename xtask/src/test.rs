@@ -11,7 +11,7 @@ use std::{env, fs, process};
 use anyhow::{Context, Result};
 
 use crate::tally::{Skip, Tally};
-use crate::{in_ci, root, setup};
+use crate::{in_ci, opencl, root, setup};
 
 /// Where a test that skips itself says so.
 const SKIP_LOG: &str = "FLASH_SKIP_LOG";
@@ -106,7 +106,7 @@ impl Step {
         let start = Instant::now();
         let log = env::temp_dir().join(format!("flash-skips-{}", process::id()));
         fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
-        self.command.env(SKIP_LOG, &log);
+        self.command.env(SKIP_LOG, &log).envs(opencl::environment()?);
 
         let mut tally = Tally::default();
         let succeeded = pass_through(&mut self.command, io::stdout().lock(), |line| tally.line(line))?;

@@ -23,7 +23,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 2;
+pub const ABI_MINOR: u32 = 3;
 /// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
 pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
@@ -282,6 +282,8 @@ pub struct Part {
     /// Number of the element with which the buffer begins, for buffers with handles. In the host's space
     /// `data` is where element 0 would be.
     pub origin: u64,
+    /// The same of the second buffer of a phased argument. Since minor version 3.
+    pub next_origin: u64,
 }
 
 /// One argument of a launch. Frozen.
@@ -299,7 +301,8 @@ pub struct Arg {
     /// Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
     /// touched.
     pub data: *mut c_void,
-    /// Second buffer of a phased array; otherwise NULL.
+    /// Second buffer of a phased array; otherwise NULL. In spaces that have handles it is one: that of the
+    /// buffer itself, which begins with the part's `next_origin`.
     pub next: *mut c_void,
     /// Handle of the device buffer in spaces that have handles; 0 in the host's.
     pub buffer: u64,
@@ -481,6 +484,10 @@ pub const SUBMIT_PROFILE: u32 = 1;
 
 /// [`Submission::flags`]: some argument is [`ARG_PHASED`].
 pub const SUBMIT_PHASED: u32 = 2;
+
+/// [`Submission::flags`]: the space is a part of the launch's, and other parts run elsewhere. Since minor
+/// version 3.
+pub const SUBMIT_PART: u32 = 4;
 
 /// One launch on one device.
 #[repr(C)]

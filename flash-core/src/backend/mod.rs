@@ -11,6 +11,7 @@ mod glue;
 mod host;
 pub mod host_memory;
 mod loader;
+pub mod offload;
 pub(crate) mod registry;
 #[cfg(test)]
 mod tests;
@@ -116,6 +117,18 @@ pub enum Class {
     Other,
 }
 
+impl Class {
+    /// As runtime keys name it: `OPENCL:gpu` is every GPU of the backend `OPENCL`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Cpu => "cpu",
+            Class::Gpu => "gpu",
+            Class::Fpga => "fpga",
+            Class::Other => "other",
+        }
+    }
+}
+
 /// A device. Only the first three functions are required; the others answer "unsupported", or nothing.
 pub trait Device: Send + Sync + Sized + 'static {
     /// A kernel implementation made ready.
@@ -217,7 +230,7 @@ impl<'a, K> Launch<'a, K> {
     /// True if it wants nothing but to be run: no options, no time, no second buffers.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.raw.attribute_count == 0 && self.raw.flags == 0
+        self.raw.attribute_count == 0 && self.raw.flags & !abi::SUBMIT_PART == 0
     }
 
     /// True if there are options for the backend.
@@ -249,6 +262,12 @@ impl<'a, K> Launch<'a, K> {
     #[inline]
     pub fn phased(&self) -> bool {
         self.raw.flags & abi::SUBMIT_PHASED != 0
+    }
+
+    /// True if the space is a part of the launch's, and other parts run elsewhere.
+    #[inline]
+    pub fn is_part(&self) -> bool {
+        self.raw.flags & abi::SUBMIT_PART != 0
     }
 
     /// The phases to run.

@@ -306,17 +306,22 @@ impl Registry {
                 false => Ok(devices.clone()),
             };
         };
-        let found = index.parse::<usize>().ok().and_then(|i| devices.get(i));
-        match found {
-            Some(device) => Ok(vec![device]),
-            None => {
-                let ids: Vec<&str> = devices.iter().map(|d| d.id()).collect();
-                Err(self.key_error(
-                    key,
-                    format!("there is no device `{name}:{index}`; there are {}", ids.join(", ")),
-                ))
-            }
+        let found: Vec<&'static DeviceHandle> = match index.parse::<usize>() {
+            Ok(number) => devices.get(number).copied().into_iter().collect(),
+            Err(_) => devices.iter().filter(|d| d.info.class.name() == index).copied().collect(),
+        };
+        if !found.is_empty() {
+            return Ok(found);
         }
+        let there: Vec<String> =
+            devices.iter().map(|d| format!("{} ({})", d.id(), d.info.class.name())).collect();
+        Err(self.key_error(
+            key,
+            format!(
+                "there is no device `{name}:{index}`; a number or a class (cpu, gpu, fpga, other) selects of {}",
+                there.join(", ")
+            ),
+        ))
     }
 
     fn probe<'a>(&'a self, backend: &'a Backend) -> Result<&'a Vec<&'static DeviceHandle>, String> {

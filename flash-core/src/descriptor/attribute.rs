@@ -184,12 +184,25 @@ pub enum GroupBy {
 pub enum Implementation {
     /// The one of this name.
     Named(String),
-    /// A C or Fortran function `int f(const flash_span*, const flash_arg*)` in a shared library.
+    /// Code in a file.
     File {
-        /// The library.
+        /// The file.
         path: std::path::PathBuf,
-        /// The function; a demangled name is found, too.
+        /// The function. In a shared library a demangled name is found, too.
         symbol: String,
+        /// See [`Implementation::cooperating`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cooperating: bool,
+    },
+    /// Source text.
+    Source {
+        /// The text.
+        text: String,
+        /// The function.
+        entry: String,
+        /// See [`Implementation::cooperating`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cooperating: bool,
     },
 }
 
@@ -199,9 +212,36 @@ impl Implementation {
         Implementation::Named(name.into())
     }
 
-    /// A function in a shared library.
+    /// A function in a file. What the file is depends on the device:
+    ///
+    /// | device | file |
+    /// |---|---|
+    /// | CPU | shared library, with a C or Fortran function `int f(const flash_span*, const flash_arg*)` |
+    /// | any other | source text that it compiles (`.cl`, `.cu`), or a binary for it (`.aocx`, `.bin`, `.ptx`, ..) |
+    ///
+    /// Devices of the runtime that the file is not for are left out.
     pub fn file(path: impl Into<std::path::PathBuf>, symbol: impl Into<String>) -> Implementation {
-        Implementation::File { path: path.into(), symbol: symbol.into() }
+        Implementation::File { path: path.into(), symbol: symbol.into(), cooperating: false }
+    }
+
+    /// A function in a source text, for devices that compile kernels. A CPU does not, and is left out.
+    pub fn source(text: impl Into<String>, entry: impl Into<String>) -> Implementation {
+        Implementation::Source { text: text.into(), entry: entry.into(), cooperating: false }
+    }
+
+    /// Says of a device's function that it takes `FLASH_ARGS` and finds its indices and elements by
+    /// `FLASH_INDEX` and `FLASH_AT` (`flash_device.h`), so that launches with an order or with barriers, and
+    /// parts of launches, can be given to it. Any other runs whole launches of one phase.
+    #[must_use]
+    pub fn cooperating(mut self) -> Implementation {
+        match &mut self {
+            Implementation::File { cooperating, .. } | Implementation::Source { cooperating, .. } => {
+                *cooperating = true
+            }
+            // It says so itself.
+            Implementation::Named(_) => {}
+        }
+        self
     }
 }
 

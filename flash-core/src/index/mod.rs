@@ -4,6 +4,7 @@
 //! rows. Its plain-data form ([`crate::abi::space::Space`]) is all that a kernel shim or a plugin
 //! sees, and everything that decodes one is written once, over [`SpaceRef`].
 
+mod axes;
 mod cut;
 mod dims;
 mod error;
@@ -14,6 +15,7 @@ mod tests;
 mod view;
 mod walk;
 
+pub(crate) use axes::Axis;
 pub use cut::{Cut, cut, cut_by, cut_dimension, may_cut, restrict, value_range};
 pub use dims::{Dim, DimList, IndexValue, IntoDims, InvalidDim, Sequence, count_by, count_by_fn};
 pub use error::IndexError;

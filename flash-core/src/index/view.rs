@@ -367,7 +367,7 @@ impl<'a> SpaceRef<'a> {
     }
 
     /// Room for the iteration of every loop, by dimension (see [`SpaceRef::decode`]).
-    fn state(&self) -> (SmallVec<[u64; 4]>, SmallVec<[u64; 4]>) {
+    pub(super) fn state(&self) -> (SmallVec<[u64; 4]>, SmallVec<[u64; 4]>) {
         let zeros = SmallVec::from_elem(0, self.raw.ndims as usize);
         (zeros.clone(), zeros)
     }

@@ -1,10 +1,11 @@
-//! How `#[kernel]` puts an implementation into the program's or plugin's inventory.
+//! How `#[kernel]` puts a CPU implementation into the program's or plugin's inventory.
 
+use super::device::attribute;
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, item_share, span_share, whole_share};
 use crate::abi;
 use crate::descriptor::KernelDescriptor;
 
-/// An implementation that is linked in. Made by `#[kernel]`.
+/// An implementation that is linked in. Made by `#[kernel]` and `#[implementations]`.
 pub struct ImplementationEntry {
     /// Makes the implementation's description; called once.
     pub build: fn() -> &'static abi::Implementation,
@@ -45,15 +46,8 @@ pub fn cpu_implementation<D: KernelDefinition>(
     attributes: &[(&'static str, &'static str)],
 ) -> &'static abi::Implementation {
     let descriptor: &'static str = KernelDescriptor::of::<D>().to_json().leak();
-    let attributes: Vec<abi::Attr> = attributes
-        .iter()
-        .map(|(key, value)| abi::Attr {
-            key: abi::Str::new(key),
-            value: abi::Str::new(serde_json::Value::from(*value).to_string().leak()),
-            required: 0,
-            reserved: 0,
-        })
-        .collect();
+    let attributes: Vec<abi::Attr> =
+        attributes.iter().map(|(key, value)| attribute(key, (*value).into())).collect();
     let attributes = attributes.leak();
     Box::leak(Box::new(abi::Implementation {
         struct_size: size_of::<abi::Implementation>() as u32,

@@ -5,6 +5,7 @@
 //! doors [`CpuItem`], [`CpuSpan`], [`CpuWhole`] for a unit type and registering it with `#[kernel]`.
 
 mod definition;
+mod device;
 mod doors;
 mod implementation;
 mod index;
@@ -16,6 +17,8 @@ pub mod views;
 #[doc(inline)]
 pub use crate::__partition_map as partition_map;
 pub use definition::{ArgumentWriter, KernelDefinition};
+pub(crate) use device::attribute;
+pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
 pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
 pub use index::{Index, Rank, Span};

@@ -283,7 +283,7 @@ fn submit_prepared(
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = slots.position_of(node);
-    let launch = ToDevice { plan, target, space, phases, attributes, profile, position };
+    let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut: false };
     let outcome = submit_to(launch, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -312,7 +312,7 @@ fn launch(
         return unsafe { take_error(share(&share_of(space, args.len()), args.as_ptr())) };
     }
     let position = slots.position_of(node);
-    ToDevice { plan, target, space, phases, attributes, profile, position }
+    ToDevice { plan, target, space, phases, attributes, profile, position, cut: false }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }
 
@@ -351,6 +351,8 @@ pub(super) struct ToDevice<'a> {
     pub profile: Option<&'a Profile>,
     /// Of the submission in its pipeline.
     pub position: usize,
+    /// The space is a part of the submission's.
+    pub cut: bool,
 }
 
 /// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
@@ -422,7 +424,8 @@ impl ToDevice<'_> {
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,
             flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
-                | if plan.phased { abi::SUBMIT_PHASED } else { 0 },
+                | if plan.phased { abi::SUBMIT_PHASED } else { 0 }
+                | if self.cut { abi::SUBMIT_PART } else { 0 },
             kernel: target.kernel,
             space: space.raw(),
             args: args.as_ptr(),

@@ -13,6 +13,8 @@ mod buffer;
 mod check;
 mod dynamic;
 mod failsafe;
+mod find;
+mod given;
 mod hot;
 mod launch;
 mod near;

@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
         }
         let (attributes, profile) = launch::extras(node, self.runtime);
         let phases = 0..space.phases();
-        let launch = ToDevice { plan, target, space, phases, attributes, profile, position };
+        let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut: false };
         let limit = launch::timeout(node, self.runtime);
         let outcome = match (limit, profile) {
             (None, None) => launch.begin(&args).map(|event| match event {

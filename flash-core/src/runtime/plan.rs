@@ -2,15 +2,14 @@
 
 use super::Runtime;
 use super::boxes::{Cache, PartRule};
-use super::rate::Rate;
+pub(crate) use super::find::Target;
+use super::find::find;
 use crate::abi;
-use crate::backend::registry::{Found, registry};
-use crate::backend::{DeviceHandle, take_error};
+use crate::backend::DeviceHandle;
 use crate::descriptor::{
-    self, Access, ArgumentDescriptor, Attributes, Implementation, KernelDescriptor, Searchable, Subspaces,
-    Use, View, Weights,
+    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Subspaces, Use, View, Weights,
 };
-use crate::error::{Error, NoImplementation};
+use crate::error::Error;
 use crate::index::{Group, OrderTraits};
 use crate::kernel::views::Operation;
 use crate::kernel::{GroupTrait, KernelDefinition, Rank, SortTrait};
@@ -18,9 +17,8 @@ use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A kernel, ready for a runtime.
 pub(crate) struct Plan {
@@ -66,61 +64,6 @@ pub(crate) struct ArgumentPlan {
     pub operation: Option<Operation>,
     /// It is a single accumulator.
     pub single: bool,
-}
-
-/// Where it runs.
-pub(crate) struct Target {
-    pub device: &'static DeviceHandle,
-    pub implementation: String,
-    pub kernel: *mut abi::Kernel,
-    pub submit:
-        unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
-    /// What may be run without telling the device.
-    inline: Option<Inline>,
-    /// Once per phase, with all of its arrays.
-    pub whole: bool,
-    /// How fast it was of late.
-    pub rate: &'static Rate,
-}
-
-/// Launches of few work items that the host runs itself.
-struct Inline {
-    share: abi::ShareFn,
-    most: u64,
-    /// `most`, once the device has had a launch: it may have something to say about it.
-    now: AtomicU64,
-}
-
-impl Target {
-    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device.
-    #[inline]
-    pub fn inline(&self, items: u64) -> Option<abi::ShareFn> {
-        self.inline.as_ref().filter(|inline| items <= inline.now.load(Relaxed)).map(|inline| inline.share)
-    }
-
-    /// The device has had a launch.
-    #[inline]
-    pub fn launched(&self) {
-        if let Some(inline) = &self.inline
-            && inline.now.load(Relaxed) != inline.most
-        {
-            inline.now.store(inline.most, Relaxed);
-        }
-    }
-}
-
-// SAFETY: kernels may be used from any thread.
-unsafe impl Send for Target {}
-// SAFETY: as above.
-unsafe impl Sync for Target {}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some(release) = self.device.api.release {
-            // SAFETY: made by this device's `prepare`, given back once.
-            unsafe { release(self.device.raw, self.kernel) };
-        }
-    }
 }
 
 #[derive(Clone)]
@@ -523,219 +466,4 @@ fn unknown_operation(descriptor: &KernelDescriptor, arguments: &[ArgumentPlan]) 
             argument.element.name
         ),
     })
-}
-
-/// The devices that have an implementation, each with its best one.
-fn find(
-    descriptor: &KernelDescriptor,
-    devices: &[&'static DeviceHandle],
-    attributes: &Attributes,
-) -> Result<Vec<Target>, Error> {
-    let pin = attributes.get::<Implementation>();
-    if let Some(Implementation::File { path, symbol }) = pin {
-        let file = from_file(path, symbol, descriptor)?;
-        let cpus: Vec<_> = devices.iter().filter(|d| d.target == "cpu").collect();
-        if cpus.is_empty() {
-            return Err(Error::Library {
-                path: path.clone(),
-                text: "a C or Fortran function runs on a CPU, and the runtime has none".into(),
-            });
-        }
-        return cpus.into_iter().map(|device| prepare(device, file, descriptor)).collect();
-    }
-    let pinned = match pin {
-        Some(Implementation::Named(name)) => Some(name.as_str()),
-        _ => None,
-    };
-    let named_only = attributes.get::<Searchable>() == Some(&Searchable::No) && pinned.is_none();
-    let mut rejected: Vec<String> = Vec::new();
-    let mut targets = Vec::new();
-    for device in devices {
-        let mut best: Option<(Rating, Found)> = None;
-        for found in registry().implementations() {
-            // SAFETY: strings of implementations live for ever.
-            if unsafe { found.raw.kernel.text() } != descriptor.name {
-                continue;
-            }
-            match rate(found, descriptor, device, pinned) {
-                Ok(_) if named_only => {
-                    note(&mut rejected, found, "the kernel is not searchable: name an implementation")
-                }
-                Ok(rating) if best.as_ref().is_none_or(|(b, _)| rating > *b) => best = Some((rating, found)),
-                Ok(_) => {}
-                Err(why) => note(&mut rejected, found, &why),
-            }
-        }
-        if let Some((_, found)) = best {
-            targets.push(prepare(device, found.raw, descriptor)?);
-        }
-    }
-    if !targets.is_empty() {
-        return Ok(targets);
-    }
-    Err(Error::NoImplementation(Box::new(NoImplementation {
-        kernel: descriptor.name.clone(),
-        signature: descriptor.signature(),
-        devices: devices.iter().map(|d| d.id().to_owned()).collect(),
-        found: rejected,
-    })))
-}
-
-fn note(rejected: &mut Vec<String>, found: Found, why: &str) {
-    // SAFETY: strings of implementations live for ever.
-    let (name, target) = unsafe { (found.raw.name.text(), found.raw.target.text()) };
-    let line = format!("`{name}` for {target} ({}): {why}", registry().origin_of(found));
-    if !rejected.contains(&line) {
-        rejected.push(line);
-    }
-}
-
-/// Specificity, priority, door; higher is better, the first found wins among equals.
-type Rating = (usize, i32, u32);
-
-fn rate(
-    found: Found,
-    descriptor: &KernelDescriptor,
-    device: &DeviceHandle,
-    pinned: Option<&str>,
-) -> Result<Rating, String> {
-    let raw = found.raw;
-    // SAFETY: strings and attributes of implementations live for ever.
-    let (name, target, wanted, features, attributes) = unsafe {
-        let attributes: Vec<(String, String)> = (0..raw.attribute_count)
-            .map(|i| &*raw.attributes.add(i))
-            .map(|a| (a.key.text(), a.value.text()))
-            .collect();
-        (raw.name.text(), raw.target.text(), raw.descriptor.text(), raw.cpu_features.text(), attributes)
-    };
-    if pinned.is_some_and(|pinned| pinned != name) {
-        return Err(format!("it is not the one asked for, `{}`", pinned.unwrap_or_default()));
-    }
-    if target != device.target {
-        return Err(format!("{} runs implementations for {}", device.id(), device.target));
-    }
-    if raw.share.is_none() && raw.span.is_none() && target == "cpu" {
-        return Err("it has no function".into());
-    }
-    if !wanted.is_empty() {
-        let theirs = KernelDescriptor::from_json(&wanted)
-            .map_err(|e| format!("its descriptor cannot be read: {e}"))?;
-        if theirs.signature() != descriptor.signature() {
-            return Err(format!("it takes {}", theirs.signature()));
-        }
-    }
-    for feature in features.split(',').map(str::trim).filter(|f| !f.is_empty()) {
-        if !cpu_has(feature) {
-            return Err(format!("this CPU lacks {feature}"));
-        }
-    }
-    let mut specificity = 0;
-    for (key, value) in &attributes {
-        let value = serde_json::from_str::<String>(value).unwrap_or_else(|_| value.clone());
-        let info = device.info();
-        let fact = match key.as_str() {
-            "vendor" => &info.vendor,
-            "device" => &info.name,
-            "architecture" => &info.features,
-            "version" => &info.version,
-            _ => continue,
-        };
-        if value == "*" {
-            continue;
-        }
-        let matches = fact == &value || (key == "architecture" && fact.split(',').any(|f| f == value));
-        if !matches {
-            return Err(format!("its {key} is `{value}`, the device's `{fact}`"));
-        }
-        specificity += 1;
-    }
-    let door = match raw.door {
-        abi::DOOR_SPAN => 2,
-        abi::DOOR_ITEM => 1,
-        _ => 0,
-    };
-    Ok((specificity, raw.priority, door))
-}
-
-fn prepare(
-    device: &'static DeviceHandle,
-    implementation: &'static abi::Implementation,
-    descriptor: &KernelDescriptor,
-) -> Result<Target, Error> {
-    let slots = device.api.prepare.zip(device.api.submit);
-    let Some((prepare, submit)) = slots else {
-        return Err(Error::Backend {
-            code: crate::error::Code::Invalid,
-            text: "a required slot is NULL".into(),
-        });
-    };
-    let mut kernel = std::ptr::null_mut();
-    // SAFETY: a device of this vtable; implementations live for ever; the errors are this host's.
-    unsafe { take_error(prepare(device.raw, implementation, &mut kernel))? };
-    // SAFETY: strings of implementations live for ever.
-    let name = unsafe { implementation.name.text() };
-    let whole = implementation.door == abi::DOOR_WHOLE;
-    let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
-    let inline = device.api.inline_items.zip(implementation.share).and_then(|(ask, share)| {
-        // SAFETY: a device of this vtable, and its kernel.
-        let most = unsafe { ask(device.raw, kernel) };
-        (most > 0).then(|| Inline { share, most, now: AtomicU64::new(0) })
-    });
-    Ok(Target { device, implementation: name, kernel, submit, inline, whole, rate })
-}
-
-/// A function of a shared library, as an implementation. Libraries stay loaded.
-fn from_file(
-    path: &Path,
-    symbol: &str,
-    descriptor: &KernelDescriptor,
-) -> Result<&'static abi::Implementation, Error> {
-    /// By library, symbol and kernel.
-    type Loaded = HashMap<(PathBuf, String, String), &'static abi::Implementation>;
-    static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
-    let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner());
-    let key = (path.to_owned(), symbol.to_owned(), descriptor.name.clone());
-    if let Some(found) = loaded.get(&key) {
-        return Ok(found);
-    }
-    let function = crate::backend::library_function(path, symbol)?;
-    let implementation: &'static abi::Implementation = Box::leak(Box::new(abi::Implementation {
-        struct_size: size_of::<abi::Implementation>() as u32,
-        door: abi::DOOR_SPAN,
-        kind: abi::KIND_EXT_BIN,
-        priority: 0,
-        kernel: abi::Str::new(descriptor.name.clone().leak()),
-        name: abi::Str::new(symbol.to_owned().leak()),
-        target: abi::Str::new("cpu"),
-        descriptor: abi::Str::new(""),
-        cpu_features: abi::Str::new(""),
-        attributes: std::ptr::null(),
-        attribute_count: 0,
-        share: None,
-        span: Some(function),
-        payload: std::ptr::null(),
-        payload_len: 0,
-    }));
-    loaded.insert(key, implementation);
-    Ok(implementation)
-}
-
-/// True if this CPU has a feature, by the name that `is_x86_feature_detected!` uses.
-fn cpu_has(feature: &str) -> bool {
-    macro_rules! detect {
-        ($detected:ident: $($name:tt)*) => {
-            match feature {
-                $($name => std::arch::$detected!($name),)*
-                _ => false,
-            }
-        };
-    }
-    #[cfg(target_arch = "x86_64")]
-    return detect!(is_x86_feature_detected: "sse3" "ssse3" "sse4.1" "sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2"
-        "lzcnt" "popcnt" "aes" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16"
-        "avx512fp16" "avx512vbmi" "avx512vbmi2" "avx512ifma" "avx512bitalg" "avx512vpopcntdq" "vaes" "gfni");
-    #[cfg(target_arch = "aarch64")]
-    return detect!(is_aarch64_feature_detected: "neon" "sve" "sve2" "fp16" "dotprod" "bf16" "i8mm");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return false;
 }

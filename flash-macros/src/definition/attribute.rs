@@ -52,9 +52,6 @@ struct Keys {
 /// Reads the attributes of the struct `ident`.
 pub fn read(attributes: &[Attribute], ident: &Ident) -> syn::Result<Head> {
     let mut errors = Errors::default();
-    for attribute in attributes.iter().filter(|a| a.path().is_ident("implementations")) {
-        errors.at(attribute, "device implementations come with the device backends; remove this");
-    }
     let mut kernel = attributes.iter().filter(|attribute| attribute.path().is_ident("kernel"));
     let Some(attribute) = kernel.next() else {
         errors.at(ident, format!("`{ident}` has no kernel name and dimensions: add `#[kernel(name = \"..\", dims(..))]` below the derive"));

@@ -6,6 +6,7 @@ mod bounds;
 mod check;
 mod constructor;
 mod contract;
+mod devices;
 mod doors;
 mod part;
 mod views;
@@ -37,6 +38,8 @@ pub struct Definition {
     order: Order,
     part: Option<part::PartBy>,
     arguments: Vec<Argument>,
+    /// Its code for devices.
+    devices: Vec<devices::Devices>,
 }
 
 /// A field.
@@ -56,7 +59,8 @@ pub fn derive(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
     let constructor = constructor::write(&definition, &checks);
     let doors = doors::write(&definition, core);
     let contract = contract::write(&definition, core, &checks);
-    Ok(quote!(#constructor #doors #contract))
+    let devices = devices::write(&definition, core);
+    Ok(quote!(#constructor #doors #contract #devices))
 }
 
 /// Reads and checks the struct.
@@ -65,6 +69,7 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
     let mut errors = Errors::default();
     let lifetime = errors.take(one_lifetime(&input.generics)).flatten();
     let head = errors.take(attribute::read(&input.attrs, &input.ident));
+    let devices = devices::read(&input.attrs, &mut errors);
     // Without dimensions nothing about the fields' dimensions can be said.
     let dimensions = head.as_ref().map(|head| head.dimensions.as_slice());
     let arguments: Vec<Argument> = fields
@@ -83,7 +88,7 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
     let Some(head) = head else {
         return Err(Error::new_spanned(&input.ident, "the `#[kernel(..)]` attribute cannot be read"));
     };
-    Ok(Definition {
+    let definition = Definition {
         ident: input.ident,
         vis: input.vis,
         generics: input.generics,
@@ -93,7 +98,10 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
         order: head.order,
         part,
         arguments,
-    })
+        devices,
+    };
+    devices::check(&definition)?;
+    Ok(definition)
 }
 
 fn named_fields(input: &DeriveInput) -> syn::Result<Vec<Field>> {

@@ -1,11 +1,10 @@
 //! What an impl is of and for: `impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain`.
 
 use super::HERE;
-use super::attribute::{Elements, GenericValue};
+use crate::keys::{Elements, GenericValue, check_list, span_of};
 use crate::tokens::{last_segment, replace_ident, replace_lifetime, text};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident};
-use syn::spanned::Spanned;
 use syn::{Error, GenericArgument, GenericParam, Ident, ItemImpl, Path, PathArguments, Type, parse_quote};
 
 /// Which trait.
@@ -148,7 +147,7 @@ pub fn lists(target: &Target, elements: Option<&Elements>) -> syn::Result<Vec<Li
     let texts: Vec<Vec<String>> = elements.lists.iter().map(|list| list.iter().map(text).collect()).collect();
     for (at, list) in texts.iter().enumerate() {
         if texts[..at].contains(list) {
-            return Err(Error::new(span(&elements.lists[at]), "this is there twice: remove one"));
+            return Err(Error::new(span_of(&elements.lists[at]), "this is there twice: remove one"));
         }
     }
     if target.parameters.is_empty() {
@@ -162,7 +161,7 @@ fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn:
     let own: Vec<String> = target.arguments.iter().map(text).collect();
     match texts {
         [list] if *list == own => {
-            Ok(vec![List { definition: target.definition.clone(), span: Some(span(&elements.lists[0])) }])
+            Ok(vec![List { definition: target.definition.clone(), span: Some(span_of(&elements.lists[0])) }])
         }
         _ if own.is_empty() => {
             Err(Error::new(elements.span, "this impl has no element type to choose: remove `for(..)`"))
@@ -180,39 +179,12 @@ fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn:
 }
 
 fn generic(target: &Target, list: &[GenericValue]) -> syn::Result<List> {
-    if list.len() != target.parameters.len() {
-        let names: Vec<String> = target.parameters.iter().map(Ident::to_string).collect();
-        let example = match names.as_slice() {
-            [_] => "`for(f32, f64)`".to_owned(),
-            names => format!("`for(({}), ..)`", names.join(", ")),
-        };
-        return Err(Error::new(
-            span(list),
-            format!(
-                "the impl has {} parameters, this entry {}: write {example}, with a type for each",
-                names.len(),
-                list.len()
-            ),
-        ));
-    }
+    check_list(list, "impl", &target.parameters)?;
     // All at once, so that a type put in is not searched for the next parameter.
     let values: Vec<(&Ident, TokenStream)> =
         target.parameters.iter().zip(list.iter().map(ToTokens::to_token_stream)).collect();
     let definition = replace_ident(target.definition.clone(), &|ident| {
         values.iter().find(|(name, _)| *name == ident).map(|(_, value)| value.clone())
     });
-    Ok(List { definition, span: Some(span(list)) })
-}
-
-fn span(list: &[GenericValue]) -> Span {
-    list.first().map_or_else(Span::call_site, Spanned::span)
-}
-
-impl ToTokens for GenericValue {
-    fn to_tokens(&self, tokens: &mut TokenStream) {
-        match self {
-            GenericValue::Type(ty) => ty.to_tokens(tokens),
-            GenericValue::Const(value) => value.to_tokens(tokens),
-        }
-    }
+    Ok(List { definition, span: Some(span_of(list)) })
 }

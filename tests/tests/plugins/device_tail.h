@@ -63,3 +63,5 @@ static inline uint64_t flash_own_index_of(const flash_span *span, uint64_t item,
 #ifdef __cplusplus
 }
 #endif
+
+#endif /* C */

@@ -134,7 +134,7 @@ fn generate(device: bool) -> String {
         documentation_style: cbindgen::DocumentationStyle::C99,
         // cbindgen's own guard ends before the tail.
         header: Some(format!("{}\n\n#ifndef {guard}\n#define {guard}", head.trim())),
-        after_includes: Some(if device { "#include <stdint.h>" } else { BACKEND_INCLUDES }.into()),
+        after_includes: Some(if device { DEVICE_KERNEL.trim() } else { BACKEND_INCLUDES }.into()),
         trailer: Some(format!("{}\n\n#endif /* {guard} */", tail.trim())),
         usize_is_size_t: true,
         ..Default::default()
@@ -152,6 +152,7 @@ fn generate(device: bool) -> String {
 }
 
 const DEVICE_HEAD: &str = include_str!("device_head.h");
+const DEVICE_KERNEL: &str = include_str!("device_kernel.h");
 const DEVICE_TAIL: &str = include_str!("device_tail.h");
 const BACKEND_HEAD: &str = include_str!("backend_head.h");
 const BACKEND_TAIL: &str = include_str!("backend_tail.h");
@@ -228,7 +229,7 @@ fn layout() -> Vec<String> {
             struct_size, door, kind, priority, kernel, name, target, descriptor, cpu_features, attributes,
             attribute_count, share, span, payload, payload_len
         }
-        abi::Part { begin, end, stride, origin }
+        abi::Part { begin, end, stride, origin, next_origin }
         abi::Arg { kind, access, space, element_size, data, next, buffer, len, row_len, flags, strides, part }
         abi::Threads { struct_size, count, context, install }
         abi::Share { struct_size, arg_count, host, space, phase, begin, end, threads }

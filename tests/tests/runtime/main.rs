@@ -5,6 +5,7 @@ mod asynchronous_order;
 mod by_name;
 mod check_writes;
 mod descriptors;
+mod device_code;
 mod devices;
 mod devices_random;
 mod elements;

@@ -4,8 +4,8 @@
 use crate::abi::Implementation;
 use crate::kernel::views::{Item, Max, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Write};
 use crate::kernel::{
-    CpuFunction, CpuItem, CpuSpan, CpuWhole, Index, KernelDefinition, Space, Span, Threads,
-    cpu_implementation,
+    CpuFunction, CpuItem, CpuSpan, CpuWhole, DeviceCode, Index, KernelDefinition, Space, Span, Threads,
+    cpu_implementation, device_implementation,
 };
 use flash_macros::KernelDefinition;
 
@@ -225,10 +225,37 @@ pub fn implementation<const N: usize>() -> &'static Implementation {
         7 => made::<Tally<'_>>(CpuFunction::item::<Tally<'_>, ByItem>(), "item"),
         8 => made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span"),
         9 => made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole"),
+        11 => source::<Count<'_>>("opencl", ""),
+        12 => source::<Drain<'_>>("opencl", ""),
+        13 => source::<Shift<'_>>("opencl", ""),
+        14 => source::<Stages<'_>>("opencl", ""),
+        15 => source::<Values<'_>>("opencl", "cl_khr_fp64"),
+        16 => source::<Tally<'_>>("opencl", "cl_khr_fp64"),
+        17 => source::<Fail<'_>>("opencl", ""),
         _ => made::<Fail<'_>>(CpuFunction::item::<Fail<'_>, ByItem>(), "item"),
     }
 }
 
 fn made<D: KernelDefinition>(function: CpuFunction, name: &'static str) -> &'static Implementation {
     cpu_implementation::<D>(function, name, 0, "", &[])
+}
+
+/// The kernels' text for devices with a kernel language of their own.
+const SOURCE: &str = include_str!("kernels.cl");
+
+/// An implementation in a kernel language. It lives for ever.
+fn source<D: KernelDefinition>(target: &'static str, requires: &'static str) -> &'static Implementation {
+    device_implementation::<D>(&DeviceCode {
+        target,
+        name: "item",
+        priority: 0,
+        binary: false,
+        payload: SOURCE.as_bytes(),
+        file: "kernels.cl",
+        beside: file!(),
+        defines: &[],
+        texts: &[("requires", requires)],
+        numbers: &[],
+        flags: &["cooperating"],
+    })
 }

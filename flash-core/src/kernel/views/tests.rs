@@ -241,7 +241,8 @@ fn part_of_4_by_3(kind: u32, buffer: &mut [u32], strides: &[u64], part: &abi::Pa
     abi::Arg { data, next: data, len: 12, part, ..arg }
 }
 
-const BOX: abi::Part = abi::Part { begin: [1, 1, 0], end: [3, 3, 1], stride: [4, 12], origin: 5 };
+const BOX: abi::Part =
+    abi::Part { begin: [1, 1, 0], end: [3, 3, 1], stride: [4, 12], origin: 5, next_origin: 5 };
 
 fn panics(expected: &str, body: impl FnOnce()) {
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_err();
@@ -290,7 +291,7 @@ fn views_that_reach_any_element_keep_to_their_part() {
 
         // A part that is all of the array is none.
         let mut whole = [1u32; 6];
-        let all = abi::Part { begin: [0; 3], end: [3, 2, 1], stride: [3, 6], origin: 0 };
+        let all = abi::Part { begin: [0; 3], end: [3, 2, 1], stride: [3, 6], origin: 0, next_origin: 0 };
         let arg = abi::Arg { part: &all, ..super::tests::arg(abi::ARG_PHASED, &mut whole, 1, &[1, 3]) };
         let one =
             PhasedBound::<u32>::new(&arg).run(&[0, 0], &[0, 1], Some((0, &[Use::Read]))).item::<UNIT>(0);
@@ -324,7 +325,7 @@ proptest::proptest! {
         let (first, last) = (number(begin), number(end.map(|e| e - 1)));
         let mut buffer: Vec<u32> = (first as u32..=last as u32).collect();
         let part = abi::Part {
-            begin: begin.map(|b| b as u64), end: end.map(|e| e as u64), stride: [row as u64, plane as u64], origin: 0,
+            begin: begin.map(|b| b as u64), end: end.map(|e| e as u64), stride: [row as u64, plane as u64], origin: 0, next_origin: 0,
         };
         let arg = arg(abi::ARG_WINDOW, &mut buffer, 1, &[]);
         let data = buffer.as_mut_ptr().wrapping_sub(first).cast();

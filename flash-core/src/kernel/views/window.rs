@@ -59,7 +59,10 @@ impl<'k, T: Element> WindowView<'k, T> {
         // SAFETY: a part lives as long as the launch.
         let (part, given) = match unsafe { arg.part.as_ref() } {
             Some(part) => (*part, true),
-            None => (Part { begin: [0; 3], end: [arg.len, 1, 1], stride: [arg.len; 2], origin: 0 }, false),
+            None => (
+                Part { begin: [0; 3], end: [arg.len, 1, 1], stride: [arg.len; 2], origin: 0, next_origin: 0 },
+                false,
+            ),
         };
         let (first, count) = if given { contiguous(&part, len) } else { (0, len) };
         WindowView { data: arg.data.cast_const().cast(), len, part, first, count, borrow: PhantomData }

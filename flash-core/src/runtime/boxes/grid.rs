@@ -34,9 +34,15 @@ impl LaunchGrid {
         ElementBox { begin: [0; 3], end: self.extents }
     }
 
-    /// What a kernel is told of a box. The buffer's `origin` is left to whoever has the buffer.
+    /// What a kernel is told of a box. The buffers' origins are left to whoever has the buffer.
     pub fn part(&self, elements: &ElementBox) -> abi::Part {
-        abi::Part { begin: elements.begin, end: elements.end, stride: self.strides(), origin: 0 }
+        abi::Part {
+            begin: elements.begin,
+            end: elements.end,
+            stride: self.strides(),
+            origin: 0,
+            next_origin: 0,
+        }
     }
 }
 

@@ -421,7 +421,11 @@ impl<'r> Array<'r> {
         arg.space = memory.space();
         let Some(copy) = self.directory().copy(place) else {
             // Nothing of it is touched: there is no buffer.
-            arg.data = std::ptr::without_provenance_mut(NOWHERE);
+            arg.buffer = 0;
+            arg.data = match memory.has_addresses() {
+                true => std::ptr::without_provenance_mut(NOWHERE),
+                false => std::ptr::null_mut(),
+            };
             return;
         };
         let buffer = copy.raw();

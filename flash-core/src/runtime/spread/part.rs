@@ -36,6 +36,8 @@ pub(super) struct KernelPart<'r> {
     /// Accumulators are merged elsewhere.
     merged: bool,
     items: u64,
+    /// Other parts run elsewhere.
+    cut: bool,
 }
 
 impl<'r> KernelPart<'r> {
@@ -71,6 +73,7 @@ impl<'r> KernelPart<'r> {
             check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
             merged: false,
             items,
+            cut: placed.is_cut(),
             parts,
         }
     }
@@ -92,10 +95,16 @@ impl<'r> KernelPart<'r> {
     /// Puts in where the second buffer of a phased argument is.
     pub fn place_second(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
         let i = argument as usize;
-        // The second buffer has room for the same elements, but its own address.
+        // The second buffer has its own address, and need not begin with the same element.
         let origin = self.boxes[i].0.origin;
-        self.args[i].next = self.at(i, array, place, offset).data;
-        self.boxes[i].0.origin = origin;
+        let there = self.at(i, array, place, offset);
+        self.args[i].next = match there.data.is_null() {
+            // A memory whose buffers have handles and no addresses.
+            true => std::ptr::without_provenance_mut(there.buffer as usize),
+            false => there.data,
+        };
+        let part = &mut self.boxes[i].0;
+        part.next_origin = std::mem::replace(&mut part.origin, origin);
         if cut {
             self.args[i].flags |= abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
         }
@@ -145,6 +154,7 @@ impl<'r> KernelPart<'r> {
             attributes: self.attributes,
             profile: self.profile.as_ref(),
             position: self.position,
+            cut: self.cut,
         };
         run_timed(self.target, self.items, || launch::submit_to(launch, &mut self.args, self.merged))?;
         match check {

@@ -177,3 +177,45 @@ fn part_by_is_written_as_data() {
         "{text}"
     );
 }
+
+#[test]
+fn an_entry_per_file_and_element_type() {
+    let out = written(quote! {
+        #[kernel(name = "d.e", dims(x))]
+        #[implementations(opencl = "code/d.cl", cuda = "d.cubin", cooperating, for((f32, 3), (f64, { 1 + 1 })))]
+        #[implementations(opencl = "d.cl", entry = "other", name = "other", priority = -2, work_group_size = 64,
+            requires = "cl_khr_fp64", vendor = "Abacus & Sons", for((f32, 3)))]
+        struct D<'a, T: Real, const N: usize> {
+            n: T,
+            a: Item<'a, Write<[T; N]>>,
+        }
+    });
+    assert_eq!(out.matches("submit!").count(), 5, "{out}");
+    for part in [
+        "device_implementation::<D<'static, f32, 3>>(",
+        "device_implementation::<D<'static, f64, {1+1}>>(",
+        "target:\"opencl\", name:\"d.cl\", priority:0i32, binary:false, payload:::core::include_str!(\"code/d.cl\")",
+        "target:\"cuda\", name:\"d.cubin\", priority:0i32, binary:true, payload:::core::include_bytes!(\"d.cubin\")",
+        "(\"FLASH_T\", ::flash_core::kernel::c_type::<f32>())",
+        "(\"FLASH_N\", ::core::option::Option::Some(::std::string::ToString::to_string(&(3))))",
+        "flags:&[\"cooperating\"]",
+        "name:\"other\", priority:-2i32,",
+        "texts:&[(\"entry\", \"other\"), (\"requires\", \"cl_khr_fp64\"), (\"vendor\", \"Abacus & Sons\")]",
+        "numbers:&[(\"work_group_size\", 64u32)]",
+    ] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+}
+
+#[test]
+fn a_definition_without_element_types_has_one_entry_per_file() {
+    let out = written(quote! {
+        #[kernel(name = "d.e", dims(x))]
+        #[implementations(opencl = "d.cl")]
+        struct D {
+            n: u32,
+        }
+    });
+    assert!(out.contains("device_implementation::<D<>>("), "{out}");
+    assert!(out.contains("defines:&[], texts:&[], numbers:&[], flags:&[]"), "{out}");
+}

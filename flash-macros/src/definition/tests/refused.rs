@@ -112,14 +112,66 @@ fn a_missing_a_second_and_an_empty_attribute_are_refused() {
         }
     );
     assert!(errors(second)[0].contains("a second `#[kernel(..)]`"));
-    let device = quote!(
+}
+
+#[test]
+fn wrong_implementations_are_refused() {
+    let error = |keys: TokenStream, generics: TokenStream| {
+        let errors = errors(quote! {
+            #[kernel(name = "d", dims(x))]
+            #[implementations(#keys)]
+            struct D<#generics> {
+                n: u32,
+            }
+        });
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        errors.into_iter().next().unwrap()
+    };
+    for (keys, expected) in [
+        (quote!(), "no file with code is named: write `#[implementations("),
+        (quote!(cooperating), "no file with code is named"),
+        (quote!(metal = "d.metal"), "unknown key `metal`: there are `opencl`, `cuda`"),
+        (quote!("d.cl"), "expected one of `opencl`, `cuda`"),
+        (quote!(opencl), "write `opencl = \"kernel.cl\"`"),
+        (quote!(opencl = 3), "write `opencl = \"kernel.cl\"`"),
+        (quote!(opencl = "d.cu"), "expected a file for `opencl`, which ends with `.cl`, `.aocx`"),
+        (quote!(cuda = ".cu"), "expected a file for `cuda`, which ends with `.cu`, `.ptx`"),
+        (quote!(opencl = "d.cl", opencl = "e.cl"), "`opencl` is there twice"),
+        (quote!(opencl = "d.cl", cooperating = true), "write `cooperating` alone"),
+        (quote!(opencl = "d.cl", work_group_size = 0), "write `work_group_size = 64`"),
+        (quote!(opencl = "d.cl", entry = d), "write `entry = \"..\"`"),
+        (quote!(opencl = "d.cl", name = "d e"), "the name of an implementation is made of"),
+        (quote!(opencl = "d.cl", for(f32)), "no element type to choose: remove `for(..)`"),
+    ] {
+        let text = error(keys.clone(), quote!());
+        assert!(text.contains(expected), "{keys}: {text}");
+    }
+    for (keys, expected) in [
+        (quote!(opencl = "d.cl"), "for which `T` is it? List the element types"),
+        (quote!(opencl = "d.cl", for()), "this list is empty"),
+        (quote!(opencl = "d.cl", for((f32, f64))), "the definition has 1 parameters, this entry 2"),
+        (quote!(opencl = "d.cl", for(f32, f32)), "`d.cl` for `opencl` is there twice: give one of them"),
+    ] {
+        let text = error(keys.clone(), quote!(T: Real));
+        assert!(text.contains(expected), "{keys}: {text}");
+    }
+    let twice = quote! {
         #[kernel(name = "d", dims(x))]
-        #[implementations(cuda = "d.cu")]
+        #[implementations(opencl = "fast/d.cl")]
+        #[implementations(cuda = "d.cu", opencl = "d.cl")]
         struct D {
             n: u32,
         }
-    );
-    assert!(errors(device)[0].contains("device implementations come with the device backends; remove this"));
+    };
+    assert!(errors(twice)[0].contains("`d.cl` for `opencl` is there twice"));
+    let bare = quote! {
+        #[kernel(name = "d", dims(x))]
+        #[implementations]
+        struct D {
+            n: u32,
+        }
+    };
+    assert!(errors(bare)[0].contains("write `#[implementations(opencl = "));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use flash_core::kernel::views::{Item, Write};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "fill", dims(x))]
-#[implementations(cuda = "fill.cu")]
+#[implementations(opencl = "missing.cl", cooperating)]
 struct Fill<'a> {
     x: Item<'a, Write<f32>>,
 }

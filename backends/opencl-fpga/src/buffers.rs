@@ -1,0 +1,279 @@
+//! A device's buffers, and copies to and from them.
+
+use crate::event::{enqueued, wait};
+use crate::failure::Call;
+use flash_core::Code;
+use flash_core::abi::{Buffer, CopyBox, SPACE_HOST};
+use flash_core::backend::Failure;
+use opencl3::command_queue::{
+    CommandQueue, enqueue_copy_buffer, enqueue_copy_buffer_rect, enqueue_fill_buffer, enqueue_read_buffer,
+    enqueue_read_buffer_rect, enqueue_write_buffer, enqueue_write_buffer_rect,
+};
+use opencl3::context::Context;
+use opencl3::event::Event;
+use opencl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
+use opencl3::types::{CL_FALSE, cl_mem};
+use std::collections::HashSet;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+/// The buffers of a device. Their handles are OpenCL's.
+pub(crate) struct Buffers {
+    queue: CommandQueue,
+    /// Bytes of one buffer at most.
+    most: u64,
+    live: Mutex<HashSet<u64>>,
+    /// How many were freed: a handle may mean another buffer since.
+    freed: AtomicU64,
+}
+
+/// What a box is copied with: one command each.
+#[derive(Clone, Copy)]
+enum Ends {
+    Up(*const u8, cl_mem),
+    Down(cl_mem, *mut u8),
+    Inside(cl_mem, cl_mem),
+}
+
+impl Buffers {
+    pub fn new(queue: CommandQueue, most: u64) -> Buffers {
+        Buffers { queue, most, live: Mutex::default(), freed: AtomicU64::new(0) }
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.live.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.live().len()
+    }
+
+    /// Changes whenever a handle may come to mean another buffer.
+    pub fn freed(&self) -> u64 {
+        self.freed.load(Relaxed)
+    }
+
+    /// A zeroed buffer.
+    pub fn alloc(&self, context: &Context, bytes: u64) -> Result<cl_mem, Failure> {
+        if bytes > self.most {
+            return Err(Failure::new(
+                Code::OutOfMemory,
+                format!(
+                    "expected a buffer of up to {} bytes, the device's limit, found {bytes}: cut the launch",
+                    self.most
+                ),
+            ));
+        }
+        let bytes = bytes.max(1) as usize;
+        // SAFETY: a live context, and no memory of the host's.
+        let buffer = unsafe { create_buffer(context.get(), CL_MEM_READ_WRITE, bytes, null_mut()) }
+            .call("clCreateBuffer")?;
+        let zero = 0u8;
+        // SAFETY: the buffer has that many bytes, and nobody else knows it yet; the pattern is copied.
+        let filled = unsafe {
+            let pattern = (&raw const zero).cast();
+            enqueue_fill_buffer(self.queue.get(), buffer, pattern, 1, 0, bytes, 0, null())
+        };
+        let filled =
+            enqueued(filled, "clEnqueueFillBuffer").and_then(|event| wait(event, "clEnqueueFillBuffer"));
+        if let Err(failure) = filled {
+            // SAFETY: made above, and nobody else knows it.
+            let _ = unsafe { release_mem_object(buffer) };
+            return Err(failure);
+        }
+        self.live().insert(buffer as usize as u64);
+        Ok(buffer)
+    }
+
+    /// Frees a buffer; commands that use it end before.
+    pub fn free(&self, handle: u64) -> Result<(), Failure> {
+        if !self.live().remove(&handle) {
+            return Err(Failure::new(Code::Invalid, format!("{handle:#x} is no buffer of this device")));
+        }
+        self.freed.fetch_add(1, Relaxed);
+        // SAFETY: made by `alloc`, and out of the set now.
+        unsafe { release_mem_object(handle as usize as cl_mem) }.call("clReleaseMemObject")
+    }
+
+    /// Copies a box; it is done on return.
+    ///
+    /// # Safety
+    /// The boxes lie inside the buffers, one of which is this device's and the other too, or the host's;
+    /// nobody else touches them meanwhile.
+    pub unsafe fn copy_box(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
+        let [bytes, rows, planes] = shape.extent;
+        if bytes == 0 || rows == 0 || planes == 0 {
+            return Ok(());
+        }
+        let ends = match (from.space, to.space) {
+            (SPACE_HOST, _) => Ends::Up(
+                std::ptr::with_exposed_provenance(from.handle as usize),
+                to.handle as usize as cl_mem,
+            ),
+            (_, SPACE_HOST) => {
+                let host = std::ptr::with_exposed_provenance_mut(to.handle as usize);
+                Ends::Down(from.handle as usize as cl_mem, host)
+            }
+            _ => Ends::Inside(from.handle as usize as cl_mem, to.handle as usize as cl_mem),
+        };
+        let mut last = None;
+        for part in parts(shape) {
+            // SAFETY: a part of the box, for which the caller vouches; the host's memory stays until the
+            // commands are done, which is waited for here in any case.
+            match unsafe { self.enqueue(ends, &part) } {
+                Ok(event) => last = Some(event),
+                Err(failure) => {
+                    let _ = self.queue.finish();
+                    return Err(failure);
+                }
+            }
+        }
+        // The queue is in order.
+        last.map_or(Ok(()), |event| wait(event, "a copy"))
+    }
+
+    /// # Safety
+    /// As [`copy_box`](Self::copy_box), and both stay as they are until the event has fired.
+    unsafe fn enqueue(&self, ends: Ends, shape: &CopyBox) -> Result<Event, Failure> {
+        let queue = self.queue.get();
+        let size = |bytes: u64| bytes as usize;
+        let (source, destination) = (size(shape.source_offset), size(shape.destination_offset));
+        let region = shape.extent.map(size);
+        if region[1] == 1 && region[2] == 1 {
+            let bytes = region[0];
+            // SAFETY: the caller vouches for the ranges.
+            return unsafe {
+                match ends {
+                    Ends::Up(host, buffer) => enqueued(
+                        enqueue_write_buffer(
+                            queue,
+                            buffer,
+                            CL_FALSE,
+                            destination,
+                            bytes,
+                            host.add(source).cast(),
+                            0,
+                            null(),
+                        ),
+                        "clEnqueueWriteBuffer",
+                    ),
+                    Ends::Down(buffer, host) => enqueued(
+                        enqueue_read_buffer(
+                            queue,
+                            buffer,
+                            CL_FALSE,
+                            source,
+                            bytes,
+                            host.add(destination).cast(),
+                            0,
+                            null(),
+                        ),
+                        "clEnqueueReadBuffer",
+                    ),
+                    Ends::Inside(from, to) => enqueued(
+                        enqueue_copy_buffer(queue, from, to, source, destination, bytes, 0, null()),
+                        "clEnqueueCopyBuffer",
+                    ),
+                }
+            };
+        }
+        let (from_pitch, to_pitch) = (shape.source_stride.map(size), shape.destination_stride.map(size));
+        let (from_origin, to_origin) = ([source, 0, 0], [destination, 0, 0]);
+        let (region, zero) = (region.as_ptr(), [0usize; 3]);
+        // SAFETY: as above.
+        unsafe {
+            match ends {
+                Ends::Up(host, buffer) => enqueued(
+                    enqueue_write_buffer_rect(
+                        queue,
+                        buffer,
+                        CL_FALSE,
+                        to_origin.as_ptr(),
+                        zero.as_ptr(),
+                        region,
+                        to_pitch[0],
+                        to_pitch[1],
+                        from_pitch[0],
+                        from_pitch[1],
+                        host.add(source).cast_mut().cast(),
+                        0,
+                        null(),
+                    ),
+                    "clEnqueueWriteBufferRect",
+                ),
+                Ends::Down(buffer, host) => enqueued(
+                    enqueue_read_buffer_rect(
+                        queue,
+                        buffer,
+                        CL_FALSE,
+                        from_origin.as_ptr(),
+                        zero.as_ptr(),
+                        region,
+                        from_pitch[0],
+                        from_pitch[1],
+                        to_pitch[0],
+                        to_pitch[1],
+                        host.add(destination).cast(),
+                        0,
+                        null(),
+                    ),
+                    "clEnqueueReadBufferRect",
+                ),
+                Ends::Inside(from, to) => enqueued(
+                    enqueue_copy_buffer_rect(
+                        queue,
+                        from,
+                        to,
+                        from_origin.as_ptr(),
+                        to_origin.as_ptr(),
+                        region,
+                        from_pitch[0],
+                        from_pitch[1],
+                        to_pitch[0],
+                        to_pitch[1],
+                        0,
+                        null(),
+                    ),
+                    "clEnqueueCopyBufferRect",
+                ),
+            }
+        }
+    }
+}
+
+/// A box in pieces that one command can copy: OpenCL wants rows not longer than their distance, and planes
+/// whole rows apart.
+fn parts(shape: &CopyBox) -> Vec<CopyBox> {
+    let [bytes, rows, planes] = shape.extent;
+    let strides = [shape.source_stride, shape.destination_stride];
+    // The strides along axes of one are anything.
+    let row = |stride: [u64; 2]| if rows == 1 { bytes } else { stride[0] };
+    let plane = |stride: [u64; 2]| if planes == 1 { row(stride) * rows } else { stride[1] };
+    let fits_rows = strides.iter().all(|&s| row(s) >= bytes);
+    let fits_planes = strides.iter().all(|&s| plane(s).is_multiple_of(row(s)) && plane(s) >= rows * row(s));
+    let (each_row, each_plane) = match (fits_rows, fits_planes) {
+        (true, true) => (rows, planes),
+        (true, false) => (rows, 1),
+        (false, _) => (1, 1),
+    };
+    let stride = |s: [u64; 2]| {
+        let row = if each_row == 1 { bytes } else { row(s) };
+        [row, if each_plane == 1 { row * each_row } else { plane(s) }]
+    };
+    let mut parts = Vec::with_capacity((planes / each_plane * (rows / each_row)) as usize);
+    for z in (0..planes).step_by(each_plane as usize) {
+        for y in (0..rows).step_by(each_row as usize) {
+            let at = |offset: u64, s: [u64; 2]| offset + y * s[0] + z * s[1];
+            parts.push(CopyBox {
+                extent: [bytes, each_row, each_plane],
+                source_offset: at(shape.source_offset, shape.source_stride),
+                source_stride: stride(shape.source_stride),
+                destination_offset: at(shape.destination_offset, shape.destination_stride),
+                destination_stride: stride(shape.destination_stride),
+            });
+        }
+    }
+    parts
+}

@@ -1,0 +1,215 @@
+//! The backends and their devices.
+
+use crate::buffers::Buffers;
+use crate::discover::{self, Found};
+use crate::failure::Call;
+use crate::kernel::OpenClKernel;
+use crate::program::Programs;
+use flash_core::Code;
+use flash_core::abi;
+use flash_core::backend::host_memory::{self, HostBuffers};
+use flash_core::backend::offload::ProgramCache;
+use flash_core::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
+use opencl3::context::Context;
+use opencl3::types::cl_mem;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+/// Every OpenCL device that is no FPGA.
+pub struct OpenCl;
+
+// SAFETY: `launch` enqueues every row of every phase once, the phases one after the other in one in-order
+// queue, whose events fire after the commands; kernels get the buffers of their arguments and nothing else.
+unsafe impl Backend for OpenCl {
+    const KEY: &'static str = "OPENCL";
+    const DESCRIPTION: &'static str = "OpenCL devices";
+    const TARGET: &'static str = "opencl";
+    type Device = OpenClDevice;
+
+    fn probe() -> Result<Vec<OpenClDevice>, Unavailable> {
+        discover::devices(false)
+    }
+}
+
+/// FPGAs, and their emulator.
+pub struct IntelFpga;
+
+// SAFETY: as `OpenCl`.
+unsafe impl Backend for IntelFpga {
+    const KEY: &'static str = "INTEL_FPGA";
+    const DESCRIPTION: &'static str = "FPGAs through OpenCL";
+    const TARGET: &'static str = "opencl";
+    type Device = OpenClDevice;
+
+    fn probe() -> Result<Vec<OpenClDevice>, Unavailable> {
+        discover::devices(true)
+    }
+}
+
+/// A device.
+pub struct OpenClDevice {
+    /// Its memory space.
+    space: u32,
+    pub(crate) found: Found,
+    pub(crate) programs: Programs,
+    opened: OnceLock<Result<Opened, Failure>>,
+    /// Of a device that works in place.
+    host: HostBuffers,
+}
+
+/// What is made when the device is first used.
+pub(crate) struct Opened {
+    pub context: Context,
+    pub kernels: CommandQueue,
+    pub buffers: Buffers,
+}
+
+impl OpenClDevice {
+    pub(crate) fn new(space: u32, found: Found, cache: ProgramCache) -> OpenClDevice {
+        let space = if found.limits.in_place { abi::SPACE_HOST } else { space };
+        let host = HostBuffers::of_space(space);
+        OpenClDevice { space, found, programs: Programs::new(cache), opened: OnceLock::new(), host }
+    }
+
+    /// Context and queues.
+    pub(crate) fn opened(&self) -> Result<&Opened, Failure> {
+        self.opened.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)
+    }
+
+    fn open(&self) -> Result<Opened, Failure> {
+        let device = &self.found.device;
+        let context = Context::from_device(device).call("clCreateContext")?;
+        // Deprecated since OpenCL 2.0, and the one way that all versions have.
+        #[allow(deprecated)]
+        let queue = || {
+            // SAFETY: the context is this device's.
+            unsafe { CommandQueue::create(&context, device.id(), CL_QUEUE_PROFILING_ENABLE) }
+                .call("clCreateCommandQueue")
+        };
+        let (kernels, copies) = (queue()?, queue()?);
+        let buffers = Buffers::new(copies, self.found.limits.buffer_bytes);
+        Ok(Opened { context, kernels, buffers })
+    }
+
+    /// True if arguments are addresses.
+    pub(crate) fn in_place(&self) -> bool {
+        self.found.limits.in_place
+    }
+
+    /// The buffer of an argument, or its address; NULL for none.
+    ///
+    /// # Errors
+    /// If it is in another memory.
+    pub(crate) fn place(&self, number: usize, arg: &abi::Arg) -> Result<*mut c_void, Failure> {
+        if arg.space != self.space {
+            return Err(Failure::new(
+                Code::Invalid,
+                format!(
+                    "argument {number}: expected an array in memory space {}, the device's, found one in space {}: copy it first",
+                    self.space, arg.space
+                ),
+            ));
+        }
+        Ok(if self.in_place() { arg.data } else { arg.buffer as usize as cl_mem })
+    }
+
+    fn check_space(&self, space: u32) -> Result<(), Failure> {
+        if space == self.space {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Code::Invalid,
+            format!("memory space {space}: there is only space {}, the device's", self.space),
+        ))
+    }
+}
+
+impl Device for OpenClDevice {
+    type Kernel = OpenClKernel;
+
+    fn info(&self) -> DeviceInfo {
+        self.found.info.clone()
+    }
+
+    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<OpenClKernel, Failure> {
+        OpenClKernel::new(self, implementation)
+    }
+
+    fn submit(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+        launch.kernel().submit(self, launch)
+    }
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        vec![abi::MemorySpace {
+            struct_size: size_of::<abi::MemorySpace>() as u32,
+            id: self.space,
+            kind: 0,
+            numa_node: -1,
+            size: self.found.info.memory_bytes,
+            host_visible: u32::from(self.in_place()),
+            // OpenCL's buffers are aligned for its largest type.
+            alignment: if self.in_place() { 64 } else { 128 },
+        }]
+    }
+
+    fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
+        if self.in_place() {
+            return self.host.alloc(space, bytes);
+        }
+        self.check_space(space)?;
+        let opened = self.opened()?;
+        let buffer = opened.buffers.alloc(&opened.context, bytes)?;
+        Ok(abi::Buffer { space, reserved: 0, handle: buffer as usize as u64 })
+    }
+
+    fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
+        if self.in_place() {
+            return self.host.free(buffer);
+        }
+        self.check_space(buffer.space)?;
+        self.opened()?.buffers.free(buffer.handle)
+    }
+
+    unsafe fn copy_box(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
+        if self.in_place() {
+            // SAFETY: the caller vouches for the boxes.
+            return unsafe { host_memory::copy_box(from, to, shape) };
+        }
+        if self.can_copy(from.space, to.space).is_none() {
+            return Err(Failure::new(
+                Code::Invalid,
+                format!(
+                    "a copy from memory space {} to {}: this device copies between {}, its own, and 0, the host's",
+                    from.space, to.space, self.space
+                ),
+            ));
+        }
+        // SAFETY: the caller vouches for the boxes.
+        unsafe { self.opened()?.buffers.copy_box(from, to, shape) }
+    }
+
+    fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
+        let known = |space| space == self.space || space == abi::SPACE_HOST;
+        let inside = known(from) && known(to) && (from == self.space || to == self.space);
+        inside.then_some(10e9)
+    }
+
+    /// `platform`, `extensions`, `driver`, `limits`, and `buffers`: how many there are.
+    fn query(&self, key: &str) -> Option<String> {
+        let json = |text: &str| Some(serde_json::Value::from(text).to_string());
+        match key {
+            "platform" => json(&self.found.platform),
+            "extensions" => json(&self.found.extensions),
+            "driver" => json(&self.found.driver),
+            "limits" => serde_json::to_string(&self.found.limits).ok(),
+            "buffers" => Some(self.opened().map_or(0, |opened| opened.buffers.count()).to_string()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What devices there are.
+
+use crate::device::OpenClDevice;
+use crate::failure::Call;
+use flash_core::backend::offload::ProgramCache;
+use flash_core::backend::{Class, DeviceInfo, Failure, Unavailable};
+use opencl3::device::{
+    CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
+    CL_DEVICE_TYPE_GPU, Device,
+};
+use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
+use opencl3::platform::{Platform, get_platforms};
+
+/// What a device can do at most, and has to be asked.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Limits {
+    /// Bytes of all parameters of a kernel.
+    pub parameter_bytes: usize,
+    /// Work items in a work-group.
+    pub work_group_size: usize,
+    /// Bytes of one buffer.
+    pub buffer_bytes: u64,
+    /// Bytes to which a sub-buffer is aligned.
+    pub alignment: usize,
+    /// Work-groups that run at the same time.
+    pub compute_units: u32,
+    /// Bytes of local memory of a work-group.
+    pub local_bytes: u64,
+    /// Kernels take any address of the host's: nothing is copied.
+    pub in_place: bool,
+}
+
+/// What was found of a device.
+pub(crate) struct Found {
+    pub device: Device,
+    pub info: DeviceInfo,
+    pub limits: Limits,
+    pub platform: String,
+    pub extensions: String,
+    /// Versions of all that compiles for it: programs of others are not used.
+    pub driver: String,
+}
+
+/// The devices of a backend: FPGAs, or all others.
+pub(crate) fn devices(fpga: bool) -> Result<Vec<OpenClDevice>, Unavailable> {
+    let cache = ProgramCache::of_environment().map_err(Unavailable)?;
+    let copy = copies()?;
+    let platforms = get_platforms().map_err(|error| Unavailable(no_platforms(error.0)))?;
+    let (mut devices, mut reasons, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for platform in platforms {
+        let name = platform.name().unwrap_or_else(|_| "a platform without a name".into());
+        if is_fpga(&name) == fpga {
+            match devices_of(&platform, &name, copy) {
+                Ok(found) => devices.extend(found),
+                Err(failure) => reasons.push(format!("{name}: {}", failure.text)),
+            }
+        }
+        names.push(name);
+    }
+    if devices.is_empty() {
+        let what = if fpga { "an FPGA" } else { "an OpenCL device" };
+        reasons.insert(0, format!("expected {what}, found none on the platforms {}", names.join(", ")));
+        return Err(Unavailable(reasons.join("; ")));
+    }
+    let device = |(number, found)| OpenClDevice::new(1 + number as u32, found, cache.clone());
+    Ok(devices.into_iter().enumerate().map(device).collect())
+}
+
+/// True if every device is to have a memory of its own.
+fn copies() -> Result<bool, Unavailable> {
+    match std::env::var_os("FLASH_OPENCL_COPY") {
+        None => Ok(false),
+        Some(text) if text == "0" || text == "1" => Ok(text == "1"),
+        Some(text) => Err(Unavailable(format!("FLASH_OPENCL_COPY: expected 0 or 1, found {text:?}"))),
+    }
+}
+
+fn no_platforms(code: i32) -> String {
+    match code {
+        DLOPEN_RUNTIME_LOAD_FAILED => {
+            "expected the OpenCL loader libOpenCL.so.1, found none: install it (ocl-icd-libopencl1) and a device's runtime".into()
+        }
+        CL_PLATFORM_NOT_FOUND_KHR => {
+            "expected an OpenCL platform, found the loader alone: install a device's runtime, or look at OCL_ICD_VENDORS".into()
+        }
+        code => crate::failure::failed("clGetPlatformIDs", code).text,
+    }
+}
+
+fn is_fpga(platform: &str) -> bool {
+    platform.contains("FPGA")
+}
+
+fn devices_of(platform: &Platform, name: &str, copy: bool) -> Result<Vec<Found>, Failure> {
+    let ids = match platform.get_devices(CL_DEVICE_TYPE_ALL) {
+        Err(error) if error.0 == CL_DEVICE_NOT_FOUND => return Ok(Vec::new()),
+        ids => ids.call("clGetDeviceIDs")?,
+    };
+    ids.into_iter().map(|id| look_at(Device::new(id), platform, name, copy)).collect()
+}
+
+fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool) -> Result<Found, Failure> {
+    let extensions = device.extensions().call("clGetDeviceInfo")?;
+    let kind = device.dev_type().call("clGetDeviceInfo")?;
+    let emulated = platform_name.contains("Emulat");
+    let class = match kind {
+        _ if is_fpga(platform_name) && kind & CL_DEVICE_TYPE_ACCELERATOR != 0 => Class::Fpga,
+        _ if kind & CL_DEVICE_TYPE_CPU != 0 => Class::Cpu,
+        _ if kind & CL_DEVICE_TYPE_GPU != 0 => Class::Gpu,
+        _ => Class::Other,
+    };
+    let name = text(device.name().call("clGetDeviceInfo")?, "OpenCL device");
+    let driver = device.driver_version().call("clGetDeviceInfo")?;
+    let version = device.version().call("clGetDeviceInfo")?;
+    let compute_units = device.max_compute_units().call("clGetDeviceInfo")?;
+    let limits = Limits {
+        parameter_bytes: device.max_parameter_size().call("clGetDeviceInfo")?,
+        work_group_size: device.max_work_group_size().call("clGetDeviceInfo")?,
+        buffer_bytes: device.max_mem_alloc_size().call("clGetDeviceInfo")?,
+        // It is said in bits.
+        alignment: (device.mem_base_addr_align().call("clGetDeviceInfo")? as usize / 8).max(1),
+        compute_units,
+        local_bytes: device.local_mem_size().call("clGetDeviceInfo")?,
+        // Devices before OpenCL 2.0 do not know the question.
+        in_place: !copy && device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0,
+    };
+    let info = DeviceInfo {
+        class,
+        emulated,
+        test: false,
+        host_memory: limits.in_place,
+        threads: compute_units.max(1),
+        vendor: text(device.vendor().call("clGetDeviceInfo")?, "unknown"),
+        version: format!("{version}, driver {driver}"),
+        physical_id: physical_id(&device, class, emulated, &name),
+        rate_hint: rate(&device, class, compute_units),
+        memory_bytes: device.global_mem_size().call("clGetDeviceInfo")?,
+        features: features(&version, &extensions),
+        name,
+    };
+    let platform_version = platform.version().unwrap_or_default();
+    let driver = format!("{platform_name} {platform_version} / {version} / {driver}");
+    Ok(Found { device, info, limits, platform: platform_name.to_owned(), extensions, driver })
+}
+
+fn text(text: String, otherwise: &str) -> String {
+    match text.trim() {
+        "" => otherwise.to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+/// What is the same hardware, whoever drives it: the CPU, also where it plays something else, or a place on
+/// the bus.
+fn physical_id(device: &Device, class: Class, emulated: bool, name: &str) -> String {
+    if class == Class::Cpu || emulated {
+        return "cpu".into();
+    }
+    if let Ok(bus) = device.pcibusinfokhr_intel() {
+        return format!(
+            "{:04x}:{:02x}:{:02x}.{:x}",
+            bus.pci_domain, bus.pci_bus, bus.pci_device, bus.pci_function
+        );
+    }
+    if let (Ok(bus), Ok(slot)) = (device.pci_bus_id_nv(), device.pci_slot_id_nv()) {
+        // Slot: device and function in one number.
+        return format!("0000:{bus:02x}:{:02x}.{:x}", slot >> 3, slot & 7);
+    }
+    format!("opencl:{name}:{:x}", device.id() as usize)
+}
+
+/// Rough flop/s in single precision: a fused multiply-add per lane and cycle.
+fn rate(device: &Device, class: Class, compute_units: u32) -> f64 {
+    let lanes = match class {
+        // Twice as wide as one unit, like the CPU's own backend counts, and a bit less for the copies to a
+        // memory that is the same.
+        Class::Cpu => 2.0 * 0.8 * f64::from(device.native_vector_width_float().unwrap_or(4)),
+        Class::Gpu => 64.0,
+        _ => return 0.0,
+    };
+    let megahertz = f64::from(device.max_clock_frequency().unwrap_or(0));
+    2.0 * lanes * f64::from(compute_units) * megahertz * 1e6
+}
+
+/// What kernels ask for.
+fn features(version: &str, extensions: &str) -> String {
+    let mut features = Vec::new();
+    if let Some(number) = version.split_whitespace().nth(1) {
+        features.push(format!("opencl{number}"));
+    }
+    let known = [
+        ("cl_khr_fp64", "fp64"),
+        ("cl_khr_fp16", "fp16"),
+        ("cl_khr_int64_base_atomics", "int64-atomics"),
+        ("cl_khr_subgroups", "subgroups"),
+        ("cl_khr_il_program", "spir-v"),
+    ];
+    let has = |extension: &str| extensions.split_whitespace().any(|there| there == extension);
+    features.extend(known.iter().filter(|(extension, _)| has(extension)).map(|(_, name)| (*name).to_owned()));
+    features.join(",")
+}

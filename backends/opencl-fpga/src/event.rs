@@ -1,0 +1,85 @@
+//! Completion of commands.
+
+use crate::failure::{Call, failed};
+use flash_core::backend::{Completion, Failure};
+use opencl3::command_queue::flush;
+use opencl3::event::{CL_COMPLETE, Event};
+use opencl3::types::{cl_event, cl_int};
+use std::ffi::c_void;
+
+/// Fires when the last command of a launch has, which is behind the others in an in-order queue.
+pub(crate) struct Done {
+    /// The launch's first command, for its start, if it is not the last one too.
+    pub first: Option<Event>,
+    pub last: Event,
+}
+
+impl Done {
+    /// How it ended: 0 or a negative code; positive while it has not.
+    fn status(&self) -> cl_int {
+        self.last.command_execution_status().map_or_else(|error| error.0, |status| status.0)
+    }
+
+    /// Who does not wait must send the commands off. A queue that cannot will say so to who waits.
+    fn flush(&self) {
+        if let Ok(queue) = self.last.command_queue() {
+            let _ = flush(queue);
+        }
+    }
+}
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+extern "C" fn fired(_event: cl_event, _status: cl_int, context: *mut c_void) {
+    // SAFETY: made by `on_ready`, and OpenCL calls back once.
+    let callback = unsafe { Box::from_raw(context.cast::<Callback>()) };
+    callback();
+}
+
+impl Completion for Done {
+    fn ready(&self) -> bool {
+        self.status() <= CL_COMPLETE || {
+            self.flush();
+            false
+        }
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        match self.last.wait() {
+            Ok(()) => Ok(()),
+            // The code of the wait only says that there is one.
+            Err(error) => Err(match self.status() {
+                code if code < 0 => failed("a command in the device's queue", code),
+                _ => failed("clWaitForEvents", error.0),
+            }),
+        }
+    }
+
+    fn on_ready(&self, callback: Callback) {
+        self.flush();
+        let context = Box::into_raw(Box::new(callback));
+        if self.last.set_callback(CL_COMPLETE, fired, context.cast()).is_err() {
+            // Nobody will call: wait, and do it here.
+            let _ = self.last.wait();
+            // SAFETY: OpenCL has refused it, so it is still ours alone.
+            unsafe { Box::from_raw(context)() };
+        }
+    }
+
+    fn times(&self) -> Option<(u64, u64)> {
+        let start = self.first.as_ref().unwrap_or(&self.last).profiling_command_start();
+        start.ok().zip(self.last.profiling_command_end().ok())
+    }
+}
+
+/// Waits for a command.
+pub(crate) fn wait(event: Event, call: &str) -> Result<(), Failure> {
+    Done { first: None, last: event }
+        .wait()
+        .map_err(|failure| Failure::new(failure.code, format!("{call}: {}", failure.text)))
+}
+
+/// Takes the event of a command that was enqueued.
+pub(crate) fn enqueued(outcome: Result<cl_event, cl_int>, call: &str) -> Result<Event, Failure> {
+    outcome.call(call).map(Event::new)
+}

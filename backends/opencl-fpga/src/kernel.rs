@@ -1,0 +1,272 @@
+//! Implementations made ready.
+
+use crate::device::OpenClDevice;
+use crate::failure::{Call, failed};
+use flash_core::Code;
+use flash_core::abi;
+use flash_core::backend::Failure;
+use flash_core::backend::offload::{KernelSpec, Parameter, Told};
+use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
+use opencl3::kernel::{Kernel, set_kernel_arg, set_kernel_arg_svm_pointer};
+use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer, release_mem_object};
+use opencl3::program::Program;
+use opencl3::types::cl_mem;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A kernel of a program, for one device.
+pub struct OpenClKernel {
+    pub(crate) spec: KernelSpec,
+    pub(crate) parameters: Vec<Parameter>,
+    /// Work items in a work-group: at most, in multiples of, and what the kernel was compiled for.
+    pub(crate) most: usize,
+    pub(crate) multiple: usize,
+    pub(crate) compiled: Option<[usize; 3]>,
+    state: Mutex<State>,
+    /// What the kernel is in.
+    _program: Arc<Program>,
+}
+
+/// What changes from launch to launch. OpenCL's kernel objects have their parameters inside: who sets them
+/// and enqueues must be alone.
+pub(crate) struct State {
+    pub kernel: Kernel,
+    pub told: Told,
+    /// What each parameter was set to.
+    set: Vec<Vec<u8>>,
+    /// [`Buffers::freed`](crate::buffers::Buffers::freed) when they were set.
+    freed: u64,
+    /// The latest ones on the device, the last used at the end.
+    tables: Vec<Table>,
+}
+
+/// A table of a kernel's launches on the device.
+struct Table {
+    words: Vec<u64>,
+    buffer: cl_mem,
+}
+
+// SAFETY: the handle of a buffer may be used from any thread.
+unsafe impl Send for Table {}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: made in `table`, released once; commands that use it end before.
+        let _ = unsafe { release_mem_object(self.buffer) };
+    }
+}
+
+/// Tables that are kept per kernel: one per phase of a short cycle of phases.
+const TABLES: usize = 8;
+
+impl OpenClKernel {
+    pub(crate) fn new(
+        device: &OpenClDevice,
+        implementation: &'static abi::Implementation,
+    ) -> Result<OpenClKernel, Failure> {
+        let mut spec = KernelSpec::read(implementation)?;
+        let payload = spec.payload(implementation)?;
+        let has =
+            |extension: &str| device.found.extensions.split_whitespace().any(|there| there == extension);
+        if let Some(missing) = spec.requires.iter().find(|extension| !has(extension)) {
+            return Err(Failure::new(
+                Code::Unsupported,
+                format!(
+                    "{}: expected a device with {missing}, found {}, which lacks it",
+                    spec.title, device.found.info.name
+                ),
+            ));
+        }
+        let parameters = spec.parameters();
+        check_bytes(device, &spec, &parameters)?;
+        let program = device.programs.get(device, &spec, payload)?;
+        let kernel = create(&spec, &program)?;
+        let expected = parameters.len() + if spec.cooperating { 2 } else { 0 };
+        let found = kernel.num_args().call("clGetKernelInfo")? as usize;
+        if found != expected {
+            return Err(Failure::new(Code::Invalid, wrong_count(&spec, expected, found)));
+        }
+        let id = device.found.device.id();
+        let most = kernel.get_work_group_size(id).call("clGetKernelWorkGroupInfo")?;
+        let multiple = kernel.get_work_group_size_multiple(id).unwrap_or(1);
+        let compiled = kernel.get_compile_work_group_size(id).unwrap_or_default();
+        let compiled = <[usize; 3]>::try_from(compiled).ok().filter(|size| size[0] != 0);
+        let (set, told) = (vec![Vec::new(); expected], Told::default());
+        let state = State { kernel, told, set, freed: 0, tables: Vec::new() };
+        Ok(OpenClKernel {
+            spec,
+            parameters,
+            most: most.max(1),
+            multiple: multiple.max(1),
+            compiled,
+            state: Mutex::new(state),
+            _program: program,
+        })
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+fn create(spec: &KernelSpec, program: &Program) -> Result<Kernel, Failure> {
+    if spec.entry.contains('\0') {
+        return Err(Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)));
+    }
+    Kernel::create(program, &spec.entry).map_err(|error| {
+        let failure = failed("clCreateKernel", error.0);
+        let text = match error.0 {
+            CL_INVALID_KERNEL_NAME => format!(
+                "{}: expected a kernel `{}` in the program, found {:?}: attribute `entry` names it: {}",
+                spec.title,
+                spec.entry,
+                program.kernel_names(),
+                failure.text
+            ),
+            _ => format!("{}: {}", spec.title, failure.text),
+        };
+        Failure::new(failure.code, text)
+    })
+}
+
+/// All parameters together, against the device's limit.
+fn check_bytes(device: &OpenClDevice, spec: &KernelSpec, parameters: &[Parameter]) -> Result<(), Failure> {
+    let size = |parameter: &Parameter| match parameter {
+        Parameter::Value(argument) => spec.descriptor.arguments[*argument].element.size,
+        _ => size_of::<u64>(),
+    };
+    let told = if spec.cooperating { spec.told_bytes() + size_of::<u64>() } else { 0 };
+    let bytes = parameters.iter().map(size).sum::<usize>() + told;
+    let most = device.found.limits.parameter_bytes;
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Invalid,
+        format!(
+            "{}: expected parameters of up to {most} bytes, the limit of {}, found {bytes}: pass large values as an array",
+            spec.title, device.found.info.name
+        ),
+    ))
+}
+
+fn wrong_count(spec: &KernelSpec, expected: usize, found: usize) -> String {
+    let names: Vec<String> = spec
+        .parameters()
+        .iter()
+        .map(|parameter| match parameter {
+            Parameter::Value(i) | Parameter::Array(i) => spec.descriptor.arguments[*i].name.clone(),
+            Parameter::Next(i) => format!("{}_next", spec.descriptor.arguments[*i].name),
+        })
+        .collect();
+    let more = if spec.cooperating { ", and FLASH_ARGS, which are two" } else { "" };
+    format!(
+        "{}: expected a kernel `{}` of {expected} parameters ({}{more}), found one of {found}",
+        spec.title,
+        spec.entry,
+        names.join(", ")
+    )
+}
+
+impl State {
+    /// To be called before parameters are set: what buffers meant may have changed.
+    pub fn renew(&mut self, freed: u64) {
+        if self.freed != freed {
+            self.freed = freed;
+            self.set.iter_mut().for_each(Vec::clear);
+        }
+    }
+
+    /// Sets a parameter, if it is not set so already.
+    pub fn set(&mut self, spec: &KernelSpec, number: usize, bytes: &[u8]) -> Result<(), Failure> {
+        if self.set[number] == bytes {
+            return Ok(());
+        }
+        self.set[number].clear();
+        // SAFETY: a live kernel; the value has that many bytes and is copied.
+        let outcome = unsafe {
+            set_kernel_arg(self.kernel.get(), number as u32, bytes.len(), bytes.as_ptr().cast::<c_void>())
+        };
+        outcome.map_err(|code| {
+            let failure = failed("clSetKernelArg", code);
+            let hint = match code {
+                CL_INVALID_ARG_SIZE => {
+                    format!(
+                        ": the definition's argument has {} bytes, the kernel's parameter another size",
+                        bytes.len()
+                    )
+                }
+                _ => String::new(),
+            };
+            let text =
+                format!("{}: parameter {number} of `{}`: {}{hint}", spec.title, spec.entry, failure.text);
+            Failure::new(failure.code, text)
+        })?;
+        self.set[number].extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Sets a parameter to a buffer; NULL for none.
+    pub fn set_buffer(&mut self, spec: &KernelSpec, number: usize, buffer: cl_mem) -> Result<(), Failure> {
+        self.set(spec, number, &(buffer as usize).to_ne_bytes())
+    }
+
+    /// Sets a parameter to an address of the host's.
+    pub fn set_address(&mut self, number: usize, address: *mut c_void) -> Result<(), Failure> {
+        let bytes = (address as usize).to_ne_bytes();
+        if self.set[number] == bytes {
+            return Ok(());
+        }
+        self.set[number].clear();
+        // SAFETY: a live kernel, of a device that takes any address; it is not looked at here.
+        unsafe { set_kernel_arg_svm_pointer(self.kernel.get(), number as u32, address) }
+            .call("clSetKernelArgSVMPointer")?;
+        self.set[number].extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Sets the two parameters of `FLASH_ARGS` to what was told.
+    pub fn set_told(
+        &mut self,
+        device: &OpenClDevice,
+        spec: &KernelSpec,
+        number: usize,
+    ) -> Result<(), Failure> {
+        let bytes: Vec<u8> = self.told.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.set(spec, number, &bytes)?;
+        let table = self.table(device)?;
+        self.set_buffer(spec, number + 1, table)
+    }
+
+    /// The table that was told, on the device.
+    fn table(&mut self, device: &OpenClDevice) -> Result<cl_mem, Failure> {
+        if let Some(at) = self.tables.iter().position(|table| table.words == self.told.table) {
+            let table = self.tables.remove(at);
+            let buffer = table.buffer;
+            self.tables.push(table);
+            return Ok(buffer);
+        }
+        let mut words = self.told.table.clone();
+        if words.is_empty() {
+            words.push(0);
+        }
+        let bytes = size_of_val(&words[..]);
+        // SAFETY: a live context; the words are copied before the call returns.
+        let buffer = unsafe {
+            create_buffer(
+                device.opened()?.context.get(),
+                CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                bytes,
+                words.as_mut_ptr().cast(),
+            )
+        }
+        .call("clCreateBuffer")?;
+        if self.tables.len() == TABLES {
+            self.tables.remove(0);
+            // Its handle may come again, for another table.
+            self.set.iter_mut().for_each(Vec::clear);
+        }
+        self.tables.push(Table { words: self.told.table.clone(), buffer });
+        Ok(buffer)
+    }
+}

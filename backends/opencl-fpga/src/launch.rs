@@ -1,0 +1,369 @@
+//! One launch: parameters, work-groups, phases.
+
+use crate::device::{OpenClDevice, Opened};
+use crate::event::{Done, enqueued};
+use crate::kernel::{OpenClKernel, State};
+use flash_core::Code;
+use flash_core::abi::{self, Arg};
+use flash_core::backend::offload::Parameter;
+use flash_core::backend::{Completion, Failure, Launch};
+use flash_core::index::SpaceRef;
+use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel, enqueue_svm_mem_cpy};
+use opencl3::event::Event;
+use opencl3::types::CL_FALSE;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+/// The option, and the attribute, that says how many work items are in a work-group.
+const WORK_GROUP_SIZE: &str = "work_group_size";
+
+/// Work items of a work-group that nobody has said anything of.
+const GROUP: usize = 256;
+
+/// What is enqueued: an index space of up to three dimensions.
+struct Range {
+    dimensions: usize,
+    offset: [usize; 3],
+    global: [usize; 3],
+    /// `None`: the driver chooses.
+    local: Option<[usize; 3]>,
+}
+
+impl OpenClKernel {
+    /// Enqueues a launch.
+    pub(crate) fn submit(
+        &self,
+        device: &OpenClDevice,
+        launch: &Launch<'_, OpenClKernel>,
+    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+        let wanted = if launch.has_attributes() { self.options(launch)? } else { None };
+        let wanted = wanted.or(self.spec.work_group_size).map(|size| size as usize);
+        let phases = launch.phases();
+        if phases.is_empty() {
+            return Ok(None);
+        }
+        let opened = device.opened()?;
+        let mut state = self.state();
+        state.renew(opened.buffers.freed());
+        let mut commands = Commands { opened, first: None, last: None };
+        // A command that was enqueued stays so when a later one cannot be: it is waited for.
+        let outcome = match self.spec.cooperating {
+            true => self.phases(device, launch, &mut state, wanted, &mut commands),
+            false => self.whole(device, launch, &mut state, wanted, &mut commands),
+        };
+        if let Err(failure) = outcome {
+            let _ = opened.kernels.finish();
+            return Err(failure);
+        }
+        let Commands { first, last, .. } = commands;
+        Ok(last.map(|last| Box::new(Done { first, last }) as Box<dyn Completion>))
+    }
+
+    /// The submission's own options.
+    #[cold]
+    fn options(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<u64>, Failure> {
+        let mut wanted = None;
+        for (key, value, required) in launch.attributes() {
+            match key {
+                WORK_GROUP_SIZE => {
+                    let size = value.parse().ok().filter(|&size: &u64| size > 0);
+                    wanted = Some(size.ok_or_else(|| {
+                        let text = format!("option `{key}`: expected a number from 1, found {value}");
+                        Failure::new(Code::Invalid, text)
+                    })?);
+                }
+                _ if required => {
+                    return Err(Failure::new(
+                        Code::Unsupported,
+                        format!(
+                            "the option `{key}` is marked as required and this backend does not know it; it knows {WORK_GROUP_SIZE}"
+                        ),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// A cooperating kernel: once per phase.
+    fn phases(
+        &self,
+        device: &OpenClDevice,
+        launch: &Launch<'_, OpenClKernel>,
+        state: &mut State,
+        wanted: Option<usize>,
+        commands: &mut Commands<'_>,
+    ) -> Result<(), Failure> {
+        let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
+        for (k, phase) in phases.clone().enumerate() {
+            let odd = k % 2 == 1;
+            for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
+                // Elements that no item owns keep what they have.
+                commands.carry(device, arg, odd)?;
+            }
+            self.spec.tell(space, phase, args, odd, &mut state.told)?;
+            self.parameters(device, args, odd, state)?;
+            state.set_told(device, &self.spec, self.parameters.len())?;
+            let range = self.line(device, state, wanted)?;
+            commands.run(self, state, &range)?;
+        }
+        if (phases.end - phases.start) % 2 == 1 {
+            let stays = |arg: &&Arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_NEXT_STAYS == 0;
+            for arg in args.iter().filter(stays) {
+                commands.carry(device, arg, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the parameters that are the definition's.
+    fn parameters(
+        &self,
+        device: &OpenClDevice,
+        args: &[Arg],
+        odd: bool,
+        state: &mut State,
+    ) -> Result<(), Failure> {
+        for (number, &parameter) in self.parameters.iter().enumerate() {
+            match parameter {
+                Parameter::Value(argument) => {
+                    let arg = &args[argument];
+                    // SAFETY: a scalar's bytes live for the call.
+                    let bytes = unsafe {
+                        std::slice::from_raw_parts(arg.data.cast::<u8>(), arg.element_size as usize)
+                    };
+                    state.set(&self.spec, number, bytes)?;
+                }
+                Parameter::Array(argument) | Parameter::Next(argument) => {
+                    let [now, next] = places(device, argument, &args[argument], odd)?;
+                    let place = if parameter == Parameter::Next(argument) { next } else { now };
+                    match device.in_place() {
+                        true => state.set_address(number, place)?,
+                        false => state.set_buffer(&self.spec, number, place)?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
+    fn line(&self, device: &OpenClDevice, state: &State, wanted: Option<usize>) -> Result<Range, Failure> {
+        let items = usize::try_from(state.told.items).unwrap_or(usize::MAX);
+        let line = |local: usize, groups: usize| Range {
+            dimensions: 1,
+            offset: [0; 3],
+            global: [local.saturating_mul(groups), 1, 1],
+            local: Some([local, 1, 1]),
+        };
+        if self.spec.single_work_item {
+            return Ok(line(1, 1));
+        }
+        let chosen = match (self.compiled, wanted) {
+            (Some([local, 1, 1]), None) => Some(local),
+            (_, wanted) => wanted,
+        };
+        if let Some(local) = chosen {
+            self.check_group(device, local)?;
+        }
+        if state.told.block > 0 {
+            let groups = state.told.items.div_ceil(state.told.block) as usize;
+            return Ok(line(chosen.unwrap_or(1), groups));
+        }
+        let local = chosen.unwrap_or_else(|| {
+            // All units have something to do, in groups of the size that the device likes.
+            let units = device.found.limits.compute_units.max(1) as usize;
+            let share = items.div_ceil(units).next_multiple_of(self.multiple);
+            let most = GROUP.next_multiple_of(self.multiple).min(self.most);
+            share.min(most).max(1)
+        });
+        Ok(line(local, items.div_ceil(local)))
+    }
+
+    fn check_group(&self, device: &OpenClDevice, size: usize) -> Result<(), Failure> {
+        let most = self.most.min(device.found.limits.work_group_size);
+        let text = match self.compiled {
+            Some(compiled) if compiled != [size, 1, 1] => {
+                format!("of {compiled:?} work items, for which the kernel was compiled")
+            }
+            _ if size > most => {
+                format!("of up to {most} work items, the limit of {}", device.found.info.name)
+            }
+            _ => return Ok(()),
+        };
+        let text = format!(
+            "{}: expected a work-group {text}, found one of {size}: set {WORK_GROUP_SIZE}",
+            self.spec.title
+        );
+        Err(Failure::new(Code::Invalid, text))
+    }
+
+    /// A kernel that does not cooperate: once, over the index space itself.
+    fn whole(
+        &self,
+        device: &OpenClDevice,
+        launch: &Launch<'_, OpenClKernel>,
+        state: &mut State,
+        wanted: Option<usize>,
+        commands: &mut Commands<'_>,
+    ) -> Result<(), Failure> {
+        let (space, args) = (launch.space(), launch.args());
+        if launch.is_part() {
+            return Err(self.refuse("a part of a launch".into()));
+        }
+        let mut range = self.plain_range(space, args)?;
+        if let Some(size) = wanted {
+            self.check_group(device, size)?;
+            if !range.global[0].is_multiple_of(size) {
+                return Err(self.refuse(format!(
+                    "an extent of {} along the first dimension, which a work-group of {size} does not divide",
+                    range.global[0]
+                )));
+            }
+            range.local = Some([size, 1, 1]);
+        }
+        let first = |arg: &Arg| {
+            // SAFETY: a launch's parts live for the call.
+            unsafe { arg.part.as_ref() }.filter(|_| !device.in_place()).map_or(0, |part| part.origin)
+        };
+        if let Some((i, arg)) =
+            args.iter().enumerate().find(|(_, arg)| arg.kind != abi::ARG_SCALAR && first(arg) != 0)
+        {
+            let text =
+                format!("argument {i} in a buffer that begins with element {} of it", first(arg) as i64);
+            return Err(self.refuse(text));
+        }
+        self.parameters(device, args, false, state)?;
+        commands.run(self, state, &range)
+    }
+
+    /// The index space as OpenCL's, if it can be.
+    fn plain_range(&self, space: SpaceRef<'_>, args: &[Arg]) -> Result<Range, Failure> {
+        if space.phases() != 1 {
+            return Err(self.refuse(format!("{} phases", space.phases())));
+        }
+        if args.iter().any(|arg| matches!(arg.kind, abi::ARG_REDUCE) || two_buffers(arg)) {
+            return Err(self.refuse("accumulators, or two buffers of a phased argument".into()));
+        }
+        let Some(steps) = space.natural_box() else {
+            return Err(self.refuse("an order or values that are not natural".into()));
+        };
+        if steps.len() > 3 {
+            return Err(self.refuse(format!("{} dimensions", steps.len())));
+        }
+        let mut range =
+            Range { dimensions: steps.len(), offset: [0; 3], global: [1; 3], local: self.compiled };
+        for (d, values) in steps.iter().enumerate() {
+            range.offset[d] = values.start as usize;
+            range.global[d] = (values.end - values.start) as usize;
+        }
+        Ok(range)
+    }
+
+    fn refuse(&self, found: String) -> Failure {
+        Failure::new(
+            Code::Unsupported,
+            format!(
+                "{}: a kernel that does not cooperate runs whole launches of one phase, with up to three dimensions counted in steps of 1; found {found}: let it take FLASH_ARGS, and say `cooperating`",
+                self.spec.title
+            ),
+        )
+    }
+}
+
+/// True for an argument with two buffers.
+fn two_buffers(arg: &Arg) -> bool {
+    arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
+}
+
+/// The buffers, or addresses, of an argument: as the phase began, and the one that takes its writes.
+fn places(device: &OpenClDevice, number: usize, arg: &Arg, odd: bool) -> Result<[*mut c_void; 2], Failure> {
+    let data = device.place(number, arg)?;
+    if !two_buffers(arg) {
+        return Ok([data, null_mut()]);
+    }
+    Ok(if odd { [arg.next, data] } else { [data, arg.next] })
+}
+
+/// The commands of a launch.
+struct Commands<'d> {
+    opened: &'d Opened,
+    /// The first, if it is not the last too.
+    first: Option<Event>,
+    last: Option<Event>,
+}
+
+impl Commands<'_> {
+    fn push(&mut self, event: Event) {
+        let before = self.last.replace(event);
+        if self.first.is_none() {
+            self.first = before;
+        }
+    }
+
+    fn run(&mut self, kernel: &OpenClKernel, state: &State, range: &Range) -> Result<(), Failure> {
+        // SAFETY: the queue and the kernel are the device's; all parameters are set; the buffers that they
+        // name stay until the launch is done.
+        let outcome = unsafe {
+            enqueue_nd_range_kernel(
+                self.opened.kernels.get(),
+                state.kernel.get(),
+                range.dimensions as u32,
+                range.offset.as_ptr(),
+                range.global.as_ptr(),
+                range.local.as_ref().map_or(null(), |local| local.as_ptr()),
+                0,
+                null(),
+            )
+        };
+        let event = enqueued(outcome, "clEnqueueNDRangeKernel").map_err(|failure| {
+            Failure::new(
+                failure.code,
+                format!(
+                    "{}: {} work items in groups of {:?}: {}",
+                    kernel.spec.title,
+                    range.global.iter().product::<usize>(),
+                    range.local,
+                    failure.text
+                ),
+            )
+        })?;
+        self.push(event);
+        Ok(())
+    }
+
+    /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
+    fn carry(&mut self, device: &OpenClDevice, arg: &Arg, odd: bool) -> Result<(), Failure> {
+        let size = u64::from(arg.element_size);
+        // SAFETY: a launch's parts live for the call.
+        let origins = unsafe { arg.part.as_ref() }.map_or([0; 2], |part| [part.origin, part.next_origin]);
+        // An argument that is not cut is there in full, from its element 0 on.
+        let offset = |origin: u64| (origin.wrapping_neg().wrapping_mul(size)) as usize;
+        let [mut from, mut to] = [offset(origins[0]), offset(origins[1])];
+        if odd {
+            std::mem::swap(&mut from, &mut to);
+        }
+        let [now, next] = places(device, 0, arg, odd)?;
+        let bytes = (arg.len * size) as usize;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let queue = self.opened.kernels.get();
+        // SAFETY: both have the argument's elements and stay until the launch is done.
+        let event = unsafe {
+            match device.in_place() {
+                true => {
+                    let outcome = enqueue_svm_mem_cpy(queue, CL_FALSE, next, now, bytes, 0, null());
+                    enqueued(outcome, "clEnqueueSVMMemcpy")?
+                }
+                false => {
+                    let outcome = enqueue_copy_buffer(queue, now, next, from, to, bytes, 0, null());
+                    enqueued(outcome, "clEnqueueCopyBuffer")?
+                }
+            }
+        };
+        self.push(event);
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! The OpenCL backends of FLASH: key `INTEL_FPGA` for the accelerators of platforms that call themselves
+//! FPGA's, the emulator included, and key `OPENCL` for every other OpenCL device.
+//!
+//! The loader (`libOpenCL.so.1`) is opened when a program first needs a device: without it, or without
+//! devices, both backends are *unavailable*, and say why.
+//!
+//! - A device that takes any address of the host's works in place. Every other has a memory of its own, whose
+//!   buffers have handles. It has two in-order queues: kernels, and
+//!   copies. What a launch waits for has happened before it is enqueued, so nothing orders the two.
+//! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
+//!   is kept by the device, and on disk ([`ProgramCache`](flash_core::backend::offload::ProgramCache)).
+//! - A cooperating kernel is enqueued once per phase. One that does not cooperate is enqueued over the index
+//!   space itself, which must be whole, have one phase, and count in steps of 1.
+//!
+//! | environment variable | meaning | default |
+//! |---|---|---|
+//! | `FLASH_CACHE_DIR` | folder of compiled programs | `flash` in `XDG_CACHE_HOME`, or in `.cache` of the home directory |
+//! | `FLASH_CACHE_LIMIT` | bytes of all of them together; 0: none is kept | 512 MiB |
+//! | `FLASH_OPENCL_COPY` | 1: devices that could work in place have memories of their own, too | 0 |
+//! | `OPENCL_DYLIB_PATH` | loaders to try first, separated by semicolons | none |
+
+mod buffers;
+mod device;
+mod discover;
+mod event;
+mod failure;
+mod kernel;
+mod launch;
+mod program;
+
+pub use device::{IntelFpga, OpenCl, OpenClDevice};
+
+flash_core::register_backend!(OpenCl);
+flash_core::register_backend!(IntelFpga);

@@ -1,0 +1,16 @@
+//! What backends share whose devices have a kernel language of their own: an implementation's attributes
+//! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), what a kernel is told of its launch
+//! ([`KernelSpec::tell`]), and compiled programs on disk ([`ProgramCache`]).
+//!
+//! The kernel's side of it is `include/flash_device.h` ([`DEVICE_HEADER`]).
+
+mod cache;
+mod spec;
+mod told;
+
+pub use cache::ProgramCache;
+pub use spec::{KernelSpec, Parameter, Payload};
+pub use told::Told;
+
+/// The text of `flash_device.h`, which is put before every source.
+pub const DEVICE_HEADER: &str = include_str!("../../../include/flash_device.h");

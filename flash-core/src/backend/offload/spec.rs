@@ -1,0 +1,246 @@
+//! What an implementation in a kernel language says of itself, and the text before its source.
+
+use super::DEVICE_HEADER;
+use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC};
+use crate::backend::Failure;
+use crate::descriptor::{KernelDescriptor, View};
+use crate::error::Code;
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// An implementation in a kernel language.
+#[derive(Clone, Debug)]
+pub struct KernelSpec {
+    /// Name of the kernel, and of the implementation, for messages.
+    pub title: String,
+    /// The kernel's definition.
+    pub descriptor: KernelDescriptor,
+    /// Attribute `entry`: name of the kernel in its program. Default: the last part of the kernel's name.
+    pub entry: String,
+    /// Attribute `cooperating`: it takes `FLASH_ARGS`.
+    pub cooperating: bool,
+    /// Attribute `single_work_item`: its loop over work items is inside.
+    pub single_work_item: bool,
+    /// Attribute `work_group_size`.
+    pub work_group_size: Option<u64>,
+    /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
+    pub index32: bool,
+    /// Attribute `build_options`, for the compiler.
+    pub build_options: String,
+    /// Attribute `requires`: extensions of the device.
+    pub requires: Vec<String>,
+    /// Attribute `defines`: macros and their text.
+    defines: Vec<(String, String)>,
+    /// Attribute `file`, or where the source was read: its name in the compiler's messages.
+    file: String,
+}
+
+/// A parameter of a kernel function, by the number of the argument that it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// A value.
+    Value(usize),
+    /// A pointer to the beginning of a buffer.
+    Array(usize),
+    /// A pointer to the beginning of a phased argument's second buffer.
+    Next(usize),
+}
+
+/// The code of an implementation.
+#[derive(Debug)]
+pub enum Payload {
+    /// Text to be compiled.
+    Source(String),
+    /// A program for the device.
+    Binary(Vec<u8>),
+}
+
+impl KernelSpec {
+    /// Reads what an implementation says.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if it has no descriptor, or an attribute of another type than it should have.
+    pub fn read(implementation: &Implementation) -> Result<KernelSpec, Failure> {
+        // SAFETY: strings and attributes of implementations live for ever.
+        let (kernel, name, descriptor, attributes) = unsafe {
+            let attributes = (0..implementation.attribute_count)
+                .map(|i| &*implementation.attributes.add(i))
+                .map(|attribute| (attribute.key.text(), attribute.value.text()));
+            let attributes: Vec<(String, String)> = attributes.collect();
+            (
+                implementation.kernel.text(),
+                implementation.name.text(),
+                implementation.descriptor.text(),
+                attributes,
+            )
+        };
+        let title = format!("`{kernel}`, implementation `{name}`");
+        let descriptor = KernelDescriptor::from_json(&descriptor).map_err(|why| {
+            Failure::new(
+                Code::Invalid,
+                format!("{title}: expected the definition's descriptor as JSON, found {descriptor:?}: {why}"),
+            )
+        })?;
+        let mut spec = KernelSpec {
+            entry: kernel.rsplit('.').next().unwrap_or(&kernel).to_owned(),
+            cooperating: false,
+            single_work_item: false,
+            work_group_size: None,
+            index32: false,
+            build_options: String::new(),
+            requires: Vec::new(),
+            defines: Vec::new(),
+            file: format!("{kernel}/{name}"),
+            title,
+            descriptor,
+        };
+        for (key, value) in &attributes {
+            spec.take(key, value)?;
+        }
+        Ok(spec)
+    }
+
+    fn take(&mut self, key: &str, value: &str) -> Result<(), Failure> {
+        let title = &self.title;
+        let expected = |what: &str| {
+            Failure::new(Code::Invalid, format!("{title}: attribute `{key}`: expected {what}, found {value}"))
+        };
+        let json: Value = serde_json::from_str(value).map_err(|_| expected("JSON"))?;
+        let text = || json.as_str().map(str::to_owned).ok_or_else(|| expected("a text"));
+        let flag = || json.as_bool().ok_or_else(|| expected("true or false"));
+        match key {
+            "entry" => self.entry = text()?,
+            "file" => self.file = text()?,
+            "build_options" => self.build_options = text()?,
+            "requires" => self.requires = text()?.split_whitespace().map(str::to_owned).collect(),
+            "cooperating" => self.cooperating = flag()?,
+            "single_work_item" => self.single_work_item = flag()?,
+            "index32" => self.index32 = flag()?,
+            "work_group_size" => {
+                let size = json.as_u64().filter(|&size| size > 0);
+                self.work_group_size = Some(size.ok_or_else(|| expected("a number from 1"))?);
+            }
+            "defines" => {
+                let wanted = "an object of macros and their texts";
+                for (name, text) in json.as_object().ok_or_else(|| expected(wanted))? {
+                    let text = text.as_str().ok_or_else(|| expected(wanted))?;
+                    self.defines.push((name.clone(), text.to_owned()));
+                }
+            }
+            // For choosing an implementation, or nobody's business here.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The implementation's code; files are read.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if there is none, the file cannot be read, or a source is no UTF-8.
+    pub fn payload(&mut self, implementation: &Implementation) -> Result<Payload, Failure> {
+        let fail = |text: String| Err(Failure::new(Code::Invalid, format!("{}: {text}", self.title)));
+        if implementation.payload.is_null() || implementation.payload_len == 0 {
+            return fail("expected a source, a binary or a path, found an empty payload".into());
+        }
+        // SAFETY: not NULL, and the payload has that many bytes, which live for ever.
+        let bytes = unsafe { std::slice::from_raw_parts(implementation.payload, implementation.payload_len) };
+        let bytes = match implementation.kind {
+            KIND_INT_SRC | KIND_INT_BIN => bytes.to_vec(),
+            KIND_EXT_SRC | KIND_EXT_BIN => {
+                let path = PathBuf::from(String::from_utf8_lossy(bytes).into_owned());
+                match std::fs::read(&path) {
+                    Ok(bytes) => {
+                        self.file = path.display().to_string();
+                        if let (KIND_EXT_SRC, Some(folder)) = (implementation.kind, folder_of(&path)) {
+                            // Headers that lie beside the source.
+                            let _ = write!(self.build_options, " -I {folder}");
+                        }
+                        bytes
+                    }
+                    Err(why) => return fail(format!("expected a readable file {path:?}, found: {why}")),
+                }
+            }
+            other => return fail(format!("expected a kind from 1 to 4, found {other}")),
+        };
+        if matches!(implementation.kind, KIND_INT_BIN | KIND_EXT_BIN) {
+            return Ok(Payload::Binary(bytes));
+        }
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(why) => return fail(format!("expected a source in UTF-8, found: {why}")),
+        };
+        self.index32 |= text.contains("FLASH_INDEX32");
+        Ok(Payload::Source(text))
+    }
+
+    /// The array arguments, by argument number: the order in which kernels number them.
+    pub fn arrays(&self) -> impl Iterator<Item = usize> {
+        let arguments = self.descriptor.arguments.iter().enumerate();
+        arguments.filter(|(_, a)| a.view != View::Scalar).map(|(i, _)| i)
+    }
+
+    /// True if it has an accumulator.
+    pub fn accumulates(&self) -> bool {
+        self.descriptor.arguments.iter().any(|a| a.view == View::Reduce)
+    }
+
+    /// The parameters of the kernel function, those of `FLASH_ARGS` left out.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let mut parameters = Vec::new();
+        for (i, argument) in self.descriptor.arguments.iter().enumerate() {
+            match argument.view {
+                View::Scalar => parameters.push(Parameter::Value(i)),
+                View::Phased if argument.stages.is_none() => {
+                    parameters.extend([Parameter::Array(i), Parameter::Next(i)]);
+                }
+                _ => parameters.push(Parameter::Array(i)),
+            }
+        }
+        parameters
+    }
+
+    /// The source that is compiled: what this kernel's macros are, `flash_device.h`, and the text.
+    pub fn source(&self, text: &str) -> String {
+        let mut source = String::new();
+        if self.cooperating {
+            let arrays: Vec<usize> = self.arrays().collect();
+            // Writing to a string does not fail.
+            let _ = writeln!(source, "#define FLASH_DIMS {}", self.descriptor.dimensions.len());
+            let _ = writeln!(source, "#define FLASH_ARRAYS {}", arrays.len());
+            for (number, &argument) in arrays.iter().enumerate() {
+                let name = &self.descriptor.arguments[argument].name;
+                let _ = writeln!(source, "#define FLASH_ARRAY_{name} {number}");
+            }
+            if self.single_work_item {
+                source.push_str("#define FLASH_SINGLE_WORK_ITEM 1\n");
+            } else if self.accumulates() {
+                source.push_str("#define FLASH_ACCUMULATORS 1\n");
+            }
+        }
+        let _ = writeln!(source, "#define FLASH_ENTRY_{} 1", self.entry);
+        for (name, text) in &self.defines {
+            let _ = writeln!(source, "#define {name} {text}");
+        }
+        if self.cooperating {
+            source.push_str(DEVICE_HEADER);
+        }
+        let file = self.file.replace('\\', "/").replace('"', "'");
+        let _ = writeln!(source, "#line 1 \"{file}\"");
+        for line in text.lines() {
+            let code = line.trim();
+            // It is there already.
+            if !(code.starts_with("#include") && code.contains("flash_device.h")) {
+                source.push_str(line);
+            }
+            source.push('\n');
+        }
+        source
+    }
+}
+
+/// The folder of a path, if compilers take it as an option.
+fn folder_of(path: &Path) -> Option<&str> {
+    let folder = path.parent()?.to_str()?;
+    (!folder.is_empty() && !folder.contains(char::is_whitespace)).then_some(folder)
+}

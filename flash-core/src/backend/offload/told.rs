@@ -1,0 +1,185 @@
+//! What a cooperating kernel is told of its launch: the words of `flash_launch`, and its table.
+
+use super::KernelSpec;
+use crate::abi::{self, Arg};
+use crate::backend::Failure;
+use crate::error::Code;
+use crate::index::{Axis, SpaceRef};
+
+/// `flash_axis.kind` of the header.
+const CONSTANT: u64 = 0;
+const LINE: u64 = 1;
+const STEPS: u64 = 2;
+const LISTED: u64 = 3;
+
+/// Words of `flash_launch` before the axes.
+const HEAD: usize = 5;
+/// Words of an axis, and of an array.
+const AXIS: usize = 5;
+const ARRAY: usize = 3;
+
+/// What a kernel is told: to be kept and filled again.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// The struct `flash_launch`, word by word.
+    pub words: Vec<u64>,
+    /// The table: details of arrays, then listed values.
+    pub table: Vec<u64>,
+    /// Work items of the phase.
+    pub items: u64,
+    /// Work items of a work-group of a kernel with accumulators; 0 without.
+    pub block: u64,
+}
+
+impl KernelSpec {
+    /// Bytes of the parameter `flash_launch`.
+    pub fn told_bytes(&self) -> usize {
+        8 * (HEAD + AXIS * self.descriptor.dimensions.len() + ARRAY * self.arrays().count().max(1))
+    }
+
+    /// Says what a kernel is told of one phase. `odd`: the buffers of phased arguments have changed places.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if the launch's indices do not fit into the 32 bits that the kernel uses, or its
+    /// dimensions or arguments are not as many as the definition's.
+    pub fn tell(
+        &self,
+        space: SpaceRef<'_>,
+        phase: u64,
+        args: &[Arg],
+        odd: bool,
+        told: &mut Told,
+    ) -> Result<(), Failure> {
+        let (dimensions, arguments) = (space.dims().len(), self.descriptor.arguments.len());
+        if dimensions != self.descriptor.dimensions.len() || args.len() != arguments {
+            return Err(Failure::new(
+                Code::Invalid,
+                format!(
+                    "{}: expected {} dimensions and {arguments} arguments, found {dimensions} and {}",
+                    self.title,
+                    self.descriptor.dimensions.len(),
+                    args.len()
+                ),
+            ));
+        }
+        told.words.clear();
+        told.table.clear();
+        // In the order of `FLASH_DETAIL`.
+        for argument in self.arrays() {
+            detail(&args[argument], dimensions, &mut told.table);
+        }
+        let rows = space.phase(phase);
+        told.items = rows.end - rows.start;
+        told.block = args.iter().filter(|a| a.kind == abi::ARG_REDUCE).map(|a| a.row_len).max().unwrap_or(0);
+        let axes = space.axes(phase);
+        let first = axes.as_ref().map_or(0, |axes| axes.first);
+        let narrow = u64::from(first + told.items <= u64::from(u32::MAX));
+        told.words.extend([phase, told.items, first, narrow, told.block]);
+        match axes {
+            Some(axes) => {
+                for axis in &axes.dims {
+                    let words = self.axis(axis, first + told.items, &mut told.table)?;
+                    told.words.extend(words);
+                }
+            }
+            None => self.list(space, rows, told)?,
+        }
+        for argument in self.arrays() {
+            told.words.extend(array(&args[argument], odd));
+        }
+        // A kernel without arrays has the struct of one, for C has no arrays of none.
+        told.words.resize(self.told_bytes() / 8, 0);
+        Ok(())
+    }
+
+    /// The words of an axis over so many rows.
+    fn axis(&self, axis: &Axis, rows: u64, table: &mut Vec<u64>) -> Result<[u64; AXIS], Failure> {
+        Ok(match axis {
+            Axis::Constant(value) => {
+                self.fits(*value)?;
+                [CONSTANT, *value, 0, 1, 0]
+            }
+            Axis::Steps { start, step, cell, count } => {
+                let last = match count {
+                    0 => (rows - 1) / cell,
+                    count => count - 1,
+                };
+                self.fits(*start)?;
+                self.fits(start.wrapping_add(last.wrapping_mul(*step as u64)))?;
+                let kind = if *cell == 1 && *count == 0 { LINE } else { STEPS };
+                [kind, *start, *step as u64, *cell, *count]
+            }
+            Axis::Listed { values, cell, count } => {
+                values.iter().try_for_each(|&value| self.fits(value))?;
+                let start = table.len() as u64;
+                table.extend(values);
+                [LISTED, start, 0, *cell, *count]
+            }
+        })
+    }
+
+    /// Rows that no axes can say, listed one by one.
+    fn list(&self, space: SpaceRef<'_>, rows: std::ops::Range<u64>, told: &mut Told) -> Result<(), Failure> {
+        let mut values = vec![0; space.dims().len()];
+        let start = told.table.len();
+        let items = (rows.end - rows.start) as usize;
+        told.table.resize(start + items * values.len(), 0);
+        for (item, row) in rows.enumerate() {
+            space.value(row, &mut values);
+            for (dim, &value) in values.iter().enumerate() {
+                self.fits(value)?;
+                told.table[start + dim * items + item] = value;
+            }
+        }
+        let axis = |dim: usize| [LISTED, (start + dim * items) as u64, 0, 1, 0];
+        told.words.extend((0..values.len()).flat_map(axis));
+        Ok(())
+    }
+
+    /// Refuses an index that a kernel with 32-bit indices would cut off.
+    fn fits(&self, index: u64) -> Result<(), Failure> {
+        if !self.index32 || index <= u64::from(u32::MAX) {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Code::Invalid,
+            format!(
+                "{}: it uses FLASH_INDEX32, for indices up to {}, and the launch reaches {index}: use FLASH_INDEX, or a smaller space",
+                self.title,
+                u32::MAX
+            ),
+        ))
+    }
+}
+
+/// Details of an array: a row's elements, its part, its strides.
+fn detail(arg: &Arg, dimensions: usize, table: &mut Vec<u64>) {
+    table.push(arg.row_len);
+    // SAFETY: a launch's parts live for the call.
+    match unsafe { arg.part.as_ref() } {
+        Some(part) => table.extend(part.begin.iter().chain(&part.end)),
+        // Without a part it is there in full, and seen with one axis.
+        None => table.extend([0, 0, 0, arg.len, 1, 1]),
+    }
+    match arg.strides.is_null() {
+        true => table.resize(table.len() + dimensions, 0),
+        // SAFETY: a launch's strides are one per dimension and live for the call.
+        false => table.extend(unsafe { std::slice::from_raw_parts(arg.strides, dimensions) }),
+    }
+}
+
+/// The words of an array: where its buffers begin, in bytes from its first element, and its length.
+fn array(arg: &Arg, odd: bool) -> [u64; ARRAY] {
+    // SAFETY: a launch's parts live for the call.
+    let origins = match unsafe { arg.part.as_ref() } {
+        Some(part) if arg.space != abi::SPACE_HOST => (part.origin, part.next_origin),
+        // Addresses are those of element 0.
+        _ => (0, 0),
+    };
+    let bytes = |elements: u64| elements.wrapping_mul(u64::from(arg.element_size));
+    let (origin, next) = (bytes(origins.0), bytes(origins.1));
+    match odd && arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0 {
+        false => [origin, next, arg.len],
+        true => [next, origin, arg.len],
+    }
+}

@@ -1,0 +1,99 @@
+//! How `#[implementations(..)]` describes code for devices.
+
+use super::KernelDefinition;
+use crate::abi;
+use crate::descriptor::KernelDescriptor;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// A file with code, and what is said about it. Made by `#[implementations(..)]`; the attributes are sorted by
+/// what their values are.
+pub struct DeviceCode<'a> {
+    /// Kind of device.
+    pub target: &'static str,
+    /// Name of the implementation.
+    pub name: &'static str,
+    /// Among equals.
+    pub priority: i32,
+    /// False if it is source text.
+    pub binary: bool,
+    /// What is in the file.
+    pub payload: &'static [u8],
+    /// The file, as seen from `beside`.
+    pub file: &'static str,
+    /// The Rust source file of the definition.
+    pub beside: &'static str,
+    /// Macros of source text; one without a value is left out.
+    pub defines: &'a [(&'static str, Option<String>)],
+    /// Attributes.
+    pub texts: &'a [(&'static str, &'static str)],
+    /// Attributes.
+    pub numbers: &'a [(&'static str, u32)],
+    /// Attributes that are true.
+    pub flags: &'a [&'static str],
+}
+
+/// Describes code for a device as an implementation of `D`. What it allocates lives for ever: there is one per
+/// file and element type.
+pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'static abi::Implementation {
+    let descriptor: &'static str = KernelDescriptor::of::<D>().to_json().leak();
+    let file = Path::new(code.beside).with_file_name(code.file).display().to_string();
+    let mut attributes = vec![attribute("file", file.into())];
+    let defines = code.defines.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+    let defines: Map<String, Value> = defines.map(|(name, value)| (name.into(), value.into())).collect();
+    if !defines.is_empty() {
+        attributes.push(attribute("defines", defines.into()));
+    }
+    attributes.extend(code.texts.iter().map(|(key, value)| attribute(key, (*value).into())));
+    attributes.extend(code.numbers.iter().map(|(key, value)| attribute(key, (*value).into())));
+    attributes.extend(code.flags.iter().map(|key| attribute(key, true.into())));
+    let attributes = attributes.leak();
+    Box::leak(Box::new(abi::Implementation {
+        struct_size: size_of::<abi::Implementation>() as u32,
+        // One that does not cooperate must see all of every array, and cannot be cut.
+        door: if code.flags.contains(&"cooperating") { abi::DOOR_ITEM } else { abi::DOOR_WHOLE },
+        kind: if code.binary { abi::KIND_INT_BIN } else { abi::KIND_INT_SRC },
+        priority: code.priority,
+        kernel: abi::Str::new(D::NAME),
+        name: abi::Str::new(code.name),
+        target: abi::Str::new(code.target),
+        descriptor: abi::Str::new(descriptor),
+        cpu_features: abi::Str::new(""),
+        attributes: attributes.as_ptr(),
+        attribute_count: attributes.len(),
+        share: None,
+        span: None,
+        payload: code.payload.as_ptr(),
+        payload_len: code.payload.len(),
+    }))
+}
+
+/// An attribute whose value lives for ever.
+pub(crate) fn attribute(key: &'static str, value: Value) -> abi::Attr {
+    abi::Attr {
+        key: abi::Str::new(key),
+        value: abi::Str::new(value.to_string().leak()),
+        required: 0,
+        reserved: 0,
+    }
+}
+
+/// What `T` is called in the language of device kernels; `None` if it is no number.
+pub fn c_type<T>() -> Option<String> {
+    let name = match std::any::type_name::<T>() {
+        "f32" => "float",
+        "f64" => "double",
+        "i8" => "signed char",
+        "u8" => "unsigned char",
+        "i16" => "short",
+        "u16" => "unsigned short",
+        "i32" => "int",
+        "u32" => "flash_u32",
+        "i64" => "flash_i64",
+        "u64" => "flash_u64",
+        "isize" if size_of::<T>() == 8 => "flash_i64",
+        "usize" if size_of::<T>() == 8 => "flash_u64",
+        _ => return None,
+    };
+    Some(name.to_owned())
+}

@@ -1,0 +1,253 @@
+//! Which implementation of a kernel each device gets: the best of those that are registered, or one that the
+//! program gives.
+
+use super::given::given;
+use super::rate::Rate;
+use crate::abi;
+use crate::backend::registry::{Found, registry};
+use crate::backend::{DeviceHandle, take_error};
+use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
+use crate::error::{Code, Error, NoImplementation};
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Where it runs.
+pub(crate) struct Target {
+    pub device: &'static DeviceHandle,
+    pub implementation: String,
+    pub kernel: *mut abi::Kernel,
+    pub submit:
+        unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+    /// What may be run without telling the device.
+    inline: Option<Inline>,
+    /// Once per phase, with all of its arrays.
+    pub whole: bool,
+    /// How fast it was of late.
+    pub rate: &'static Rate,
+}
+
+/// Launches of few work items that the host runs itself.
+struct Inline {
+    share: abi::ShareFn,
+    most: u64,
+    /// `most`, once the device has had a launch: it may have something to say about it.
+    now: AtomicU64,
+}
+
+impl Target {
+    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device.
+    #[inline]
+    pub fn inline(&self, items: u64) -> Option<abi::ShareFn> {
+        self.inline.as_ref().filter(|inline| items <= inline.now.load(Relaxed)).map(|inline| inline.share)
+    }
+
+    /// The device has had a launch.
+    #[inline]
+    pub fn launched(&self) {
+        if let Some(inline) = &self.inline
+            && inline.now.load(Relaxed) != inline.most
+        {
+            inline.now.store(inline.most, Relaxed);
+        }
+    }
+}
+
+// SAFETY: kernels may be used from any thread.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some(release) = self.device.api.release {
+            // SAFETY: made by this device's `prepare`, given back once.
+            unsafe { release(self.device.raw, self.kernel) };
+        }
+    }
+}
+
+/// The devices that have an implementation, each with its best one.
+pub(super) fn find(
+    descriptor: &KernelDescriptor,
+    devices: &[&'static DeviceHandle],
+    attributes: &Attributes,
+) -> Result<Vec<Target>, Error> {
+    let pinned = match attributes.get::<Implementation>() {
+        None => None,
+        Some(Implementation::Named(name)) => Some(name.as_str()),
+        Some(code) => return given(code, descriptor, devices),
+    };
+    let named_only = attributes.get::<Searchable>() == Some(&Searchable::No) && pinned.is_none();
+    let mut rejected: Vec<String> = Vec::new();
+    let mut targets = Vec::new();
+    for device in devices {
+        let mut candidates: Vec<(Rating, Found)> = Vec::new();
+        for found in registry().implementations() {
+            // SAFETY: strings of implementations live for ever.
+            if unsafe { found.raw.kernel.text() } != descriptor.name {
+                continue;
+            }
+            match rate(found, descriptor, device, pinned) {
+                Ok(_) if named_only => {
+                    note(&mut rejected, found, "the kernel is not searchable: name an implementation")
+                }
+                Ok(rating) => candidates.push((rating, found)),
+                Err(why) => note(&mut rejected, found, &why),
+            }
+        }
+        // Stable: of equals the first.
+        candidates.sort_by_key(|(rating, _)| Reverse(*rating));
+        for (_, found) in candidates {
+            match prepare(device, found.raw, descriptor) {
+                Ok(target) => {
+                    targets.push(target);
+                    break;
+                }
+                Err(Error::Backend { code: Code::Unsupported, text }) => note(&mut rejected, found, &text),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    match targets.is_empty() {
+        true => Err(none(descriptor, devices, rejected)),
+        false => Ok(targets),
+    }
+}
+
+/// That nothing runs the kernel on any of the devices.
+pub(super) fn none(
+    descriptor: &KernelDescriptor,
+    devices: &[&'static DeviceHandle],
+    found: Vec<String>,
+) -> Error {
+    Error::NoImplementation(Box::new(NoImplementation {
+        kernel: descriptor.name.clone(),
+        signature: descriptor.signature(),
+        devices: devices.iter().map(|d| d.id().to_owned()).collect(),
+        found,
+    }))
+}
+
+fn note(rejected: &mut Vec<String>, found: Found, why: &str) {
+    // SAFETY: strings of implementations live for ever.
+    let (name, target) = unsafe { (found.raw.name.text(), found.raw.target.text()) };
+    let line = format!("`{name}` for {target} ({}): {why}", registry().origin_of(found));
+    if !rejected.contains(&line) {
+        rejected.push(line);
+    }
+}
+
+/// Specificity, priority, door; higher is better, the first found wins among equals.
+type Rating = (usize, i32, u32);
+
+fn rate(
+    found: Found,
+    descriptor: &KernelDescriptor,
+    device: &DeviceHandle,
+    pinned: Option<&str>,
+) -> Result<Rating, String> {
+    let raw = found.raw;
+    // SAFETY: strings and attributes of implementations live for ever.
+    let (name, target, wanted, features, attributes) = unsafe {
+        let attributes: Vec<(String, String)> = (0..raw.attribute_count)
+            .map(|i| &*raw.attributes.add(i))
+            .map(|a| (a.key.text(), a.value.text()))
+            .collect();
+        (raw.name.text(), raw.target.text(), raw.descriptor.text(), raw.cpu_features.text(), attributes)
+    };
+    if pinned.is_some_and(|pinned| pinned != name) {
+        return Err(format!("it is not the one asked for, `{}`", pinned.unwrap_or_default()));
+    }
+    if target != device.target {
+        return Err(format!("{} runs implementations for {}", device.id(), device.target));
+    }
+    if raw.share.is_none() && raw.span.is_none() && target == "cpu" {
+        return Err("it has no function".into());
+    }
+    if !wanted.is_empty() {
+        let theirs = KernelDescriptor::from_json(&wanted)
+            .map_err(|e| format!("its descriptor cannot be read: {e}"))?;
+        if theirs.signature() != descriptor.signature() {
+            return Err(format!("it takes {}", theirs.signature()));
+        }
+    }
+    for feature in features.split(',').map(str::trim).filter(|f| !f.is_empty()) {
+        if !cpu_has(feature) {
+            return Err(format!("this CPU lacks {feature}"));
+        }
+    }
+    let mut specificity = 0;
+    for (key, value) in &attributes {
+        let value = serde_json::from_str::<String>(value).unwrap_or_else(|_| value.clone());
+        let info = device.info();
+        let fact = match key.as_str() {
+            "vendor" => &info.vendor,
+            "device" => &info.name,
+            "architecture" => &info.features,
+            "version" => &info.version,
+            _ => continue,
+        };
+        if value == "*" {
+            continue;
+        }
+        let matches = fact == &value || (key == "architecture" && fact.split(',').any(|f| f == value));
+        if !matches {
+            return Err(format!("its {key} is `{value}`, the device's `{fact}`"));
+        }
+        specificity += 1;
+    }
+    let door = match raw.door {
+        abi::DOOR_SPAN => 2,
+        abi::DOOR_ITEM => 1,
+        _ => 0,
+    };
+    Ok((specificity, raw.priority, door))
+}
+
+/// Makes an implementation ready for a device. [`Code::Unsupported`] means that the device is not made for it.
+pub(super) fn prepare(
+    device: &'static DeviceHandle,
+    implementation: &'static abi::Implementation,
+    descriptor: &KernelDescriptor,
+) -> Result<Target, Error> {
+    let slots = device.api.prepare.zip(device.api.submit);
+    let Some((prepare, submit)) = slots else {
+        return Err(Error::Backend {
+            code: crate::error::Code::Invalid,
+            text: "a required slot is NULL".into(),
+        });
+    };
+    let mut kernel = std::ptr::null_mut();
+    // SAFETY: a device of this vtable; implementations live for ever; the errors are this host's.
+    unsafe { take_error(prepare(device.raw, implementation, &mut kernel))? };
+    // SAFETY: strings of implementations live for ever.
+    let name = unsafe { implementation.name.text() };
+    let whole = implementation.door == abi::DOOR_WHOLE;
+    let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
+    let inline = device.api.inline_items.zip(implementation.share).and_then(|(ask, share)| {
+        // SAFETY: a device of this vtable, and its kernel.
+        let most = unsafe { ask(device.raw, kernel) };
+        (most > 0).then(|| Inline { share, most, now: AtomicU64::new(0) })
+    });
+    Ok(Target { device, implementation: name, kernel, submit, inline, whole, rate })
+}
+
+/// True if this CPU has a feature, by the name that `is_x86_feature_detected!` uses.
+fn cpu_has(feature: &str) -> bool {
+    macro_rules! detect {
+        ($detected:ident: $($name:tt)*) => {
+            match feature {
+                $($name => std::arch::$detected!($name),)*
+                _ => false,
+            }
+        };
+    }
+    #[cfg(target_arch = "x86_64")]
+    return detect!(is_x86_feature_detected: "sse3" "ssse3" "sse4.1" "sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2"
+        "lzcnt" "popcnt" "aes" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16"
+        "avx512fp16" "avx512vbmi" "avx512vbmi2" "avx512ifma" "avx512bitalg" "avx512vpopcntdq" "vaes" "gfni");
+    #[cfg(target_arch = "aarch64")]
+    return detect!(is_aarch64_feature_detected: "neon" "sve" "sve2" "fp16" "dotprod" "bf16" "i8mm");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}

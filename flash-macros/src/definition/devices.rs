@@ -1,0 +1,276 @@
+//! `#[implementations(opencl = "nbody.cl", cooperating, for(f32, f64))]`: code for devices, in files beside
+//! the definition, and an entry in the inventory for each file and element type.
+
+use super::Definition;
+use crate::errors::{Errors, list};
+use crate::keys::{self, Elements, GenericValue, check_list, span_of};
+use crate::tokens::respan;
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::parse::ParseStream;
+use syn::{Attribute, Error, GenericParam, Ident, LitInt, LitStr, Meta, Token};
+
+const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
+const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `work_group_size`, `single_work_item`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
+
+/// A kind of device, and the endings of the files that it takes.
+struct Target {
+    key: &'static str,
+    source: &'static [&'static str],
+    binary: &'static [&'static str],
+}
+
+const TARGETS: &[Target] = &[
+    Target { key: "opencl", source: &["cl"], binary: &["aocx", "bin", "spv"] },
+    Target { key: "cuda", source: &["cu"], binary: &["ptx", "cubin", "fatbin"] },
+];
+
+/// One `#[implementations(..)]`.
+pub struct Devices {
+    attribute: Attribute,
+    files: Vec<File>,
+    elements: Option<Elements>,
+    name: Option<LitStr>,
+    priority: i32,
+    /// Attributes by what their values are.
+    texts: Vec<(String, String)>,
+    numbers: Vec<(String, u32)>,
+    flags: Vec<String>,
+}
+
+/// A file with code.
+struct File {
+    target: &'static str,
+    path: LitStr,
+    binary: bool,
+}
+
+/// Reads all of them.
+pub fn read(attributes: &[Attribute], errors: &mut Errors) -> Vec<Devices> {
+    let ours = attributes.iter().filter(|attribute| attribute.path().is_ident("implementations"));
+    ours.filter_map(|attribute| errors.take(read_one(attribute))).collect()
+}
+
+fn read_one(attribute: &Attribute) -> syn::Result<Devices> {
+    let Meta::List(meta) = &attribute.meta else {
+        return Err(Error::new_spanned(attribute, EXAMPLE));
+    };
+    let mut devices = Devices {
+        attribute: attribute.clone(),
+        files: Vec::new(),
+        elements: None,
+        name: None,
+        priority: 0,
+        texts: Vec::new(),
+        numbers: Vec::new(),
+        flags: Vec::new(),
+    };
+    meta.parse_args_with(|input: ParseStream<'_>| {
+        let mut seen: Vec<String> = Vec::new();
+        while !input.is_empty() {
+            devices.key(input, &mut seen)?;
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(())
+    })?;
+    match devices.files.is_empty() {
+        true => Err(Error::new_spanned(attribute, format!("no file with code is named: {EXAMPLE}"))),
+        false => Ok(devices),
+    }
+}
+
+impl Devices {
+    fn key(&mut self, input: ParseStream<'_>, seen: &mut Vec<String>) -> syn::Result<()> {
+        let span = input.span();
+        let key = match input.parse::<Option<Token![for]>>()? {
+            Some(_) => "for".to_owned(),
+            None => {
+                let known = |error: Error| Error::new(error.span(), format!("expected one of {KEYS}"));
+                input.parse::<Ident>().map_err(known)?.to_string()
+            }
+        };
+        if seen.contains(&key) {
+            return Err(Error::new(span, format!("`{key}` is there twice: remove one")));
+        }
+        match key.as_str() {
+            "for" => self.elements = Some(Elements::read(input, span)?),
+            "name" => self.name = Some(keys::name(input)?),
+            "priority" => self.priority = keys::priority(input)?,
+            "entry" | "requires" | "build_options" | "vendor" | "device" | "architecture" | "version" => {
+                self.texts.push((key.clone(), keys::text(input, &key, "..")?.value()));
+            }
+            "work_group_size" => self.numbers.push((key.clone(), number(input, &key)?)),
+            "cooperating" | "single_work_item" | "index32" => {
+                if input.peek(Token![=]) {
+                    return Err(Error::new(span, format!("write `{key}` alone, or leave it out")));
+                }
+                self.flags.push(key.clone());
+            }
+            _ => match TARGETS.iter().find(|target| target.key == key) {
+                Some(target) => self.files.push(file(target, keys::text(input, &key, "kernel.cl")?)?),
+                None => return Err(Error::new(span, format!("unknown key `{key}`: there are {KEYS}"))),
+            },
+        }
+        seen.push(key);
+        Ok(())
+    }
+}
+
+fn number(input: ParseStream<'_>, key: &str) -> syn::Result<u32> {
+    let wrong = |span| Error::new(span, format!("write `{key} = 64`, a number above 0"));
+    input.parse::<Token![=]>().map_err(|error| wrong(error.span()))?;
+    let literal: LitInt = input.parse().map_err(|error: Error| wrong(error.span()))?;
+    literal.base10_parse().ok().filter(|number| *number > 0).ok_or_else(|| wrong(literal.span()))
+}
+
+fn file(target: &Target, path: LitStr) -> syn::Result<File> {
+    let value = path.value();
+    let (stem, ending) = value.rsplit_once('.').unwrap_or((&value, ""));
+    let (source, binary) = (target.source.contains(&ending), target.binary.contains(&ending));
+    if stem.is_empty() || !(source || binary) {
+        let endings = target.source.iter().chain(target.binary).map(|ending| format!(".{ending}"));
+        return Err(Error::new(
+            path.span(),
+            format!("expected a file for `{}`, which ends with {}", target.key, list(endings)),
+        ));
+    }
+    Ok(File { target: target.key, path, binary })
+}
+
+impl File {
+    /// Without folders: the default name of the implementation.
+    fn name(&self) -> String {
+        let path = self.path.value();
+        path.rsplit(['/', '\\']).next().unwrap_or(&path).to_owned()
+    }
+}
+
+/// Checks them against the definition, and each other.
+pub fn check(definition: &Definition) -> syn::Result<()> {
+    let mut errors = Errors::default();
+    let parameters = parameters(definition);
+    let mut names: Vec<(String, &str, Vec<String>)> = Vec::new();
+    for devices in &definition.devices {
+        let lists: &[Vec<GenericValue>] =
+            match (&devices.elements, parameters.first()) {
+                (None, None) => &[Vec::new()],
+                (None, Some(parameter)) => {
+                    errors.at(&devices.attribute, format!(
+                        "for which `{parameter}` is it? List the element types, for example `for(f32, f64)`"
+                    ));
+                    continue;
+                }
+                (Some(elements), None) => {
+                    errors.push(Error::new(
+                        elements.span,
+                        "this definition has no element type to choose: remove `for(..)`",
+                    ));
+                    continue;
+                }
+                (Some(elements), Some(_)) => &elements.lists,
+            };
+        for values in lists {
+            errors.take(check_list(values, "definition", &parameters));
+            for file in &devices.files {
+                let texts = values.iter().map(crate::tokens::text).collect();
+                let name = devices.name.as_ref().map_or_else(|| file.name(), LitStr::value);
+                let entry = (name, file.target, texts);
+                if names.contains(&entry) {
+                    let (name, target, _) = &entry;
+                    errors.push(Error::new(
+                        devices.name.as_ref().map_or(file.path.span(), LitStr::span),
+                        format!("`{name}` for `{target}` is there twice: give one of them a `name = \"..\"` of its own, or remove it"),
+                    ));
+                }
+                names.push(entry);
+            }
+        }
+    }
+    errors.finish()
+}
+
+/// The definition's type and const parameters.
+fn parameters(definition: &Definition) -> Vec<&Ident> {
+    let named = definition.generics.params.iter().filter_map(|parameter| match parameter {
+        GenericParam::Type(parameter) => Some(&parameter.ident),
+        GenericParam::Const(parameter) => Some(&parameter.ident),
+        GenericParam::Lifetime(_) => None,
+    });
+    named.collect()
+}
+
+/// Writes the entries of the inventory.
+pub fn write(definition: &Definition, core: &TokenStream) -> TokenStream {
+    let parameters = parameters(definition);
+    let entries = definition.devices.iter().flat_map(|devices| {
+        let lists = devices.elements.as_ref().map_or(&[][..], |elements| &elements.lists);
+        let lists = if lists.is_empty() { vec![&[][..]] } else { lists.iter().map(Vec::as_slice).collect() };
+        let parameters = &parameters;
+        lists.into_iter().flat_map(move |list| {
+            devices.files.iter().map(move |file| entry(definition, devices, file, parameters, list, core))
+        })
+    });
+    let entries: TokenStream = entries.collect();
+    match entries.is_empty() {
+        true => entries,
+        false => quote!(const _: () = { #entries };),
+    }
+}
+
+fn entry(
+    definition: &Definition,
+    devices: &Devices,
+    file: &File,
+    parameters: &[&Ident],
+    list: &[GenericValue],
+    core: &TokenStream,
+) -> TokenStream {
+    let kernel = quote!(#core::kernel);
+    let ident = &definition.ident;
+    let lifetime = definition.lifetime.as_ref().map(|_| quote!('static,));
+    // A type that the definition does not take is reported where it is listed.
+    let ty = match list {
+        [] => quote!(#ident<#lifetime>),
+        list => respan(quote!(#ident<#lifetime #(#list),*>), span_of(list)),
+    };
+    let name = devices.name.as_ref().map_or_else(|| file.name(), LitStr::value);
+    let (target, path, priority) = (file.target, &file.path, devices.priority);
+    // A file that cannot be read is reported where it is named.
+    let (binary, payload) = match file.binary {
+        true => (true, quote_spanned!(path.span()=> ::core::include_bytes!(#path))),
+        false => (false, quote_spanned!(path.span()=> ::core::include_str!(#path).as_bytes())),
+    };
+    let defines = parameters.iter().zip(list).map(|(parameter, value)| {
+        let name = format!("FLASH_{}", super::unraw(parameter));
+        match value {
+            GenericValue::Type(ty) => quote!((#name, #kernel::c_type::<#ty>())),
+            GenericValue::Const(value) => {
+                quote!((#name, ::core::option::Option::Some(::std::string::ToString::to_string(&(#value)))))
+            }
+        }
+    });
+    let texts = devices.texts.iter().map(|(key, value)| quote!((#key, #value)));
+    let numbers = devices.numbers.iter().map(|(key, value)| quote!((#key, #value)));
+    let flags = &devices.flags;
+    quote! {
+        #core::__private::inventory::submit! {
+            #kernel::ImplementationEntry {
+                build: || #kernel::device_implementation::<#ty>(&#kernel::DeviceCode {
+                    target: #target,
+                    name: #name,
+                    priority: #priority,
+                    binary: #binary,
+                    payload: #payload,
+                    file: #path,
+                    beside: ::core::file!(),
+                    defines: &[#(#defines),*],
+                    texts: &[#(#texts),*],
+                    numbers: &[#(#numbers),*],
+                    flags: &[#(#flags),*],
+                }),
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Definitions and implementations of these tests.
+
+use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Write};
+use flash::kernel::{CpuItem, ImplementationEntry, Index, KernelDefinition};
+use flash::{KernelDefinition, kernel};
+use flash_core::abi::{
+    Attr, DOOR_ITEM, DOOR_WHOLE, Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC, Str,
+};
+use flash_core::descriptor::KernelDescriptor;
+use serde_json::{Value, json};
+
+/// y += a x
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.scale", dims(i), part_by(i))]
+pub struct Scale<'a> {
+    a: f32,
+    x: Item<'a, Read<f32>>,
+    y: Item<'a, ReadWrite<f32>>,
+}
+
+/// Adds what an index is to its element.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.grid", dims(x, y, z))]
+pub struct Grid<'a> {
+    out: Item<'a, ReadWrite<u64>>,
+}
+
+/// A stencil over cells and steps.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.spread", dims(i, step), sort_by(step), part_by(i, cells = stencil(i = 1)))]
+pub struct Spread<'a> {
+    #[along(i)]
+    cells: Phased<'a, u64>,
+}
+
+/// A sum.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.total", dims(i), part_by(i))]
+pub struct Total<'a> {
+    values: Item<'a, Read<u64>>,
+    sum: Reduce<'a, ReadWrite<u64>, Sum>,
+}
+
+/// A dimension that indexes nothing, and may be far away.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.far", dims(i, far), group_by(far))]
+pub struct Far<'a> {
+    #[along(i)]
+    out: Item<'a, ReadWrite<u32>>,
+}
+
+/// A scalar of a size that no device takes with the rest.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.large", dims(i))]
+pub struct Large<'a> {
+    a: [u64; 1024],
+    out: Item<'a, Write<u64>>,
+}
+
+/// On the CPU.
+pub struct Cpu;
+
+#[kernel]
+impl CpuItem<Scale<'_>> for Cpu {
+    fn item(_: Index<1>, k: ScaleItem<'_>) {
+        *k.y += k.a * *k.x;
+    }
+}
+
+#[kernel]
+impl CpuItem<Spread<'_>> for Cpu {
+    fn item(at: Index<2>, mut k: SpreadItem<'_>) {
+        let (i, last) = (at[0], k.cells.len() - 1);
+        let mut sum = 3 * k.cells.get(i) + at[1] as u64 + i as u64;
+        if i > 0 {
+            sum = sum.wrapping_add(k.cells.get(i - 1));
+        }
+        if i < last {
+            sum = sum.wrapping_add(k.cells.get(i + 1));
+        }
+        k.cells.set(sum);
+    }
+}
+
+#[kernel]
+impl CpuItem<Total<'_>> for Cpu {
+    fn item(_: Index<1>, mut k: TotalItem<'_>) {
+        k.sum.put(*k.values);
+    }
+}
+
+/// The text of all kernels.
+pub const TEXT: &str = include_str!("kernels.cl");
+
+/// An implementation for OpenCL. It lives for ever.
+fn made<D: KernelDefinition>(
+    name: &'static str,
+    (kind, payload): (u32, &'static [u8]),
+    attributes: Value,
+) -> &'static Implementation {
+    // One that does not cooperate sees all of every array, and must say so.
+    let door = if attributes["cooperating"] == true || name == "wrong door" { DOOR_ITEM } else { DOOR_WHOLE };
+    let attributes = attributes.as_object().expect("attributes are an object");
+    let attributes: Vec<Attr> = attributes
+        .iter()
+        .map(|(key, value)| Attr {
+            key: Str::new(key.clone().leak()),
+            value: Str::new(value.to_string().leak()),
+            required: 0,
+            reserved: 0,
+        })
+        .collect();
+    let attributes = attributes.leak();
+    Box::leak(Box::new(Implementation {
+        struct_size: size_of::<Implementation>() as u32,
+        door,
+        kind,
+        // What is taken where none is named.
+        priority: i32::from(name == "text"),
+        kernel: Str::new(D::NAME),
+        name: Str::new(name),
+        target: Str::new("opencl"),
+        descriptor: Str::new(KernelDescriptor::of::<D>().to_json().leak()),
+        cpu_features: Str::new(""),
+        attributes: attributes.as_ptr(),
+        attribute_count: attributes.len(),
+        share: None,
+        span: None,
+        payload: payload.as_ptr(),
+        payload_len: payload.len(),
+    }))
+}
+
+/// In the text of all kernels.
+pub fn source<D: KernelDefinition>(name: &'static str, attributes: Value) -> &'static Implementation {
+    made::<D>(name, (KIND_INT_SRC, TEXT.as_bytes()), attributes)
+}
+
+/// A path, leaked, that the environment names: the process that runs the test has set it.
+fn path(variable: &str) -> &'static [u8] {
+    let path = std::env::var(variable).unwrap_or_else(|_| "nowhere/at.all".into());
+    path.leak().as_bytes()
+}
+
+/// Names the file of the implementation `binary file`.
+pub const BINARY: &str = "FLASH_TEST_BINARY";
+/// Names the file of the implementation `source file`.
+pub const SOURCE: &str = "FLASH_TEST_SOURCE";
+
+const BROKEN: &str = "/* It does not compile. */\n\n__kernel void scale(float a) { nobody_knows(a); }\n";
+const OTHER: &str = "__kernel void scale(float a) {}\n";
+const WRONG_SIZE: &str = "__kernel void scale(double a, __global const float *x, __global float *y) {}\n";
+const INCLUDES: &str = "#include \"flash_device.h\"\n\nFLASH_KERNEL scale(float a, FLASH_GLOBAL const float *x,\n    FLASH_GLOBAL TYPE *y, FLASH_ARGS) {\n    FLASH_FOR_ITEMS { FLASH_AT(y, FLASH_INDEX32(0)) += a * FLASH_AT(x, FLASH_INDEX32(0)); }\n}\n";
+
+macro_rules! implementations {
+    ($($made:expr;)*) => {
+        $(flash_core::__private::inventory::submit! {
+            ImplementationEntry { build: || $made }
+        })*
+    };
+}
+
+implementations! {
+    source::<Scale<'_>>("text", json!({ "cooperating": true }));
+    source::<Scale<'_>>("plain", json!({ "entry": "scale_plain" }));
+    source::<Scale<'_>>("wrong door", json!({ "entry": "scale_plain" }));
+    source::<Scale<'_>>("one item", json!({ "cooperating": true, "single_work_item": true }));
+    source::<Scale<'_>>("no entry", json!({ "cooperating": true, "entry": "nobody" }));
+    source::<Scale<'_>>("attribute", json!({ "cooperating": "yes" }));
+    source::<Scale<'_>>("extension", json!({ "cooperating": true, "requires": "cl_khr_fp64 cl_nobody_has" }));
+    made::<Scale<'_>>("index32", (KIND_INT_SRC, INCLUDES.as_bytes()), json!({ "cooperating": true, "defines": { "TYPE": "float" } }));
+    made::<Scale<'_>>("broken", (KIND_INT_SRC, BROKEN.as_bytes()), json!({ "file": "my/broken.cl" }));
+    made::<Scale<'_>>("other", (KIND_INT_SRC, OTHER.as_bytes()), json!({}));
+    made::<Scale<'_>>("wrong size", (KIND_INT_SRC, WRONG_SIZE.as_bytes()), json!({}));
+    made::<Scale<'_>>("no file", (KIND_EXT_SRC, b"nowhere/scale.cl"), json!({}));
+    made::<Scale<'_>>("no program", (KIND_INT_BIN, b"this is no program"), json!({}));
+    made::<Scale<'_>>("binary file", (KIND_EXT_BIN, path(BINARY)), json!({ "cooperating": true }));
+    made::<Scale<'_>>("source file", (KIND_EXT_SRC, path(SOURCE)), json!({ "cooperating": true, "entry": "scale" }));
+    source::<Grid<'_>>("text", json!({ "cooperating": true }));
+    source::<Grid<'_>>("plain", json!({ "entry": "grid_plain" }));
+    source::<Grid<'_>>("one item", json!({ "cooperating": true, "single_work_item": true }));
+    source::<Spread<'_>>("text", json!({ "cooperating": true }));
+    source::<Total<'_>>("text", json!({ "cooperating": true }));
+    source::<Total<'_>>("groups", json!({ "cooperating": true, "work_group_size": 64, "entry": "total" }));
+    source::<Far<'_>>("text", json!({ "cooperating": true }));
+    source::<Far<'_>>("index32", json!({ "cooperating": true, "index32": true }));
+    source::<Large<'_>>("text", json!({ "cooperating": true, "entry": "grid" }));
+}

@@ -1,0 +1,191 @@
+//! What kernels compute: whole, sorted, cut, on one device and on all of them together.
+
+use crate::devices;
+use crate::kernels::{Grid, Scale, Spread, Total};
+use flash::descriptor::Attributes;
+use flash::index::Dim;
+use flash::prelude::*;
+
+fn numbers(n: usize) -> Vec<f32> {
+    (0..n).map(|i| (i * 7919 % 10_007) as f32 * 0.25).collect()
+}
+
+/// `y + 3 x`, exactly, for these numbers.
+fn scaled(x: &[f32], y: &[f32]) -> Vec<f32> {
+    x.iter().zip(y).map(|(x, y)| y + 3.0 * x).collect()
+}
+
+#[test]
+fn every_kind_of_implementation_gives_the_same() {
+    for device in devices("launches::every_kind_of_implementation_gives_the_same") {
+        let rt = get_runtime(&device).unwrap();
+        for name in ["text", "plain", "one item", "index32"] {
+            for n in [1, 2, 63, 1000, 100_003] {
+                let (x, y) = (numbers(n), numbers(2 * n)[n..].to_vec());
+                let (from, to) = (FlashMemory::from(x.clone()), FlashMemory::from(y.clone()));
+                for _ in 0..2 {
+                    rt.submit(Scale::of(3.0, &from, &to))
+                        .options(Implementation::named(name))
+                        .exec([n])
+                        .unwrap();
+                }
+                assert_eq!(*to.read().unwrap(), scaled(&x, &scaled(&x, &y)), "{device}, {name}, {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn indices_are_global_whatever_the_order() {
+    for device in devices("launches::indices_are_global_whatever_the_order") {
+        let rt = get_runtime(&device).unwrap();
+        let check = |what: &str, name: &str, dims: [Dim; 3], values: [Vec<u64>; 3], options: Attributes| {
+            let out = FlashMemory::<u64>::zeroed([9, 7, 5]);
+            let run = rt.submit(Grid::of(&out)).options(options).options(Implementation::named(name));
+            run.exec(dims).unwrap();
+            let mut expected = vec![0; 9 * 7 * 5];
+            for &z in &values[2] {
+                for &y in &values[1] {
+                    for &x in &values[0] {
+                        expected[(x + 9 * (y + 7 * z)) as usize] += 1 + x + 1000 * y + 1_000_000 * z;
+                    }
+                }
+            }
+            assert_eq!(*out.read().unwrap(), expected, "{device}, {name}, {what}");
+        };
+        let all = || [(0..9).collect(), (0..7).collect(), (0..5).collect::<Vec<u64>>()];
+        let counts = || [Dim::from(9), 7.into(), 5.into()];
+        let some = || [vec![3, 4, 5], vec![6, 0, 2], vec![1]];
+        let odd = || [Dim::from(3..6), count_by([6u64, 0, 2]), (1..2).into()];
+        let none = Attributes::default;
+        for name in ["text", "one item", "plain"] {
+            check("all", name, counts(), all(), none());
+        }
+        for name in ["text", "one item"] {
+            check("some", name, odd(), some(), none());
+            let mut sorted = none();
+            sorted.set(sort_by(["y"]));
+            check("sorted", name, odd(), some(), sorted);
+            let mut grouped = none();
+            grouped.set(group_by(["y"]));
+            check("grouped", name, counts(), all(), grouped);
+        }
+        let ranges = [Dim::from(2..9), (1..3).into(), (4..5).into()];
+        check("ranges", "plain", ranges, [(2..9).collect(), vec![1, 2], vec![4]], none());
+    }
+}
+
+fn cells(n: usize) -> Vec<u64> {
+    (0..n as u64).map(|i| i * i % 97).collect()
+}
+
+/// What `Spread` gives.
+fn spread(mut cells: Vec<u64>, steps: u64) -> Vec<u64> {
+    for step in 0..steps {
+        let was = cells.clone();
+        for (i, cell) in cells.iter_mut().enumerate() {
+            let left = if i > 0 { was[i - 1] } else { 0 };
+            let right = was.get(i + 1).copied().unwrap_or(0);
+            *cell = 3 * was[i] + step + i as u64 + left + right;
+        }
+    }
+    cells
+}
+
+/// All devices together, those of the CPU backend included.
+fn together(devices: &[String]) -> RuntimeObj {
+    get_runtime(&format!("ALL_CPU,{}", devices.join(","))).unwrap()
+}
+
+#[test]
+fn all_devices_together_give_what_one_gives() {
+    let devices = devices("launches::all_devices_together_give_what_one_gives");
+    if !devices.is_empty() {
+        share_launches(&devices);
+        flash_tests::in_process(&[("FLASH_OPENCL_COPY", "1")], || {
+            share_launches(&crate::devices("launches::all_devices_together_give_what_one_gives"));
+        });
+    }
+}
+
+fn share_launches(devices: &[String]) {
+    let rt = together(devices);
+    let shares = || weights((0..rt.devices().len() as u32).map(|i| 1 + i));
+    let n = 10_007;
+    let (x, y) = (numbers(n), numbers(n));
+    let (from, to) = (FlashMemory::from(x.clone()), FlashMemory::from(y.clone()));
+    for _ in 0..3 {
+        rt.submit(Scale::of(3.0, &from, &to)).options(shares()).exec([n]).unwrap();
+    }
+    assert_eq!(*to.read().unwrap(), scaled(&x, &scaled(&x, &scaled(&x, &y))));
+    for steps in [1u64, 2, 5] {
+        let memory = FlashMemory::from(cells(n));
+        rt.submit(Spread::of(&memory)).options(shares()).exec([n as u64, steps]).unwrap();
+        assert_eq!(*memory.read().unwrap(), spread(cells(n), steps), "{steps} steps");
+    }
+    let (values, sum) = (FlashMemory::from(cells(50_000)), FlashMemory::from([5u64]));
+    rt.submit(Total::of(&values, &sum)).options(shares()).exec([50_000]).unwrap();
+    assert_eq!(sum.read().unwrap()[0], 5 + cells(50_000).iter().sum::<u64>());
+    for device in rt.devices() {
+        let bytes = device.transfers().to_device.bytes;
+        assert_eq!(bytes == 0, device.info().host_memory, "{device:?}: {bytes} bytes copied to it");
+    }
+}
+
+#[test]
+fn groups_may_combine_their_values_themselves() {
+    for device in devices("launches::groups_may_combine_their_values_themselves") {
+        let rt = get_runtime(&device).unwrap();
+        for (name, n) in [("text", 1), ("text", 9_000), ("groups", 1), ("groups", 4_096), ("groups", 300_000)]
+        {
+            let (values, sum) = (FlashMemory::from(cells(n)), FlashMemory::from([5u64]));
+            rt.submit(Total::of(&values, &sum)).options(Implementation::named(name)).exec([n]).unwrap();
+            let expected = 5 + cells(n).iter().sum::<u64>();
+            assert_eq!(sum.read().unwrap()[0], expected, "{device}, {name}, {n}");
+        }
+    }
+}
+
+#[test]
+fn a_range_of_a_memory_is_found_at_its_place() {
+    for device in devices("launches::a_range_of_a_memory_is_found_at_its_place") {
+        let rt = get_runtime(&device).unwrap();
+        let (x, y) = (numbers(1_000), numbers(1_000));
+        let (from, to) = (FlashMemory::from(x.clone()), FlashMemory::from(y.clone()));
+        // The whole of it is on the device before a range is.
+        rt.submit(Scale::of(0.0, &from, &to)).options(Implementation::named("text")).exec([1_000]).unwrap();
+        let (part, other) = (from.range(300..500).unwrap(), to.range(700..900).unwrap());
+        rt.submit(Scale::of(3.0, part, other)).options(Implementation::named("text")).exec([200]).unwrap();
+        let mut expected = y.clone();
+        expected[700..900].copy_from_slice(&scaled(&x[300..500], &y[700..900]));
+        assert_eq!(*to.read().unwrap(), expected, "{device}");
+    }
+}
+
+#[test]
+fn a_work_group_size_is_taken_or_refused() {
+    for device in devices("launches::a_work_group_size_is_taken_or_refused") {
+        let rt = get_runtime(&device).unwrap();
+        let run = |name: &str, size: u64| {
+            let (x, y) = (FlashMemory::from(numbers(999)), FlashMemory::from(numbers(999)));
+            let mut options = Attributes::default();
+            options.set_by_name("work_group_size", size.into(), true);
+            rt.submit(Scale::of(3.0, &x, &y))
+                .options(options)
+                .options(Implementation::named(name))
+                .exec([999])
+                .map(|()| {
+                    assert_eq!(*y.read().unwrap(), scaled(&numbers(999), &numbers(999)), "{device}, {size}")
+                })
+        };
+        for size in [1, 7, 64] {
+            run("text", size).unwrap();
+        }
+        run("plain", 27).unwrap();
+        let error = run("plain", 64).unwrap_err().to_string();
+        assert!(error.contains("a work-group of 64 does not divide"), "{device}: {error}");
+        let error = run("text", 1 << 40).unwrap_err().to_string();
+        assert!(error.contains("expected a work-group of up to"), "{device}: {error}");
+        run("text", 8).unwrap();
+    }
+}

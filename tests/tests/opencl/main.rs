@@ -1,0 +1,29 @@
+//! The OpenCL backends, on every OpenCL device that there is.
+
+mod faults;
+mod kernels;
+mod launches;
+mod programs;
+mod suite;
+
+use flash_backend_opencl_fpga as _;
+use flash_core::backend::list;
+
+flash_core::conformance!();
+
+/// The ids of all devices of the two backends. Without any the test says that it cannot run.
+fn devices(test: &str) -> Vec<String> {
+    let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
+    let reports = list();
+    let devices = reports.iter().filter(|report| ours(&report.key)).flat_map(|report| &report.devices);
+    let devices: Vec<String> = devices.map(|device| device.id.clone()).collect();
+    if devices.is_empty() {
+        let why: Vec<String> =
+            reports.iter().filter(|r| ours(&r.key)).map(|r| r.outcome.to_string()).collect();
+        flash_tests::skip(
+            test,
+            &format!("no OpenCL device: {}: `cargo xtask setup` makes three", why.join("; ")),
+        );
+    }
+    devices
+}

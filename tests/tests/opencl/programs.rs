@@ -1,0 +1,138 @@
+//! Programs: binaries, and the cache on disk.
+
+use crate::devices;
+use crate::kernels::{BINARY, SOURCE, Scale, TEXT, source};
+use flash::prelude::*;
+use flash_core::backend::offload::KernelSpec;
+use opencl3::context::Context;
+use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
+use opencl3::platform::get_platforms;
+use opencl3::program::Program;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
+
+/// Runs an implementation of `Scale` and looks at its result.
+fn runs(device: &str, name: &str) {
+    let rt = get_runtime(device).unwrap();
+    let (x, y) = (FlashMemory::from(vec![2.0f32; 100]), FlashMemory::from(vec![1.0f32; 100]));
+    rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named(name)).exec([100]).unwrap();
+    assert_eq!(*y.read().unwrap(), [7.0; 100], "{device}, {name}");
+}
+
+/// The program of `Scale` for a device, by its name, as OpenCL gives it.
+fn binary_for(name: &str) -> Vec<u8> {
+    let implementation = source::<Scale<'_>>("offline", serde_json::json!({ "cooperating": true }));
+    let text = KernelSpec::read(implementation).unwrap().source(TEXT);
+    let platforms = get_platforms().unwrap();
+    let mut ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
+    let id = ids.find(|&id| Device::new(id).name().is_ok_and(|found| found.trim() == name)).unwrap();
+    let context = Context::from_device(&Device::new(id)).unwrap();
+    let program = Program::create_and_build_from_source(&context, &text, "").unwrap();
+    program.get_binaries().unwrap().remove(0)
+}
+
+#[test]
+fn files_with_source_or_a_program_are_loaded_when_the_program_runs() {
+    if is_child() {
+        return;
+    }
+    let all = devices("programs::files_with_source_or_a_program_are_loaded_when_the_program_runs");
+    let place = tempfile::tempdir().unwrap();
+    let file = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(file("scale.cl"), format!("#include \"helper.h\"\n{TEXT}")).unwrap();
+    std::fs::write(file("helper.h"), "/* Found beside the source. */\n").unwrap();
+    // One file for one device: each in a process of its own.
+    for device in all {
+        let name = get_runtime(&device).unwrap().devices()[0].info().name.clone();
+        std::fs::write(file("scale.bin"), binary_for(&name)).unwrap();
+        let (binary, source) = (file("scale.bin"), file("scale.cl"));
+        finish(start(&device, "binary file,source file", &[(BINARY, &binary), (SOURCE, &source)]));
+    }
+}
+
+/// Names the device of a test's child process, which runs the implementations of `Scale` after the comma.
+const DEVICE: &str = "FLASH_TEST_DEVICE";
+
+/// In a child process: does what it is for. True if this is one.
+fn is_child() -> bool {
+    let Ok(device) = std::env::var(DEVICE) else { return false };
+    let (device, names) = device.split_once(',').expect("a device and implementations");
+    names.split(',').for_each(|name| runs(device, name));
+    true
+}
+
+/// Runs this test again in a process of its own.
+fn start(device: &str, names: &str, variables: &[(&str, &str)]) -> Child {
+    let thread = std::thread::current();
+    let test = thread.name().expect("the harness names its threads");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env(DEVICE, format!("{device},{names}")).envs(variables.iter().copied());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn finish(child: Child) {
+    let output = child.wait_with_output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", output.status);
+}
+
+/// The entries of a cache, and when each was made or used.
+fn entries(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
+    let files = std::fs::read_dir(folder).map_or(Vec::new(), |files| files.flatten().collect());
+    let entry = |file: std::fs::DirEntry| {
+        let bytes = std::fs::read(file.path()).unwrap();
+        (file.path(), file.metadata().unwrap().modified().unwrap(), bytes)
+    };
+    files.into_iter().map(entry).collect()
+}
+
+#[test]
+fn a_program_is_compiled_once_and_again_where_its_entry_is_broken() {
+    if is_child() {
+        return;
+    }
+    let all = devices("programs::a_program_is_compiled_once_and_again_where_its_entry_is_broken");
+    let place = tempfile::tempdir().unwrap();
+    for (number, device) in all.iter().enumerate() {
+        let folder = place.path().join(number.to_string());
+        let cache = folder.to_str().unwrap();
+        let run = || finish(start(device, "text", &[("FLASH_CACHE_DIR", cache)]));
+        run();
+        let first = entries(&folder);
+        assert_eq!(first.len(), 1, "{device}");
+        run();
+        let second = entries(&folder);
+        assert!(second[0].1 > first[0].1 && second[0].2 == first[0].2, "{device}: used, and not made again");
+        // Cut, and whole but with a program that the driver does not take.
+        let (path, _, bytes) = &second[0];
+        std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+        run();
+        assert!(entries(&folder)[0].2.len() >= bytes.len(), "{device}: a cut entry is made anew");
+        let key = u64::from_le_bytes(bytes[12..20].try_into().unwrap()) as usize;
+        let mut wrong = bytes.clone();
+        wrong[28 + key..].fill(7);
+        let sum = crc32fast::hash(&wrong[12..]);
+        wrong[8..12].copy_from_slice(&sum.to_le_bytes());
+        std::fs::write(path, &wrong).unwrap();
+        run();
+        assert_ne!(entries(&folder)[0].2, wrong, "{device}: an entry that the driver refuses is made anew");
+    }
+}
+
+#[test]
+fn processes_share_a_cache() {
+    if is_child() {
+        return;
+    }
+    let all = devices("programs::processes_share_a_cache");
+    let place = tempfile::tempdir().unwrap();
+    let cache = [("FLASH_CACHE_DIR", place.path().to_str().unwrap())];
+    for device in &all {
+        let children: Vec<Child> = (0..3).map(|_| start(device, "text", &cache)).collect();
+        children.into_iter().for_each(finish);
+    }
+    assert_eq!(entries(place.path()).len(), all.len(), "one entry per device, and nothing half written");
+}

