@@ -181,10 +181,13 @@ fn sorted(after: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-fn check() {
-    // Fewer where all is slower.
-    let submissions = std::env::var("FLASH_TEST_SUBMISSIONS").ok().and_then(|text| text.parse().ok());
-    let submissions: usize = submissions.unwrap_or(100_000);
+/// Fewer where all is slower.
+fn submissions() -> usize {
+    let fewer = std::env::var("FLASH_TEST_SUBMISSIONS").ok().and_then(|text| text.parse().ok());
+    fewer.unwrap_or(100_000)
+}
+
+fn check(submissions: usize) {
     let rt = get_runtime("ALL_CPU").unwrap();
     let memory = |m: usize| {
         let elements: FlashMemory<u64> = (0..ITEMS).flat_map(|item| [(m + 100 * item) as u64, 0]).collect();
@@ -265,15 +268,15 @@ fn check() {
 
 #[test]
 fn eight_threads_with_a_hundred_thousand_submissions_are_as_one_after_the_other() {
-    check();
+    check(submissions());
 }
 
 #[test]
 fn so_are_they_on_three_devices_that_share_the_hosts_memory() {
-    in_process(&[("FLASH_CPU_DEVICES", "3")], || check());
+    in_process(&[("FLASH_CPU_DEVICES", "3")], || check(submissions()));
 }
 
 #[test]
 fn so_are_they_on_three_devices_with_memories_of_their_own() {
-    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check());
+    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check(submissions()));
 }
