@@ -3,6 +3,7 @@
 //!
 //! - `setup` installs what the tests need beyond Rust (`setup.rs`).
 //! - `test` runs everything that can be tested here (`test.rs`).
+//! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
 //! # How a test says that it was skipped
@@ -27,6 +28,7 @@
 //! begin with one of [`tally::ALLOWED_IN_CI`] makes the run fail.
 
 mod bench;
+mod sanitize;
 mod setup;
 mod tally;
 mod test;
@@ -74,6 +76,8 @@ enum Command {
     Test,
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),
+    /// Run the runtime's tests under ThreadSanitizer, or fuzz what reads files.
+    Sanitize(sanitize::Options),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +85,7 @@ fn main() -> ExitCode {
         Command::Setup => setup::tests().map(|()| ExitCode::SUCCESS),
         Command::Test => test::run(),
         Command::Bench(options) => bench::run(&options),
+        Command::Sanitize(options) => sanitize::run(&options),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
