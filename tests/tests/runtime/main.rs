@@ -29,4 +29,5 @@ mod recordings;
 mod reduce;
 mod scatter;
 mod views;
+mod waiting;
 mod windows;

@@ -190,6 +190,11 @@ fn with_more_subspaces_than_devices_who_has_nothing_to_do_takes_the_next() {
 }
 
 #[test]
+fn so_it_is_on_devices_with_memories_of_their_own() {
+    in_process(COPYING, || ran_meanwhile(32));
+}
+
+#[test]
 fn a_device_whose_rate_is_unknown_gets_a_probe_while_others_are_known() {
     in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2")], || {
         let (profile, n) = (Profile::new(), 1_000_000u64);
