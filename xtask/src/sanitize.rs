@@ -110,6 +110,8 @@ fn with_flags(flags: &str) -> String {
 }
 
 fn finish(mut command: Command) -> Result<ExitCode> {
+    // Pieces of a build that was broken off do not link with each other.
+    command.env("CARGO_INCREMENTAL", "0");
     println!("sanitize: {command:?}");
     let status = command.current_dir(root()).status().context("cannot start cargo")?;
     if !status.success() {

@@ -417,3 +417,15 @@ fn a_condition_on_devices_that_panics_is_the_callers() {
     rt.submit(Grow::of(0, &memory)).exec([8]).unwrap();
     assert_eq!(memory.get(0).unwrap(), 3);
 }
+
+#[test]
+fn a_host_task_cannot_be_written_down_and_says_so() {
+    let (rt, a) = (all(), FlashMemory::<u64>::zeroed(8));
+    let first = rt.submit(Grow::of(0, &a)).defer([8]);
+    let pipeline = first.host(HostTask::new("look").read(&a), |_| Ok(()));
+    let error = pipeline.recording(flash::recording::Data::With).unwrap_err();
+    assert!(matches!(error, Error::Recording(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("submission 1 (`look`)") && text.contains("a host task"), "{text}");
+    pipeline.exec().unwrap();
+}
