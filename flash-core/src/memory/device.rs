@@ -11,7 +11,7 @@ use crate::backend::{DeviceHandle, take_error};
 use crate::error::{Code, DeviceMemoryError, Error};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 
 /// The memory of one device that does not use the host's. Lives for ever.
@@ -26,6 +26,8 @@ pub(crate) struct DeviceMemory {
     has_addresses: bool,
     budget: AtomicU64,
     pool: Mutex<Pool>,
+    /// It did not answer when it was to copy last.
+    lost: AtomicBool,
     pub(super) counters: Counters,
 }
 
@@ -134,6 +136,7 @@ impl DeviceMemory {
             has_addresses,
             budget: AtomicU64::new(if known == 0 { u64::MAX } else { known }),
             pool: Mutex::default(),
+            lost: AtomicBool::new(false),
             counters: Counters::default(),
         }));
         all.push(memory);
@@ -421,7 +424,15 @@ impl DeviceMemory {
         let (queue, waits, signal) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null_mut());
         // SAFETY: a device of this vtable; the caller vouches for the boxes. Without a signal it is done
         // on return.
-        unsafe { take_error(copy(self.device.raw, queue, from, to, shape, waits, 0, signal)) }
+        let outcome = unsafe { take_error(copy(self.device.raw, queue, from, to, shape, waits, 0, signal)) };
+        let lost = matches!(outcome, Err(Error::Backend { code: Code::DeviceLost, .. }));
+        self.lost.store(lost, Relaxed);
+        outcome
+    }
+
+    /// True if it did not answer when it was to copy last.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed)
     }
 }
 

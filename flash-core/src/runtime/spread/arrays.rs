@@ -37,10 +37,10 @@ enum HeaderOf<'r> {
 
 /// A copy of a region to a place.
 struct Copied {
+    from: Place,
     to: Place,
     region: Region,
     task: TaskRef,
-    by: &'static DeviceMemory,
 }
 
 /// The address of nothing: not NULL, and aligned for every type.
@@ -139,7 +139,12 @@ impl<'r> Array<'r> {
             return;
         }
         let tracks = &self.tracks;
-        let used = || tracks.iter().flat_map(|(_, track)| track.writers.iter().chain(&track.readers));
+        // Who reads on the host, as that function may, uses no copy.
+        let readers = |(place, track): &'_ (Place, Track)| match *place {
+            Place::HOST => 0..0,
+            _ => 0..track.readers.len(),
+        };
+        let used = || tracks.iter().flat_map(|t| t.1.writers.iter().chain(&t.1.readers[readers(t)]));
         drive_until(lanes, || used().all(|(_, task)| task.get().is_done()));
         self.books = Books::Left;
     }
@@ -357,7 +362,7 @@ impl<'r> Array<'r> {
             if self.copies.len() >= 16 {
                 self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
             }
-            self.copies.push(Copied { to, region, task, by: device });
+            self.copies.push(Copied { from, to, region, task });
             ways.push(&Lanes::of(device.device()).copies, task);
         }
         Ok(())
@@ -475,7 +480,7 @@ impl<'r> Array<'r> {
         let lent = matches!(self.header, HeaderOf::Lent(_));
         let mut fetched = self.copies.iter().filter(|copy| lent && copy.to == Place::HOST);
         fetched.find_map(|copy| match copy.task.get().failure()? {
-            Outcome::Error(error) => Some(error.clone()),
+            Outcome::Error(error) | Outcome::NotBrought(error) => Some(error.clone()),
             // Who should have made it has failed, and says so.
             Outcome::Skipped(_) | Outcome::Unknown => None,
         })
@@ -491,7 +496,8 @@ impl<'r> Array<'r> {
             let Some(failure) = copy.task.get().failure() else { continue };
             self.directory_mut().forget(copy.to, &copy.region);
             if matches!(failure, Outcome::Error(Error::Backend { code: Code::DeviceLost, .. })) {
-                self.lost.push(copy.by);
+                let ends = [copy.from, copy.to].into_iter().filter_map(memory_of);
+                self.lost.extend(ends.filter(|memory| memory.is_lost()));
             }
         }
     }

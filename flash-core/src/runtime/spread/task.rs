@@ -47,6 +47,8 @@ pub(super) enum Outcome {
     Unknown,
     /// Its own error.
     Error(Error),
+    /// That of a copy of what it would read.
+    NotBrought(Error),
     /// What this argument would read was not made.
     Skipped(u32),
 }
@@ -82,7 +84,9 @@ impl TaskRef {
         let not_made = task.waits.iter().find_map(|(before, argument)| {
             let argument = (*argument)?;
             match before.get().failure()? {
-                Outcome::Error(error) if before.get().copies => Some(Outcome::Error(error.clone())),
+                Outcome::Error(error) | Outcome::NotBrought(error) if before.get().copies => {
+                    Some(Outcome::NotBrought(error.clone()))
+                }
                 _ => Some(Outcome::Skipped(argument)),
             }
         });

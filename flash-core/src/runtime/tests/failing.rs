@@ -182,6 +182,7 @@ fn what_a_copy_did_not_bring_is_brought_the_next_time() {
     y.write().unwrap().fill(2);
     rt.submit(Axpy::of(1, &x, &y)).exec([4]).unwrap();
     assert_eq!(*y.read().unwrap(), [3; 4], "the device has all of it now");
+    rt.submit(Axpy::of(0, &x, &y)).exec([4]).unwrap();
     // The other way: the host, and another device, do not believe that they have it.
     fault(Some((1, Fault::Out)));
     rt.pipeline().host(HostTask::new("look").read(&y), |_| Ok(())).exec().unwrap_err();
