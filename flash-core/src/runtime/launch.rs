@@ -389,18 +389,22 @@ impl ToDevice<'_> {
         unsafe {
             take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
             if !event.is_null() {
-                complete(target, event, nanoseconds)?;
+                complete(target, event, profile.is_some().then_some(nanoseconds))?;
             }
         }
         Ok(())
     }
 }
 
-/// Waits for a completion event and gives it back.
+/// Waits for a completion event and gives it back. Its time is asked for only where somebody wants it.
 ///
 /// # Safety
 /// The event is of the target's backend.
-unsafe fn complete(target: &Target, event: *mut abi::Event, nanoseconds: &mut u64) -> Result<(), Error> {
+unsafe fn complete(
+    target: &Target,
+    event: *mut abi::Event,
+    nanoseconds: Option<&mut u64>,
+) -> Result<(), Error> {
     let api = target.device.api;
     let Some(wait) = api.event_wait else {
         return Err(Error::Backend {
@@ -412,7 +416,7 @@ unsafe fn complete(target: &Target, event: *mut abi::Event, nanoseconds: &mut u6
     unsafe {
         let outcome = take_error(wait(event));
         let (mut start, mut end) = (0, 0);
-        if let Some(times) = api.event_times
+        if let (Some(nanoseconds), Some(times)) = (nanoseconds, api.event_times)
             && take_error(times(event, &mut start, &mut end)).is_ok()
         {
             *nanoseconds = end.saturating_sub(start);
