@@ -401,7 +401,9 @@ impl ToDevice<'_> {
     pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
         match self.call(args, phases, nanoseconds)? {
             // SAFETY: an event of the target's backend, given back once.
-            Some(event) => unsafe { complete(self.target.device, event, nanoseconds) },
+            Some(event) => unsafe {
+                complete(self.target.device, event, self.profile.is_some().then_some(nanoseconds))
+            },
             None => Ok(()),
         }
     }
@@ -447,14 +449,14 @@ impl ToDevice<'_> {
     }
 }
 
-/// Waits for a completion event and gives it back.
+/// Waits for a completion event and gives it back. Its time is asked for only where somebody wants it.
 ///
 /// # Safety
 /// The event is of the device's backend, and nobody uses it after.
 pub(super) unsafe fn complete(
     device: &DeviceHandle,
     event: *mut abi::Event,
-    nanoseconds: &mut u64,
+    nanoseconds: Option<&mut u64>,
 ) -> Result<(), Error> {
     let api = device.api;
     let Some(wait) = api.event_wait else {
@@ -467,7 +469,7 @@ pub(super) unsafe fn complete(
     unsafe {
         let outcome = take_error(wait(event));
         let (mut start, mut end) = (0, 0);
-        if let Some(times) = api.event_times
+        if let (Some(nanoseconds), Some(times)) = (nanoseconds, api.event_times)
             && take_error(times(event, &mut start, &mut end)).is_ok()
         {
             *nanoseconds = end.saturating_sub(start);

@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
         let mut outcomes: SmallVec<[(usize, Error); 4]> = SmallVec::new();
         for (position, event) in self.pending.drain(..count).rev() {
             // SAFETY: an event of this device's backend, given back once.
-            if let Err(error) = unsafe { complete(self.device, event, &mut 0) } {
+            if let Err(error) = unsafe { complete(self.device, event, None) } {
                 outcomes.push((position, error));
             }
         }
