@@ -21,10 +21,13 @@ use std::rc::Rc;
 pub(super) struct Known {
     plan: *const Plan,
     order: *const Order,
-    /// Per argument: its length, whether it is all of its memory, and that one's shape.
-    arrays: SmallVec<[(u64, bool, SmallVec<[u64; 4]>); 4]>,
+    /// Per argument.
+    arrays: SmallVec<[KnownArray; 4]>,
     touched: Rc<[Near]>,
 }
+
+/// The length of an argument, whether it is all of its memory, and that one's shape.
+type KnownArray = (u64, bool, SmallVec<[u64; 4]>);
 
 /// So many are looked through.
 const KNOWN: usize = 8;
