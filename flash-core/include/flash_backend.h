@@ -140,6 +140,10 @@
 // flash_submission.flags: some argument is FLASH_ARG_PHASED.
 #define FLASH_SUBMIT_PHASED 2
 
+// flash_submission.flags: the space is a part of the launch's, and other parts run elsewhere. Since minor
+// version 3.
+#define FLASH_SUBMIT_PART 4
+
 // A device of a backend. Opaque, lives for ever.
 typedef struct flash_device flash_device;
 

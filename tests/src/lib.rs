@@ -12,7 +12,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-const READ_BY_FLASH: [&str; 11] = [
+const READ_BY_FLASH: [&str; 12] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_CACHE_DIR",
@@ -24,6 +24,7 @@ const READ_BY_FLASH: [&str; 11] = [
     "FLASH_CPU_THREADS",
     "FLASH_CPU_THROTTLE",
     "FLASH_HOST_GRANULE",
+    "FLASH_OPENCL_COPY",
 ];
 
 /// Says that a test cannot run here; it then returns. `name` is the test's name as the harness prints

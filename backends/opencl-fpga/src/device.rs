@@ -7,11 +7,13 @@ use crate::kernel::OpenClKernel;
 use crate::program::Programs;
 use flash_core::Code;
 use flash_core::abi;
+use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::offload::ProgramCache;
 use flash_core::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::types::cl_mem;
+use std::ffi::c_void;
 use std::sync::OnceLock;
 
 /// Every OpenCL device that is no FPGA.
@@ -52,6 +54,8 @@ pub struct OpenClDevice {
     pub(crate) found: Found,
     pub(crate) programs: Programs,
     opened: OnceLock<Result<Opened, Failure>>,
+    /// Of a device that works in place.
+    host: HostBuffers,
 }
 
 /// What is made when the device is first used.
@@ -63,7 +67,9 @@ pub(crate) struct Opened {
 
 impl OpenClDevice {
     pub(crate) fn new(space: u32, found: Found, cache: ProgramCache) -> OpenClDevice {
-        OpenClDevice { space, found, programs: Programs::new(cache), opened: OnceLock::new() }
+        let space = if found.limits.in_place { abi::SPACE_HOST } else { space };
+        let host = HostBuffers::of_space(space);
+        OpenClDevice { space, found, programs: Programs::new(cache), opened: OnceLock::new(), host }
     }
 
     /// Context and queues.
@@ -86,11 +92,16 @@ impl OpenClDevice {
         Ok(Opened { context, kernels, buffers })
     }
 
-    /// The buffer of an argument; NULL for none.
+    /// True if arguments are addresses.
+    pub(crate) fn in_place(&self) -> bool {
+        self.found.limits.in_place
+    }
+
+    /// The buffer of an argument, or its address; NULL for none.
     ///
     /// # Errors
     /// If it is in another memory.
-    pub(crate) fn buffer(&self, number: usize, arg: &abi::Arg) -> Result<cl_mem, Failure> {
+    pub(crate) fn place(&self, number: usize, arg: &abi::Arg) -> Result<*mut c_void, Failure> {
         if arg.space != self.space {
             return Err(Failure::new(
                 Code::Invalid,
@@ -100,7 +111,7 @@ impl OpenClDevice {
                 ),
             ));
         }
-        Ok(arg.buffer as usize as cl_mem)
+        Ok(if self.in_place() { arg.data } else { arg.buffer as usize as cl_mem })
     }
 
     fn check_space(&self, space: u32) -> Result<(), Failure> {
@@ -136,13 +147,16 @@ impl Device for OpenClDevice {
             kind: 0,
             numa_node: -1,
             size: self.found.info.memory_bytes,
-            host_visible: 0,
-            // OpenCL's largest type.
-            alignment: 128,
+            host_visible: u32::from(self.in_place()),
+            // OpenCL's buffers are aligned for its largest type.
+            alignment: if self.in_place() { 64 } else { 128 },
         }]
     }
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
+        if self.in_place() {
+            return self.host.alloc(space, bytes);
+        }
         self.check_space(space)?;
         let opened = self.opened()?;
         let buffer = opened.buffers.alloc(&opened.context, bytes)?;
@@ -150,6 +164,9 @@ impl Device for OpenClDevice {
     }
 
     fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
+        if self.in_place() {
+            return self.host.free(buffer);
+        }
         self.check_space(buffer.space)?;
         self.opened()?.buffers.free(buffer.handle)
     }
@@ -160,6 +177,10 @@ impl Device for OpenClDevice {
         to: abi::Buffer,
         shape: &abi::CopyBox,
     ) -> Result<(), Failure> {
+        if self.in_place() {
+            // SAFETY: the caller vouches for the boxes.
+            return unsafe { host_memory::copy_box(from, to, shape) };
+        }
         if self.can_copy(from.space, to.space).is_none() {
             return Err(Failure::new(
                 Code::Invalid,

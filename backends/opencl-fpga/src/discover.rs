@@ -5,7 +5,8 @@ use crate::failure::Call;
 use flash_core::backend::offload::ProgramCache;
 use flash_core::backend::{Class, DeviceInfo, Failure, Unavailable};
 use opencl3::device::{
-    CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU, Device,
+    CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
+    CL_DEVICE_TYPE_GPU, Device,
 };
 use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::{Platform, get_platforms};
@@ -25,6 +26,8 @@ pub(crate) struct Limits {
     pub compute_units: u32,
     /// Bytes of local memory of a work-group.
     pub local_bytes: u64,
+    /// Kernels take any address of the host's: nothing is copied.
+    pub in_place: bool,
 }
 
 /// What was found of a device.
@@ -41,12 +44,13 @@ pub(crate) struct Found {
 /// The devices of a backend: FPGAs, or all others.
 pub(crate) fn devices(fpga: bool) -> Result<Vec<OpenClDevice>, Unavailable> {
     let cache = ProgramCache::of_environment().map_err(Unavailable)?;
+    let copy = copies()?;
     let platforms = get_platforms().map_err(|error| Unavailable(no_platforms(error.0)))?;
     let (mut devices, mut reasons, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for platform in platforms {
         let name = platform.name().unwrap_or_else(|_| "a platform without a name".into());
         if is_fpga(&name) == fpga {
-            match devices_of(&platform, &name) {
+            match devices_of(&platform, &name, copy) {
                 Ok(found) => devices.extend(found),
                 Err(failure) => reasons.push(format!("{name}: {}", failure.text)),
             }
@@ -60,6 +64,15 @@ pub(crate) fn devices(fpga: bool) -> Result<Vec<OpenClDevice>, Unavailable> {
     }
     let device = |(number, found)| OpenClDevice::new(1 + number as u32, found, cache.clone());
     Ok(devices.into_iter().enumerate().map(device).collect())
+}
+
+/// True if every device is to have a memory of its own.
+fn copies() -> Result<bool, Unavailable> {
+    match std::env::var_os("FLASH_OPENCL_COPY") {
+        None => Ok(false),
+        Some(text) if text == "0" || text == "1" => Ok(text == "1"),
+        Some(text) => Err(Unavailable(format!("FLASH_OPENCL_COPY: expected 0 or 1, found {text:?}"))),
+    }
 }
 
 fn no_platforms(code: i32) -> String {
@@ -78,15 +91,15 @@ fn is_fpga(platform: &str) -> bool {
     platform.contains("FPGA")
 }
 
-fn devices_of(platform: &Platform, name: &str) -> Result<Vec<Found>, Failure> {
+fn devices_of(platform: &Platform, name: &str, copy: bool) -> Result<Vec<Found>, Failure> {
     let ids = match platform.get_devices(CL_DEVICE_TYPE_ALL) {
         Err(error) if error.0 == CL_DEVICE_NOT_FOUND => return Ok(Vec::new()),
         ids => ids.call("clGetDeviceIDs")?,
     };
-    ids.into_iter().map(|id| look_at(Device::new(id), platform, name)).collect()
+    ids.into_iter().map(|id| look_at(Device::new(id), platform, name, copy)).collect()
 }
 
-fn look_at(device: Device, platform: &Platform, platform_name: &str) -> Result<Found, Failure> {
+fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool) -> Result<Found, Failure> {
     let extensions = device.extensions().call("clGetDeviceInfo")?;
     let kind = device.dev_type().call("clGetDeviceInfo")?;
     let emulated = platform_name.contains("Emulat");
@@ -108,12 +121,14 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str) -> Result<F
         alignment: (device.mem_base_addr_align().call("clGetDeviceInfo")? as usize / 8).max(1),
         compute_units,
         local_bytes: device.local_mem_size().call("clGetDeviceInfo")?,
+        // Devices before OpenCL 2.0 do not know the question.
+        in_place: !copy && device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0,
     };
     let info = DeviceInfo {
         class,
         emulated,
         test: false,
-        host_memory: false,
+        host_memory: limits.in_place,
         threads: compute_units.max(1),
         vendor: text(device.vendor().call("clGetDeviceInfo")?, "unknown"),
         version: format!("{version}, driver {driver}"),

@@ -7,7 +7,7 @@ use flash_core::abi;
 use flash_core::backend::Failure;
 use flash_core::backend::offload::{KernelSpec, Parameter, Told};
 use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
-use opencl3::kernel::{Kernel, set_kernel_arg};
+use opencl3::kernel::{Kernel, set_kernel_arg, set_kernel_arg_svm_pointer};
 use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer, release_mem_object};
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
@@ -209,6 +209,20 @@ impl State {
     /// Sets a parameter to a buffer; NULL for none.
     pub fn set_buffer(&mut self, spec: &KernelSpec, number: usize, buffer: cl_mem) -> Result<(), Failure> {
         self.set(spec, number, &(buffer as usize).to_ne_bytes())
+    }
+
+    /// Sets a parameter to an address of the host's.
+    pub fn set_address(&mut self, number: usize, address: *mut c_void) -> Result<(), Failure> {
+        let bytes = (address as usize).to_ne_bytes();
+        if self.set[number] == bytes {
+            return Ok(());
+        }
+        self.set[number].clear();
+        // SAFETY: a live kernel, of a device that takes any address; it is not looked at here.
+        unsafe { set_kernel_arg_svm_pointer(self.kernel.get(), number as u32, address) }
+            .call("clSetKernelArgSVMPointer")?;
+        self.set[number].extend_from_slice(&bytes);
+        Ok(())
     }
 
     /// Sets the two parameters of `FLASH_ARGS` to what was told.

@@ -8,9 +8,10 @@ use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::Parameter;
 use flash_core::backend::{Completion, Failure, Launch};
 use flash_core::index::SpaceRef;
-use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel};
+use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel, enqueue_svm_mem_cpy};
 use opencl3::event::Event;
-use opencl3::types::cl_mem;
+use opencl3::types::CL_FALSE;
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 /// The option, and the attribute, that says how many work items are in a work-group.
@@ -134,13 +135,13 @@ impl OpenClKernel {
                     };
                     state.set(&self.spec, number, bytes)?;
                 }
-                Parameter::Array(argument) => {
-                    let [now, _] = buffers(device, argument, &args[argument], odd)?;
-                    state.set_buffer(&self.spec, number, now)?;
-                }
-                Parameter::Next(argument) => {
-                    let [_, next] = buffers(device, argument, &args[argument], odd)?;
-                    state.set_buffer(&self.spec, number, next)?;
+                Parameter::Array(argument) | Parameter::Next(argument) => {
+                    let [now, next] = places(device, argument, &args[argument], odd)?;
+                    let place = if parameter == Parameter::Next(argument) { next } else { now };
+                    match device.in_place() {
+                        true => state.set_address(number, place)?,
+                        false => state.set_buffer(&self.spec, number, place)?,
+                    }
                 }
             }
         }
@@ -224,7 +225,7 @@ impl OpenClKernel {
         }
         let first = |arg: &Arg| {
             // SAFETY: a launch's parts live for the call.
-            unsafe { arg.part.as_ref() }.map_or(0, |part| part.origin)
+            unsafe { arg.part.as_ref() }.filter(|_| !device.in_place()).map_or(0, |part| part.origin)
         };
         if let Some((i, arg)) =
             args.iter().enumerate().find(|(_, arg)| arg.kind != abi::ARG_SCALAR && first(arg) != 0)
@@ -276,14 +277,13 @@ fn two_buffers(arg: &Arg) -> bool {
     arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
 }
 
-/// The buffers of an argument: as the phase began, and the one that takes its writes.
-fn buffers(device: &OpenClDevice, number: usize, arg: &Arg, odd: bool) -> Result<[cl_mem; 2], Failure> {
-    let data = device.buffer(number, arg)?;
+/// The buffers, or addresses, of an argument: as the phase began, and the one that takes its writes.
+fn places(device: &OpenClDevice, number: usize, arg: &Arg, odd: bool) -> Result<[*mut c_void; 2], Failure> {
+    let data = device.place(number, arg)?;
     if !two_buffers(arg) {
         return Ok([data, null_mut()]);
     }
-    let next: cl_mem = arg.next.cast();
-    Ok(if odd { [next, data] } else { [data, next] })
+    Ok(if odd { [arg.next, data] } else { [data, arg.next] })
 }
 
 /// The commands of a launch.
@@ -344,15 +344,26 @@ impl Commands<'_> {
         if odd {
             std::mem::swap(&mut from, &mut to);
         }
-        let [now, next] = buffers(device, 0, arg, odd)?;
+        let [now, next] = places(device, 0, arg, odd)?;
         let bytes = (arg.len * size) as usize;
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: both buffers have the argument's elements and stay until the launch is done.
-        let outcome =
-            unsafe { enqueue_copy_buffer(self.opened.kernels.get(), now, next, from, to, bytes, 0, null()) };
-        self.push(enqueued(outcome, "clEnqueueCopyBuffer")?);
+        let queue = self.opened.kernels.get();
+        // SAFETY: both have the argument's elements and stay until the launch is done.
+        let event = unsafe {
+            match device.in_place() {
+                true => {
+                    let outcome = enqueue_svm_mem_cpy(queue, CL_FALSE, next, now, bytes, 0, null());
+                    enqueued(outcome, "clEnqueueSVMMemcpy")?
+                }
+                false => {
+                    let outcome = enqueue_copy_buffer(queue, now, next, from, to, bytes, 0, null());
+                    enqueued(outcome, "clEnqueueCopyBuffer")?
+                }
+            }
+        };
+        self.push(event);
         Ok(())
     }
 }

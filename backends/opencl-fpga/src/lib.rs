@@ -4,7 +4,8 @@
 //! The loader (`libOpenCL.so.1`) is opened when a program first needs a device: without it, or without
 //! devices, both backends are *unavailable*, and say why.
 //!
-//! - A device has a memory of its own, whose buffers have handles. It has two in-order queues: kernels, and
+//! - A device that takes any address of the host's works in place. Every other has a memory of its own, whose
+//!   buffers have handles. It has two in-order queues: kernels, and
 //!   copies. What a launch waits for has happened before it is enqueued, so nothing orders the two.
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
 //!   is kept by the device, and on disk ([`ProgramCache`](flash_core::backend::offload::ProgramCache)).
@@ -15,6 +16,7 @@
 //! |---|---|---|
 //! | `FLASH_CACHE_DIR` | folder of compiled programs | `flash` in `XDG_CACHE_HOME`, or in `.cache` of the home directory |
 //! | `FLASH_CACHE_LIMIT` | bytes of all of them together; 0: none is kept | 512 MiB |
+//! | `FLASH_OPENCL_COPY` | 1: devices that could work in place have memories of their own, too | 0 |
 //! | `OPENCL_DYLIB_PATH` | loaders to try first, separated by semicolons | none |
 
 mod buffers;

@@ -50,7 +50,8 @@ pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'st
     let attributes = attributes.leak();
     Box::leak(Box::new(abi::Implementation {
         struct_size: size_of::<abi::Implementation>() as u32,
-        door: abi::DOOR_ITEM,
+        // One that does not cooperate must see all of every array, and cannot be cut.
+        door: if code.flags.contains(&"cooperating") { abi::DOOR_ITEM } else { abi::DOOR_WHOLE },
         kind: if code.binary { abi::KIND_INT_BIN } else { abi::KIND_INT_SRC },
         priority: code.priority,
         kernel: abi::Str::new(D::NAME),

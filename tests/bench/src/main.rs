@@ -6,6 +6,7 @@ mod cholesky;
 mod dispatch;
 mod kernels;
 mod nbody;
+mod opencl;
 mod partition;
 mod peers;
 mod stats;
@@ -26,7 +27,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 #[command(name = "bench")]
 struct Arguments {
     /// Which benchmark; all, if none is named.
-    #[arg(value_parser = ["dispatch", "nbody", "partition"])]
+    #[arg(value_parser = ["dispatch", "nbody", "partition", "opencl"])]
     name: Option<String>,
     /// Also writes the rows to a file, as a JSON list.
     #[arg(long, value_name = "FILE")]
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        println!("dispatch\nnbody\npartition");
+        println!("dispatch\nnbody\npartition\nopencl");
         return Ok(());
     }
     if let Some(child) = arguments.child {
@@ -64,6 +65,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         ("dispatch", dispatch::rows as fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>),
         ("nbody", nbody::rows),
         ("partition", partition::rows),
+        ("opencl", opencl::rows),
     ] {
         if wanted(name) {
             eprintln!("{name} ...");

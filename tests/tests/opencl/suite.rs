@@ -10,14 +10,25 @@ const SKIPPED: [&str; 3] = [
     "a kernel that fails is an error of its launch, and the device is usable after",
 ];
 
-#[test]
-fn every_device_passes_the_suite() {
-    for device in devices("suite::every_device_passes_the_suite") {
+fn all_pass(test: &str) {
+    for device in devices(test) {
         let report = conformance::run(&device).unwrap();
         assert!(report.passed(), "{report}");
         let skipped: Vec<&str> = report.skipped().map(|(name, _)| name).collect();
         assert_eq!(skipped, SKIPPED, "{report}");
     }
+}
+
+#[test]
+fn every_device_passes_the_suite() {
+    all_pass("suite::every_device_passes_the_suite");
+}
+
+#[test]
+fn devices_that_could_work_in_place_pass_with_memories_of_their_own() {
+    flash_tests::in_process(&[("FLASH_OPENCL_COPY", "1")], || {
+        all_pass("suite::devices_that_could_work_in_place_pass_with_memories_of_their_own");
+    });
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! The suite's kernels: small, and each one's result tells on its own whether the backend kept a
 //! promise.
 
-use crate::abi::{Attr, DOOR_ITEM, Implementation, KIND_INT_SRC, Str};
-use crate::descriptor::KernelDescriptor;
+use crate::abi::Implementation;
 use crate::kernel::views::{Item, Max, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Write};
 use crate::kernel::{
-    CpuFunction, CpuItem, CpuSpan, CpuWhole, Index, KernelDefinition, Space, Span, Threads,
-    cpu_implementation,
+    CpuFunction, CpuItem, CpuSpan, CpuWhole, DeviceCode, Index, KernelDefinition, Space, Span, Threads,
+    cpu_implementation, device_implementation,
 };
 use flash_macros::KernelDefinition;
 
@@ -246,36 +245,17 @@ const SOURCE: &str = include_str!("kernels.cl");
 
 /// An implementation in a kernel language. It lives for ever.
 fn source<D: KernelDefinition>(target: &'static str, requires: &'static str) -> &'static Implementation {
-    let attributes = [
-        ("cooperating", "true".to_owned()),
-        ("file", serde_json::Value::from("conformance/kernels.cl").to_string()),
-        ("requires", serde_json::Value::from(requires).to_string()),
-    ];
-    let attributes: Vec<Attr> = attributes
-        .into_iter()
-        .map(|(key, value)| Attr {
-            key: Str::new(key),
-            value: Str::new(value.leak()),
-            required: 0,
-            reserved: 0,
-        })
-        .collect();
-    let attributes = attributes.leak();
-    Box::leak(Box::new(Implementation {
-        struct_size: size_of::<Implementation>() as u32,
-        door: DOOR_ITEM,
-        kind: KIND_INT_SRC,
+    device_implementation::<D>(&DeviceCode {
+        target,
+        name: "item",
         priority: 0,
-        kernel: Str::new(D::NAME),
-        name: Str::new("item"),
-        target: Str::new(target),
-        descriptor: Str::new(KernelDescriptor::of::<D>().to_json().leak()),
-        cpu_features: Str::new(""),
-        attributes: attributes.as_ptr(),
-        attribute_count: attributes.len(),
-        share: None,
-        span: None,
-        payload: SOURCE.as_ptr(),
-        payload_len: SOURCE.len(),
-    }))
+        binary: false,
+        payload: SOURCE.as_bytes(),
+        file: "kernels.cl",
+        beside: file!(),
+        defines: &[],
+        texts: &[("requires", requires)],
+        numbers: &[],
+        flags: &["cooperating"],
+    })
 }

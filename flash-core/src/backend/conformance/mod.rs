@@ -151,12 +151,15 @@ type Outcome = Result<(), Stop>;
 type CheckFn = fn(&Subject) -> Outcome;
 
 impl From<Error> for Stop {
-    /// An operation that the backend does not support is skipped; every other error is a failure.
+    /// An operation that the backend does not support, or a kernel that the device cannot run, is skipped;
+    /// every other error is a failure.
     fn from(error: Error) -> Stop {
         match &error {
             Error::Backend { code: Code::Unsupported, text } => Stop::Skip(text.clone()),
+            Error::NoImplementation(none) => Stop::Skip(none.to_string()),
             Error::Launch(launch) => match &launch.source {
                 Error::Backend { code: Code::Unsupported, text } => Stop::Skip(text.clone()),
+                Error::NoImplementation(none) => Stop::Skip(none.to_string()),
                 _ => Stop::Fail(error.to_string()),
             },
             _ => Stop::Fail(error.to_string()),

@@ -171,7 +171,11 @@ fn detail(arg: &Arg, dimensions: usize, table: &mut Vec<u64>) {
 /// The words of an array: where its buffers begin, in bytes from its first element, and its length.
 fn array(arg: &Arg, odd: bool) -> [u64; ARRAY] {
     // SAFETY: a launch's parts live for the call.
-    let origins = unsafe { arg.part.as_ref() }.map_or((0, 0), |part| (part.origin, part.next_origin));
+    let origins = match unsafe { arg.part.as_ref() } {
+        Some(part) if arg.space != abi::SPACE_HOST => (part.origin, part.next_origin),
+        // Addresses are those of element 0.
+        _ => (0, 0),
+    };
     let bytes = |elements: u64| elements.wrapping_mul(u64::from(arg.element_size));
     let (origin, next) = (bytes(origins.0), bytes(origins.1));
     match odd && arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0 {

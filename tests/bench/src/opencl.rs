@@ -1,0 +1,176 @@
+//! What a launch on an OpenCL device costs, beside the same commands given by hand, and what first uses do.
+
+use crate::child;
+use crate::dispatch::per_call;
+use crate::peers::Peers;
+use crate::stats::{REPEATS, Row, pair};
+use anyhow::{Context as _, Result};
+use flash::backend::list;
+use flash::kernel::views::{Item, Read, ReadWrite};
+use flash::{FlashMemory, KernelDefinition, get_runtime};
+use flash_backend_opencl_fpga as _;
+use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
+use opencl3::context::Context;
+use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
+use opencl3::kernel::{ExecuteKernel, Kernel};
+use opencl3::memory::{Buffer, CL_MEM_READ_WRITE};
+use opencl3::platform::get_platforms;
+use opencl3::program::Program;
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+/// Submissions of a chain.
+const CHAIN: usize = 1000;
+
+/// Does nothing, with one scalar and three memories.
+#[derive(KernelDefinition)]
+#[kernel(name = "bench.touch", dims(i))]
+#[implementations(opencl = "empty.cl", cooperating)]
+pub struct Touch<'a> {
+    a: f32,
+    x: Item<'a, Read<f32>>,
+    y: Item<'a, ReadWrite<f32>>,
+    z: Item<'a, ReadWrite<f32>>,
+}
+
+/// The same by hand.
+struct ByHand {
+    queue: CommandQueue,
+    kernel: Kernel,
+    buffers: [Buffer<f32>; 3],
+}
+
+impl ByHand {
+    /// On the device of a name.
+    fn new(name: &str) -> Result<ByHand> {
+        let platforms = get_platforms()?;
+        let mut ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
+        let id = ids.find(|&id| Device::new(id).name().is_ok_and(|found| found.trim() == name));
+        let device = Device::new(id.with_context(|| format!("a device {name}"))?);
+        let context = Context::from_device(&device)?;
+        // As the backend's: with times.
+        #[allow(deprecated)]
+        // SAFETY: the context is the device's.
+        let queue = unsafe { CommandQueue::create(&context, device.id(), CL_QUEUE_PROFILING_ENABLE)? };
+        let source = include_str!("empty.cl");
+        let program =
+            Program::create_and_build_from_source(&context, source, "").map_err(anyhow::Error::msg)?;
+        let kernel = Kernel::create(&program, "touch")?;
+        // SAFETY: a live context, and no memory of the host's.
+        let buffer = || unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, 1, null_mut()) };
+        let buffers = [buffer()?, buffer()?, buffer()?];
+        Ok(ByHand { queue, kernel, buffers })
+    }
+
+    fn enqueue(&self) -> opencl3::event::Event {
+        let [x, y, z] = &self.buffers;
+        // SAFETY: the kernel's four parameters, in order; the buffers live as long as the queue.
+        let event = unsafe {
+            let mut run = ExecuteKernel::new(&self.kernel);
+            run.set_arg(&1.0f32).set_arg(x).set_arg(y).set_arg(z);
+            run.set_global_work_size(1).set_local_work_size(1).enqueue_nd_range(&self.queue)
+        };
+        event.expect("an empty kernel runs")
+    }
+}
+
+/// All rows; none where there is no OpenCL device.
+pub fn rows(_: &Peers) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let reports = list();
+    let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
+    for device in reports.iter().filter(|r| ours(&r.key)).flat_map(|r| &r.devices) {
+        rows.extend(launches(&device.id, &device.info.name)?);
+        rows.extend(first_uses(&device.id)?);
+    }
+    if rows.is_empty() {
+        eprintln!("no OpenCL device: `cargo xtask setup` installs three, `cargo xtask env` shows them");
+    }
+    Ok(rows)
+}
+
+fn launches(id: &str, name: &str) -> Result<Vec<Row>> {
+    let rt = get_runtime(id)?;
+    let hand = ByHand::new(name)?;
+    let [x, y, z]: &[FlashMemory<f32>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
+    let warm = |launches| {
+        per_call(launches, || {
+            rt.submit(Touch::of(1.0, x, y, z)).exec([1usize]).expect("an empty kernel runs")
+        })
+    };
+    let by_hand = |launches| per_call(launches, || hand.enqueue().wait().expect("it ends"));
+    let one = pair(
+        format!("warm submit+exec, empty kernel, {id} ({name}), against enqueue and wait in opencl3"),
+        "ns",
+        REPEATS,
+        || warm(200),
+        Some(&mut || by_hand(200)),
+        Duration::ZERO,
+    );
+    let mut chain = rt.pipeline();
+    for _ in 0..CHAIN {
+        chain = chain.submit(Touch::of(1.0, x, y, z)).defer([1usize]);
+    }
+    let many = pair(
+        format!("chain of 1,000, per kernel, {id} ({name}), against 1,000 enqueues and a finish in opencl3"),
+        "ns",
+        REPEATS,
+        || per_call(1, || chain.exec().expect("it runs")) / CHAIN as f64,
+        Some(&mut || {
+            let all = || {
+                (0..CHAIN).for_each(|_| drop(hand.enqueue()));
+                hand.queue.finish().expect("it ends");
+            };
+            per_call(1, all) / CHAIN as f64
+        }),
+        Duration::ZERO,
+    );
+    Ok(vec![one, many])
+}
+
+/// What first uses cost, each in processes of their own.
+fn first_uses(id: &str) -> Result<Vec<Row>> {
+    const PROCESSES: usize = 10;
+    let cache = std::env::temp_dir().join(format!("flash-bench-{}", std::process::id()));
+    let environment = [("FLASH_CACHE_DIR", cache.to_str().context("a path in UTF-8")?)];
+    let mut rows = Vec::new();
+    for (what, name) in [
+        ("list", "looking for devices"),
+        ("cold", "a kernel's program from source"),
+        ("cached", "a kernel's program from the cache"),
+        ("first", "a kernel's first launch, its program there"),
+    ] {
+        let mut turns = Vec::new();
+        for _ in 0..PROCESSES {
+            if what == "cold" {
+                let _ = std::fs::remove_dir_all(&cache);
+            }
+            turns.push((child::figure(&format!("opencl {what} {id}"), &environment)?, None));
+        }
+        rows.push(Row::from_turns(&format!("first use, {id}: {name}"), "ms", &turns));
+    }
+    let _ = std::fs::remove_dir_all(&cache);
+    Ok(rows)
+}
+
+/// What a child measures; false if it is not one of these.
+pub fn measure(what: &str) -> Result<bool> {
+    let words: Vec<&str> = what.split(' ').collect();
+    let ["opencl", what, id] = words[..] else { return Ok(false) };
+    let milliseconds = |start: Instant| start.elapsed().as_nanos() as f64 / 1e6;
+    let start = Instant::now();
+    let rt = get_runtime(id)?;
+    let listed = milliseconds(start);
+    if what == "list" {
+        println!("{listed}");
+        return Ok(true);
+    }
+    let start = Instant::now();
+    rt.preload::<Touch<'static>>()?;
+    let prepared = milliseconds(start);
+    let [x, y, z]: &[FlashMemory<f32>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
+    let start = Instant::now();
+    rt.submit(Touch::of(1.0, x, y, z)).exec([1usize])?;
+    println!("{}", if what == "first" { milliseconds(start) } else { prepared });
+    Ok(true)
+}
