@@ -129,6 +129,21 @@ fn code_that_cannot_be_used_is_an_error_that_says_why_and_the_runtime_goes_on() 
 }
 
 #[test]
+fn a_file_for_another_kind_of_device_is_not_read_and_the_error_lists_what_is() {
+    for device in devices("given::a_file_for_another_kind_of_device_is_not_read_and_the_error_lists_what_is")
+    {
+        let (rt, x) = (get_runtime(&device).unwrap(), array());
+        for file in ["nowhere/plus.cu", "nowhere/plus.ptx", "nowhere/plus"] {
+            let error = rt.submit(Bare::of(5, &x)).options(Implementation::file(file, "plus")).exec([N]);
+            let error = error.unwrap_err();
+            let flash::Error::Backend { code, text } = &error else { panic!("{error:?}") };
+            assert_eq!(*code, flash_core::Code::Unsupported);
+            assert!(text.contains(file) && text.contains(".cl, .c, .aocx, .bin, .spv"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_function_that_does_not_cooperate_refuses_an_order_and_parts() {
     for device in devices("given::a_function_that_does_not_cooperate_refuses_an_order_and_parts") {
         let rt = get_runtime(&device).unwrap().options(Implementation::source(PLAIN, "plus"));
