@@ -162,6 +162,10 @@ impl Device for CpuDevice {
         Ok(None)
     }
 
+    fn inline_items(&self, kernel: &CpuKernel) -> u64 {
+        if self.special { 0 } else { kernel.inline_items() }
+    }
+
     fn spaces(&self) -> Vec<abi::MemorySpace> {
         vec![abi::MemorySpace {
             struct_size: size_of::<abi::MemorySpace>() as u32,

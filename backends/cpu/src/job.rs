@@ -76,6 +76,11 @@ impl CpuKernel {
         if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) }
     }
 
+    /// So few items never leave the caller.
+    pub(crate) fn inline_items(&self) -> u64 {
+        if self.whole || self.implementation.share.is_none() { 0 } else { ALIGN }
+    }
+
     /// True if no other thread could help with so few items.
     #[inline]
     fn is_small(&self, items: u64) -> bool {

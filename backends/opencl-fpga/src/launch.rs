@@ -2,6 +2,7 @@
 
 use crate::device::{OpenClDevice, Opened};
 use crate::event::{Done, enqueued};
+use crate::failure::Call;
 use crate::kernel::{OpenClKernel, State};
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
@@ -19,6 +20,9 @@ const WORK_GROUP_SIZE: &str = "work_group_size";
 
 /// Work items of a work-group that nobody has said anything of.
 const GROUP: usize = 256;
+
+/// Commands of one launch that are enqueued before their end is waited for: drivers keep something of each.
+const RUN_AHEAD: u32 = 4096;
 
 /// What is enqueued: an index space of up to three dimensions.
 struct Range {
@@ -45,7 +49,7 @@ impl OpenClKernel {
         let opened = device.opened()?;
         let mut state = self.state();
         state.renew(opened.buffers.freed());
-        let mut commands = Commands { opened, first: None, last: None };
+        let mut commands = Commands { opened, first: None, last: None, count: 0 };
         // A command that was enqueued stays so when a later one cannot be: it is waited for.
         let outcome = match self.spec.cooperating {
             true => self.phases(device, launch, &mut state, wanted, &mut commands),
@@ -292,14 +296,22 @@ struct Commands<'d> {
     /// The first, if it is not the last too.
     first: Option<Event>,
     last: Option<Event>,
+    /// Since the queue was empty.
+    count: u32,
 }
 
 impl Commands<'_> {
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: Event) -> Result<(), Failure> {
         let before = self.last.replace(event);
         if self.first.is_none() {
             self.first = before;
         }
+        self.count += 1;
+        if self.count == RUN_AHEAD {
+            self.count = 0;
+            self.opened.kernels.finish().call("clFinish")?;
+        }
+        Ok(())
     }
 
     fn run(&mut self, kernel: &OpenClKernel, state: &State, range: &Range) -> Result<(), Failure> {
@@ -329,8 +341,7 @@ impl Commands<'_> {
                 ),
             )
         })?;
-        self.push(event);
-        Ok(())
+        self.push(event)
     }
 
     /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
@@ -363,7 +374,6 @@ impl Commands<'_> {
                 }
             }
         };
-        self.push(event);
-        Ok(())
+        self.push(event)
     }
 }

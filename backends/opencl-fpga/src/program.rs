@@ -45,6 +45,10 @@ impl Programs {
         let key = format!("{}\n{}\n{options}\n{source}", device.found.driver, device.found.info.name);
         // Held while it is built: of two threads that want one program the second finds it.
         let mut loaded = self.loaded.lock().unwrap_or_else(|e| e.into_inner());
+        if KernelSpec::includes(&text) {
+            // What it includes may change, and is not in the key.
+            return build(device, spec, &source).map(Arc::new);
+        }
         if let Some(program) = loaded.get(&key) {
             return Ok(program.clone());
         }
@@ -60,7 +64,6 @@ impl Programs {
         key: &str,
         source: &str,
     ) -> Result<Program, Failure> {
-        let opened = device.opened()?;
         if let Some(binary) = self.cache.get(key) {
             match binary_program(device, &binary, &spec.build_options) {
                 Ok(program) => return Ok(program),
@@ -68,11 +71,7 @@ impl Programs {
                 Err(_) => self.cache.forget(key),
             }
         }
-        let mut program =
-            Program::create_from_source(&opened.context, source).call("clCreateProgramWithSource")?;
-        if let Err(error) = program.build(opened.context.devices(), &spec.build_options) {
-            return Err(build_failed(device, spec, &program, error.0));
-        }
+        let program = build(device, spec, source)?;
         // A program that cannot be kept is compiled again next time.
         if let Ok(binaries) = program.get_binaries()
             && let [binary] = &binaries[..]
@@ -91,6 +90,16 @@ fn warn_once(why: &std::io::Error) {
     ONCE.call_once(|| {
         eprintln!("flash: compiled programs are not kept: {why}: set FLASH_CACHE_DIR to a folder of yours");
     });
+}
+
+fn build(device: &OpenClDevice, spec: &KernelSpec, source: &str) -> Result<Program, Failure> {
+    let opened = device.opened()?;
+    let mut program =
+        Program::create_from_source(&opened.context, source).call("clCreateProgramWithSource")?;
+    match program.build(opened.context.devices(), &spec.build_options) {
+        Ok(()) => Ok(program),
+        Err(error) => Err(build_failed(device, spec, &program, error.0)),
+    }
 }
 
 fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<Program, Failure> {

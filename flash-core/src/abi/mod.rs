@@ -668,6 +668,10 @@ pub struct BackendApi {
     pub progress: Option<unsafe extern "C" fn(device: *mut Device)>,
     /// Tries to stop the work behind an event.
     pub cancel: Option<unsafe extern "C" fn(event: *mut Event) -> *mut Error>,
+    /// For a kernel with a [`ShareFn`] in [`SPACE_HOST`]: up to so many work items, a launch of one phase without
+    /// flags and attributes may be run by the host, which calls that function on its own thread and does not
+    /// tell the device. 0, or NULL: none. Since minor version 3.
+    pub inline_items: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
 }
 
 impl Str {

@@ -143,6 +143,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         native_handle: None,
         progress: None,
         cancel: None,
+        inline_items: Some(inline_items::<B>),
     })
 }
 
@@ -251,6 +252,15 @@ unsafe extern "C" fn release<B: Backend>(_device: *mut abi::Device, kernel: *mut
             drop(unsafe { Box::from_raw(kernel.cast::<<B::Device as Device>::Kernel>()) });
         }
     });
+}
+
+unsafe extern "C" fn inline_items<B: Backend>(device: *mut abi::Device, kernel: *mut abi::Kernel) -> u64 {
+    let items = || {
+        // SAFETY: a device of ours, and a kernel made by its `prepare`.
+        let (device, kernel) = unsafe { (&cell_of::<B>(device).device, &*kernel.cast_const().cast()) };
+        device.inline_items(kernel)
+    };
+    catch_unwind(AssertUnwindSafe(items)).unwrap_or(0)
 }
 
 unsafe extern "C" fn submit<B: Backend>(

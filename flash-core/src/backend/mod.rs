@@ -129,7 +129,7 @@ impl Class {
     }
 }
 
-/// A device. Only the first three functions are required; the others answer "unsupported".
+/// A device. Only the first three functions are required; the others answer "unsupported", or nothing.
 pub trait Device: Send + Sync + Sized + 'static {
     /// A kernel implementation made ready.
     type Kernel: Send + Sync + 'static;
@@ -142,6 +142,13 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure>;
+
+    /// Up to how many work items a launch of one phase need not come here: the host calls the implementation's
+    /// `share` on its own thread instead, which spares an indirect call. For devices that use host memory and
+    /// would run so few items on the caller, too.
+    fn inline_items(&self, _kernel: &Self::Kernel) -> u64 {
+        0
+    }
 
     /// Its memories.
     fn spaces(&self) -> Vec<abi::MemorySpace> {

@@ -11,26 +11,41 @@ use super::Header;
 #[cfg(test)]
 use super::device::{DeviceMemory, memory_of};
 use super::directory::{Directory, Place};
+use super::home::Home;
 use super::region::{Grid, Region};
 use super::transfer::Transfer;
 use crate::error::{Code, Error};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{MutexGuard, OnceLock};
 
-/// The directory of a memory, locked.
-pub(crate) struct Directed<'a>(MutexGuard<'a, Option<Box<Directory>>>);
+/// The directory of a memory, locked. When the lock ends, the memory's [home](super::home) is what the
+/// directory says.
+pub(crate) struct Directed<'a> {
+    lock: MutexGuard<'a, Option<Box<Directory>>>,
+    home: &'a Home,
+    changed: bool,
+}
 
 impl Deref for Directed<'_> {
     type Target = Directory;
 
     fn deref(&self) -> &Directory {
-        self.0.as_deref().unwrap_or_else(|| unreachable!("made when it was locked"))
+        self.lock.as_deref().unwrap_or_else(|| unreachable!("made when it was locked"))
     }
 }
 
 impl DerefMut for Directed<'_> {
     fn deref_mut(&mut self) -> &mut Directory {
-        self.0.as_deref_mut().unwrap_or_else(|| unreachable!("made when it was locked"))
+        self.changed = true;
+        self.lock.as_deref_mut().unwrap_or_else(|| unreachable!("made when it was locked"))
+    }
+}
+
+impl Drop for Directed<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.home.set(self.lock.as_ref().and_then(|directory| directory.home()));
+        }
     }
 }
 
@@ -53,12 +68,15 @@ impl Header {
     pub fn directory(&self) -> Directed<'_> {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
         lock.get_or_insert_with(|| Box::new(Directory::new(self.grid())));
-        Directed(lock)
+        Directed { lock, home: &self.home, changed: false }
     }
 
     /// Forgets a directory in which there is nothing to look up. True if there is something, and the
     /// memory must stay noted. For the only holder.
     pub fn settle(&self) -> bool {
+        if self.home.is_some() {
+            return true;
+        }
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
         if lock.as_ref().is_some_and(|d| d.is_plain()) {
             *lock = None;
@@ -79,8 +97,8 @@ impl Header {
         directory.poison(&region);
     }
 
-    /// All of a range was written on the host, where everything is current. For the only holder.
-    #[cfg(test)]
+    /// All of a range was written where everything is current. For the only holder.
+    #[cold]
     pub fn heal(&self, range: Range<u64>) {
         let mut directory = self.directory();
         let region = Region::of_range(directory.grid(), range);

@@ -26,8 +26,6 @@ pub(crate) struct DeviceMemory {
     has_addresses: bool,
     budget: AtomicU64,
     pool: Mutex<Pool>,
-    /// Counts uses of copies.
-    clock: AtomicU64,
     pub(super) counters: Counters,
 }
 
@@ -47,8 +45,8 @@ struct Pool {
 /// A copy of a memory on this device.
 struct Entry {
     header: Weak<Header>,
-    /// When it was used last; the copy has it, too.
-    used: Arc<AtomicU64>,
+    /// The copy has it, too.
+    last_use: LastUse,
 }
 
 /// A buffer in the memory of a device; goes to the cache when it is dropped.
@@ -64,7 +62,41 @@ pub(crate) struct DeviceCopy {
     buffer: DeviceBuffer,
     /// The elements for which it has room.
     range: Range<u64>,
-    used: Arc<AtomicU64>,
+    last_use: LastUse,
+}
+
+/// When a copy was used last; its clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct LastUse(Arc<AtomicU64>);
+
+impl LastUse {
+    /// Counts uses, of whatever device.
+    #[inline]
+    pub fn now() -> u64 {
+        static CLOCK: AtomicU64 = AtomicU64::new(1);
+        CLOCK.fetch_add(1, Relaxed)
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    pub fn set(&self, now: u64) {
+        self.0.store(now, Relaxed);
+    }
+
+    /// The copy is gone.
+    fn is_orphaned(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl PartialEq for LastUse {
+    /// Of the same copy.
+    fn eq(&self, other: &LastUse) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// Sizes are multiples of this.
@@ -77,6 +109,12 @@ static MEMORIES: RwLock<Vec<&'static DeviceMemory>> = RwLock::new(Vec::new());
 pub(crate) fn memory_of(place: Place) -> Option<&'static DeviceMemory> {
     let number = place.number()? as usize;
     MEMORIES.read().unwrap_or_else(|e| e.into_inner()).get(number).copied()
+}
+
+impl PartialEq for DeviceMemory {
+    fn eq(&self, other: &DeviceMemory) -> bool {
+        self.place == other.place
+    }
 }
 
 impl DeviceMemory {
@@ -96,7 +134,6 @@ impl DeviceMemory {
             has_addresses,
             budget: AtomicU64::new(if known == 0 { u64::MAX } else { known }),
             pool: Mutex::default(),
-            clock: AtomicU64::new(1),
             counters: Counters::default(),
         }));
         all.push(memory);
@@ -268,7 +305,7 @@ impl DeviceMemory {
         let mut candidates: Vec<(u64, Arc<Header>)> = Vec::new();
         pool.copies.retain(|entry| match entry.header.upgrade() {
             Some(header) => {
-                candidates.push((entry.used.load(Relaxed), header));
+                candidates.push((entry.last_use.get(), header));
                 true
             }
             None => false,
@@ -316,21 +353,23 @@ impl DeviceMemory {
         directory: &mut Directory,
         range: Range<u64>,
     ) -> Result<Option<Grown>, Error> {
-        let now = self.clock.fetch_add(1, Relaxed);
+        let now = LastUse::now();
         let range = match directory.copy(self.place) {
             Some(copy) => {
-                copy.used.store(now, Relaxed);
+                copy.last_use.set(now);
                 if range.is_empty() || copy.range.start <= range.start && range.end <= copy.range.end {
                     return Ok(None);
                 }
+                // The buffer that is too small may have users who share the hold.
+                header.home.leave();
                 copy.range.start.min(range.start)..copy.range.end.max(range.end)
             }
             None => range,
         };
         let buffer = self.alloc((range.end - range.start) * header.element_size())?;
-        let used = Arc::new(AtomicU64::new(now));
-        self.enlist(Entry { header: header.weak(), used: used.clone() });
-        let old = directory.set_copy(self.place, Some(DeviceCopy { buffer, range, used }));
+        let last_use = LastUse(Arc::new(AtomicU64::new(now)));
+        self.enlist(Entry { header: header.weak(), last_use: last_use.clone() });
+        let old = directory.set_copy(self.place, Some(DeviceCopy { buffer, range, last_use }));
         header.state.note();
         Ok(match old {
             Some(old) => {
@@ -345,7 +384,7 @@ impl DeviceMemory {
     fn enlist(&self, entry: Entry) {
         let mut pool = self.pool();
         if pool.copies.len() >= pool.prune_at {
-            pool.copies.retain(|e| e.header.strong_count() > 0 && Arc::strong_count(&e.used) > 1);
+            pool.copies.retain(|e| e.header.strong_count() > 0 && !e.last_use.is_orphaned());
             pool.prune_at = 64.max(2 * pool.copies.len());
         }
         pool.copies.push(entry);
@@ -435,6 +474,17 @@ impl DeviceCopy {
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.buffer.bytes
+    }
+
+    /// The memory that it is in.
+    #[inline]
+    pub fn memory(&self) -> &'static DeviceMemory {
+        self.buffer.memory
+    }
+
+    /// When it was used last.
+    pub fn last_use(&self) -> &LastUse {
+        &self.last_use
     }
 
     /// As an end of transfers.

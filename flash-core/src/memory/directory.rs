@@ -13,6 +13,7 @@
 mod tests;
 
 use super::device::DeviceCopy;
+use super::home::AtHome;
 use super::region::{Grid, Region};
 use smallvec::{SmallVec, smallvec};
 
@@ -227,6 +228,29 @@ impl Directory {
         let old = std::mem::replace(&mut site.copy, copy);
         self.sites.retain(|s| s.place == Place::HOST || s.copy.is_some() || !s.current.is_empty());
         old
+    }
+
+    /// The device that used it last, if one box of the array is current there and nothing is poisoned.
+    pub fn home(&self) -> Option<AtHome> {
+        if !self.poison.is_empty() {
+            return None;
+        }
+        let homes = self.sites.iter().filter_map(|site| match (site.current.blocks(), &site.copy) {
+            ([block], Some(copy)) => Some((site, *block, copy)),
+            _ => None,
+        });
+        let (home, block, copy) = homes.max_by_key(|(.., copy)| copy.last_use().get())?;
+        let others = self.sites.iter().filter(|site| site.place != home.place);
+        let only = !others.flat_map(|site| site.current.blocks()).any(|other| other.overlaps(&block));
+        Some(AtHome {
+            memory: copy.memory(),
+            buffer: copy.raw(),
+            first: copy.range().start,
+            last_use: copy.last_use().clone(),
+            grid: self.grid,
+            block,
+            only,
+        })
     }
 
     /// True if there is nothing to look up: all is current on the host, nothing is poisoned, and no

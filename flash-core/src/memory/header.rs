@@ -1,6 +1,7 @@
 //! What all handles of one memory share.
 
 use super::directory::Directory;
+use super::home::Home;
 use super::state::State;
 use crate::kernel::Element;
 use smallvec::SmallVec;
@@ -28,6 +29,8 @@ pub(crate) struct Header {
     second_layout: Layout,
     /// What is where; `None`: all of it on the host, as long as the state is not noted.
     pub(super) directory: Mutex<Option<Box<Directory>>>,
+    /// What the directory says, if that is short.
+    pub home: Home,
     /// Itself, for whoever wants to find it later, if it is still there.
     me: Weak<Header>,
 }
@@ -119,6 +122,7 @@ impl Header {
             second: UnsafeCell::new(None),
             second_layout,
             directory: Mutex::new(None),
+            home: Home::default(),
             me: me.clone(),
         })
     }

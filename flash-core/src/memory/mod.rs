@@ -2,14 +2,15 @@
 //!
 //! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
 //! reaches its contents through guards only. Who holds what is one word per array (`state`); where its
-//! elements are current, if not just on the host, is in its `directory`. `coherence` moves them, between
-//! the memories of `device`.
+//! elements are current, if not just on the host, is in its `directory`; `home` is the short answer, for one
+//! device. `coherence` moves elements, between the memories of `device`.
 
 pub(crate) mod coherence;
 pub(crate) mod device;
 pub(crate) mod directory;
 mod guard;
 mod header;
+pub(crate) mod home;
 pub(crate) mod region;
 pub(crate) mod state;
 #[cfg(test)]

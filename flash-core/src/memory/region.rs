@@ -59,6 +59,12 @@ impl Grid {
         self.extent.iter().product()
     }
 
+    /// True if it has but one axis.
+    #[inline]
+    pub fn is_flat(&self) -> bool {
+        self.extent[1] == 1 && self.extent[2] == 1
+    }
+
     /// Elements from neighbour to neighbour along axes 1 and 2.
     pub fn stride(&self) -> [u64; 2] {
         [self.extent[0], self.extent[0] * self.extent[1]]

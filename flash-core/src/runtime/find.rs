@@ -9,6 +9,7 @@ use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
 use std::cmp::Reverse;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Where it runs.
 pub(crate) struct Target {
@@ -17,10 +18,38 @@ pub(crate) struct Target {
     pub kernel: *mut abi::Kernel,
     pub submit:
         unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+    /// What may be run without telling the device.
+    inline: Option<Inline>,
     /// Once per phase, with all of its arrays.
     pub whole: bool,
     /// How fast it was of late.
     pub rate: &'static Rate,
+}
+
+/// Launches of few work items that the host runs itself.
+struct Inline {
+    share: abi::ShareFn,
+    most: u64,
+    /// `most`, once the device has had a launch: it may have something to say about it.
+    now: AtomicU64,
+}
+
+impl Target {
+    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device.
+    #[inline]
+    pub fn inline(&self, items: u64) -> Option<abi::ShareFn> {
+        self.inline.as_ref().filter(|inline| items <= inline.now.load(Relaxed)).map(|inline| inline.share)
+    }
+
+    /// The device has had a launch.
+    #[inline]
+    pub fn launched(&self) {
+        if let Some(inline) = &self.inline
+            && inline.now.load(Relaxed) != inline.most
+        {
+            inline.now.store(inline.most, Relaxed);
+        }
+    }
 }
 
 // SAFETY: kernels may be used from any thread.
@@ -195,7 +224,12 @@ pub(super) fn prepare(
     let name = unsafe { implementation.name.text() };
     let whole = implementation.door == abi::DOOR_WHOLE;
     let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
-    Ok(Target { device, implementation: name, kernel, submit, whole, rate })
+    let inline = device.api.inline_items.zip(implementation.share).and_then(|(ask, share)| {
+        // SAFETY: a device of this vtable, and its kernel.
+        let most = unsafe { ask(device.raw, kernel) };
+        (most > 0).then(|| Inline { share, most, now: AtomicU64::new(0) })
+    });
+    Ok(Target { device, implementation: name, kernel, submit, inline, whole, rate })
 }
 
 /// True if this CPU has a feature, by the name that `is_x86_feature_detected!` uses.

@@ -3,8 +3,8 @@
 //! What a launch needs is then at hand: which memories to hold, and the very struct that went to the
 //! backend the last time. It is used only by the one thread that has the buffer.
 
-use super::Runtime;
 use super::record::Slots;
+use super::{Runtime, launch};
 use crate::abi::space::Space;
 use crate::abi::{self, Submission};
 use crate::backend::take_error;
@@ -25,6 +25,8 @@ struct Launch {
     /// In the order of addresses, and whether it is written.
     memories: SmallVec<[(*const Header, bool); 8]>,
     submission: Submission,
+    /// It is run here, without telling the device.
+    inline: Option<(abi::ShareFn, abi::Share)>,
     space: Space,
     valid: bool,
 }
@@ -90,11 +92,14 @@ impl Hot {
             phase_end: order.phases(),
         };
         let view = order.view();
+        let inline = target.inline(order.items()).filter(|_| order.phases() == 1 && node.extra.is_none());
         let launch = Launch {
             submit: target.submit,
             device: target.device.raw,
             memories,
             submission,
+            // Its space is put in by `run`, too.
+            inline: inline.map(|share| (share, launch::share_of(view.get(), args.len()))),
             space: *view.get().raw(),
             valid: true,
         };
@@ -119,9 +124,16 @@ impl Hot {
         if hold(&launch.memories)? {
             return Ok(false);
         }
-        // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
-        // types. NULL for the signal: it is done on return. Nothing unwinds out of it.
-        let error = unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) };
+        let error = match &mut launch.inline {
+            Some((run, share)) => {
+                share.space = &raw const launch.space;
+                // SAFETY: as below; all rows of the launch, on the host's memory.
+                unsafe { run(share, launch.submission.args) }
+            }
+            // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
+            // types. NULL for the signal: it is done on return. Nothing unwinds out of it.
+            None => unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) },
+        };
         if error.is_null() {
             release(&launch.memories, false);
             return Ok(true);

@@ -10,9 +10,9 @@ use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Node, Slots};
-use super::{Profile, reduce, spread};
-use crate::abi::{self, Arg, Submission};
-use crate::backend::take_error;
+use super::{Profile, near, reduce, spread};
+use crate::abi::{self, Arg, Share, Submission};
+use crate::backend::{DeviceHandle, HOST, take_error};
 use crate::descriptor::{Access, Timeout};
 use crate::error::{Code, Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
@@ -37,14 +37,18 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
     #[inline]
-    fn take(slots: &'a Slots) -> Result<Option<Held<'a>>, Error> {
+    fn take(slots: &'a Slots, runtime: &Runtime) -> Result<Option<Held<'a>>, Error> {
         if slots.may_block {
             return Ok(None);
         }
         let mut held = Held { slots, taken: 0, noted: false, pending: false };
         let mut refused = None;
         let taken = slots.visit_memories(|_, memory, written| {
-            let taken = if written { memory.state.launch_write() } else { memory.state.launch_read() };
+            let taken = match written {
+                _ if runtime.spreads => memory.state.launch_noted(written),
+                true => memory.state.launch_write(),
+                false => memory.state.launch_read(),
+            };
             held.noted |= taken.inspect_err(|why| refused = Some(*why))?;
             held.taken += 1;
             Ok(())
@@ -95,7 +99,7 @@ impl Drop for Held<'_> {
 #[inline]
 pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
     may_run(slots, runtime)?;
-    match Held::take(slots)? {
+    match Held::take(slots, runtime)? {
         Some(held) => run_held(slots, runtime, held, None),
         None => asynchronous::exec_here(slots, runtime),
     }
@@ -126,7 +130,14 @@ fn run_held(
     mut held: Held<'_>,
     watch: Option<&Watch>,
 ) -> Result<(), Error> {
-    if held.noted || runtime.spreads {
+    if runtime.spreads {
+        held.noted = true;
+        return match near::run(slots, runtime, watch) {
+            (done, failures) if done == slots.nodes().len() && failures.is_empty() => Ok(()),
+            far => long(slots, runtime, &mut held, watch, far),
+        };
+    }
+    if held.noted {
         return long(slots, runtime, &mut held, watch, (0, Vec::new()));
     }
     // Chains have few orders: mostly it is that of the submission before.
@@ -141,6 +152,7 @@ fn run_held(
             None => submit(slots, node, plan, space, runtime),
             Some(limit) => asynchronous::timed(
                 limit,
+                Instant::now(),
                 watch,
                 |source| blame(node, plan, position, source),
                 || submit(slots, node, plan, space, runtime),
@@ -291,9 +303,32 @@ fn launch(
 ) -> Result<(), Error> {
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
+    if let Some(share) = target.inline(space.items())
+        && phases.end == 1
+        && attributes.is_empty()
+        && profile.is_none()
+    {
+        // SAFETY: all rows of a launch whose arguments were proved, in the host's memory.
+        return unsafe { take_error(share(&share_of(space, args.len()), args.as_ptr())) };
+    }
     let position = slots.position_of(node);
     ToDevice { plan, target, space, phases, attributes, profile, position, cut: false }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
+}
+
+/// All rows of a space of one phase, for a function that runs them.
+#[inline(always)] // built in place: copies of it stall on the stores just made
+pub(super) fn share_of(space: SpaceRef<'_>, args: usize) -> Share {
+    Share {
+        struct_size: size_of::<Share>() as u32,
+        arg_count: args as u32,
+        host: &raw const HOST,
+        space: space.raw(),
+        phase: 0,
+        begin: 0,
+        end: space.items(),
+        threads: std::ptr::null(),
+    }
 }
 
 /// Attributes for the backend, and where the launch is recorded.
@@ -339,7 +374,7 @@ pub(super) fn submit_to(launch: ToDevice<'_>, args: &mut [Arg], merged: bool) ->
 impl ToDevice<'_> {
     /// Runs it by `body`, which is given where its time on the device goes; records it if that is asked for.
     #[inline]
-    fn timed(&self, body: impl FnOnce(&Self, &mut u64) -> Result<(), Error>) -> Result<(), Error> {
+    pub fn timed(&self, body: impl FnOnce(&Self, &mut u64) -> Result<(), Error>) -> Result<(), Error> {
         let start = self.profile.map(|_| Instant::now());
         let mut nanoseconds = 0;
         body(self, &mut nanoseconds)?;
@@ -363,7 +398,29 @@ impl ToDevice<'_> {
 
     /// Calls the backend for some phases; returns when they are done.
     #[inline]
-    fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
+    pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
+        match self.call(args, phases, nanoseconds)? {
+            // SAFETY: an event of the target's backend, given back once.
+            Some(event) => unsafe {
+                complete(self.target.device, event, self.profile.is_some().then_some(nanoseconds))
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// Calls the backend for all phases. `Some`: it fires when they are done, and is to be completed.
+    #[inline]
+    pub fn begin(&self, args: &[Arg]) -> Result<Option<*mut abi::Event>, Error> {
+        self.call(args, self.phases.clone(), &mut 0)
+    }
+
+    #[inline]
+    fn call(
+        &self,
+        args: &[Arg],
+        phases: Range<u64>,
+        nanoseconds: &mut u64,
+    ) -> Result<Option<*mut abi::Event>, Error> {
         let ToDevice { plan, target, space, attributes, profile, .. } = self;
         let mut event = std::ptr::null_mut();
         let submission = Submission {
@@ -385,34 +442,34 @@ impl ToDevice<'_> {
             phase_end: phases.end,
         };
         // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
-        // arguments that were proved; everything lives until the call, or the event, is over.
-        unsafe {
-            take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))?;
-            if !event.is_null() {
-                complete(target, event, nanoseconds)?;
-            }
-        }
-        Ok(())
+        // arguments that were proved; the arrays live until the event is over, all else until the call is.
+        unsafe { take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))? };
+        target.launched();
+        Ok((!event.is_null()).then_some(event))
     }
 }
 
-/// Waits for a completion event and gives it back.
+/// Waits for a completion event and gives it back. Its time is asked for only where somebody wants it.
 ///
 /// # Safety
-/// The event is of the target's backend.
-unsafe fn complete(target: &Target, event: *mut abi::Event, nanoseconds: &mut u64) -> Result<(), Error> {
-    let api = target.device.api;
+/// The event is of the device's backend, and nobody uses it after.
+pub(super) unsafe fn complete(
+    device: &DeviceHandle,
+    event: *mut abi::Event,
+    nanoseconds: Option<&mut u64>,
+) -> Result<(), Error> {
+    let api = device.api;
     let Some(wait) = api.event_wait else {
         return Err(Error::Backend {
             code: Code::Invalid,
-            text: format!("{} gave an event and has no slot `event_wait`", target.device.id()),
+            text: format!("{} gave an event and has no slot `event_wait`", device.id()),
         });
     };
     // SAFETY: the caller vouches; the errors are this host's.
     unsafe {
         let outcome = take_error(wait(event));
         let (mut start, mut end) = (0, 0);
-        if let Some(times) = api.event_times
+        if let (Some(nanoseconds), Some(times)) = (nanoseconds, api.event_times)
             && take_error(times(event, &mut start, &mut end)).is_ok()
         {
             *nanoseconds = end.saturating_sub(start);

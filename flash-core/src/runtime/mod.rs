@@ -17,6 +17,7 @@ mod find;
 mod given;
 mod hot;
 mod launch;
+mod near;
 mod options;
 mod plan;
 mod profile;

@@ -204,6 +204,13 @@ impl Plan {
         })
     }
 
+    /// Its launches on one device need nothing but their arguments: no second buffers, no partial results, no
+    /// cut, and no map that looks into arrays.
+    #[inline]
+    pub fn runs_plainly(&self) -> bool {
+        !self.prepared && self.subspaces <= 1 && !self.part.looks_inside()
+    }
+
     /// Of a function of the host: nothing implements it, its submission has the function.
     pub fn of_host_task(descriptor: KernelDescriptor) -> Plan {
         Plan::new(None, descriptor, &[], &[], &Attributes::default())

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use smallvec::SmallVec;
+
 /// Launches that count.
 const KEPT: usize = 5;
 
@@ -56,16 +58,19 @@ impl Rate {
 
 /// Shares of a launch for devices: in proportion to their rates. One whose rate is unknown gets as much as
 /// the others if none is known, and a probe of 1 % if some are.
-pub(super) fn weights(rates: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
-    let speeds: Vec<Option<f64>> = rates.map(|rate| rate.map(|nanoseconds| 1.0 / nanoseconds)).collect();
-    let (known, total) = speeds.iter().flatten().fold((0, 0.0), |(n, sum), speed| (n + 1, sum + speed));
-    let unknown = speeds.len() - known;
-    if known == 0 {
-        return vec![1.0; unknown];
-    }
-    let probe = total * 0.01 / unknown.max(1) as f64;
-    speeds.into_iter().map(|speed| speed.unwrap_or(probe)).collect()
+pub(super) fn weights(rates: impl Iterator<Item = Option<f64>>) -> SmallVec<[f64; 8]> {
+    // Speeds, where they are known.
+    let mut weights: SmallVec<[f64; 8]> =
+        rates.map(|rate| rate.map_or(UNKNOWN, |nanoseconds| 1.0 / nanoseconds)).collect();
+    let unknown = weights.iter().filter(|speed| **speed == UNKNOWN).count();
+    let total: f64 = weights.iter().filter(|speed| **speed != UNKNOWN).sum();
+    let probe = if unknown == weights.len() { 1.0 } else { total * 0.01 / unknown.max(1) as f64 };
+    weights.iter_mut().filter(|speed| **speed == UNKNOWN).for_each(|speed| *speed = probe);
+    weights
 }
+
+/// No speed.
+const UNKNOWN: f64 = -1.0;
 
 #[cfg(test)]
 mod tests {
@@ -89,8 +94,8 @@ mod tests {
 
     #[test]
     fn shares_follow_rates_and_who_is_unknown_is_probed() {
-        assert_eq!(weights([None, None, None].into_iter()), [1.0; 3]);
-        assert_eq!(weights([Some(2.0), Some(4.0)].into_iter()), [0.5, 0.25]);
+        assert_eq!(weights([None, None, None].into_iter())[..], [1.0; 3]);
+        assert_eq!(weights([Some(2.0), Some(4.0)].into_iter())[..], [0.5, 0.25]);
         let probed = weights([Some(2.0), None, None].into_iter());
         assert_eq!(probed[1], probed[2]);
         assert!((probed[1] + probed[2]) / probed.iter().sum::<f64>() <= 0.01);

@@ -13,6 +13,7 @@
 use super::arena::{Bump, Mark};
 use super::boxes::LaunchGrid;
 use super::failsafe::Failsafe;
+use super::near::Near;
 use super::plan::{ArgumentPlan, Plan};
 use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
@@ -27,7 +28,7 @@ use crate::memory::Header;
 use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The submissions of one pipeline.
 #[derive(Default)]
@@ -83,6 +84,9 @@ pub(crate) struct Node {
     order: u32,
     /// The arena when it was begun, and after its scalars.
     marks: [Mark; 2],
+    /// What it touches when it runs whole; `None` within: not one box of each array. Of use only to who runs
+    /// it on a device with a memory of its own.
+    near: OnceLock<Option<Box<[Near]>>>,
     pub extra: Option<Box<Extra>>,
 }
 
@@ -296,6 +300,7 @@ impl Slots {
             count,
             order: 0,
             marks: [self.bump.at; 2],
+            near: OnceLock::new(),
             extra: None,
         });
     }
@@ -420,6 +425,7 @@ impl Slots {
         let last = self.live - 1;
         let (first, count) = (self.nodes[last].first as usize, self.nodes[last].count as usize);
         self.nodes[last].marks[1] = self.bump.at;
+        self.nodes[last].near.take();
         for i in first..first + count {
             let (kind, written) = (self.args[i].kind, self.args[i].access != abi::ACCESS_READ);
             let memory = self.sources[i].memory;
@@ -609,6 +615,22 @@ impl Slots {
             }
         };
         arguments.map(shape).collect()
+    }
+
+    /// What a submission touches when it runs whole, as `make` says the first time.
+    #[inline]
+    pub fn near_of<'s>(
+        &self,
+        node: &'s Node,
+        make: impl FnOnce() -> Option<Box<[Near]>>,
+    ) -> Option<&'s [Near]> {
+        node.near.get_or_init(make).as_deref()
+    }
+
+    /// True if some submission writes a memory.
+    #[inline]
+    pub fn is_written(&self, index: u32) -> bool {
+        self.touched.get(index as usize).is_some_and(|touched| (touched.written_from as usize) < self.live)
     }
 
     /// Arguments of all submissions, the first one's first.

@@ -9,6 +9,8 @@ mod asynchronous;
 #[cfg(all(test, feature = "loom"))]
 mod event;
 #[cfg(all(test, feature = "loom"))]
+mod home;
+#[cfg(all(test, feature = "loom"))]
 mod lanes;
 #[cfg(all(test, feature = "loom"))]
 mod memory;

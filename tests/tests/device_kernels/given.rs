@@ -145,15 +145,21 @@ fn a_file_for_another_kind_of_device_is_not_read_and_the_error_lists_what_is() {
 
 #[test]
 fn a_function_that_does_not_cooperate_refuses_an_order_and_parts() {
-    for device in devices("given::a_function_that_does_not_cooperate_refuses_an_order_and_parts") {
-        let rt = get_runtime(&device).unwrap().options(Implementation::source(PLAIN, "plus"));
-        let x = array();
-        for wrong in [rt.options(sort_by(["x"])), rt.options(Subspaces(3))] {
-            let error = wrong.submit(Bare::of(5, &x)).exec([N]).unwrap_err().to_string();
-            assert!(error.contains("cooperating"), "{device}: {error}");
-            x.write().unwrap().iter_mut().zip(0..).for_each(|(x, i)| *x = 10 * i);
-        }
+    let devices = devices("given::a_function_that_does_not_cooperate_refuses_an_order_and_parts");
+    let plain = || Implementation::source(PLAIN, "plus");
+    for device in &devices {
+        let (rt, x) = (get_runtime(device).unwrap().options(plain()), array());
+        let sorted = rt.submit(Bare::of(5, &x)).options(sort_by(["x"])).exec([N]);
+        let error = sorted.unwrap_err().to_string();
+        assert!(error.contains("cooperating"), "{device}: {error}");
+        x.write().unwrap().iter_mut().zip(0..).for_each(|(x, i)| *x = 10 * i);
         rt.submit(Bare::of(5, &x)).exec([N]).unwrap();
         assert!(is_right(&x), "{device}");
+    }
+    if devices.len() > 1 {
+        let (rt, x) = (get_runtime(&devices.join(",")).unwrap(), array());
+        let shares = weights(devices.iter().map(|_| 1));
+        let error = rt.submit(Bare::of(5, &x)).options((plain(), shares)).exec([N]).unwrap_err().to_string();
+        assert!(error.contains("cooperating"), "{error}");
     }
 }

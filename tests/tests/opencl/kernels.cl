@@ -58,6 +58,15 @@ FLASH_KERNEL spread(FLASH_GLOBAL const flash_u64 *cells, FLASH_GLOBAL flash_u64 
 }
 #endif
 
+#ifdef FLASH_ENTRY_wrap
+FLASH_KERNEL wrap(FLASH_GLOBAL const flash_u64 *cells, FLASH_GLOBAL flash_u64 *cells_next, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        flash_u64 i = FLASH_INDEX(0);
+        FLASH_NEXT(cells, i) = FLASH_AT(cells, (i + 1) % FLASH_LEN(cells)) + 1;
+    }
+}
+#endif
+
 /* The group combines its values itself. */
 #ifdef FLASH_ENTRY_total
 FLASH_KERNEL total(FLASH_GLOBAL const flash_u64 *values, FLASH_GLOBAL flash_u64 *sum, FLASH_ARGS) {

@@ -33,6 +33,14 @@ pub struct Spread<'a> {
     cells: Phased<'a, u64>,
 }
 
+/// Every cell becomes its right neighbour, plus 1.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.wrap", dims(i, step), sort_by(step))]
+pub struct Wrap<'a> {
+    #[along(i)]
+    cells: Phased<'a, u64>,
+}
+
 /// A sum.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.total", dims(i), part_by(i))]
@@ -180,6 +188,7 @@ implementations! {
     source::<Grid<'_>>("plain", json!({ "entry": "grid_plain" }));
     source::<Grid<'_>>("one item", json!({ "cooperating": true, "single_work_item": true }));
     source::<Spread<'_>>("text", json!({ "cooperating": true }));
+    source::<Wrap<'_>>("text", json!({ "cooperating": true }));
     source::<Total<'_>>("text", json!({ "cooperating": true }));
     source::<Total<'_>>("groups", json!({ "cooperating": true, "work_group_size": 64, "entry": "total" }));
     source::<Far<'_>>("text", json!({ "cooperating": true }));

@@ -47,7 +47,15 @@ fn files_with_source_or_a_program_are_loaded_when_the_program_runs() {
         let name = get_runtime(&device).unwrap().devices()[0].info().name.clone();
         std::fs::write(file("scale.bin"), binary_for(&name)).unwrap();
         let (binary, source) = (file("scale.bin"), file("scale.cl"));
-        finish(start(&device, "binary file,source file", &[(BINARY, &binary), (SOURCE, &source)]));
+        let run = || start(&device, "binary file,source file", &[(BINARY, &binary), (SOURCE, &source)]);
+        finish(run());
+        // What a source includes may change: such programs are not kept.
+        std::fs::write(file("helper.h"), "#error changed\n").unwrap();
+        let output = run().wait_with_output().unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains("helper.h") && text.contains("changed"), "{text}");
+        std::fs::write(file("helper.h"), "/* Found beside the source. */\n").unwrap();
     }
 }
 

@@ -174,6 +174,11 @@ impl KernelSpec {
         Ok(Payload::Source(text))
     }
 
+    /// True if a text includes files, other than `flash_device.h`: it does not say on its own what is compiled.
+    pub fn includes(text: &str) -> bool {
+        text.lines().any(|line| is_include(line) && !line.contains(HEADER_NAME))
+    }
+
     /// The array arguments, by argument number: the order in which kernels number them.
     pub fn arrays(&self) -> impl Iterator<Item = usize> {
         let arguments = self.descriptor.arguments.iter().enumerate();
@@ -228,15 +233,20 @@ impl KernelSpec {
         let file = self.file.replace('\\', "/").replace('"', "'");
         let _ = writeln!(source, "#line 1 \"{file}\"");
         for line in text.lines() {
-            let code = line.trim();
-            // It is there already.
-            if !(code.starts_with("#include") && code.contains("flash_device.h")) {
+            // The header is there already.
+            if !(is_include(line) && line.contains(HEADER_NAME)) {
                 source.push_str(line);
             }
             source.push('\n');
         }
         source
     }
+}
+
+const HEADER_NAME: &str = "flash_device.h";
+
+fn is_include(line: &str) -> bool {
+    line.trim_start().strip_prefix('#').is_some_and(|rest| rest.trim_start().starts_with("include"))
 }
 
 /// The folder of a path, if compilers take it as an option.

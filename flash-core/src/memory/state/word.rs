@@ -159,9 +159,14 @@ impl State {
     /// Takes it, or says why not. True if it is noted.
     #[inline]
     fn take(&self, claim: Claim) -> Result<bool, Refused> {
-        // Mostly nobody has it.
-        match self.word.compare_exchange(0, claim.add, Acquire, Relaxed) {
-            Ok(_) => Ok(false),
+        self.take_likely(claim, 0)
+    }
+
+    /// Mostly nobody has it, and the word is `likely`.
+    #[inline]
+    fn take_likely(&self, claim: Claim, likely: u64) -> Result<bool, Refused> {
+        match self.word.compare_exchange(likely, likely + claim.add, Acquire, Relaxed) {
+            Ok(_) => Ok(likely & NOTED != 0),
             Err(old) => self.take_from(old, claim),
         }
     }
@@ -236,6 +241,12 @@ impl State {
     #[inline]
     pub fn launch_write(&self) -> Result<bool, Refused> {
         self.take(Claim::LAUNCH_WRITE)
+    }
+
+    /// A launch will read, or write, what is likely to be noted. True if it is.
+    #[inline]
+    pub fn launch_noted(&self, written: bool) -> Result<bool, Refused> {
+        self.take_likely(if written { Claim::LAUNCH_WRITE } else { Claim::LAUNCH_READ }, NOTED)
     }
 
     /// As [`launch_write`](Self::launch_write) if nobody holds it, without waiting; `None` if somebody does.

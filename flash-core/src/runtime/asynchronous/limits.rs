@@ -6,16 +6,22 @@ use crate::error::{Error, LaunchError};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Runs a submission that may take `limit`. If it takes longer it has failed, whatever its outcome; and
-/// the handle, if there is one, says so at once.
+/// Runs a submission, or a part of one, that began at `start` and may take `limit`. If it takes longer it has
+/// failed, whatever its outcome; and the handle, if there is one, says so at once. A part whose turn comes too
+/// late is not run.
 #[cold]
 pub(crate) fn timed(
     limit: Duration,
+    start: Instant,
     watch: Option<&Watch>,
     blame: impl FnOnce(Error) -> LaunchError,
     submit: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let start = Instant::now();
+    let late = |taken| Err(Error::Timeout { limit, taken: Some(taken) });
+    let before = start.elapsed();
+    if !before.is_zero() && before >= limit {
+        return late(before);
+    }
     let alarm = watch.zip(start.checked_add(limit)).map(|(watch, deadline)| {
         let (watch, error) = (watch.clone(), blame(Error::Timeout { limit, taken: None }));
         Alarm::at(deadline, move || {
@@ -26,7 +32,7 @@ pub(crate) fn timed(
     // Called off before the clock is read: if it has gone off, the clock says so, too.
     drop(alarm);
     let taken = start.elapsed();
-    if taken < limit { outcome } else { outcome.and(Err(Error::Timeout { limit, taken: Some(taken) })) }
+    if taken < limit { outcome } else { outcome.and(late(taken)) }
 }
 
 /// How many asynchronous pipelines of a runtime are on their way.

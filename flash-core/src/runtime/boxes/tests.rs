@@ -67,7 +67,7 @@ impl Recorded {
     fn parts(&self, weights: &[f64]) -> Result<std::sync::Arc<Parts>, Error> {
         let cut = self.cut(weights)?;
         let (dimension, cut) = cut.map_or((None, Cut::new()), |(dim, cut)| (Some(dim), cut));
-        self.with(|launch| self.plan.parts.parts(launch, dimension, &cut))
+        self.with(|launch| self.plan.parts.parts(launch, dimension, &cut, weights))
     }
 
     fn refused(&self, weights: &[f64]) -> (PartError, String) {

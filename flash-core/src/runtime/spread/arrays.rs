@@ -2,9 +2,9 @@
 
 use super::Lanes;
 use super::lane::{Lane, drive_until};
-use super::task::{TaskRef, Tasks, Waits};
+use super::task::{Outcome, TaskRef, Tasks, Waits};
 use crate::abi;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::memory::Header;
 use crate::memory::coherence::Directed;
 use crate::memory::device::{DeviceMemory, memory_of};
@@ -18,7 +18,13 @@ use std::sync::Arc;
 pub(super) struct Array<'r> {
     header: HeaderOf<'r>,
     books: Books<'r>,
+    /// The run holds it as the only one.
+    written: bool,
     tracks: SmallVec<[(Place, Track); 2]>,
+    /// Those that are not known to have gone well.
+    copies: Vec<Copied>,
+    /// Devices that were lost while they copied.
+    pub lost: Vec<&'static DeviceMemory>,
     /// What was poisoned when the run began.
     pub poisoned_before: Region,
 }
@@ -29,6 +35,14 @@ enum HeaderOf<'r> {
     Lent(Arc<Header>),
 }
 
+/// A copy of a region to a place.
+struct Copied {
+    to: Place,
+    region: Region,
+    task: TaskRef,
+    by: &'static DeviceMemory,
+}
+
 /// The address of nothing: not NULL, and aligned for every type.
 const NOWHERE: usize = 4096;
 
@@ -36,9 +50,14 @@ const NOWHERE: usize = 4096;
 enum Books<'r> {
     /// The memory's, locked for the whole run.
     Kept(Directed<'r>),
+    /// The memory's, not locked just now.
+    Left,
     /// One for this run: of what is lent, or of a memory of which nothing can change.
     Own(Box<Directory>),
 }
+
+/// What is never asked for then.
+const LEFT: &str = "the walk touches no array while a function of the host runs";
 
 /// Who wrote and who read which region of a buffer last.
 #[derive(Default)]
@@ -103,25 +122,52 @@ impl Ways<'_> {
 }
 
 impl<'r> Array<'r> {
-    /// A memory. `changes`: the run may write it, or give devices copies of it.
-    pub fn of_memory(header: &'r Header, changes: bool) -> Array<'r> {
-        let books = if changes || header.state.is_noted() {
+    /// A memory, which the run writes, or only reads. `copied`: it may give devices copies of it.
+    pub fn of_memory(header: &'r Header, written: bool, copied: bool) -> Array<'r> {
+        let books = if written || copied || header.state.is_noted() {
             Books::Kept(header.directory())
         } else {
             Books::Own(Box::new(Directory::new(header.grid())))
         };
-        Array::new(HeaderOf::Memory(header), books)
+        Array::new(HeaderOf::Memory(header), books, written)
+    }
+
+    /// Lets go of the directory of a memory that the run only reads, for a while. Before, nobody uses or makes
+    /// a device's copy of it any more: others may want to change that.
+    pub fn unlock(&mut self, lanes: &[&'static Lane]) {
+        if self.written || !matches!(self.books, Books::Kept(_)) {
+            return;
+        }
+        let tracks = &self.tracks;
+        let used = || tracks.iter().flat_map(|(_, track)| track.writers.iter().chain(&track.readers));
+        drive_until(lanes, || used().all(|(_, task)| task.get().is_done()));
+        self.books = Books::Left;
+    }
+
+    /// Takes the directory back. In the order of addresses, as at the beginning.
+    pub fn lock(&mut self) {
+        if let (Books::Left, HeaderOf::Memory(header)) = (&self.books, &self.header) {
+            self.books = Books::Kept(header.directory());
+        }
     }
 
     /// Memory of the host that is the run's to use.
     pub fn lent(data: *mut u8, len: u64, element_size: u64, shape: &[u64]) -> Array<'r> {
         let header = Header::lent(data, len as usize, element_size as usize, shape);
         let books = Books::Own(Box::new(Directory::new(header.grid())));
-        Array::new(HeaderOf::Lent(header), books)
+        Array::new(HeaderOf::Lent(header), books, true)
     }
 
-    fn new(header: HeaderOf<'r>, books: Books<'r>) -> Array<'r> {
-        let mut array = Array { header, books, tracks: SmallVec::new(), poisoned_before: Region::empty() };
+    fn new(header: HeaderOf<'r>, books: Books<'r>, written: bool) -> Array<'r> {
+        let mut array = Array {
+            header,
+            books,
+            written,
+            tracks: SmallVec::new(),
+            copies: Vec::new(),
+            lost: Vec::new(),
+            poisoned_before: Region::empty(),
+        };
         array.poisoned_before = array.directory().poison_in(&Region::all(array.directory().grid()));
         array
     }
@@ -142,6 +188,7 @@ impl<'r> Array<'r> {
         match &self.books {
             Books::Kept(directory) => directory,
             Books::Own(directory) => directory,
+            Books::Left => unreachable!("{LEFT}"),
         }
     }
 
@@ -149,6 +196,7 @@ impl<'r> Array<'r> {
         match &mut self.books {
             Books::Kept(directory) => directory,
             Books::Own(directory) => directory,
+            Books::Left => unreachable!("{LEFT}"),
         }
     }
 
@@ -176,6 +224,9 @@ impl<'r> Array<'r> {
                     for (region, _) in track.writers.iter_mut().chain(&mut track.readers) {
                         *region = region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
                     }
+                }
+                for copy in &mut self.copies {
+                    copy.region = copy.region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
                 }
                 let before = self.poisoned_before.regrid(&grid, seen);
                 self.poisoned_before = before.unwrap_or_else(|| Region::all(seen));
@@ -258,6 +309,7 @@ impl<'r> Array<'r> {
             if there.start > hull.start || hull.end > there.end {
                 // Who uses the buffer that is too small must be done with it.
                 ways.drain();
+                self.take_back();
             }
         }
         let header: &Header = match &self.header {
@@ -267,6 +319,7 @@ impl<'r> Array<'r> {
         let directory: &mut Directory = match &mut self.books {
             Books::Kept(directory) => directory,
             Books::Own(directory) => directory,
+            Books::Left => unreachable!("{LEFT}"),
         };
         if let Some(grown) = device.reserve(header, directory, hull)? {
             // SAFETY: nobody uses the old buffer any more, and nobody the new one yet; what is current in the
@@ -292,12 +345,16 @@ impl<'r> Array<'r> {
         // that writes its source and all that touches its target.
         let work = move || unsafe { transfer.run(&moved) };
         // SAFETY: it borrows nothing, and copies may run on any thread.
-        let task = unsafe { ways.tasks.add(waits, expected, Box::new(work)) };
+        let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(work)) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
         self.directory_mut().copied(to, &region);
         // The host has no lanes: the copy is in that of the other side.
         if let Some(device) = memory_of(to).or_else(|| memory_of(from)) {
+            if self.copies.len() >= 16 {
+                self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
+            }
+            self.copies.push(Copied { to, region, task, by: device });
             ways.push(&Lanes::of(device.device()).copies, task);
         }
         Ok(())
@@ -391,6 +448,9 @@ impl<'r> Array<'r> {
         if self.directory().copy(place).is_none() {
             return Ok(());
         }
+        self.take_back();
+        // Others may share the hold.
+        self.header().home.leave();
         let only = self.directory().only_at(place);
         let transfer = Transfer::new(self.header(), self.directory(), place, Place::HOST)?;
         // SAFETY: the run holds the array, and none of its tasks uses it now.
@@ -402,9 +462,31 @@ impl<'r> Array<'r> {
         directory.set_copy(place, None);
         // Who reads on the host what a failed task should have made must see that it failed.
         let gone = std::mem::take(self.track(place));
-        let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed());
+        let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed() && !task.get().copies);
         self.track(Place::HOST).writers.extend(failed);
         Ok(())
+    }
+
+    /// Of memory that is the run's to use: why it did not come back to the host.
+    pub fn not_fetched(&self) -> Option<Error> {
+        let lent = matches!(self.header, HeaderOf::Lent(_));
+        let mut fetched = self.copies.iter().filter(|copy| lent && copy.to == Place::HOST);
+        fetched.find_map(|copy| match copy.task.get().failure()? {
+            Outcome::Error(error) => Some(error.clone()),
+            // Who should have made it has failed, and says so.
+            Outcome::Skipped(_) | Outcome::Unknown => None,
+        })
+    }
+
+    /// Takes back what the directory says of copies that were not made. All of them are done.
+    pub fn take_back(&mut self) {
+        for copy in std::mem::take(&mut self.copies) {
+            let Some(failure) = copy.task.get().failure() else { continue };
+            self.directory_mut().forget(copy.to, &copy.region);
+            if matches!(failure, Outcome::Error(Error::Backend { code: Code::DeviceLost, .. })) {
+                self.lost.push(copy.by);
+            }
+        }
     }
 
     /// A device is gone: what was only there is poisoned.

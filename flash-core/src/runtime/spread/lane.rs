@@ -71,6 +71,11 @@ impl Lane {
         self.expected.load(Relaxed)
     }
 
+    /// True if nobody is in it, and nothing that anybody would have to wait for.
+    pub fn is_idle(&self) -> bool {
+        self.expected() == 0 && self.turn.load(Relaxed) == 0
+    }
+
     /// Tasks in the queue, and one more if somebody runs one.
     pub fn waiting(&self) -> usize {
         self.queue().len() + usize::from(self.turn.load(Relaxed) != 0)

@@ -15,7 +15,8 @@ use super::record::Slots;
 use crate::backend::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use lane::Lane;
-pub(super) use place::parts_of;
+pub(super) use part::part_of;
+pub(super) use place::{parts_of, whole_parts};
 use walk::Walk;
 
 /// The lanes of a device.
@@ -46,15 +47,16 @@ pub(super) fn run(
     first: usize,
     failures: Vec<LaunchError>,
 ) -> Result<Vec<LaunchError>, Error> {
-    for node in &slots.nodes()[first..] {
-        // What looks into arrays is checked when they are what they will be.
-        if !node.plan().part.looks_inside() {
-            place::check(slots, node)?;
-        }
+    let nodes = || slots.nodes().iter().enumerate().skip(first);
+    let mut checked = Vec::new();
+    for (position, node) in nodes() {
+        checked.extend(place::check(slots, node)?.map(|parts| (position, parts)));
     }
+    let mut checked = checked.into_iter().peekable();
     let mut walk = Walk::new(slots, runtime, watch);
-    for (position, node) in slots.nodes().iter().enumerate().skip(first) {
-        walk.issue(position, node);
+    for (position, node) in nodes() {
+        let parts = checked.next_if(|(at, _)| *at == position).map(|(_, parts)| parts);
+        walk.issue(position, node, parts);
     }
     Ok(walk.finish(failures))
 }

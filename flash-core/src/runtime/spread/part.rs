@@ -133,7 +133,7 @@ impl<'r> KernelPart<'r> {
 
     /// Expected nanoseconds.
     pub fn expected(&self) -> u64 {
-        self.target.rate.get().map_or(UNKNOWN, |rate| (rate * self.items as f64) as u64)
+        expected(self.target, self.items)
     }
 
     /// Runs it; returns when it is done.
@@ -146,7 +146,6 @@ impl<'r> KernelPart<'r> {
         let order = &self.parts.subspaces[self.subspace].order;
         let check = self.check_writes.then(|| WriteCheck::begin(self.plan, order, &self.args));
         let view = order.view();
-        let start = Instant::now();
         let launch = ToDevice {
             plan: self.plan,
             target: self.target,
@@ -157,8 +156,7 @@ impl<'r> KernelPart<'r> {
             position: self.position,
             cut: self.cut,
         };
-        launch::submit_to(launch, &mut self.args, self.merged)?;
-        self.target.rate.add(start.elapsed().as_nanos() as u64, self.items);
+        run_timed(self.target, self.items, || launch::submit_to(launch, &mut self.args, self.merged))?;
         match check {
             Some(check) => check.end(self.plan, &self.args),
             None => Ok(()),
@@ -166,8 +164,25 @@ impl<'r> KernelPart<'r> {
     }
 }
 
+/// Nanoseconds that so many items are expected to take.
+pub(super) fn expected(target: &Target, items: u64) -> u64 {
+    target.rate.get().map_or(UNKNOWN, |rate| (rate * items as f64) as u64)
+}
+
+/// Runs a launch of so many items; how long it takes is the device's rate.
+pub(super) fn run_timed(
+    target: &Target,
+    items: u64,
+    body: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    body()?;
+    target.rate.add(start.elapsed().as_nanos() as u64, items);
+    Ok(())
+}
+
 /// What a kernel is told of an argument. `all`: every element is there, whatever is touched.
-fn part_of(arg: &Arg, grid: &LaunchGrid, touched: &Touched, all: bool) -> abi::Part {
+pub(in crate::runtime) fn part_of(arg: &Arg, grid: &LaunchGrid, touched: &Touched, all: bool) -> abi::Part {
     match touched.hull() {
         Some(hull) if !all => grid.part(&hull),
         // A launch may see less of an array than there is.

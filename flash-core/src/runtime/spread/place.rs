@@ -51,32 +51,45 @@ pub(super) fn place_of(target: &Target) -> (Option<&'static DeviceMemory>, Place
     (memory, memory.map_or(Place::HOST, DeviceMemory::place))
 }
 
-/// Cuts and places a submission.
+/// Cuts and places a submission, in the parts that [`check`] gave, if it gave some.
 pub(super) fn place(
     walk: &mut Walk<'_>,
     node: &Node,
     plan: &Plan,
     targets: &[Target],
+    checked: Option<Arc<Parts>>,
 ) -> Result<Placed, Error> {
-    if wants_cut(plan, targets)
-        && let Some(parts) = parts(walk.slots, node, plan, targets)?
-    {
+    let parts = match checked {
+        None if wants_cut(plan, targets) && plan.part.looks_inside() => {
+            parts(walk.slots, node, plan, targets)?
+        }
+        checked => checked,
+    };
+    if let Some(parts) = parts {
         let free = plan.subspaces as usize > targets.len();
         let targets = parts.subspaces.iter().map(|s| (!free).then_some(s.share as u32)).collect();
         return Ok(Placed { parts, targets });
     }
     let target = if targets.len() == 1 { 0 } else { choose(walk, node, plan, targets) };
-    let shapes = walk.slots.shapes_of(node);
-    let parts = plan.parts.parts(&launch(walk.slots, node, plan, &shapes), None, &Cut::new())?;
+    let parts = whole_parts(walk.slots, node, plan)?;
     Ok(Placed { parts, targets: smallvec![Some(target as u32)] })
 }
 
-/// Proves, before anything runs, that a submission can be cut as its map says.
-pub(super) fn check(slots: &Slots, node: &Node) -> Result<(), Error> {
+/// The only part of a submission that is not cut.
+pub(in crate::runtime) fn whole_parts(slots: &Slots, node: &Node, plan: &Plan) -> Result<Arc<Parts>, Error> {
+    let shapes = slots.shapes_of(node);
+    plan.parts.parts(&launch(slots, node, plan, &shapes), None, &Cut::new(), &[])
+}
+
+/// Proves, before anything runs, that a submission can be cut as its map says. `None`: it will not be cut, or
+/// its map looks into arrays, and is asked when they are what they will be.
+pub(super) fn check(slots: &Slots, node: &Node) -> Result<Option<Arc<Parts>>, Error> {
     let plan = node.plan();
     match plan.targets() {
-        Ok(targets) if wants_cut(plan, targets) => parts(slots, node, plan, targets).map(|_| ()),
-        _ => Ok(()),
+        Ok(targets) if wants_cut(plan, targets) && !plan.part.looks_inside() => {
+            parts(slots, node, plan, targets)
+        }
+        _ => Ok(None),
     }
 }
 
@@ -84,11 +97,8 @@ pub(super) fn check(slots: &Slots, node: &Node) -> Result<(), Error> {
 /// which are what they will be only when it runs.
 pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<recording::Parts>, Error> {
     let plan = node.plan();
-    let targets = match plan.targets() {
-        Ok(targets) if wants_cut(plan, targets) && !plan.part.looks_inside() => targets,
-        _ => return Ok(None),
-    };
-    let Some(parts) = parts(slots, node, plan, targets)? else { return Ok(None) };
+    let Some(parts) = check(slots, node)? else { return Ok(None) };
+    let targets = plan.targets()?;
     let Some(dimension) = parts.dimension.filter(|_| parts.subspaces.len() > 1) else { return Ok(None) };
     let elements = |extent: Option<Extent>| match extent {
         None => recording::Elements::None,
@@ -109,7 +119,7 @@ pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<
     }))
 }
 
-fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
+pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
     plan.cut && !plan.whole && (targets.len() > 1 || plan.subspaces > 1)
 }
 
@@ -143,11 +153,19 @@ fn whole_blocks(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
 fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<Option<Arc<Parts>>, Error> {
     let shapes = slots.shapes_of(node);
     let launch = launch(slots, node, plan, &shapes);
-    let weights = match &plan.weights {
-        _ if plan.subspaces as usize > targets.len() => vec![1.0; plan.subspaces as usize],
-        Some(weights) => weights.clone(),
+    // There are never more parts than items.
+    let free = launch.order.items().min(u64::from(plan.subspaces)) as usize;
+    let weights: SmallVec<[f64; 8]> = match &plan.weights {
+        _ if plan.subspaces as usize > targets.len() => smallvec![1.0; free],
+        Some(weights) => weights[..].into(),
         None => rate::weights(targets.iter().map(|target| target.rate.get())),
     };
+    if weights.is_empty() {
+        return Ok(None);
+    }
+    if let Some(parts) = plan.parts.cut_for(&launch, &weights) {
+        return Ok(Some(parts));
+    }
     let Some((dimension, cut)) = plan.part.cut(&launch, &weights, 1)? else {
         return Ok(None);
     };
@@ -163,12 +181,12 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
         1 => cut,
         _ => plan.part.cut(&launch, &weights, multiple)?.map_or(cut, |(_, cut)| cut),
     };
-    plan.parts.parts(&launch, Some(dimension), &aligned).map(Some)
+    plan.parts.parts(&launch, Some(dimension), &aligned, &weights).map(Some)
 }
 
 /// The device for a submission that is not cut: where most of what earlier submissions made for it is, or
 /// else in turn, without those that are busy for longer than it would take elsewhere.
-fn choose(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> usize {
+pub(super) fn choose(walk: &mut Walk<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> usize {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let items = walk.slots.order_of(node).items() as f64;
     let finish = |target: &Target| {

@@ -1,5 +1,6 @@
 //! The end of a run: what failed, what that poisons, and what the memories' words must say.
 
+use super::arrays::Array;
 use super::task::Outcome;
 use super::walk::{Launched, Walk};
 use crate::error::{Code, Error, LaunchError};
@@ -9,9 +10,15 @@ use crate::runtime::launch;
 
 /// Goes through what became of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Walk<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
-    let launched = std::mem::take(&mut walk.launched);
+    let mut launched = std::mem::take(&mut walk.launched);
+    if let (Some(error), Some(last)) = (walk.arrays.iter().find_map(Array::not_fetched), launched.last_mut())
+    {
+        last.error.get_or_insert(error);
+    }
     if launched.iter().any(|submission| failure(submission).is_some()) {
+        launched.iter_mut().filter(|submission| submission.plain).for_each(|s| walk.tell_plain(s));
         poison(walk, &launched, &mut failures);
+        walk.arrays.iter_mut().for_each(Array::take_back);
         for lost in lost_devices(walk, &launched) {
             for array in &mut walk.arrays {
                 array.lose(lost);
@@ -87,7 +94,8 @@ fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchE
 
 /// The memories of devices that do not answer any more.
 fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMemory> {
-    let mut lost: Vec<&'static DeviceMemory> = Vec::new();
+    let mut lost: Vec<&'static DeviceMemory> =
+        walk.arrays.iter().flat_map(|a| a.lost.iter().copied()).collect();
     for submission in launched {
         let plan = walk.slots.nodes()[submission.position].plan();
         for (task, target) in &submission.tasks {
@@ -96,12 +104,12 @@ fn lost_devices(walk: &Walk<'_>, launched: &[Launched]) -> Vec<&'static DeviceMe
                 Some(Outcome::Error(Error::Backend { code: Code::DeviceLost, .. }))
             );
             let target = plan.targets().ok().and_then(|targets| targets.get(*target as usize));
-            if let (true, Some(memory)) = (gone, target.and_then(|t| t.device.memory()))
-                && !lost.iter().any(|known| std::ptr::eq(*known, memory))
-            {
+            if let (true, Some(memory)) = (gone, target.and_then(|t| t.device.memory())) {
                 lost.push(memory);
             }
         }
     }
+    lost.sort_by_key(|memory| memory.place());
+    lost.dedup();
     lost
 }

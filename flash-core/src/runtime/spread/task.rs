@@ -22,7 +22,7 @@ const FAILED: u8 = 2;
 ///
 /// | field | written by | read by |
 /// |---|---|---|
-/// | `waits`, `expected`, `priority` | who makes it, before it goes into a lane | all |
+/// | `waits`, `expected`, `priority`, `copies` | who makes it, before it goes into a lane | all |
 /// | `work` | taken by who runs it, once | the same |
 /// | `outcome` | who runs it, before `state` | all, after `state` |
 /// | `state` | who runs it, once | all |
@@ -33,6 +33,8 @@ pub(super) struct Task {
     pub expected: u64,
     /// The same for all tasks of a run.
     pub priority: i32,
+    /// It only moves what others make: who reads that fails as it does.
+    pub copies: bool,
     work: UnsafeCell<Option<Work<'static>>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
@@ -77,12 +79,15 @@ impl TaskRef {
         let task = self.get();
         // SAFETY: only who took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
-        let skipped = task.waits.iter().find_map(|(before, argument)| {
+        let not_made = task.waits.iter().find_map(|(before, argument)| {
             let argument = (*argument)?;
-            before.get().failed().then_some(argument)
+            match before.get().failure()? {
+                Outcome::Error(error) if before.get().copies => Some(Outcome::Error(error.clone())),
+                _ => Some(Outcome::Skipped(argument)),
+            }
         });
-        let outcome = match (skipped, work) {
-            (Some(argument), _) => Some(Outcome::Skipped(argument)),
+        let outcome = match (not_made, work) {
+            (Some(outcome), _) => Some(outcome),
             (None, None) => None,
             (None, Some(work)) => match catch_unwind(AssertUnwindSafe(work)) {
                 Ok(Ok(())) => None,
@@ -167,12 +172,27 @@ impl Tasks {
     /// # Safety
     /// What `work` borrows lives until all tasks are done, and may be used from any thread.
     pub unsafe fn add<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
+        // SAFETY: as here.
+        unsafe { self.add_task(waits, expected, work, false) }
+    }
+
+    /// A new task that copies.
+    ///
+    /// # Safety
+    /// As [`add`](Self::add).
+    pub unsafe fn add_copy<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
+        // SAFETY: as here.
+        unsafe { self.add_task(waits, expected, work, true) }
+    }
+
+    unsafe fn add_task<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>, copies: bool) -> TaskRef {
         // SAFETY: only the lifetime changes; the caller vouches for it.
         let work = unsafe { std::mem::transmute::<Work<'r>, Work<'static>>(work) };
         let task = Box::into_raw(Box::new(Task {
             waits: waits.0,
             expected,
             priority: self.priority,
+            copies,
             work: UnsafeCell::new(Some(work)),
             outcome: UnsafeCell::new(Outcome::Unknown),
             state: AtomicU8::new(WAITING),

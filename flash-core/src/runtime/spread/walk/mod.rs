@@ -1,0 +1,457 @@
+//! The walk through a pipeline's submissions: each becomes parts, with the copies that they lack before
+//! them, in the lanes of devices.
+
+mod accumulators;
+mod phased;
+mod plain;
+mod touches;
+
+use super::Lanes;
+use super::arrays::{Array, Touch, Ways};
+use super::lane::{Lane, drive_until};
+use super::part::KernelPart;
+use super::place::{self, Placed, place_of};
+use super::sync::changed;
+use super::task::{TaskRef, Tasks, Waits, Work};
+use crate::descriptor::{Access, View};
+use crate::error::{Error, LaunchError};
+use crate::memory::device::DeviceMemory;
+use crate::memory::directory::Place;
+use crate::memory::region::Region;
+use crate::runtime::asynchronous::{self, Watch};
+use crate::runtime::boxes::Parts;
+use crate::runtime::plan::{Plan, Target};
+use crate::runtime::record::{Node, Slots};
+use crate::runtime::{Runtime, failsafe, launch};
+use accumulators::Partial;
+use plain::Known;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// When so many tasks wait, the walk helps to run them before it goes on.
+const RUN_AHEAD: usize = 256;
+
+/// The walk.
+pub(super) struct Walk<'r> {
+    pub slots: &'r Slots,
+    pub runtime: &'r Runtime,
+    watch: Option<&'r Watch>,
+    pub arrays: Vec<Array<'r>>,
+    /// By index among the memories touched.
+    of_memory: Vec<Option<u32>>,
+    /// Slices of the host, by address.
+    of_slice: Vec<(*mut u8, u32)>,
+    /// Second buffers, by the array that they belong to.
+    of_second: Vec<(u32, u32)>,
+    known: Vec<Known>,
+    tasks: Tasks,
+    lanes: SmallVec<[&'static Lane; 8]>,
+    pub launched: Vec<Launched>,
+    /// What second buffers of slices are in.
+    scratch: Vec<Box<[u128]>>,
+}
+
+/// What became of a submission so far.
+pub(super) struct Launched {
+    pub position: usize,
+    /// With the target that runs it.
+    pub tasks: SmallVec<[(TaskRef, u32); 1]>,
+    /// It failed before it was put into a lane.
+    pub error: Option<Error>,
+    /// When its first part began, if it has a `Timeout`.
+    begun: Option<Arc<OnceLock<Instant>>>,
+    /// What it reads and writes is not written down, see [`Walk::tell_plain`].
+    pub plain: bool,
+    /// What it reads: argument, array and region.
+    pub reads: Vec<(u32, u32, Region)>,
+    /// What it writes: array, region, and whether all of that is written.
+    pub writes: Vec<(u32, Region, bool)>,
+}
+
+/// How a part touches an array.
+pub(super) struct Touches {
+    pub argument: u32,
+    pub array: u32,
+    pub region: Region,
+    pub touch: Touch,
+    /// It is the buffer that takes the writes of a phase.
+    pub second: bool,
+}
+
+/// A submission that is being issued.
+#[derive(Clone, Copy)]
+struct Issue<'r, 'i> {
+    node: &'r Node,
+    plan: &'r Plan,
+    targets: &'r [Target],
+    placed: &'i Placed,
+    /// Of every dimension.
+    positions: &'i [u64],
+}
+
+impl Issue<'_, '_> {
+    /// Memory and place of the first part's device.
+    fn alone(&self) -> (Option<&'static DeviceMemory>, Place) {
+        place_of(&self.targets[self.placed.targets.first().copied().flatten().unwrap_or(0) as usize])
+    }
+}
+
+impl<'r> Walk<'r> {
+    pub fn new(slots: &'r Slots, runtime: &'r Runtime, watch: Option<&'r Watch>) -> Walk<'r> {
+        let mut walk = Walk {
+            slots,
+            runtime,
+            watch,
+            arrays: Vec::with_capacity(slots.memories()),
+            of_memory: (0..slots.memories()).map(|_| None).collect(),
+            of_slice: Vec::new(),
+            of_second: Vec::new(),
+            known: Vec::new(),
+            tasks: Tasks::new(runtime.priority),
+            lanes: SmallVec::new(),
+            launched: Vec::with_capacity(slots.nodes().len()),
+            scratch: Vec::new(),
+        };
+        // In the order of addresses, in which everybody locks directories.
+        let own_memory = runtime.has_device_memory();
+        let _ = slots.visit_memories(|index, memory, written| {
+            walk.of_memory[index as usize] = Some(walk.arrays.len() as u32);
+            // SAFETY: the memory outlives the recording, which outlives the walk.
+            let memory = unsafe { &*std::ptr::from_ref(memory) };
+            walk.arrays.push(Array::of_memory(memory, written, own_memory));
+            Ok(())
+        });
+        walk
+    }
+
+    fn ways(&mut self) -> Ways<'_> {
+        Ways { tasks: &mut self.tasks, lanes: &mut self.lanes }
+    }
+
+    /// Puts a submission into lanes.
+    pub fn issue(&mut self, position: usize, node: &'r Node, checked: Option<Arc<Parts>>) {
+        self.launched.push(Launched {
+            position,
+            tasks: SmallVec::new(),
+            error: None,
+            begun: None,
+            plain: false,
+            reads: Vec::new(),
+            writes: Vec::new(),
+        });
+        if let Err(error) = self.try_issue(node, checked) {
+            self.fail(node, error);
+        }
+        if self.tasks.waiting() > RUN_AHEAD {
+            let tasks = &mut self.tasks;
+            drive_until(&self.lanes, || tasks.waiting() <= RUN_AHEAD / 2);
+        }
+    }
+
+    pub fn latest(&mut self) -> &mut Launched {
+        self.launched.last_mut().expect("a submission was begun")
+    }
+
+    /// The latest submission failed: what it writes is poisoned for those that come.
+    fn fail(&mut self, node: &Node, error: Error) {
+        if std::mem::take(&mut self.latest().plain) {
+            let mut latest = self.launched.pop().expect("a submission was begun");
+            self.tell_plain(&mut latest);
+            self.launched.push(latest);
+        }
+        if self.latest().writes.is_empty() {
+            // It did not come to cutting: all that it could have written.
+            let plan = node.plan();
+            for (i, _) in plan.arguments.iter().enumerate().filter(|(_, a)| a.access != Access::Read) {
+                let (array, region) = self.range_of(node, i);
+                self.latest().writes.push((array, region, false));
+            }
+        }
+        let writes = std::mem::take(&mut self.latest().writes);
+        for (array, region, _) in &writes {
+            self.arrays[*array as usize].directory_mut().poison(region);
+        }
+        let latest = self.latest();
+        latest.writes = writes;
+        latest.error.get_or_insert(error);
+    }
+
+    fn try_issue(&mut self, node: &'r Node, checked: Option<Arc<Parts>>) -> Result<(), Error> {
+        let (plan, order) = (node.plan(), self.slots.order_of(node));
+        let targets = match plan.targets() {
+            Ok(targets) => targets,
+            Err(error) => return self.on_host(node, plan, error),
+        };
+        if order.items() == 0 {
+            return self.identities(node, plan, &targets[0]);
+        }
+        if let Some(outcome) = self.issue_plain(node, plan, targets) {
+            return outcome;
+        }
+        self.fetch_structure(node, plan)?;
+        let placed = &place::place(self, node, plan, targets, checked)?;
+        let positions: SmallVec<[u64; 4]> = self.slots.dims_of(node).iter().map(|dim| dim.len()).collect();
+        let issue = Issue { node, plan, targets, placed, positions: &positions };
+        let mut buffers = self.buffers(&issue);
+        let phases = order.phases();
+        // One device that uses the host's memory merges its own accumulators.
+        let merges = plan.reduces && (placed.is_cut() || issue.alone().1 != Place::HOST);
+        let by_phase = merges || placed.is_cut() && phases > 1;
+        // What the whole submission writes, and may not read: before any of its parts.
+        let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
+        for (subspace, _) in placed.subspaces() {
+            touches.extend(self.touches(&issue, subspace, &(0..phases), &buffers));
+        }
+        self.promise(plan, &touches, &buffers)?;
+        let mut alone = Some(touches).filter(|_| !by_phase && !placed.is_cut());
+        for round in 0..if by_phase { phases } else { 1 } {
+            let phases = if by_phase { round..round + 1 } else { 0..phases };
+            let partials = if merges { self.partials(&issue, round)? } else { SmallVec::new() };
+            for (subspace, _) in placed.subspaces() {
+                // The only part touches what the submission does.
+                let touches = alone.take();
+                let touches = touches.unwrap_or_else(|| self.touches(&issue, subspace, &phases, &buffers));
+                self.issue_part(&issue, subspace, phases.clone(), touches, &partials)?;
+            }
+            if placed.is_cut() {
+                self.turn(&issue, &mut buffers)?;
+            }
+            for partial in &partials {
+                self.merge(&issue, partial, round == 0)?;
+            }
+        }
+        self.back(&issue, &buffers)
+    }
+
+    /// Puts a part of a submission into the lane of its device.
+    fn issue_part(
+        &mut self,
+        issue: &Issue<'r, '_>,
+        subspace: usize,
+        phases: Range<u64>,
+        mut touches: SmallVec<[Touches; 4]>,
+        partials: &[Partial<'r>],
+    ) -> Result<(), Error> {
+        let number = match issue.placed.targets[subspace] {
+            Some(number) => number,
+            None => self.wait_for_one(issue.targets),
+        };
+        let target = &issue.targets[number as usize];
+        let (memory, place) = place_of(target);
+        if !partials.is_empty() {
+            touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
+            touches.extend(partials.iter().map(|partial| partial.touches(issue, subspace)));
+        }
+        self.make_current(memory, &touches)?;
+        let Issue { node, plan, placed, .. } = *issue;
+        let mut part =
+            KernelPart::new((self.slots, self.runtime), (node, plan, target), (placed, subspace), phases);
+        for touched in &touches {
+            let (_, offset) = self.array_of(node, touched.argument as usize);
+            let array = &self.arrays[touched.array as usize];
+            if let Some(partial) = partials.iter().find(|p| p.array == touched.array) {
+                part.place_partials(
+                    touched.argument,
+                    array,
+                    place,
+                    partial.first(issue, subspace),
+                    partial.rows,
+                );
+            } else if touched.second {
+                part.place_second(touched.argument, array, place, offset, placed.is_cut());
+            } else {
+                part.place(touched.argument, array, place, offset, placed.is_cut());
+            }
+        }
+        let expected = part.expected();
+        self.put((node, plan, target, number), &touches, place, expected, move || part.run());
+        Ok(())
+    }
+
+    /// Puts a kernel into the lane of its device. What it touches is there, or on its way there.
+    pub fn put(
+        &mut self,
+        (node, plan, target, number): (&'r Node, &'r Plan, &'r Target, u32),
+        touches: &[Touches],
+        place: Place,
+        expected: u64,
+        work: impl FnOnce() -> Result<(), Error> + 'r,
+    ) {
+        let waits = self.waits(touches, place);
+        let work = self.limited(node, plan, work);
+        // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
+        // buffers are held until then; kernels may run on any thread.
+        let task = unsafe { self.tasks.add(waits, expected, work) };
+        self.touched(touches, place, task);
+        self.latest().tasks.push((task, number));
+        self.ways().push(&Lanes::of(target.device).kernels, task);
+    }
+
+    /// Gives a place room for what is touched there, and what it lacks of it; if its memory is full of arrays of
+    /// this run, at their cost.
+    pub fn make_current(
+        &mut self,
+        memory: Option<&'static DeviceMemory>,
+        touches: &[Touches],
+    ) -> Result<(), Error> {
+        match (self.prepare(memory, touches), memory) {
+            (Err(Error::DeviceMemory(_)), Some(memory)) => {
+                self.spill(memory)?;
+                self.prepare(Some(memory), touches)
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// Gives a place room for what is touched there, and what it lacks of it.
+    fn prepare(&mut self, memory: Option<&'static DeviceMemory>, touches: &[Touches]) -> Result<(), Error> {
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
+        }
+        Ok(())
+    }
+
+    /// A device's memory is full, of arrays of this run, too: what it has of them goes, for what comes next.
+    /// So a launch whose parts fit one by one runs out of core.
+    #[cold]
+    fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
+        self.ways().drain();
+        self.arrays.iter_mut().try_for_each(|array| array.spill(memory))
+    }
+
+    /// Work that may take as long as the submission's `Timeout` says.
+    fn limited<'w>(
+        &mut self,
+        node: &'w Node,
+        plan: &'w Plan,
+        work: impl FnOnce() -> Result<(), Error> + 'w,
+    ) -> Work<'w>
+    where
+        'r: 'w,
+    {
+        let Some(limit) = launch::timeout(node, self.runtime) else { return Box::new(work) };
+        let watch = self.watch;
+        let latest = self.latest();
+        let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
+        Box::new(move || {
+            let blame = |source| launch::blame(node, plan, position, source);
+            asynchronous::timed(limit, *begun.get_or_init(Instant::now), watch, blame, work)
+        })
+    }
+
+    /// The device for a part that nobody has yet: one with hardly anything to do.
+    fn wait_for_one(&mut self, targets: &[Target]) -> u32 {
+        let lane = |target: &Target| &Lanes::of(target.device).kernels;
+        // The lanes' threads do the work: who drives a lane of kernels itself would not see when another is
+        // free. All other lanes are driven, for what the kernels wait for.
+        let served = targets.iter().all(|target| lane(target).wake());
+        let mut lanes = self.lanes.clone();
+        if served {
+            lanes.retain(|other| !targets.iter().any(|target| std::ptr::eq(*other, lane(target))));
+        }
+        drive_until(&lanes, || targets.iter().any(|target| lane(target).waiting() < 2));
+        place::first_free(targets)
+    }
+
+    /// What a task waits for.
+    fn waits(&mut self, touches: &[Touches], place: Place) -> Waits {
+        let mut waits = Waits::default();
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            if touched.touch.reads() {
+                array.wait_to_read(place, &touched.region, touched.argument, &mut waits);
+            }
+            if touched.touch.writes() {
+                array.wait_to_write(place, &touched.region, &mut waits);
+            }
+        }
+        waits
+    }
+
+    /// A task touches arrays as said.
+    fn touched(&mut self, touches: &[Touches], place: Place, task: TaskRef) {
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            if !touched.touch.writes() {
+                array.has_read(place, &touched.region, task);
+                continue;
+            }
+            array.has_written(place, &touched.region, task);
+            let directory = array.directory_mut();
+            let kept = match touched.touch {
+                Touch::WriteSome => directory.poison_in(&touched.region),
+                _ => Region::empty(),
+            };
+            directory.written(place, &touched.region);
+            directory.poison(&kept);
+        }
+    }
+
+    /// Nothing implements the kernel: its failsafe runs here, on the host's arrays.
+    fn on_host(&mut self, node: &'r Node, plan: &'r Plan, error: Error) -> Result<(), Error> {
+        let Some(body) = node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) else {
+            return Err(error);
+        };
+        let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
+        for (i, spec) in plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
+            let (array, region) = self.range_of(node, i);
+            let touch = match spec.access {
+                Access::Read => Touch::Read,
+                Access::ReadWrite => Touch::ReadWrite,
+                // A host task writes all of it; a failsafe what the kernel would.
+                Access::Write if spec.view == View::Whole => Touch::Write,
+                Access::Write => Touch::WriteSome,
+            };
+            touches.push(Touches { argument: i as u32, array, region, touch, second: false });
+        }
+        self.promise(plan, &touches, &[])?;
+        self.prepare(None, &touches)?;
+        let waits = self.waits(&touches, Place::HOST);
+        let (args, dims) = (self.slots.args_of(node), self.slots.dims_of(node));
+        let work = self.limited(node, plan, move || failsafe::call(body, plan, args, dims));
+        // SAFETY: the recording lives until the run is over; the function is Send and Sync.
+        let task = unsafe { self.tasks.add(waits, 0, work) };
+        self.touched(&touches, Place::HOST, task);
+        self.latest().tasks.push((task, u32::MAX));
+        drive_until(&self.lanes, || task.get().is_ready());
+        // The function may block: others who only read what this run only reads need not wait for it.
+        let lanes = &self.lanes;
+        self.arrays.iter_mut().for_each(|array| array.unlock(lanes));
+        task.run();
+        self.arrays.iter_mut().for_each(Array::lock);
+        changed().notify();
+        Ok(())
+    }
+
+    /// Everything is issued: waits for it, and settles what failed.
+    pub fn finish(mut self, failures: Vec<LaunchError>) -> Vec<LaunchError> {
+        self.fetch_slices();
+        self.ways().drain();
+        super::settle::settle(&mut self, failures)
+    }
+
+    /// Slices of the host are the host's again when the run is over.
+    fn fetch_slices(&mut self) {
+        for at in 0..self.of_slice.len() {
+            let array = &mut self.arrays[self.of_slice[at].1 as usize];
+            let all = Region::all(array.directory().grid());
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            if let Err(error) = array.prepare(None, &all, Touch::Read, &mut ways)
+                && let Some(last) = self.launched.last_mut()
+            {
+                last.error.get_or_insert(error);
+            }
+        }
+    }
+}
+
+impl Drop for Walk<'_> {
+    /// Also when something panics: tasks point into what is about to go.
+    fn drop(&mut self) {
+        self.ways().drain();
+    }
+}
