@@ -8,32 +8,11 @@ use flash::prelude::*;
 
 #[derive(KernelDefinition)]
 #[kernel(name = "device_kernels.scale", dims(x), part_by(x))]
-#[implementations(opencl = "kernels.cl", cooperating, for(f32, f64, u64))]
 #[implementations(
-    opencl = "kernels.cl",
-    name = "preferred",
-    entry = "scale",
-    priority = 5,
-    cooperating,
-    for(f64)
-)]
-#[implementations(
-    opencl = "kernels.cl",
-    name = "elsewhere",
-    entry = "scale",
-    priority = 9,
-    vendor = "Abacus & Sons",
-    cooperating,
-    for(f64)
-)]
-#[implementations(
-    opencl = "kernels.cl",
-    name = "tomorrow",
-    entry = "scale",
-    priority = 9,
-    requires = "cl_khr_tomorrow",
-    cooperating,
-    for(f64, u64)
+    opencl = "kernels.cl", cooperating, for(f32, f64, u64);
+    opencl = "kernels.cl", name = "preferred", priority = 5, cooperating, for(f64);
+    opencl = "kernels.cl", name = "elsewhere", priority = 9, vendor = "Abacus & Sons", cooperating, for(f64);
+    opencl = "kernels.cl", name = "tomorrow", priority = 9, requires = "cl_khr_tomorrow", cooperating, for(f64, u64)
 )]
 pub struct Scale<'a, T: Element> {
     factor: T,
