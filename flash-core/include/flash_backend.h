@@ -552,6 +552,10 @@ typedef struct flash_backend_api {
   void (*progress)(struct flash_device *device);
   // Tries to stop the work behind an event.
   struct flash_error *(*cancel)(struct flash_event *event);
+  // For a kernel with a flash_share_fn in FLASH_SPACE_HOST: up to so many work items, a launch of one phase without
+  // flags and attributes may be run by the host, which calls that function on its own thread and does not
+  // tell the device. 0, or NULL: none. Since minor version 3.
+  uint64_t (*inline_items)(struct flash_device *device, struct flash_kernel *kernel);
 } flash_backend_api;
 
 // What a plugin brings. Readable without touching a driver; lives for ever.

@@ -4,6 +4,7 @@
 //! - `setup` installs what the tests need beyond Rust (`setup.rs`).
 //! - `test` runs everything that can be tested here (`test.rs`).
 //! - `env` and `run` make the OpenCL devices that `setup` installs visible (`opencl.rs`).
+//! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
 //! # How a test says that it was skipped
@@ -29,6 +30,7 @@
 
 mod bench;
 mod opencl;
+mod sanitize;
 mod setup;
 mod tally;
 mod test;
@@ -92,6 +94,8 @@ enum Command {
     Test,
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),
+    /// Run the runtime's tests under ThreadSanitizer, or fuzz what reads files.
+    Sanitize(sanitize::Options),
 }
 
 fn main() -> ExitCode {
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Command::Run { program, arguments } => opencl::run(&program, &arguments),
         Command::Test => test::run(),
         Command::Bench(options) => bench::run(&options),
+        Command::Sanitize(options) => sanitize::run(&options),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

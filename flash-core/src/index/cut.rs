@@ -60,9 +60,13 @@ pub fn cut_by(count: u64, weights: &[f64], multiple: u64, total: u64, cost: impl
     if total == 0 && count > 0 {
         return cut(count, weights, multiple);
     }
-    let usable = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
+    let positive = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
+    // The largest numbers there are have no sum; so much smaller they have one.
+    let sum: f64 = weights.iter().map(|&w| positive(w)).sum();
+    let scale = if sum.is_finite() { 1.0 } else { f64::EPSILON };
+    let usable = |w: f64| positive(w) * scale;
     let sum: f64 = weights.iter().map(|&w| usable(w)).sum();
-    let equal = !(sum > 0.0 && sum.is_finite());
+    let equal = sum == 0.0;
     let last = weights.iter().rposition(|&w| equal || usable(w) > 0.0).unwrap_or(0);
     let (multiple, mut reached, mut from) = (multiple.max(1), 0.0, 0);
     let mut parts = Cut::new();

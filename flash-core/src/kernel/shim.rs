@@ -12,7 +12,7 @@ thread_local! {
     static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread runs a Rust kernel, or a function of the host in a pipeline.
+/// True while this thread runs a Rust kernel, a function of the host in a pipeline, or a partition map.
 #[inline]
 pub(crate) fn in_kernel() -> bool {
     IN_KERNEL.get()

@@ -15,8 +15,8 @@ impl Pipeline<'_> {
     /// while they are copied, launches that write them fail as with any guard of the host.
     ///
     /// # Errors
-    /// What `exec` would report before anything runs; [`Error::Recording`] for a submission with a
-    /// `failsafe` function, which is no data; with contents, as [`FlashMemory::read`] gives.
+    /// What `exec` would report before anything runs; [`Error::Recording`] for a host task, and for
+    /// a submission with a `failsafe` function, which are no data; with contents, as [`FlashMemory::read`] gives.
     ///
     /// [`FlashMemory::read`]: crate::FlashMemory::read
     ///
@@ -64,7 +64,7 @@ fn recording(slots: &Slots, runtime: &Runtime, data: Data) -> Result<Recording, 
         let descriptor = &node.plan().descriptor;
         let place = || format!("submission {position} (`{}`)", descriptor.name);
         if node.extra.as_ref().is_some_and(|e| e.failsafe.is_some()) {
-            let text = "it has a failsafe function, which cannot be written down: submit it without one";
+            let text = "it is, or has, a function of the host (a host task, a failsafe function), which cannot be written down: leave it out of what is recorded";
             return Err(RecordingError::new(place(), text).into());
         }
         if let Some(spec) = descriptor.arguments.iter().find(|a| a.element.size == 0) {

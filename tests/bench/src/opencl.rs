@@ -147,7 +147,7 @@ fn first_uses(id: &str) -> Result<Vec<Row>> {
             }
             turns.push((child::figure(&format!("opencl {what} {id}"), &environment)?, None));
         }
-        rows.push(Row::from_turns(&format!("first use, {id}: {name}"), "ms", &turns));
+        rows.push(Row::from_turns(format!("first use, {id}: {name}"), "ms", &turns));
     }
     let _ = std::fs::remove_dir_all(&cache);
     Ok(rows)

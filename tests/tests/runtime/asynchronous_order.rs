@@ -1,20 +1,24 @@
-//! The order of pipelines, synchronous and asynchronous, of many threads over shared memories, against a
-//! serial run.
+//! The order of pipelines, synchronous and asynchronous, and of guards, of many threads over shared memories,
+//! against a serial run.
 //!
-//! Each memory has a value and a version. A submission notes the versions that it met, which says after
+//! Each element has a value and a version. A submission notes the versions that it met, which says after
 //! whom it came on each memory; from that the pipelines are put into one order, as wholes. That there is
 //! one, that it keeps the order of each thread, and that a serial run in it meets and leaves the same
-//! values is what is tested.
+//! values is what is tested. Some submissions are cut, some run whole; guards fail where others are alive, and
+//! are tried again.
 
+use flash::Error;
+use flash::descriptor::{Attributes, Subspaces, part_by};
 use flash::kernel;
 use flash::kernel::CpuItem;
 use flash::kernel::Index;
 use flash::kernel::views::{Item, Read, ReadWrite, Row, Write};
 use flash::prelude::*;
+use flash_tests::in_process;
 use std::collections::HashMap;
 
 #[derive(KernelDefinition)]
-#[kernel(name = "asynchronous_order.step", dims(i))]
+#[kernel(name = "asynchronous_order.step", dims(x, y))]
 struct Step<'a> {
     id: u64,
     from: Item<'a, Read<Row<u64>>>,
@@ -31,7 +35,7 @@ fn next(id: u64, from: u64, to: u64) -> u64 {
 
 #[kernel]
 impl CpuItem<Step<'_>> for Plain {
-    fn item(_: Index<1>, k: StepItem<'_>) {
+    fn item(_: Index<2>, k: StepItem<'_>) {
         k.met.copy_from_slice(&[k.from[0], k.from[1], k.to[0], k.to[1]]);
         k.to[0] = next(k.id, k.from[0], k.to[0]);
         k.to[1] += 1;
@@ -40,13 +44,23 @@ impl CpuItem<Step<'_>> for Plain {
 
 const MEMORIES: usize = 6;
 const THREADS: usize = 8;
+/// Items of a submission along x and y.
+const EXTENT: [usize; 2] = [2, 3];
+const ITEMS: usize = EXTENT[0] * EXTENT[1];
 
-/// A pipeline that was run.
+/// What a submission, or a guard, reads and what it writes: numbers of memories. A guard does one of the two.
+#[derive(Clone, Copy)]
+struct Touched {
+    id: u64,
+    from: Option<usize>,
+    to: Option<usize>,
+}
+
+/// A pipeline that was run, or a guard, which is like a pipeline of one submission.
 struct Ran {
     thread: usize,
-    /// Per submission: its number, and the memories that it read and wrote.
-    steps: Vec<(u64, usize, usize)>,
-    /// Four numbers per submission.
+    steps: Vec<Touched>,
+    /// Four numbers per item and submission.
     met: FlashMemory<u64>,
 }
 
@@ -60,28 +74,88 @@ impl Random {
     }
 }
 
+/// How a submission is cut, if it is.
+fn cut(random: &mut Random, devices: usize) -> Attributes {
+    let mut options = Attributes::default();
+    match random.below(4) {
+        0 => options.set(part_by("y")),
+        1 => options.set(weights((0..devices).map(|device| (device + random.below(3)) as f64 + 0.5))),
+        2 => {
+            options.set(part_by("y"));
+            options.set(Subspaces(1 + random.below(3) as u32));
+        }
+        _ => {}
+    }
+    options
+}
+
+/// Again while a guard of another thread is in the way: then nothing has happened.
+fn insist<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
+    loop {
+        match what() {
+            Ok(done) => return done,
+            Err(Error::Borrowed) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The host reads a memory, or writes all of it.
+fn guard(memory: &FlashMemory<u64>, id: u64, writes: bool) -> FlashMemory<u64> {
+    if !writes {
+        let seen = insist(|| memory.read());
+        return seen.chunks(2).flat_map(|e| [e[0], e[1], 0, 0]).collect();
+    }
+    let mut all = insist(|| memory.write());
+    let change = |e: &mut [u64]| {
+        let met = [0, 0, e[0], e[1]];
+        e.copy_from_slice(&[next(id, 0, e[0]), e[1] + 1]);
+        met
+    };
+    all.chunks_mut(2).flat_map(change).collect()
+}
+
 fn run(rt: &RuntimeObj, memories: &[FlashMemory<u64>], thread: usize, submissions: usize) -> Vec<Ran> {
     let mut random = Random(thread as u64 + 1);
     let (mut ran, mut handles, mut done) = (vec![], vec![], 0);
     while done < submissions {
+        let first = (thread * submissions * 2 + done) as u64;
+        if random.below(8) == 0 {
+            let (at, writes) = (random.below(MEMORIES), random.below(2) == 0);
+            let met = guard(&memories[at], first, writes);
+            let step = Touched { id: first, from: (!writes).then_some(at), to: writes.then_some(at) };
+            ran.push(Ran { thread, steps: vec![step], met });
+            continue;
+        }
         let count = 1 + random.below(4);
-        let met = FlashMemory::<u64>::zeroed(4 * count);
-        let mut pipeline: Pipeline<'static> = rt.pipeline();
-        let mut steps = vec![];
-        for k in 0..count {
+        let met = FlashMemory::<u64>::zeroed(4 * ITEMS * count);
+        let step = |id| {
             let from = random.below(MEMORIES);
             let to = (from + 1 + random.below(MEMORIES - 1)) % MEMORIES;
-            let id = (thread * submissions * 2 + done + k) as u64;
-            steps.push((id, from, to));
-            let part = met.clone().into_range(4 * k..4 * k + 4).unwrap();
-            let step = Step::of(id, memories[from].clone(), memories[to].clone(), part);
-            pipeline = pipeline.submit(step).defer([1]);
-        }
+            (Touched { id, from: Some(from), to: Some(to) }, cut(&mut random, rt.devices().len()))
+        };
+        let (steps, cuts): (Vec<_>, Vec<_>) = (first..).take(count).map(step).unzip();
+        let pipeline = || -> Pipeline<'static> {
+            steps.iter().zip(&cuts).enumerate().fold(rt.pipeline(), |chain, (k, (step, cut))| {
+                let memory = |at: Option<usize>| memories[at.expect("a kernel has both")].clone();
+                let part = met.clone().into_range(4 * ITEMS * k..4 * ITEMS * (k + 1)).unwrap();
+                let sizes: [&[u64]; 3] = [&[], &[], &[4, EXTENT[0] as u64, EXTENT[1] as u64]];
+                let submitted = chain.submit(Step::of(step.id, memory(step.from), memory(step.to), part));
+                submitted.sizes(sizes).options(cut.clone()).defer(EXTENT)
+            })
+        };
+        let later = || {
+            let handle = pipeline().exec_async();
+            match handle.try_wait() {
+                Some(Err(error)) => Err(error),
+                _ => Ok(handle),
+            }
+        };
         done += count;
         match random.below(3) {
-            0 => pipeline.exec().unwrap(),
-            1 => handles.push(pipeline.exec_async()),
-            _ => drop(pipeline.exec_async()),
+            0 => insist(|| pipeline().exec()),
+            1 => handles.push(insist(later)),
+            _ => drop(insist(later)),
         }
         ran.push(Ran { thread, steps, met });
     }
@@ -107,9 +181,19 @@ fn sorted(after: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
+/// Fewer where all is slower.
+fn submissions() -> usize {
+    let fewer = std::env::var("FLASH_TEST_SUBMISSIONS").ok().and_then(|text| text.parse().ok());
+    fewer.unwrap_or(100_000)
+}
+
 fn check(submissions: usize) {
     let rt = get_runtime("ALL_CPU").unwrap();
-    let memories: Vec<_> = (0..MEMORIES as u64).map(|m| FlashMemory::from([m, 0])).collect();
+    let memory = |m: usize| {
+        let elements: FlashMemory<u64> = (0..ITEMS).flat_map(|item| [(m + 100 * item) as u64, 0]).collect();
+        elements.with_shape([2, EXTENT[0], EXTENT[1]]).unwrap()
+    };
+    let memories: Vec<_> = (0..MEMORIES).map(memory).collect();
     let mut all: Vec<Ran> = vec![];
     std::thread::scope(|scope| {
         let run = |thread| run(&rt, &memories, thread, submissions / THREADS);
@@ -117,12 +201,21 @@ fn check(submissions: usize) {
         threads.into_iter().for_each(|t| all.extend(t.join().unwrap()));
     });
     let met: Vec<Vec<u64>> = all.iter().map(|p| p.met.read().unwrap().to_vec()).collect();
+    // Of every submission the versions that it met: the same for all of its items, or it was not one.
+    let versions = |p: usize| {
+        let met = met[p].chunks(4 * ITEMS).map(|items| {
+            assert!(items.chunks(4).all(|item| [item[1], item[3]] == [items[1], items[3]]), "{items:?}");
+            [items[1], items[3]]
+        });
+        all[p].steps.iter().zip(met)
+    };
     // Who made which version of a memory, and who read which.
     let mut writers: HashMap<(usize, u64), usize> = HashMap::new();
-    for (p, ran) in all.iter().enumerate() {
-        for (&(_, _, to), met) in ran.steps.iter().zip(met[p].chunks(4)) {
-            let twice = writers.insert((to, met[3] + 1), p);
-            assert!(twice.is_none(), "two submissions made version {} of memory {to}", met[3] + 1);
+    for p in 0..all.len() {
+        for (step, [_, version]) in versions(p) {
+            let Some(to) = step.to else { continue };
+            let twice = writers.insert((to, version + 1), p);
+            assert!(twice.is_none(), "two submissions made version {} of memory {to}", version + 1);
         }
     }
     let mut after: Vec<Vec<usize>> = vec![vec![]; all.len()];
@@ -135,24 +228,37 @@ fn check(submissions: usize) {
     let mut wrote: HashMap<(usize, usize), usize> = HashMap::new();
     let mut read: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
     for (p, ran) in all.iter().enumerate() {
-        for (&(_, from, to), met) in ran.steps.iter().zip(met[p].chunks(4)) {
-            edge(maker(from, met[1]), Some(p));
-            edge(Some(p), maker(from, met[1] + 1));
-            edge(maker(to, met[3]), Some(p));
-            // Two readers of one thread may run in any order: only what a writer is part of counts.
-            edge(wrote.get(&(ran.thread, from)).copied(), Some(p));
-            read.entry((ran.thread, from)).or_default().push(p);
-            edge(wrote.insert((ran.thread, to), p), Some(p));
-            read.remove(&(ran.thread, to)).into_iter().flatten().for_each(|r| edge(Some(r), Some(p)));
+        for (step, met) in versions(p) {
+            if let Some(from) = step.from {
+                edge(maker(from, met[0]), Some(p));
+                edge(Some(p), maker(from, met[0] + 1));
+                // Two readers of one thread may run in any order: only what a writer is part of counts.
+                edge(wrote.get(&(ran.thread, from)).copied(), Some(p));
+                read.entry((ran.thread, from)).or_default().push(p);
+            }
+            if let Some(to) = step.to {
+                edge(maker(to, met[1]), Some(p));
+                edge(wrote.insert((ran.thread, to), p), Some(p));
+                read.remove(&(ran.thread, to)).into_iter().flatten().for_each(|r| edge(Some(r), Some(p)));
+            }
         }
     }
     let order = sorted(&after);
     assert_eq!(order.len(), all.len(), "some pipelines came before and after each other");
-    let mut model: Vec<[u64; 2]> = (0..MEMORIES as u64).map(|m| [m, 0]).collect();
+    let mut model: Vec<Vec<u64>> = (0..MEMORIES).map(|m| memory(m).read().unwrap().to_vec()).collect();
     for p in order {
-        for (&(id, from, to), met) in all[p].steps.iter().zip(met[p].chunks(4)) {
-            assert_eq!([model[from], model[to]].concat(), met, "submission {id} of pipeline {p}");
-            model[to] = [next(id, model[from][0], model[to][0]), model[to][1] + 1];
+        for (step, met) in all[p].steps.iter().zip(met[p].chunks(4 * ITEMS)) {
+            for (item, met) in met.chunks(4).enumerate() {
+                let element = |memory: Option<usize>| {
+                    memory.map_or([0, 0], |memory| [model[memory][2 * item], model[memory][2 * item + 1]])
+                };
+                let (from, to) = (element(step.from), element(step.to));
+                assert_eq!([from, to].concat(), met, "submission {} of pipeline {p}", step.id);
+                if let Some(memory) = step.to {
+                    model[memory][2 * item] = next(step.id, from[0], to[0]);
+                    model[memory][2 * item + 1] += 1;
+                }
+            }
         }
     }
     for (model, memory) in model.iter().zip(&memories) {
@@ -162,5 +268,15 @@ fn check(submissions: usize) {
 
 #[test]
 fn eight_threads_with_a_hundred_thousand_submissions_are_as_one_after_the_other() {
-    check(100_000);
+    check(submissions());
+}
+
+#[test]
+fn so_are_they_on_three_devices_that_share_the_hosts_memory() {
+    in_process(&[("FLASH_CPU_DEVICES", "3")], || check(submissions()));
+}
+
+#[test]
+fn so_are_they_on_three_devices_with_memories_of_their_own() {
+    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check(submissions()));
 }

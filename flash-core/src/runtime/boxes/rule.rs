@@ -4,7 +4,7 @@ use super::{Axes, Launch, candidate, part_error};
 use crate::descriptor::{ArgumentDescriptor, AxisMap, KernelDescriptor, PartBy, View};
 use crate::error::{Error, PartError};
 use crate::index::{Cut, Dim, cut, cut_by, cut_dimension, may_cut, value_range};
-use crate::kernel::shim::panic_text;
+use crate::kernel::shim::{KernelMark, panic_text};
 use crate::kernel::{Candidate, PartitionMap};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -239,7 +239,12 @@ impl PartRule {
             shapes.map(|(shape, len)| if shape.is_empty() { &len[..] } else { shape }).collect();
         // SAFETY: what `Launch::args` says holds for as long as the launch is borrowed.
         let candidate = unsafe { candidate(launch, values, &shapes) };
-        catch_unwind(AssertUnwindSafe(|| body(function, &candidate)))
+        let marked = || {
+            // The launch holds its memories already: who asked for one here would wait for itself.
+            let _mark = KernelMark::set();
+            body(function, &candidate)
+        };
+        catch_unwind(AssertUnwindSafe(marked))
             .map_err(|panic| (function.name().to_owned(), panic_text(&*panic)))
     }
 }

@@ -307,8 +307,11 @@ impl<'r> Array<'r> {
         if let Some(copy) = self.directory().copy(place) {
             let there = copy.range();
             if there.start > hull.start || hull.end > there.end {
-                // Who uses the buffer that is too small must be done with it.
-                ways.drain();
+                // Who uses the buffer that is too small must be done with it, and nobody else.
+                let track = self.tracks.iter().find(|(known, _)| *known == place);
+                let users =
+                    || track.into_iter().flat_map(|(_, track)| track.writers.iter().chain(&track.readers));
+                drive_until(ways.lanes, || users().all(|(_, task)| task.get().is_done()));
                 self.take_back();
             }
         }
@@ -478,9 +481,13 @@ impl<'r> Array<'r> {
         })
     }
 
-    /// Takes back what the directory says of copies that were not made. All of them are done.
+    /// Takes back what the directory says of copies that were not made, as far as they are done.
     pub fn take_back(&mut self) {
-        for copy in std::mem::take(&mut self.copies) {
+        let (done, rest) =
+            std::mem::take(&mut self.copies).into_iter().partition(|copy| copy.task.get().is_done());
+        self.copies = rest;
+        let done: Vec<Copied> = done;
+        for copy in done {
             let Some(failure) = copy.task.get().failure() else { continue };
             self.directory_mut().forget(copy.to, &copy.region);
             if matches!(failure, Outcome::Error(Error::Backend { code: Code::DeviceLost, .. })) {

@@ -1,5 +1,6 @@
 //! Whole launches through the vtable, small enough for an interpreter that checks every access.
 
+mod failing;
 mod kernels;
 mod launches;
 mod recordings;

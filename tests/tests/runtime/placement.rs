@@ -1,0 +1,330 @@
+//! Who runs what: submissions in turn, where their data is, in proportion to what was measured; and products
+//! and sums that have one value however they are cut.
+
+use flash::descriptor::{Attributes, part_by};
+use flash::kernel;
+use flash::kernel::views::{Item, Read, ReadWrite, Reduce, Scatter, Sum, Window, Write};
+use flash::kernel::{CpuItem, Index};
+use flash::prelude::*;
+use flash::runtime::LaunchProfile;
+use flash_tests::in_process;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SHARING: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3")];
+const COPYING: &[(&str, &str)] =
+    &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3"), ("FLASH_CPU_COPY", "1")];
+
+/// to += 1; item 0 takes its time.
+#[derive(KernelDefinition)]
+#[kernel(name = "placement.count", dims(x, y))]
+struct Count<'a> {
+    milliseconds: u64,
+    to: Item<'a, ReadWrite<u32>>,
+}
+
+/// Only for the test of probes: what is measured is the process's.
+#[derive(KernelDefinition)]
+#[kernel(name = "placement.probed", dims(i), part_by(i))]
+struct Probed<'a> {
+    to: Item<'a, ReadWrite<u32>>,
+}
+
+/// c = a b; arrays are `[columns, rows]`.
+#[derive(KernelDefinition)]
+#[kernel(name = "placement.product", dims(x, y), part_by(y, a = rows(y), b = columns(x)))]
+struct Product<'a> {
+    inner: usize,
+    a: Window<'a, Read<f64>>,
+    b: Window<'a, Read<f64>>,
+    c: Item<'a, Write<f64>>,
+}
+
+/// The same by tiles of 4 by 2, of which an item is one.
+#[derive(KernelDefinition)]
+#[kernel(name = "placement.tiled", dims(tx, ty), part_by(ty, c = tiles(tx = 4, ty = 2)))]
+struct Tiled<'a> {
+    inner: usize,
+    a: Window<'a, Read<u64>>,
+    b: Window<'a, Read<u64>>,
+    c: Scatter<'a, u64>,
+}
+
+#[derive(KernelDefinition)]
+#[kernel(name = "placement.sum", dims(i), part_by(i))]
+struct Total<'a> {
+    values: Item<'a, Read<f32>>,
+    bins: Reduce<'a, ReadWrite<[f32]>, Sum>,
+    total: Reduce<'a, Write<f32>, Sum>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Count<'_>> for Plain {
+    fn item(ix: Index<2>, k: CountItem<'_>) {
+        if ix.values() == [0, 0] {
+            std::thread::sleep(Duration::from_millis(k.milliseconds));
+        }
+        *k.to += 1;
+    }
+}
+
+#[kernel]
+impl CpuItem<Probed<'_>> for Plain {
+    fn item(_: Index<1>, k: ProbedItem<'_>) {
+        *k.to += 1;
+    }
+}
+
+#[kernel]
+impl CpuItem<Product<'_>> for Plain {
+    fn item(ix: Index<2>, k: ProductItem<'_>) {
+        let (x, y) = (ix["x"], ix["y"]);
+        k.c.set((0..k.inner).map(|i| k.a.at([i, y, 0]) * k.b.at([x, i, 0])).sum());
+    }
+}
+
+#[kernel]
+impl CpuItem<Tiled<'_>> for Plain {
+    fn item(ix: Index<2>, k: TiledItem<'_>) {
+        let width = k.b.end()[0];
+        for (x, y) in (0..2).flat_map(|y| (0..4).map(move |x| (x, y))) {
+            let (x, y) = (4 * ix["tx"] + x, 2 * ix["ty"] + y);
+            let value = (0..k.inner).map(|i| k.a.at([i, y, 0]) * k.b.at([x, i, 0])).sum();
+            k.c.add(x + width * y, value);
+        }
+    }
+}
+
+#[kernel]
+impl CpuItem<Total<'_>> for Plain {
+    fn item(i: Index<1>, mut k: TotalItem<'_>) {
+        k.total.put(*k.values);
+        k.bins.put(i[0] % k.bins.len(), *k.values);
+    }
+}
+
+fn all() -> RuntimeObj {
+    get_runtime("ALL_CPU").unwrap()
+}
+
+/// Launches, and their items, by device.
+fn by_device(launches: &[LaunchProfile]) -> BTreeMap<&str, (usize, u64)> {
+    let mut all = BTreeMap::new();
+    for launch in launches {
+        let (launches, items) = all.entry(&*launch.device).or_insert((0, 0));
+        *launches += 1;
+        *items += launch.items;
+    }
+    all
+}
+
+#[test]
+fn submissions_that_do_not_depend_on_each_other_go_round_the_devices() {
+    for variables in [SHARING, COPYING] {
+        in_process(variables, || {
+            let (rt, profile) = (all(), Profile::new());
+            let rt = rt.options(&profile);
+            let memories: Vec<_> = (0..60).map(|_| FlashMemory::<u32>::zeroed(1)).collect();
+            let chain = memories.iter().fold(rt.pipeline(), |chain, memory| {
+                // Long enough to be still in the way when the next one looks.
+                chain.submit(Count::of(2, memory)).defer([1, 1])
+            });
+            chain.exec().unwrap();
+            assert!(memories.iter().all(|memory| memory.get(0).unwrap() == 1));
+            let launches = profile.take();
+            let devices = by_device(&launches);
+            assert!(
+                devices.len() == 3 && devices.values().all(|(n, _)| (10..=30).contains(n)),
+                "{devices:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn what_depends_on_something_goes_where_its_data_is() {
+    in_process(COPYING, || {
+        let (profile, n) = (Profile::new(), 1000usize);
+        let rt = all().options(&profile);
+        let memories: Vec<_> = (0..4).map(|_| FlashMemory::<u32>::zeroed(n)).collect();
+        let mut chain = rt.pipeline();
+        for _ in 0..10 {
+            for memory in &memories {
+                chain = chain.submit(Count::of(0, memory)).defer((n, 1));
+            }
+        }
+        chain.exec().unwrap();
+        // Also in a pipeline that comes later.
+        chain.exec().unwrap();
+        let launches = profile.take();
+        for number in 0..memories.len() {
+            let own = launches.iter().filter(|l| l.submission % memories.len() == number);
+            let devices: std::collections::BTreeSet<&str> = own.map(|l| &*l.device).collect();
+            assert_eq!(devices.len(), 1, "memory {number} stays where it is: {devices:?}");
+        }
+        let moved: u64 = rt.devices().iter().map(|device| device.transfers().to_device.bytes).sum();
+        assert_eq!(moved, 4 * 4 * n as u64, "each came to a device once");
+        assert!(memories.iter().all(|memory| *memory.read().unwrap() == vec![20; n]));
+    });
+}
+
+/// What others finished while one part slept.
+fn ran_meanwhile(parts: u32) {
+    let (profile, memory) = (Profile::new(), FlashMemory::<u32>::zeroed([4, 64]));
+    let options = (part_by("y"), Subspaces(parts), &profile);
+    all().submit(Count::of(500, &memory)).options(options).exec([4, 64]).unwrap();
+    assert_eq!(*memory.read().unwrap(), [1; 256]);
+    let launches = profile.take();
+    assert_eq!(launches.len(), parts as usize);
+    let slow = launches.iter().enumerate().max_by_key(|(_, launch)| launch.wall_nanoseconds);
+    let (before, _) = slow.expect("there are some");
+    // Two more may be in its device's queue.
+    assert!(before + 4 >= launches.len(), "others finished {before} of {parts} parts while one slept");
+}
+
+#[test]
+fn with_more_subspaces_than_devices_who_has_nothing_to_do_takes_the_next() {
+    in_process(SHARING, || ran_meanwhile(32));
+}
+
+#[test]
+fn so_it_is_on_devices_with_memories_of_their_own() {
+    in_process(COPYING, || ran_meanwhile(32));
+}
+
+#[test]
+fn a_device_whose_rate_is_unknown_gets_a_probe_while_others_are_known() {
+    in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2")], || {
+        let (profile, n) = (Profile::new(), 1_000_000u64);
+        let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
+        let first = Devices::key("ALL_CPU:0");
+        // Cut, so that the long way measures it.
+        for _ in 0..3 {
+            let options = (first.clone(), Subspaces(2));
+            rt.submit(Probed::of(&memory)).options(options).exec([n]).unwrap();
+        }
+        profile.take();
+        rt.submit(Probed::of(&memory)).exec([n]).unwrap();
+        let launches = profile.take();
+        let (_, items) = by_device(&launches)["ALL_CPU:1"];
+        assert!(items > 0 && items <= n / 100 + 16, "a probe of {items} of {n} items");
+        // Then it is known.
+        rt.submit(Probed::of(&memory)).exec([n]).unwrap();
+        let launches = profile.take();
+        let (_, items) = by_device(&launches)["ALL_CPU:1"];
+        assert!(items > n / 50, "{items} of {n} items");
+        assert_eq!(*memory.read().unwrap(), vec![5; n as usize]);
+    });
+}
+
+#[test]
+fn a_slower_device_gets_less_as_soon_as_that_is_known() {
+    let variables = [("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_THROTTLE", "1,0.1")];
+    in_process(&variables, || {
+        let (profile, n) = (Profile::new(), 4_000_000u64);
+        let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
+        let mut shares = Vec::new();
+        for _ in 0..7 {
+            rt.submit(Probed::of(&memory)).exec([n]).unwrap();
+            let launches = profile.take();
+            shares.push(by_device(&launches).get("ALL_CPU:1").map_or(0, |(_, items)| *items));
+        }
+        // A tenth of the speed is an eleventh of the work; the machine may do other things, too.
+        assert_eq!(shares[0], n / 2, "nothing is known");
+        assert!(shares[6] < n / 4, "{shares:?}");
+        // Fixed shares stay fixed.
+        rt.submit(Probed::of(&memory)).options(weights([1, 3])).exec([n]).unwrap();
+        assert_eq!(by_device(&profile.take())["ALL_CPU:1"].1, n / 4 * 3);
+    });
+}
+
+/// Ways to cut a launch over three devices; none of them, too.
+fn cuts(dimensions: &[&str]) -> Vec<Attributes> {
+    let mut all = vec![Attributes::default()];
+    for dimension in dimensions {
+        for parts in [1, 2, 5, 64] {
+            let mut options = Attributes::default();
+            options.set(part_by(*dimension));
+            options.set(Subspaces(parts));
+            all.push(options);
+        }
+    }
+    for shares in [[1, 1, 1], [1, 0, 7], [0, 0, 1], [100, 1, 1]] {
+        let mut options = Attributes::default();
+        options.set(weights(shares));
+        all.push(options);
+    }
+    all
+}
+
+/// Numbers that have nothing to do with each other.
+fn noise(n: usize) -> impl Iterator<Item = u64> {
+    (0..n as u64).map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
+}
+
+#[test]
+fn matrix_products_by_rows_columns_and_tiles_are_those_of_a_plain_loop() {
+    for variables in [SHARING, COPYING] {
+        in_process(variables, || {
+            let (columns, rows, inner) = (20usize, 14usize, 9usize);
+            let (a, b): (Vec<u64>, Vec<u64>) =
+                (noise(inner * rows).collect(), noise(columns * inner).collect());
+            let at = |x: usize, y: usize| (0..inner).map(move |i| (i + inner * y, x + columns * i));
+            let cell = |c: usize| (c % columns, c / columns);
+            let exact: Vec<u64> = (0..columns * rows)
+                .map(cell)
+                .map(|(x, y)| at(x, y).map(|(i, j)| a[i] * b[j]).sum())
+                .collect();
+            let real = |v: &u64| *v as f64 / 3.0;
+            let (fa, fb): (Vec<f64>, Vec<f64>) = (a.iter().map(real).collect(), b.iter().map(real).collect());
+            let floats: Vec<u64> = (0..columns * rows)
+                .map(cell)
+                .map(|(x, y)| at(x, y).map(|(i, j)| fa[i] * fb[j]).sum::<f64>().to_bits())
+                .collect();
+            let shaped = |v: Vec<u64>, shape: [usize; 2]| FlashMemory::from(v).with_shape(shape).unwrap();
+            let (a, b) = (shaped(a, [inner, rows]), shaped(b, [columns, inner]));
+            let fa = FlashMemory::from(fa).with_shape([inner, rows]).unwrap();
+            let fb = FlashMemory::from(fb).with_shape([columns, inner]).unwrap();
+            let rt = all();
+            for options in cuts(&["y"]) {
+                let c = FlashMemory::<f64>::zeroed([columns, rows]);
+                let product = rt.submit(Product::of(inner, &fa, &fb, &c)).options(options.clone());
+                product.exec([columns, rows]).unwrap();
+                let bits: Vec<u64> = c.read().unwrap().iter().map(|v| v.to_bits()).collect();
+                assert_eq!(bits, floats, "{options:?}");
+            }
+            // `part_by` with a dimension alone would replace the map of the tiles.
+            let whole = Attributes::default();
+            for options in cuts(&[]).into_iter().chain([whole]) {
+                let c = FlashMemory::<u64>::zeroed([columns, rows]);
+                let tiled = rt.submit(Tiled::of(inner, &a, &b, &c)).options(options.clone());
+                tiled.exec([columns / 4, rows / 2]).unwrap();
+                assert_eq!(*c.read().unwrap(), exact[..], "{options:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_bits_of_a_sum_do_not_depend_on_cuts() {
+    for variables in [SHARING, COPYING] {
+        in_process(variables, || {
+            let n = 70_001usize;
+            let values: FlashMemory<f32> = noise(n).map(|v| v as f32 / 1e3).collect();
+            let run = |rt: &RuntimeObj, options: Attributes| {
+                let (total, bins) = (FlashMemory::<f32>::zeroed(1), FlashMemory::from(vec![0.1f32; 3]));
+                rt.submit(Total::of(&values, &bins, &total)).options(options).exec([n]).unwrap();
+                let (total, bins) = (total.get(0).unwrap(), bins.read().unwrap());
+                (total.to_bits(), bins.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
+            };
+            let one = get_runtime("ALL_CPU:0").unwrap();
+            let expected = run(&one, Attributes::default());
+            for options in cuts(&["i"]) {
+                let text = format!("{options:?}");
+                assert_eq!(run(&all(), options), expected, "{text}");
+            }
+        });
+    }
+}

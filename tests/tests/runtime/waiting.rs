@@ -1,0 +1,144 @@
+//! Who waits for whom, and for how long.
+
+use flash::Error;
+use flash::descriptor::part_by;
+use flash::kernel;
+use flash::kernel::views::{Item, Read, ReadWrite, Write};
+use flash::kernel::{CpuItem, Index};
+use flash::prelude::*;
+use flash_tests::in_process;
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::{Duration, Instant};
+
+const SHARING: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3")];
+const COPYING: &[(&str, &str)] =
+    &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3"), ("FLASH_CPU_COPY", "1")];
+
+/// to = from + 1.
+#[derive(KernelDefinition)]
+#[kernel(name = "waiting.next", dims(i))]
+struct Next<'a> {
+    from: Item<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+/// Each step takes its time.
+#[derive(KernelDefinition)]
+#[kernel(name = "waiting.steps", dims(i, step), group_by(step))]
+struct Steps<'a> {
+    milliseconds: u64,
+    #[along(i)]
+    to: Item<'a, ReadWrite<u64>>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Next<'_>> for Plain {
+    fn item(_: Index<1>, k: NextItem<'_>) {
+        k.to.set(*k.from + 1);
+    }
+}
+
+#[kernel]
+impl CpuItem<Steps<'_>> for Plain {
+    fn item(ix: Index<2>, k: StepsItem<'_>) {
+        if ix[0] == 0 {
+            std::thread::sleep(Duration::from_millis(k.milliseconds));
+        }
+        *k.to += 1;
+    }
+}
+
+fn all() -> RuntimeObj {
+    get_runtime("ALL_CPU").unwrap()
+}
+
+/// What a closure gives, unless it takes so long that something must be waiting for ever.
+fn soon<R: Send + 'static>(what: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(what()));
+    told.recv_timeout(Duration::from_secs(10)).ok()
+}
+
+/// A host task at the end of a pipeline that runs now, and goes on until it is let go.
+fn gate(pipeline: Pipeline<'static>, task: HostTask<'static>) -> (Handle, Arc<Barrier>) {
+    let barrier = Arc::new(Barrier::new(2));
+    let (within, (tell, told)) = (barrier.clone(), mpsc::channel());
+    let handle = pipeline.host(task, move |_| {
+        tell.send(()).unwrap();
+        within.wait();
+        Ok(())
+    });
+    let handle = handle.exec_async();
+    told.recv().unwrap();
+    (handle, barrier)
+}
+
+#[test]
+fn more_subspaces_than_there_can_be_cost_no_memory() {
+    in_process(SHARING, || {
+        let start = Instant::now();
+        let memory = FlashMemory::from(vec![1u64; 50]);
+        // A number for each of them would be 128 MiB, and seconds to look at.
+        let options = (Subspaces(1 << 24), part_by("i"));
+        all().submit(Steps::of(0, &memory)).options(options).exec((50, 1)).unwrap();
+        assert_eq!(*memory.read().unwrap(), [2; 50]);
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn a_timeout_is_of_the_submission_whatever_number_of_devices_runs_it() {
+    let check = || {
+        let (rt, memory) = (all(), FlashMemory::from(vec![0u64; 64]));
+        let limit = Timeout(Duration::from_millis(100));
+        // Ten steps of 30 ms: each of them is in time, all together are not.
+        let options = (limit, part_by("i"));
+        let outcome = rt.submit(Steps::of(30, &memory)).options(options).exec((64, 10));
+        let error = outcome.expect_err("300 ms are more than 100");
+        let Error::Launch(launch) = &error else { panic!("{error:?}") };
+        assert!(matches!(launch.source, Error::Timeout { .. }), "{error}");
+    };
+    in_process(&[("FLASH_CPU_THREADS", "1")], check);
+    in_process(SHARING, check);
+    in_process(COPYING, check);
+}
+
+#[test]
+fn a_reader_waits_for_no_pipeline_that_only_reads() {
+    for variables in [SHARING, COPYING] {
+        in_process(variables, || {
+            let (rt, a, b) = (all(), FlashMemory::from(vec![1u64; 64]), FlashMemory::<u64>::zeroed(64));
+            // It has read `a` on a device, and goes on for long.
+            let first = rt.submit(Next::of(a.clone(), b.clone())).defer([64]);
+            let (handle, barrier) = gate(first, HostTask::new("long").read_write(b));
+            let seen = soon({
+                let a = a.clone();
+                move || a.get(0).unwrap()
+            });
+            let launched = soon({
+                let (rt, a) = (rt.clone(), a.clone());
+                move || rt.submit(Next::of(&a, FlashMemory::zeroed(64))).exec([64])
+            });
+            barrier.wait();
+            handle.wait().unwrap();
+            assert_eq!(seen, Some(1), "a guard that reads");
+            assert!(matches!(launched, Some(Ok(()))), "a launch that reads");
+        });
+    }
+}
+
+#[test]
+fn a_guard_waits_only_for_pending_writers_of_its_region() {
+    let (rt, a) = (all(), FlashMemory::from(vec![1u64; 64]));
+    let half = a.clone().into_range(32..64).unwrap();
+    let (handle, barrier) = gate(rt.pipeline(), HostTask::new("half").read_write(half));
+    let seen = soon({
+        let a = a.clone();
+        move || a.read_range(0..32).unwrap()[0]
+    });
+    barrier.wait();
+    handle.wait().unwrap();
+    assert_eq!(seen, Some(1));
+}

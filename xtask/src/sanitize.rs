@@ -1,0 +1,121 @@
+//! What the machine watches while tests run: data races, by ThreadSanitizer, and files that nobody wrote, by
+//! libFuzzer.
+//!
+//! ThreadSanitizer sees every access of the runtime's tests, and of the standard library, which is therefore
+//! built anew (`-Zbuild-std`): that takes a nightly toolchain with `rust-src`. It knows atomic operations, locks
+//! and threads, but no fences: an order that only a fence makes is a race to it. There is none of that
+//! kind here. Fences stand between a write and a look at who sleeps (`memory/state/word.rs`,
+//! `runtime/spread/lane.rs`), where both sides are atomic; contents are handed over by Release and Acquire. So
+//! there are no suppressions, and every report is an error.
+
+use std::process::{Command, ExitCode, Stdio};
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+
+/// Tests that are left out: they compute much, minutes each, and share between threads what others do, too.
+const SKIPPED: &[&str] =
+    &["reduce::a_million_work_items", "reduce::every_space", "nbody::the_", "nbody::both_forms"];
+
+/// Submissions of the tests that count them: a hundred thousand would take minutes.
+const SUBMISSIONS: &str = "20000";
+
+/// What libFuzzer looks at to find inputs that take new ways. Also in a stable toolchain.
+const COVERAGE: &str = "-Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// What is asked for.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Fuzz the reader of recordings for so long instead.
+    #[arg(long, value_name = "SECONDS")]
+    fuzz: Option<u32>,
+}
+
+/// Runs the tests of the runtime under ThreadSanitizer, or the fuzzer. Without a nightly toolchain it says so,
+/// and nothing is wrong.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match options.fuzz {
+        Some(seconds) => fuzz(seconds),
+        None => threads(),
+    }
+}
+
+fn threads() -> Result<ExitCode> {
+    if !has_standard_library() {
+        println!(
+            "skipped: ThreadSanitizer: no nightly toolchain with rust-src: \
+             `rustup toolchain install nightly --component rust-src`"
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let target = host("+nightly")?;
+    let skipped = SKIPPED.iter().flat_map(|test| ["--skip", test]);
+    let mut command = Command::new("cargo");
+    command
+        .args(["+nightly", "test", "-Zbuild-std", "--target", &target])
+        .args(["--package", "flash-tests", "--test", "runtime", "--"])
+        .args(skipped)
+        .env("RUSTFLAGS", with_flags("-Zsanitizer=thread"))
+        .env("FLASH_TEST_SUBMISSIONS", SUBMISSIONS);
+    finish(command)
+}
+
+fn fuzz(seconds: u32) -> Result<ExitCode> {
+    let target = host("")?;
+    // Where a file is left that was too much.
+    let found = root().join("target/fuzz");
+    fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
+    let mut command = Command::new("cargo");
+    command
+        .args(["run", "--package", "flash-fuzz", "--features", "libfuzzer", "--bin", "recordings"])
+        .args(["--target", &target, "--"])
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", found.display()))
+        // Room for what the mutator plants; a file that takes ten seconds to read is an error.
+        .args(["-max_len=65536", "-timeout=10", "-print_final_stats=1"])
+        .env("RUSTFLAGS", with_flags(COVERAGE))
+        .env("FLASH_CPU_THREADS", "1");
+    finish(command)
+}
+
+/// Not asked of `rustc +nightly`, which might install one.
+fn has_standard_library() -> bool {
+    let list = Command::new("rustup")
+        .args(["component", "list", "--installed", "--toolchain", "nightly"])
+        .stderr(Stdio::null())
+        .output();
+    list.is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|line| line == "rust-src"))
+}
+
+/// The machine's own target, named, so that what runs while building is built without the flags.
+fn host(toolchain: &str) -> Result<String> {
+    let toolchain = Some(toolchain).filter(|toolchain| !toolchain.is_empty());
+    let output = Command::new("rustc").args(toolchain).arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned)
+        .with_context(|| format!("expected a line `host: ..` of `rustc -vV`, found {text}"))
+}
+
+/// With what the caller's environment has.
+fn with_flags(flags: &str) -> String {
+    let before = env::var("RUSTFLAGS").unwrap_or_default();
+    format!("{before} {flags}").trim().to_owned()
+}
+
+fn finish(mut command: Command) -> Result<ExitCode> {
+    // Pieces of a build that was broken off do not link with each other.
+    command.env("CARGO_INCREMENTAL", "0");
+    println!("sanitize: {command:?}");
+    let status = command.current_dir(root()).status().context("cannot start cargo")?;
+    if !status.success() {
+        bail!("sanitize: it failed ({status}): what was found is above");
+    }
+    Ok(ExitCode::SUCCESS)
+}
