@@ -65,11 +65,12 @@ use proc_macro2::TokenStream as Tokens;
 /// | `#[phased(stage = [read, write])]` | how each value of a dimension uses a `Phased` |
 /// | `#[structure]` | partition maps may look into this `Whole` |
 ///
-/// Code for devices lies in files beside the definition, and a second attribute names them; it may be there
-/// several times:
+/// Code for devices lies in files beside the definition, and a second attribute names them, with `;` between
+/// what is said of different files:
 ///
 /// ```text
 /// #[implementations(opencl = "nbody.cl", cooperating, for(f32, f64))]
+/// #[implementations(opencl = "any.cl", cooperating; opencl = "board.aocx", device = "..", single_work_item)]
 /// ```
 ///
 /// | key | meaning |

@@ -6,9 +6,11 @@ use flash_core::kernel::{Element, ImplementationEntry, c_type};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "fill", dims(x))]
-#[implementations(opencl = "fill.cl", cooperating, for(f32, u64))]
-#[implementations(opencl = "fill.cl", name = "large", priority = -3, work_group_size = 256,
-    build_options = "-cl-mad-enable", device = "Difference Engine", for(f32))]
+#[implementations(
+    opencl = "fill.cl", cooperating, for(f32, u64);
+    opencl = "fill.cl", name = "large", priority = -3, work_group_size = 256,
+    build_options = "-cl-mad-enable", device = "Difference Engine", for(f32)
+)]
 struct Fill<'a, T: Element> {
     value: T,
     x: Item<'a, Write<T>>,

@@ -113,6 +113,8 @@ pub struct Built {
     pub cpu: PathBuf,
     /// The kernels as a plugin.
     pub kernels: PathBuf,
+    /// The OpenCL backends as a plugin.
+    pub opencl: PathBuf,
     /// The N-body example.
     pub nbody: PathBuf,
     /// A plugin that panics where `FLASH_BROKEN` says.
@@ -134,8 +136,14 @@ pub fn built() -> &'static Built {
             Some("debug") | None => "dev",
             Some(name) => name,
         };
-        let packages =
-            ["flash-cli", "flash-backend-cpu-plugin", "flash-kernels-plugin", "flash-tests-broken", "nbody"];
+        let packages = [
+            "flash-cli",
+            "flash-backend-cpu-plugin",
+            "flash-backend-opencl-fpga-plugin",
+            "flash-kernels-plugin",
+            "flash-tests-broken",
+            "nbody",
+        ];
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command
             .current_dir(workspace())
@@ -150,6 +158,7 @@ pub fn built() -> &'static Built {
             nbody: place.join("nbody"),
             cpu: library("flash_backend_cpu_plugin"),
             kernels: library("flash_kernels_plugin"),
+            opencl: library("flash_backend_opencl_fpga_plugin"),
             broken: library("flash_tests_broken"),
         }
     })
@@ -167,7 +176,12 @@ fn clean(mut command: Command) -> Command {
 
 /// The `flash` command with a search path.
 pub fn flash(path: impl Into<OsString>, arguments: &[&str]) -> Command {
-    let mut command = clean(Command::new(&built().flash));
+    program(&built().flash, path, arguments)
+}
+
+/// A program that was built, with a search path.
+pub fn program(program: &Path, path: impl Into<OsString>, arguments: &[&str]) -> Command {
+    let mut command = clean(Command::new(program));
     command.env("FLASH_BACKEND_PATH", path.into()).args(arguments);
     command
 }

@@ -12,6 +12,7 @@ use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer, rel
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
 use std::ffi::c_void;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A kernel of a program, for one device.
@@ -65,10 +66,12 @@ impl OpenClKernel {
         implementation: &'static abi::Implementation,
     ) -> Result<OpenClKernel, Failure> {
         let mut spec = KernelSpec::read(implementation)?;
-        let payload = spec.payload(implementation)?;
+        check_file(&spec, implementation)?;
         let has =
             |extension: &str| device.found.extensions.split_whitespace().any(|there| there == extension);
-        if let Some(missing) = spec.requires.iter().find(|extension| !has(extension)) {
+        let doubles = spec.descriptor.arguments.iter().any(|a| a.element.name.contains("f64"));
+        let mut needs = spec.requires.iter().map(String::as_str).chain(doubles.then_some("cl_khr_fp64"));
+        if let Some(missing) = needs.find(|extension| !has(extension)) {
             return Err(Failure::new(
                 Code::Unsupported,
                 format!(
@@ -77,6 +80,7 @@ impl OpenClKernel {
                 ),
             ));
         }
+        let payload = spec.payload(implementation)?;
         let parameters = spec.parameters();
         check_bytes(device, &spec, &parameters)?;
         let program = device.programs.get(device, &spec, payload)?;
@@ -107,6 +111,25 @@ impl OpenClKernel {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
+}
+
+/// Endings of files that OpenCL takes.
+const FILES: [&str; 5] = ["cl", "c", "aocx", "bin", "spv"];
+
+/// A file with another ending is for another kind of device.
+fn check_file(spec: &KernelSpec, implementation: &abi::Implementation) -> Result<(), Failure> {
+    if !matches!(implementation.kind, abi::KIND_EXT_SRC | abi::KIND_EXT_BIN) {
+        return Ok(());
+    }
+    // SAFETY: strings of implementations live for ever.
+    let path = unsafe { abi::Str { ptr: implementation.payload, len: implementation.payload_len }.text() };
+    let ending = Path::new(&path).extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    if ending.is_some_and(|ending| FILES.contains(&&*ending)) {
+        return Ok(());
+    }
+    let files = FILES.map(|ending| format!(".{ending}")).join(", ");
+    let text = format!("{}: expected a file that ends with one of {files}, found {path:?}", spec.title);
+    Err(Failure::new(Code::Unsupported, text))
 }
 
 fn create(spec: &KernelSpec, program: &Program) -> Result<Kernel, Failure> {

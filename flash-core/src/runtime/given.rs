@@ -13,6 +13,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// The target whose code is a function of this process.
 const CPU: &str = "cpu";
 
+/// Endings of shared libraries.
+const LIBRARIES: &[&str] = &["dll", "dylib", "so"];
+
 /// Endings of files with source text, by language; any other file is a binary.
 const SOURCES: &[&str] = &["c", "cc", "cl", "cpp", "cu", "cxx", "f90"];
 
@@ -26,7 +29,7 @@ pub(super) fn given(
     for device in devices {
         let implementation = match device.target.as_str() {
             CPU => on_cpu(code, descriptor),
-            target => Ok(for_target(target, code, descriptor)),
+            target => for_target(target, code, descriptor),
         };
         match implementation {
             Err(error) => left_out.push((device.id(), error)),
@@ -89,8 +92,14 @@ fn for_target(
     target: &str,
     code: &Implementation,
     descriptor: &KernelDescriptor,
-) -> &'static abi::Implementation {
+) -> Result<&'static abi::Implementation, Error> {
     let (kind, payload, entry, cooperating) = match code {
+        Implementation::File { path, .. }
+            if ending(path).is_some_and(|ending| LIBRARIES.contains(&&*ending)) =>
+        {
+            let text = format!("this is a shared library, which a CPU runs and no device for {target} does");
+            return Err(Error::Library { path: path.clone(), text });
+        }
         Implementation::File { path, symbol, cooperating } => {
             let kind = if is_source(path) { abi::KIND_EXT_SRC } else { abi::KIND_EXT_BIN };
             (kind, path.to_string_lossy(), symbol, *cooperating)
@@ -101,7 +110,7 @@ fn for_target(
         Implementation::Named(_) => unreachable!("a name is looked for"),
     };
     let key = format!("{target} {kind} {cooperating} {entry} {} {payload}", descriptor.to_json());
-    let made: Result<_, std::convert::Infallible> = once(&key, || {
+    once(&key, || {
         let attributes =
             [attribute("entry", entry.as_str().into()), attribute("cooperating", cooperating.into())];
         let attributes: &'static [abi::Attr] = Box::leak(Box::new(attributes));
@@ -113,22 +122,22 @@ fn for_target(
             payload_len: payload.len(),
             ..blank(target, entry, kind, descriptor)
         })
-    });
-    match made {
-        Ok(implementation) => implementation,
-    }
+    })
 }
 
 fn is_source(path: &Path) -> bool {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    ending.is_some_and(|ending| SOURCES.contains(&ending.as_str()))
+    ending(path).is_some_and(|ending| SOURCES.contains(&&*ending))
+}
+
+fn ending(path: &Path) -> Option<String> {
+    path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
 }
 
 /// The implementation of this key, which lives for ever; made if there is none yet.
-fn once<E>(
+fn once(
     key: &str,
-    make: impl FnOnce() -> Result<abi::Implementation, E>,
-) -> Result<&'static abi::Implementation, E> {
+    make: impl FnOnce() -> Result<abi::Implementation, Error>,
+) -> Result<&'static abi::Implementation, Error> {
     static MADE: OnceLock<Mutex<HashMap<String, &'static abi::Implementation>>> = OnceLock::new();
     let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = made.get(key) {

@@ -25,7 +25,7 @@ const TARGETS: &[Target] = &[
     Target { key: "cuda", source: &["cu"], binary: &["ptx", "cubin", "fatbin"] },
 ];
 
-/// One `#[implementations(..)]`.
+/// What is said of one file, or of several for different targets.
 pub struct Devices {
     attribute: Attribute,
     files: Vec<File>,
@@ -45,43 +45,66 @@ struct File {
     binary: bool,
 }
 
-/// Reads all of them.
+/// Reads all of them: one attribute, with `;` between what is said of different files.
 pub fn read(attributes: &[Attribute], errors: &mut Errors) -> Vec<Devices> {
-    let ours = attributes.iter().filter(|attribute| attribute.path().is_ident("implementations"));
-    ours.filter_map(|attribute| errors.take(read_one(attribute))).collect()
+    let mut ours = attributes.iter().filter(|attribute| attribute.path().is_ident("implementations"));
+    let Some(attribute) = ours.next() else {
+        return Vec::new();
+    };
+    if let Some(second) = ours.next() {
+        errors.at(second, "a second `#[implementations(..)]`: write one, with `;` between the files");
+    }
+    errors.take(read_one(attribute)).unwrap_or_default()
 }
 
-fn read_one(attribute: &Attribute) -> syn::Result<Devices> {
+fn read_one(attribute: &Attribute) -> syn::Result<Vec<Devices>> {
     let Meta::List(meta) = &attribute.meta else {
         return Err(Error::new_spanned(attribute, EXAMPLE));
     };
-    let mut devices = Devices {
-        attribute: attribute.clone(),
-        files: Vec::new(),
-        elements: None,
-        name: None,
-        priority: 0,
-        texts: Vec::new(),
-        numbers: Vec::new(),
-        flags: Vec::new(),
-    };
-    meta.parse_args_with(|input: ParseStream<'_>| {
-        let mut seen: Vec<String> = Vec::new();
+    let all = meta.parse_args_with(|input: ParseStream<'_>| {
+        let mut all = Vec::new();
         while !input.is_empty() {
-            devices.key(input, &mut seen)?;
-            if !input.is_empty() {
-                input.parse::<Token![,]>()?;
-            }
+            all.push(Devices::read(attribute, input)?);
         }
-        Ok(())
+        Ok(all)
     })?;
-    match devices.files.is_empty() {
-        true => Err(Error::new_spanned(attribute, format!("no file with code is named: {EXAMPLE}"))),
-        false => Ok(devices),
+    match all.is_empty() {
+        true => Err(no_file(attribute)),
+        false => Ok(all),
     }
 }
 
+fn no_file(attribute: &Attribute) -> Error {
+    Error::new_spanned(attribute, format!("no file with code is named: {EXAMPLE}"))
+}
+
 impl Devices {
+    /// Reads up to the end or a `;`.
+    fn read(attribute: &Attribute, input: ParseStream<'_>) -> syn::Result<Devices> {
+        let mut devices = Devices {
+            attribute: attribute.clone(),
+            files: Vec::new(),
+            elements: None,
+            name: None,
+            priority: 0,
+            texts: Vec::new(),
+            numbers: Vec::new(),
+            flags: Vec::new(),
+        };
+        let mut seen: Vec<String> = Vec::new();
+        while !input.is_empty() && !input.peek(Token![;]) {
+            devices.key(input, &mut seen)?;
+            if !input.is_empty() && !input.peek(Token![;]) {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        input.parse::<Option<Token![;]>>()?;
+        match devices.files.is_empty() {
+            true => Err(no_file(attribute)),
+            false => Ok(devices),
+        }
+    }
+
     fn key(&mut self, input: ParseStream<'_>, seen: &mut Vec<String>) -> syn::Result<()> {
         let span = input.span();
         let key = match input.parse::<Option<Token![for]>>()? {

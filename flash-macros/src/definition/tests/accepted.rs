@@ -182,8 +182,8 @@ fn part_by_is_written_as_data() {
 fn an_entry_per_file_and_element_type() {
     let out = written(quote! {
         #[kernel(name = "d.e", dims(x))]
-        #[implementations(opencl = "code/d.cl", cuda = "d.cubin", cooperating, for((f32, 3), (f64, { 1 + 1 })))]
-        #[implementations(opencl = "d.cl", entry = "other", name = "other", priority = -2, work_group_size = 64,
+        #[implementations(opencl = "code/d.cl", cuda = "d.cubin", cooperating, for((f32, 3), (f64, { 1 + 1 }));
+            opencl = "d.cl", entry = "other", name = "other", priority = -2, work_group_size = 64,
             requires = "cl_khr_fp64", vendor = "Abacus & Sons", for((f32, 3)))]
         struct D<'a, T: Real, const N: usize> {
             n: T,

@@ -130,6 +130,7 @@ fn wrong_implementations_are_refused() {
     for (keys, expected) in [
         (quote!(), "no file with code is named: write `#[implementations("),
         (quote!(cooperating), "no file with code is named"),
+        (quote!(opencl = "d.cl"; cooperating), "no file with code is named"),
         (quote!(metal = "d.metal"), "unknown key `metal`: there are `opencl`, `cuda`"),
         (quote!("d.cl"), "expected one of `opencl`, `cuda`"),
         (quote!(opencl), "write `opencl = \"kernel.cl\"`"),
@@ -157,13 +158,21 @@ fn wrong_implementations_are_refused() {
     }
     let twice = quote! {
         #[kernel(name = "d", dims(x))]
-        #[implementations(opencl = "fast/d.cl")]
-        #[implementations(cuda = "d.cu", opencl = "d.cl")]
+        #[implementations(opencl = "fast/d.cl"; cuda = "d.cu", opencl = "d.cl")]
         struct D {
             n: u32,
         }
     };
     assert!(errors(twice)[0].contains("`d.cl` for `opencl` is there twice"));
+    let two = quote! {
+        #[kernel(name = "d", dims(x))]
+        #[implementations(opencl = "d.cl")]
+        #[implementations(cuda = "d.cu")]
+        struct D {
+            n: u32,
+        }
+    };
+    assert!(errors(two)[0].contains("a second `#[implementations(..)]`: write one"));
     let bare = quote! {
         #[kernel(name = "d", dims(x))]
         #[implementations]

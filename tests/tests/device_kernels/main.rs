@@ -1,0 +1,37 @@
+//! Kernels with code for devices, on every OpenCL device that there is: which code each device gets, and the
+//! N-body kernels, on each device and on all of them together.
+
+mod choice;
+mod given;
+mod nbody;
+mod programs;
+
+use flash::prelude::*;
+use flash_backend_opencl_fpga as _;
+use flash_core::backend::list;
+
+/// The devices of both backends, by id. Without any the test says that it cannot run.
+fn devices(test: &str) -> Vec<String> {
+    let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
+    let reports = list();
+    let devices = reports.iter().filter(|report| ours(&report.key)).flat_map(|report| &report.devices);
+    let devices: Vec<String> = devices.map(|device| device.id.clone()).collect();
+    if devices.is_empty() {
+        flash_tests::skip(test, "no OpenCL device: `cargo xtask setup` makes three");
+    }
+    devices
+}
+
+/// A runtime of the CPU and these devices.
+fn with_cpu(devices: &[String]) -> RuntimeObj {
+    get_runtime(&format!("ALL_CPU,{}", devices.join(","))).unwrap()
+}
+
+/// What ran where, `device implementation`, each once.
+fn ran(profile: &Profile) -> Vec<String> {
+    let mut ran: Vec<String> =
+        profile.take().iter().map(|launch| format!("{} {}", launch.device, launch.implementation)).collect();
+    ran.sort();
+    ran.dedup();
+    ran
+}

@@ -1,0 +1,196 @@
+//! The N-body kernels on devices.
+
+use crate::{devices, ran, with_cpu};
+use flash::RuntimeObj;
+use flash::kernels::nbody::{Accelerate, Integrate, Real, Simulate};
+use flash::prelude::*;
+
+const G: f64 = 0.8;
+const DT: f64 = 1.0 / 256.0;
+
+/// Masses and positions that both precisions hold exactly, in no order.
+fn system(n: usize) -> (Vec<f64>, Vec<[f64; 3]>) {
+    let mut state = 88172645463325252u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        f64::from((state >> 40) as f32 / (1 << 24) as f32)
+    };
+    (0..n).map(|_| (0.5 + (random() * 8.0).floor() / 16.0, [(); 3].map(|()| 2.0 * random() - 1.0))).unzip()
+}
+
+fn accelerations(softening2: f64, mass: &[f64], pos: &[[f64; 3]]) -> Vec<[f64; 3]> {
+    let one = |(i, x): (usize, &[f64; 3])| {
+        let mut a = [0.0; 3];
+        for (j, (y, m)) in pos.iter().zip(mass).enumerate().filter(|(j, _)| *j != i) {
+            let d = [0, 1, 2].map(|k| y[k] - x[k]);
+            let d2 = d.iter().map(|d| d * d).sum::<f64>() + softening2;
+            assert!(d2 > 0.0, "bodies {i} and {j} are in one place");
+            (0..3).for_each(|k| a[k] += G * m * d[k] / (d2 * d2.sqrt()));
+        }
+        a
+    };
+    pos.iter().enumerate().map(one).collect()
+}
+
+/// |a - b| / |b|, over all elements.
+fn distance(a: &[[f64; 3]], b: &[[f64; 3]]) -> f64 {
+    let norm = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>().sqrt();
+    let (a, b) = (a.as_flattened(), b.as_flattened());
+    norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
+}
+
+/// A number type of the kernels.
+trait Number: Real {
+    fn of(value: f64) -> Self;
+    fn wide(self) -> f64;
+}
+
+impl Number for f32 {
+    fn of(value: f64) -> f32 {
+        value as f32
+    }
+    fn wide(self) -> f64 {
+        self.into()
+    }
+}
+
+impl Number for f64 {
+    fn of(value: f64) -> f64 {
+        value
+    }
+    fn wide(self) -> f64 {
+        self
+    }
+}
+
+struct Bodies<T> {
+    mass: FlashMemory<T>,
+    pos: FlashMemory<[T; 3]>,
+    vel: FlashMemory<[T; 3]>,
+    acc: FlashMemory<[T; 3]>,
+}
+
+impl<T: Number> Bodies<T> {
+    fn new(n: usize) -> Bodies<T> {
+        let (mass, pos) = system(n);
+        Bodies {
+            mass: mass.into_iter().map(T::of).collect(),
+            pos: pos.into_iter().map(|x| x.map(T::of)).collect(),
+            vel: FlashMemory::zeroed(n),
+            acc: FlashMemory::zeroed(n),
+        }
+    }
+
+    fn wide(array: &FlashMemory<[T; 3]>) -> Vec<[f64; 3]> {
+        array.read().unwrap().iter().map(|v| v.map(T::wide)).collect()
+    }
+
+    /// Positions after some steps, by the chain of two kernels.
+    fn two_kernels(n: usize, steps: usize, rt: &RuntimeObj) -> Vec<[f64; 3]> {
+        let (b, [g, softening2, dt]) = (Bodies::<T>::new(n), [G, 1e-3, DT].map(T::of));
+        for _ in 0..steps {
+            rt.submit(Accelerate::of(g, softening2, &b.pos, &b.mass, &b.acc))
+                .defer([n])
+                .submit(Integrate::of(dt, &b.acc, &b.pos, &b.vel))
+                .exec([n])
+                .unwrap();
+        }
+        Self::wide(&b.pos)
+    }
+
+    /// The same by one kernel.
+    fn one_kernel(n: usize, steps: usize, rt: &RuntimeObj) -> Vec<[f64; 3]> {
+        let (b, [g, softening2, dt]) = (Bodies::<T>::new(n), [G, 1e-3, DT].map(T::of));
+        rt.submit(Simulate::of(g, softening2, dt, &b.mass, &b.pos, &b.vel, &b.acc))
+            .exec((n, 2, steps))
+            .unwrap();
+        Self::wide(&b.pos)
+    }
+}
+
+fn error_of_accelerations<T: Number>(device: &str, n: usize, softening2: f64) -> f64 {
+    let (rt, b) = (get_runtime(device).unwrap(), Bodies::<T>::new(n));
+    let kernel = Accelerate::of(T::of(G), T::of(softening2), &b.pos, &b.mass, &b.acc);
+    rt.submit(kernel).exec([n]).unwrap();
+    let (mass, pos) = system(n);
+    // What single precision makes of the softening is not the kernel's error.
+    distance(&Bodies::wide(&b.acc), &accelerations(T::of(softening2).wide(), &mass, &pos))
+}
+
+#[test]
+fn accelerations_are_right_to_the_last_digits_of_each_precision() {
+    for device in devices("nbody::accelerations_are_right_to_the_last_digits_of_each_precision") {
+        // Neither a multiple of any block.
+        for n in [1001, 4999] {
+            let single = error_of_accelerations::<f32>(&device, n, 1e-3);
+            assert!(single <= 2e-6, "{device}, {n} bodies in single precision: {single:e}");
+            let double = error_of_accelerations::<f64>(&device, n, 1e-3);
+            assert!(double <= 1e-13, "{device}, {n} bodies in double precision: {double:e}");
+        }
+    }
+}
+
+#[test]
+fn without_softening_a_body_does_not_act_on_itself() {
+    for device in devices("nbody::without_softening_a_body_does_not_act_on_itself") {
+        let single = error_of_accelerations::<f32>(&device, 300, 0.0);
+        let double = error_of_accelerations::<f64>(&device, 300, 0.0);
+        // Close encounters decide here, of bodies whose distance has few digits.
+        assert!(single <= 1e-4 && double <= 1e-12, "{device}: {single:e}, {double:e}");
+    }
+}
+
+#[test]
+fn one_kernel_with_barriers_moves_bodies_as_the_chain_of_two_does() {
+    for device in devices("nbody::one_kernel_with_barriers_moves_bodies_as_the_chain_of_two_does") {
+        let rt = get_runtime(&device).unwrap();
+        let single =
+            distance(&Bodies::<f32>::one_kernel(700, 6, &rt), &Bodies::<f32>::two_kernels(700, 6, &rt));
+        let double =
+            distance(&Bodies::<f64>::one_kernel(700, 6, &rt), &Bodies::<f64>::two_kernels(700, 6, &rt));
+        assert!(single <= 1e-6 && double <= 1e-14, "{device}: {single:e}, {double:e}");
+    }
+}
+
+#[test]
+fn devices_together_move_bodies_as_one_does() {
+    let devices = devices("nbody::devices_together_move_bodies_as_one_does");
+    if devices.is_empty() {
+        return;
+    }
+    let (n, steps, profile) = (3000, 4, Profile::new());
+    let alone = Bodies::<f32>::two_kernels(n, steps, &get_runtime("ALL_CPU").unwrap());
+    let all = with_cpu(&devices);
+    let shares = weights(all.devices().iter().map(|_| 1));
+    let together = all.options((&profile, shares));
+    type Steps = fn(usize, usize, &RuntimeObj) -> Vec<[f64; 3]>;
+    let forms: [Steps; 2] = [Bodies::<f32>::two_kernels, Bodies::<f32>::one_kernel];
+    for (form, run) in ["two kernels", "one kernel"].into_iter().zip(forms) {
+        let apart = distance(&run(n, steps, &together), &alone);
+        assert!(apart <= 1e-5, "{form}: {apart:e}");
+        let ran = ran(&profile);
+        for device in all.devices().iter().map(|device| device.id()) {
+            assert!(ran.iter().any(|ran| ran.starts_with(device)), "{form}: {device} did nothing: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_group_takes_every_physical_device_once_and_nothing_emulated() {
+    if devices("nbody::a_group_takes_every_physical_device_once_and_nothing_emulated").is_empty() {
+        return;
+    }
+    for group in ["ALL_ACCEL", "ALL"] {
+        let rt = get_runtime(group).unwrap();
+        let mut seen = Vec::new();
+        for device in rt.devices() {
+            let info = device.info();
+            assert!(!info.emulated, "{group} has {device:?}");
+            assert!(!seen.contains(&info.physical_id), "{group} has {} twice", info.physical_id);
+            seen.push(info.physical_id.clone());
+        }
+        assert_eq!(seen.iter().filter(|id| *id == "cpu").count(), 1, "{group}: {seen:?}");
+    }
+}
