@@ -112,6 +112,9 @@ impl<'a> Run<'a> {
         let arguments = args.iter_mut().zip(&mut parts).zip(self.slots.holds_of(node)).zip(touched);
         for (((arg, part), hold), near) in arguments {
             if near.block.is_empty() {
+                if arg.kind != abi::ARG_SCALAR {
+                    return None;
+                }
                 continue;
             }
             let (header, home) = self.home_of(hold)?;

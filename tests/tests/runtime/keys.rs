@@ -93,7 +93,7 @@ fn a_cpu_split_into_three_has_three_devices_and_the_group_takes_all() {
         assert_eq!(ids("ALL_CPU:2,0"), ["ALL_CPU:2", "ALL_CPU:0"]);
         assert_eq!(ids("ALL_CPU:1,ALL_CPU"), ["ALL_CPU:1", "ALL_CPU:0", "ALL_CPU:2"]);
         assert_eq!(ids("ALL_CPU:1, 1 ,2,ALL_CPU:1"), ["ALL_CPU:1", "ALL_CPU:2"]);
-        assert!(refused("ALL_CPU:3").text.contains("ALL_CPU:0, ALL_CPU:1, ALL_CPU:2"));
+        assert!(refused("ALL_CPU:3").text.contains("ALL_CPU:0 (cpu), ALL_CPU:1 (cpu), ALL_CPU:2 (cpu)"));
     });
 }
 

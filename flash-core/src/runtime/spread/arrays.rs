@@ -12,6 +12,7 @@ use crate::memory::directory::{Directory, Place};
 use crate::memory::region::{Block, Grid, Region};
 use crate::memory::transfer::{End, Transfer};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An array argument's memory, a slice of the host, or a second buffer.
@@ -263,7 +264,8 @@ impl<'r> Array<'r> {
             return Ok(());
         }
         if let Some(device) = device {
-            self.make_room(device, region, ways)?;
+            let hull = region.hull(self.directory().grid());
+            self.make_room(device, hull, ways)?;
         }
         if touch == Touch::Write {
             return Ok(());
@@ -300,15 +302,17 @@ impl<'r> Array<'r> {
         pieces
     }
 
-    /// A buffer over all that the place has and this region.
-    fn make_room(
+    /// A buffer over all that the place has and these elements.
+    pub fn make_room(
         &mut self,
         device: &'static DeviceMemory,
-        region: &Region,
+        hull: Range<u64>,
         ways: &mut Ways<'_>,
     ) -> Result<(), Error> {
         let place = device.place();
-        let hull = region.hull(self.directory().grid());
+        if hull.is_empty() {
+            return Ok(());
+        }
         if let Some(copy) = self.directory().copy(place) {
             let there = copy.range();
             if there.start > hull.start || hull.end > there.end {

@@ -205,6 +205,9 @@ impl<'r> Walk<'r> {
             touches.extend(self.touches(&issue, subspace, &(0..phases), &buffers));
         }
         self.promise(plan, &touches, &buffers)?;
+        if placed.targets.contains(&None) {
+            self.reserve_all(targets, &touches);
+        }
         let mut alone = Some(touches).filter(|_| !by_phase && !placed.is_cut());
         for round in 0..if by_phase { phases } else { 1 } {
             let phases = if by_phase { round..round + 1 } else { 0..phases };
@@ -287,6 +290,21 @@ impl<'r> Walk<'r> {
         self.touched(touches, place, task);
         self.latest().tasks.push((task, number));
         self.ways().push(&Lanes::of(target.device).kernels, task);
+    }
+
+    /// Whoever is free takes the next part: each device gets room for all of them, if it has that much. To give
+    /// it more room later, one would have to wait for the parts that it runs.
+    fn reserve_all(&mut self, targets: &[Target], touches: &[Touches]) {
+        for memory in targets.iter().filter_map(|target| target.device.memory()) {
+            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            for (number, array) in self.arrays.iter_mut().enumerate() {
+                let of = touches.iter().filter(|touched| touched.array as usize == number);
+                let hulls = of.map(|touched| touched.region.hull(array.directory().grid()));
+                let hull = hulls.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
+                // Without, the parts get theirs one by one, or say why not.
+                let _ = array.make_room(memory, hull, &mut ways);
+            }
+        }
     }
 
     /// Gives a place room for what is touched there, and what it lacks of it; if its memory is full of arrays of

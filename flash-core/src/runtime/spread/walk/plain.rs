@@ -78,7 +78,7 @@ impl<'r> Walk<'r> {
         self.make_current(memory, &touches)?;
         let (slots, runtime, order) = (self.slots, self.runtime, self.slots.order_of(node));
         let (position, recorded) = (self.latest().position, slots.args_of(node));
-        let placed = (place != Place::HOST).then(|| self.placed(node, touched, &touches, place));
+        let placed = (place != Place::HOST).then(|| self.placed(node, touched, place));
         let work = move || {
             let mut placed = placed;
             let args = match &mut placed {
@@ -106,19 +106,13 @@ impl<'r> Walk<'r> {
     }
 
     /// The arguments of a submission, with the addresses of a device, and the parts that they point to.
-    fn placed(
-        &mut self,
-        node: &Node,
-        touched: &[Near],
-        touches: &[Touches],
-        place: Place,
-    ) -> (Box<[Arg]>, Box<[abi::Part]>) {
+    fn placed(&mut self, node: &Node, touched: &[Near], place: Place) -> (Box<[Arg]>, Box<[abi::Part]>) {
         let mut args: Box<[Arg]> = self.slots.args_of(node).into();
         let mut parts: Box<[abi::Part]> = touched.iter().map(|near| near.part).collect();
-        for touch in touches {
-            let i = touch.argument as usize;
-            let (_, offset) = self.array_of(node, i);
-            self.arrays[touch.array as usize].address(&mut args[i], &mut parts[i], place, offset);
+        let arrays = args.iter_mut().zip(&mut parts).enumerate();
+        for (i, (arg, part)) in arrays.filter(|(_, (arg, _))| arg.kind != abi::ARG_SCALAR) {
+            let (array, offset) = self.array_of(node, i);
+            self.arrays[array as usize].address(arg, part, place, offset);
         }
         (args, parts)
     }
