@@ -43,7 +43,7 @@ const REFUSED: &[(&str, Code, &[&str])] = &[
         Code::Invalid,
         &["expected a program for", "found 18 bytes that it does not take", "CL_INVALID_BINARY (-42)"],
     ),
-    ("binary file", Code::Invalid, &["expected a readable file \"nowhere/at.all\""]),
+    ("binary file", Code::Invalid, &["expected a readable file \"nowhere/at.bin\""]),
     ("no entry", Code::Invalid, &["expected a kernel `nobody` in the program, found", "CL_INVALID_"]),
     ("other", Code::Invalid, &["expected a kernel `scale` of 3 parameters (a, x, y), found one of 1"]),
     ("wrong size", Code::Invalid, &["parameter 0 of `scale`", "CL_INVALID_ARG_SIZE (-51)", "has 4 bytes"]),

@@ -146,7 +146,7 @@ pub fn source<D: KernelDefinition>(name: &'static str, attributes: Value) -> &'s
 
 /// A path, leaked, that the environment names: the process that runs the test has set it.
 fn path(variable: &str) -> &'static [u8] {
-    let path = std::env::var(variable).unwrap_or_else(|_| "nowhere/at.all".into());
+    let path = std::env::var(variable).unwrap_or_else(|_| "nowhere/at.bin".into());
     path.leak().as_bytes()
 }
 
