@@ -51,7 +51,8 @@ pub fn run() -> Result<ExitCode> {
     // What a launch means does not depend on how many devices run it, nor on where their memory is.
     for (name, environment) in MANY_DEVICES {
         let skipped = ON_ONE_DEVICE.iter().flat_map(|test| ["--skip", test]);
-        let arguments = ["test", "--package", "flash-tests", "--test", "runtime", "--"].into_iter();
+        // As the workspace was built: nothing is compiled again.
+        let arguments = ["test", "--workspace", "--test", "runtime", "--"].into_iter();
         let arguments: Vec<&str> = arguments.chain(skipped).collect();
         report.run(Step::cargo(name, &arguments).with(environment))?;
     }
