@@ -180,6 +180,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // no times of files
     fn what_was_put_is_found_by_its_whole_key_and_by_no_other() {
         let folder = folder("found");
         let cache = ProgramCache::new(&folder, 1 << 20);
@@ -197,6 +198,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // no times of files
     fn an_entry_that_was_cut_or_changed_anywhere_is_none() {
         let folder = folder("cut");
         let cache = ProgramCache::new(&folder, 1 << 20);
@@ -217,6 +219,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // no times of files
     fn the_longest_unused_go_where_there_are_too_many_bytes() {
         let folder = folder("limit");
         let cache = ProgramCache::new(&folder, 3_500);
