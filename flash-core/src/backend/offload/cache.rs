@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // no times of files
+    #[cfg_attr(miri, ignore = "nothing unsafe, and times of files")]
     fn what_was_put_is_found_by_its_whole_key_and_by_no_other() {
         let folder = folder("found");
         let cache = ProgramCache::new(&folder, 1 << 20);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // no times of files
+    #[cfg_attr(miri, ignore = "nothing unsafe, and times of files")]
     fn an_entry_that_was_cut_or_changed_anywhere_is_none() {
         let folder = folder("cut");
         let cache = ProgramCache::new(&folder, 1 << 20);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore)] // no times of files
+    #[cfg_attr(miri, ignore = "nothing unsafe, and times of files")]
     fn the_longest_unused_go_where_there_are_too_many_bytes() {
         let folder = folder("limit");
         let cache = ProgramCache::new(&folder, 3_500);
