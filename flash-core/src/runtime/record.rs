@@ -277,9 +277,11 @@ impl Slots {
 
     /// Begins a submission with a plan of its own, of a function of the host.
     pub fn begin_own(&mut self, plan: Plan) {
-        let plan = Box::new(plan);
-        self.begin(&plan);
-        self.own_plans.push(plan);
+        // Moving a box afterwards would end what was borrowed from it: it first goes where it stays.
+        self.own_plans.push(Box::new(plan));
+        let plan = std::ptr::from_ref(&**self.own_plans.last().expect("just pushed"));
+        // SAFETY: nothing writes to it, and it is dropped after the nodes that name it.
+        self.begin(unsafe { &*plan });
         self.special = true;
         self.may_block = true;
     }
