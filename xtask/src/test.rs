@@ -2,11 +2,11 @@
 //! counts. A step that fails does not keep the next from running.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, LineWriter, Read, Stdout, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use std::{env, fs, process};
+use std::{env, fs, process, thread};
 
 use anyhow::{Context, Result};
 
@@ -32,9 +32,12 @@ const ON_ONE_DEVICE: &[&str] = &[
     "exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so",
 ];
 
-/// What Miri interprets: code with `unsafe` of its own, kept to minutes.
-/// Each entry is the end of a `cargo miri test` command.
-const MIRI: &[&[&str]] = &[&["--package", "flash-core", "--lib"]];
+/// What Miri interprets: code with `unsafe` of its own, kept to minutes. It uses one core: each entry, the
+/// end of a `cargo miri test` command, is a step, and they run at once.
+const MIRI: &[(&str, &[&str])] = &[
+    ("Miri, runtime", &["--package", "flash-core", "--lib", "--", "runtime::"]),
+    ("Miri, the rest", &["--package", "flash-core", "--lib", "--", "--skip", "runtime::"]),
+];
 
 /// Without isolation, so that tests reach the clock, the environment and files; buffer handles are
 /// addresses; the backtrace of a panic that a test expects takes seconds; and devices keep the buffers that
@@ -58,10 +61,11 @@ pub fn run() -> Result<ExitCode> {
     }
     report.run(Step::cargo("loom models", &["test", "--package", "flash-loom", "--features", "loom"]))?;
     if setup::has_miri() {
-        for target in MIRI {
+        let steps = MIRI.iter().map(|(name, target)| {
             let arguments = [&["+nightly", "miri", "test", "--no-fail-fast"], *target].concat();
-            report.run(Step::cargo("Miri", &arguments).interpreted())?;
-        }
+            Step::cargo(name, &arguments).interpreted()
+        });
+        report.run_at_once(steps.collect())?;
     } else {
         report.skip("Miri", "no nightly toolchain with miri");
     }
@@ -102,15 +106,16 @@ impl Step {
         self
     }
 
-    fn run(mut self) -> Result<Done> {
+    fn run(mut self, out: impl Write) -> Result<Done> {
         println!("\n== {}: {}", self.name, self.shown);
         let start = Instant::now();
-        let log = env::temp_dir().join(format!("flash-skips-{}", process::id()));
+        let file = format!("flash-skips-{}-{}", process::id(), self.name.replace(' ', "-"));
+        let log = env::temp_dir().join(file);
         fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
         self.command.env(SKIP_LOG, &log).envs(opencl::environment()?);
 
         let mut tally = Tally::default();
-        let succeeded = pass_through(&mut self.command, io::stdout().lock(), |line| tally.line(line))?;
+        let succeeded = pass_through(&mut self.command, out, |line| tally.line(line))?;
         if self.repeats {
             tally.skips.clear();
         }
@@ -158,6 +163,19 @@ fn pass_through(command: &mut Command, mut out: impl Write, mut line: impl FnMut
     }
 }
 
+/// Standard output for one of several steps at once: whole lines only.
+struct Lines(LineWriter<Stdout>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A step that has run.
 struct Done {
     name: &'static str,
@@ -195,7 +213,18 @@ impl Report {
     }
 
     fn run(&mut self, step: Step) -> Result<()> {
-        self.steps.push(step.run()?);
+        self.steps.push(step.run(io::stdout().lock())?);
+        Ok(())
+    }
+
+    /// Runs steps side by side.
+    fn run_at_once(&mut self, steps: Vec<Step>) -> Result<()> {
+        let done: Result<Vec<Done>> = thread::scope(|scope| {
+            let start = |step: Step| scope.spawn(|| step.run(Lines(LineWriter::new(io::stdout()))));
+            let running: Vec<_> = steps.into_iter().map(start).collect();
+            running.into_iter().map(|step| step.join().expect("a step does not panic")).collect()
+        });
+        self.steps.extend(done?);
         Ok(())
     }
 

@@ -132,7 +132,7 @@ fn run_held(
 ) -> Result<(), Error> {
     if runtime.spreads {
         held.noted = true;
-        return match near::run(slots, runtime, watch) {
+        return match near::run(slots, runtime, watch, 0) {
             (done, failures) if done == slots.nodes().len() && failures.is_empty() => Ok(()),
             far => long(slots, runtime, &mut held, watch, far),
         };
@@ -142,7 +142,16 @@ fn run_held(
     }
     // Chains have few orders: mostly it is that of the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
-    for (position, node) in slots.nodes().iter().enumerate() {
+    let mut position = 0;
+    while position < slots.nodes().len() {
+        if runtime.runs_ahead {
+            let (next, failures) = near::run(slots, runtime, watch, position);
+            if !failures.is_empty() {
+                return long(slots, runtime, &mut held, watch, (next, failures));
+            }
+            position = next;
+        }
+        let Some(node) = slots.nodes().get(position) else { break };
         let (plan, order) = (node.plan(), slots.order_of(node));
         let space = match &last {
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
@@ -158,9 +167,10 @@ fn run_held(
                 || submit(slots, node, plan, space, runtime),
             ),
         };
+        position += 1;
         if let Err(source) = outcome {
-            let failure = failed(slots, node, position, source);
-            return long(slots, runtime, &mut held, watch, (position + 1, vec![failure]));
+            let failure = failed(slots, node, position - 1, source);
+            return long(slots, runtime, &mut held, watch, (position, vec![failure]));
         }
     }
     Ok(())

@@ -75,6 +75,9 @@ pub(crate) struct Runtime {
     check_writes: bool,
     /// It has several devices, or one with a memory of its own: pipelines go the long way.
     spreads: bool,
+    /// Its only device uses the host's memory and goes on without the host: it is given the next launch while it
+    /// runs one.
+    runs_ahead: bool,
     /// How long each submission may take.
     timeout: Option<Duration>,
     /// How many asynchronous pipelines may be on their way.
@@ -111,6 +114,7 @@ impl RuntimeObj {
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
         let plans = Plans::default();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
+        let runs_ahead = !spreads && devices[0].target != "cpu";
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
         let (gauge, error) = match options.attributes.get::<InFlight>() {
             Some(InFlight(0)) => (None, error.or_else(|| Some(nothing_in_flight()))),
@@ -130,6 +134,7 @@ impl RuntimeObj {
             gauge,
             priority,
             spreads,
+            runs_ahead,
         };
         RuntimeObj { inner: Arc::new(inner) }
     }

@@ -86,7 +86,7 @@ pub(crate) struct Node {
     marks: [Mark; 2],
     /// What it touches when it runs whole; `None` within: not one box of each array. Of use only to who runs
     /// it on a device with a memory of its own.
-    near: OnceLock<Option<Box<[Near]>>>,
+    near: OnceLock<Option<Arc<Near>>>,
     pub extra: Option<Box<Extra>>,
 }
 
@@ -621,11 +621,7 @@ impl Slots {
 
     /// What a submission touches when it runs whole, as `make` says the first time.
     #[inline]
-    pub fn near_of<'s>(
-        &self,
-        node: &'s Node,
-        make: impl FnOnce() -> Option<Box<[Near]>>,
-    ) -> Option<&'s [Near]> {
+    pub fn near_of<'s>(&self, node: &'s Node, make: impl FnOnce() -> Option<Arc<Near>>) -> Option<&'s Near> {
         node.near.get_or_init(make).as_deref()
     }
 

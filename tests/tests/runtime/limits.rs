@@ -68,7 +68,9 @@ const COPYING: [(&str, &str); 2] = [("FLASH_CPU_COPY", "1"), ("FLASH_CPU_THREADS
 fn pipelines_of_a_higher_priority_go_first_where_they_wait_for_one_device() {
     flash_tests::in_process(&COPYING, || {
         let rt = get_runtime("ALL_CPU").unwrap();
-        let holder = FlashMemory::<u32>::zeroed(1);
+        // A copy of a part of an array is not made at once: it has its place in the device's lanes, and so
+        // has the kernel that waits for it.
+        let holder = FlashMemory::<u32>::zeroed(2);
         // Two submissions each, so that the order inside a pipeline can be seen, too.
         let memories: Vec<_> = (0..8).map(|_| FlashMemory::<u32>::zeroed(1)).collect();
         let start = |rt: flash::RuntimeObj, pair: &[FlashMemory<u32>]| {

@@ -20,11 +20,11 @@ use crate::memory::directory::Place;
 use crate::memory::region::Region;
 use crate::runtime::asynchronous::{self, Watch};
 use crate::runtime::boxes::Parts;
+use crate::runtime::near::Known;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::{Runtime, failsafe, launch};
 use accumulators::Partial;
-use plain::Known;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -45,7 +45,7 @@ pub(super) struct Walk<'r> {
     of_slice: Vec<(*mut u8, u32)>,
     /// Second buffers, by the array that they belong to.
     of_second: Vec<(u32, u32)>,
-    known: Vec<Known>,
+    known: Known,
     tasks: Tasks,
     lanes: SmallVec<[&'static Lane; 8]>,
     pub launched: Vec<Launched>,
@@ -108,7 +108,7 @@ impl<'r> Walk<'r> {
             of_memory: (0..slots.memories()).map(|_| None).collect(),
             of_slice: Vec::new(),
             of_second: Vec::new(),
-            known: Vec::new(),
+            known: Known::default(),
             tasks: Tasks::new(runtime.priority),
             lanes: SmallVec::new(),
             launched: Vec::with_capacity(slots.nodes().len()),

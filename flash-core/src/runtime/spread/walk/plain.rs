@@ -5,32 +5,15 @@ use super::{Launched, Touches, Walk};
 use crate::abi::{self, Arg};
 use crate::descriptor::Access;
 use crate::error::Error;
-use crate::index::Order;
 use crate::memory::directory::Place;
 use crate::runtime::launch::{self, ToDevice};
-use crate::runtime::near::{self, Near};
+use crate::runtime::near::Near;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::record::Node;
 use crate::runtime::spread::arrays::Touch;
 use crate::runtime::spread::part;
 use crate::runtime::spread::place::{self, place_of};
 use smallvec::SmallVec;
-use std::rc::Rc;
-
-/// What a submission touches, and all that this depends on.
-pub(super) struct Known {
-    plan: *const Plan,
-    order: *const Order,
-    /// Per argument.
-    arrays: SmallVec<[KnownArray; 4]>,
-    touched: Rc<[Near]>,
-}
-
-/// The length of an argument, whether it is all of its memory, and that one's shape.
-type KnownArray = (u64, bool, SmallVec<[u64; 4]>);
-
-/// So many are looked through.
-const KNOWN: usize = 8;
 
 impl<'r> Walk<'r> {
     /// Puts a submission into the lane of a device. `None`: it is not one of these, and nothing was done.
@@ -45,22 +28,22 @@ impl<'r> Walk<'r> {
         if place::wants_cut(plan, targets) || !plan.runs_plainly() || sizes || checks {
             return None;
         }
-        let touched = self.known(node, plan)?;
+        let near = self.known.near(self.slots, node)?;
         let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
-        for (i, near) in touched.iter().enumerate().filter(|(_, near)| !near.block.is_empty()) {
+        for (i, touched) in near.touched.iter().enumerate().filter(|(_, touched)| !touched.block.is_empty()) {
             let (array, offset) = self.array_of(node, i);
-            let (region, just) = self.seen_region(array, &near.block, &near.seen, offset);
+            let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
             let touch = match plan.arguments[i].access {
                 Access::Read => Touch::Read,
                 Access::ReadWrite => Touch::ReadWrite,
-                Access::Write if just && near.covered => Touch::Write,
+                Access::Write if just && touched.covered => Touch::Write,
                 Access::Write => Touch::WriteSome,
             };
             touches.push(Touches { argument: i as u32, array, region, touch, second: false });
         }
         let latest = self.latest();
         latest.plain = true;
-        Some(self.issue_touching(node, plan, targets, &touched, touches))
+        Some(self.issue_touching(node, plan, targets, &near, touches))
     }
 
     fn issue_touching(
@@ -68,7 +51,7 @@ impl<'r> Walk<'r> {
         node: &'r Node,
         plan: &'r Plan,
         targets: &'r [Target],
-        touched: &[Near],
+        near: &Near,
         touches: SmallVec<[Touches; 4]>,
     ) -> Result<(), Error> {
         self.refuse_poison(plan, &touches)?;
@@ -78,7 +61,7 @@ impl<'r> Walk<'r> {
         self.make_current(memory, &touches)?;
         let (slots, runtime, order) = (self.slots, self.runtime, self.slots.order_of(node));
         let (position, recorded) = (self.latest().position, slots.args_of(node));
-        let placed = (place != Place::HOST).then(|| self.placed(node, touched, place));
+        let placed = (place != Place::HOST).then(|| self.placed(node, near, place));
         let work = move || {
             let mut placed = placed;
             let args = match &mut placed {
@@ -106,9 +89,9 @@ impl<'r> Walk<'r> {
     }
 
     /// The arguments of a submission, with the addresses of a device, and the parts that they point to.
-    fn placed(&mut self, node: &Node, touched: &[Near], place: Place) -> (Box<[Arg]>, Box<[abi::Part]>) {
+    fn placed(&mut self, node: &Node, near: &Near, place: Place) -> (Box<[Arg]>, Box<[abi::Part]>) {
         let mut args: Box<[Arg]> = self.slots.args_of(node).into();
-        let mut parts: Box<[abi::Part]> = touched.iter().map(|near| near.part).collect();
+        let mut parts = near.parts.clone();
         let arrays = args.iter_mut().zip(&mut parts).enumerate();
         for (i, (arg, part)) in arrays.filter(|(_, (arg, _))| arg.kind != abi::ARG_SCALAR) {
             let (array, offset) = self.array_of(node, i);
@@ -117,59 +100,17 @@ impl<'r> Walk<'r> {
         (args, parts)
     }
 
-    /// What a submission touches, if all of its arrays are memories.
-    fn known(&mut self, node: &Node, plan: &Plan) -> Option<Rc<[Near]>> {
-        let (slots, order) = (self.slots, std::ptr::from_ref(self.slots.order_of(node)));
-        let (args, holds) = (slots.args_of(node), slots.holds_of(node));
-        let shape = |i: usize| -> (bool, &[u64]) {
-            match slots.memory(holds[i].touched) {
-                Some(header) if !slots.is_part(node, i) => (true, header.shape()),
-                _ => (false, &[]),
-            }
-        };
-        let same = |known: &Known| {
-            std::ptr::eq(known.plan, plan)
-                && std::ptr::eq(known.order, order)
-                && known
-                    .arrays
-                    .iter()
-                    .enumerate()
-                    .all(|(i, (len, all, of))| *len == args[i].len && (*all, &of[..]) == shape(i))
-        };
-        if args
-            .iter()
-            .zip(holds)
-            .any(|(arg, hold)| arg.kind != abi::ARG_SCALAR && slots.memory(hold.touched).is_none())
-        {
-            return None;
-        }
-        if let Some(known) = self.known.iter().rev().find(|known| same(known)) {
-            return Some(known.touched.clone());
-        }
-        let touched: Rc<[Near]> = near::of(slots, node, plan)?.into();
-        let arrays = (0..args.len()).map(|i| {
-            let (all, of) = shape(i);
-            (args[i].len, all, of.into())
-        });
-        let arrays = arrays.collect();
-        if self.known.len() == KNOWN {
-            self.known.remove(0);
-        }
-        self.known.push(Known { plan, order, arrays, touched: touched.clone() });
-        Some(touched)
-    }
-
     /// What a submission of these read and wrote, for when something failed.
     pub(in crate::runtime::spread) fn tell_plain(&mut self, launched: &mut Launched) {
         let node: &'r Node = &self.slots.nodes()[launched.position];
         let plan = node.plan();
-        let Some(touched) = self.known(node, plan) else { return };
-        for (i, near) in touched.iter().enumerate().filter(|(_, near)| !near.block.is_empty()) {
+        let Some(near) = self.known.near(self.slots, node) else { return };
+        for (i, touched) in near.touched.iter().enumerate().filter(|(_, touched)| !touched.block.is_empty()) {
             let (array, offset) = self.array_of(node, i);
-            let (region, just) = self.seen_region(array, &near.block, &near.seen, offset);
+            let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
             let access = plan.arguments[i].access;
             if access != Access::Read {
-                let complete = access == Access::Write && just && near.covered;
+                let complete = access == Access::Write && just && touched.covered;
                 launched.writes.push((array, region.clone(), complete));
             }
             if access != Access::Write {
