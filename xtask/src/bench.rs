@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::{root, setup};
+use crate::{opencl, root, setup};
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let mut command = Command::new("cargo");
     command.args(["run", "--release", "--quiet", "--package", "flash-bench", "--"]).current_dir(root());
-    command.args(arguments(options)?);
+    command.args(arguments(options)?).envs(opencl::environment()?);
     let status = command.status().context("cargo does not start")?;
     Ok(match status.code() {
         Some(0) => ExitCode::SUCCESS,
