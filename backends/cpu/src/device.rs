@@ -101,15 +101,16 @@ impl CpuDevice {
                 ),
             ));
         }
+        if self.speed == 1.0 {
+            return job::run(&self.team, launch);
+        }
         let start = Instant::now();
         let outcome = job::run(&self.team, launch);
-        if self.speed < 1.0 {
-            let whole = start.elapsed().div_f64(self.speed);
-            while start.elapsed() < whole {
-                std::hint::spin_loop();
-            }
-            launch.report(start.elapsed().as_nanos() as u64);
+        let whole = start.elapsed().div_f64(self.speed);
+        while start.elapsed() < whole {
+            std::hint::spin_loop();
         }
+        launch.report(start.elapsed().as_nanos() as u64);
         outcome
     }
 

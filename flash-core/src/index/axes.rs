@@ -143,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "every row of many spaces takes minutes")]
     fn axes_give_the_rows_of_the_table() {
         for dims in spaces() {
             for sort in [&[][..], &[0], &[1], &[2], &[0, 1], &[1, 2]] {

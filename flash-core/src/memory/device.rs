@@ -72,11 +72,13 @@ pub(crate) struct DeviceCopy {
 pub(crate) struct LastUse(Arc<AtomicU64>);
 
 impl LastUse {
-    /// Counts uses, of whatever device.
+    /// Counts uses, of whatever device; uses at once may count as one.
     #[inline]
     pub fn now() -> u64 {
         static CLOCK: AtomicU64 = AtomicU64::new(1);
-        CLOCK.fetch_add(1, Relaxed)
+        let now = CLOCK.load(Relaxed);
+        CLOCK.store(now + 1, Relaxed);
+        now
     }
 
     pub fn get(&self) -> u64 {
