@@ -1,7 +1,8 @@
 //! `flash list`.
 
-use flash::backend::{self, BackendReport, DeviceInfo, Outcome};
+use flash::backend::{self, BackendReport, DeviceInfo, DeviceReport, Outcome};
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Write;
 
 /// What is listed, as text for people or as JSON.
@@ -24,14 +25,7 @@ struct Backend<'a> {
     plugin: &'a str,
     state: &'static str,
     reason: Option<String>,
-    devices: Vec<Device<'a>>,
-}
-
-#[derive(Serialize)]
-struct Device<'a> {
-    id: &'a str,
-    #[serde(flatten)]
-    info: &'a DeviceInfo,
+    devices: &'a [DeviceReport],
 }
 
 impl<'a> List<'a> {
@@ -41,7 +35,7 @@ impl<'a> List<'a> {
             plugin: &report.plugin,
             state: state(&report.outcome),
             reason: reason(&report.outcome),
-            devices: report.devices.iter().map(|d| Device { id: &d.id, info: &d.info }).collect(),
+            devices: &report.devices,
         };
         List { backends: reports.iter().map(one).collect() }
     }
@@ -79,14 +73,13 @@ fn table(reports: &[BackendReport]) -> String {
         }
     });
 
-    let devices: Vec<(&str, &DeviceInfo)> =
-        reports.iter().flat_map(|r| r.devices.iter().map(|d| (d.id.as_str(), &d.info))).collect();
-    let cells: Vec<[String; 6]> = devices.iter().map(|(id, info)| device(id, info)).collect();
+    let devices: Vec<&DeviceReport> = reports.iter().flat_map(|r| &r.devices).collect();
+    let cells: Vec<[String; 6]> = devices.iter().map(|d| device(&d.id, &d.info)).collect();
     let rows: Vec<[&str; 6]> = cells.iter().map(|row| row.each_ref().map(String::as_str)).collect();
     text.push('\n');
     aligned(&mut text, &["DEVICE", "CLASS", "THREADS", "MEMORY", "PHYSICAL ID", "NAME"], &rows, |i, text| {
         text.push('\n');
-        let (_, info) = devices[i];
+        let DeviceReport { info, properties, .. } = devices[i];
         let mut notes = vec![format!("{} {}", info.vendor, info.version)];
         for (is, note) in [
             (info.test, "for tests, never part of a group"),
@@ -99,6 +92,7 @@ fn table(reports: &[BackendReport]) -> String {
             notes.push(format!("about {:.0} Gflop/s", info.rate_hint / 1e9));
         }
         notes.extend((!info.features.is_empty()).then(|| info.features.clone()));
+        notes.extend(properties.iter().map(|(key, value)| format!("{key}: {}", plain(value))));
         let _ = writeln!(text, "    {}", notes.join("; "));
     });
 
@@ -115,6 +109,19 @@ fn table(reports: &[BackendReport]) -> String {
     text.push('\n');
     aligned(&mut text, &["KERNEL", "IMPLEMENTATION", "FOR", "FROM"], &rows, |_, text| text.push('\n'));
     text
+}
+
+/// A property as people read it.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect();
+            fields.join(", ")
+        }
+        other => other.to_string(),
+    }
 }
 
 fn device(id: &str, info: &DeviceInfo) -> [String; 6] {

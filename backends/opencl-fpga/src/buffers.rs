@@ -1,7 +1,10 @@
 //! A device's buffers, and copies to and from them.
 
-use crate::event::{enqueued, wait};
+use crate::counted::{Counted, Memory};
+use crate::discover::Limits;
+use crate::event::{Done, enqueued, wait};
 use crate::failure::Call;
+use crate::stages::Stages;
 use flash_core::Code;
 use flash_core::abi::{Buffer, CopyBox, SPACE_HOST};
 use flash_core::backend::Failure;
@@ -11,9 +14,9 @@ use opencl3::command_queue::{
 };
 use opencl3::context::Context;
 use opencl3::event::Event;
-use opencl3::memory::{CL_MEM_READ_WRITE, create_buffer, release_mem_object};
+use opencl3::memory::{CL_MEM_READ_WRITE, create_buffer};
 use opencl3::types::{CL_FALSE, cl_mem};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -23,25 +26,28 @@ pub(crate) struct Buffers {
     queue: CommandQueue,
     /// Bytes of one buffer at most.
     most: u64,
-    live: Mutex<HashSet<u64>>,
+    live: Mutex<HashMap<u64, Counted<Memory>>>,
     /// How many were freed: a handle may mean another buffer since.
     freed: AtomicU64,
+    /// Of a device whose memory lies apart from the host's.
+    stages: Option<Stages>,
 }
 
 /// What a box is copied with: one command each.
 #[derive(Clone, Copy)]
-enum Ends {
+pub(crate) enum Ends {
     Up(*const u8, cl_mem),
     Down(cl_mem, *mut u8),
     Inside(cl_mem, cl_mem),
 }
 
 impl Buffers {
-    pub fn new(queue: CommandQueue, most: u64) -> Buffers {
-        Buffers { queue, most, live: Mutex::default(), freed: AtomicU64::new(0) }
+    pub fn new(queue: CommandQueue, limits: &Limits) -> Buffers {
+        let stages = limits.pinned.then(Stages::default);
+        Buffers { queue, most: limits.buffer_bytes, live: Mutex::default(), freed: AtomicU64::new(0), stages }
     }
 
-    fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<u64, Counted<Memory>>> {
         self.live.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -68,44 +74,46 @@ impl Buffers {
         }
         let bytes = bytes.max(1) as usize;
         // SAFETY: a live context, and no memory of the host's.
-        let buffer = unsafe { create_buffer(context.get(), CL_MEM_READ_WRITE, bytes, null_mut()) }
-            .call("clCreateBuffer")?;
+        let buffer = unsafe { create_buffer(context.get(), CL_MEM_READ_WRITE, bytes, null_mut()) };
+        let buffer = Memory::created(buffer)?;
         let zero = 0u8;
         // SAFETY: the buffer has that many bytes, and nobody else knows it yet; the pattern is copied.
         let filled = unsafe {
             let pattern = (&raw const zero).cast();
-            enqueue_fill_buffer(self.queue.get(), buffer, pattern, 1, 0, bytes, 0, null())
+            enqueue_fill_buffer(self.queue.get(), buffer.get(), pattern, 1, 0, bytes, 0, null())
         };
-        let filled =
-            enqueued(filled, "clEnqueueFillBuffer").and_then(|event| wait(event, "clEnqueueFillBuffer"));
-        if let Err(failure) = filled {
-            // SAFETY: made above, and nobody else knows it.
-            let _ = unsafe { release_mem_object(buffer) };
-            return Err(failure);
-        }
-        self.live().insert(buffer as usize as u64);
-        Ok(buffer)
+        wait(enqueued(filled, "clEnqueueFillBuffer")?, "clEnqueueFillBuffer")?;
+        let handle = buffer.get();
+        self.live().insert(handle as usize as u64, buffer);
+        Ok(handle)
     }
 
     /// Frees a buffer; commands that use it end before.
     pub fn free(&self, handle: u64) -> Result<(), Failure> {
-        if !self.live().remove(&handle) {
-            return Err(Failure::new(Code::Invalid, format!("{handle:#x} is no buffer of this device")));
-        }
+        // Out of the set before it is released: its handle may come again at once.
+        let buffer = self.live().remove(&handle);
         self.freed.fetch_add(1, Relaxed);
-        // SAFETY: made by `alloc`, and out of the set now.
-        unsafe { release_mem_object(handle as usize as cl_mem) }.call("clReleaseMemObject")
+        match buffer {
+            Some(_) => Ok(()),
+            None => Err(Failure::new(Code::Invalid, format!("{handle:#x} is no buffer of this device"))),
+        }
     }
 
-    /// Copies a box; it is done on return.
+    /// Begins to copy a box. `None`: it is done.
     ///
     /// # Safety
     /// The boxes lie inside the buffers, one of which is this device's and the other too, or the host's;
-    /// nobody else touches them meanwhile.
-    pub unsafe fn copy_box(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
+    /// nobody else touches them until the copy is complete.
+    pub unsafe fn copy_box(
+        &self,
+        context: &Context,
+        from: Buffer,
+        to: Buffer,
+        shape: &CopyBox,
+    ) -> Result<Option<Done>, Failure> {
         let [bytes, rows, planes] = shape.extent;
         if bytes == 0 || rows == 0 || planes == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let ends = match (from.space, to.space) {
             (SPACE_HOST, _) => Ends::Up(
@@ -118,12 +126,20 @@ impl Buffers {
             }
             _ => Ends::Inside(from.handle as usize as cl_mem, to.handle as usize as cl_mem),
         };
-        let mut last = None;
-        for part in parts(shape) {
-            // SAFETY: a part of the box, for which the caller vouches; the host's memory stays until the
-            // commands are done, which is waited for here in any case.
+        let parts = parts(shape);
+        if let (Some(stages), Ends::Up(..) | Ends::Down(..)) = (&self.stages, ends) {
+            // SAFETY: the caller vouches; it is done on return.
+            return unsafe { stages.copy(self, context, ends, &parts) }.map(|()| None);
+        }
+        let (mut first, mut last) = (None, None);
+        for part in parts {
+            // SAFETY: a part of the box, for which the caller vouches until the last is complete, or until what
+            // was enqueued has ended.
             match unsafe { self.enqueue(ends, &part) } {
-                Ok(event) => last = Some(event),
+                Ok(event) => {
+                    let before = last.replace(event);
+                    first = first.or(before);
+                }
                 Err(failure) => {
                     let _ = self.queue.finish();
                     return Err(failure);
@@ -131,12 +147,29 @@ impl Buffers {
             }
         }
         // The queue is in order.
-        last.map_or(Ok(()), |event| wait(event, "a copy"))
+        Ok(last.map(|last| Done { first, last }))
     }
 
+    /// Waits for everything that was enqueued.
+    pub fn finish(&self) {
+        let _ = self.queue.finish();
+    }
+
+    /// Sends off what was enqueued: somebody is going to do something else meanwhile.
+    pub fn flush(&self) -> Result<(), Failure> {
+        self.queue.flush().call("clFlush")
+    }
+
+    /// The queue of copies.
+    pub fn queue(&self) -> &CommandQueue {
+        &self.queue
+    }
+
+    /// Enqueues the copy of a box that one command can do.
+    ///
     /// # Safety
     /// As [`copy_box`](Self::copy_box), and both stay as they are until the event has fired.
-    unsafe fn enqueue(&self, ends: Ends, shape: &CopyBox) -> Result<Event, Failure> {
+    pub unsafe fn enqueue(&self, ends: Ends, shape: &CopyBox) -> Result<Counted<Event>, Failure> {
         let queue = self.queue.get();
         let size = |bytes: u64| bytes as usize;
         let (source, destination) = (size(shape.source_offset), size(shape.destination_offset));

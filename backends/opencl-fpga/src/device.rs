@@ -1,7 +1,9 @@
 //! The backends and their devices.
 
 use crate::buffers::Buffers;
+use crate::counted;
 use crate::discover::{self, Found};
+use crate::early;
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
 use crate::program::Programs;
@@ -88,7 +90,7 @@ impl OpenClDevice {
                 .call("clCreateCommandQueue")
         };
         let (kernels, copies) = (queue()?, queue()?);
-        let buffers = Buffers::new(copies, self.found.limits.buffer_bytes);
+        let buffers = Buffers::new(copies, &self.found.limits);
         Ok(Opened { context, kernels, buffers })
     }
 
@@ -136,6 +138,15 @@ impl Device for OpenClDevice {
         OpenClKernel::new(self, implementation)
     }
 
+    fn preload(&self, implementation: &'static abi::Implementation) {
+        // What fails here fails again, and is reported, when it is prepared.
+        if self.opened().is_ok()
+            && let Some(_turn) = early::turn()
+        {
+            let _ = OpenClKernel::preload(self, implementation);
+        }
+    }
+
     fn submit(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
         launch.kernel().submit(self, launch)
     }
@@ -177,9 +188,22 @@ impl Device for OpenClDevice {
         to: abi::Buffer,
         shape: &abi::CopyBox,
     ) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for the boxes, until this returns.
+        match unsafe { self.begin_copy(from, to, shape)? } {
+            Some(copy) => copy.wait(),
+            None => Ok(()),
+        }
+    }
+
+    unsafe fn begin_copy(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<Option<Box<dyn Completion>>, Failure> {
         if self.in_place() {
             // SAFETY: the caller vouches for the boxes.
-            return unsafe { host_memory::copy_box(from, to, shape) };
+            return unsafe { host_memory::copy_box(from, to, shape) }.map(|()| None);
         }
         if self.can_copy(from.space, to.space).is_none() {
             return Err(Failure::new(
@@ -190,8 +214,10 @@ impl Device for OpenClDevice {
                 ),
             ));
         }
-        // SAFETY: the caller vouches for the boxes.
-        unsafe { self.opened()?.buffers.copy_box(from, to, shape) }
+        let Opened { context, buffers, .. } = self.opened()?;
+        // SAFETY: the caller vouches for the boxes, until the copy is complete.
+        let copy = unsafe { buffers.copy_box(context, from, to, shape)? };
+        Ok(copy.map(|copy| Box::new(copy) as Box<dyn Completion>))
     }
 
     fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
@@ -200,7 +226,8 @@ impl Device for OpenClDevice {
         inside.then_some(10e9)
     }
 
-    /// `platform`, `extensions`, `driver`, `limits`, and `buffers`: how many there are.
+    /// `platform`, `extensions`, `driver`, `limits`, `buffers`: how many of the runtime's there are, and `objects`:
+    /// how many of OpenCL's this process has made and released.
     fn query(&self, key: &str) -> Option<String> {
         let json = |text: &str| Some(serde_json::Value::from(text).to_string());
         match key {
@@ -208,6 +235,7 @@ impl Device for OpenClDevice {
             "extensions" => json(&self.found.extensions),
             "driver" => json(&self.found.driver),
             "limits" => serde_json::to_string(&self.found.limits).ok(),
+            "objects" => Some(counted::report()),
             "buffers" => Some(self.opened().map_or(0, |opened| opened.buffers.count()).to_string()),
             _ => None,
         }

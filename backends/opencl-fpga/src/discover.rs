@@ -8,7 +8,9 @@ use opencl3::device::{
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
     CL_DEVICE_TYPE_GPU, Device,
 };
-use opencl3::error_codes::{CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
+use opencl3::error_codes::{
+    CL_DEVICE_NOT_FOUND, CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED,
+};
 use opencl3::platform::{Platform, get_platforms};
 
 /// What a device can do at most, and has to be asked.
@@ -28,6 +30,10 @@ pub(crate) struct Limits {
     pub local_bytes: u64,
     /// Kernels take any address of the host's: nothing is copied.
     pub in_place: bool,
+    /// Copies go by way of pinned memory: the device's lies apart from the host's.
+    pub pinned: bool,
+    /// Version of the SPIR-V that it takes; empty: none.
+    pub spir_v: String,
 }
 
 /// What was found of a device.
@@ -83,6 +89,9 @@ fn no_platforms(code: i32) -> String {
         CL_PLATFORM_NOT_FOUND_KHR => {
             "expected an OpenCL platform, found the loader alone: install a device's runtime, or look at OCL_ICD_VENDORS".into()
         }
+        DLOPEN_FUNCTION_NOT_AVAILABLE => {
+            "expected an OpenCL loader, found a library without clGetPlatformIDs: look at OPENCL_DYLIB_PATH".into()
+        }
         code => crate::failure::failed("clGetPlatformIDs", code).text,
     }
 }
@@ -123,6 +132,9 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
         local_bytes: device.local_mem_size().call("clGetDeviceInfo")?,
         // Devices before OpenCL 2.0 do not know the question.
         in_place: !copy && device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0,
+        pinned: copy || !device.host_unified_memory().unwrap_or(false),
+        // As above, before OpenCL 2.1. FPGAs' platforms may say that they take it, and then do not.
+        spir_v: device.il_version().ok().filter(|_| !is_fpga(platform_name)).unwrap_or_default(),
     };
     let info = DeviceInfo {
         class,
@@ -135,7 +147,7 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
         physical_id: physical_id(&device, class, emulated, &name),
         rate_hint: rate(&device, class, compute_units),
         memory_bytes: device.global_mem_size().call("clGetDeviceInfo")?,
-        features: features(&version, &extensions),
+        features: features(&version, &extensions, !limits.spir_v.is_empty()),
         name,
     };
     let platform_version = platform.version().unwrap_or_default();
@@ -183,7 +195,7 @@ fn rate(device: &Device, class: Class, compute_units: u32) -> f64 {
 }
 
 /// What kernels ask for.
-fn features(version: &str, extensions: &str) -> String {
+fn features(version: &str, extensions: &str, spir_v: bool) -> String {
     let mut features = Vec::new();
     if let Some(number) = version.split_whitespace().nth(1) {
         features.push(format!("opencl{number}"));
@@ -193,8 +205,8 @@ fn features(version: &str, extensions: &str) -> String {
         ("cl_khr_fp16", "fp16"),
         ("cl_khr_int64_base_atomics", "int64-atomics"),
         ("cl_khr_subgroups", "subgroups"),
-        ("cl_khr_il_program", "spir-v"),
     ];
+    features.extend(spir_v.then(|| "spir-v".to_owned()));
     let has = |extension: &str| extensions.split_whitespace().any(|there| there == extension);
     features.extend(known.iter().filter(|(extension, _)| has(extension)).map(|(_, name)| (*name).to_owned()));
     features.join(",")

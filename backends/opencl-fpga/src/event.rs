@@ -1,5 +1,6 @@
 //! Completion of commands.
 
+use crate::counted::Counted;
 use crate::failure::{Call, failed};
 use flash_core::backend::{Completion, Failure};
 use opencl3::command_queue::flush;
@@ -10,8 +11,8 @@ use std::ffi::c_void;
 /// Fires when the last command of a launch has, which is behind the others in an in-order queue.
 pub(crate) struct Done {
     /// The launch's first command, for its start, if it is not the last one too.
-    pub first: Option<Event>,
-    pub last: Event,
+    pub first: Option<Counted<Event>>,
+    pub last: Counted<Event>,
 }
 
 impl Done {
@@ -78,13 +79,13 @@ impl Completion for Done {
 }
 
 /// Waits for a command.
-pub(crate) fn wait(event: Event, call: &str) -> Result<(), Failure> {
+pub(crate) fn wait(event: Counted<Event>, call: &str) -> Result<(), Failure> {
     Done { first: None, last: event }
         .wait()
         .map_err(|failure| Failure::new(failure.code, format!("{call}: {}", failure.text)))
 }
 
 /// Takes the event of a command that was enqueued.
-pub(crate) fn enqueued(outcome: Result<cl_event, cl_int>, call: &str) -> Result<Event, Failure> {
-    outcome.call(call).map(Event::new)
+pub(crate) fn enqueued(outcome: Result<cl_event, cl_int>, call: &str) -> Result<Counted<Event>, Failure> {
+    outcome.call(call).map(|event| Counted::new(Event::new(event)))
 }

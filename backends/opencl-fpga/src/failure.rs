@@ -13,7 +13,8 @@ pub(crate) fn failed(call: &str, code: i32) -> Failure {
         | error_codes::CL_INVALID_BUFFER_SIZE => Code::OutOfMemory,
         error_codes::CL_DEVICE_NOT_AVAILABLE => Code::DeviceLost,
         error_codes::DLOPEN_RUNTIME_LOAD_FAILED => Code::Unavailable,
-        error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE => Code::Unsupported,
+        // A program that was made for another device: there may be one that was made for this.
+        error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE | error_codes::CL_INVALID_BINARY => Code::Unsupported,
         // What a kernel did ends as one of its event's codes, all of which are negative.
         _ => Code::Invalid,
     };

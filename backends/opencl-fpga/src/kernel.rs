@@ -1,14 +1,15 @@
 //! Implementations made ready.
 
+use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
 use flash_core::Code;
 use flash_core::abi;
-use flash_core::backend::Failure;
-use flash_core::backend::offload::{KernelSpec, Parameter, Told};
+use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
+use flash_core::backend::{Class, Failure};
 use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
 use opencl3::kernel::{Kernel, set_kernel_arg, set_kernel_arg_svm_pointer};
-use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer, release_mem_object};
+use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer};
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
 use std::ffi::c_void;
@@ -25,13 +26,13 @@ pub struct OpenClKernel {
     pub(crate) compiled: Option<[usize; 3]>,
     state: Mutex<State>,
     /// What the kernel is in.
-    _program: Arc<Program>,
+    _program: Arc<Counted<Program>>,
 }
 
 /// What changes from launch to launch. OpenCL's kernel objects have their parameters inside: who sets them
 /// and enqueues must be alone.
 pub(crate) struct State {
-    pub kernel: Kernel,
+    pub kernel: Counted<Kernel>,
     pub told: Told,
     /// What each parameter was set to.
     set: Vec<Vec<u8>>,
@@ -44,17 +45,7 @@ pub(crate) struct State {
 /// A table of a kernel's launches on the device.
 struct Table {
     words: Vec<u64>,
-    buffer: cl_mem,
-}
-
-// SAFETY: the handle of a buffer may be used from any thread.
-unsafe impl Send for Table {}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        // SAFETY: made in `table`, released once; commands that use it end before.
-        let _ = unsafe { release_mem_object(self.buffer) };
-    }
+    buffer: Counted<Memory>,
 }
 
 /// Tables that are kept per kernel: one per phase of a short cycle of phases.
@@ -65,22 +56,7 @@ impl OpenClKernel {
         device: &OpenClDevice,
         implementation: &'static abi::Implementation,
     ) -> Result<OpenClKernel, Failure> {
-        let mut spec = KernelSpec::read(implementation)?;
-        check_file(&spec, implementation)?;
-        let has =
-            |extension: &str| device.found.extensions.split_whitespace().any(|there| there == extension);
-        let doubles = spec.descriptor.arguments.iter().any(|a| a.element.name.contains("f64"));
-        let mut needs = spec.requires.iter().map(String::as_str).chain(doubles.then_some("cl_khr_fp64"));
-        if let Some(missing) = needs.find(|extension| !has(extension)) {
-            return Err(Failure::new(
-                Code::Unsupported,
-                format!(
-                    "{}: expected a device with {missing}, found {}, which lacks it",
-                    spec.title, device.found.info.name
-                ),
-            ));
-        }
-        let payload = spec.payload(implementation)?;
+        let (spec, payload) = read(device, implementation)?;
         let parameters = spec.parameters();
         check_bytes(device, &spec, &parameters)?;
         let program = device.programs.get(device, &spec, payload)?;
@@ -108,35 +84,76 @@ impl OpenClKernel {
         })
     }
 
+    /// Loads an implementation's program, if that needs no compiler.
+    pub(crate) fn preload(
+        device: &OpenClDevice,
+        implementation: &abi::Implementation,
+    ) -> Result<(), Failure> {
+        let (spec, payload) = read(device, implementation)?;
+        device.programs.preload(device, &spec, payload)
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
+}
+
+/// What an implementation says, and its code, if it is for this device.
+fn read(
+    device: &OpenClDevice,
+    implementation: &abi::Implementation,
+) -> Result<(KernelSpec, Payload), Failure> {
+    let mut spec = KernelSpec::read(implementation)?;
+    check_file(device, &spec, implementation)?;
+    let has = |extension: &str| device.found.extensions.split_whitespace().any(|there| there == extension);
+    let doubles = spec.descriptor.arguments.iter().any(|a| a.element.name.contains("f64"));
+    let mut needs = spec.requires.iter().map(String::as_str).chain(doubles.then_some("cl_khr_fp64"));
+    if let Some(missing) = needs.find(|extension| !has(extension)) {
+        return Err(Failure::new(
+            Code::Unsupported,
+            format!(
+                "{}: expected a device with {missing}, found {}, which lacks it",
+                spec.title, device.found.info.name
+            ),
+        ));
+    }
+    let payload = spec.payload(implementation)?;
+    Ok((spec, payload))
 }
 
 /// Endings of files that OpenCL takes.
 const FILES: [&str; 5] = ["cl", "c", "aocx", "bin", "spv"];
 
 /// A file with another ending is for another kind of device.
-fn check_file(spec: &KernelSpec, implementation: &abi::Implementation) -> Result<(), Failure> {
+fn check_file(
+    device: &OpenClDevice,
+    spec: &KernelSpec,
+    implementation: &abi::Implementation,
+) -> Result<(), Failure> {
     if !matches!(implementation.kind, abi::KIND_EXT_SRC | abi::KIND_EXT_BIN) {
         return Ok(());
     }
     // SAFETY: strings of implementations live for ever.
     let path = unsafe { abi::Str { ptr: implementation.payload, len: implementation.payload_len }.text() };
     let ending = Path::new(&path).extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    if ending.is_some_and(|ending| FILES.contains(&&*ending)) {
-        return Ok(());
-    }
-    let files = FILES.map(|ending| format!(".{ending}")).join(", ");
-    let text = format!("{}: expected a file that ends with one of {files}, found {path:?}", spec.title);
+    let text = match ending.as_deref() {
+        Some("aocx") if device.found.info.class != Class::Fpga => {
+            format!("{}: expected an FPGA for {path:?}, found {}", spec.title, device.found.info.name)
+        }
+        Some(ending) if FILES.contains(&ending) => return Ok(()),
+        _ => {
+            let files = FILES.map(|ending| format!(".{ending}")).join(", ");
+            format!("{}: expected a file that ends with one of {files}, found {path:?}", spec.title)
+        }
+    };
     Err(Failure::new(Code::Unsupported, text))
 }
 
-fn create(spec: &KernelSpec, program: &Program) -> Result<Kernel, Failure> {
+fn create(spec: &KernelSpec, program: &Program) -> Result<Counted<Kernel>, Failure> {
     if spec.entry.contains('\0') {
         return Err(Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)));
     }
-    Kernel::create(program, &spec.entry).map_err(|error| {
+    Kernel::create(program, &spec.entry).map(Counted::new).map_err(|error| {
         let failure = failed("clCreateKernel", error.0);
         let text = match error.0 {
             CL_INVALID_KERNEL_NAME => format!(
@@ -265,7 +282,7 @@ impl State {
     fn table(&mut self, device: &OpenClDevice) -> Result<cl_mem, Failure> {
         if let Some(at) = self.tables.iter().position(|table| table.words == self.told.table) {
             let table = self.tables.remove(at);
-            let buffer = table.buffer;
+            let buffer = table.buffer.get();
             self.tables.push(table);
             return Ok(buffer);
         }
@@ -275,21 +292,21 @@ impl State {
         }
         let bytes = size_of_val(&words[..]);
         // SAFETY: a live context; the words are copied before the call returns.
-        let buffer = unsafe {
+        let buffer = Memory::created(unsafe {
             create_buffer(
                 device.opened()?.context.get(),
                 CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                 bytes,
                 words.as_mut_ptr().cast(),
             )
-        }
-        .call("clCreateBuffer")?;
+        })?;
+        let handle = buffer.get();
         if self.tables.len() == TABLES {
             self.tables.remove(0);
             // Its handle may come again, for another table.
             self.set.iter_mut().for_each(Vec::clear);
         }
         self.tables.push(Table { words: self.told.table.clone(), buffer });
-        Ok(buffer)
+        Ok(handle)
     }
 }

@@ -1,5 +1,6 @@
 //! One launch: parameters, work-groups, phases.
 
+use crate::counted::Counted;
 use crate::device::{OpenClDevice, Opened};
 use crate::event::{Done, enqueued};
 use crate::failure::Call;
@@ -294,14 +295,14 @@ fn places(device: &OpenClDevice, number: usize, arg: &Arg, odd: bool) -> Result<
 struct Commands<'d> {
     opened: &'d Opened,
     /// The first, if it is not the last too.
-    first: Option<Event>,
-    last: Option<Event>,
+    first: Option<Counted<Event>>,
+    last: Option<Counted<Event>>,
     /// Since the queue was empty.
     count: u32,
 }
 
 impl Commands<'_> {
-    fn push(&mut self, event: Event) -> Result<(), Failure> {
+    fn push(&mut self, event: Counted<Event>) -> Result<(), Failure> {
         let before = self.last.replace(event);
         if self.first.is_none() {
             self.first = before;

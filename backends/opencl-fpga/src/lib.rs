@@ -7,8 +7,11 @@
 //! - A device that takes any address of the host's works in place. Every other has a memory of its own, whose
 //!   buffers have handles. It has two in-order queues: kernels, and
 //!   copies. What a launch waits for has happened before it is enqueued, so nothing orders the two.
+//! - Copies to and from a memory that lies apart from the host's go by way of two pieces of pinned memory, one of
+//!   which is filled while the other is on its way. Others are commands with an event, which nobody waits for here.
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
-//!   is kept by the device, and on disk ([`ProgramCache`](flash_core::backend::offload::ProgramCache)).
+//!   is kept by the device, and on disk ([`ProgramCache`](flash_core::backend::offload::ProgramCache)). Binaries, and what
+//!   is on disk, are loaded from the making of a runtime on, beside the program.
 //! - A cooperating kernel is enqueued once per phase. One that does not cooperate is enqueued over the index
 //!   space itself, which must be whole, have one phase, and count in steps of 1.
 //!
@@ -16,17 +19,20 @@
 //! |---|---|---|
 //! | `FLASH_CACHE_DIR` | folder of compiled programs | `flash` in `XDG_CACHE_HOME`, or in `.cache` of the home directory |
 //! | `FLASH_CACHE_LIMIT` | bytes of all of them together; 0: none is kept | 512 MiB |
-//! | `FLASH_OPENCL_COPY` | 1: devices that could work in place have memories of their own, too | 0 |
+//! | `FLASH_OPENCL_COPY` | 1: devices that could work in place have memories of their own, and all copy by way of pinned memory | 0 |
 //! | `OPENCL_DYLIB_PATH` | loaders to try first, separated by semicolons | none |
 
 mod buffers;
+mod counted;
 mod device;
 mod discover;
+mod early;
 mod event;
 mod failure;
 mod kernel;
 mod launch;
 mod program;
+mod stages;
 
 pub use device::{IntelFpga, OpenCl, OpenClDevice};
 

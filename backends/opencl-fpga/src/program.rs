@@ -1,5 +1,6 @@
 //! Programs: from source, from the cache on disk, from a binary.
 
+use crate::counted::Counted;
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
 use flash_core::Code;
@@ -13,8 +14,17 @@ use std::sync::{Arc, Mutex};
 /// The programs of a device.
 pub(crate) struct Programs {
     cache: ProgramCache,
-    /// By key. They stay: to load an FPGA's image takes seconds.
-    loaded: Mutex<HashMap<String, Arc<Program>>>,
+    /// They stay: to load an FPGA's image takes seconds, and its kernels are all in one.
+    loaded: Mutex<HashMap<Key, Arc<Counted<Program>>>>,
+}
+
+/// All that a program depends on.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    /// Versions of what compiles it, options, and the whole text.
+    Source(String),
+    /// The options, and the program.
+    Binary(String, Vec<u8>),
 }
 
 /// The first bytes of a module in SPIR-V, in both byte orders.
@@ -31,48 +41,76 @@ impl Programs {
         device: &OpenClDevice,
         spec: &KernelSpec,
         payload: Payload,
-    ) -> Result<Arc<Program>, Failure> {
+    ) -> Result<Arc<Counted<Program>>, Failure> {
+        let program = self.load(device, spec, payload, true)?;
+        Ok(program.unwrap_or_else(|| unreachable!("what is not there is compiled")))
+    }
+
+    /// Loads a program, if that needs no compiler.
+    pub fn preload(&self, device: &OpenClDevice, spec: &KernelSpec, payload: Payload) -> Result<(), Failure> {
+        self.load(device, spec, payload, false).map(|_| ())
+    }
+
+    /// A program that was loaded before, is a binary or is on disk; what is not is compiled, or `None`.
+    fn load(
+        &self,
+        device: &OpenClDevice,
+        spec: &KernelSpec,
+        payload: Payload,
+        compile: bool,
+    ) -> Result<Option<Arc<Counted<Program>>>, Failure> {
         let options = spec.build_options.as_str();
         if options.contains('\0') {
             return Err(Failure::new(Code::Invalid, format!("{}: a NUL in the build options", spec.title)));
         }
-        let text = match payload {
-            Payload::Source(text) => text,
-            // Nothing to compile, nothing to keep for others.
-            Payload::Binary(bytes) => return of_binary(device, spec, &bytes).map(Arc::new),
+        let (key, source) = match payload {
+            Payload::Binary(bytes) => (Key::Binary(options.to_owned(), bytes), String::new()),
+            // What it includes may change, and would not be in the key.
+            Payload::Source(text) if KernelSpec::includes(&text) => {
+                let build = || build(device, spec, &spec.source(&text)).map(Arc::new);
+                return compile.then(build).transpose();
+            }
+            Payload::Source(text) => {
+                let source = spec.source(&text);
+                let (driver, name) = (&device.found.driver, &device.found.info.name);
+                (Key::Source(format!("{driver}\n{name}\n{options}\n{source}")), source)
+            }
         };
-        let source = spec.source(&text);
-        let key = format!("{}\n{}\n{options}\n{source}", device.found.driver, device.found.info.name);
         // Held while it is built: of two threads that want one program the second finds it.
         let mut loaded = self.loaded.lock().unwrap_or_else(|e| e.into_inner());
-        if KernelSpec::includes(&text) {
-            // What it includes may change, and is not in the key.
-            return build(device, spec, &source).map(Arc::new);
-        }
         if let Some(program) = loaded.get(&key) {
-            return Ok(program.clone());
+            return Ok(Some(program.clone()));
         }
-        let program = Arc::new(self.of_source(device, spec, &key, &source)?);
+        let program = match &key {
+            // Nothing to compile, nothing to keep for others.
+            Key::Binary(_, bytes) => of_binary(device, spec, bytes)?,
+            Key::Source(key) => match self.of_disk(device, spec, key) {
+                Some(program) => program,
+                None if !compile => return Ok(None),
+                None => {
+                    let program = build(device, spec, &source)?;
+                    self.keep(key, &program);
+                    program
+                }
+            },
+        };
+        let program = Arc::new(program);
         loaded.insert(key, program.clone());
-        Ok(program)
+        Ok(Some(program))
     }
 
-    fn of_source(
-        &self,
-        device: &OpenClDevice,
-        spec: &KernelSpec,
-        key: &str,
-        source: &str,
-    ) -> Result<Program, Failure> {
-        if let Some(binary) = self.cache.get(key) {
-            match binary_program(device, &binary, &spec.build_options) {
-                Ok(program) => return Ok(program),
-                // Whole, and nothing that this driver takes: it is built anew.
-                Err(_) => self.cache.forget(key),
-            }
+    /// A program that an earlier process kept.
+    fn of_disk(&self, device: &OpenClDevice, spec: &KernelSpec, key: &str) -> Option<Counted<Program>> {
+        let program = binary_program(device, &self.cache.get(key)?, &spec.build_options);
+        if program.is_err() {
+            // Whole, and nothing that this driver takes: it is built anew.
+            self.cache.forget(key);
         }
-        let program = build(device, spec, source)?;
-        // A program that cannot be kept is compiled again next time.
+        program.ok()
+    }
+
+    /// Writes a program to disk. One that cannot be kept is compiled again next time.
+    fn keep(&self, key: &str, program: &Program) {
         if let Ok(binaries) = program.get_binaries()
             && let [binary] = &binaries[..]
             && !binary.is_empty()
@@ -80,7 +118,6 @@ impl Programs {
         {
             warn_once(&why);
         }
-        Ok(program)
     }
 }
 
@@ -92,26 +129,33 @@ fn warn_once(why: &std::io::Error) {
     });
 }
 
-fn build(device: &OpenClDevice, spec: &KernelSpec, source: &str) -> Result<Program, Failure> {
+fn build(device: &OpenClDevice, spec: &KernelSpec, source: &str) -> Result<Counted<Program>, Failure> {
     let opened = device.opened()?;
-    let mut program =
-        Program::create_from_source(&opened.context, source).call("clCreateProgramWithSource")?;
-    match program.build(opened.context.devices(), &spec.build_options) {
+    let program = Program::create_from_source(&opened.context, source).call("clCreateProgramWithSource")?;
+    compiled(device, spec, Counted::new(program))
+}
+
+/// A program in text or in SPIR-V, compiled.
+fn compiled(
+    device: &OpenClDevice,
+    spec: &KernelSpec,
+    mut program: Counted<Program>,
+) -> Result<Counted<Program>, Failure> {
+    match program.build(device.opened()?.context.devices(), &spec.build_options) {
         Ok(()) => Ok(program),
         Err(error) => Err(build_failed(device, spec, &program, error.0)),
     }
 }
 
-fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<Program, Failure> {
-    let opened = device.opened()?;
+fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<Counted<Program>, Failure> {
+    let (info, platform) = (&device.found.info, &device.found.platform);
     let refused = |failure: Failure| {
         Failure::new(
             failure.code,
             format!(
-                "{}: expected a program for {} ({}), found {} bytes that it does not take: {}",
+                "{}: expected a program for {} ({platform}), found {} bytes that it does not take: {}",
                 spec.title,
-                device.found.info.name,
-                device.found.platform,
+                info.name,
                 bytes.len(),
                 failure.text
             ),
@@ -121,20 +165,26 @@ fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<P
     if !is_spir_v {
         return binary_program(device, bytes, &spec.build_options).map_err(refused);
     }
-    let mut program =
-        Program::create_from_il(&opened.context, bytes).call("clCreateProgramWithIL").map_err(refused)?;
-    match program.build(opened.context.devices(), &spec.build_options) {
-        Ok(()) => Ok(program),
-        Err(error) => Err(build_failed(device, spec, &program, error.0)),
+    if device.found.limits.spir_v.is_empty() {
+        return Err(Failure::new(
+            Code::Unsupported,
+            format!(
+                "{}: expected a device that takes SPIR-V, found {} ({platform}), which does not: give it source",
+                spec.title, info.name
+            ),
+        ));
     }
+    let program = Program::create_from_il(&device.opened()?.context, bytes).call("clCreateProgramWithIL");
+    compiled(device, spec, Counted::new(program.map_err(refused)?))
 }
 
-fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<Program, Failure> {
+fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<Counted<Program>, Failure> {
     let opened = device.opened()?;
     let devices = opened.context.devices();
     // SAFETY: the context's own devices, one binary for its one device.
-    let mut program = unsafe { Program::create_from_binary(&opened.context, devices, &[bytes]) }
+    let program = unsafe { Program::create_from_binary(&opened.context, devices, &[bytes]) }
         .call("clCreateProgramWithBinary")?;
+    let mut program = Counted::new(program);
     program.build(devices, options).call("clBuildProgram")?;
     Ok(program)
 }

@@ -23,7 +23,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 3;
+pub const ABI_MINOR: u32 = 4;
 /// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
 pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
@@ -672,6 +672,10 @@ pub struct BackendApi {
     /// flags and attributes may be run by the host, which calls that function on its own thread and does not
     /// tell the device. 0, or NULL: none. Since minor version 3.
     pub inline_items: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
+    /// An implementation may be prepared soon: loads its program if that needs no compiler, and returns when
+    /// it is there. The host calls it from a thread of its own. What fails here fails again in `prepare`. Since
+    /// minor version 4.
+    pub preload: Option<unsafe extern "C" fn(device: *mut Device, implementation: *const Implementation)>,
 }
 
 impl Str {

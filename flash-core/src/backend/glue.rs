@@ -144,6 +144,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         progress: None,
         cancel: None,
         inline_items: Some(inline_items::<B>),
+        preload: Some(preload::<B>),
     })
 }
 
@@ -263,6 +264,16 @@ unsafe extern "C" fn inline_items<B: Backend>(device: *mut abi::Device, kernel: 
     catch_unwind(AssertUnwindSafe(items)).unwrap_or(0)
 }
 
+unsafe extern "C" fn preload<B: Backend>(
+    device: *mut abi::Device,
+    implementation: *const abi::Implementation,
+) {
+    // SAFETY: a device of ours; the host keeps implementations for ever.
+    let preload = || unsafe { cell_of::<B>(device).device.preload(&*implementation) };
+    // What fails here fails again, and is reported, when it is prepared.
+    let _ = catch_unwind(AssertUnwindSafe(preload));
+}
+
 unsafe extern "C" fn submit<B: Backend>(
     device: *mut abi::Device,
     queue: *mut abi::Queue,
@@ -365,10 +376,12 @@ unsafe extern "C" fn copy_box<B: Backend>(
         // SAFETY: the host's events, a device of ours, boxes that the host vouches for.
         unsafe {
             wait_for(waits, wait_count)?;
-            cell_of::<B>(device).device.copy_box(source, destination, &*shape)?;
-            if !signal.is_null() {
-                *signal = std::ptr::null_mut();
+            let device = &cell_of::<B>(device).device;
+            if signal.is_null() {
+                return device.copy_box(source, destination, &*shape);
             }
+            let event = device.begin_copy(source, destination, &*shape)?;
+            *signal = event.map_or(std::ptr::null_mut(), |e| give_event(EventBox::Device(e)));
         }
         Ok(())
     })

@@ -22,7 +22,7 @@ pub use host::run_rows;
 pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file};
-pub use registry::{BackendReport, DeviceHandle, list};
+pub use registry::{BackendReport, DeviceHandle, DeviceReport, list};
 
 use crate::abi;
 use crate::error::Code;
@@ -140,6 +140,10 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Makes an implementation ready. `implementation` lives for ever.
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Self::Kernel, Failure>;
 
+    /// The implementation may be prepared soon: loads its program, if that needs no compiler. It is called on a
+    /// thread of the host's.
+    fn preload(&self, _implementation: &'static abi::Implementation) {}
+
     /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure>;
 
@@ -184,6 +188,20 @@ pub trait Device: Send + Sync + Sized + 'static {
         _shape: &abi::CopyBox,
     ) -> Result<(), Failure> {
         Err(Failure::unsupported("copies"))
+    }
+
+    /// Begins to copy a box between two buffers. `None`: it is done, as it always is by default.
+    ///
+    /// # Safety
+    /// As [`copy_box`](Self::copy_box), until the copy is complete.
+    unsafe fn begin_copy(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+        // SAFETY: the caller vouches for the boxes.
+        unsafe { self.copy_box(from, to, shape) }.map(|()| None)
     }
 
     /// Bytes per second from one memory space to another, `None` if it cannot copy between them.

@@ -3,13 +3,15 @@
 
 use super::loader::{self, Outcome, refused};
 use super::{Class, DeviceInfo, glue, take_error};
-use crate::abi::{self, BackendApi, Implementation};
-use crate::error::{Error, KeyError};
+use crate::abi::{self, BackendApi, Implementation, Str};
+use crate::error::{Code, Error, KeyError};
 use crate::memory::Transfers;
 use crate::memory::device::DeviceMemory;
 use crate::runtime::Lanes;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 /// One backend, or one plugin that brings none.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -37,6 +39,8 @@ pub struct DeviceReport {
     /// What it is.
     #[serde(flatten)]
     pub info: DeviceInfo,
+    /// What its backend says of `platform` and `limits`, if it knows them.
+    pub properties: BTreeMap<&'static str, serde_json::Value>,
 }
 
 /// A device that a runtime can use.
@@ -48,6 +52,8 @@ pub struct DeviceHandle {
     info: DeviceInfo,
     memory: OnceLock<Option<&'static DeviceMemory>>,
     pub(crate) lanes: OnceLock<Lanes>,
+    /// Its programs are loaded early, or were.
+    pub(crate) preloaded: AtomicBool,
 }
 
 // SAFETY: the vtable's functions may be called from any thread with any device.
@@ -64,6 +70,29 @@ impl DeviceHandle {
     /// What it is.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// A property that its backend knows by this name, as JSON.
+    ///
+    /// # Errors
+    /// The backend's, if it knows none.
+    pub fn query(&self, key: &str) -> Result<String, Error> {
+        let no_answer = |code, why: &str| Error::Backend { code, text: format!("device {}: {why}", self.id) };
+        let query = self.api.query.ok_or_else(|| no_answer(Code::Unsupported, "there is no slot `query`"))?;
+        let mut value = std::ptr::null_mut();
+        // SAFETY: a device of this vtable, and our own variable; the text lives for the call.
+        unsafe { take_error(query(self.raw.cast_const().cast(), Str::new(key), &mut value))? };
+        // SAFETY: the answer is an error object of this host, or NULL.
+        match unsafe { take_error(value) } {
+            Err(Error::Backend { text, .. }) => Ok(text),
+            _ => Err(no_answer(Code::Invalid, "expected an answer to `query`, found NULL")),
+        }
+    }
+
+    fn report(&self) -> DeviceReport {
+        let value = |key| Some((key, serde_json::from_str(&self.query(key).ok()?).ok()?));
+        let properties = ["platform", "limits"].into_iter().filter_map(value).collect();
+        DeviceReport { id: self.id.clone(), info: self.info.clone(), properties }
     }
 
     /// Its memory; `None` if it uses the host's.
@@ -369,13 +398,7 @@ impl Registry {
             let first = reports.len();
             for backend in self.backends.iter().filter(|b| b.plugin == index) {
                 let (outcome, devices) = match self.probe(backend) {
-                    Ok(devices) => (
-                        Outcome::Available,
-                        devices
-                            .iter()
-                            .map(|d| DeviceReport { id: d.id.clone(), info: d.info.clone() })
-                            .collect(),
-                    ),
+                    Ok(devices) => (Outcome::Available, devices.iter().map(|d| d.report()).collect()),
                     Err(reason) => (Outcome::Unavailable { reason }, Vec::new()),
                 };
                 reports.push(BackendReport {
@@ -441,6 +464,7 @@ fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle
                 info: device_info(&info),
                 memory: OnceLock::new(),
                 lanes: OnceLock::new(),
+                preloaded: AtomicBool::new(false),
             };
             handles.push(&*Box::leak(Box::new(handle)));
         }

@@ -412,29 +412,76 @@ impl DeviceMemory {
         })
     }
 
-    /// Copies a box with this device's `copy_box`; returns when it is done.
+    /// Begins to copy a box with this device's `copy_box`.
     ///
     /// # Safety
-    /// The box lies inside both buffers and nobody else touches it meanwhile.
+    /// The box lies inside both buffers, and nobody else touches it until the answer is waited for, or dropped.
     pub(super) unsafe fn copy_box(
-        &self,
+        &'static self,
         from: Buffer,
         to: Buffer,
         shape: &abi::CopyBox,
-    ) -> Result<(), Error> {
+    ) -> Result<OnItsWay, Error> {
         let copy = self.device.api.copy_box.ok_or_else(|| self.no_slot("copy_box"))?;
-        let (queue, waits, signal) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null_mut());
-        // SAFETY: a device of this vtable; the caller vouches for the boxes. Without a signal it is done
-        // on return.
-        let outcome = unsafe { take_error(copy(self.device.raw, queue, from, to, shape, waits, 0, signal)) };
+        let (queue, waits) = (std::ptr::null_mut(), std::ptr::null());
+        let mut event = std::ptr::null_mut();
+        // SAFETY: a device of this vtable; the caller vouches for the boxes.
+        let outcome =
+            unsafe { take_error(copy(self.device.raw, queue, from, to, shape, waits, 0, &mut event)) };
+        self.heard(&outcome);
+        outcome.map(|()| OnItsWay { memory: self, event })
+    }
+
+    /// What became of a copy: the device answers, or is lost.
+    fn heard(&self, outcome: &Result<(), Error>) {
         let lost = matches!(outcome, Err(Error::Backend { code: Code::DeviceLost, .. }));
         self.lost.store(lost, Relaxed);
-        outcome
     }
 
     /// True if it did not answer when it was to copy last.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Relaxed)
+    }
+}
+
+/// A copy that may not be done yet.
+#[must_use = "a copy is done, and known to be well, when it was waited for"]
+pub(super) struct OnItsWay {
+    memory: &'static DeviceMemory,
+    /// NULL: it is done.
+    event: *mut abi::Event,
+}
+
+impl OnItsWay {
+    /// Returns when it is done.
+    pub fn wait(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        let event = std::mem::replace(&mut self.event, std::ptr::null_mut());
+        if event.is_null() {
+            return Ok(());
+        }
+        let api = self.memory.device.api;
+        let outcome = match api.event_wait {
+            // SAFETY: an event of this vtable, which is not released yet.
+            Some(wait) => unsafe { take_error(wait(event)) },
+            None => Err(self.memory.no_slot("event_wait")),
+        };
+        if let Some(release) = api.event_release {
+            // SAFETY: as above, and nobody has it any more.
+            unsafe { release(event) };
+        }
+        self.memory.heard(&outcome);
+        outcome
+    }
+}
+
+impl Drop for OnItsWay {
+    /// Its buffers may go after it.
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }
 

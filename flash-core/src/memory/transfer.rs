@@ -1,12 +1,13 @@
 //! Copies between places, and how many there were.
 
 use super::Header;
-use super::device::DeviceMemory;
+use super::device::{DeviceMemory, OnItsWay};
 use super::directory::{Directory, Place};
 use super::region::{Block, Grid, Region, runs};
 use crate::abi::{Buffer, CopyBox, SPACE_HOST};
 use crate::backend::host_memory::copy_addresses;
 use crate::error::Error;
+use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,19 +69,27 @@ impl Transfer {
     }
 
     /// Copies a region; returns when it is done. One copy per box: directly, with the destination's device
-    /// if it can, else with the source's, else through the host.
+    /// if it can, else with the source's, else through the host. A device gets the next one before it is done
+    /// with the last, if it can.
     ///
     /// # Safety
     /// The region lies in both buffers, which live until the return; nobody writes it at the source or
     /// touches it at the destination meanwhile.
     pub unsafe fn run(&self, region: &Region) -> Result<(), Error> {
-        region.blocks().iter().try_for_each(|block| {
-            // SAFETY: the caller vouches.
-            unsafe { self.copy(block) }
-        })
+        // What is on its way when something fails is waited for, too: as it is dropped.
+        let mut all: SmallVec<[OnItsWay; 4]> = SmallVec::new();
+        for block in region.blocks() {
+            // SAFETY: the caller vouches; all of them are over when this returns.
+            all.extend(unsafe { self.copy(block)? });
+        }
+        all.into_iter().try_for_each(OnItsWay::wait)
     }
 
-    unsafe fn copy(&self, block: &Block) -> Result<(), Error> {
+    /// Begins a copy; `None`: it is done.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), until it was waited for.
+    unsafe fn copy(&self, block: &Block) -> Result<Option<OnItsWay>, Error> {
         let size = self.element_size;
         let runs = runs(&block.extent(), &self.grid);
         let first = self.grid.flat(block.begin);
@@ -94,27 +103,33 @@ impl Transfer {
         };
         let bytes = block.elements() * size;
         if bytes == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let (from, to) = (self.from.buffer, self.to.buffer);
         // SAFETY: the caller vouches for the box, which `shape` is, in bytes.
         unsafe {
             match (self.from.memory, self.to.memory) {
-                (None, None) => copy_addresses(from.handle, to.handle, &shape),
+                (None, None) => {
+                    copy_addresses(from.handle, to.handle, &shape);
+                    Ok(None)
+                }
                 (None, Some(device)) => {
-                    device.copy_box(from, to, &shape)?;
+                    let copy = device.copy_box(from, to, &shape)?;
                     device.counters.to_device.add(bytes);
+                    Ok(Some(copy))
                 }
                 (Some(device), None) => {
-                    device.copy_box(from, to, &shape)?;
+                    let copy = device.copy_box(from, to, &shape)?;
                     device.counters.from_device.add(bytes);
+                    Ok(Some(copy))
                 }
                 // Inside one memory: no transfer, and not counted.
-                (Some(a), Some(b)) if std::ptr::eq(a, b) => a.copy_box(from, to, &shape)?,
+                (Some(a), Some(b)) if std::ptr::eq(a, b) => a.copy_box(from, to, &shape).map(Some),
                 (Some(a), Some(b)) if b.copies(a, b) || a.copies(a, b) => {
                     let by = if b.copies(a, b) { b } else { a };
-                    by.copy_box(from, to, &shape)?;
+                    let copy = by.copy_box(from, to, &shape)?;
                     b.counters.between.add(bytes);
+                    Ok(Some(copy))
                 }
                 (Some(a), Some(b)) => {
                     // Rows and planes lie close together on the way.
@@ -123,15 +138,15 @@ impl Transfer {
                     let rows = runs.count[0] * shape.extent[0];
                     let close = [shape.extent[0], rows];
                     let down = CopyBox { destination_offset: 0, destination_stride: close, ..shape };
-                    a.copy_box(from, way, &down)?;
+                    a.copy_box(from, way, &down)?.wait()?;
                     a.counters.from_device.add(bytes);
                     let up = CopyBox { source_offset: 0, source_stride: close, ..shape };
-                    b.copy_box(way, to, &up)?;
+                    b.copy_box(way, to, &up)?.wait()?;
                     b.counters.to_device.add(bytes);
+                    Ok(None)
                 }
             }
         }
-        Ok(())
     }
 }
 

@@ -138,9 +138,9 @@ fn note(rejected: &mut Vec<String>, found: Found, why: &str) {
 }
 
 /// Specificity, priority, door; higher is better, the first found wins among equals.
-type Rating = (usize, i32, u32);
+pub(super) type Rating = (usize, i32, u32);
 
-fn rate(
+pub(super) fn rate(
     found: Found,
     descriptor: &KernelDescriptor,
     device: &DeviceHandle,

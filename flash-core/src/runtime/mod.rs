@@ -20,6 +20,7 @@ mod launch;
 mod near;
 mod options;
 mod plan;
+mod preload;
 mod profile;
 mod proof;
 mod rate;
@@ -36,6 +37,7 @@ pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
 pub use failsafe::{HostArgs, Later};
 pub(crate) use options::Options;
 pub use options::{DevicesWhere, IntoOptions, devices_where};
+pub use preload::Definitions;
 pub use profile::{LaunchProfile, Profile};
 pub(crate) use record::{Slots, Writer};
 pub use replay::{Replayed, Steps};
@@ -100,6 +102,7 @@ pub(crate) struct Runtime {
 pub fn get_runtime(key: &str) -> Result<RuntimeObj, Error> {
     crate::memory::state::agree();
     let devices = registry().resolve(key)?;
+    preload::early(&devices);
     Ok(RuntimeObj::new(key.to_owned(), devices, Options::default(), None))
 }
 
@@ -197,12 +200,15 @@ impl RuntimeObj {
         Kernel::find(name)
     }
 
-    /// Prepares a kernel now instead of at its first submission: loads, compiles, programs.
+    /// Prepares kernels now instead of at their first submissions: `preload::<Saxpy<f32>>()`, or several as
+    /// `preload::<(Saxpy<f32>, Dot<f32>)>()`. It compiles and loads; FPGAs take seconds for that. Programs that need
+    /// no compiler, because they are binaries or were kept by an earlier process, are loaded anyway from
+    /// [`get_runtime`] on, beside the program.
     ///
     /// # Errors
     /// As the first launch would give.
-    pub fn preload<D: KernelDefinition>(&self) -> Result<(), Error> {
-        self.inner.plan_of::<D>().target().map(|_| ())
+    pub fn preload<D: Definitions>(&self) -> Result<(), Error> {
+        D::prepare(&self.inner)
     }
 }
 

@@ -132,7 +132,8 @@ fn preload_compiles_and_says_what_does_not() {
     for device in devices("choice::preload_compiles_and_says_what_does_not") {
         let rt = get_runtime(&device).unwrap();
         rt.preload::<Scale<f32>>().unwrap();
-        let error = rt.preload::<NotAProgram>().unwrap_err().to_string();
+        rt.preload::<(Scale<f64>, Rows)>().unwrap();
+        let error = rt.preload::<(Rows, NotAProgram)>().unwrap_err().to_string();
         for part in ["device_kernels.not_a_program", "not_a_program.cl", "there_is_no_such_thing"] {
             assert!(error.contains(part), "{device}: {part} in {error}");
         }

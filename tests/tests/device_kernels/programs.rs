@@ -19,9 +19,14 @@ fn installed() -> TempDir {
 
 /// The report of the example on a runtime.
 fn report(place: &TempDir, runtime: &str, more: &[&str]) -> Value {
+    report_with(&[], place, runtime, more)
+}
+
+fn report_with(variables: &[(&str, &str)], place: &TempDir, runtime: &str, more: &[&str]) -> Value {
     let file = place.path().join("report.json");
     let arguments = [&["--runtime", runtime, "--quiet", "--report", file.to_str().unwrap()], more].concat();
-    let output = plugins::program(&built().nbody, place.path(), &arguments).output().unwrap();
+    let mut program = plugins::program(&built().nbody, place.path(), &arguments);
+    let output = program.envs(variables.iter().copied()).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", plugins::text_of(&output));
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
 }
@@ -57,9 +62,12 @@ fn the_example_prints_the_ten_published_energies_on_every_device() {
         check_published(&report, device);
     }
     let all = format!("ALL_CPU,{}", devices.join(","));
-    let report = report(&place, &all, &[]);
-    assert_eq!(report["devices"].as_array().unwrap().len(), devices.len() + 1);
-    check_published(&report, &all);
+    // As they are, and with memories of their own for all of the plugin's.
+    for copy in ["0", "1"] {
+        let report = report_with(&[("FLASH_OPENCL_COPY", copy)], &place, &all, &[]);
+        assert_eq!(report["devices"].as_array().unwrap().len(), devices.len() + 1);
+        check_published(&report, &all);
+    }
 }
 
 #[test]
@@ -100,5 +108,45 @@ fn flash_list_shows_the_devices_of_the_installed_plugin() {
             backend["devices"].as_array().unwrap().iter().map(|device| device["id"].as_str().unwrap());
         let ours = devices.iter().filter(|device| device.starts_with(key));
         assert_eq!(shown.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
+        for device in backend["devices"].as_array().unwrap() {
+            let limits = &device["properties"]["limits"];
+            assert!(limits["work_group_size"].as_u64().unwrap() > 0, "{device}");
+            assert!(limits["buffer_bytes"].as_u64().unwrap() > 1 << 20, "{device}");
+            assert!(!device["properties"]["platform"].as_str().unwrap().is_empty(), "{device}");
+        }
+    }
+}
+
+#[test]
+fn without_opencl_the_plugin_loads_and_says_what_is_missing() {
+    let (place, none) = (installed(), plugins::directory());
+    // What stands before the system's own libraries, and is no library.
+    std::fs::write(none.path().join("libOpenCL.so.1"), "").unwrap();
+    let none = none.path().to_str().unwrap();
+    for (variable, value, expected) in [
+        ("LD_LIBRARY_PATH", none, "expected the OpenCL loader libOpenCL.so.1, found none"),
+        (
+            "OPENCL_DYLIB_PATH",
+            "libc.so.6",
+            "expected an OpenCL loader, found a library without clGetPlatformIDs",
+        ),
+        ("OCL_ICD_VENDORS", none, "expected an OpenCL platform, found the loader alone"),
+    ] {
+        if variable != "LD_LIBRARY_PATH" && devices("programs::without_opencl").is_empty() {
+            continue;
+        }
+        let output = plugins::flash(place.path(), &["list", "--json"])
+            .env_remove("OCL_ICD_FILENAMES")
+            .env(variable, value)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", plugins::text_of(&output));
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for key in ["OPENCL", "INTEL_FPGA"] {
+            let backend = list["backends"].as_array().unwrap().iter().find(|backend| backend["key"] == key);
+            let backend = backend.unwrap();
+            assert_eq!(backend["state"], "unavailable", "{variable}: {backend}");
+            assert!(backend["reason"].as_str().unwrap().contains(expected), "{variable}: {backend}");
+        }
     }
 }

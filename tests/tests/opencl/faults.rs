@@ -20,7 +20,7 @@ fn refused(device: &str, name: &str) -> (Code, String) {
 }
 
 /// Code and text of an error of the backend, wherever it stands; of an implementation that is none here.
-fn of_backend(error: &Error) -> (Code, String) {
+pub fn of_backend(error: &Error) -> (Code, String) {
     match error {
         Error::Launch(launch) => of_backend(&launch.source),
         Error::Backend { code, text } => (*code, text.clone()),
@@ -40,7 +40,7 @@ const REFUSED: &[(&str, Code, &[&str])] = &[
     ("no file", Code::Invalid, &["expected a readable file \"nowhere/scale.cl\"", "No such file"]),
     (
         "no program",
-        Code::Invalid,
+        Code::Unsupported,
         &["expected a program for", "found 18 bytes that it does not take", "CL_INVALID_BINARY (-42)"],
     ),
     ("binary file", Code::Invalid, &["expected a readable file \"nowhere/at.bin\""]),

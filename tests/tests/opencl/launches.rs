@@ -162,36 +162,6 @@ fn a_range_of_a_memory_is_found_at_its_place() {
     }
 }
 
-/// Bytes of this process in memory.
-fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    4096 * text.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
-}
-
-#[test]
-fn buffers_that_come_and_go_leave_nothing_behind() {
-    const BYTES: usize = 1 << 18;
-    flash_tests::in_process(&[("FLASH_OPENCL_COPY", "1")], || {
-        for device in devices("launches::buffers_that_come_and_go_leave_nothing_behind") {
-            let rt = get_runtime(&device).unwrap();
-            let cycle = |bytes: usize| {
-                let n = bytes / 4;
-                let (x, y) = (FlashMemory::from(vec![1.0f32; n]), FlashMemory::<f32>::zeroed(n));
-                rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named("text")).exec([n]).unwrap();
-                assert_eq!(y.read_range(n - 1..).unwrap()[0], 3.0);
-            };
-            // Sizes differ, so that the cache of buffers has to let some go: all it may keep is 1 MiB.
-            let memory = rt.devices()[0];
-            assert!(memory.set_memory_budget(4 * BYTES as u64));
-            (0..100).for_each(|i| cycle(BYTES / 2 + 1024 * (i % 100)));
-            let before = resident();
-            (0..1_000).for_each(|i| cycle(BYTES / 2 + 1024 * (i % 100)));
-            let grown = resident().saturating_sub(before);
-            assert!(grown < 8 << 20, "{device}: {grown} bytes more after 1,000 cycles of two buffers");
-        }
-    });
-}
-
 #[test]
 fn thousands_of_phases_are_one_launch() {
     for device in devices("launches::thousands_of_phases_are_one_launch") {

@@ -1,11 +1,16 @@
 //! The OpenCL backends, on every OpenCL device that there is.
 
+mod binaries;
+mod early;
 mod faults;
 mod kernels;
 mod launches;
+mod leaks;
 mod programs;
+mod spirv;
 mod suite;
 
+use flash::get_runtime;
 use flash_backend_opencl_fpga as _;
 use flash_core::backend::list;
 
@@ -26,4 +31,25 @@ fn devices(test: &str) -> Vec<String> {
         );
     }
     devices
+}
+
+/// OpenCL's objects of a kind in this process, as the backend counts them.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+struct Objects {
+    made: u64,
+    released: u64,
+}
+
+impl Objects {
+    /// `buffers`, `events`, `kernels` or `programs`. Any device of the backend knows them all.
+    fn of(device: &str, kind: &str) -> Objects {
+        let all = get_runtime(device).unwrap().devices()[0].query("objects").unwrap();
+        let mut all: std::collections::BTreeMap<String, Objects> = serde_json::from_str(&all).unwrap();
+        all.remove(kind).unwrap()
+    }
+
+    /// How many there are.
+    fn live(self) -> u64 {
+        self.made - self.released
+    }
 }

@@ -1,13 +1,9 @@
-//! Programs: binaries, and the cache on disk.
+//! Programs: files that the environment names, and the cache on disk.
 
+use crate::binaries::binary_for;
 use crate::devices;
-use crate::kernels::{BINARY, SOURCE, Scale, TEXT, source};
+use crate::kernels::{BINARY, SOURCE, Scale, TEXT};
 use flash::prelude::*;
-use flash_core::backend::offload::KernelSpec;
-use opencl3::context::Context;
-use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
-use opencl3::platform::get_platforms;
-use opencl3::program::Program;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
@@ -18,18 +14,6 @@ fn runs(device: &str, name: &str) {
     let (x, y) = (FlashMemory::from(vec![2.0f32; 100]), FlashMemory::from(vec![1.0f32; 100]));
     rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named(name)).exec([100]).unwrap();
     assert_eq!(*y.read().unwrap(), [7.0; 100], "{device}, {name}");
-}
-
-/// The program of `Scale` for a device, by its name, as OpenCL gives it.
-fn binary_for(name: &str) -> Vec<u8> {
-    let implementation = source::<Scale<'_>>("offline", serde_json::json!({ "cooperating": true }));
-    let text = KernelSpec::read(implementation).unwrap().source(TEXT);
-    let platforms = get_platforms().unwrap();
-    let mut ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
-    let id = ids.find(|&id| Device::new(id).name().is_ok_and(|found| found.trim() == name)).unwrap();
-    let context = Context::from_device(&Device::new(id)).unwrap();
-    let program = Program::create_and_build_from_source(&context, &text, "").unwrap();
-    program.get_binaries().unwrap().remove(0)
 }
 
 #[test]
@@ -44,8 +28,7 @@ fn files_with_source_or_a_program_are_loaded_when_the_program_runs() {
     std::fs::write(file("helper.h"), "/* Found beside the source. */\n").unwrap();
     // One file for one device: each in a process of its own.
     for device in all {
-        let name = get_runtime(&device).unwrap().devices()[0].info().name.clone();
-        std::fs::write(file("scale.bin"), binary_for(&name)).unwrap();
+        std::fs::write(file("scale.bin"), binary_for(&device)).unwrap();
         let (binary, source) = (file("scale.bin"), file("scale.cl"));
         let run = || start(&device, "binary file,source file", &[(BINARY, &binary), (SOURCE, &source)]);
         finish(run());

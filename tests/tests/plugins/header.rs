@@ -250,7 +250,8 @@ fn layout() -> Vec<String> {
             struct_size, flags, key, description, probe, devices, device_info, prepare, release, submit, target,
             get_extension, query, generation, spaces, alloc, free, register_host, export_buffer, import_buffer,
             copy_box, can_copy, queue_create, queue_destroy, event_create, event_signal, event_ready, event_wait,
-            event_on_ready, event_times, event_release, native_handle, progress, cancel, inline_items
+            event_on_ready, event_times, event_release, native_handle, progress, cancel, inline_items,
+            preload
         }
     }
 }

@@ -50,24 +50,9 @@ impl Subject {
     }
 }
 
-/// The value of a property.
-fn property(device: &DeviceHandle, key: &str) -> Result<String, Error> {
-    let query = device
-        .api
-        .query
-        .ok_or_else(|| Error::Backend { code: Code::Unsupported, text: "no slot `query`".into() })?;
-    let mut value = std::ptr::null_mut();
-    // SAFETY: the device's own object; the text lives for the call.
-    answer(unsafe { query(device.raw.cast_const().cast(), Str::new(key), &mut value) })?;
-    match answer(value) {
-        Err(Error::Backend { text, .. }) => Ok(text),
-        _ => Ok(String::new()),
-    }
-}
-
 /// True if the device says that it runs nothing.
 pub(super) fn is_dry(device: &DeviceHandle) -> bool {
-    property(device, super::DRY).is_ok_and(|value| value == "true")
+    device.query(super::DRY).is_ok_and(|value| value == "true")
 }
 
 fn describes_itself(subject: &Subject) -> Outcome {
@@ -128,7 +113,7 @@ fn unknown_names(subject: &Subject) -> Outcome {
         ensure!(extension.is_null(), "expected NULL for an extension that nobody has");
     }
     slot(subject.api().query, "query")?;
-    match property(subject.device, "conformance.nobody_has_this") {
+    match subject.device.query("conformance.nobody_has_this") {
         Err(Error::Backend { code: Code::Unsupported | Code::Invalid, .. }) => Ok(()),
         Err(other) => Err(Stop::Fail(format!("expected the code for unsupported, found: {other}"))),
         Ok(value) => Err(Stop::Fail(format!("expected an error, found the value `{value}`"))),

@@ -1,0 +1,100 @@
+//! What is loaded before it is first used: what a program asks for, and, beside it, what it may ask for soon.
+
+use super::Runtime;
+use super::find::{Rating, rate};
+use crate::abi::Implementation;
+use crate::backend::DeviceHandle;
+use crate::backend::registry::{Found, registry};
+use crate::descriptor::KernelDescriptor;
+use crate::error::Error;
+use crate::kernel::KernelDefinition;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+mod sealed {
+    pub trait Sealed {}
+    impl<D: crate::kernel::KernelDefinition> Sealed for D {}
+}
+
+/// What [`preload`](super::RuntimeObj::preload) takes: a definition, or a tuple of up to eight of them.
+pub trait Definitions: sealed::Sealed {
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn prepare(runtime: &Runtime) -> Result<(), Error>;
+}
+
+impl<D: KernelDefinition> Definitions for D {
+    #[allow(private_interfaces)]
+    fn prepare(runtime: &Runtime) -> Result<(), Error> {
+        runtime.plan_of::<D>().target().map(|_| ())
+    }
+}
+
+macro_rules! tuples {
+    ($($name:ident)*) => {
+        impl<$($name: KernelDefinition),*> sealed::Sealed for ($($name,)*) {}
+        impl<$($name: KernelDefinition),*> Definitions for ($($name,)*) {
+            #[allow(private_interfaces)]
+            fn prepare(runtime: &Runtime) -> Result<(), Error> {
+                $($name::prepare(runtime)?;)*
+                Ok(())
+            }
+        }
+    };
+}
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
+tuples!(A B C D E F G);
+tuples!(A B C D E F G H);
+
+/// Begins to load, on a thread of its own, what is registered for these devices and needs no compiler: each
+/// backend knows what that is. Once per device. Functions that are in memory already start no thread.
+pub(super) fn early(devices: &[&'static DeviceHandle]) {
+    let mut all = Vec::new();
+    for &device in devices {
+        let Some(preload) = device.api.preload else { continue };
+        let programs: Vec<Found> =
+            registry().implementations().filter(|found| is_for(found, device)).collect();
+        if !programs.is_empty() && !device.preloaded.swap(true, Relaxed) {
+            all.push((device, preload, programs));
+        }
+    }
+    if all.is_empty() {
+        return;
+    }
+    let load = move || {
+        for (device, preload, programs) in all {
+            for program in best(device, &programs) {
+                // SAFETY: a device of this vtable; implementations live for ever.
+                unsafe { preload(device.raw, program) };
+            }
+        }
+    };
+    // Without a thread, programs are loaded when they are first used.
+    let _ = std::thread::Builder::new().name("flash-preload".to_owned()).spawn(load);
+}
+
+fn is_for(found: &Found, device: &DeviceHandle) -> bool {
+    // SAFETY: strings of implementations live for ever.
+    found.raw.payload_len > 0 && unsafe { found.raw.target.as_str() } == device.target
+}
+
+/// Of each kernel and signature the implementation that the device would get.
+fn best(device: &DeviceHandle, programs: &[Found]) -> Vec<&'static Implementation> {
+    let mut best: BTreeMap<(String, String), (Rating, &'static Implementation)> = BTreeMap::new();
+    for found in programs {
+        // SAFETY: strings of implementations live for ever.
+        let descriptor = KernelDescriptor::from_json(&unsafe { found.raw.descriptor.text() });
+        let Ok(descriptor) = descriptor else { continue };
+        let Ok(rating) = rate(*found, &descriptor, device, None) else { continue };
+        let key = (descriptor.name.clone(), descriptor.signature());
+        if best.get(&key).is_none_or(|(known, _)| *known < rating) {
+            best.insert(key, (rating, found.raw));
+        }
+    }
+    best.into_values().map(|(_, raw)| raw).collect()
+}
