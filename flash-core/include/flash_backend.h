@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 3
+#define FLASH_ABI_MINOR 4
 
 // The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
 #define FLASH_ABI_MINOR_OLDEST 2
@@ -556,6 +556,10 @@ typedef struct flash_backend_api {
   // flags and attributes may be run by the host, which calls that function on its own thread and does not
   // tell the device. 0, or NULL: none. Since minor version 3.
   uint64_t (*inline_items)(struct flash_device *device, struct flash_kernel *kernel);
+  // An implementation may be prepared soon: loads its program if that needs no compiler, and returns when
+  // it is there. The host calls it from a thread of its own. What fails here fails again in `prepare`. Since
+  // minor version 4.
+  void (*preload)(struct flash_device *device, const struct flash_implementation *implementation);
 } flash_backend_api;
 
 // What a plugin brings. Readable without touching a driver; lives for ever.
