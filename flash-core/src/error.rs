@@ -264,7 +264,8 @@ pub enum Code {
 /// The memory of a device is too small for what is needed at once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "device {device}: {wanted} bytes more are needed, its budget is {budget} bytes, and {held} of them are in use by launches and guards that still go on: cut the launch into more parts, use smaller arrays, or raise the budget"
+    "device {device}: {wanted} bytes more are needed, its budget is {budget} bytes, and {held} of them are in use by launches and guards that still go on: cut the launch into more parts, use smaller arrays, or raise the budget{}",
+    device_says(reason)
 )]
 pub struct DeviceMemoryError {
     /// The device's id.
@@ -275,6 +276,15 @@ pub struct DeviceMemoryError {
     pub budget: u64,
     /// Bytes in use that nobody could give up.
     pub held: u64,
+    /// What the device's backend said, where the device has less than its budget; else empty.
+    pub reason: String,
+}
+
+fn device_says(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!("; the device has less, and says: {reason}"),
+    }
 }
 
 /// A submission that failed.

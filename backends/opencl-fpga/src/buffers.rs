@@ -13,6 +13,7 @@ use opencl3::command_queue::{
     enqueue_read_buffer_rect, enqueue_write_buffer, enqueue_write_buffer_rect,
 };
 use opencl3::context::Context;
+use opencl3::error_codes::{CL_INVALID_BUFFER_SIZE, error_text};
 use opencl3::event::Event;
 use opencl3::memory::{CL_MEM_READ_WRITE, create_buffer};
 use opencl3::types::{CL_FALSE, cl_mem};
@@ -67,8 +68,9 @@ impl Buffers {
             return Err(Failure::new(
                 Code::OutOfMemory,
                 format!(
-                    "expected a buffer of up to {} bytes, the device's limit, found {bytes}: cut the launch",
-                    self.most
+                    "expected a buffer of up to {} bytes, the device's limit, found {bytes}, for which clCreateBuffer has {} ({CL_INVALID_BUFFER_SIZE}): cut the launch",
+                    self.most,
+                    error_text(CL_INVALID_BUFFER_SIZE)
                 ),
             ));
         }

@@ -204,7 +204,7 @@ impl DeviceMemory {
                 self.evict(bytes)?;
                 self.trim(u64::MAX);
                 self.alloc_new(bytes).map_err(|error| match error {
-                    Error::Backend { code: Code::OutOfMemory, .. } => self.too_little(bytes),
+                    Error::Backend { code: Code::OutOfMemory, text } => self.too_little(bytes, text),
                     other => other,
                 })?
             }
@@ -265,7 +265,7 @@ impl DeviceMemory {
             return Ok(None);
         }
         if bytes > self.budget() {
-            return Err(self.too_little(bytes));
+            return Err(self.too_little(bytes, String::new()));
         }
         self.trim(missing);
         let missing = self.missing(bytes);
@@ -277,7 +277,7 @@ impl DeviceMemory {
             return Ok(Some(buffer));
         }
         self.trim(self.missing(bytes));
-        if self.missing(bytes) > 0 { Err(self.too_little(bytes)) } else { Ok(None) }
+        if self.missing(bytes) > 0 { Err(self.too_little(bytes, String::new())) } else { Ok(None) }
     }
 
     /// By how much so many bytes more would go beyond the budget.
@@ -334,13 +334,14 @@ impl DeviceMemory {
     }
 
     #[cold]
-    fn too_little(&self, wanted: u64) -> Error {
+    fn too_little(&self, wanted: u64, reason: String) -> Error {
         let pool = self.pool();
         Error::DeviceMemory(Box::new(DeviceMemoryError {
             device: self.device.id().to_owned(),
             wanted,
             budget: self.budget(),
             held: pool.used,
+            reason,
         }))
     }
 

@@ -1,7 +1,7 @@
 //! What goes wrong is a typed error with OpenCL's code and name, and the runtime stays usable.
 
 use crate::devices;
-use crate::kernels::{Far, Grid, Large, Scale, Spread};
+use crate::kernels::{Far, Grid, Large, Scale, Spread, Total};
 use flash::descriptor::Attributes;
 use flash::index::Dim;
 use flash::prelude::*;
@@ -148,5 +148,29 @@ fn more_memory_than_the_device_has_is_an_error_and_the_next_launch_runs() {
         let cells = FlashMemory::<u64>::zeroed(1 << 20);
         rt.submit(Spread::of(&cells)).exec([1u64 << 20, 1]).unwrap();
         assert_eq!(cells.read().unwrap()[5], 5, "{device}");
+    }
+}
+
+#[test]
+fn an_array_beyond_the_limit_of_a_devices_buffers_is_an_error_that_names_it() {
+    for device in devices("faults::an_array_beyond_the_limit_of_a_devices_buffers_is_an_error_that_names_it")
+    {
+        let rt = get_runtime(&device).unwrap();
+        let api = rt.devices()[0];
+        let Some(budget) = api.memory_budget() else { continue };
+        let limits: serde_json::Value = serde_json::from_str(&api.query("limits").unwrap()).unwrap();
+        let most = limits["buffer_bytes"].as_u64().unwrap();
+        assert!(api.set_memory_budget(u64::MAX));
+        // Of the host's memory zeros take none.
+        let n = most / 8 + 1;
+        let (values, sum) = (FlashMemory::<u64>::zeroed(n as usize), FlashMemory::from([5u64]));
+        let error = rt.submit(Total::of(&values, &sum)).exec([n]).unwrap_err().to_string();
+        assert!(api.set_memory_budget(budget));
+        for word in ["clCreateBuffer", "CL_INVALID_BUFFER_SIZE (-61)", &format!("up to {most} bytes")] {
+            assert!(error.contains(word), "{device}: {word} in {error}");
+        }
+        let (values, sum) = (FlashMemory::from([1u64, 2]), FlashMemory::from([5u64]));
+        rt.submit(Total::of(&values, &sum)).exec([2]).unwrap();
+        assert_eq!(sum.get(0).unwrap(), 8, "{device}");
     }
 }

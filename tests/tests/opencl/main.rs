@@ -3,6 +3,7 @@
 mod binaries;
 mod early;
 mod faults;
+mod injected;
 mod kernels;
 mod launches;
 mod leaks;

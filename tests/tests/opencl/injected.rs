@@ -1,0 +1,149 @@
+//! Calls that fail on a device that otherwise works: between the backend and the system's OpenCL stands a library
+//! (`tests/c/opencl_faults.c`) whose functions fail when a file says so.
+
+use crate::devices;
+use crate::faults::of_backend;
+use crate::kernels::{Scale, Wrap};
+use flash::prelude::*;
+use flash_core::Code;
+use flash_tests::plugins::{self, Language, c_source, in_child, is_child};
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+fn scales(rt: &RuntimeObj) -> Result<(), flash::Error> {
+    scales_so_many(rt, 1000)
+}
+
+/// More each time, so that there is something to allocate.
+fn scales_more(rt: &RuntimeObj) -> Result<(), flash::Error> {
+    static TURN: AtomicI32 = AtomicI32::new(0);
+    scales_so_many(rt, (2000.0 * 1.25f64.powi(TURN.fetch_add(1, Relaxed))) as usize)
+}
+
+fn scales_so_many(rt: &RuntimeObj, n: usize) -> Result<(), flash::Error> {
+    let (x, y) = (FlashMemory::from(vec![2.0f32; n]), FlashMemory::from(vec![1.0f32; n]));
+    rt.submit(Scale::of(3.0, &x, &y)).exec([n])?;
+    assert!(y.read()?.iter().all(|&y| y == 7.0), "{rt:?}");
+    Ok(())
+}
+
+/// More phases than the backend enqueues before it looks whether they end.
+fn wraps(rt: &RuntimeObj) -> Result<(), flash::Error> {
+    let cells = FlashMemory::from([0u64, 0, 0]);
+    rt.submit(Wrap::of(&cells)).exec([3u64, 5_000])?;
+    assert_eq!(*cells.read()?, [5_000; 3], "{rt:?}");
+    Ok(())
+}
+
+/// A call and the code that it gives so many times; what is run, and what the error is.
+type Fault = (&'static str, i32, u32, fn(&RuntimeObj) -> Result<(), flash::Error>, Code, &'static str);
+
+const FAULTS: &[Fault] = &[
+    ("clFinish", -5, 1, wraps, Code::OutOfMemory, "clFinish: CL_OUT_OF_RESOURCES (-5)"),
+    ("clFinish", -36, 1, wraps, Code::Invalid, "clFinish: CL_INVALID_COMMAND_QUEUE (-36)"),
+    (
+        "clEnqueueNDRangeKernel",
+        -54,
+        1,
+        scales,
+        Code::Invalid,
+        "work items in groups of Some([256, 1, 1]): clEnqueueNDRangeKernel: CL_INVALID_WORK_GROUP_SIZE (-54)",
+    ),
+    (
+        "clEnqueueNDRangeKernel",
+        -2,
+        1,
+        scales,
+        Code::DeviceLost,
+        "clEnqueueNDRangeKernel: CL_DEVICE_NOT_AVAILABLE (-2)",
+    ),
+    (
+        "clEnqueueWriteBuffer",
+        -5,
+        1,
+        scales,
+        Code::OutOfMemory,
+        "clEnqueueWriteBuffer: CL_OUT_OF_RESOURCES (-5)",
+    ),
+    (
+        "clEnqueueReadBuffer",
+        -5,
+        1,
+        scales,
+        Code::OutOfMemory,
+        "clEnqueueReadBuffer: CL_OUT_OF_RESOURCES (-5)",
+    ),
+    (
+        "clWaitForEvents",
+        -5,
+        1,
+        scales,
+        Code::OutOfMemory,
+        "a command in the device's queue: CL_OUT_OF_RESOURCES (-5)",
+    ),
+    // The runtime tries again: first without what it kept, then without what it may give up, too.
+    (
+        "clCreateBuffer",
+        -4,
+        4,
+        scales_more,
+        Code::OutOfMemory,
+        "the device has less, and says: clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)",
+    ),
+];
+
+fn check(file: &Path) {
+    for device in devices("injected::calls_that_fail_are_errors_with_their_codes_and_the_runtime_goes_on") {
+        let rt = get_runtime(&device).unwrap();
+        scales(&rt).unwrap();
+        wraps(&rt).unwrap();
+        for &(call, code, times, run, kind, text) in FAULTS {
+            std::fs::write(file, format!("{call} {code} {times}")).unwrap();
+            let failed = run(&rt);
+            assert!(!file.exists(), "{device}: {call} was not called: {failed:?}");
+            let error = failed.expect_err(call);
+            let (found, said) = match &error {
+                flash::Error::DeviceMemory(why) => (Code::OutOfMemory, why.to_string()),
+                flash::Error::Launch(launch) if matches!(launch.source, flash::Error::DeviceMemory(_)) => {
+                    (Code::OutOfMemory, error.to_string())
+                }
+                other => of_backend(other),
+            };
+            assert!(found == kind && said.contains(text), "{device}, {call} {code}: {found:?}, {said}");
+            scales(&rt).unwrap();
+        }
+        // One allocation that is refused costs nothing but what was kept.
+        std::fs::write(file, "clCreateBuffer -4 1").unwrap();
+        scales_more(&rt).unwrap();
+        assert!(!file.exists(), "{device}: nothing was allocated");
+    }
+}
+
+#[test]
+fn calls_that_fail_are_errors_with_their_codes_and_the_runtime_goes_on() {
+    let test = "injected::calls_that_fail_are_errors_with_their_codes_and_the_runtime_goes_on";
+    if !is_child() && devices(test).is_empty() {
+        return;
+    }
+    let place = plugins::directory();
+    let file = place.path().join("fault");
+    let loader = || {
+        let link = ["-Wl,--no-as-needed", "-l:libOpenCL.so.1"];
+        plugins::shared(
+            Language::C,
+            &c_source("opencl_faults.c"),
+            &link,
+            &place.path().join("libOpenCL-faults.so"),
+        )
+    };
+    let variables = || {
+        vec![
+            ("OPENCL_DYLIB_PATH", loader().into_os_string()),
+            ("FLASH_TEST_FAULT", file.clone().into_os_string()),
+            ("FLASH_OPENCL_COPY", "1".into()),
+            // Nothing is loaded from disk meanwhile.
+            ("FLASH_CACHE_LIMIT", "0".into()),
+        ]
+    };
+    in_child("", variables, || check(Path::new(&std::env::var_os("FLASH_TEST_FAULT").unwrap())));
+}
