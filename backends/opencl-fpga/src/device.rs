@@ -3,7 +3,6 @@
 use crate::buffers::Buffers;
 use crate::counted;
 use crate::discover::{self, Found};
-use crate::early;
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
 use crate::program::Programs;
@@ -11,7 +10,7 @@ use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use flash_core::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::types::cl_mem;
@@ -140,11 +139,12 @@ impl Device for OpenClDevice {
 
     fn preload(&self, implementation: &'static abi::Implementation) {
         // What fails here fails again, and is reported, when it is prepared.
-        if self.opened().is_ok()
-            && let Some(_turn) = early::turn()
-        {
-            let _ = OpenClKernel::preload(self, implementation);
-        }
+        let _ = OpenClKernel::preload(self, implementation);
+    }
+
+    /// An FPGA's image is a program.
+    fn image(&self, kernel: &OpenClKernel) -> u64 {
+        if self.found.info.class == Class::Fpga { kernel.program_number() } else { 0 }
     }
 
     fn submit(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {

@@ -26,7 +26,7 @@ pub struct OpenClKernel {
     pub(crate) compiled: Option<[usize; 3]>,
     state: Mutex<State>,
     /// What the kernel is in.
-    _program: Arc<Counted<Program>>,
+    program: Arc<Counted<Program>>,
 }
 
 /// What changes from launch to launch. OpenCL's kernel objects have their parameters inside: who sets them
@@ -80,7 +80,7 @@ impl OpenClKernel {
             multiple: multiple.max(1),
             compiled,
             state: Mutex::new(state),
-            _program: program,
+            program,
         })
     }
 
@@ -91,6 +91,11 @@ impl OpenClKernel {
     ) -> Result<(), Failure> {
         let (spec, payload) = read(device, implementation)?;
         device.programs.preload(device, &spec, payload)
+    }
+
+    /// The same for kernels of one program, another for those of another.
+    pub(crate) fn program_number(&self) -> u64 {
+        Arc::as_ptr(&self.program).addr() as u64
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

@@ -26,7 +26,6 @@ mod buffers;
 mod counted;
 mod device;
 mod discover;
-mod early;
 mod event;
 mod failure;
 mod kernel;

@@ -676,6 +676,10 @@ pub struct BackendApi {
     /// it is there. The host calls it from a thread of its own. What fails here fails again in `prepare`. Since
     /// minor version 4.
     pub preload: Option<unsafe extern "C" fn(device: *mut Device, implementation: *const Implementation)>,
+    /// Number of the image that a kernel is in, of a device that has one loaded at a time and takes long to load
+    /// another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
+    /// version 4.
+    pub image: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
 }
 
 impl Str {

@@ -145,6 +145,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         cancel: None,
         inline_items: Some(inline_items::<B>),
         preload: Some(preload::<B>),
+        image: Some(image::<B>),
     })
 }
 
@@ -272,6 +273,15 @@ unsafe extern "C" fn preload<B: Backend>(
     let preload = || unsafe { cell_of::<B>(device).device.preload(&*implementation) };
     // What fails here fails again, and is reported, when it is prepared.
     let _ = catch_unwind(AssertUnwindSafe(preload));
+}
+
+unsafe extern "C" fn image<B: Backend>(device: *mut abi::Device, kernel: *mut abi::Kernel) -> u64 {
+    let image = || {
+        // SAFETY: a device of ours, and a kernel made by its `prepare`.
+        let (device, kernel) = unsafe { (&cell_of::<B>(device).device, &*kernel.cast_const().cast()) };
+        device.image(kernel)
+    };
+    catch_unwind(AssertUnwindSafe(image)).unwrap_or(0)
 }
 
 unsafe extern "C" fn submit<B: Backend>(

@@ -144,6 +144,12 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// thread of the host's.
     fn preload(&self, _implementation: &'static abi::Implementation) {}
 
+    /// Number of the image that a kernel is in, of a device that has one loaded at a time and takes long to load
+    /// another; 0: none. Submissions of one image are put together where their order allows.
+    fn image(&self, _kernel: &Self::Kernel) -> u64 {
+        0
+    }
+
     /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure>;
 

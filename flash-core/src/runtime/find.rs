@@ -22,6 +22,8 @@ pub(crate) struct Target {
     inline: Option<Inline>,
     /// Once per phase, with all of its arrays.
     pub whole: bool,
+    /// Number of the image that the device must have loaded; 0: none.
+    pub image: u64,
     /// How fast it was of late.
     pub rate: &'static Rate,
 }
@@ -229,7 +231,9 @@ pub(super) fn prepare(
         let most = unsafe { ask(device.raw, kernel) };
         (most > 0).then(|| Inline { share, most, now: AtomicU64::new(0) })
     });
-    Ok(Target { device, implementation: name, kernel, submit, inline, whole, rate })
+    // SAFETY: a device of this vtable, and its kernel.
+    let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
+    Ok(Target { device, implementation: name, kernel, submit, inline, whole, image, rate })
 }
 
 /// True if this CPU has a feature, by the name that `is_x86_feature_detected!` uses.

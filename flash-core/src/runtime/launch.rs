@@ -10,7 +10,7 @@ use super::check::WriteCheck;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Node, Slots};
-use super::{Profile, near, reduce, spread};
+use super::{Profile, images, near, reduce, spread};
 use crate::abi::{self, Arg, Share, Submission};
 use crate::backend::{DeviceHandle, HOST, take_error};
 use crate::descriptor::{Access, Timeout};
@@ -130,6 +130,9 @@ fn run_held(
     mut held: Held<'_>,
     watch: Option<&Watch>,
 ) -> Result<(), Error> {
+    if runtime.has_images && images::differ(slots) {
+        return long(slots, runtime, &mut held, watch, (0, Vec::new()));
+    }
     if runtime.spreads {
         held.noted = true;
         return match near::run(slots, runtime, watch, 0) {

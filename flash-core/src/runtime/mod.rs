@@ -16,6 +16,7 @@ mod failsafe;
 mod find;
 mod given;
 mod hot;
+mod images;
 mod launch;
 mod near;
 mod options;
@@ -43,8 +44,8 @@ pub(crate) use record::{Slots, Writer};
 pub use replay::{Replayed, Steps};
 pub(crate) use spread::Lanes;
 
-use crate::backend::DeviceHandle;
 use crate::backend::registry::registry;
+use crate::backend::{Class, DeviceHandle};
 use crate::descriptor::{InFlight, MemoryBudget, Priority, Timeout};
 use crate::error::Error;
 use crate::index::IntoDims;
@@ -80,6 +81,8 @@ pub(crate) struct Runtime {
     /// Its only device uses the host's memory and goes on without the host: it is given the next launch while it
     /// runs one.
     runs_ahead: bool,
+    /// Some device may have to load an image before it runs a kernel.
+    has_images: bool,
     /// How long each submission may take.
     timeout: Option<Duration>,
     /// How many asynchronous pipelines may be on their way.
@@ -118,6 +121,7 @@ impl RuntimeObj {
         let plans = Plans::default();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
         let runs_ahead = !spreads && devices[0].target != "cpu";
+        let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
         let (gauge, error) = match options.attributes.get::<InFlight>() {
             Some(InFlight(0)) => (None, error.or_else(|| Some(nothing_in_flight()))),
@@ -138,6 +142,7 @@ impl RuntimeObj {
             priority,
             spreads,
             runs_ahead,
+            has_images,
         };
         RuntimeObj { inner: Arc::new(inner) }
     }

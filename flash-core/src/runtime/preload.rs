@@ -8,8 +8,11 @@ use crate::backend::registry::{Found, registry};
 use crate::descriptor::KernelDescriptor;
 use crate::error::Error;
 use crate::kernel::KernelDefinition;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 
 mod sealed {
     pub trait Sealed {}
@@ -66,16 +69,46 @@ pub(super) fn early(devices: &[&'static DeviceHandle]) {
     if all.is_empty() {
         return;
     }
+    let ends = Arc::new(AtomicBool::new(false));
+    let seen = ends.clone();
     let load = move || {
         for (device, preload, programs) in all {
             for program in best(device, &programs) {
+                if seen.load(Relaxed) {
+                    return;
+                }
                 // SAFETY: a device of this vtable; implementations live for ever.
                 unsafe { preload(device.raw, program) };
             }
         }
     };
     // Without a thread, programs are loaded when they are first used.
-    let _ = std::thread::Builder::new().name("flash-preload".to_owned()).spawn(load);
+    if let Ok(thread) = std::thread::Builder::new().name("flash-preload".to_owned()).spawn(load) {
+        let loading = Loading { ends, thread: Some(thread) };
+        let _ = LOADING.try_with(|all| all.borrow_mut().push(loading));
+    }
+}
+
+thread_local! {
+    /// What the runtimes load that this thread has made.
+    static LOADING: RefCell<Vec<Loading>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread that loads. It ends before the one that made its runtime does: drivers go when the process ends, which
+/// the values of its main thread do before, and they do not bear to be used meanwhile.
+struct Loading {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has panicked: nothing is lost.
+            let _ = thread.join();
+        }
+    }
 }
 
 fn is_for(found: &Found, device: &DeviceHandle) -> bool {

@@ -9,9 +9,9 @@ mod sync;
 mod task;
 mod walk;
 
-use super::Runtime;
 use super::asynchronous::Watch;
 use super::record::Slots;
+use super::{Runtime, images};
 use crate::backend::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use lane::Lane;
@@ -47,16 +47,22 @@ pub(super) fn run(
     first: usize,
     failures: Vec<LaunchError>,
 ) -> Result<Vec<LaunchError>, Error> {
-    let nodes = || slots.nodes().iter().enumerate().skip(first);
+    let nodes = slots.nodes();
     let mut checked = Vec::new();
-    for (position, node) in nodes() {
+    for (position, node) in nodes.iter().enumerate().skip(first) {
         checked.extend(place::check(slots, node)?.map(|parts| (position, parts)));
     }
-    let mut checked = checked.into_iter().peekable();
     let mut walk = Walk::new(slots, runtime, watch);
-    for (position, node) in nodes() {
-        let parts = checked.next_if(|(at, _)| *at == position).map(|(_, parts)| parts);
-        walk.issue(position, node, parts);
+    let grouped = if runtime.has_images { images::grouped(slots, first) } else { None };
+    let mut issue = |position: usize| {
+        let parts = checked.binary_search_by_key(&position, |(at, _)| *at);
+        walk.issue(position, &nodes[position], parts.ok().map(|at| checked[at].1.clone()));
+    };
+    match grouped {
+        None => (first..nodes.len()).for_each(issue),
+        Some(order) => order.into_iter().for_each(&mut issue),
     }
-    Ok(walk.finish(failures))
+    let mut failures = walk.finish(failures);
+    failures.sort_by_key(|failure| failure.position);
+    Ok(failures)
 }

@@ -1,0 +1,154 @@
+//! The order of submissions on a device that has one image at a time, such as an FPGA: to load another takes
+//! seconds, so submissions of one image are put together, as far as their order allows.
+
+use super::record::{Node, Slots};
+use crate::abi;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The image that a submission needs on the first device that has such; 0: none.
+fn image_of(node: &Node) -> u64 {
+    let targets = node.plan().targets().unwrap_or_default();
+    targets.iter().map(|target| target.image).find(|image| *image != 0).unwrap_or(0)
+}
+
+/// True if not all submissions need the same image.
+pub(super) fn differ(slots: &Slots) -> bool {
+    let mut images = slots.nodes().iter().map(image_of).filter(|image| *image != 0);
+    images.next().is_some_and(|first| images.any(|image| image != first))
+}
+
+/// The positions of all submissions from `first` on, those of one image together as far as what they touch
+/// allows. `None`: they stay as they are.
+pub(super) fn grouped(slots: &Slots, first: usize) -> Option<Vec<usize>> {
+    if !differ(slots) {
+        return None;
+    }
+    let mut submissions = Vec::new();
+    for node in &slots.nodes()[first..] {
+        let mut touches = Vec::new();
+        for (hold, arg) in slots.holds_of(node).iter().zip(slots.args_of(node)) {
+            if slots.memory(hold.touched).is_some() {
+                touches.push((hold.touched, arg.access != abi::ACCESS_READ));
+            } else if arg.kind != abi::ARG_SCALAR {
+                // Slices of the host have no numbers by which one would know them.
+                return None;
+            }
+        }
+        submissions.push(Submission { image: image_of(node), touches });
+    }
+    Some(order(&submissions).into_iter().map(|position| first + position).collect())
+}
+
+/// What matters of a submission here.
+struct Submission {
+    image: u64,
+    /// Memories, by number, and whether it writes them.
+    touches: Vec<(u32, bool)>,
+}
+
+/// An order in which who touches a memory that another one writes stays before or behind that one. Of those that
+/// may come next, the first that needs no other image than is there; if there is none, the first.
+fn order(submissions: &[Submission]) -> Vec<usize> {
+    let mut after: Vec<Vec<usize>> = submissions.iter().map(|_| Vec::new()).collect();
+    let mut waits = vec![0usize; submissions.len()];
+    // Per memory, who wrote it last, and who has read it since.
+    let mut last: BTreeMap<u32, (Option<usize>, Vec<usize>)> = BTreeMap::new();
+    for (position, submission) in submissions.iter().enumerate() {
+        for &(memory, writes) in &submission.touches {
+            let (writer, readers) = last.entry(memory).or_default();
+            let before = writer.iter().chain(readers.iter().filter(|_| writes)).copied();
+            for before in before.filter(|before| *before != position) {
+                after[before].push(position);
+                waits[position] += 1;
+            }
+            match writes {
+                true => (*writer, *readers) = (Some(position), Vec::new()),
+                false => readers.push(position),
+            }
+        }
+    }
+    let mut ready: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+    for (position, submission) in submissions.iter().enumerate().filter(|(at, _)| waits[*at] == 0) {
+        ready.entry(submission.image).or_default().insert(position);
+    }
+    let (mut order, mut loaded) = (Vec::with_capacity(submissions.len()), 0);
+    let first = |ready: &BTreeSet<usize>| ready.first().copied();
+    while order.len() < submissions.len() {
+        let fits = [0, loaded].iter().filter_map(|image| first(ready.get(image)?)).min();
+        let Some(next) = fits.or_else(|| ready.values().filter_map(first).min()) else { break };
+        let image = submissions[next].image;
+        loaded = if image == 0 { loaded } else { image };
+        ready.entry(image).or_default().remove(&next);
+        order.push(next);
+        for &behind in &after[next] {
+            waits[behind] -= 1;
+            if waits[behind] == 0 {
+                ready.entry(submissions[behind].image).or_default().insert(behind);
+            }
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn submission(image: u64, touches: &[(u32, bool)]) -> Submission {
+        Submission { image, touches: touches.to_vec() }
+    }
+
+    /// How often another image is loaded.
+    fn loads(submissions: &[Submission], order: &[usize]) -> usize {
+        let mut images: Vec<u64> =
+            order.iter().map(|&at| submissions[at].image).filter(|i| *i != 0).collect();
+        images.dedup();
+        images.len()
+    }
+
+    #[test]
+    fn what_does_not_depend_is_grouped_and_what_does_stays() {
+        let apart: Vec<_> = (0..6).map(|k| submission(1 + u64::from(k) % 2, &[(k, true)])).collect();
+        assert_eq!(order(&apart), [0, 2, 4, 1, 3, 5]);
+        let chain: Vec<_> = (0..4).map(|k| submission(1 + k % 2, &[(0, true)])).collect();
+        assert_eq!(order(&chain), [0, 1, 2, 3]);
+        // The third reads what the second writes; one without an image goes anywhere.
+        let mixed = [
+            submission(1, &[(0, true)]),
+            submission(2, &[(1, true)]),
+            submission(1, &[(1, false)]),
+            submission(1, &[(2, true)]),
+            submission(0, &[(3, true)]),
+        ];
+        assert_eq!(order(&mixed), [0, 3, 4, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_submission_comes_once_behind_all_that_it_conflicts_with(
+            all in prop::collection::vec((0u64..4, prop::collection::vec((0u32..5, any::<bool>()), 0..4)), 0..24)
+        ) {
+            let all: Vec<_> = all.iter().map(|(image, touches)| submission(*image, touches)).collect();
+            let order = order(&all);
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            prop_assert_eq!(sorted, (0..all.len()).collect::<Vec<_>>());
+            for (k, &later) in order.iter().enumerate() {
+                for &earlier in order[..k].iter().filter(|&&earlier| earlier > later) {
+                    let conflict = all[earlier].touches.iter().any(|(a, w)| {
+                        all[later].touches.iter().any(|(b, v)| a == b && (*w || *v))
+                    });
+                    prop_assert!(!conflict, "{} before {}", earlier, later);
+                }
+            }
+            let apart = all.iter().enumerate().all(|(k, a)| a.touches.iter().all(|(m, _)| {
+                all[..k].iter().all(|b| b.touches.iter().all(|(n, _)| m != n))
+            }));
+            if apart {
+                let images: BTreeSet<u64> = all.iter().map(|s| s.image).filter(|image| *image != 0).collect();
+                prop_assert_eq!(loads(&all, &order), images.len());
+            }
+        }
+    }
+}
