@@ -560,6 +560,10 @@ typedef struct flash_backend_api {
   // it is there. The host calls it from a thread of its own. What fails here fails again in `prepare`. Since
   // minor version 4.
   void (*preload)(struct flash_device *device, const struct flash_implementation *implementation);
+  // Number of the image that a kernel is in, of a device that has one loaded at a time and takes long to load
+  // another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
+  // version 4.
+  uint64_t (*image)(struct flash_device *device, struct flash_kernel *kernel);
 } flash_backend_api;
 
 // What a plugin brings. Readable without touching a driver; lives for ever.
