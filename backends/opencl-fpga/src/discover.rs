@@ -33,6 +33,7 @@ pub(crate) struct Limits {
     /// Copies go by way of pinned memory: the device's lies apart from the host's.
     pub pinned: bool,
     /// Version of the SPIR-V that it takes; empty: none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub spir_v: String,
 }
 
