@@ -64,8 +64,8 @@ fn lanes<const L: usize>(
 ) {
     let mut cells = [[0; L]; TILE];
     let (mut xs, mut ys) = (*x, *y);
-    for l in 0..L {
-        track.row(row + l)[0] = cell[l];
+    for (l, cell) in cell.iter().enumerate() {
+        track.row(row + l)[0] = *cell;
     }
     for begin in (0..iterations).step_by(TILE) {
         let tile = TILE.min(iterations - begin);

@@ -9,8 +9,11 @@ use crate::Refused;
 /// Grey values from 0 (black) to 1 (white), row by row from the top.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gray {
+    /// Pixels in a row.
     pub width: usize,
+    /// Rows.
     pub height: usize,
+    /// A value per pixel.
     pub values: Vec<f32>,
 }
 
@@ -103,14 +106,19 @@ fn pgm(bytes: &[u8]) -> Result<Gray, String> {
     let size = if white < 256 { 1 } else { 2 };
     let data = bytes.get(numbers.at + 1..).unwrap_or_default();
     let data = data.get(..pixels * size).ok_or_else(|| {
-        format!("expected {} bytes of {width} x {height} pixels, found {}: it is cut", pixels * size, data.len())
+        format!(
+            "expected {} bytes of {width} x {height} pixels, found {}: it is cut",
+            pixels * size,
+            data.len()
+        )
     })?;
     let values = data.chunks(size).map(|v| value(v.iter().fold(0, |n, &byte| n << 8 | usize::from(byte))));
     Gray::new(width, height, values.collect())
 }
 
 fn png(bytes: &[u8]) -> Result<Gray, String> {
-    let wrong = |error: png::DecodingError| format!("expected a PNG picture, found that it is malformed: {error}");
+    let wrong =
+        |error: png::DecodingError| format!("expected a PNG picture, found that it is malformed: {error}");
     let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(wrong)?;
@@ -127,7 +135,8 @@ fn png(bytes: &[u8]) -> Result<Gray, String> {
         _ => buffer.iter().map(|&byte| f32::from(byte) / 255.0).collect(),
     };
     let luminance = |rgb: &[f32]| 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2];
-    let each = |channels: usize, value: &dyn Fn(&[f32]) -> f32| samples.chunks_exact(channels).map(value).collect();
+    let each =
+        |channels: usize, value: &dyn Fn(&[f32]) -> f32| samples.chunks_exact(channels).map(value).collect();
     let values = match frame.color_type {
         png::ColorType::Grayscale => samples,
         png::ColorType::GrayscaleAlpha => each(2, &|p| p[0] * p[1]),

@@ -11,17 +11,23 @@ pub enum Colours {
     Gray,
 }
 
-/// Colours of the map; one more is for [`Picture::mark`]. Fewer than a byte can say, so that files are small.
-const LEVELS: u8 = 64;
-
 impl Colours {
+    /// How many differ; one more is for [`Picture::mark`]. Of the map few, so that files are small.
+    const fn levels(self) -> u8 {
+        match self {
+            Self::Map => 64,
+            Self::Gray => 255,
+        }
+    }
+
     /// Red, green and blue of every level, and of marks.
     fn palette(self) -> Vec<u8> {
+        let levels = self.levels();
         let level = |i: u8| match self {
-            Self::Map => colorous::INFERNO.eval_rational(i.into(), LEVELS.into()).into_array(),
-            Self::Gray => [(u16::from(i) * 255 / u16::from(LEVELS - 1)) as u8; 3],
+            Self::Map => colorous::INFERNO.eval_rational(i.into(), levels.into()).into_array(),
+            Self::Gray => [(u16::from(i) * 255 / u16::from(levels - 1)) as u8; 3],
         };
-        (0..LEVELS).flat_map(level).chain([120, 220, 255]).collect()
+        (0..levels).flat_map(level).chain([120, 220, 255]).collect()
     }
 }
 
@@ -30,6 +36,7 @@ impl Colours {
 pub struct Picture {
     width: usize,
     height: usize,
+    colours: Colours,
     pixels: Vec<u8>,
 }
 
@@ -38,13 +45,13 @@ impl Picture {
     ///
     /// # Errors
     /// If it has no pixels, or more than 65,535 along a side, as GIF has it.
-    pub fn new(width: usize, height: usize) -> Result<Self> {
+    pub fn new(width: usize, height: usize, colours: Colours) -> Result<Self> {
         let sides = 1..=usize::from(u16::MAX);
         ensure!(
             sides.contains(&width) && sides.contains(&height),
             "a picture: expected 1 to 65535 pixels along each side, found {width} x {height}"
         );
-        Ok(Self { width, height, pixels: vec![0; width * height] })
+        Ok(Self { width, height, colours, pixels: vec![0; width * height] })
     }
 
     /// Pixels along x and y.
@@ -55,12 +62,12 @@ impl Picture {
     /// Sets a pixel to a value; below 0 is 0, above 1 is 1. A pixel outside is left out.
     pub fn set(&mut self, x: usize, y: usize, value: f64) {
         // Of a value that is no number, 0.
-        self.put(x, y, (value.clamp(0.0, 1.0) * f64::from(LEVELS - 1)).round() as u8);
+        self.put(x, y, (value.clamp(0.0, 1.0) * f64::from(self.colours.levels() - 1)).round() as u8);
     }
 
     /// Marks a pixel, so that it stands out from every value. A pixel outside is left out.
     pub fn mark(&mut self, x: usize, y: usize) {
-        self.put(x, y, LEVELS);
+        self.put(x, y, self.colours.levels());
     }
 
     fn put(&mut self, x: usize, y: usize, index: u8) {
@@ -73,12 +80,12 @@ impl Picture {
     ///
     /// # Errors
     /// If the encoder fails.
-    pub fn png(&self, colours: Colours) -> Result<Vec<u8>> {
+    pub fn png(&self) -> Result<Vec<u8>> {
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, self.width as u32, self.height as u32);
         encoder.set_color(png::ColorType::Indexed);
         encoder.set_depth(png::BitDepth::Eight);
-        encoder.set_palette(colours.palette());
+        encoder.set_palette(self.colours.palette());
         encoder.set_compression(png::Compression::High);
         let mut writer = encoder.write_header().context("a picture cannot be written as PNG")?;
         writer.write_image_data(&self.pixels).context("a picture cannot be written as PNG")?;
@@ -97,7 +104,7 @@ pub struct Animation {
 }
 
 impl Animation {
-    /// An animation of so large pictures, and so many of them in a second.
+    /// An animation of so large pictures in these colours, so many of them in a second.
     ///
     /// # Errors
     /// If the encoder fails.
@@ -163,7 +170,7 @@ mod tests {
     use super::*;
 
     fn pictures() -> Vec<Picture> {
-        let mut picture = Picture::new(7, 5).expect("a size");
+        let mut picture = Picture::new(7, 5, Colours::Map).expect("a size");
         picture.set(2, 3, 1.0);
         let first = picture.clone();
         picture.set(4, 1, 0.5);
@@ -174,18 +181,20 @@ mod tests {
     #[test]
     fn a_png_has_the_pixels_and_colours() {
         let picture = pictures().pop().expect("pictures");
-        let file = picture.png(Colours::Gray).expect("a file");
+        let file = picture.png().expect("a file");
         let decoder = png::Decoder::new(std::io::Cursor::new(&file));
         let mut reader = decoder.read_info().expect("PNG");
         let mut pixels = vec![0; reader.output_buffer_size().expect("small")];
         reader.next_frame(&mut pixels).expect("pixels");
         assert_eq!((reader.info().width, reader.info().height), (7, 5));
         assert_eq!(pixels, picture.pixels);
-        assert_eq!((pixels[3 * 7 + 2], pixels[7 + 4], pixels[4 * 7 + 6]), (LEVELS - 1, 32, LEVELS));
-        let palette = reader.info().palette.as_ref().expect("a palette");
-        assert_eq!(palette[..], Colours::Gray.palette());
-        assert_eq!((palette[0], palette[3 * usize::from(LEVELS - 1)]), (0, 255));
-        assert_ne!(Colours::Map.palette(), Colours::Gray.palette());
+        assert_eq!((pixels[3 * 7 + 2], pixels[7 + 4], pixels[4 * 7 + 6]), (63, 32, 64));
+        assert_eq!(reader.info().palette.as_ref().expect("a palette")[..], Colours::Map.palette());
+        let grey = Colours::Gray.palette();
+        assert_eq!(
+            (grey[..6].to_vec(), grey[254 * 3..255 * 3].to_vec()),
+            (vec![0, 0, 0, 1, 1, 1], vec![255; 3])
+        );
     }
 
     #[test]
@@ -205,7 +214,10 @@ mod tests {
                 shown[(top + y) * 7 + left..][..width].copy_from_slice(row);
             }
             assert_eq!(shown, picture.pixels, "picture {number}");
-            assert_eq!((frame.delay, width * frame.height as usize), [(4, 35), (4, 1), (4, 12), (200, 1)][number]);
+            assert_eq!(
+                (frame.delay, width * frame.height as usize),
+                [(4, 35), (4, 1), (4, 12), (200, 1)][number]
+            );
         }
         assert!(decoder.read_next_frame().expect("the end").is_none());
     }
@@ -213,22 +225,23 @@ mod tests {
     #[test]
     fn what_is_no_picture_is_refused() {
         for (width, height) in [(0, 1), (1, 0), (65536, 1)] {
-            let error = Picture::new(width, height).expect_err("refused").to_string();
+            let error = Picture::new(width, height, Colours::Gray).expect_err("refused").to_string();
             assert!(error.contains(&format!("{width} x {height}")), "{error}");
         }
         let mut animation = Animation::new((7, 5), Colours::Map, 25).expect("an animation");
-        let error = animation.push(Picture::new(5, 7).expect("a size")).expect_err("another size");
+        let error =
+            animation.push(Picture::new(5, 7, Colours::Map).expect("a size")).expect_err("another size");
         assert!(error.to_string().contains("(7, 5)") && error.to_string().contains("(5, 7)"), "{error}");
         assert!(animation.gif().is_err());
     }
 
     #[test]
     fn what_lies_outside_is_left_out_and_values_are_kept_in_range() {
-        let mut picture = Picture::new(2, 1).expect("a size");
+        let mut picture = Picture::new(2, 1, Colours::Gray).expect("a size");
         picture.set(2, 0, 1.0);
         picture.mark(0, 1);
         picture.set(0, 0, 7.0);
         picture.set(1, 0, f64::NAN);
-        assert_eq!(picture.pixels, [LEVELS - 1, 0]);
+        assert_eq!(picture.pixels, [254, 0]);
     }
 }
