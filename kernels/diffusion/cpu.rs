@@ -1,9 +1,12 @@
 //! The diffusion kernels on the CPU: a readable version of each, and spans.
 
-use super::{Count, CountItem, CountSpan, Heat, HeatItem, HeatSpan, OUTSIDE, Walk, WalkItem, WalkSpan};
+use super::{
+    Count, CountItem, CountSpan, Heat, HeatItem, HeatSpan, OUTSIDE, STRETCH, Walk, WalkItem, WalkSpan,
+};
 use flash_core::kernel;
 use flash_core::kernel::views::{Accumulator, RowsMut, Sum, WindowView};
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
+use std::ops::Range;
 
 /// One particle, move or cell at a time: the readable version.
 pub struct Plain;
@@ -49,49 +52,45 @@ impl CpuItem<Walk<'_>> for Plain {
     }
 }
 
-/// Iterations after which lanes write their rows.
+/// Iterations that are run together: all particles of a run, then the next. So moves are read as they lie in memory,
+/// and each row of the tracks is written a few cache lines at a time.
 const TILE: usize = 32;
 
-/// Moves `L` particles, which are `first` and those after it of `n`. The distances are those of `Plain`: what is
-/// subtracted here leaves no rest to round, and at a tie both centres are as far.
+/// Moves `L` particles, which are `first` and those after it of `n`, and writes their cells from entry `begin` of
+/// their rows on; `row` is the first one's row of the run. The distances are those of `Plain`: what is subtracted
+/// here leaves no rest to round, and at a tie both centres are as far.
 #[inline(always)]
 fn lanes<const L: usize>(
-    (grid, reach, iterations): (f32, f32, usize),
+    (grid, reach): (u32, f32),
     (rx, ry): (&[f32], &[f32]),
     (n, first): (usize, usize),
     (x, y, cell): (&mut [f32; L], &mut [f32; L], &mut [u32; L]),
-    (track, row): (&mut RowsMut<'_, u32>, usize),
+    (track, row, begin): (&mut RowsMut<'_, u32>, usize, usize),
 ) {
     let mut cells = [[0; L]; TILE];
-    let (mut xs, mut ys) = (*x, *y);
-    for (l, cell) in cell.iter().enumerate() {
-        track.row(row + l)[0] = *cell;
-    }
-    for begin in (0..iterations).step_by(TILE) {
-        let tile = TILE.min(iterations - begin);
-        for (i, cells) in cells[..tile].iter_mut().enumerate() {
-            let at = (begin + i) * n + first;
-            let (rx, ry) = (&rx[at..at + L], &ry[at..at + L]);
-            for l in 0..L {
-                xs[l] += rx[l];
-                ys[l] += ry[l];
-                let (cx, cy) = (nearest(xs[l]), nearest(ys[l]));
-                let (dx, dy) = (xs[l] - cx, ys[l] - cy);
-                let on_grid = (cx >= 0.0) & (cx < grid) & (cy >= 0.0) & (cy < grid);
-                let inside = on_grid & (dx * dx + dy * dy <= reach);
-                // -1 becomes OUTSIDE. Numbers of cells are exact: the grid is small enough.
-                let number = if inside { cx + cy * grid } else { -1.0 };
-                cells[l] = number as i32 as u32;
-            }
-        }
+    let (mut xs, mut ys, side) = (*x, *y, grid as f32);
+    let tile = rx.len() / n;
+    for (i, cells) in cells[..tile].iter_mut().enumerate() {
+        let at = i * n + first;
+        let (rx, ry) = (&rx[at..at + L], &ry[at..at + L]);
         for l in 0..L {
-            let to = &mut track.row(row + l)[begin + 1..][..tile];
-            for (to, cells) in to.iter_mut().zip(&cells) {
-                *to = cells[l];
-            }
+            xs[l] += rx[l];
+            ys[l] += ry[l];
+            let (cx, cy) = (nearest(xs[l]), nearest(ys[l]));
+            let (dx, dy) = (xs[l] - cx, ys[l] - cy);
+            let on_grid = (cx >= 0.0) & (cx < side) & (cy >= 0.0) & (cy < side);
+            let inside = on_grid & (dx * dx + dy * dy <= reach);
+            let number = whole(cx).wrapping_add(whole(cy).wrapping_mul(grid));
+            cells[l] = if inside { number } else { OUTSIDE };
         }
-        *cell = cells[tile - 1];
     }
+    for l in 0..L {
+        let to = &mut track.row(row + l)[begin + 1..][..tile];
+        for (to, cells) in to.iter_mut().zip(&cells) {
+            *to = cells[l];
+        }
+    }
+    *cell = cells[tile - 1];
     (*x, *y) = (xs, ys);
 }
 
@@ -103,27 +102,41 @@ pub(super) fn nearest(x: f32) -> f32 {
     floor + if x - floor >= 0.5 { 1.0 } else { 0.0 }
 }
 
+/// A whole number from 0 to 2^23, of anything else something: unlike a cast, it is for vectors. Above 2^23 the
+/// last bits of a float count ones.
+#[inline(always)]
+fn whole(x: f32) -> u32 {
+    const ONES: f32 = (1 << 23) as f32;
+    (x + ONES).to_bits().wrapping_sub(ONES.to_bits())
+}
+
 /// Particles in vector registers.
 const LANES: usize = 16;
 
 #[inline(always)]
 fn walk(run: Span<1>, mut k: WalkSpan<'_>) {
-    let (n, mut first) = (particles(k.iterations, k.rx, k.ry), run.range().start);
-    let scalars = (k.grid as f32, k.reach, k.iterations as usize);
-    let (moves, mut row) = ((k.rx, k.ry), 0);
+    let (n, first) = (particles(k.iterations, k.rx, k.ry), run.range().start);
+    let scalars = (k.grid, k.reach);
+    for (row, cell) in k.cell.iter().enumerate() {
+        k.track.row(row)[0] = *cell;
+    }
+    if n == 0 {
+        return;
+    }
     let (x, x_rest) = k.x.as_chunks_mut::<LANES>();
     let (y, y_rest) = k.y.as_chunks_mut::<LANES>();
     let (cell, cell_rest) = k.cell.as_chunks_mut::<LANES>();
-    for state in x.iter_mut().zip(y).zip(cell) {
-        let ((x, y), cell) = state;
-        lanes(scalars, moves, (n, first), (x, y, cell), (&mut k.track, row));
-        (first, row) = (first + LANES, row + LANES);
-    }
-    for state in x_rest.iter_mut().zip(y_rest).zip(cell_rest) {
-        let ((x, y), cell) = state;
-        let state = (std::array::from_mut(x), std::array::from_mut(y), std::array::from_mut(cell));
-        lanes::<1>(scalars, moves, (n, first), state, (&mut k.track, row));
-        (first, row) = (first + 1, row + 1);
+    for (tile, moves) in k.rx.chunks(TILE * n).zip(k.ry.chunks(TILE * n)).enumerate() {
+        let (begin, mut row) = (tile * TILE, 0);
+        for ((x, y), cell) in x.iter_mut().zip(&mut *y).zip(&mut *cell) {
+            lanes(scalars, moves, (n, first + row), (x, y, cell), (&mut k.track, row, begin));
+            row += LANES;
+        }
+        for ((x, y), cell) in x_rest.iter_mut().zip(&mut *y_rest).zip(&mut *cell_rest) {
+            let state = (std::array::from_mut(x), std::array::from_mut(y), std::array::from_mut(cell));
+            lanes::<1>(scalars, moves, (n, first + row), state, (&mut k.track, row, begin));
+            row += 1;
+        }
     }
 }
 
@@ -208,16 +221,24 @@ fn enter(from: u32, to: u32, planes: usize, counts: &mut Accumulator<'_, [u64], 
 #[kernel]
 impl CpuItem<Count<'_>> for Plain {
     fn item(at: Index<2>, mut k: CountItem<'_>) {
-        let (from, to) = (k.track[at["iteration"]], k.track[at["iteration"] + 1]);
         let cells = k.counts.len() / 3;
-        check(to, cells);
-        if to != OUTSIDE {
-            k.counts.put(to as usize, 1);
-        }
-        if from != to {
-            enter(from, to, cells, &mut k.counts);
+        for i in iterations(at["stretch"]..at["stretch"] + 1, k.iterations) {
+            let (from, to) = (k.track[i], k.track[i + 1]);
+            check(from, cells);
+            check(to, cells);
+            stayed(to, 1, &mut k.counts);
+            if from != to {
+                enter(from, to, cells, &mut k.counts);
+            }
         }
     }
+}
+
+/// The iterations of these stretches.
+#[inline(always)]
+fn iterations(stretches: Range<usize>, all: u64) -> Range<usize> {
+    let end = all as usize;
+    (stretches.start * STRETCH).min(end)..(stretches.end * STRETCH).min(end)
 }
 
 /// A cell beyond its plane would be counted in the next.
@@ -242,7 +263,7 @@ pub struct Stays;
 impl CpuSpan<Count<'_>> for Stays {
     fn span(run: Span<2>, mut k: CountSpan<'_>) {
         let cells = k.counts.len() / 3;
-        let (range, row) = (run.range(), k.track);
+        let (range, row) = (iterations(run.range(), k.iterations), k.track);
         let (mut cell, mut stay) = (row[range.start], 0);
         check(cell, cells);
         for &next in &row[range.start + 1..=range.end] {

@@ -39,14 +39,21 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
 #endif
 
 #ifdef FLASH_ENTRY_count
-FLASH_KERNEL count(FLASH_GLOBAL const flash_u32 *track, FLASH_GLOBAL flash_u64 *counts, FLASH_ARGS) {
+/* Iterations of a work item, as in mod.rs. */
+#define STRETCH 8
+
+FLASH_KERNEL count(const flash_u64 iterations, FLASH_GLOBAL const flash_u32 *track,
+                   FLASH_GLOBAL flash_u64 *counts, FLASH_ARGS) {
     const flash_u64 cells = FLASH_LEN(counts) / 3;
     FLASH_FOR_ITEMS {
-        const flash_u64 at = FLASH_OWN_INDEX(track) + FLASH_INDEX(0);
-        const flash_u32 from = FLASH_AT(track, at), to = FLASH_AT(track, at + 1);
-        if (to != OUTSIDE)
-            FLASH_REDUCE(counts, to) += 1;
-        if (from != to) {
+        const flash_u64 row = FLASH_OWN_INDEX(track), begin = FLASH_INDEX(0) * STRETCH;
+        const flash_u64 end = min(begin + STRETCH, iterations);
+        for (flash_u64 i = begin; i < end; ++i) {
+            const flash_u32 from = FLASH_AT(track, row + i), to = FLASH_AT(track, row + i + 1);
+            if (to != OUTSIDE)
+                FLASH_REDUCE(counts, to) += 1;
+            if (from == to)
+                continue;
             if (from != OUTSIDE)
                 FLASH_REDUCE(counts, cells + from) -= 1;
             if (to != OUTSIDE) {

@@ -85,8 +85,12 @@ pub struct Walk<'a> {
     track: Item<'a, ReadWrite<Row<u32>>>,
 }
 
-/// Counts what tracks of [`Walk`] show: what [`count`] makes. Dimensions: (iteration: of that launch,
-/// particle: n).
+/// Iterations that one work item of [`Count`] counts: so many that accumulators are fewer than moves by far, and so
+/// few that sums of some hundred iterations are made by several threads.
+pub const STRETCH: usize = 8;
+
+/// Counts what tracks of [`Walk`] show: what [`count`] makes. Dimensions: (stretch: [`stretches`] of the
+/// iterations, particle: n).
 ///
 /// `counts` has three planes of as many elements as there are cells, for the three counts of the module's
 /// documentation; element x + y * grid + plane * grid^2. What is there is added to.
@@ -95,9 +99,11 @@ pub struct Walk<'a> {
 /// On the CPU, a track with cells beyond the planes, or too short for the launch, fails it. Code for devices
 /// trusts tracks.
 #[derive(KernelDefinition)]
-#[kernel(name = "diffusion.count", dims(iteration, particle), part_by(particle))]
+#[kernel(name = "diffusion.count", dims(stretch, particle), part_by(particle))]
 #[implementations(opencl = "diffusion.cl", cooperating)]
 pub struct Count<'a> {
+    /// Iterations that are counted: the first of a track.
+    iterations: u64,
     /// A row per particle.
     #[along(particle)]
     track: Item<'a, Read<Row<u32>>>,
@@ -170,13 +176,22 @@ pub fn walk<'a>(
     Ok(Walk::of(grid, reach(radius), iterations, rx, ry, x, y, cell, track))
 }
 
-/// [`Count`]; launch it over (iterations of the [`Walk`], particles).
+/// [`Count`] of the first `iterations` of a track; launch it over ([`stretches`] of them, particles).
 ///
 /// # Errors
-/// [`Error::Shape`] if `track` has no two dimensions, or `counts` is not three planes.
-pub fn count<'a>(track: &'a FlashMemory<u32>, counts: &'a FlashMemory<u64>) -> Result<Count<'a>, Error> {
-    if track.shape().len() != 2 {
-        return wrong(format!("expected a track of the shape [l, particles], found {:?}", track.shape()));
+/// [`Error::Shape`] if `track` has not two dimensions, the first above `iterations`, or `counts` is not three
+/// planes.
+pub fn count<'a>(
+    iterations: usize,
+    track: &'a FlashMemory<u32>,
+    counts: &'a FlashMemory<u64>,
+) -> Result<Count<'a>, Error> {
+    let iterations = iterations as u64;
+    if !matches!(track.shape(), [l, _] if *l > iterations) {
+        return wrong(format!(
+            "expected a track of the shape [l, particles], l above {iterations} iterations, found {:?}",
+            track.shape()
+        ));
     }
     if !counts.len().is_multiple_of(3) {
         return wrong(format!(
@@ -184,7 +199,12 @@ pub fn count<'a>(track: &'a FlashMemory<u32>, counts: &'a FlashMemory<u64>) -> R
             counts.len()
         ));
     }
-    Ok(Count::of(track, counts))
+    Ok(Count::of(iterations, track, counts))
+}
+
+/// The extent of [`Count`]'s first dimension for so many iterations.
+pub fn stretches(iterations: usize) -> usize {
+    iterations.div_ceil(STRETCH)
 }
 
 /// [`Heat`]; launch it over the fields' shape.

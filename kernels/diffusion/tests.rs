@@ -63,8 +63,13 @@ fn shapes_that_do_not_fit_are_refused_with_both() {
         assert!(text.contains("[l, 4], l above 3") && text.contains(&format!("{shape:?}")), "{text}");
     }
     let flat = FlashMemory::<u32>::zeroed(16);
-    assert!(text(count(&flat, &FlashMemory::zeroed(3))).contains("found []"));
-    assert!(text(count(&track([4, 4]), &FlashMemory::zeroed(4))).contains("found 4"));
+    assert!(text(count(3, &flat, &FlashMemory::zeroed(3))).contains("found []"));
+    assert!(text(count(3, &track([4, 4]), &FlashMemory::zeroed(4))).contains("found 4"));
+    assert!(
+        text(count(4, &track([4, 4]), &FlashMemory::zeroed(3)))
+            .contains("l above 4 iterations, found [4, 4]")
+    );
+    assert_eq!([0, 1, 8, 9].map(stretches), [0, 1, 1, 2]);
     let field = |shape: [usize; 2]| FlashMemory::<f32>::zeroed(6).with_shape(shape).unwrap();
     heat(0.1, &field([2, 3]), &field([2, 3])).map(|_| ()).unwrap();
     let text = text(heat(0.1, &field([2, 3]), &field([3, 2])));

@@ -1,7 +1,7 @@
 //! The host code of particles: their ways, then the counts, so many iterations at a time.
 
 use anyhow::Result;
-use flash::kernels::diffusion::{OUTSIDE, count, walk};
+use flash::kernels::diffusion::{OUTSIDE, count, stretches, walk};
 use flash::prelude::*;
 
 use crate::watch::{Problem, Watch};
@@ -22,7 +22,7 @@ pub fn particles(
     let track = FlashMemory::zeroed((stride + 1) * n).with_shape([stride + 1, n])?;
     while let Some((iterations, [rx, ry])) = watch.moves()? {
         rt.submit(walk(grid, radius, [&rx, &ry], [&x, &y], &cell, &track)?).exec([n])?;
-        rt.submit(count(&track, &counts)?).exec((iterations, n))?;
+        rt.submit(count(iterations, &track, &counts)?).exec((stretches(iterations), n))?;
         watch.observe(&x, &y, &counts)?;
     }
     // end host

@@ -63,6 +63,7 @@ impl View {
 
     /// The picture of a state.
     pub fn picture<T: Scalar>(&self, mass: &[T], pos: &[[T; 3]]) -> Result<Picture> {
+        let few = mass.len() < FEW;
         let mut along_z = vec![0.0; SIDE * SIDE];
         // A body without mass is seen, too.
         let visible = |mass: &T| mass.widened().max(f64::MIN_POSITIVE);
@@ -71,14 +72,22 @@ impl View {
                 along_z[y * SIDE + x] += visible(mass);
             }
         }
-        let there = || along_z.iter().copied().filter(|&mass| mass > 0.0);
-        let (least, most) = (there().fold(f64::INFINITY, f64::min), there().fold(0.0, f64::max));
-        let range = (most / least).ln();
-        let brightness = |mass: f64| match range > 0.0 {
-            true => LEAST + (1.0 - LEAST) * (mass / least).ln() / range,
-            false => 1.0,
+        if !few {
+            along_z = smooth(&smooth(&along_z));
+        }
+        let most = along_z.iter().copied().fold(0.0, f64::max);
+        // Of few bodies each is seen; of many, what has less than a ten-thousandth of the densest is dark.
+        let least = match few {
+            true => along_z.iter().copied().filter(|&mass| mass > 0.0).fold(most, f64::min),
+            false => most * 1e-4,
         };
-        let size: usize = if mass.len() < FEW { 2 } else { 0 };
+        let range = (most / least).ln();
+        let brightness = |mass: f64| match (range > 0.0, few) {
+            (true, true) => LEAST + (1.0 - LEAST) * (mass / least).ln() / range,
+            (true, false) => (mass / least).ln() / range,
+            (false, _) => 1.0,
+        };
+        let size: usize = if few { 2 } else { 0 };
         let mut picture = Picture::new(SIDE, SIDE, Colours::Map)?;
         // The brightest last: it covers what is beside it.
         let mut pixels: Vec<usize> = (0..along_z.len()).filter(|&i| along_z[i] > 0.0).collect();
@@ -95,6 +104,16 @@ impl View {
         }
         Ok(picture)
     }
+}
+
+/// Spreads every pixel's mass over its neighbours, half of it staying in its column and half of that in its row.
+fn smooth(density: &[f64]) -> Vec<f64> {
+    let spread = |from: &[f64], distance: usize| -> Vec<f64> {
+        let at = |i: Option<usize>| i.and_then(|i| from.get(i)).copied().unwrap_or(0.0);
+        let around = |i: usize| at(i.checked_sub(distance)) + at(i.checked_add(distance));
+        (0..from.len()).map(|i| 0.5 * from[i] + 0.25 * around(i)).collect()
+    };
+    spread(&spread(density, 1), SIDE)
 }
 
 /// An animation of a run, in the view of its initial state.
@@ -155,6 +174,19 @@ mod tests {
             }
         }
         assert_eq!(view.picture(&[100.0, 1.0, 10.0], &pos).expect("a picture"), expected);
+    }
+
+    #[test]
+    fn a_cloud_is_smoothed_and_keeps_its_mass() {
+        let mut density = vec![0.0; SIDE * SIDE];
+        density[100 * SIDE + 50] = 16.0;
+        let smoothed = smooth(&density);
+        let around = |dx: usize, dy: usize| smoothed[(99 + dy) * SIDE + 49 + dx];
+        assert_eq!([around(1, 1), around(0, 1), around(1, 2), around(2, 0)], [4.0, 2.0, 2.0, 1.0]);
+        assert_eq!(smoothed.iter().sum::<f64>(), 16.0);
+        let cloud = problem::generate::<f32>(FEW).expect("memory");
+        let picture = View::of(&cloud.mass, &cloud.pos).picture(&cloud.mass, &cloud.pos).expect("a picture");
+        assert_ne!(picture, Picture::new(SIDE, SIDE, Colours::Map).expect("a size"));
     }
 
     #[test]

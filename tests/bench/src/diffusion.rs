@@ -4,7 +4,7 @@ use crate::child;
 use crate::peers::{Peers, Source};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::Result;
-use flash::kernels::diffusion::{OUTSIDE, count, walk};
+use flash::kernels::diffusion::{OUTSIDE, count, stretches, walk};
 use flash::{FlashMemory, get_runtime};
 use std::ffi::c_long;
 use std::path::Path;
@@ -103,9 +103,9 @@ fn row(name: &str, c: Option<&Diffusion>) -> Result<Row> {
         counts.write().expect("free").fill(0);
         let start = Instant::now();
         let walk = walk(GRID as u32, RADIUS, moves, position, &cell, &track).expect("shapes");
-        let count = count(&track, &counts).expect("shapes");
+        let count = count(ITERATIONS, &track, &counts).expect("shapes");
         let launches = rt.submit(walk).defer([PARTICLES]).submit(count);
-        launches.exec((ITERATIONS, PARTICLES)).expect("runs");
+        launches.exec((stretches(ITERATIONS), PARTICLES)).expect("runs");
         start.elapsed().as_nanos() as f64 / 1e6
     };
     let mut found = vec![0u64; 3 * GRID * GRID];

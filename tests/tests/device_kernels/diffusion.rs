@@ -3,7 +3,7 @@
 
 use crate::{devices, with_cpu};
 use flash::RuntimeObj;
-use flash::kernels::diffusion::{Heat, OUTSIDE, count, heat, walk};
+use flash::kernels::diffusion::{Heat, OUTSIDE, count, heat, stretches, walk};
 use flash::prelude::*;
 
 /// A problem: its grid, circles and moves.
@@ -89,7 +89,8 @@ impl Problem {
             let [rx, ry] = [rx, ry].map(FlashMemory::from);
             let walk = walk(self.grid as u32, self.radius, [&rx, &ry], [&x, &y], &cell, &track).unwrap();
             moving.submit(walk).exec([n]).unwrap();
-            counting.submit(count(&track, &counts).unwrap()).exec((iterations, n)).unwrap();
+            let count = count(iterations, &track, &counts).unwrap();
+            counting.submit(count).exec((stretches(iterations), n)).unwrap();
         }
         counts.read().unwrap().to_vec()
     }
@@ -234,7 +235,7 @@ fn what_does_not_fit_fails_the_launch_and_nothing_else() {
     let counts = FlashMemory::<u64>::zeroed(3 * 7);
     for name in ["plain", "stays"] {
         let rt = rt.options(Implementation::named(name));
-        let error = rt.submit(count(&track, &counts).unwrap()).exec((1, 2)).unwrap_err().to_string();
+        let error = rt.submit(count(1, &track, &counts).unwrap()).exec((1, 2)).unwrap_err().to_string();
         assert!(error.contains("cell 7 of a plane of 7"), "{name}: {error}");
         counts.write().unwrap().fill(0);
     }
