@@ -143,7 +143,7 @@ pub struct Files {
     pub animate: Option<Vec<u8>>,
 }
 
-/// The whole job. `wanted` says which files: report, image, animation.
+/// The whole job: prints what came of the field, and gives the files that were asked for.
 pub fn diffuse(args: &Args, picture: &Gray) -> Result<Files> {
     let (rate, iterations, width) = (args.rate()?, args.iterations(), picture.width);
     if args.image.is_some() {
@@ -206,10 +206,7 @@ pub fn diffuse(args: &Args, picture: &Gray) -> Result<Files> {
     };
     Ok(Files {
         report: args.report.is_some().then(|| crate::report::json(&report)).transpose()?,
-        image: match args.image {
-            Some(_) => Some(drawn(&[&picture.values, &after], width)?.png()?),
-            None => None,
-        },
+        image: args.image.is_some().then(|| drawn(&[&picture.values, &after], width)?.png()).transpose()?,
         animate: film.map(Animation::gif).transpose()?,
     })
 }

@@ -20,7 +20,7 @@ pub fn particles(
     let [x, y] = [start; 2].map(|start| FlashMemory::from(vec![start; n]));
     let (cell, counts) = (FlashMemory::from(vec![OUTSIDE; n]), FlashMemory::zeroed(3 * cells));
     let track = FlashMemory::zeroed((stride + 1) * n).with_shape([stride + 1, n])?;
-    while let Some((iterations, [rx, ry])) = watch.moves()? {
+    while let Some((iterations, [rx, ry])) = watch.moves() {
         rt.submit(walk(grid, radius, [&rx, &ry], [&x, &y], &cell, &track)?).exec([n])?;
         rt.submit(count(iterations, &track, &counts)?).exec((stretches(iterations), n))?;
         watch.observe(&x, &y, &counts)?;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use flash::prelude::{FlashMemory, Profile};
 use flash_examples::{Animation, Colours, Picture, Screen, Timing};
 
@@ -26,6 +26,7 @@ pub struct Problem {
 const MOVES: usize = 1 << 22;
 
 impl Problem {
+    /// The problem of a command line, with so many iterations.
     pub fn new(args: &Args, iterations: usize) -> Self {
         let particles = args.particles as usize;
         // A power of two: such launches can be cut between the blocks of their sums.
@@ -59,9 +60,9 @@ pub struct Watch<'a> {
     pub timing: Timing,
     pub screen: Screen,
     film: Option<Animation>,
-    /// Wanted, and drawn after the last launch.
+    /// The last picture is wanted.
     image: bool,
-    last: Option<Picture>,
+    last: Picture,
 }
 
 impl<'a> Watch<'a> {
@@ -85,15 +86,15 @@ impl<'a> Watch<'a> {
             screen: Screen::new(args.quiet, problem.iterations, "iterations"),
             film,
             image: args.image.is_some(),
-            last: Some(first),
+            last: first,
         })
     }
 
     /// Iterations of the next launch with their moves along x and y; nothing after the last. Starts the clock.
-    pub fn moves(&mut self) -> Result<Option<(usize, [FlashMemory<f32>; 2])>> {
+    pub fn moves(&mut self) -> Option<(usize, [FlashMemory<f32>; 2])> {
         let Problem { particles, iterations, stride, .. } = self.problem;
         if self.done == iterations {
-            return Ok(None);
+            return None;
         }
         let count = stride.min(iterations - self.done);
         let numbers = self.done * particles..(self.done + count) * particles;
@@ -105,7 +106,7 @@ impl<'a> Watch<'a> {
             }
         });
         self.clock = Instant::now();
-        Ok(Some((count, moves.map(FlashMemory::from))))
+        Some((count, moves.map(FlashMemory::from)))
     }
 
     /// Notes launches that have completed. Reads the memories only if pictures are wanted.
@@ -125,7 +126,7 @@ impl<'a> Watch<'a> {
             if let Some(film) = &mut self.film {
                 film.push(picture.clone())?;
             }
-            self.last = Some(picture);
+            self.last = picture;
         }
         self.screen.progress(self.done);
         Ok(())
@@ -133,14 +134,12 @@ impl<'a> Watch<'a> {
 
     /// The last picture as a file, if one is wanted.
     pub fn image(&self) -> Result<Option<Vec<u8>>> {
-        let last = self.last.as_ref().filter(|_| self.image);
-        last.map(Picture::png).transpose()
+        self.image.then(|| self.last.png()).transpose()
     }
 
     /// The animation as a file, if one is wanted.
     pub fn animation(&mut self) -> Result<Option<Vec<u8>>> {
-        let film = self.film.take().map(Animation::gif);
-        film.transpose().context("--animate")
+        self.film.take().map(Animation::gif).transpose()
     }
 }
 
@@ -176,7 +175,7 @@ mod tests {
         for moves in [Moves::Random(source, 777), listed] {
             let mut watch = Watch::new(&args, problem, moves, &profile).expect("a watch");
             let (mut found, none) = ([vec![], vec![]], FlashMemory::zeroed(3));
-            while let Some((iterations, moves)) = watch.moves().expect("moves") {
+            while let Some((iterations, moves)) = watch.moves() {
                 assert_eq!(iterations, if watch.done == 8 { 2 } else { 4 });
                 for (found, moves) in found.iter_mut().zip(moves) {
                     found.extend_from_slice(&moves.read().expect("free"));

@@ -1,8 +1,9 @@
 // What a launch costs beside the kernel's own time: the same kernels, compiled once, dispatched by gcc's OpenMP,
 // by oneTBB, and by FLASH, which calls the `_share` functions.
 //
-// A share notes how long its thread was in it. The kernel's time of a launch is that of the thread that was
-// there longest; the rest of the launch is overhead.
+// A share notes how long its thread was in it. The kernel's time of a launch is what all threads spent in shares,
+// divided among them evenly; the rest of the launch is overhead, also where one thread waits for another, or does
+// the work of both.
 
 #include <atomic>
 #include <chrono>
@@ -87,12 +88,12 @@ template <typename Share> double dispatched(int by, int threads, long count, Sha
 
 extern "C" {
 
-// Of the launch since the last call with `begin`: the longest time that a thread was in its shares.
-double overhead_kernel_ns() {
-    double longest = 0;
+// The time that so many threads were in shares since `begin`, each its part.
+double overhead_kernel_ns(int threads) {
+    double all = 0;
     for (auto &slot : slots)
-        longest = std::fmax(longest, slot.busy);
-    return longest;
+        all += slot.busy;
+    return all / threads;
 }
 
 void overhead_begin() { forget(); }

@@ -1,7 +1,8 @@
 //! The FLASH paper's measure of overhead: what a launch takes beyond the kernel's own time, in both of the paper's
 //! programs, with the same machine code in the same run dispatched by FLASH, gcc's OpenMP and oneTBB.
 //!
-//! The kernel's time of a launch is that of the thread that was in it longest.
+//! The kernel's time of a launch is what all threads spent in it, divided among them evenly: a thread that waits for
+//! another, or does the work of both, is overhead.
 
 use crate::diffusion;
 use crate::peers::{Peers, Source};
@@ -66,7 +67,7 @@ type WalkNs = unsafe extern "C" fn(
 #[derive(Clone, Copy)]
 pub struct Shares {
     begin: unsafe extern "C" fn(),
-    kernel_ns: unsafe extern "C" fn() -> f64,
+    kernel_ns: unsafe extern "C" fn(c_int) -> f64,
     accelerate: AccelerateShare,
     accelerate_ns: AccelerateNs,
     walk: WalkShare,
@@ -219,14 +220,14 @@ pub fn rows(peers: &Peers) -> Result<Vec<Row>> {
 }
 
 /// Runs a launch of FLASH's.
-fn timed(shares: &Shares, launch: impl Fn()) -> (f64, f64) {
+fn timed(shares: &Shares, threads: usize, launch: impl Fn()) -> (f64, f64) {
     // SAFETY: no share runs: nobody else uses them, and launches are over when they return.
     unsafe { (shares.begin)() };
     let start = Instant::now();
     launch();
     let wall = start.elapsed().as_nanos() as f64;
     // SAFETY: as above.
-    (wall, unsafe { (shares.kernel_ns)() })
+    (wall, unsafe { (shares.kernel_ns)(threads as c_int) })
 }
 
 fn bodies(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Vec<Row> {
@@ -237,7 +238,7 @@ fn bodies(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Vec<Row> {
     let acc = FlashMemory::<[f32; 3]>::zeroed(BODIES);
     let mut out = [vec![[0.0f32; 3]; BODIES], vec![[0.0f32; 3]; BODIES]];
     let launch = rt.submit(Accelerate::of(&x, &m, &acc)).defer([BODIES]);
-    let mut ours = || timed(shares, || launch.exec().expect("runs"));
+    let mut ours = || timed(shares, threads, || launch.exec().expect("runs"));
     let [by_openmp, by_tbb] = &mut out;
     let call = |by: c_int, out: &mut Vec<[f32; 3]>| {
         let (pos, mass, n) = (pos.as_ptr().cast(), mass.as_ptr(), BODIES as c_long);
@@ -245,7 +246,7 @@ fn bodies(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Vec<Row> {
         unsafe {
             let out = out.as_mut_ptr().cast();
             let wall = (shares.accelerate_ns)(by, threads as c_int, n, G, SOFTENING2, pos, mass, out);
-            (wall, (shares.kernel_ns)())
+            (wall, (shares.kernel_ns)(threads as c_int))
         }
     };
     let name = format!("N-body, n = {BODIES}, {threads} threads");
@@ -265,7 +266,7 @@ fn particles(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Result<Vec<Row
     let cell = FlashMemory::from(vec![OUTSIDE; PARTICLES]);
     let track = FlashMemory::<[u32; ROW]>::zeroed(PARTICLES);
     let launch = rt.submit(Walk::of(&moves[0], &moves[1], &x, &y, &cell, &track)).defer([PARTICLES]);
-    let mut ours = || timed(shares, || launch.exec().expect("runs"));
+    let mut ours = || timed(shares, threads, || launch.exec().expect("runs"));
     let state = || (start.clone(), start.clone(), vec![OUTSIDE; PARTICLES], vec![0u32; ROW * PARTICLES]);
     let (mut by_openmp, mut by_tbb) = (state(), state());
     let call = |by: c_int, (x, y, cell, track): &mut (Vec<f32>, Vec<f32>, Vec<u32>, Vec<u32>)| {
@@ -286,7 +287,7 @@ fn particles(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Result<Vec<Row
                 track.as_mut_ptr(),
                 ROW as c_long,
             );
-            (wall, (shares.kernel_ns)())
+            (wall, (shares.kernel_ns)(threads as c_int))
         }
     };
     let name = format!("ways of {PARTICLES} particles, {ITERATIONS} iterations, {threads} threads");
