@@ -1,11 +1,11 @@
 //! The command line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
+use flash_examples::{Refused, differ};
 
-use crate::Refused;
 use crate::bodies::{Constants, Scalar};
 use crate::problem;
 
@@ -23,6 +23,9 @@ Examples:
   nbody --bodies 1024 --steps 2 --record steps.flash
       Also writes the launches and their data to a file. `flash replay steps.flash` runs it again;
       `flash diff steps.flash --a ALL_CPU --b KEY` shows where another runtime gives another result.
+
+  nbody --bodies 4096 --dt 1 --steps 40 --animate collapse.gif
+      A cloud of bodies falls together, as pictures one after another.
 
 Input file:
   Lines of comma-separated values under the header name,mass,x,y,z,vx,vy,vz, one body per line.
@@ -100,6 +103,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
+    /// Write a picture of the final state to this file: the mass along z over x and y, on a logarithmic
+    /// scale from black to yellow. Written when the run has succeeded
+    #[arg(long, value_name = "FILE.png")]
+    pub image: Option<PathBuf>,
+
+    /// Write an animation to this file: such a picture of the initial state and after each step, or of
+    /// about 100 of the steps, if there are more. Written when the run has succeeded
+    #[arg(long, value_name = "FILE.gif")]
+    pub animate: Option<PathBuf>,
+
     /// Also compute the total energy (kinetic and potential) before the first and after each step:
     /// n^2/2 pairs in double precision, on the host
     #[arg(long)]
@@ -137,7 +150,7 @@ pub enum Form {
     /// A chain of two kernels per step: accelerations, then velocities and positions
     TwoKernels,
     /// One kernel with a barrier between its two stages. Steps are launched one at a time, so that
-    /// each can be shown and reported; with --quiet and without --report, all in one launch
+    /// each can be shown and reported; with --quiet and without --report and --animate, all in one launch
     OneKernel,
 }
 
@@ -149,7 +162,7 @@ impl Args {
 
     /// Steps per launch: all, where nobody looks between them.
     pub fn steps_per_launch(&self) -> usize {
-        let unwatched = self.quiet && self.report.is_none();
+        let unwatched = self.quiet && self.report.is_none() && self.animate.is_none();
         if self.form == Form::OneKernel && unwatched { self.steps } else { 1 }
     }
 
@@ -196,46 +209,19 @@ impl Args {
         Ok(Constants { g: narrow("--gravity", self.gravity)?, softening2, dt: narrow("--dt", self.dt)? })
     }
 
-    /// Refuses file names of which one would overwrite another.
+    /// Refuses file names of which one would overwrite another. The final state may replace the input.
     pub fn check_files(&self) -> Result<()> {
-        let clash = |one: &str, other: &str| {
-            Err(Refused(format!(
-                "{one} and {other}: expected two files, found one: give them different names"
-            ))
-            .into())
-        };
-        if let Some(record) = &self.record {
-            let others = [("--input", &self.input), ("--output", &self.output), ("--report", &self.report)];
-            for (option, other) in others {
-                if other.as_ref().is_some_and(|other| same_file(record, other)) {
-                    return clash(option, "--record");
-                }
-            }
+        let others = [
+            ("--report", self.report.as_deref()),
+            ("--record", self.record.as_deref()),
+            ("--image", self.image.as_deref()),
+            ("--animate", self.animate.as_deref()),
+        ];
+        for state in [("--input", self.input.as_deref()), ("--output", self.output.as_deref())] {
+            differ(&[&[state], &others[..]].concat(), 1)?;
         }
-        match (&self.input, &self.output, &self.report) {
-            (_, Some(output), Some(report)) if same_file(output, report) => clash("--output", "--report"),
-            (Some(input), _, Some(report)) if same_file(input, report) => clash("--input", "--report"),
-            _ => Ok(()),
-        }
+        Ok(())
     }
-}
-
-/// Whether both names mean one file, which need not be there yet.
-fn same_file(one: &Path, other: &Path) -> bool {
-    let resolved = |path: &Path| -> PathBuf {
-        if let Ok(path) = path.canonicalize() {
-            return path;
-        }
-        let parent = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let parent = parent.canonicalize().unwrap_or_else(|_| parent.to_owned());
-        parent.join(path.file_name().unwrap_or_default())
-    };
-    // Special files such as /dev/null take any number of writers.
-    let special = |path: &Path| path.exists() && !path.is_file();
-    resolved(one) == resolved(other) && !special(one)
 }
 
 fn finite(text: &str) -> Result<f64, String> {

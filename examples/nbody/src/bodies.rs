@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use flash::kernels::nbody::Real;
-
-use crate::Refused;
+use flash_examples::Refused;
 
 /// What this program needs of a number beyond what the kernels do.
 ///

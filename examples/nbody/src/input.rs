@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use flash_examples::Refused;
 
-use crate::Refused;
 use crate::bodies::{Bodies, Scalar};
 
 /// The columns of a file, in order.

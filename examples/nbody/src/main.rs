@@ -5,8 +5,8 @@
 
 mod args;
 mod bodies;
+mod draw;
 mod energy;
-mod files;
 mod input;
 mod one_kernel;
 mod output;
@@ -14,10 +14,8 @@ mod problem;
 mod record;
 mod report;
 mod run;
-mod screen;
 mod watch;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,23 +24,10 @@ use clap::Parser;
 
 use args::{Args, Form, Precision};
 use bodies::Scalar;
-use files::Target;
 use flash::prelude::Profile;
+use flash_examples::{Target, exit_code};
 use report::Report;
 use watch::Watch;
-
-/// What the user asked for cannot be done as asked: a wrong command line or a malformed file.
-/// Ends the program with 2, where every other error ends it with 1.
-#[derive(Debug)]
-struct Refused(String);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -57,12 +42,7 @@ fn main() -> ExitCode {
         Precision::F32 => simulate::<f32>(&args),
         Precision::F64 => simulate::<f64>(&args),
     };
-    let Err(error) = outcome else {
-        return ExitCode::SUCCESS;
-    };
-    // Not `eprintln!`, which panics where stderr is closed.
-    let _ = writeln!(std::io::stderr(), "nbody: error: {error:#}");
-    ExitCode::from(if error.is::<Refused>() { 2 } else { 1 })
+    exit_code("nbody", outcome)
 }
 
 /// The whole job in one precision. All that can be found wrong without running is found first.
@@ -80,6 +60,8 @@ fn simulate<T: Scalar>(args: &Args) -> Result<()> {
     };
     let output = open(&args.output, "--output")?;
     let report = open(&args.report, "--report")?;
+    let image = open(&args.image, "--image")?;
+    let animate = open(&args.animate, "--animate")?;
 
     if let Some(path) = &args.record {
         // Before the run: should that fail, here is what to look into.
@@ -100,7 +82,14 @@ fn simulate<T: Scalar>(args: &Args) -> Result<()> {
     if let Some(target) = output {
         target.write(&output::csv(&bodies)?)?;
     }
-    let record = watch.finish(count, &devices)?;
+    if let Some(target) = image {
+        let view = draw::View::of(&bodies.mass, &bodies.pos);
+        target.write(&view.picture(&bodies.mass, &bodies.pos)?.png()?)?;
+    }
+    let (record, film) = watch.finish(count, &devices)?;
+    if let (Some(target), Some(film)) = (animate, film) {
+        target.write(&film.gif()?)?;
+    }
     if let Some(target) = report {
         target.write(&Report::new(args, count, &devices, &record).json()?)?;
     }

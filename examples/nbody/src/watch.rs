@@ -1,14 +1,14 @@
 //! What is looked at while a run goes on: the clock, energies, the launches' profile.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use flash::prelude::{FlashMemory, Profile};
+use flash_examples::{Animation, Screen, Timing, digits};
 
 use crate::args::Args;
 use crate::bodies::{Bodies, Constants, Scalar};
-use crate::screen::Screen;
+use crate::draw::Film;
 use crate::{energy, problem};
 
 /// Figures of a run. Lists hold one value per launch: one per step, or one for all of them where
@@ -21,8 +21,7 @@ pub struct Record {
     pub total: Vec<f64>,
     /// From the submission to its completion, as the host's clock has it.
     pub seconds: Vec<f64>,
-    kernel: Duration,
-    launches: Duration,
+    timing: Timing,
 }
 
 impl Record {
@@ -34,8 +33,7 @@ impl Record {
 
     /// Launch time beyond the kernels' own, in percent of theirs.
     pub fn overhead_percent(&self) -> Option<f64> {
-        let (launches, kernel) = (self.launches.as_secs_f64(), self.kernel.as_secs_f64());
-        (kernel > 0.0).then(|| (launches - kernel) / kernel * 100.0)
+        self.timing.overhead_percent()
     }
 }
 
@@ -58,6 +56,7 @@ pub struct Watch<'a, T> {
     done: usize,
     clock: Instant,
     screen: Screen,
+    film: Option<Film>,
     record: Record,
 }
 
@@ -77,12 +76,15 @@ impl<'a, T: Scalar> Watch<'a, T> {
             energies,
             total_energy: energies && args.total_energy,
             published: args.is_published_problem(),
-            for_file: args.output.is_some() || args.report.is_some(),
+            for_file: [&args.output, &args.report, &args.image, &args.animate]
+                .iter()
+                .any(|file| file.is_some()),
             header: header(args, bodies.len()),
             initial: None,
             done: 0,
             clock: Instant::now(),
-            screen: Screen::new(args.quiet, args.steps),
+            screen: Screen::new(args.quiet, args.steps, "steps"),
+            film: args.animate.as_ref().map(|_| Film::new(bodies, args.steps)).transpose()?,
             record: Record::default(),
         };
         if energies {
@@ -107,7 +109,7 @@ impl<'a, T: Scalar> Watch<'a, T> {
         Ok(self.done < self.steps && !abandoned)
     }
 
-    /// Notes a launch that has completed. Reads the memories only if energies are wanted.
+    /// Notes a launch that has completed. Reads the memories only if energies or pictures are wanted.
     pub fn observe(
         &mut self,
         mass: &FlashMemory<T>,
@@ -117,50 +119,36 @@ impl<'a, T: Scalar> Watch<'a, T> {
         let wall = self.clock.elapsed();
         self.done += self.stride;
         self.record.seconds.push(wall.as_secs_f64());
-        self.note_profile(wall);
+        self.record.timing.note(self.profile, wall);
         if self.energies {
             let (kinetic, total) = self.energies(&mass.read()?, &pos.read()?, &vel.read()?)?;
             self.record.kinetic.push(kinetic);
             self.record.total.extend(total);
             self.show(kinetic, total)?;
         }
+        if let Some(film) = &mut self.film
+            && film.wants(self.done)
+        {
+            film.show(&mass.read()?, &pos.read()?)?;
+        }
         self.screen.progress(self.done);
         Ok(())
     }
 
-    /// Shows rate and overhead, and gives the figures.
-    pub fn finish(mut self, bodies: usize, devices: &[String]) -> Result<Record> {
+    /// Shows rate and overhead, and gives the figures and the animation, if one was asked for.
+    pub fn finish(mut self, bodies: usize, devices: &[String]) -> Result<(Record, Option<Animation>)> {
         self.screen.finish();
         let (done, devices) = (self.done, devices.join(", "));
         if let Some(rate) = self.record.rate(bodies, done) {
             let seconds: f64 = self.record.seconds.iter().sum();
-            let overhead = match self.record.overhead_percent() {
-                Some(percent) => format!("{percent:.3} % of kernel time"),
-                None => "not measured".into(),
-            };
+            let overhead = self.record.timing.overhead();
             self.screen.line(&format!(
                 "{:.4} G interactions/s ({done} steps in {seconds:.6} s on {devices}), dispatch \
                  overhead {overhead}",
                 rate * 1e-9
             ))?;
         }
-        Ok(self.record)
-    }
-
-    /// Adds the launches since the last look, which took `wall` together.
-    fn note_profile(&mut self, wall: Duration) {
-        let mut by_device: HashMap<String, (u64, u64)> = HashMap::new();
-        for launch in self.profile.take() {
-            let (kernel, launches) = by_device.entry(launch.device).or_default();
-            *kernel += launch.nanoseconds;
-            *launches += launch.wall_nanoseconds;
-        }
-        // Devices run side by side: the busiest one counts.
-        let kernel = by_device.values().map(|(kernel, _)| *kernel).max();
-        let launches = by_device.values().map(|(_, launches)| *launches).max();
-        self.record.kernel += Duration::from_nanos(kernel.unwrap_or(0));
-        // Launches of a chain may overlap, so that their sum is more than what the host waited.
-        self.record.launches += Duration::from_nanos(launches.unwrap_or(0)).min(wall);
+        Ok((self.record, self.film.map(Film::finish)))
     }
 
     /// Kinetic energy, and the total one if asked for.
@@ -213,42 +201,15 @@ fn header(args: &Args, bodies: usize) -> String {
     format!("{bodies} bodies, {steps} steps of {dt}, {precision}, runtime {runtime}")
 }
 
-/// A number with so many significant digits.
-fn digits(number: f64, count: i32) -> String {
-    let exponent = match number {
-        0.0 => 0,
-        _ => number.abs().log10().floor() as i32,
-    };
-    if (-4..count).contains(&exponent) {
-        format!("{number:.*}", (count - 1 - exponent) as usize)
-    } else {
-        format!("{number:.*e}", (count - 1) as usize)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_shown_with_their_significant_digits() {
-        assert_eq!(digits(26.405, 5), "26.405");
-        assert_eq!(digits(14572.0, 5), "14572");
-        assert_eq!(digits(-0.169075164, 9), "-0.169075164");
-        assert_eq!(digits(0.0, 5), "0.0000");
-        assert_eq!(digits(1.5e-7, 3), "1.50e-7");
-        assert_eq!(digits(123456.0, 5), "1.2346e5");
-    }
 
     #[test]
     fn rate_and_overhead_need_something_measured() {
         let mut record = Record::default();
         assert_eq!((record.rate(10, 0), record.overhead_percent()), (None, None));
         record.seconds = vec![0.5, 1.5];
-        record.kernel = Duration::from_secs(1);
-        record.launches = Duration::from_millis(1020);
         assert_eq!(record.rate(10, 2), Some(100.0));
-        let overhead = record.overhead_percent().expect("measured");
-        assert!((overhead - 2.0).abs() < 1e-9);
     }
 }

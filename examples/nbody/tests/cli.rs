@@ -341,6 +341,8 @@ fn help_names_every_option_and_shows_examples() {
         "--output",
         "--report",
         "--record",
+        "--image",
+        "--animate",
         "--total-energy",
         "--quiet",
         "--form",
@@ -483,6 +485,27 @@ fn time_may_run_backwards() {
     succeed(&["--input", &input, "--dt", "-1e-3", "--gravity", "-1", "--quiet"]);
 }
 
+#[test]
+fn pictures_show_the_final_state_and_the_way_there() {
+    let place = Place::new();
+    let size = [384u32, 384].map(u32::to_be_bytes).concat();
+    let (image, animation) = (place.path("after.png"), place.path("way.gif"));
+    for form in ["two-kernels", "one-kernel"] {
+        let line = ["--bodies", "64", "--steps", "3", "--quiet", "--form", form];
+        succeed(&[&line[..], &["--image", &image, "--animate", &animation]].concat());
+        let (image, animation) = (fs::read(&image).expect("there"), fs::read(&animation).expect("there"));
+        assert!(image.starts_with(b"\x89PNG") && image[16..24] == size, "{form}");
+        assert!(animation.starts_with(b"GIF89a"), "{form}");
+        // The initial state, one after each step, and the last once more: it stays. Each has its delay.
+        let control = [0x21, 0xf9, 0x04];
+        assert_eq!(animation.windows(3).filter(|bytes| *bytes == control).count(), 5, "{form}");
+    }
+    for [one, other] in [["--image", "--animate"], ["--output", "--image"], ["--record", "--animate"]] {
+        let error = fail(&[one, &image, other, &image], 2);
+        assert!(error.contains(one) && error.contains(other), "{error}");
+    }
+}
+
 // What is wrong with a command line
 
 #[test]
@@ -618,7 +641,7 @@ fn an_input_that_cannot_be_read_ends_with_1() {
 #[test]
 fn a_file_that_cannot_be_written_is_found_before_the_run() {
     let place = Place::new();
-    for option in ["--report", "--output", "--record"] {
+    for option in ["--report", "--output", "--record", "--image", "--animate"] {
         // Were it run, this would take hours.
         for path in [place.path("missing/file"), place.path("")] {
             let error = fail(&["--bodies", "100000", "--steps", "1000000", option, &path], 1);

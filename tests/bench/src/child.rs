@@ -2,7 +2,7 @@
 
 use crate::kernels::Saxpy;
 use crate::stats::{Row, pair};
-use crate::{dispatch, kernels, opencl, partition};
+use crate::{diffusion, dispatch, kernels, opencl, partition};
 use anyhow::{Context, Result, bail};
 use flash::{FlashMemory, get_runtime};
 use std::hint::black_box;
@@ -41,7 +41,7 @@ pub fn measure(what: &str) -> Result<()> {
             println!("0");
         }
         "saxpy" => saxpy()?,
-        _ if partition::measure(what)? || opencl::measure(what)? => {}
+        _ if partition::measure(what)? || opencl::measure(what)? || diffusion::measure(what)? => {}
         _ => bail!("there is no measurement `{what}`"),
     }
     Ok(())

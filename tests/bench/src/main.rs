@@ -3,10 +3,12 @@
 mod allocations;
 mod child;
 mod cholesky;
+mod diffusion;
 mod dispatch;
 mod kernels;
 mod nbody;
 mod opencl;
+mod overhead;
 mod partition;
 mod peers;
 mod stats;
@@ -27,7 +29,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 #[command(name = "bench")]
 struct Arguments {
     /// Which benchmark; all, if none is named.
-    #[arg(value_parser = ["dispatch", "nbody", "partition", "opencl"])]
+    #[arg(value_parser = ["dispatch", "nbody", "diffusion", "overhead", "partition", "opencl"])]
     name: Option<String>,
     /// Also writes the rows to a file, as a JSON list.
     #[arg(long, value_name = "FILE")]
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        println!("dispatch\nnbody\npartition\nopencl");
+        println!("dispatch\nnbody\ndiffusion\noverhead\npartition\nopencl");
         return Ok(());
     }
     if let Some(child) = arguments.child {
@@ -64,6 +66,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     for (name, measure) in [
         ("dispatch", dispatch::rows as fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>),
         ("nbody", nbody::rows),
+        ("diffusion", diffusion::rows),
+        ("overhead", overhead::rows),
         ("partition", partition::rows),
         ("opencl", opencl::rows),
     ] {

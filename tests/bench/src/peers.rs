@@ -25,7 +25,9 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 use libloading::Library;
 
+use crate::diffusion::Diffusion;
 use crate::nbody::NBody;
+use crate::overhead::Shares;
 
 /// How long OpenMP's threads spin before they sleep.
 const SPIN: Duration = Duration::from_millis(5);
@@ -41,6 +43,10 @@ pub struct Peers {
     pub stream: Option<Stream>,
     /// Gravity in C, over gcc's OpenMP.
     pub nbody: Option<NBody>,
+    /// Particle diffusion in C, on one thread.
+    pub diffusion: Option<Diffusion>,
+    /// The same kernels for every dispatcher.
+    pub overhead: Option<Shares>,
 }
 
 impl Peers {
@@ -54,7 +60,14 @@ impl Peers {
     pub fn load() -> Result<Self> {
         if !cfg!(target_os = "linux") {
             eprintln!("peers: all are left out: they are measured on Linux");
-            return Ok(Self { openmp: None, tbb: None, stream: None, nbody: None });
+            return Ok(Self {
+                openmp: None,
+                tbb: None,
+                stream: None,
+                nbody: None,
+                diffusion: None,
+                overhead: None,
+            });
         }
         set_openmp_environment()?;
         let cache = env::current_exe()?.with_file_name("peers");
@@ -64,6 +77,8 @@ impl Peers {
             tbb: or_without("oneTBB", Tbb::load(&cache))?,
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
+            diffusion: or_without("diffusion in C", Diffusion::load(&cache))?,
+            overhead: or_without("kernels over OpenMP and oneTBB", Shares::load(&cache))?,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Kernels with code for devices, on every OpenCL device that there is: which code each device gets, and the
-//! N-body kernels, on each device and on all of them together.
+//! kernels for bodies and for diffusion, on each device and on all of them together.
 
 mod choice;
+mod diffusion;
 mod given;
 mod nbody;
 mod programs;

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::Refused;
+
 /// A file that is open for writing and keeps what it holds until the run has succeeded.
 pub struct Target {
     path: PathBuf,
@@ -17,6 +19,9 @@ pub struct Target {
 
 impl Target {
     /// Opens `path` without changing what is in it. `option` is the one that named it.
+    ///
+    /// # Errors
+    /// If it cannot be opened for writing.
     pub fn open(path: &Path, option: &'static str) -> Result<Self> {
         let (opened, empty) = match OpenOptions::new().write(true).create_new(true).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -35,6 +40,9 @@ impl Target {
     }
 
     /// Replaces what is in the file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
     pub fn write(mut self, contents: &[u8]) -> Result<()> {
         self.empty = false;
         self.replace(contents).with_context(|| {
@@ -65,6 +73,47 @@ impl Drop for Target {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Refuses a command line in which two options name one file, if one of the two is written. Options that are
+/// not given are `None`; the first `reads` of them are only read.
+///
+/// # Errors
+/// [`Refused`], naming the options.
+pub fn differ(options: &[(&str, Option<&Path>)], reads: usize) -> Result<()> {
+    let given = |(number, (option, path)): (usize, &(&str, Option<&Path>))| {
+        path.map(|path| (number, option.to_string(), path.to_owned()))
+    };
+    let given: Vec<_> = options.iter().enumerate().filter_map(given).collect();
+    for (i, (_, one, first)) in given.iter().enumerate() {
+        for (number, other, second) in &given[i + 1..] {
+            if *number >= reads && same_file(first, second) {
+                return Err(Refused(format!(
+                    "{one} and {other}: expected two files, found one: give them different names"
+                ))
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether both names mean one file, which need not be there yet.
+fn same_file(one: &Path, other: &Path) -> bool {
+    let resolved = |path: &Path| -> PathBuf {
+        if let Ok(path) = path.canonicalize() {
+            return path;
+        }
+        let parent = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let parent = parent.canonicalize().unwrap_or_else(|_| parent.to_owned());
+        parent.join(path.file_name().unwrap_or_default())
+    };
+    // Special files such as /dev/null take any number of writers.
+    let special = |path: &Path| path.exists() && !path.is_file();
+    resolved(one) == resolved(other) && !special(one)
 }
 
 #[cfg(test)]

@@ -14,12 +14,11 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The bar is hidden where stderr is no terminal.
-    pub fn new(quiet: bool, steps: usize) -> Self {
-        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(steps as u64) };
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:40} {pos}/{len} steps, {elapsed} gone, {eta} to go")
-        {
+    /// A bar of so many steps, which are called `steps`. It is hidden where stderr is no terminal.
+    pub fn new(quiet: bool, count: usize, steps: &str) -> Self {
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(count as u64) };
+        let template = format!("{{bar:40}} {{pos}}/{{len}} {steps}, {{elapsed}} gone, {{eta}} to go");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         Self { bar, quiet, closed: false }
@@ -53,5 +52,33 @@ impl Screen {
     /// Takes the bar away.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// A number with so many significant digits.
+pub fn digits(number: f64, count: i32) -> String {
+    let exponent = match number {
+        0.0 => 0,
+        _ => number.abs().log10().floor() as i32,
+    };
+    if (-4..count).contains(&exponent) {
+        format!("{number:.*}", (count - 1 - exponent) as usize)
+    } else {
+        format!("{number:.*e}", (count - 1) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_with_their_significant_digits() {
+        assert_eq!(digits(26.405, 5), "26.405");
+        assert_eq!(digits(14572.0, 5), "14572");
+        assert_eq!(digits(-0.169075164, 9), "-0.169075164");
+        assert_eq!(digits(0.0, 5), "0.0000");
+        assert_eq!(digits(1.5e-7, 3), "1.50e-7");
+        assert_eq!(digits(123456.0, 5), "1.2346e5");
     }
 }

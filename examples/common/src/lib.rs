@@ -1,0 +1,41 @@
+//! What the example programs have around their host code: files that are written when a run has succeeded, a
+//! terminal with a progress bar, the launches' time, pictures.
+
+mod files;
+mod gray;
+mod picture;
+mod screen;
+mod timing;
+
+pub use files::{Target, differ};
+pub use gray::Gray;
+pub use picture::{Animation, Colours, Picture};
+pub use screen::{Screen, digits};
+pub use timing::Timing;
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// What the user asked for cannot be done as asked: a wrong command line or a malformed file.
+/// Ends a program with 2, where every other error ends it with 1.
+#[derive(Debug)]
+pub struct Refused(pub String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The program's exit code, with the error on stderr if there is one.
+pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = outcome else {
+        return ExitCode::SUCCESS;
+    };
+    // Not `eprintln!`, which panics where stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{program}: error: {error:#}");
+    ExitCode::from(if error.is::<Refused>() { 2 } else { 1 })
+}

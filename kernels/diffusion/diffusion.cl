@@ -1,0 +1,80 @@
+/* The diffusion kernels of mod.rs in OpenCL C. Counts are exact, so that sums and products must be rounded as
+ * written. */
+#pragma OPENCL FP_CONTRACT OFF
+
+#define OUTSIDE 0xffffffffu
+
+#ifdef FLASH_ENTRY_walk
+/* floor(x + 1/2) as if added without rounding. */
+static inline float nearest(const float x) {
+    const float below = floor(x);
+    return x - below >= 0.5f ? below + 1.0f : below;
+}
+
+FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 iterations,
+                  FLASH_GLOBAL const float *rx, FLASH_GLOBAL const float *ry, FLASH_GLOBAL float *x,
+                  FLASH_GLOBAL float *y, FLASH_GLOBAL flash_u32 *cell, FLASH_GLOBAL flash_u32 *track,
+                  FLASH_ARGS) {
+    const flash_u64 n = iterations ? FLASH_LEN(rx) / iterations : 0;
+    const float side = (float)grid;
+    FLASH_FOR_ITEMS {
+        const flash_u64 particle = FLASH_INDEX(0), row = FLASH_OWN_INDEX(track);
+        float px = FLASH_AT(x, particle), py = FLASH_AT(y, particle);
+        flash_u32 in = FLASH_AT(cell, particle);
+        FLASH_AT(track, row) = in;
+        for (flash_u64 i = 0; i < iterations; ++i) {
+            px += FLASH_AT(rx, i * n + particle);
+            py += FLASH_AT(ry, i * n + particle);
+            const float cx = nearest(px), cy = nearest(py);
+            const float dx = px - cx, dy = py - cy;
+            const int on_grid = cx >= 0 && cx < side && cy >= 0 && cy < side;
+            in = on_grid && dx * dx + dy * dy <= reach ? (flash_u32)cx + (flash_u32)cy * grid : OUTSIDE;
+            FLASH_AT(track, row + i + 1) = in;
+        }
+        FLASH_AT(x, particle) = px;
+        FLASH_AT(y, particle) = py;
+        FLASH_AT(cell, particle) = in;
+    }
+}
+#endif
+
+#ifdef FLASH_ENTRY_count
+/* Iterations of a work item, as in mod.rs. */
+#define STRETCH 8
+
+FLASH_KERNEL count(const flash_u64 iterations, FLASH_GLOBAL const flash_u32 *track,
+                   FLASH_GLOBAL flash_u64 *counts, FLASH_ARGS) {
+    const flash_u64 cells = FLASH_LEN(counts) / 3;
+    FLASH_FOR_ITEMS {
+        const flash_u64 row = FLASH_OWN_INDEX(track), begin = FLASH_INDEX(0) * STRETCH;
+        const flash_u64 end = min(begin + STRETCH, iterations);
+        for (flash_u64 i = begin; i < end; ++i) {
+            const flash_u32 from = FLASH_AT(track, row + i), to = FLASH_AT(track, row + i + 1);
+            if (to != OUTSIDE)
+                FLASH_REDUCE(counts, to) += 1;
+            if (from == to)
+                continue;
+            if (from != OUTSIDE)
+                FLASH_REDUCE(counts, cells + from) -= 1;
+            if (to != OUTSIDE) {
+                FLASH_REDUCE(counts, cells + to) += 1;
+                FLASH_REDUCE(counts, 2 * cells + to) += 1;
+            }
+        }
+    }
+}
+#endif
+
+#ifdef FLASH_ENTRY_heat
+FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height,
+                  FLASH_GLOBAL const float *from, FLASH_GLOBAL float *to, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
+        const float here = FLASH_AT(from, i);
+        const float west = FLASH_AT(from, x > 0 ? i - 1 : i), east = FLASH_AT(from, x + 1 < width ? i + 1 : i);
+        const float north = FLASH_AT(from, y > 0 ? i - width : i);
+        const float south = FLASH_AT(from, y + 1 < height ? i + width : i);
+        FLASH_AT(to, i) = here + rate * (((west + east) + (north + south)) - 4.0f * here);
+    }
+}
+#endif
