@@ -23,20 +23,20 @@ impl<T: Number> Product<'_, T> {
     /// # Panics
     /// If the matrices are too short.
     pub fn of(space: &Space<'_, Index<1>>, k: MmmWhole<'_, T>, mut body: impl FnMut(Product<'_, T>)) {
-        let (n, depth, [lead_a, lead_b, lead_c]) =
-            (k.n as usize, k.k as usize, k.leading.map(|leading| leading as usize));
-        check(n, depth, [lead_a, lead_b, lead_c], k.b);
+        let (n, depth, [lda, ldb, ldc]) =
+            (k.n as usize, k.k as usize, [k.lda, k.ldb, k.ldc].map(|leading| leading as usize));
+        check(n, depth, [lda, ldb, ldc], k.b);
         let mut multiply = |rows: Range<usize>| {
             if rows.is_empty() {
                 return;
             }
-            let needed = (rows.len() - 1) * lead_a + depth;
-            let (a, c) = (&k.a[rows.start * lead_a..][..needed], &mut k.c[rows.start * lead_c..]);
+            let needed = (rows.len() - 1) * lda + depth;
+            let (a, c) = (&k.a[rows.start * lda..][..needed], &mut k.c[rows.start * ldc..]);
             body(Product {
                 size: [rows.len(), n, depth],
-                a: Matrix { elements: a, leading: lead_a },
-                b: Matrix { elements: k.b, leading: lead_b },
-                c: (&mut c[..(rows.len() - 1) * lead_c + n], lead_c),
+                a: Matrix { elements: a, leading: lda },
+                b: Matrix { elements: k.b, leading: ldb },
+                c: (&mut c[..(rows.len() - 1) * ldc + n], ldc),
             });
         };
         let mut rows = 0..0;
@@ -85,14 +85,14 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for Blocked {
 /// Row after row, each a sum of rows of `b`: four of them at once, to read and write the row of `c` less often.
 #[inline(always)]
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MmmSpan<'_, T>) {
-    let (n, depth, [lead_a, lead_b, lead_c]) =
-        (k.n as usize, k.k as usize, k.leading.map(|leading| leading as usize));
-    check(n, depth, [lead_a, lead_b, lead_c], k.b);
+    let (n, depth, [lda, ldb, ldc]) =
+        (k.n as usize, k.k as usize, [k.lda, k.ldb, k.ldc].map(|leading| leading as usize));
+    check(n, depth, [lda, ldb, ldc], k.b);
     for i in 0..run.len() {
         let (a, c) = (&k.a.row(i)[..depth], &mut k.c.row(i)[..n]);
         c.fill(T::ZERO);
         let (fours, rest) = a.as_chunks::<4>();
-        let b = |l: usize| &k.b[l * lead_b..][..n];
+        let b = |l: usize| &k.b[l * ldb..][..n];
         for (four, a) in fours.iter().enumerate() {
             let l = 4 * four;
             let (b0, b1, b2, b3) = (b(l), b(l + 1), b(l + 2), b(l + 3));

@@ -25,8 +25,12 @@ pub struct Mmm<'a, T: Number> {
     n: u64,
     /// Columns of `a`, rows of `b`: products in a sum.
     k: u64,
-    /// Elements from row to row of `a`, `b` and `c`.
-    leading: [u64; 3],
+    /// Elements from row to row of `a`.
+    lda: u64,
+    /// Elements from row to row of `b`.
+    ldb: u64,
+    /// Elements from row to row of `c`.
+    ldc: u64,
     /// The left factor, row by row: shape [leading dimension, rows].
     a: Item<'a, Read<Row<T>>>,
     /// The right factor, in the same way.
@@ -62,8 +66,8 @@ pub fn mmm<'a, T: Number>(
     b: &'a FlashMemory<T>,
     c: &'a FlashMemory<T>,
 ) -> Result<Mmm<'a, T>, Error> {
-    let lead_a = shapes::matrix("mmm", ("a", a), [m, k])?;
-    let lead_b = shapes::matrix("mmm", ("b", b), [k, n])?;
-    let lead_c = shapes::just("mmm", ("c", c), [m, n])?;
-    Ok(Mmm::of(n as u64, k as u64, [lead_a, lead_b, lead_c], a, b, c))
+    let lda = shapes::matrix("mmm", ("a", a), [m, k])?;
+    let ldb = shapes::matrix("mmm", ("b", b), [k, n])?;
+    let ldc = shapes::just("mmm", ("c", c), [m, n])?;
+    Ok(Mmm::of(n as u64, k as u64, lda, ldb, ldc, a, b, c))
 }

@@ -4,6 +4,8 @@
 mod elementwise;
 mod matrices;
 mod products;
+mod signals;
+mod sparse;
 
 use flash::RuntimeObj;
 use flash::kernels::simd::Number;

@@ -138,7 +138,9 @@ fn matrices_that_do_not_fit_are_refused_and_named() {
         "kernel `mmm`, argument `c`: expected rows of 4 elements, which are all written, found 5: give it the shape [4, 3]"
     );
     for (which, rt) in all("matrices::matrices_that_do_not_fit_are_refused_and_named") {
-        let run = |leading| rt.submit(Mmm::of(5, 4, leading, &a, &b, &c)).exec([3]).unwrap_err().to_string();
+        let run = |[lda, ldb, ldc]: [u64; 3]| {
+            rt.submit(Mmm::of(5, 4, lda, ldb, ldc, &a, &b, &c)).exec([3]).unwrap_err().to_string()
+        };
         assert!(
             run([4, 3, 5]).contains("expected leading dimensions of at least 4, 5 and 5, found 4, 3 and 5"),
             "{which}"

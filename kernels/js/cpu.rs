@@ -1,0 +1,29 @@
+//! Sweeps of Jacobi's method on the CPU: a run is a piece of a row, and reads five rows.
+
+use super::{Js, JsSpan};
+use crate::simd::{InstructionSet, Number, spans};
+use flash_core::kernel::Span;
+
+#[inline(always)]
+fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
+    let [x, y, z] = run.first().values();
+    let (nx, ny, n) = (k.nx as usize, k.ny as usize, run.len());
+    assert!(
+        x > 0 && x + n < nx && y > 0 && y + 1 < ny && z > 0,
+        "js: expected points inside a grid of {nx} x {ny} x .. points, found {x}..{} x {y} x {z}",
+        x + n
+    );
+    let row = |y: usize, z: usize| (z * ny + y) * nx + x;
+    let at = |first: usize| k.from.slice(first..first + n);
+    let middle = k.from.slice(row(y, z) - 1..row(y, z) + n + 1);
+    let (front, back) = (at(row(y - 1, z)), at(row(y + 1, z)));
+    let (below, above) = (at(row(y, z - 1)), at(row(y, z + 1)));
+    let (f, to) = (&k.f[..n], &mut k.to[..n]);
+    let sixth = T::ONE / (T::ONE + T::ONE + T::ONE + T::ONE + T::ONE + T::ONE);
+    for i in 0..n {
+        let around = (middle[i] + middle[i + 2]) + (front[i] + back[i]) + (below[i] + above[i]);
+        to[i] = I::mul_add(T::ZERO - k.h2, f[i], around) * sixth;
+    }
+}
+
+spans! { Js, JsSpan, 3, sweep }
