@@ -9,6 +9,7 @@ mod nbody;
 mod opencl;
 mod partition;
 mod peers;
+mod portability;
 mod stats;
 mod stream;
 
@@ -27,7 +28,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 #[command(name = "bench")]
 struct Arguments {
     /// Which benchmark; all, if none is named.
-    #[arg(value_parser = ["dispatch", "nbody", "partition", "opencl"])]
+    #[arg(value_parser = ["dispatch", "nbody", "kernels", "partition", "opencl"])]
     name: Option<String>,
     /// Also writes the rows to a file, as a JSON list.
     #[arg(long, value_name = "FILE")]
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        println!("dispatch\nnbody\npartition\nopencl");
+        println!("dispatch\nnbody\nkernels\npartition\nopencl");
         return Ok(());
     }
     if let Some(child) = arguments.child {
@@ -64,6 +65,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     for (name, measure) in [
         ("dispatch", dispatch::rows as fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>),
         ("nbody", nbody::rows),
+        ("kernels", portability::rows),
         ("partition", partition::rows),
         ("opencl", opencl::rows),
     ] {

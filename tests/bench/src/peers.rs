@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libloading::Library;
 
 use crate::nbody::NBody;
+use crate::portability::{self, Kernels};
 
 /// How long OpenMP's threads spin before they sleep.
 const SPIN: Duration = Duration::from_millis(5);
@@ -41,6 +42,8 @@ pub struct Peers {
     pub stream: Option<Stream>,
     /// Gravity in C, over gcc's OpenMP.
     pub nbody: Option<NBody>,
+    /// The kernels of the library in C, over gcc's OpenMP.
+    pub kernels: Option<(Kernels<f32>, Kernels<f64>)>,
 }
 
 impl Peers {
@@ -54,7 +57,7 @@ impl Peers {
     pub fn load() -> Result<Self> {
         if !cfg!(target_os = "linux") {
             eprintln!("peers: all are left out: they are measured on Linux");
-            return Ok(Self { openmp: None, tbb: None, stream: None, nbody: None });
+            return Ok(Self { openmp: None, tbb: None, stream: None, nbody: None, kernels: None });
         }
         set_openmp_environment()?;
         let cache = env::current_exe()?.with_file_name("peers");
@@ -64,6 +67,7 @@ impl Peers {
             tbb: or_without("oneTBB", Tbb::load(&cache))?,
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
+            kernels: or_without("the kernels in C over gcc's OpenMP", portability::load(&cache))?,
         })
     }
 }
