@@ -17,9 +17,10 @@ fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
     let signal = k.signal.slice(run.range().start..run.range().end + filter.len() - 1);
     let width = REGISTERS * I::Vector::<T>::LANES;
     let mut first = 0;
+    assert!(I::there(), "this CPU lacks the instructions");
     while first + width <= k.out.len() {
         let (from, to) = (&signal[first..first + width + filter.len() - 1], &mut k.out[first..first + width]);
-        // SAFETY: this runs in `I::run`, which has seen that the CPU has the instructions; `to` has `width` elements,
+        // SAFETY: the CPU has the instructions, as asserted; `to` has `width` elements,
         // and `from` as many from each place of the filter on.
         unsafe {
             let zero = I::Vector::<T>::splat(T::ZERO);

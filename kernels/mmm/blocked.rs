@@ -12,12 +12,14 @@ use flash_core::kernel::Threads;
 use rayon::prelude::*;
 use std::cell::RefCell;
 
-/// Columns of `a`, and rows of `b`, of a block. A tile's share of `b` fills most of a first-level cache.
-const DEPTH: usize = 256;
+/// Columns of `a`, and rows of `b`, of a block. Less, and the result is read and written more often; more, and a
+/// tile's share of `b` leaves the first-level cache for good.
+const DEPTH: usize = 384;
 /// Columns of `b` of a block.
 const WIDTH: usize = 4096;
-/// Rows of `a` of a block, about: with [`DEPTH`] columns half of a second-level cache.
-const HEIGHT: usize = 192;
+/// Rows of `a` of a block, about: with [`DEPTH`] columns a third of a second-level cache, and few enough for threads
+/// to share them out evenly.
+const HEIGHT: usize = 112;
 /// Multiplications below which threads cost more than they save.
 const SMALL: usize = 1 << 18;
 
@@ -129,8 +131,11 @@ fn pack_a<I: Tiles, T: Number>(
     depth: &std::ops::Range<usize>,
     packed: &mut Vec<T>,
 ) {
-    packed.clear();
     packed.resize(rows.len().next_multiple_of(I::ROWS) * depth.len(), T::ZERO);
+    if !rows.len().is_multiple_of(I::ROWS) {
+        let tile = rows.len() / I::ROWS * I::ROWS * depth.len();
+        packed[tile..].fill(T::ZERO);
+    }
     for (i, row) in rows.enumerate() {
         let tile = &mut packed[i / I::ROWS * I::ROWS * depth.len()..];
         let to = tile[i % I::ROWS..].iter_mut().step_by(I::ROWS);

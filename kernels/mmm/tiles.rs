@@ -48,6 +48,23 @@ tiles! { Avx512, 14 x 2 }
 tiles! { Avx2, 6 x 2 }
 tiles! { Portable, 6 x 2 }
 
+/// Asks for the rows of a tile, which are added to after all products.
+#[inline(always)]
+fn prefetch<T>(c: &[T], leading: usize, rows: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for i in 0..rows {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let row = c.as_ptr().wrapping_add(i * leading).cast::<i8>();
+        // SAFETY: every x86-64 has it, and it may be of any address.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(row);
+            _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(64));
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (c, leading, rows);
+}
+
 /// [`Tiles::tile`].
 ///
 /// # Safety
@@ -65,6 +82,7 @@ unsafe fn tile<V: Vector<T>, T: Number, const ROWS: usize, const COLUMNS: usize>
     assert!(b.len() >= depth * width, "a tile of {depth} products, and {} elements of `b`", b.len());
     assert!(rows <= ROWS && columns <= width && columns <= leading, "{rows} x {columns} of a tile");
     assert!(rows == 0 || c.len() >= (rows - 1) * leading + columns, "a tile beyond the result");
+    prefetch(c, leading, rows);
     // SAFETY: the CPU has the instructions. Per product `a` has `ROWS` elements and `b` has `width`.
     let sums = unsafe {
         let mut sums = [[V::splat(T::ZERO); COLUMNS]; ROWS];
@@ -97,15 +115,18 @@ unsafe fn tile<V: Vector<T>, T: Number, const ROWS: usize, const COLUMNS: usize>
         }
         return;
     }
-    let mut row = [T::ZERO; 32];
-    assert!(width <= row.len());
-    for i in 0..rows {
+    // All of them by way of the stack: an index that varies would have the registers there from the start.
+    let mut all = [[T::ZERO; 32]; ROWS];
+    assert!(width <= all[0].len());
+    for i in 0..ROWS {
         for v in 0..COLUMNS {
             // SAFETY: the CPU has the instructions; there are `width` elements.
-            unsafe { sums[i][v].store(row.as_mut_ptr().add(v * V::LANES)) };
+            unsafe { sums[i][v].store(all[i].as_mut_ptr().add(v * V::LANES)) };
         }
+    }
+    for (i, row) in all.iter().enumerate().take(rows) {
         for (c, sum) in c[i * leading..][..columns].iter_mut().zip(row) {
-            *c = if add { *c + sum } else { sum };
+            *c = if add { *c + *sum } else { *sum };
         }
     }
 }

@@ -1,47 +1,51 @@
 //! Sums of products.
 
-use super::{InstructionSet, Number};
+use super::{InstructionSet, Number, Vector};
 
-/// Products that are summed beside each other: a vector each, so that no addition waits for the last one.
-const LANES: usize = 16;
-const VECTORS: usize = 4;
+/// Registers of sums: so many additions do not wait for each other.
+const REGISTERS: usize = 8;
 
-/// The sum of `x[i] * y[i]`. Its bits depend on the elements and their number alone.
+/// The sum of `x[i] * y[i]`. Its bits depend on the elements, their number and the registers alone.
 ///
 /// # Panics
-/// If the lengths differ.
+/// If the lengths differ, or the CPU lacks the instructions.
 #[inline(always)]
 pub(crate) fn dot<I: InstructionSet, T: Number>(x: &[T], y: &[T]) -> T {
     assert!(x.len() == y.len(), "expected vectors of one length, found {} and {} elements", x.len(), y.len());
-    let mut sums = [[T::ZERO; LANES]; VECTORS];
-    let ((x, x_rest), (y, y_rest)) =
-        (x.as_chunks::<{ LANES * VECTORS }>(), y.as_chunks::<{ LANES * VECTORS }>());
-    for (x, y) in x.iter().zip(y) {
-        for v in 0..VECTORS {
-            for l in 0..LANES {
-                sums[v][l] = I::mul_add(x[v * LANES + l], y[v * LANES + l], sums[v][l]);
+    assert!(I::there(), "this CPU lacks the instructions");
+    let lanes = I::Vector::<T>::LANES;
+    let (blocks, registers) = (x.len() / (lanes * REGISTERS), x.len() / lanes);
+    let mut rest = [T::ZERO; 16];
+    // SAFETY: the CPU has the instructions, as asserted; both have so many registers of elements, and `rest` one.
+    unsafe {
+        let at = |register: usize| {
+            let at = register * lanes;
+            (I::Vector::<T>::load(x.as_ptr().add(at)), I::Vector::<T>::load(y.as_ptr().add(at)))
+        };
+        let mut sums = [I::Vector::<T>::splat(T::ZERO); REGISTERS];
+        for block in 0..blocks {
+            for (v, sum) in sums.iter_mut().enumerate() {
+                let (x, y) = at(block * REGISTERS + v);
+                *sum = x.mul_add(y, *sum);
             }
         }
-    }
-    let ((x, x_rest), (y, y_rest)) = (x_rest.as_chunks::<LANES>(), y_rest.as_chunks::<LANES>());
-    for ((x, y), sums) in x.iter().zip(y).zip(&mut sums) {
-        for l in 0..LANES {
-            sums[l] = I::mul_add(x[l], y[l], sums[l]);
+        let [mut total, b, c, d, e, f, g, h] = sums;
+        for register in blocks * REGISTERS..registers {
+            let (x, y) = at(register);
+            total = x.mul_add(y, total);
         }
+        total = total.add(b).add(c.add(d)).add(e.add(f).add(g.add(h)));
+        total.store(rest.as_mut_ptr());
     }
-    let [mut total, b, c, d] = sums;
-    for l in 0..LANES {
-        total[l] = (total[l] + b[l]) + (c[l] + d[l]);
+    for (sum, at) in rest.iter_mut().zip(registers * lanes..x.len()) {
+        *sum = I::mul_add(x[at], y[at], *sum);
     }
-    for (l, (x, y)) in x_rest.iter().zip(y_rest).enumerate() {
-        total[l] = I::mul_add(*x, *y, total[l]);
-    }
-    let mut width = LANES / 2;
+    let mut width = rest.len() / 2;
     while width > 0 {
         for l in 0..width {
-            total[l] += total[l + width];
+            rest[l] += rest[l + width];
         }
         width /= 2;
     }
-    total[0]
+    rest[0]
 }

@@ -23,6 +23,10 @@ pub trait Vector<T>: Copy {
     /// The CPU has the register's instructions.
     unsafe fn add(self, other: Self) -> Self;
 
+    /// # Safety
+    /// The CPU has the register's instructions.
+    unsafe fn mul(self, other: Self) -> Self;
+
     /// `self * b + c`.
     ///
     /// # Safety
@@ -32,7 +36,7 @@ pub trait Vector<T>: Copy {
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! register {
-    ($v:ident, $t:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $add:ident, $mul_add:ident) => {
+    ($v:ident, $t:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident) => {
         impl Vector<$t> for std::arch::x86_64::$v {
             const LANES: usize = $lanes;
 
@@ -61,6 +65,12 @@ macro_rules! register {
             }
 
             #[inline(always)]
+            unsafe fn mul(self, other: Self) -> Self {
+                // SAFETY: the caller vouches.
+                unsafe { std::arch::x86_64::$mul(self, other) }
+            }
+
+            #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
                 // SAFETY: the caller vouches.
                 unsafe { std::arch::x86_64::$mul_add(self, b, c) }
@@ -71,10 +81,10 @@ macro_rules! register {
 #[cfg(target_arch = "x86_64")]
 mod registers {
     use super::Vector;
-    register! { __m512, f32, 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_fmadd_ps }
-    register! { __m512d, f64, 8, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_fmadd_pd }
-    register! { __m256, f32, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_fmadd_ps }
-    register! { __m256d, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_fmadd_pd }
+    register! { __m512, f32, 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_mul_ps, _mm512_fmadd_ps }
+    register! { __m512d, f64, 8, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_mul_pd, _mm512_fmadd_pd }
+    register! { __m256, f32, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_fmadd_ps }
+    register! { __m256d, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_mul_pd, _mm256_fmadd_pd }
 }
 
 /// What the compiler makes a register of, on any CPU.
@@ -105,6 +115,11 @@ impl<T: Number, const N: usize> Vector<T> for Lanes<T, N> {
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         Lanes(std::array::from_fn(|l| self.0[l] + other.0[l]))
+    }
+
+    #[inline(always)]
+    unsafe fn mul(self, other: Self) -> Self {
+        Lanes(std::array::from_fn(|l| self.0[l] * other.0[l]))
     }
 
     #[inline(always)]
