@@ -67,18 +67,22 @@ fn check<T>(n: usize, k: usize, [a, b, c]: [usize; 3], right: &[T]) {
 /// Blocks that stay in the caches, by the widest registers that there are.
 pub struct Blocked;
 
+impl Blocked {
+    pub(super) fn multiply<T: Number>(Product { size, a, b, c }: Product<'_, T>, threads: Threads<'_>) {
+        #[cfg(target_arch = "x86_64")]
+        if Avx512::there() {
+            return product::<Avx512, T>(size, (a, b), c, threads);
+        } else if Avx2::there() {
+            return product::<Avx2, T>(size, (a, b), c, threads);
+        }
+        product::<Portable, T>(size, (a, b), c, threads);
+    }
+}
+
 #[kernel(for(f32, f64), priority = 40)]
 impl<T: Number> CpuWhole<Mmm<'_, T>> for Blocked {
     fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, T>, threads: Threads<'_>) {
-        Product::of(&space, k, |Product { size, a, b, c }| {
-            #[cfg(target_arch = "x86_64")]
-            if Avx512::there() {
-                return product::<Avx512, T>(size, (a, b), c, threads);
-            } else if Avx2::there() {
-                return product::<Avx2, T>(size, (a, b), c, threads);
-            }
-            product::<Portable, T>(size, (a, b), c, threads);
-        });
+        Product::of(&space, k, |product| Blocked::multiply(product, threads));
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod blocked;
 mod cpu;
+#[cfg(target_os = "linux")]
+mod openblas;
 mod tiles;
 
 use crate::shapes;
