@@ -23,9 +23,10 @@ partition_map! {
 ///
 /// # Errors
 /// A launch of more elements than `out` has is refused; where the signal ends before the filter does the kernel
-/// fails.
+/// fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "conv1d", dims(i), part_by(i, map = REACH))]
+#[implementations(opencl = "conv1d.cl", cooperating, for(f32, f64))]
 pub struct Conv1d<'a, T: Number> {
     /// The filter: the response to a single 1.
     filter: Whole<'a, Read<T>>,

@@ -19,9 +19,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 ///
 /// # Errors
 /// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, or a matrix
-/// shorter than its rows, the kernel fails.
+/// shorter than its rows, the kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "mmm", dims(row), part_by(row))]
+#[implementations(opencl = "mmm.cl", cooperating, for(f32, f64))]
 pub struct Mmm<'a, T: Number> {
     /// Columns of `b` and `c`.
     n: u64,

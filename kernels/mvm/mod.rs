@@ -14,9 +14,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 ///
 /// # Errors
 /// A launch of more rows than `a` or `y` has is refused; with rows of `a`, or an `x`, shorter than `n` the
-/// kernel fails.
+/// kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "mvm", dims(row), part_by(row))]
+#[implementations(opencl = "mvm.cl", cooperating, for(f32, f64))]
 pub struct Mvm<'a, T: Number> {
     /// Columns of the matrix.
     n: u64,

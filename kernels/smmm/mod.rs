@@ -15,13 +15,14 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 ///
 /// # Errors
 /// A launch of more rows than `c` has is refused; where the row pointers decrease, leave the elements, or a column is
-/// none of `b`'s rows, the kernel fails.
+/// none of `b`'s rows, the kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(
     name = "smmm",
     dims(row),
     part_by(row, column = csr_rows(row, start), value = csr_rows(row, start))
 )]
+#[implementations(opencl = "smmm.cl", cooperating, for(f32, f64))]
 pub struct Smmm<'a, T: Number> {
     /// Columns of `b` and `c`.
     n: u64,

@@ -16,6 +16,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more elements than each of the vectors has is refused.
 #[derive(KernelDefinition)]
 #[kernel(name = "vdp", dims(i), part_by(i))]
+#[implementations(opencl = "vdp.cl", cooperating, for(f32, f64), work_group_size = 64)]
 pub struct Vdp<'a, T: Number> {
     /// The first vector.
     x: Item<'a, Read<T>>,

@@ -1,6 +1,6 @@
 //! `ewmm` and `ewmd`.
 
-use crate::{Real, SETS, implementations, near, numbers};
+use crate::{Real, SETS, all, implementations, near, numbers};
 use flash::kernels::ewmm::Ewmm;
 use flash::kernels::{ewmd, ewmm};
 use flash::prelude::*;
@@ -9,7 +9,7 @@ use flash::prelude::*;
 const LENGTHS: [usize; 10] = [1, 2, 7, 15, 16, 17, 63, 1000, 4099, (8 << 20) / 4 + 13];
 
 fn products_and_quotients<T: Real>(test: &str) {
-    for (which, rt) in implementations(test, &SETS) {
+    for (which, rt) in all(test) {
         for n in LENGTHS {
             let (a, mut b) = (numbers::<T>(n, 1), numbers::<T>(n, 2));
             b.iter_mut().filter(|b| b.wide() == 0.0).for_each(|b| *b = T::ONE);
@@ -22,9 +22,11 @@ fn products_and_quotients<T: Real>(test: &str) {
                 .unwrap();
             // One operation is rounded once, and so has only one right result.
             for (i, (p, q)) in product.read().unwrap().iter().zip(&*quotient.read().unwrap()).enumerate() {
-                let (p, q) = (p.bits(), q.bits());
-                assert_eq!(p, (a[i] * b[i]).bits(), "{which}: product {i} of {n}, {}", T::NAME);
-                assert_eq!(q, (a[i] / b[i]).bits(), "{which}: quotient {i} of {n}, {}", T::NAME);
+                assert_eq!(p.bits(), (a[i] * b[i]).bits(), "{which}: product {i} of {n}, {}", T::NAME);
+                // OpenCL asks of a quotient in single precision only that it be near.
+                let ulps = q.bits().abs_diff((a[i] / b[i]).bits());
+                let allowed = if SETS.iter().any(|set| which.starts_with(set)) { 0 } else { 2 };
+                assert!(ulps <= allowed, "{which}: quotient {i} of {n}, {}: {ulps} off", T::NAME);
             }
         }
     }

@@ -8,8 +8,10 @@ mod signals;
 mod sparse;
 
 use flash::RuntimeObj;
+use flash::backend::list;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
+use flash_backend_opencl_fpga as _;
 
 /// A number type, and what tests know of it.
 trait Real: Number + PartialEq + std::fmt::Debug {
@@ -83,6 +85,27 @@ fn implementations(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
         let whole = cpu.options(Implementation::named(*name));
         runtimes.push((format!("{name}, whole"), whole.clone()));
         runtimes.push((format!("{name}, cut"), whole.options(Subspaces(3))));
+    }
+    runtimes
+}
+
+/// Those of the implementations for instruction sets, and of the OpenCL devices that there are.
+fn all(test: &str) -> Vec<(String, RuntimeObj)> {
+    let mut runtimes = implementations(test, &SETS);
+    let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
+    let reports = list();
+    let devices: Vec<&str> = reports
+        .iter()
+        .filter(|report| ours(&report.key))
+        .flat_map(|report| report.devices.iter().map(|device| device.id.as_str()))
+        .collect();
+    if devices.is_empty() {
+        flash_tests::skip(test, "no OpenCL device: `cargo xtask setup` makes three");
+    }
+    for device in devices {
+        let whole = get_runtime(device).unwrap();
+        runtimes.push((format!("{device}, whole"), whole.clone()));
+        runtimes.push((format!("{device}, cut"), whole.options(Subspaces(3))));
     }
     runtimes
 }

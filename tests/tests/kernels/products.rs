@@ -1,6 +1,6 @@
 //! `vdp` and `mvm`: sums of products.
 
-use crate::{Real, SETS, implementations, near, numbers};
+use crate::{Real, all, near, numbers};
 use flash::kernels::mvm::Mvm;
 use flash::kernels::{mvm, vdp};
 use flash::prelude::*;
@@ -23,7 +23,7 @@ fn vectors<T: Real>(test: &str) {
         let (expected, size) = dot(&x, &y);
         let (x, y) = (FlashMemory::from(x), FlashMemory::from(y));
         let mut bits = Vec::new();
-        for (which, rt) in implementations(test, &SETS) {
+        for (which, rt) in all(test) {
             let sum = FlashMemory::zeroed(1);
             rt.submit(vdp(&x, &y, &sum).unwrap()).exec([n]).unwrap();
             let found = sum.get(0).unwrap();
@@ -64,9 +64,7 @@ fn a_dot_product_of_nothing_is_zero_and_not_a_number_stays() {
     let (none, sum) = (FlashMemory::<f64>::zeroed(0), FlashMemory::from([7.0]));
     rt.submit(vdp(&none, &none, &sum).unwrap()).exec([0]).unwrap();
     assert_eq!(sum.get(0).unwrap(), 0.0);
-    for (which, rt) in
-        implementations("products::a_dot_product_of_nothing_is_zero_and_not_a_number_stays", &SETS)
-    {
+    for (which, rt) in all("products::a_dot_product_of_nothing_is_zero_and_not_a_number_stays") {
         for (at, value) in [(0, f64::NAN), (70, f64::NAN), (99, f64::INFINITY)] {
             let mut x = vec![1.0; 100];
             x[at] = value;
@@ -86,7 +84,7 @@ fn matrix_and_vector<T: Real>(test: &str) {
         let a = FlashMemory::from(a).with_shape([leading, m]).unwrap();
         let x = FlashMemory::from(x);
         let mut bits: Vec<Vec<u64>> = Vec::new();
-        for (which, rt) in implementations(test, &SETS) {
+        for (which, rt) in all(test) {
             let y = FlashMemory::zeroed(m);
             rt.submit(mvm([m, n], &a, &x, &y).unwrap()).exec([m]).unwrap();
             let y = y.read().unwrap();

@@ -1,6 +1,6 @@
 //! `conv1d` and `js`: results of what lies around.
 
-use crate::{Real, SETS, implementations, near, numbers};
+use crate::{Real, all, near, numbers};
 use flash::kernels::conv1d::Conv1d;
 use flash::kernels::js::Js;
 use flash::kernels::{conv1d, js};
@@ -17,7 +17,7 @@ fn convolutions<T: Real>(test: &str) {
         let sizes: Vec<f64> = (0..len).map(|i| terms(i).map(|t| product(t).abs()).sum()).collect();
         let (filter, signal) = (FlashMemory::from(&filter[..]), FlashMemory::from(&signal[..]));
         let mut bits: Vec<Vec<u64>> = Vec::new();
-        for (which, rt) in implementations(test, &SETS) {
+        for (which, rt) in all(test) {
             let out = FlashMemory::zeroed(len);
             rt.submit(conv1d(&filter, &signal, &out).unwrap()).exec([len]).unwrap();
             let out = out.read().unwrap();
@@ -38,7 +38,7 @@ fn convolutions_are_right_and_no_cut_changes_a_bit() {
 
 #[test]
 fn what_is_not_a_number_reaches_as_far_as_the_filter() {
-    for (which, rt) in implementations("signals::what_is_not_a_number_reaches_as_far_as_the_filter", &SETS) {
+    for (which, rt) in all("signals::what_is_not_a_number_reaches_as_far_as_the_filter") {
         let mut signal = vec![1.0f32; 300];
         signal[150] = f32::NAN;
         let (filter, signal) = (FlashMemory::from([1.0f32; 5]), FlashMemory::from(signal));
@@ -98,7 +98,7 @@ fn jacobi<T: Real>(test: &str) {
         let wide = |x: &[T]| -> Vec<f64> { x.iter().map(|x| x.wide()).collect() };
         let expected = sweeps(shape, 0.25, &wide(&u), &wide(&f), SWEEPS);
         let mut bits: Vec<Vec<u64>> = Vec::new();
-        for (which, rt) in implementations(test, &SETS) {
+        for (which, rt) in all(test) {
             let array = |x: &[T]| FlashMemory::from(x).with_shape(shape).unwrap();
             let (mut from, mut to, f) = (array(&u), array(&u), array(&f));
             for _ in 0..SWEEPS {

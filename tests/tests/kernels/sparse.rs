@@ -1,6 +1,6 @@
 //! `smmm`.
 
-use crate::{Real, SETS, implementations, near, numbers};
+use crate::{Real, all, near, numbers};
 use flash::kernels::smmm;
 use flash::kernels::smmm::Smmm;
 use flash::prelude::*;
@@ -58,7 +58,7 @@ fn products<T: Real>(test: &str) {
         );
         let b = FlashMemory::from(b).with_shape([lead, k]).unwrap();
         let mut bits: Vec<Vec<u64>> = Vec::new();
-        for (which, rt) in implementations(test, &SETS) {
+        for (which, rt) in all(test) {
             let c = FlashMemory::from(vec![T::of(7.0); m * n]).with_shape([n, m]).unwrap();
             rt.submit(smmm([m, n, k], (&start, &column, &value), &b, &c).unwrap()).exec([m]).unwrap();
             let c = c.read().unwrap();
