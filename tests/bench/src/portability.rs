@@ -2,15 +2,17 @@
 //! lost by going through the framework.
 //!
 //! The *score* of a kernel is the time of the direct call over that through the framework, 1 if nothing is lost. Its
-//! *overhead* is the part of a launch's time that is the framework's: what a launch of a single work item takes.
+//! *overhead* is the part of its time that a launch of nothing but one work item takes.
 
 use crate::dispatch::per_call;
 use crate::peers::{Peers, Source};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::Result;
+use flash::descriptor::Implementation;
 use flash::kernels::simd::Number;
 use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
 use flash::{FlashMemory, RuntimeObj, get_runtime};
+use libloading::Library;
 use std::ffi::{c_int, c_long};
 use std::path::Path;
 use std::thread;
@@ -74,11 +76,14 @@ impl<T> Kernels<T> {
 /// The number types, with what differs between them.
 trait Real: Number {
     const NAME: &'static str;
+    /// Its product of matrices in a CBLAS.
+    const GEMM: &'static [u8];
     fn of(value: f64) -> Self;
 }
 
 impl Real for f32 {
     const NAME: &'static str = "f32";
+    const GEMM: &'static [u8] = b"cblas_sgemm\0";
     fn of(value: f64) -> f32 {
         value as f32
     }
@@ -86,8 +91,38 @@ impl Real for f32 {
 
 impl Real for f64 {
     const NAME: &'static str = "f64";
+    const GEMM: &'static [u8] = b"cblas_dgemm\0";
     fn of(value: f64) -> f64 {
         value
+    }
+}
+
+/// Order, transpositions, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
+type Gemm<T> = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    T,
+    *const T,
+    c_int,
+    *const T,
+    c_int,
+    T,
+    *mut T,
+    c_int,
+);
+
+/// OpenBLAS, called directly on some threads; `None` if it is not there.
+fn openblas<T: Real>(threads: c_int) -> Option<Gemm<T>> {
+    // SAFETY: the loader's OpenBLAS; these are the types of its functions, and it is never unloaded.
+    unsafe {
+        let library: &'static Library = Box::leak(Box::new(Library::new("libopenblas.so.0").ok()?));
+        let set_threads = library.get::<unsafe extern "C" fn(c_int)>(b"openblas_set_num_threads\0").ok()?;
+        set_threads(threads);
+        library.get::<Gemm<T>>(T::GEMM).ok().map(|gemm| *gemm)
     }
 }
 
@@ -112,12 +147,14 @@ struct Case<'a> {
     work: f64,
     ours: &'a mut dyn FnMut(),
     peer: Option<&'a mut dyn FnMut()>,
+    /// Nanoseconds of a launch of one work item.
+    launch: f64,
 }
 
 impl Case<'_> {
     /// The score, and the rates that it is made of.
     fn rows<T: Real>(self) -> Vec<Row> {
-        let Case { name, unit, work, ours, peer } = self;
+        let Case { name, unit, work, ours, peer, launch } = self;
         let called = |suffix: &str| format!("{name} {} ALL_CPU {suffix}", T::NAME);
         let rate = |call: &mut dyn FnMut()| work * 1e9 / per_call(1, call);
         // The first call of each side after a rest wakes its threads.
@@ -125,8 +162,13 @@ impl Case<'_> {
             call();
             rate(call)
         };
+        let overhead = |rate: f64| {
+            let part = 100.0 * launch / (work * 1e9 / rate);
+            Row::from_turns(called("overhead"), "%", &[(part, None)])
+        };
         let Some(peer) = peer else {
-            return vec![pair(called(unit), unit, REPEATS, || warm(ours), None, PAUSE)];
+            let rate = pair(called(unit), unit, REPEATS, || warm(ours), None, PAUSE);
+            return vec![overhead(rate.value), rate];
         };
         let (mut turns, mut first) = (Vec::new(), true);
         let score = pair(
@@ -146,7 +188,8 @@ impl Case<'_> {
             None,
             PAUSE,
         );
-        vec![score, Row::from_turns(called(unit), unit, &turns[1..])]
+        let rate = Row::from_turns(called(unit), unit, &turns[1..]);
+        vec![score, overhead(rate.value), rate]
     }
 }
 
@@ -157,14 +200,34 @@ fn int(n: usize) -> c_long {
 fn of_type<T: Real>(c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
     let rt = get_runtime("ALL_CPU")?;
     let threads = thread::available_parallelism()?.get() as c_int;
-    let mut rows = streams(&rt, threads, c)?;
-    rows.extend(matrices(&rt, threads, c)?);
-    rows.extend(neighbours(&rt, threads, c)?);
+    let one = || FlashMemory::<T>::zeroed(1);
+    let (a, b, to) = (one(), one(), one());
+    let single = pair(
+        format!("launch of one item {} ALL_CPU", T::NAME),
+        "ns",
+        REPEATS,
+        || {
+            let launch = || rt.submit(ewmm(&a, &b, &to).expect("one shape")).exec([1usize]);
+            per_call(1000, || launch().expect("it runs"))
+        },
+        None,
+        PAUSE,
+    );
+    let launch = single.value;
+    let mut rows = vec![single];
+    rows.extend(streams(&rt, threads, c, launch)?);
+    rows.extend(matrices(&rt, threads, c, launch)?);
+    rows.extend(neighbours(&rt, threads, c, launch)?);
     Ok(rows)
 }
 
 /// `ewmm`, `ewmd`, `vdp`: three, or two, arrays of 64 MiB.
-fn streams<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
+fn streams<T: Real>(
+    rt: &RuntimeObj,
+    threads: c_int,
+    c: Option<&Kernels<T>>,
+    launch_ns: f64,
+) -> Result<Vec<Row>> {
     let n = (64 << 20) / size_of::<T>();
     let (a, b) = (numbers::<T>(n), numbers::<T>(n));
     let (to, sum) = (FlashMemory::<T>::zeroed(n), FlashMemory::<T>::zeroed(1));
@@ -191,6 +254,7 @@ fn streams<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) -> 
             work: arrays * bytes,
             ours: &mut || launch.exec().expect("it runs"),
             peer: peer.as_mut().map(|peer| peer as &mut dyn FnMut()),
+            launch: launch_ns,
         };
         rows.extend(case.rows::<T>());
     }
@@ -198,16 +262,41 @@ fn streams<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) -> 
 }
 
 /// `mmm`, `mvm`, `smmm`.
-fn matrices<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
+fn matrices<T: Real>(
+    rt: &RuntimeObj,
+    threads: c_int,
+    c: Option<&Kernels<T>>,
+    launch_ns: f64,
+) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    {
+    for (name, pinned) in [("mmm", None), ("mmm blocked", Some("blocked"))] {
         let n = 2048;
         let [a, b] = [(); 2].map(|()| numbers::<T>(n * n).with_shape([n, n]));
-        let (a, b, c) = (a?, b?, FlashMemory::zeroed([n, n]));
-        let launch = rt.submit(mmm([n, n, n], &a, &b, &c)?).defer([n]);
-        let ours = &mut || launch.exec().expect("it runs");
-        let case =
-            Case { name: "mmm", unit: "GFLOP/s", work: 2.0 * (n * n * n) as f64 / 1e9, ours, peer: None };
+        let (a, b, to) = (a?, b?, FlashMemory::zeroed([n, n]));
+        let kernel = rt.submit(mmm([n, n, n], &a, &b, &to)?);
+        let launch = match pinned {
+            Some(name) => kernel.options(Implementation::named(name)),
+            None => kernel,
+        }
+        .defer([n]);
+        let mut peer = openblas::<T>(threads).map(|gemm| {
+            let (a, b, to) = (&a, &b, &to);
+            move || {
+                let (a, b) = (a.read().expect("free"), b.read().expect("free"));
+                let (mut to, n) = (to.write().expect("free"), int(n) as c_int);
+                let (a, b, to) = (a.as_ptr(), b.as_ptr(), to.as_mut_ptr());
+                // SAFETY: three matrices of `n` rows of `n` elements, row by row, none transposed.
+                unsafe { gemm(101, 111, 111, n, n, n, T::ONE, a, n, b, n, T::ZERO, to, n) }
+            }
+        });
+        let case = Case {
+            name,
+            unit: "GFLOP/s",
+            work: 2.0 * (n * n * n) as f64 / 1e9,
+            ours: &mut || launch.exec().expect("it runs"),
+            peer: peer.as_mut().map(|peer| peer as &mut dyn FnMut()),
+            launch: launch_ns,
+        };
         rows.extend(case.rows::<T>());
     }
     {
@@ -229,6 +318,7 @@ fn matrices<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) ->
             work: (m * n * size_of::<T>()) as f64 / 1e9,
             ours: &mut || launch.exec().expect("it runs"),
             peer: peer.as_mut().map(|peer| peer as &mut dyn FnMut()),
+            launch: launch_ns,
         };
         rows.extend(case.rows::<T>());
     }
@@ -267,6 +357,7 @@ fn matrices<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) ->
             work: 2.0 * (m * each * n) as f64 / 1e9,
             ours: &mut || launch.exec().expect("it runs"),
             peer: peer.as_mut().map(|peer| peer as &mut dyn FnMut()),
+            launch: launch_ns,
         };
         rows.extend(case.rows::<T>());
     }
@@ -274,7 +365,12 @@ fn matrices<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) ->
 }
 
 /// `conv1d`, `js`.
-fn neighbours<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
+fn neighbours<T: Real>(
+    rt: &RuntimeObj,
+    threads: c_int,
+    c: Option<&Kernels<T>>,
+    launch_ns: f64,
+) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     {
         let (k, n) = (63, (32 << 20) / size_of::<T>());
@@ -297,6 +393,7 @@ fn neighbours<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) 
             work: 2.0 * (k * (n - k + 1)) as f64 / 1e9,
             ours: &mut || launch.exec().expect("it runs"),
             peer: peer.as_mut().map(|peer| peer as &mut dyn FnMut()),
+            launch: launch_ns,
         };
         rows.extend(case.rows::<T>());
     }
@@ -322,6 +419,7 @@ fn neighbours<T: Real>(rt: &RuntimeObj, threads: c_int, c: Option<&Kernels<T>>) 
             work: ((n - 2) * (n - 2) * (n - 2)) as f64 / 1e9,
             ours: &mut || launch.exec().expect("it runs"),
             peer: peer.as_mut().map(|peer| peer as &mut dyn FnMut()),
+            launch: launch_ns,
         };
         rows.extend(case.rows::<T>());
     }
