@@ -6,6 +6,7 @@ mod matrices;
 mod products;
 mod signals;
 mod sparse;
+mod together;
 
 use flash::RuntimeObj;
 use flash::backend::list;
