@@ -38,7 +38,14 @@ const TESTS: &[Need] = &[
     Need { probe: Probe::Program("gcc"), package: "gcc", used_by: "backends and kernels in C" },
     Need { probe: Probe::Program("g++"), package: "g++", used_by: "the plugin interface from C++" },
     Need { probe: Probe::Program("gfortran"), package: "gfortran", used_by: "kernels in Fortran" },
+    OPENBLAS,
 ];
+
+const OPENBLAS: Need = Need {
+    probe: Probe::Library("libopenblas.so.0"),
+    package: "libopenblas0-pthread",
+    used_by: "products of matrices by OpenBLAS",
+};
 
 const OPENCL: &[Need] = &[
     Need {
@@ -59,6 +66,7 @@ const PEERS: &[Need] = &[
     Need { probe: Probe::Program("gcc"), package: "gcc", used_by: "the OpenMP peers" },
     Need { probe: Probe::Program("g++"), package: "g++", used_by: "the oneTBB peer" },
     Need { probe: Probe::Header("tbb/parallel_for.h"), package: "libtbb-dev", used_by: "the oneTBB peer" },
+    OPENBLAS,
 ];
 
 /// What the tests need. What cannot be had is named; with CI it is an error.

@@ -9,6 +9,8 @@ use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Where it runs.
@@ -181,6 +183,9 @@ pub(super) fn rate(
     let mut specificity = 0;
     for (key, value) in &attributes {
         let value = serde_json::from_str::<String>(value).unwrap_or_else(|_| value.clone());
+        if key == "library" && !is_there(&value) {
+            return Err(format!("the library {value} is not found"));
+        }
         let info = device.info();
         let fact = match key.as_str() {
             "vendor" => &info.vendor,
@@ -234,6 +239,19 @@ pub(super) fn prepare(
     // SAFETY: a device of this vtable, and its kernel.
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
     Ok(Target { device, implementation: name, kernel, submit, inline, whole, image, rate })
+}
+
+/// True if a shared library can be loaded, by the name that the loader knows it by. It stays loaded: an
+/// implementation that requires it is about to use it.
+fn is_there(library: &str) -> bool {
+    static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(|e| e.into_inner());
+    *loaded.entry(library.to_owned()).or_insert_with(|| {
+        // SAFETY: whoever links an implementation into the program, or has it as a plugin, trusts what it
+        // requires.
+        let opened = unsafe { libloading::Library::new(library) };
+        opened.map(std::mem::forget).is_ok()
+    })
 }
 
 /// True if this CPU has a feature, by the name that `is_x86_feature_detected!` uses.

@@ -11,15 +11,31 @@ mod opencl;
 mod overhead;
 mod partition;
 mod peers;
+mod portability;
 mod stats;
 mod stream;
 
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+/// What makes a benchmark's rows.
+type Measure = fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>;
+
+/// By name, in the order in which they run.
+const BENCHMARKS: [(&str, Measure); 7] = [
+    ("dispatch", dispatch::rows),
+    ("nbody", nbody::rows),
+    ("diffusion", diffusion::rows),
+    ("overhead", overhead::rows),
+    ("kernels", portability::rows),
+    ("partition", partition::rows),
+    ("opencl", opencl::rows),
+];
 
 /// Measures FLASH beside its peers, in turns, and prints a row for each figure.
 ///
@@ -29,7 +45,7 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 #[command(name = "bench")]
 struct Arguments {
     /// Which benchmark; all, if none is named.
-    #[arg(value_parser = ["dispatch", "nbody", "diffusion", "overhead", "partition", "opencl"])]
+    #[arg(value_parser = PossibleValuesParser::new(BENCHMARKS.map(|(name, _)| name)))]
     name: Option<String>,
     /// Also writes the rows to a file, as a JSON list.
     #[arg(long, value_name = "FILE")]
@@ -54,7 +70,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        println!("dispatch\nnbody\ndiffusion\noverhead\npartition\nopencl");
+        BENCHMARKS.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(());
     }
     if let Some(child) = arguments.child {
@@ -63,14 +79,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let wanted = |name: &str| arguments.name.as_deref().is_none_or(|n| n == name);
     let peers = peers::Peers::load()?;
     let mut rows = Vec::new();
-    for (name, measure) in [
-        ("dispatch", dispatch::rows as fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>),
-        ("nbody", nbody::rows),
-        ("diffusion", diffusion::rows),
-        ("overhead", overhead::rows),
-        ("partition", partition::rows),
-        ("opencl", opencl::rows),
-    ] {
+    for (name, measure) in BENCHMARKS {
         if wanted(name) {
             eprintln!("{name} ...");
             rows.extend(measure(&peers)?);

@@ -28,12 +28,14 @@ use libloading::Library;
 use crate::diffusion::Diffusion;
 use crate::nbody::NBody;
 use crate::overhead::Shares;
+use crate::portability::{self, Kernels};
 
 /// How long OpenMP's threads spin before they sleep.
 const SPIN: Duration = Duration::from_millis(5);
 
 /// Every peer that this machine can have. They are called from the thread that
 /// loaded them, one at a time.
+#[derive(Default)]
 pub struct Peers {
     /// Launches and barriers of gcc's OpenMP.
     pub openmp: Option<OpenMp>,
@@ -47,6 +49,8 @@ pub struct Peers {
     pub diffusion: Option<Diffusion>,
     /// The same kernels for every dispatcher.
     pub overhead: Option<Shares>,
+    /// The kernels of the library in C, over gcc's OpenMP.
+    pub kernels: Option<(Kernels<f32>, Kernels<f64>)>,
 }
 
 impl Peers {
@@ -60,14 +64,7 @@ impl Peers {
     pub fn load() -> Result<Self> {
         if !cfg!(target_os = "linux") {
             eprintln!("peers: all are left out: they are measured on Linux");
-            return Ok(Self {
-                openmp: None,
-                tbb: None,
-                stream: None,
-                nbody: None,
-                diffusion: None,
-                overhead: None,
-            });
+            return Ok(Self::default());
         }
         set_openmp_environment()?;
         let cache = env::current_exe()?.with_file_name("peers");
@@ -79,6 +76,7 @@ impl Peers {
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
             diffusion: or_without("diffusion in C", Diffusion::load(&cache))?,
             overhead: or_without("kernels over OpenMP and oneTBB", Shares::load(&cache))?,
+            kernels: or_without("the kernels in C over gcc's OpenMP", portability::load(&cache))?,
         })
     }
 }

@@ -1,0 +1,55 @@
+//! The product of two matrices, element by element (Hadamard's).
+
+mod cpu;
+
+use crate::shapes;
+use crate::simd::Number;
+use flash_core::kernel::views::{Item, Read, Write};
+use flash_core::{Error, FlashMemory, KernelDefinition};
+
+/// `c[i] = a[i] * b[i]`. Dimensions: (i: n). Made by [`ewmm`](fn@ewmm), or by `of` for slices and owned
+/// memories.
+///
+/// # Errors
+/// A launch of more elements than each of the arrays has is refused.
+#[derive(KernelDefinition)]
+#[kernel(name = "ewmm", dims(i), part_by(i))]
+#[implementations(opencl = "ewmm.cl", cooperating, for(f32, f64))]
+pub struct Ewmm<'a, T: Number> {
+    /// Elements of the whole product: large ones are stored past the caches.
+    n: u64,
+    /// The first factor.
+    a: Item<'a, Read<T>>,
+    /// The second factor.
+    b: Item<'a, Read<T>>,
+    /// The product.
+    c: Item<'a, Write<T>>,
+}
+
+/// The product of two arrays, element by element; matrices, or of any other shape, which must be one. To be
+/// launched with the dimensions `[c.len()]`.
+///
+/// # Errors
+/// [`Error::Argument`] if the shapes differ.
+///
+/// # Examples
+/// ```
+/// use flash_core::{FlashMemory, get_runtime};
+/// # fn example() -> Result<(), flash_core::Error> {
+/// let (a, b) = (FlashMemory::from([1.0f32, 2.0, 3.0]), FlashMemory::from([4.0, 5.0, 6.0]));
+/// let c = FlashMemory::zeroed(3);
+/// get_runtime("ALL_ACCEL")?.submit(flash_kernels::ewmm(&a, &b, &c)?).exec([3])?;
+/// assert_eq!(*c.read()?, [4.0, 10.0, 18.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn ewmm<'a, T: Number>(
+    a: &'a FlashMemory<T>,
+    b: &'a FlashMemory<T>,
+    c: &'a FlashMemory<T>,
+) -> Result<Ewmm<'a, T>, Error> {
+    shapes::equal("ewmm", ("a", a), ("b", b))?;
+    shapes::equal("ewmm", ("a", a), ("c", c))?;
+    // Ranges have no shape, so that one index names an element of a matrix, too.
+    Ok(Ewmm::of(c.len() as u64, a.range(..)?, b.range(..)?, c.range(..)?))
+}

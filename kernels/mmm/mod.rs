@@ -1,0 +1,76 @@
+//! The product of two matrices.
+
+mod blocked;
+mod cpu;
+#[cfg(target_os = "linux")]
+mod openblas;
+mod tiles;
+
+use crate::shapes;
+use crate::simd::Number;
+use flash_core::kernel::views::{Item, Read, Row, Whole, Write};
+use flash_core::{Error, FlashMemory, KernelDefinition};
+
+/// `c[i, j]`, the sum over l of `a[i, l] * b[l, j]`. Dimensions: (row: m). Made by [`mmm`](fn@mmm), or by `of` for
+/// slices and owned memories.
+///
+/// Implementations on the CPU: `openblas`, where that library is found, and `blocked` work on whole products with
+/// all threads; `avx512`, `avx2` and `portable`, whichever is named, on some rows each, so that a launch can be cut.
+///
+/// # Errors
+/// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, or a matrix
+/// shorter than its rows, the kernel fails on the CPU.
+#[derive(KernelDefinition)]
+#[kernel(name = "mmm", dims(row), part_by(row))]
+#[implementations(opencl = "mmm.cl", cooperating, for(f32, f64))]
+pub struct Mmm<'a, T: Number> {
+    /// Columns of `b` and `c`.
+    n: u64,
+    /// Columns of `a`, rows of `b`: products in a sum.
+    k: u64,
+    /// Elements from row to row of `a`.
+    lda: u64,
+    /// Elements from row to row of `b`.
+    ldb: u64,
+    /// Elements from row to row of `c`.
+    ldc: u64,
+    /// The left factor, row by row: shape [leading dimension, rows].
+    a: Item<'a, Read<Row<T>>>,
+    /// The right factor, in the same way.
+    b: Whole<'a, Read<T>>,
+    /// The product, in the same way; its rows have no other elements.
+    c: Item<'a, Write<Row<T>>>,
+}
+
+/// The product of the first `m` rows and `k` columns of `a` with the first `k` rows and `n` columns of `b`. To be
+/// launched with the dimensions `[m]`.
+///
+/// Matrices lie row by row, and their shapes are `[leading dimension, rows]`: at least `[k, m]` for `a`, at least
+/// `[n, k]` for `b`, and just `[n, m]` for `c`.
+///
+/// # Errors
+/// [`Error::Argument`] if they are not; it names what was expected and what was found.
+///
+/// # Examples
+/// ```
+/// use flash_core::{FlashMemory, get_runtime};
+/// # fn example() -> Result<(), flash_core::Error> {
+/// let a = FlashMemory::from([1.0f32, 2.0, 3.0, 4.0]).with_shape([2, 2])?;
+/// let b = FlashMemory::from([0.0f32, 1.0, 1.0, 0.0]).with_shape([2, 2])?;
+/// let c = FlashMemory::zeroed([2, 2]);
+/// get_runtime("ALL_ACCEL")?.submit(flash_kernels::mmm([2, 2, 2], &a, &b, &c)?).exec([2])?;
+/// assert_eq!(*c.read()?, [2.0, 1.0, 4.0, 3.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn mmm<'a, T: Number>(
+    [m, n, k]: [usize; 3],
+    a: &'a FlashMemory<T>,
+    b: &'a FlashMemory<T>,
+    c: &'a FlashMemory<T>,
+) -> Result<Mmm<'a, T>, Error> {
+    let lda = shapes::matrix("mmm", ("a", a), [m, k])?;
+    let ldb = shapes::matrix("mmm", ("b", b), [k, n])?;
+    let ldc = shapes::just("mmm", ("c", c), [m, n])?;
+    Ok(Mmm::of(n as u64, k as u64, lda, ldb, ldc, a, b, c))
+}

@@ -1,0 +1,155 @@
+//! The product by OpenBLAS, where that library is found at run time.
+
+use super::blocked::Matrix;
+use super::cpu::{Blocked, Product};
+use super::{Mmm, MmmWhole};
+use crate::simd::Number;
+use flash_core::__private::inventory;
+use flash_core::kernel::{
+    CpuFunction, CpuWhole, ImplementationEntry, Index, Space, Threads, cpu_implementation,
+};
+use libloading::Library;
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+/// As the loader knows it.
+const LIBRARY: &str = "libopenblas.so.0";
+
+/// The fastest there is on most machines. What it lacks numbers for is left to [`Blocked`].
+pub struct OpenBlas;
+
+macro_rules! register {
+    ($($t:ty)*) => {$(
+        inventory::submit! {
+            ImplementationEntry {
+                // `#[kernel]` has no word for a library.
+                build: || {
+                    cpu_implementation::<Mmm<'static, $t>>(
+                        CpuFunction::whole::<Mmm<'static, $t>, OpenBlas>(),
+                        "openblas",
+                        50,
+                        "",
+                        &[("library", LIBRARY)],
+                    )
+                },
+            }
+        }
+    )*};
+}
+register! { f32 f64 }
+
+/// `cblas_sgemm`, `cblas_dgemm`: order, transpositions, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
+type Gemm<T> = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    T,
+    *const T,
+    c_int,
+    *const T,
+    c_int,
+    T,
+    *mut T,
+    c_int,
+);
+const ROW_MAJOR: c_int = 101;
+const NOT_TRANSPOSED: c_int = 111;
+
+struct OpenBlasLibrary {
+    single: Gemm<f32>,
+    double: Gemm<f64>,
+    set_threads: unsafe extern "C" fn(c_int),
+}
+
+impl OpenBlasLibrary {
+    /// Loaded once.
+    fn get() -> Option<&'static OpenBlasLibrary> {
+        static LOADED: OnceLock<Option<OpenBlasLibrary>> = OnceLock::new();
+        let load = || {
+            // SAFETY: the loader's OpenBLAS may be loaded by any program; these are the types of its functions, and
+            // it is never unloaded.
+            unsafe {
+                let library: &'static Library = Box::leak(Box::new(Library::new(LIBRARY).ok()?));
+                Some(OpenBlasLibrary {
+                    single: *library.get(b"cblas_sgemm\0").ok()?,
+                    double: *library.get(b"cblas_dgemm\0").ok()?,
+                    set_threads: *library.get(b"openblas_set_num_threads\0").ok()?,
+                })
+            }
+        };
+        LOADED.get_or_init(load).as_ref()
+    }
+
+    fn gemm<T: Number>(&self) -> Option<Gemm<T>> {
+        use std::any::TypeId;
+        // SAFETY: pointers to functions of the very same type.
+        unsafe {
+            if TypeId::of::<T>() == TypeId::of::<f32>() {
+                Some(std::mem::transmute::<Gemm<f32>, Gemm<T>>(self.single))
+            } else if TypeId::of::<T>() == TypeId::of::<f64>() {
+                Some(std::mem::transmute::<Gemm<f64>, Gemm<T>>(self.double))
+            } else {
+                None
+            }
+        }
+    }
+}
+
+impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
+    fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, T>, threads: Threads<'_>) {
+        let library = OpenBlasLibrary::get();
+        let Some((library, gemm)) = library.and_then(|library| Some((library, library.gemm::<T>()?))) else {
+            panic!(
+                "mmm: expected cblas_sgemm, cblas_dgemm and openblas_set_num_threads in {LIBRARY}, and found not all of them: install OpenBLAS, or name another implementation"
+            )
+        };
+        Product::of(&space, k, |product| match numbers(&product) {
+            Some(numbers) => {
+                let count = threads.count();
+                threads.install(move || multiply(library, gemm, product, numbers, count));
+            }
+            None => Blocked::multiply(product, threads),
+        });
+    }
+}
+
+/// m, n, k, lda, ldb, ldc, as the library takes them; `None` if one is more than it can, or there is nothing to sum.
+fn numbers<T>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> {
+    let [m, n, k] = *size;
+    let mut numbers = [0; 6];
+    for (to, from) in numbers.iter_mut().zip([m, n, k, a.leading, b.leading, c.1]) {
+        *to = c_int::try_from(from).ok().filter(|&number| number > 0)?;
+    }
+    Some(numbers)
+}
+
+fn multiply<T: Number>(
+    library: &OpenBlasLibrary,
+    gemm: Gemm<T>,
+    Product { size, a, b, c }: Product<'_, T>,
+    [m, n, k, lda, ldb, ldc]: [c_int; 6],
+    threads: usize,
+) {
+    // What the library reads and writes is there.
+    let needs = |rows: usize, columns: usize, leading: usize| (rows - 1) * leading + columns;
+    let [rows, columns, depth] = size;
+    let fits = |matrix: Matrix<'_, T>, rows, columns| {
+        matrix.leading >= columns && matrix.elements.len() >= needs(rows, columns, matrix.leading)
+    };
+    let there = fits(a, rows, depth) && fits(b, depth, columns);
+    assert!(
+        there && c.1 >= columns && c.0.len() >= needs(rows, columns, c.1),
+        "matrices as large as their sizes"
+    );
+    let (left, right, to) = (a.elements.as_ptr(), b.elements.as_ptr(), c.0.as_mut_ptr());
+    // SAFETY: the matrices have the elements that are read and written, as just asserted; the library may be called
+    // from any thread.
+    unsafe {
+        (library.set_threads)(c_int::try_from(threads).unwrap_or(c_int::MAX));
+        let none = NOT_TRANSPOSED;
+        gemm(ROW_MAJOR, none, none, m, n, k, T::ONE, left, lda, right, ldb, T::ZERO, to, ldc);
+    }
+}

@@ -1,0 +1,123 @@
+/* The kernels of the library as a C programmer writes them, for all threads, in single precision or with
+ * DOUBLE in double. No two arrays
+ * overlap. */
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#ifdef DOUBLE
+#define T double
+#define OF(name) name##d
+#else
+#define T float
+#define OF(name) name##s
+#endif
+
+#if defined(__AVX512F__)
+#define BYTES 64
+#define VECTOR(name) OF(_mm512_##name##_p)
+#elif defined(__AVX__)
+#define BYTES 32
+#define VECTOR(name) OF(_mm256_##name##_p)
+#else
+#define BYTES 16
+#define VECTOR(name) OF(_mm_##name##_p)
+#endif
+
+/* With non-temporal stores, which go past the caches, for whole vectors. */
+#define ELEMENTWISE(kernel, operation, sign)                                                     \
+    void kernel(int threads, long n, const T *restrict a, const T *restrict b, T *restrict c) {     \
+        const long lanes = BYTES / sizeof(T), past = (long)((uintptr_t)c % BYTES);                  \
+        long head = past ? (BYTES - past) / (long)sizeof(T) : 0;                                    \
+        if (head > n)                                                                               \
+            head = n;                                                                               \
+        const long end = head + (n - head) / lanes * lanes;                                         \
+        _Pragma("omp parallel num_threads(threads)") {                                              \
+            _Pragma("omp for schedule(static) nowait") for (long i = head; i < end; i += lanes)     \
+                VECTOR(stream)(c + i, VECTOR(operation)(VECTOR(loadu)(a + i), VECTOR(loadu)(b + i))); \
+            _mm_sfence();                                                                           \
+        }                                                                                           \
+        for (long i = 0; i < head; i++)                                                             \
+            c[i] = a[i] sign b[i];                                                                  \
+        for (long i = end; i < n; i++)                                                              \
+            c[i] = a[i] sign b[i];                                                                  \
+    }
+
+ELEMENTWISE(ewmm, mul, *)
+ELEMENTWISE(ewmd, div, /)
+#undef ELEMENTWISE
+
+void vdp(int threads, long n, const T *restrict x, const T *restrict y, T *restrict sum) {
+    T total = 0;
+#pragma omp parallel for simd schedule(static) num_threads(threads) reduction(+ : total)
+    for (long i = 0; i < n; i++)
+        total += x[i] * y[i];
+    *sum = total;
+}
+
+void mvm(int threads, long m, long n, const T *restrict a, const T *restrict x, T *restrict y) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (long i = 0; i < m; i++) {
+        const T *restrict row = a + i * n;
+        T total = 0;
+#pragma omp simd reduction(+ : total)
+        for (long j = 0; j < n; j++)
+            total += row[j] * x[j];
+        y[i] = total;
+    }
+}
+
+/* In pieces that stay in the first-level cache for all of the filter. */
+void conv1d(int threads, long k, long n, const T *restrict filter, const T *restrict signal,
+                  T *restrict out) {
+    const long len = n - k + 1, piece = 512;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (long first = 0; first < len; first += piece) {
+        const long count = len - first < piece ? len - first : piece;
+        T sums[512] = {0};
+        for (long j = 0; j < k; j++) {
+            const T h = filter[k - 1 - j];
+            const T *restrict x = signal + first + j;
+#pragma omp simd
+            for (long i = 0; i < count; i++)
+                sums[i] += h * x[i];
+        }
+        for (long i = 0; i < count; i++)
+            out[first + i] = sums[i];
+    }
+}
+
+void js(int threads, long nx, long ny, long nz, T h2, const T *restrict from, const T *restrict f,
+              T *restrict to) {
+    const long row = nx, plane = nx * ny;
+    const T sixth = (T)1 / 6;
+#pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
+    for (long z = 1; z < nz - 1; z++) {
+        for (long y = 1; y < ny - 1; y++) {
+            const long at = (z * ny + y) * nx;
+#pragma omp simd
+            for (long x = at + 1; x < at + nx - 1; x++)
+                to[x] = ((from[x - 1] + from[x + 1]) + (from[x - row] + from[x + row]) +
+                         (from[x - plane] + from[x + plane]) - h2 * f[x]) *
+                        sixth;
+        }
+    }
+}
+
+/* Rows of equal length on average: a static schedule is a fair one. */
+void smmm(int threads, long m, long n, const uint64_t *restrict start, const uint32_t *restrict column,
+                const T *restrict value, const T *restrict b, T *restrict c) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (long i = 0; i < m; i++) {
+        T *restrict sums = c + i * n;
+        for (long j = 0; j < n; j++)
+            sums[j] = 0;
+        for (uint64_t at = start[i]; at < start[i + 1]; at++) {
+            const T x = value[at];
+            const T *restrict row = b + (long)column[at] * n;
+#pragma omp simd
+            for (long j = 0; j < n; j++)
+                sums[j] += x * row[j];
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `ewmm` and `ewmd`.
+
+use crate::{Real, SETS, all, implementations, near, numbers};
+use flash::kernels::ewmm::Ewmm;
+use flash::kernels::{ewmd, ewmm};
+use flash::prelude::*;
+
+/// Lengths around those of registers and cache lines, and one whose result goes past the caches.
+const LENGTHS: [usize; 10] = [1, 2, 7, 15, 16, 17, 63, 1000, 4099, (8 << 20) / 4 + 13];
+
+fn products_and_quotients<T: Real>(test: &str) {
+    for (which, rt) in all(test) {
+        for n in LENGTHS {
+            let (a, mut b) = (numbers::<T>(n, 1), numbers::<T>(n, 2));
+            b.iter_mut().filter(|b| b.wide() == 0.0).for_each(|b| *b = T::ONE);
+            let (left, right) = (FlashMemory::from(&a[..]), FlashMemory::from(&b[..]));
+            let (product, quotient) = (FlashMemory::<T>::zeroed(n), FlashMemory::<T>::zeroed(n));
+            rt.submit(ewmm(&left, &right, &product).unwrap())
+                .defer([n])
+                .submit(ewmd(&left, &right, &quotient).unwrap())
+                .exec([n])
+                .unwrap();
+            // One operation is rounded once, and so has only one right result.
+            for (i, (p, q)) in product.read().unwrap().iter().zip(&*quotient.read().unwrap()).enumerate() {
+                assert_eq!(p.bits(), (a[i] * b[i]).bits(), "{which}: product {i} of {n}, {}", T::NAME);
+                // OpenCL asks of a quotient in single precision only that it be near.
+                let ulps = q.bits().abs_diff((a[i] / b[i]).bits());
+                let allowed = if SETS.iter().any(|set| which.starts_with(set)) { 0 } else { 2 };
+                assert!(ulps <= allowed, "{which}: quotient {i} of {n}, {}: {ulps} off", T::NAME);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_product_and_quotient_is_rounded_right() {
+    products_and_quotients::<f32>("elementwise::every_product_and_quotient_is_rounded_right");
+    products_and_quotients::<f64>("elementwise::every_product_and_quotient_is_rounded_right");
+}
+
+#[test]
+fn what_is_not_a_number_or_infinite_passes_through() {
+    const A: [f64; 6] = [f64::NAN, f64::INFINITY, f64::INFINITY, 0.0, -1.0, 5e-324];
+    const B: [f64; 6] = [1.0, 0.0, f64::INFINITY, 0.0, 0.0, 0.5];
+    for (which, rt) in implementations("elementwise::what_is_not_a_number_or_infinite_passes_through", &SETS)
+    {
+        let (a, b, c, d) =
+            (FlashMemory::from(A), FlashMemory::from(B), FlashMemory::zeroed(6), FlashMemory::zeroed(6));
+        rt.submit(ewmm(&a, &b, &c).unwrap()).exec([6]).unwrap();
+        rt.submit(ewmd(&a, &b, &d).unwrap()).exec([6]).unwrap();
+        let expected =
+            |op: fn(f64, f64) -> f64| -> Vec<f64> { A.iter().zip(B).map(|(a, b)| op(*a, b)).collect() };
+        near(&c.read().unwrap(), &expected(|a, b| a * b), |_| 0.0, &which);
+        near(&d.read().unwrap(), &expected(|a, b| a / b), |_| 0.0, &which);
+    }
+}
+
+#[test]
+fn results_may_begin_anywhere_in_a_cache_line() {
+    let n = (8 << 20) / 4;
+    for (which, rt) in implementations("elementwise::results_may_begin_anywhere_in_a_cache_line", &SETS) {
+        let (a, b) = (numbers::<f32>(n + 16, 3), numbers::<f32>(n + 16, 4));
+        let mut c = vec![0.0f32; n + 32];
+        for (from, to) in [(0, 1), (1, 0), (3, 7), (15, 15)] {
+            c.fill(8.0);
+            let kernel =
+                Ewmm::<f32>::of(n as u64, &a[from..from + n], &b[16 - from..][..n], &mut c[to..to + n]);
+            rt.submit(kernel).exec([n]).unwrap();
+            let expected = |i: usize| match i.checked_sub(to) {
+                Some(i) if i < n => a[from + i] * b[16 - from + i],
+                _ => 8.0,
+            };
+            assert!((0..c.len()).all(|i| c[i] == expected(i)), "{which}: from {from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn nothing_times_nothing_is_nothing_and_matrices_are_arrays() {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let empty = || FlashMemory::<f32>::zeroed(0);
+    let (a, b, c) = (empty(), empty(), empty());
+    rt.submit(ewmm(&a, &b, &c).unwrap()).exec([0]).unwrap();
+    let (a, b) = (FlashMemory::from([2.0f64; 6]), FlashMemory::from([3.0f64; 6]));
+    let (a, b) = (a.with_shape([3, 2]).unwrap(), b.with_shape([3, 2]).unwrap());
+    let c = FlashMemory::zeroed([3, 2]);
+    rt.submit(ewmm(&a, &b, &c).unwrap()).exec([6]).unwrap();
+    assert_eq!(*c.read().unwrap(), [6.0; 6]);
+}
+
+#[test]
+fn shapes_that_differ_are_refused_and_both_named() {
+    let (a, b) = (FlashMemory::<f32>::zeroed([3, 2]), FlashMemory::zeroed([2, 3]));
+    let error = |error: flash::Error| error.to_string();
+    assert_eq!(
+        ewmm(&a, &b, &a).map(|_| ()).map_err(error).unwrap_err(),
+        "kernel `ewmm`, argument `b`: expected the shape [3, 2], which `a` has, found [2, 3]: pass arrays of one shape"
+    );
+    let c = FlashMemory::zeroed(6);
+    assert_eq!(
+        ewmd(&a, &a, &c).map(|_| ()).map_err(error).unwrap_err(),
+        "kernel `ewmd`, argument `c`: expected the shape [3, 2], which `a` has, found [6]: pass arrays of one shape"
+    );
+}

@@ -1,0 +1,182 @@
+//! `mmm`.
+
+use crate::{Real, all, near, numbers};
+use flash::kernels::mmm;
+use flash::kernels::mmm::Mmm;
+use flash::prelude::*;
+
+/// The runtime of the library that need not be there; else why not.
+fn openblas() -> Result<flash::RuntimeObj, String> {
+    let rt = get_runtime("ALL_CPU").unwrap().options(Implementation::named("openblas"));
+    match rt.preload::<Mmm<'static, f32>>() {
+        Ok(()) => Ok(rt),
+        Err(error) if error.to_string().contains("the library libopenblas.so.0 is not found") => {
+            Err("no OpenBLAS on this machine: libopenblas0-pthread has it".to_owned())
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Products whole and cut, and those that work on whole matrices.
+fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
+    let mut runtimes = all(test);
+    let blocked = get_runtime("ALL_CPU").unwrap().options(Implementation::named("blocked"));
+    runtimes.push(("blocked".to_owned(), blocked));
+    match openblas() {
+        Ok(rt) => runtimes.push(("openblas".to_owned(), rt)),
+        Err(why) => flash_tests::skip(test, &why),
+    }
+    runtimes
+}
+
+/// Rows, columns, products in a sum, and by how much rows of `a` and `b` are longer than needed.
+const SIZES: [([usize; 3], [usize; 2]); 11] = [
+    ([1, 1, 1], [0, 0]),
+    ([2, 3, 4], [1, 2]),
+    ([14, 32, 8], [0, 0]),
+    ([15, 33, 9], [0, 0]),
+    ([13, 31, 7], [3, 5]),
+    ([1, 300, 5], [0, 0]),
+    ([300, 1, 5], [0, 0]),
+    ([64, 64, 64], [0, 0]),
+    ([100, 90, 600], [0, 1]),
+    ([405, 130, 257], [7, 0]),
+    ([29, 4200, 3], [0, 0]),
+];
+
+fn products<T: Real>(test: &str) {
+    for ([m, n, k], [more_a, more_b]) in SIZES {
+        let (lead_a, lead_b) = (k + more_a, n + more_b);
+        let (a, b) = (numbers::<T>(m * lead_a, 11), numbers::<T>(k * lead_b, 12));
+        let (mut sums, mut sizes) = (vec![0.0; m * n], vec![0.0; m * n]);
+        for i in 0..m {
+            for l in 0..k {
+                let x = a[i * lead_a + l].wide();
+                for j in 0..n {
+                    let product = x * b[l * lead_b + j].wide();
+                    sums[i * n + j] += product;
+                    sizes[i * n + j] += product.abs();
+                }
+            }
+        }
+        let a = FlashMemory::from(a).with_shape([lead_a, m]).unwrap();
+        let b = FlashMemory::from(b).with_shape([lead_b, k]).unwrap();
+        let mut whole: Vec<u64> = Vec::new();
+        for (which, rt) in everywhere(test) {
+            let c = FlashMemory::zeroed([n, m]);
+            c.write().unwrap().fill(T::of(7.0));
+            rt.submit(mmm([m, n, k], &a, &b, &c).unwrap()).exec([m]).unwrap();
+            let c = c.read().unwrap();
+            let bound = |i: usize| (k as f64 + 8.0) * T::EPSILON * sizes[i];
+            near(&c, &sums, bound, &format!("{which}, {m} x {n} x {k}"));
+            let bits: Vec<u64> = c.iter().map(|c| c.bits()).collect();
+            assert!(!which.ends_with("cut") || whole == bits, "{which}, {m} x {n} x {k} of {}", T::NAME);
+            whole = bits;
+        }
+    }
+}
+
+#[test]
+fn products_of_all_shapes_are_right_and_no_cut_changes_a_bit() {
+    products::<f32>("matrices::products_of_all_shapes_are_right_and_no_cut_changes_a_bit");
+    products::<f64>("matrices::products_of_all_shapes_are_right_and_no_cut_changes_a_bit");
+}
+
+#[test]
+fn empty_matrices_have_products() {
+    for (which, rt) in everywhere("matrices::empty_matrices_have_products") {
+        for [m, n, k] in [[3, 4, 0], [3, 0, 2], [0, 3, 2]] {
+            let (a, b) = (FlashMemory::<f64>::zeroed([k, m]), FlashMemory::zeroed([n, k]));
+            let c = FlashMemory::from(vec![7.0; m * n]).with_shape([n, m]).unwrap();
+            rt.submit(mmm([m, n, k], &a, &b, &c).unwrap()).exec([m]).unwrap();
+            assert!(c.read().unwrap().iter().all(|&c| c == 0.0), "{which}: {m} x {n} x {k}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_number_stays_in_its_row_and_column() {
+    let (m, n, k) = (17, 35, 5);
+    for (which, rt) in everywhere("matrices::what_is_not_a_number_stays_in_its_row_and_column") {
+        let (mut a, mut b) = (vec![1.0f32; m * k], vec![1.0f32; k * n]);
+        a[3 * k + 2] = f32::NAN;
+        b[4 * n + 33] = f32::INFINITY;
+        let (a, b) = (
+            FlashMemory::from(a).with_shape([k, m]).unwrap(),
+            FlashMemory::from(b).with_shape([n, k]).unwrap(),
+        );
+        let c = FlashMemory::zeroed([n, m]);
+        rt.submit(mmm([m, n, k], &a, &b, &c).unwrap()).exec([m]).unwrap();
+        for (at, c) in c.read().unwrap().iter().enumerate() {
+            let right = match (at / n, at % n) {
+                (3, _) => c.is_nan(),
+                (_, 33) => *c == f32::INFINITY,
+                _ => *c == 5.0,
+            };
+            assert!(right, "{which}: {c} in row {}, column {}", at / n, at % n);
+        }
+    }
+}
+
+#[test]
+fn some_rows_leave_the_others_as_they_were() {
+    let (n, k) = (9, 3);
+    let (a, b) = (FlashMemory::from(vec![1.0f64; 40 * k]), FlashMemory::from(vec![2.0f64; k * n]));
+    let (a, b) = (a.with_shape([k, 40]).unwrap(), b.with_shape([n, k]).unwrap());
+    for (which, rt) in everywhere("matrices::some_rows_leave_the_others_as_they_were") {
+        let rows: [(&str, flash::index::Dim, fn(usize) -> bool); 2] = [
+            ("from 5 to 19", (5..19).into(), |row| (5..19).contains(&row)),
+            ("listed", flash::count_by([1, 2, 3, 30, 7]).into(), |row| [1, 2, 3, 30, 7].contains(&row)),
+        ];
+        for (what, dim, is_one) in rows {
+            let c = FlashMemory::from(vec![-1.0; 40 * n]).with_shape([n, 40]).unwrap();
+            rt.submit(mmm([40, n, k], &a, &b, &c).unwrap()).exec([dim]).unwrap();
+            for (at, c) in c.read().unwrap().iter().enumerate() {
+                let expected = if is_one(at / n) { 6.0 } else { -1.0 };
+                assert_eq!(*c, expected, "{which}, {what}: row {}", at / n);
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_that_do_not_fit_are_refused_and_named() {
+    let [a, b, c] = [[4, 3], [5, 4], [5, 3]].map(|shape: [usize; 2]| FlashMemory::<f32>::zeroed(shape));
+    let text = |result: Result<Mmm<'_, f32>, flash::Error>| result.map(|_| ()).unwrap_err().to_string();
+    assert!(mmm([3, 5, 4], &a, &b, &c).is_ok());
+    assert_eq!(
+        text(mmm([3, 5, 4], &b, &b, &c).and(mmm([3, 5, 5], &b, &b, &c))),
+        "kernel `mmm`, argument `b`: expected a matrix of 5 rows and 5 columns, that is the shape [5, 5] or larger extents, found the shape [5, 4]: give it such a shape, the length of a row first"
+    );
+    assert_eq!(
+        text(mmm([3, 4, 4], &a, &b, &c)),
+        "kernel `mmm`, argument `c`: expected rows of 4 elements, which are all written, found 5: give it the shape [4, 3]"
+    );
+    // Kernels in OpenCL have no way to say so.
+    for (which, rt) in everywhere("matrices::matrices_that_do_not_fit_are_refused_and_named") {
+        if which.starts_with("OPENCL") || which.starts_with("INTEL") {
+            continue;
+        }
+        let run = |[lda, ldb, ldc]: [u64; 3]| {
+            rt.submit(Mmm::of(5, 4, lda, ldb, ldc, &a, &b, &c)).exec([3]).unwrap_err().to_string()
+        };
+        assert!(
+            run([4, 3, 5]).contains("expected leading dimensions of at least 4, 5 and 5, found 4, 3 and 5"),
+            "{which}"
+        );
+        assert!(
+            run([4, 6, 5]).contains("expected 23 elements of `b` for 4 rows of 5, 6 apart, found 20"),
+            "{which}"
+        );
+    }
+}
+
+#[test]
+fn the_best_implementation_that_is_there_is_taken() {
+    let profile = flash::Profile::new();
+    let rt = get_runtime("ALL_CPU").unwrap().options(&profile);
+    let matrix = || FlashMemory::<f32>::zeroed([4, 4]);
+    rt.submit(mmm([4, 4, 4], &matrix(), &matrix(), &matrix()).unwrap()).exec([4]).unwrap();
+    let expected = if openblas().is_ok() { "openblas" } else { "blocked" };
+    assert_eq!(profile.take()[0].implementation, expected);
+}

@@ -1,0 +1,68 @@
+//! Every kernel over several devices.
+
+use crate::numbers;
+use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
+use flash::prelude::*;
+use std::collections::BTreeSet;
+
+/// What each kernel makes of fixed arguments, as bits, and which devices ran it.
+fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
+    let (profile, mut results) = (Profile::new(), Vec::new());
+    let rt = rt.options(&profile);
+    let mut done = |kernel, result: &FlashMemory<f32>| {
+        let bits = result.read().unwrap().iter().map(|x| x.to_bits()).collect();
+        results.push((kernel, bits, profile.take().into_iter().map(|launch| launch.device).collect()));
+    };
+    let n = 40_000;
+    let (a, b) = (FlashMemory::from(numbers::<f32>(n, 21)), FlashMemory::from(numbers::<f32>(n, 22)));
+    let (to, one) = (FlashMemory::zeroed(n), FlashMemory::zeroed(1));
+    rt.submit(ewmm(&a, &b, &to).unwrap()).exec([n]).unwrap();
+    done("ewmm", &to);
+    rt.submit(ewmd(&a, &b, &to).unwrap()).exec([n]).unwrap();
+    done("ewmd", &to);
+    rt.submit(vdp(&a, &b, &one).unwrap()).exec([n]).unwrap();
+    done("vdp", &one);
+    let (filter, out) = (FlashMemory::from(numbers::<f32>(9, 23)), FlashMemory::zeroed(n - 8));
+    rt.submit(conv1d(&filter, &a, &out).unwrap()).exec([n - 8]).unwrap();
+    done("conv1d", &out);
+
+    let square = |seed| FlashMemory::from(numbers::<f32>(n, seed)).with_shape([200, 200]).unwrap();
+    let (left, right, product) = (square(24), square(25), square(26));
+    let rows = rt.options(Implementation::named("portable"));
+    rows.submit(mmm([200, 200, 200], &left, &right, &product).unwrap()).exec([200]).unwrap();
+    done("mmm", &product);
+    let (x, y) = (FlashMemory::from(numbers::<f32>(200, 27)), FlashMemory::zeroed(200));
+    rt.submit(mvm([200, 200], &left, &x, &y).unwrap()).exec([200]).unwrap();
+    done("mvm", &y);
+    let start: FlashMemory<u64> = (0..=200u64).map(|row| 3 * row).collect();
+    let column: FlashMemory<u32> = (0..600u32).map(|i| i * 7 % 200).collect();
+    let value = FlashMemory::from(numbers::<f32>(600, 28));
+    rt.submit(smmm([200, 200, 200], (&start, &column, &value), &right, &product).unwrap())
+        .exec([200])
+        .unwrap();
+    done("smmm", &product);
+
+    let cube = |seed| FlashMemory::from(numbers::<f32>(n, seed)).with_shape([20, 20, 100]).unwrap();
+    let (from, f, next) = (cube(29), cube(30), cube(29));
+    let sweep = |from, to| js(0.5, from, &f, to).unwrap();
+    rt.submit(sweep(&from, &next))
+        .defer((1..19, 1..19, 1..99))
+        .submit(sweep(&next, &from))
+        .exec((1..19, 1..19, 1..99))
+        .unwrap();
+    done("js", &from);
+    results
+}
+
+#[test]
+fn every_kernel_runs_on_three_devices_and_gives_the_bits_of_one() {
+    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "3")], || {
+        let all = get_runtime("ALL_CPU").unwrap();
+        let one = results(&get_runtime("ALL_CPU:0").unwrap());
+        let three = results(&all.options(weights([2, 1, 1])));
+        for ((kernel, bits, on), (_, expected, _)) in three.iter().zip(&one) {
+            assert!(bits == expected, "{kernel}: three devices give other bits than one");
+            assert_eq!(on.len(), 3, "{kernel} ran on {on:?}");
+        }
+    });
+}
