@@ -1,5 +1,16 @@
 //! The kernels that come with FLASH: one folder per kernel, with its definition and all of its
 //! implementations side by side.
+//!
+//! | entry point | computes |
+//! |---|---|
+//! | [`mmm`](fn@mmm), [`mvm`](fn@mvm), [`vdp`](fn@vdp) | products of matrices, of a matrix and a vector, of vectors |
+//! | [`smmm`](fn@smmm) | the product of a sparse matrix and a dense one |
+//! | [`ewmm`](fn@ewmm), [`ewmd`](fn@ewmd) | products and quotients element by element |
+//! | [`conv1d`](fn@conv1d) | the convolution of a signal with a filter |
+//! | [`js`](fn@js) | a sweep of Jacobi's method |
+//!
+//! An entry point checks the shapes of its arguments and returns the definition's value, to be submitted. Arrays are
+//! row by row, with the length of a row first in their shape. [`nbody`] has definitions alone.
 
 #[path = "diffusion/mod.rs"]
 pub mod diffusion;
