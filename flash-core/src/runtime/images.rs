@@ -71,13 +71,14 @@ fn order(submissions: &[Submission]) -> Vec<usize> {
     for (position, submission) in submissions.iter().enumerate().filter(|(at, _)| waits[*at] == 0) {
         ready.entry(submission.image).or_default().insert(position);
     }
-    let (mut order, mut loaded) = (Vec::with_capacity(submissions.len()), 0);
+    let (mut order, mut loaded) = (Vec::with_capacity(submissions.len()), None);
     let first = |ready: &BTreeSet<usize>| ready.first().copied();
     while order.len() < submissions.len() {
-        let fits = [0, loaded].iter().filter_map(|image| first(ready.get(image)?)).min();
+        let of = |image: u64| first(ready.get(&image)?);
+        let fits = loaded.and_then(|loaded| [0, loaded].into_iter().filter_map(of).min());
         let Some(next) = fits.or_else(|| ready.values().filter_map(first).min()) else { break };
         let image = submissions[next].image;
-        loaded = if image == 0 { loaded } else { image };
+        loaded = if image == 0 { loaded } else { Some(image) };
         ready.entry(image).or_default().remove(&next);
         order.push(next);
         for &behind in &after[next] {
