@@ -8,6 +8,7 @@
 //! | [`ewmm`](fn@ewmm), [`ewmd`](fn@ewmd) | products and quotients element by element |
 //! | [`conv1d`](fn@conv1d) | the convolution of a signal with a filter |
 //! | [`js`](fn@js) | a sweep of Jacobi's method |
+//! | [`walk`](diffusion::walk), [`count`](diffusion::count), [`heat`](diffusion::heat) in [`diffusion`] | ways and counts of particles, a step of the heat equation |
 //!
 //! An entry point checks the shapes of its arguments and returns the definition's value, to be submitted. Arrays are
 //! row by row, with the length of a row first in their shape. [`nbody`] has definitions alone.
