@@ -1,7 +1,7 @@
 //! What the dense kernels on the CPU share: number types, instruction sets, and loops over arrays.
 //!
 //! A kernel's loop is written once, over lanes that are arrays, and compiled once per instruction set:
-//! everything that [`InstructionSet::run`] calls is inlined into a function that has the set's features, and
+//! everything that `InstructionSet::run` calls is inlined into a function that has the set's features, and
 //! the compiler turns the lanes into registers. Only stores that go past the caches are intrinsics.
 
 mod elementwise;

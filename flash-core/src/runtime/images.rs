@@ -127,6 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "nothing unsafe, and many orders")]
         fn every_submission_comes_once_behind_all_that_it_conflicts_with(
             all in prop::collection::vec((0u64..4, prop::collection::vec((0u32..5, any::<bool>()), 0..4)), 0..24)
         ) {
