@@ -1,8 +1,8 @@
 //! How `#[implementations(..)]` describes code for devices.
 
 use super::KernelDefinition;
+use super::implementation::descriptor_of;
 use crate::abi;
-use crate::descriptor::KernelDescriptor;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub struct DeviceCode<'a> {
 /// Describes code for a device as an implementation of `D`. What it allocates lives for ever: there is one per
 /// file and element type.
 pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'static abi::Implementation {
-    let descriptor: &'static str = KernelDescriptor::of::<D>().to_json().leak();
+    let descriptor = descriptor_of::<D>();
     let file = Path::new(code.beside).with_file_name(code.file).display().to_string();
     let mut attributes = vec![attribute("file", file.into())];
     let defines = code.defines.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));

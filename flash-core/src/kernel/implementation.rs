@@ -4,6 +4,9 @@ use super::device::attribute;
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, item_share, span_share, whole_share};
 use crate::abi;
 use crate::descriptor::KernelDescriptor;
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 /// An implementation that is linked in. Made by `#[kernel]` and `#[implementations]`.
 pub struct ImplementationEntry {
@@ -36,6 +39,13 @@ impl CpuFunction {
     }
 }
 
+/// The descriptor of a definition as text: of all its implementations the same, made for the first.
+pub(super) fn descriptor_of<D: KernelDefinition>() -> &'static str {
+    static KNOWN: Mutex<BTreeMap<TypeId, &'static str>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
+    known.entry(TypeId::of::<D::Static>()).or_insert_with(|| KernelDescriptor::of::<D>().to_json().leak())
+}
+
 /// Describes a CPU implementation of `D`. What it allocates lives for ever: there is one per
 /// implementation and element type.
 pub fn cpu_implementation<D: KernelDefinition>(
@@ -45,7 +55,7 @@ pub fn cpu_implementation<D: KernelDefinition>(
     cpu_features: &'static str,
     attributes: &[(&'static str, &'static str)],
 ) -> &'static abi::Implementation {
-    let descriptor: &'static str = KernelDescriptor::of::<D>().to_json().leak();
+    let descriptor = descriptor_of::<D>();
     let attributes: Vec<abi::Attr> =
         attributes.iter().map(|(key, value)| attribute(key, (*value).into())).collect();
     let attributes = attributes.leak();
