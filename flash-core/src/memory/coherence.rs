@@ -5,7 +5,9 @@
 //!
 //! The directory is locked by holders of the state word only. One who shares the hold may add what is
 //! current somewhere, and keeps the lock until it *is* there: another who shares it believes the
-//! directory. Taking away, poisoning and healing are for the only holder.
+//! directory. Taking away, poisoning and healing are for the only holder, or for the only one of some elements
+//! ([`order`](super::order)), of those. One who walks the memory may let go of the lock while nothing is on its
+//! way but what it writes itself (`Directory::in_flight`).
 
 use super::Header;
 #[cfg(test)]
@@ -89,12 +91,18 @@ impl Header {
         self.state.release_write(self.settle());
     }
 
-    /// What should have been written was not. For the only holder, who gives it back noted.
+    /// What should have been written was not. For who alone holds that, and gives it back noted. `region`: of
+    /// the grid of its shape.
     #[cold]
-    pub fn poison(&self, range: Range<u64>) {
+    pub fn poison(&self, region: &Region) {
         let mut directory = self.directory();
-        let region = Region::of_range(directory.grid(), range);
-        directory.poison(&region);
+        match region.regrid(&self.grid(), directory.grid()) {
+            Some(region) => directory.poison(&region),
+            None => {
+                let hull = Region::of_range(directory.grid(), region.hull(&self.grid()));
+                directory.poison(&hull);
+            }
+        }
     }
 
     /// All of a range was written where everything is current. For the only holder.
@@ -112,6 +120,19 @@ impl Header {
         directory.poisoned(&Region::of_range(directory.grid(), range))
     }
 
+    /// A pending pipeline has written; `looked`: it has used the directory, or may have.
+    pub fn release_pending_written(&self, looked: bool) {
+        if !looked {
+            return self.state.release_pending_write(None);
+        }
+        // Others may be pending, for other elements: what they say of the directory comes before this, or after.
+        let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
+        if lock.as_ref().is_some_and(|d| d.is_plain() && !d.in_flight) {
+            *lock = None;
+        }
+        self.state.release_pending_write(Some(lock.is_some()));
+    }
+
     /// The host will read a range: refuses poison, and fetches what is not current there, in granules.
     ///
     /// # Errors
@@ -126,6 +147,9 @@ impl Header {
         }
         if directory.has(Place::HOST, &wanted) {
             return Ok(());
+        }
+        if directory.in_flight {
+            return self.fetch(&mut directory, &wanted);
         }
         let step = (granule() / self.element_size().max(1)).max(1);
         let around = range.start / step * step..range.end.next_multiple_of(step).min(self.len() as u64);

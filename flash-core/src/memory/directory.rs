@@ -52,13 +52,16 @@ pub(crate) struct Directory {
     /// The host first, then devices in the order in which they came.
     sites: SmallVec<[Site; 2]>,
     poison: Region,
+    /// A run that moves the array is on its way: what it writes is said to be where it will be. Others look
+    /// only at what it leaves alone.
+    pub in_flight: bool,
 }
 
 impl Directory {
     /// Everything is current on the host and nowhere else, and nothing is poisoned.
     pub fn new(grid: Grid) -> Directory {
         let host = Site { place: Place::HOST, current: Region::all(&grid), copy: None };
-        Directory { grid, sites: smallvec![host], poison: Region::empty() }
+        Directory { grid, sites: smallvec![host], poison: Region::empty(), in_flight: false }
     }
 
     /// The grid of all its regions.

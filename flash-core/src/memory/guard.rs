@@ -6,7 +6,8 @@ use crate::kernel::{Element, shim};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
-/// Shared access of the host. Any number may be alive; launches that write fail meanwhile.
+/// Shared access of the host, to all of a memory or a part. Any number may be alive; launches that write some of
+/// that fail meanwhile.
 #[must_use]
 pub struct ReadGuard<'a, T> {
     header: &'a Header,
@@ -26,13 +27,18 @@ impl<'a, T: Element> ReadGuard<'a, T> {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
-        let noted = header.state.guard_read()?;
+        let all = range == (0..header.len());
+        let noted = if all { header.state.guard_read()? } else { header.guard_part(elements(&range))? };
         let guard = ReadGuard { header, range, element: PhantomData };
         if noted {
-            header.host_reads(guard.range.start as u64..guard.range.end as u64)?;
+            header.host_reads(elements(&guard.range))?;
         }
         Ok(guard)
     }
+}
+
+fn elements(range: &Range<usize>) -> Range<u64> {
+    range.start as u64..range.end as u64
 }
 
 /// Shared access to the bytes of a memory whose element type is not known here.
@@ -106,7 +112,10 @@ impl<T> DerefMut for WriteGuard<'_, T> {
 
 impl<T> Drop for ReadGuard<'_, T> {
     fn drop(&mut self) {
-        self.header.state.release_guard_read();
+        match self.range == (0..self.header.len()) {
+            true => self.header.state.release_guard_read(),
+            false => self.header.release_guard_part(elements(&self.range)),
+        }
     }
 }
 

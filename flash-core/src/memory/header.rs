@@ -2,13 +2,14 @@
 
 use super::directory::Directory;
 use super::home::Home;
+use super::order::Parts;
+use super::region::Region;
 use super::state::State;
 use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Alignment of what we allocate ourselves: a cache line, and the widest vector register.
 const ALIGNMENT: usize = 64;
@@ -23,14 +24,16 @@ pub(crate) struct Header {
     element_size: usize,
     /// Empty: no shape was given.
     shape: SmallVec<[u64; 4]>,
-    /// Second buffer for phased arguments, made when first needed. Touched only by who holds the
-    /// state as a writer.
-    second: UnsafeCell<Option<Block>>,
+    /// Second buffer for phased arguments, made when first needed. Its contents are touched only by who holds
+    /// the state as a writer, of the elements that it holds.
+    second: OnceLock<Block>,
     second_layout: Layout,
     /// What is where; `None`: all of it on the host, as long as the state is not noted.
     pub(super) directory: Mutex<Option<Box<Directory>>>,
     /// What the directory says, if that is short.
     pub home: Home,
+    /// Guards of parts.
+    pub(super) parts: Parts<Region>,
     /// Itself, for whoever wants to find it later, if it is still there.
     me: Weak<Header>,
 }
@@ -119,10 +122,11 @@ impl Header {
             len,
             element_size,
             shape,
-            second: UnsafeCell::new(None),
+            second: OnceLock::new(),
             second_layout,
             directory: Mutex::new(None),
             home: Home::default(),
+            parts: Parts::default(),
             me: me.clone(),
         })
     }
@@ -182,12 +186,7 @@ impl Header {
     }
 
     /// The second buffer.
-    ///
-    /// # Safety
-    /// The caller holds the state as a writer.
-    pub unsafe fn second(&self) -> *mut u8 {
-        // SAFETY: only writers come here, one at a time.
-        let second = unsafe { &mut *self.second.get() };
-        second.get_or_insert_with(|| Block::zeroed(self.second_layout)).data
+    pub fn second(&self) -> *mut u8 {
+        self.second.get_or_init(|| Block::zeroed(self.second_layout)).data
     }
 }

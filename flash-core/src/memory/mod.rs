@@ -3,7 +3,7 @@
 //! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
 //! reaches its contents through guards only. Who holds what is one word per array (`state`); where its
 //! elements are current, if not just on the host, is in its `directory`; `home` is the short answer, for one
-//! device. `coherence` moves elements, between the memories of `device`.
+//! device. Who comes when of those that cannot have it at once, or want only a part of it, is in `order`. `coherence` moves elements, between the memories of `device`.
 
 pub(crate) mod coherence;
 pub(crate) mod device;
@@ -11,6 +11,7 @@ pub(crate) mod directory;
 mod guard;
 mod header;
 pub(crate) mod home;
+pub(crate) mod order;
 pub(crate) mod region;
 pub(crate) mod state;
 #[cfg(test)]
@@ -168,7 +169,8 @@ impl<T: Element> FlashMemory<T> {
         ReadGuard::new(&self.header, 0..self.len())
     }
 
-    /// Reads a range of elements.
+    /// Reads a range of elements. Of pipelines that [`exec_async`](crate::runtime::Pipeline::exec_async) started it
+    /// waits only for those that write some of the range, and while it is alive, launches fail that do.
     ///
     /// # Errors
     /// As [`read`](Self::read), and [`Error::Range`] if the range leaves the array.

@@ -1,3 +1,4 @@
+use super::region::Region;
 use super::state::Refused;
 use super::*;
 
@@ -15,8 +16,7 @@ fn zeroed_memories_of_any_shape_and_element() {
     ] {
         assert!(empty.is_empty() && empty.read().unwrap().is_empty());
         assert!(empty.write().unwrap().is_empty());
-        // SAFETY: nobody else has it.
-        assert!(!unsafe { empty.header().second() }.is_null());
+        assert!(!empty.header().second().is_null());
     }
     let units = FlashMemory::<[u32; 0]>::zeroed(4);
     assert_eq!(units.read().unwrap().len(), 4);
@@ -103,7 +103,7 @@ fn poison_is_seen_by_readers_of_its_range_and_healed_by_writers() {
     let memory = FlashMemory::from([1u8; 9]);
     let (header, state) = (memory.header(), &memory.header().state);
     assert!(!state.launch_write().unwrap());
-    header.poison(3..5);
+    header.poison(&Region::of_range(&header.grid(), 3..5));
     header.release_written();
     assert!(matches!(memory.read(), Err(Error::Poisoned)));
     assert!(matches!(memory.get(4), Err(Error::Poisoned)));
@@ -118,7 +118,7 @@ fn poison_is_seen_by_readers_of_its_range_and_healed_by_writers() {
     drop(memory.write().unwrap());
     assert_eq!(memory.get(4).unwrap(), 1);
     assert!(!state.launch_write().unwrap(), "nothing is to be looked up any more");
-    header.poison(0..1);
+    header.poison(&Region::of_range(&header.grid(), 0..1));
     header.release_written();
     assert!(matches!(memory.with_shape([3, 3]), Err(Error::Poisoned)));
 }

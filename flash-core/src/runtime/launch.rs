@@ -5,12 +5,13 @@
 //! else, the pipeline goes the long way (`spread/`).
 
 use super::Runtime;
-use super::asynchronous::{self, Watch};
+use super::asynchronous::{self, Touched, Walking, Watch};
 use super::check::WriteCheck;
+use super::near::{self, Known};
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Node, Slots};
-use super::{Profile, images, near, reduce, spread};
+use super::{Profile, images, reduce, spread};
 use crate::abi::{self, Arg, Share, Submission};
 use crate::backend::{DeviceHandle, HOST, take_error};
 use crate::descriptor::{Access, Timeout};
@@ -31,7 +32,9 @@ struct Held<'a> {
     /// Some memory has, or may have, something to look up in its directory.
     noted: bool,
     /// They are not taken, but the pipeline is counted in them, and it is its turn.
-    pending: bool,
+    pending: Option<&'a Touched>,
+    /// It is pending, and walks them; until they are given back.
+    walking: Option<Walking>,
 }
 
 impl<'a> Held<'a> {
@@ -41,7 +44,7 @@ impl<'a> Held<'a> {
         if slots.may_block {
             return Ok(None);
         }
-        let mut held = Held { slots, taken: 0, noted: false, pending: false };
+        let mut held = Held { slots, taken: 0, noted: false, pending: None, walking: None };
         let mut refused = None;
         let taken = slots.visit_memories(|_, memory, written| {
             let taken = match written {
@@ -61,8 +64,8 @@ impl<'a> Held<'a> {
     }
 
     /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
-    fn pending(slots: &'a Slots) -> Held<'a> {
-        let mut held = Held { slots, taken: 0, noted: false, pending: true };
+    fn pending(slots: &'a Slots, touched: &'a Touched) -> Held<'a> {
+        let mut held = Held { slots, taken: 0, noted: false, pending: Some(touched), walking: None };
         let _ = slots.visit_memories(|_, memory, written| {
             if written {
                 memory.state.drained();
@@ -84,10 +87,10 @@ impl Drop for Held<'_> {
                 return Ok(());
             }
             left -= 1;
-            match (self.pending, written) {
+            match (self.pending.is_some(), written) {
                 (false, true) => memory.state.release_write(noted && memory.settle()),
                 (false, false) => memory.state.release_read(),
-                (true, true) => memory.state.release_pending_write(noted && memory.settle()),
+                (true, true) => memory.release_pending_written(noted),
                 (true, false) => memory.state.release_pending_read(),
             }
             Ok(())
@@ -119,8 +122,13 @@ pub(super) fn may_run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
 
 /// Runs a pipeline that is counted in the words of its memories, and whose turn it is; `watch` hears of
 /// timeouts.
-pub(super) fn run_pending(slots: &Slots, runtime: &Runtime, watch: Option<&Watch>) -> Result<(), Error> {
-    run_held(slots, runtime, Held::pending(slots), watch)
+pub(super) fn run_pending(
+    slots: &Slots,
+    runtime: &Runtime,
+    touched: &Touched,
+    watch: Option<&Watch>,
+) -> Result<(), Error> {
+    run_held(slots, runtime, Held::pending(slots, touched), watch)
 }
 
 #[inline]
@@ -135,6 +143,9 @@ fn run_held(
     }
     if runtime.spreads {
         held.noted = true;
+        if held.pending.is_some_and(|touched| !touched.is_alone(slots)) {
+            return long(slots, runtime, &mut held, watch, (0, Vec::new()));
+        }
         return match near::run(slots, runtime, watch, 0) {
             (done, failures) if done == slots.nodes().len() && failures.is_empty() => Ok(()),
             far => long(slots, runtime, &mut held, watch, far),
@@ -189,7 +200,11 @@ fn long(
     (first, failures): (usize, Vec<LaunchError>),
 ) -> Result<(), Error> {
     held.noted = true;
-    let mut failures = spread::run(slots, runtime, watch, first, failures)?.into_iter();
+    if let Some(touched) = held.pending {
+        held.walking = Some(touched.walk());
+    }
+    let beside = held.walking.is_some();
+    let mut failures = spread::run(slots, runtime, watch, beside, first, failures)?.into_iter();
     match failures.next() {
         Some(mut first) => {
             first.others = failures.collect();
@@ -210,11 +225,10 @@ pub(super) fn timeout(node: &Node, runtime: &Runtime) -> Option<Duration> {
 #[cold]
 pub(super) fn failed(slots: &Slots, node: &Node, position: usize, source: Error) -> LaunchError {
     let plan = node.plan();
-    for ((hold, arg), spec) in slots.holds_of(node).iter().zip(slots.args_of(node)).zip(&plan.arguments) {
+    let near = Known::default().items(slots, node);
+    for (i, (hold, spec)) in slots.holds_of(node).iter().zip(&plan.arguments).enumerate() {
         if let (Some(header), true) = (slots.memory(hold.touched), spec.access != Access::Read) {
-            let offset = (arg.data as usize).saturating_sub(header.data() as usize) as u64;
-            let start = offset / header.element_size().max(1);
-            header.poison(start..start + arg.len);
+            header.poison(&asynchronous::region(slots, node, i, header, near.as_deref()));
         }
     }
     blame(node, plan, position, source)
@@ -277,8 +291,7 @@ fn submit_prepared(
         }
         arg.next = match slots.memory(hold.touched) {
             Some(header) => {
-                // SAFETY: the memory is held as a writer; the argument lies in it, and so does the
-                // same place of the second buffer.
+                // SAFETY: the argument lies in the memory, and so does the same place of the second buffer.
                 unsafe {
                     let offset = arg.data.cast::<u8>().offset_from(header.data());
                     header.second().offset(offset).cast()

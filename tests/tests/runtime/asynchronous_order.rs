@@ -5,7 +5,7 @@
 //! whom it came on each memory; from that the pipelines are put into one order, as wholes. That there is
 //! one, that it keeps the order of each thread, and that a serial run in it meets and leaves the same
 //! values is what is tested. Some submissions are cut, some run whole; guards fail where others are alive, and
-//! are tried again.
+//! are tried again. The memories are memories, or parts of one.
 
 use flash::Error;
 use flash::descriptor::{Attributes, Subspaces, part_by};
@@ -16,6 +16,7 @@ use flash::kernel::views::{Item, Read, ReadWrite, Row, Write};
 use flash::prelude::*;
 use flash_tests::in_process;
 use std::collections::HashMap;
+use std::ops::{Deref, Range};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "asynchronous_order.step", dims(x, y))]
@@ -47,6 +48,48 @@ const THREADS: usize = 8;
 /// Items of a submission along x and y.
 const EXTENT: [usize; 2] = [2, 3];
 const ITEMS: usize = EXTENT[0] * EXTENT[1];
+
+/// One of them, for a submission.
+enum Argument {
+    All(FlashMemory<u64>),
+    Part(FlashMemory<u64>, Range<usize>),
+}
+
+/// What the threads share: each a memory, or all of them parts of one.
+struct Memories {
+    all: Vec<FlashMemory<u64>>,
+    parts: bool,
+}
+
+/// Value and version per item of one that nobody has touched.
+fn untouched(m: usize) -> impl Iterator<Item = u64> {
+    (0..ITEMS).flat_map(move |item| [(m + 100 * item) as u64, 0])
+}
+
+impl Memories {
+    fn new(parts: bool) -> Memories {
+        let each = |m: usize| untouched(m).collect::<FlashMemory<u64>>();
+        let all = match parts {
+            true => vec![(0..MEMORIES).flat_map(untouched).collect()],
+            false => (0..MEMORIES).map(|m| each(m).with_shape([2, EXTENT[0], EXTENT[1]]).unwrap()).collect(),
+        };
+        Memories { all, parts }
+    }
+
+    fn argument(&self, m: usize) -> Argument {
+        match self.parts {
+            true => Argument::Part(self.all[0].clone(), 2 * ITEMS * m..2 * ITEMS * (m + 1)),
+            false => Argument::All(self.all[m].clone()),
+        }
+    }
+
+    fn read(&self, m: usize) -> Result<impl Deref<Target = [u64]>, Error> {
+        match self.argument(m) {
+            Argument::Part(_, range) => self.all[0].read_range(range),
+            Argument::All(_) => self.all[m].read(),
+        }
+    }
+}
 
 /// What a submission, or a guard, reads and what it writes: numbers of memories. A guard does one of the two.
 #[derive(Clone, Copy)]
@@ -101,12 +144,12 @@ fn insist<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
 }
 
 /// The host reads a memory, or writes all of it.
-fn guard(memory: &FlashMemory<u64>, id: u64, writes: bool) -> FlashMemory<u64> {
+fn guard(memories: &Memories, m: usize, id: u64, writes: bool) -> FlashMemory<u64> {
     if !writes {
-        let seen = insist(|| memory.read());
+        let seen = insist(|| memories.read(m));
         return seen.chunks(2).flat_map(|e| [e[0], e[1], 0, 0]).collect();
     }
-    let mut all = insist(|| memory.write());
+    let mut all = insist(|| memories.all[m].write());
     let change = |e: &mut [u64]| {
         let met = [0, 0, e[0], e[1]];
         e.copy_from_slice(&[next(id, 0, e[0]), e[1] + 1]);
@@ -115,14 +158,15 @@ fn guard(memory: &FlashMemory<u64>, id: u64, writes: bool) -> FlashMemory<u64> {
     all.chunks_mut(2).flat_map(change).collect()
 }
 
-fn run(rt: &RuntimeObj, memories: &[FlashMemory<u64>], thread: usize, submissions: usize) -> Vec<Ran> {
+fn run(rt: &RuntimeObj, memories: &Memories, thread: usize, submissions: usize) -> Vec<Ran> {
     let mut random = Random(thread as u64 + 1);
     let (mut ran, mut handles, mut done) = (vec![], vec![], 0);
     while done < submissions {
         let first = (thread * submissions * 2 + done) as u64;
         if random.below(8) == 0 {
-            let (at, writes) = (random.below(MEMORIES), random.below(2) == 0);
-            let met = guard(&memories[at], first, writes);
+            // A guard that writes is of all of a memory.
+            let (at, writes) = (random.below(MEMORIES), random.below(2) == 0 && !memories.parts);
+            let met = guard(memories, at, first, writes);
             let step = Touched { id: first, from: (!writes).then_some(at), to: writes.then_some(at) };
             ran.push(Ran { thread, steps: vec![step], met });
             continue;
@@ -137,10 +181,20 @@ fn run(rt: &RuntimeObj, memories: &[FlashMemory<u64>], thread: usize, submission
         let (steps, cuts): (Vec<_>, Vec<_>) = (first..).take(count).map(step).unzip();
         let pipeline = || -> Pipeline<'static> {
             steps.iter().zip(&cuts).enumerate().fold(rt.pipeline(), |chain, (k, (step, cut))| {
-                let memory = |at: Option<usize>| memories[at.expect("a kernel has both")].clone();
+                let memory = |at: Option<usize>| memories.argument(at.expect("a kernel has both"));
                 let part = met.clone().into_range(4 * ITEMS * k..4 * ITEMS * (k + 1)).unwrap();
-                let sizes: [&[u64]; 3] = [&[], &[], &[4, EXTENT[0] as u64, EXTENT[1] as u64]];
-                let submitted = chain.submit(Step::of(step.id, memory(step.from), memory(step.to), part));
+                let shape = |of: u64| [of, EXTENT[0] as u64, EXTENT[1] as u64];
+                let submitted = match (memory(step.from), memory(step.to)) {
+                    (Argument::All(from), Argument::All(to)) => {
+                        chain.submit(Step::of(step.id, from, to, part))
+                    }
+                    (Argument::Part(one, from), Argument::Part(_, to)) => {
+                        let range = |range| one.clone().into_range(range).unwrap();
+                        chain.submit(Step::of(step.id, range(from), range(to), part))
+                    }
+                    _ => unreachable!("all are parts, or none is"),
+                };
+                let sizes = [&shape(2)[..], &shape(2), &shape(4)];
                 submitted.sizes(sizes).options(cut.clone()).defer(EXTENT)
             })
         };
@@ -187,13 +241,9 @@ fn submissions() -> usize {
     fewer.unwrap_or(100_000)
 }
 
-fn check(submissions: usize) {
+fn check(submissions: usize, parts: bool) {
     let rt = get_runtime("ALL_CPU").unwrap();
-    let memory = |m: usize| {
-        let elements: FlashMemory<u64> = (0..ITEMS).flat_map(|item| [(m + 100 * item) as u64, 0]).collect();
-        elements.with_shape([2, EXTENT[0], EXTENT[1]]).unwrap()
-    };
-    let memories: Vec<_> = (0..MEMORIES).map(memory).collect();
+    let memories = Memories::new(parts);
     let mut all: Vec<Ran> = vec![];
     std::thread::scope(|scope| {
         let run = |thread| run(&rt, &memories, thread, submissions / THREADS);
@@ -245,7 +295,7 @@ fn check(submissions: usize) {
     }
     let order = sorted(&after);
     assert_eq!(order.len(), all.len(), "some pipelines came before and after each other");
-    let mut model: Vec<Vec<u64>> = (0..MEMORIES).map(|m| memory(m).read().unwrap().to_vec()).collect();
+    let mut model: Vec<Vec<u64>> = (0..MEMORIES).map(|m| untouched(m).collect()).collect();
     for p in order {
         for (step, met) in all[p].steps.iter().zip(met[p].chunks(4 * ITEMS)) {
             for (item, met) in met.chunks(4).enumerate() {
@@ -261,22 +311,32 @@ fn check(submissions: usize) {
             }
         }
     }
-    for (model, memory) in model.iter().zip(&memories) {
-        assert_eq!(*memory.read().unwrap(), model[..]);
+    for (m, model) in model.iter().enumerate() {
+        assert_eq!(*memories.read(m).unwrap(), model[..]);
     }
 }
 
 #[test]
 fn eight_threads_with_a_hundred_thousand_submissions_are_as_one_after_the_other() {
-    check(submissions());
+    check(submissions(), false);
+}
+
+#[test]
+fn so_are_they_on_parts_of_one_memory() {
+    check(submissions() / 4, true);
 }
 
 #[test]
 fn so_are_they_on_three_devices_that_share_the_hosts_memory() {
-    in_process(&[("FLASH_CPU_DEVICES", "3")], || check(submissions()));
+    in_process(&[("FLASH_CPU_DEVICES", "3")], || check(submissions(), false));
 }
 
 #[test]
 fn so_are_they_on_three_devices_with_memories_of_their_own() {
-    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check(submissions()));
+    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check(submissions(), false));
+}
+
+#[test]
+fn so_are_they_on_three_devices_and_parts_of_one_memory() {
+    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check(submissions() / 4, true));
 }

@@ -28,6 +28,7 @@ mod placement;
 mod proofs;
 mod recordings;
 mod reduce;
+mod regions;
 mod scatter;
 mod views;
 mod waiting;

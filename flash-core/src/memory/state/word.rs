@@ -7,6 +7,7 @@
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
 //! | 33 | a launch writes it | `launch_write` | `release_write` |
 //! | 34 | noted: look into the directory; something is poisoned, not current on the host, or copied to a device | `note`, `release_write`, `release_pending_write`, `release_guard_write` | the last three |
+//! | 35 | guards of parts are alive; which parts, a list says (`memory/order`) | `guard_part` | `release_guard_parts` |
 //! | 36..50 | pipelines of the order that will read it, or do | `pend_read` | `release_pending_read` |
 //! | 50..64 | pipelines of the order that will write it, or do | `pend_write` | `release_pending_write` |
 //!
@@ -20,7 +21,9 @@
 //! a pending one is told so ([`Refused::Pending`]), gives back what it has taken, and enters the order
 //! itself; so nobody holds a memory while it waits for a pending pipeline. Counting oneself fails at a
 //! guard and waits for a launch that writes, but not for those that read: a pipeline waits for them
-//! with `drained` before it writes.
+//! with `drained` before it writes. Where only parts of a memory are concerned, on either side, the order and the
+//! list decide (`memory/order/parts.rs`): a launch that finds bit 35 is sent there, and so is a guard of a part that finds
+//! a pending writer.
 //!
 //! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
 //! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
@@ -48,6 +51,7 @@ const READERS: u64 = 0xffff << 16;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
 const NOTED: u64 = 1 << 34;
+const PARTS: u64 = 1 << 35;
 const PENDING_READ: u64 = 1 << 36;
 const PENDING_READS: u64 = 0x3fff << 36;
 const PENDING_WRITE: u64 = 1 << 50;
@@ -58,7 +62,8 @@ const PENDING_WRITES: u64 = 0x3fff << 50;
 pub(crate) enum Refused {
     /// A guard of the host that conflicts is alive.
     Borrowed,
-    /// A pipeline of the order that conflicts is pending: enter the order behind it.
+    /// A pipeline of the order is pending, or a guard of a part is alive: enter the order, which knows whether
+    /// that conflicts.
     Pending,
 }
 
@@ -81,7 +86,7 @@ impl Claim {
         Claim { guards: GUARD_WRITES, pending: PENDING_WRITES, awaited: WRITER, count: READERS, add: READER };
     const LAUNCH_WRITE: Claim = Claim {
         guards: GUARD_WRITES | GUARDS,
-        pending: PENDING_READS | PENDING_WRITES,
+        pending: PENDING_READS | PENDING_WRITES | PARTS,
         awaited: WRITER | READERS,
         count: WRITER,
         add: WRITER,
@@ -90,11 +95,13 @@ impl Claim {
         Claim { guards: GUARD_WRITES, pending: 0, awaited: WRITER, count: PENDING_READS, add: PENDING_READ };
     const PEND_WRITE: Claim = Claim {
         guards: GUARD_WRITES | GUARDS,
-        pending: 0,
+        pending: PARTS,
         awaited: WRITER,
         count: PENDING_WRITES,
         add: PENDING_WRITE,
     };
+    /// Guards of parts do not conflict.
+    const PEND_WRITE_BESIDE: Claim = Claim { pending: 0, ..Claim::PEND_WRITE };
     const GUARD_READ: Claim = Claim {
         guards: GUARD_WRITES,
         pending: 0,
@@ -102,8 +109,10 @@ impl Claim {
         count: GUARDS,
         add: GUARD,
     };
+    const GUARD_PART: Claim =
+        Claim { guards: GUARD_WRITES, pending: PENDING_WRITES, awaited: WRITER, count: PARTS, add: PARTS };
     const GUARD_WRITE: Claim = Claim {
-        guards: GUARD_WRITES | GUARDS,
+        guards: GUARD_WRITES | GUARDS | PARTS,
         pending: 0,
         awaited: WRITER | READERS | PENDING_READS | PENDING_WRITES,
         count: GUARD_WRITES,
@@ -287,9 +296,10 @@ impl State {
         self.take(Claim::PEND_READ).map(|_| ())
     }
 
-    /// A pipeline that enters the order will write.
-    pub fn pend_write(&self) -> Result<(), Refused> {
-        self.take(Claim::PEND_WRITE).map(|_| ())
+    /// A pipeline that enters the order will write. [`Refused::Pending`]: guards of parts are alive. `beside`: they
+    /// do not conflict.
+    pub fn pend_write(&self, beside: bool) -> Result<(), Refused> {
+        self.take(if beside { Claim::PEND_WRITE_BESIDE } else { Claim::PEND_WRITE }).map(|_| ())
     }
 
     /// Waits until no launch reads it: called by a pending pipeline whose turn it is, before it writes.
@@ -306,10 +316,12 @@ impl State {
         self.given();
     }
 
-    /// The pending pipeline has written; there is something to look up, or not.
-    pub fn release_pending_write(&self, noted: bool) {
-        let mark = if noted { NOTED } else { 0 };
-        let next = |old: u64| Some(((old - PENDING_WRITE) & !NOTED) | mark);
+    /// The pending pipeline has written; there is something to look up, or not, or as much as before.
+    pub fn release_pending_write(&self, noted: Option<bool>) {
+        let next = |old: u64| {
+            let left = old - PENDING_WRITE;
+            Some(noted.map_or(left, |noted| if noted { left | NOTED } else { left & !NOTED }))
+        };
         let _ = self.word.fetch_update(Release, Relaxed, next);
         self.given();
     }
@@ -323,6 +335,29 @@ impl State {
     /// The host will read. True if it is noted.
     pub fn guard_read(&self) -> Result<bool, Error> {
         Ok(self.take(Claim::GUARD_READ)?)
+    }
+
+    /// The host will read a part; `others`: guards of parts are alive, else none is. True if it is noted.
+    /// [`Refused::Pending`]: a pipeline that writes is pending. For who has the list of parts locked.
+    pub fn guard_part(&self, others: bool) -> Result<bool, Refused> {
+        if !others {
+            return self.take(Claim::GUARD_PART);
+        }
+        // As long as those are alive, no write guard is, and no launch writes.
+        let old = self.word.load(Acquire);
+        if old & PENDING_WRITES == 0 { Ok(old & NOTED != 0) } else { Err(Refused::Pending) }
+    }
+
+    /// The host will read a part that no pending pipeline writes; `None`: not just now. True if it is noted. For
+    /// who has the list of parts locked.
+    pub fn guard_part_beside(&self) -> Option<bool> {
+        let next = |old: u64| (old & (GUARD_WRITES | WRITER) == 0).then_some(old | PARTS);
+        self.word.fetch_update(Acquire, Relaxed, next).ok().map(|before| before & NOTED != 0)
+    }
+
+    /// The last guard of a part is gone. Nobody waits for that.
+    pub fn release_guard_parts(&self) {
+        self.word.fetch_and(!PARTS, Release);
     }
 
     /// The host will write. True if it is noted.

@@ -1,14 +1,13 @@
 //! Pipelines that run later, or after others: [`exec_async`], and `exec` where a pipeline is pending.
 //!
-//! Both do the same: count themselves in the words of their memories (`memory/state/word.rs`), which
-//! keeps away whatever is not in the order; enter the [`order`], which says when it is their turn; run;
-//! give the words back; leave. The one runs on a thread of the [`pool`], the other on its caller.
+//! Both do the same: line up in the [order](crate::memory::order) with what they touch; count themselves in the
+//! words of their memories (`memory/state/word.rs`), which keeps away whatever is not in the order; run when it
+//! is their turn; give the words back; leave. The one runs on a thread of the [`pool`], the other on its caller.
 //!
-//! The words are counted in without the order's lock, because that may wait for a launch that writes.
-//! That decides nothing yet: the place in the order is taken afterwards, for all memories at once, and
-//! whoever finds a word counted in goes through the order as well. A launch that has the words of its
-//! memories already (the short way of `launch.rs`) comes before: those that write are waited for while
-//! counting, those that read before the pipeline runs.
+//! The words are counted in without the order's lock, because that may wait for a launch that writes. Who finds a
+//! word counted in goes through the order as well. A launch that has the words of its memories already (the short
+//! way of `launch.rs`) comes before: those that write are waited for while counting, those that read before the
+//! pipeline runs.
 //!
 //! Nobody waits in a circle: who waits for his turn holds no word that others wait for outside the
 //! order, and in it everybody waits for earlier ones only.
@@ -16,51 +15,51 @@
 mod handle;
 mod host_task;
 mod limits;
-mod order;
 mod outcome;
 mod pool;
 mod sync;
 mod timer;
+mod touched;
 
 pub use handle::Handle;
 pub use host_task::HostTask;
 pub(super) use host_task::blocked;
 pub(super) use limits::{Gauge, timed};
+pub(super) use touched::{Touched, Walking, region};
 pub(super) type Watch = std::sync::Arc<outcome::Outcome<Result<(), Error>>>;
 
 use super::record::Slots;
 use super::{Pipeline, Runtime, launch};
 use crate::error::{Code, Error};
 use crate::kernel::shim::panic_text;
+use crate::memory::order::{ORDER, Ticket};
 use limits::Permit;
-use order::{Order, Ticket, Touch};
 use outcome::Outcome;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-/// The order of all pipelines of the process.
-static ORDER: LazyLock<Order> = LazyLock::new(Order::default);
-
-/// Counts a pipeline in the words of its memories.
-fn pend(slots: &Slots) -> Result<Vec<Touch>, Error> {
-    let mut touches: Vec<Touch> = Vec::with_capacity(slots.memories());
-    let counted = slots.visit_memories(|_, memory, written| {
-        if written { memory.state.pend_write() } else { memory.state.pend_read() }?;
-        touches.push((std::ptr::from_ref(memory) as usize, written));
+/// Takes a place in the order, and counts a pipeline in the words of its memories.
+fn pend(slots: &Slots, touched: &Touched) -> Result<Turn, Error> {
+    let ticket = ORDER.line_up(touched.touches());
+    let mut counted = 0;
+    let outcome = slots.visit_memories(|_, memory, written| {
+        memory.pend(written.then(|| touched.written(memory)))?;
+        counted += 1;
         Ok(())
     });
-    let Err(error) = counted else {
-        return Ok(touches);
-    };
-    let mut left = touches.len();
-    let _ = slots.visit_memories(|_, memory, written| {
-        if left > 0 {
-            left -= 1;
-            memory.state.unpend(written);
-        }
-        Ok(())
-    });
-    Err(error)
+    if let Err(error) = outcome {
+        let _ = slots.visit_memories(|_, memory, written| {
+            if counted > 0 {
+                counted -= 1;
+                memory.state.unpend(written);
+            }
+            Ok(())
+        });
+        // Not before its turn: others are behind it only, and not behind those that it stands for.
+        ORDER.ready(ticket, Box::new(|ticket| ORDER.leave(ticket)));
+        return Err(error);
+    }
+    Ok(Turn(ticket))
 }
 
 /// Leaves the order when dropped.
@@ -75,17 +74,18 @@ impl Drop for Turn {
 /// Runs a pipeline on this thread, in its turn. The launch is one that may run.
 #[cold]
 pub(super) fn exec_here(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
-    let touches = pend(slots)?;
-    let turn = Arc::new(Outcome::<Ticket>::new());
-    let called = turn.clone();
-    ORDER.enter(
-        touches,
-        Box::new(move |ticket| {
-            called.set(ticket);
+    let touched = Touched::of(slots, runtime);
+    let turn = pend(slots, &touched)?;
+    let called = Arc::new(Outcome::new());
+    let caller = called.clone();
+    ORDER.ready(
+        turn.0,
+        Box::new(move |_| {
+            caller.set(());
         }),
     );
-    let _turn = Turn(turn.wait());
-    launch::run_pending(slots, runtime, None)
+    called.wait();
+    launch::run_pending(slots, runtime, &touched, None)
 }
 
 /// Enters a pipeline into the order, to run on a thread of the pool.
@@ -98,10 +98,12 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
         return handle;
     }
     let permit = runtime.gauge.as_ref().map(Permit::take);
-    match pend(slots) {
-        Ok(touches) => {
-            let task = Task { pipeline, outcome, permit };
-            ORDER.enter(touches, Box::new(|ticket| pool::run(move || task.run(ticket))));
+    let touched = Touched::of(slots, runtime);
+    match pend(slots, &touched) {
+        Ok(turn) => {
+            let ticket = turn.0;
+            let task = Task { pipeline, touched, turn, outcome, permit };
+            ORDER.ready(ticket, Box::new(|_| pool::run(move || task.run())));
         }
         Err(error) => {
             drop(permit);
@@ -114,16 +116,17 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
 /// A pipeline on its way, which is counted in the words of its memories.
 struct Task {
     pipeline: Pipeline<'static>,
+    touched: Touched,
+    turn: Turn,
     outcome: Watch,
     permit: Option<Permit>,
 }
 
 impl Task {
-    fn run(self, ticket: Ticket) {
-        let Task { pipeline, outcome, permit } = self;
-        let turn = Turn(ticket);
+    fn run(self) {
+        let Task { pipeline, touched, turn, outcome, permit } = self;
         let (slots, runtime) = pipeline.buffer.parts();
-        let run = || launch::run_pending(slots, runtime, Some(&outcome));
+        let run = || launch::run_pending(slots, runtime, &touched, Some(&outcome));
         let result = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|panic| Err(Error::Backend { code: Code::Panic, text: panic_text(&*panic) }));
         drop(turn);

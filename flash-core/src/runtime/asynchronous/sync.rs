@@ -1,4 +1,4 @@
-//! What [`order`](super::order) and [`outcome`](super::outcome) take from `std`. The models have another
+//! What [`outcome`](super::outcome) takes from `std`. The models have another
 //! file of this name, over loom.
 
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

@@ -50,6 +50,14 @@ type Seen = (u64, bool, SmallVec<[u64; 4]>);
 const KNOWN: usize = 8;
 
 impl Known {
+    /// What the items of a submission touch, whatever the way on which it runs. `None`: that is not known.
+    pub fn items(&mut self, slots: &Slots, node: &Node) -> Option<Arc<Near>> {
+        let plan = node.plan();
+        // Nobody holds the arrays yet that such a map looks into.
+        let known = !plan.whole && !plan.part.looks_inside() && plan.targets().is_ok();
+        if known { self.near(slots, node) } else { None }
+    }
+
     /// What a submission touches. `None`: that is not one box of each array, or some array is no memory, or has
     /// another shape for this submission alone.
     pub fn near(&mut self, slots: &Slots, node: &Node) -> Option<Arc<Near>> {

@@ -150,10 +150,30 @@ impl<'r> Array<'r> {
         self.books = Books::Left;
     }
 
+    /// True if none of its copies is on its way.
+    pub fn has_copied(&self) -> bool {
+        self.copies.iter().all(|copy| copy.task.get().is_done())
+    }
+
+    /// Lets go of the directory of a memory that the run writes while others use other elements of it. Nothing is
+    /// being copied, and what the directory says of what is written will be so.
+    pub fn leave(&mut self) {
+        if self.written
+            && let Books::Kept(directory) = &mut self.books
+        {
+            directory.in_flight = true;
+            self.books = Books::Left;
+        }
+    }
+
     /// Takes the directory back. In the order of addresses, as at the beginning.
     pub fn lock(&mut self) {
         if let (Books::Left, HeaderOf::Memory(header)) = (&self.books, &self.header) {
-            self.books = Books::Kept(header.directory());
+            let mut directory = header.directory();
+            if directory.in_flight {
+                directory.in_flight = false;
+            }
+            self.books = Books::Kept(directory);
         }
     }
 

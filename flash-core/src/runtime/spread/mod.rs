@@ -36,7 +36,8 @@ impl Lanes {
 }
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
-/// submissions before; `watch` hears of timeouts. Returns all failures, in order.
+/// submissions before; `watch` hears of timeouts; `beside`: others may use other elements of the memories
+/// meanwhile. Returns all failures, in order.
 ///
 /// # Errors
 /// A map that cannot be: then nothing of these submissions was run.
@@ -44,6 +45,7 @@ pub(super) fn run(
     slots: &Slots,
     runtime: &Runtime,
     watch: Option<&Watch>,
+    beside: bool,
     first: usize,
     failures: Vec<LaunchError>,
 ) -> Result<Vec<LaunchError>, Error> {
@@ -52,7 +54,7 @@ pub(super) fn run(
     for (position, node) in nodes.iter().enumerate().skip(first) {
         checked.extend(place::check(slots, node)?.map(|parts| (position, parts)));
     }
-    let mut walk = Walk::new(slots, runtime, watch);
+    let mut walk = Walk::new(slots, runtime, watch, beside);
     let grouped = if runtime.has_images { images::grouped(slots, first) } else { None };
     let mut issue = |position: usize| {
         let parts = checked.binary_search_by_key(&position, |(at, _)| *at);

@@ -68,6 +68,7 @@ fn describe(walk: &Walk<'_>, submission: &Launched, error: Result<Error, u32>, t
 /// out after all: what it wrote is poisoned, too.
 fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchError>) {
     let mut poisoned: Vec<Region> = walk.arrays.iter().map(|a| a.poisoned_before.clone()).collect();
+    let mut written = vec![Region::empty(); walk.arrays.len()];
     for submission in launched {
         let reads = submission.reads.iter().find(|(_, array, read)| poisoned[*array as usize].overlaps(read));
         let left_out = reads.map(|(argument, ..)| {
@@ -75,6 +76,7 @@ fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchE
         });
         let failed = left_out.or_else(|| failure(submission));
         for (array, region, complete) in &submission.writes {
+            written[*array as usize].add(region);
             let poisoned = &mut poisoned[*array as usize];
             if failed.is_some() {
                 poisoned.add(region);
@@ -86,11 +88,11 @@ fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchE
             failures.push(describe(walk, submission, error, target));
         }
     }
-    for (array, poisoned) in walk.arrays.iter_mut().zip(poisoned) {
+    // What this run has not written is left alone: others may have.
+    for ((array, poisoned), written) in walk.arrays.iter_mut().zip(poisoned).zip(written) {
         let directory = array.directory_mut();
-        let all = Region::all(directory.grid());
-        directory.heal(&all);
-        directory.poison(&poisoned);
+        directory.heal(&written);
+        directory.poison(&poisoned.intersection(&written));
     }
 }
 

@@ -1,22 +1,26 @@
 //! Pipelines that are pending: their outcomes, their order, and how they meet launches and guards. The
 //! files under test are included where they are.
 
-#[path = "../../../../flash-core/src/runtime/asynchronous/order.rs"]
-mod order;
 #[path = "../../../../flash-core/src/runtime/asynchronous/outcome.rs"]
 mod outcome;
+#[path = "../../../../flash-core/src/memory/order/parts.rs"]
+mod parts;
 mod sync;
+#[path = "../../../../flash-core/src/memory/order/table.rs"]
+mod table;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use loom::thread;
+use std::ops::Range;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::check;
-use crate::memory::word::{Refused, State};
+pub(crate) use crate::memory::word::{Refused, State};
 use loom::cell::UnsafeCell;
-use order::{Order, Ticket};
 use outcome::Outcome;
+use parts::Parts;
+use table::{Extent, Order, Ticket, Touch};
 
 #[test]
 fn who_waits_for_an_outcome_gets_it_and_the_first_one_stays() {
@@ -82,10 +86,21 @@ fn a_dropped_handle_disturbs_nobody() {
     });
 }
 
+impl Extent for Range<u64> {
+    fn overlaps(&self, other: &Range<u64>) -> bool {
+        self.start.max(other.start) < self.end.min(other.end)
+    }
+
+    fn contains(&self, other: &Range<u64>) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+}
+
 /// Two memories with contents, and the order.
 struct World {
-    order: Order,
+    order: Order<Range<u64>>,
     states: [State; 2],
+    parts: [Parts<Range<u64>>; 2],
     contents: [UnsafeCell<u64>; 2],
 }
 
@@ -112,6 +127,7 @@ impl World {
         Arc::new(World {
             order: Order::default(),
             states: [State::new(), State::new()],
+            parts: Default::default(),
             contents: [UnsafeCell::new(0), UnsafeCell::new(0)],
         })
     }
@@ -134,37 +150,43 @@ impl World {
         }
     }
 
-    fn pend(&self, touches: Touches) -> Result<(), Refused> {
-        for (m, written) in Self::touched(touches) {
-            let counted = if written { self.states[m].pend_write() } else { self.states[m].pend_read() };
-            if let Err(refused) = counted {
-                Self::touched(touches).filter(|t| t.0 < m).for_each(|(m, w)| self.states[m].unpend(w));
-                return Err(refused);
-            }
-        }
-        Ok(())
-    }
-
     /// Runs a pipeline whose turn it is.
     fn turn(&self, ticket: Ticket, touches: Touches, number: u64) {
         Self::touched(touches).filter(|t| t.1).for_each(|(m, _)| self.states[m].drained());
         self.body(touches, number);
         for (m, written) in Self::touched(touches) {
             match written {
-                true => self.states[m].release_pending_write(false),
+                true => self.states[m].release_pending_write(None),
                 false => self.states[m].release_pending_read(),
             }
         }
         self.order.leave(ticket);
     }
 
-    fn touches(touches: Touches) -> Vec<(usize, bool)> {
-        Self::touched(touches).collect()
+    /// Takes a place in the order, and counts itself.
+    fn enter(world: &Arc<World>, touches: Touches) -> Result<Ticket, Refused> {
+        let touch = |(memory, written): (usize, bool)| Touch {
+            memory,
+            touched: 0..1,
+            written: written.then_some(0..1),
+        };
+        let ticket = world.order.line_up(Self::touched(touches).map(touch).collect());
+        for (m, written) in Self::touched(touches) {
+            let state = &world.states[m];
+            let counted = if written { world.parts[m].pend(state, &(0..1)) } else { state.pend_read() };
+            if let Err(refused) = counted {
+                Self::touched(touches).filter(|t| t.0 < m).for_each(|(m, w)| world.states[m].unpend(w));
+                let mine = world.clone();
+                world.order.ready(ticket, Box::new(move |ticket| mine.order.leave(ticket)));
+                return Err(refused);
+            }
+        }
+        Ok(ticket)
     }
 
     fn exec_async(world: &Arc<World>, touches: Touches, number: u64) -> Result<Arc<Outcome<()>>, Refused> {
         let done = Arc::new(Outcome::new());
-        world.pend(touches)?;
+        let ticket = World::enter(world, touches)?;
         let (mine, outcome) = (world.clone(), done.clone());
         let start = move |ticket| {
             thread::spawn(move || {
@@ -173,7 +195,7 @@ impl World {
                 outcome.set(());
             });
         };
-        world.order.enter(World::touches(touches), Box::new(start));
+        world.order.ready(ticket, Box::new(start));
         Ok(done)
     }
 
@@ -183,26 +205,27 @@ impl World {
         }
     }
 
-    fn exec(&self, touches: Touches, number: u64) -> Result<(), Refused> {
+    fn exec(world: &Arc<World>, touches: Touches, number: u64) -> Result<(), Refused> {
         for (m, written) in Self::touched(touches) {
-            let taken = if written { self.states[m].launch_write() } else { self.states[m].launch_read() };
+            let taken = if written { world.states[m].launch_write() } else { world.states[m].launch_read() };
             let Err(refused) = taken else { continue };
-            self.release(Self::touched(touches).filter(|t| t.0 < m));
+            world.release(Self::touched(touches).filter(|t| t.0 < m));
             if refused == Refused::Borrowed {
                 return Err(refused);
             }
-            self.pend(touches)?;
+            let ticket = World::enter(world, touches)?;
             let called = Arc::new(Outcome::new());
             let gate = called.clone();
-            let start = move |ticket: Ticket| {
-                gate.set(ticket);
+            let start = move |_| {
+                gate.set(());
             };
-            self.order.enter(Self::touches(touches), Box::new(start));
-            self.turn(called.wait(), touches, number);
+            world.order.ready(ticket, Box::new(start));
+            called.wait();
+            world.turn(ticket, touches, number);
             return Ok(());
         }
-        self.body(touches, number);
-        self.release(Self::touched(touches));
+        world.body(touches, number);
+        world.release(Self::touched(touches));
         Ok(())
     }
 
@@ -224,7 +247,7 @@ fn what_one_thread_enters_runs_in_its_order() {
         let (second, third) = ([Some(false), Some(true)], [Some(true), Some(false)]);
         let first = World::exec_async(&world, [Some(true), None], 1).unwrap();
         let other = World::exec_async(&world, second, 2).unwrap();
-        world.exec(third, 3).unwrap();
+        World::exec(&world, third, 3).unwrap();
         let expected = update(update(update([0; 2], [Some(true), None], 1), second, 2), third, 3);
         assert_eq!(world.contents(), expected);
         first.wait();
@@ -254,7 +277,7 @@ fn a_launch_and_a_pending_pipeline_over_two_memories_both_end_in_some_order() {
         let world = World::new();
         let other = {
             let world = world.clone();
-            thread::spawn(move || world.exec(CROSSED[0], 10).unwrap())
+            thread::spawn(move || World::exec(&world, CROSSED[0], 10).unwrap())
         };
         World::exec_async(&world, CROSSED[1], 1).unwrap().wait();
         other.join().unwrap();
@@ -270,10 +293,10 @@ fn a_pending_pipeline_and_launches_of_two_threads_over_two_memories_all_end_in_s
         let world = World::new();
         let other = {
             let world = world.clone();
-            thread::spawn(move || world.exec(CROSSED[0], 10).unwrap())
+            thread::spawn(move || World::exec(&world, CROSSED[0], 10).unwrap())
         };
         let done = World::exec_async(&world, CROSSED[1], 1).unwrap();
-        world.exec(BOTH, 2).unwrap();
+        World::exec(&world, BOTH, 2).unwrap();
         other.join().unwrap();
         done.wait();
         let (theirs, mine) = (|c| update(c, CROSSED[0], 10), |c| update(c, CROSSED[1], 1));
@@ -306,6 +329,143 @@ fn a_guard_refuses_a_pipeline_or_comes_after_it_and_nothing_is_left_counted() {
         };
         assert!(seen <= ran);
         assert_eq!(world.contents(), [ran; 2]);
-        world.exec(BOTH, 1).unwrap();
+        World::exec(&world, BOTH, 1).unwrap();
+    });
+}
+
+/// A memory of two elements, for two that use one each.
+struct Halves {
+    order: Order<Range<u64>>,
+    state: State,
+    parts: Parts<Range<u64>>,
+    contents: [UnsafeCell<u64>; 2],
+}
+
+// SAFETY: loom checks how the contents are shared.
+unsafe impl Sync for Halves {}
+// SAFETY: as above.
+unsafe impl Send for Halves {}
+
+impl Halves {
+    fn new() -> Arc<Halves> {
+        let contents = [UnsafeCell::new(0), UnsafeCell::new(0)];
+        Arc::new(Halves { order: Order::default(), state: State::new(), parts: Parts::default(), contents })
+    }
+
+    /// A pipeline that adds 1 to some elements, on a thread of its own.
+    fn exec_async(halves: &Arc<Halves>, written: Range<u64>) -> Result<Arc<Outcome<()>>, Refused> {
+        let touch = Touch { memory: 0, touched: written.clone(), written: Some(written.clone()) };
+        let ticket = halves.order.line_up(vec![touch]);
+        let (mine, done) = (halves.clone(), Arc::new(Outcome::new()));
+        if let Err(refused) = halves.parts.pend(&halves.state, &written) {
+            halves.order.ready(ticket, Box::new(move |ticket| mine.order.leave(ticket)));
+            return Err(refused);
+        }
+        let outcome = done.clone();
+        let start = move |ticket| {
+            thread::spawn(move || {
+                mine.state.drained();
+                mine.add(written);
+                mine.state.release_pending_write(None);
+                mine.order.leave(ticket);
+                drop(mine);
+                outcome.set(());
+            });
+        };
+        halves.order.ready(ticket, Box::new(start));
+        Ok(done)
+    }
+
+    fn add(&self, written: Range<u64>) {
+        for i in written {
+            // SAFETY: what is checked.
+            self.contents[i as usize].with_mut(|c| unsafe { *c += 1 });
+        }
+    }
+
+    /// What a guard of one element sees.
+    fn read(&self, i: u64) -> Result<u64, Refused> {
+        self.parts.guard(&self.state, &self.order, 0, i..i + 1)?;
+        // SAFETY: what is checked.
+        let seen = self.contents[i as usize].with(|c| unsafe { *c });
+        self.parts.release(&self.state, &(i..i + 1));
+        Ok(seen)
+    }
+}
+
+#[test]
+fn a_guard_of_a_part_waits_for_who_writes_that_and_for_nobody_else() {
+    check(3, || {
+        let halves = Halves::new();
+        let first = Halves::exec_async(&halves, 0..1).unwrap();
+        assert_eq!(halves.read(1), Ok(0));
+        assert_eq!(halves.read(0), Ok(1));
+        first.wait();
+    });
+}
+
+#[test]
+fn a_guard_of_a_part_refuses_a_pipeline_that_writes_it_or_comes_after_it() {
+    check(2, || {
+        let halves = Halves::new();
+        let other = halves.clone();
+        let guard = thread::spawn(move || [other.read(0).unwrap(), other.read(1).unwrap()]);
+        let entered = Halves::exec_async(&halves, 1..2);
+        let [untouched, seen] = guard.join().unwrap();
+        assert_eq!(untouched, 0);
+        match entered {
+            Ok(done) => {
+                done.wait();
+                assert!(seen <= 1);
+                assert_eq!(halves.read(1), Ok(1));
+            }
+            Err(refused) => assert_eq!((refused, seen, halves.read(1)), (Refused::Borrowed, 0, Ok(0))),
+        }
+    });
+}
+
+#[test]
+fn pipelines_over_parts_of_one_memory_are_kept_apart_where_they_meet() {
+    check(1, || {
+        let halves = Halves::new();
+        let first = Halves::exec_async(&halves, 0..1).unwrap();
+        let second = Halves::exec_async(&halves, 1..2).unwrap();
+        let both = Halves::exec_async(&halves, 0..2).unwrap();
+        both.wait();
+        assert_eq!([halves.read(0), halves.read(1)], [Ok(2); 2]);
+        first.wait();
+        second.wait();
+    });
+}
+
+#[test]
+fn a_pipeline_that_is_refused_keeps_its_place_for_those_that_it_stands_for() {
+    check(2, || {
+        let halves = Halves::new();
+        let first = Halves::exec_async(&halves, 0..1).unwrap();
+        halves.parts.guard(&halves.state, &halves.order, 0, 1..2).unwrap();
+        assert_eq!(Halves::exec_async(&halves, 0..2).err(), Some(Refused::Borrowed));
+        let third = Halves::exec_async(&halves, 0..1).unwrap();
+        third.wait();
+        assert_eq!(halves.read(0), Ok(2));
+        halves.parts.release(&halves.state, &(1..2));
+        first.wait();
+    });
+}
+
+#[test]
+fn who_walks_a_memory_to_write_it_walks_it_alone() {
+    check(3, || {
+        let halves = Halves::new();
+        let walk = |halves: &Halves| {
+            halves.order.walk(&[(0, true), (1, false)]);
+            halves.add(0..1);
+            halves.order.end_walk(&[(0, true), (1, false)]);
+        };
+        let other = halves.clone();
+        let thread = thread::spawn(move || walk(&other));
+        walk(&halves);
+        thread.join().unwrap();
+        assert_eq!(halves.read(0), Ok(2));
     });
 }

@@ -38,6 +38,8 @@ pub(super) struct Walk<'r> {
     pub slots: &'r Slots,
     pub runtime: &'r Runtime,
     watch: Option<&'r Watch>,
+    /// Others may use other elements of the memories meanwhile.
+    beside: bool,
     pub arrays: Vec<Array<'r>>,
     /// By index among the memories touched.
     of_memory: Vec<Option<u32>>,
@@ -99,11 +101,12 @@ impl Issue<'_, '_> {
 }
 
 impl<'r> Walk<'r> {
-    pub fn new(slots: &'r Slots, runtime: &'r Runtime, watch: Option<&'r Watch>) -> Walk<'r> {
+    pub fn new(slots: &'r Slots, runtime: &'r Runtime, watch: Option<&'r Watch>, beside: bool) -> Walk<'r> {
         let mut walk = Walk {
             slots,
             runtime,
             watch,
+            beside,
             arrays: Vec::with_capacity(slots.memories()),
             of_memory: (0..slots.memories()).map(|_| None).collect(),
             of_slice: Vec::new(),
@@ -436,9 +439,12 @@ impl<'r> Walk<'r> {
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());
-        // The function may block: others who only read what this run only reads need not wait for it.
+        // The function may block: who uses nothing that it writes need not wait for it.
         let lanes = &self.lanes;
         self.arrays.iter_mut().for_each(|array| array.unlock(lanes));
+        if self.beside {
+            self.arrays.iter_mut().filter(|array| array.has_copied()).for_each(Array::leave);
+        }
         task.run();
         self.arrays.iter_mut().for_each(Array::lock);
         changed().notify();
@@ -448,7 +454,13 @@ impl<'r> Walk<'r> {
     /// Everything is issued: waits for it, and settles what failed.
     pub fn finish(mut self, failures: Vec<LaunchError>) -> Vec<LaunchError> {
         self.fetch_slices();
+        if self.beside {
+            // Guards of what this run leaves alone need not wait for its kernels, once nothing is copied any more.
+            drive_until(&self.lanes, || self.arrays.iter().all(Array::has_copied));
+            self.arrays.iter_mut().for_each(Array::leave);
+        }
         self.ways().drain();
+        self.arrays.iter_mut().for_each(Array::lock);
         super::settle::settle(&mut self, failures)
     }
 

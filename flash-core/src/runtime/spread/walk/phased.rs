@@ -54,8 +54,7 @@ impl<'r> Walk<'r> {
         let header = self.arrays[own as usize].header();
         let (len, size, shape) = (header.len(), header.element_size(), header.shape().to_vec());
         let data = match self.slots.memory(self.slots.holds_of(node)[i].touched) {
-            // SAFETY: the memory is held as a writer.
-            Some(memory) => unsafe { memory.second() },
+            Some(memory) => memory.second(),
             None => {
                 self.scratch.push(vec![0u128; (len * size as usize).div_ceil(16)].into_boxed_slice());
                 self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast())

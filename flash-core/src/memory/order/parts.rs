@@ -1,0 +1,80 @@
+//! Guards of parts of a memory, and who writes other parts meanwhile.
+//!
+//! The word of a memory (`memory/state`) counts who is pending, and says whether guards of parts are alive; which
+//! elements that is about is said in the [`Order`] and in the memory's [`Parts`].
+//!
+//! A pipeline lines up first, and then counts itself in the word: who finds it counted finds it in its line. A
+//! guard of a part is put into the list and into the word under the list's lock; if a pipeline is pending that
+//! writes, under the order's as well, after it has looked at the line. A pipeline that finds guards of parts
+//! counts itself under the list's lock, after it has looked at the list. So of a pipeline and a guard that
+//! conflict, the later one sees the other.
+//!
+//! The models include this file, too.
+
+use super::sync::{Mutex, MutexGuard};
+use super::table::{Extent, Order};
+use super::{Refused, State};
+
+/// What the guards of parts of a memory that are alive read.
+pub(crate) struct Parts<E>(Mutex<Vec<E>>);
+
+impl<E> Default for Parts<E> {
+    fn default() -> Parts<E> {
+        Parts(Mutex::new(Vec::new()))
+    }
+}
+
+impl<E: Extent + PartialEq> Parts<E> {
+    fn lock(&self) -> MutexGuard<'_, Vec<E>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The host will read a part of a memory: waits for launches, and for pending pipelines that write some of it.
+    /// True if the memory is noted. Fails with [`Refused::Borrowed`].
+    pub fn guard(&self, state: &State, order: &Order<E>, memory: usize, part: E) -> Result<bool, Refused> {
+        loop {
+            let mut parts = self.lock();
+            let taken = match state.guard_part(!parts.is_empty()) {
+                Ok(noted) => Some(noted),
+                Err(Refused::Borrowed) => return Err(Refused::Borrowed),
+                Err(Refused::Pending) => order.beside(memory, &part, || state.guard_part_beside()),
+            };
+            if let Some(noted) = taken {
+                parts.push(part);
+                return Ok(noted);
+            }
+            drop(parts);
+            order.wait_beside(memory, &part);
+        }
+    }
+
+    /// The host has read it.
+    pub fn release(&self, state: &State, part: &E) {
+        let mut parts = self.lock();
+        if let Some(at) = parts.iter().position(|other| other == part) {
+            parts.swap_remove(at);
+        }
+        if parts.is_empty() {
+            state.release_guard_parts();
+        }
+    }
+
+    /// A pipeline that has lined up, to write some of a memory, counts itself in the word. Fails with
+    /// [`Refused::Borrowed`] if a guard that conflicts is alive.
+    pub fn pend(&self, state: &State, written: &E) -> Result<(), Refused> {
+        loop {
+            match state.pend_write(false) {
+                Err(Refused::Pending) => {}
+                other => return other,
+            }
+            let parts = self.lock();
+            if parts.is_empty() {
+                continue;
+            }
+            if parts.iter().any(|part| part.overlaps(written)) {
+                return Err(Refused::Borrowed);
+            }
+            return state.pend_write(true);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What [`table`](super::table) takes from `std`. The models have another file of this name, over loom.
+
+pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

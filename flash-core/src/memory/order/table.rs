@@ -1,0 +1,245 @@
+//! The order of pending pipelines: who comes after whom.
+//!
+//! A pipeline that does not run at once enters here, with what it touches of which memories, and comes
+//! after everybody there that it conflicts with: some element is touched by both, and written by one. That is
+//! decided when it lines up, for all its memories under one lock, so pipelines are ordered as wholes and nobody
+//! waits in a circle. It is started when it is ready and the last of those before it has left.
+//!
+//! Per memory there is a line of those that later ones are compared with: who writes all that an earlier one
+//! touches comes after that one, and takes its place.
+//!
+//! Two that are there at the same time may use different parts of one memory, so they may not both *walk* it:
+//! move it between devices and say what is where. Who walks asks for all its memories at once, holding nothing
+//! that the others wait for.
+//!
+//! Memories are numbers here, what is touched of them is an [`Extent`], and how a pipeline runs is not known: the
+//! models include this file beside their own `sync`.
+
+use super::sync::{Condvar, Mutex, MutexGuard};
+use std::collections::HashMap;
+
+/// A pipeline's number in the order; never used again.
+pub(crate) type Ticket = u64;
+
+/// Some elements of a memory.
+pub(crate) trait Extent {
+    /// True if some element is in both.
+    fn overlaps(&self, other: &Self) -> bool;
+    /// True if all of the other is in it.
+    fn contains(&self, other: &Self) -> bool;
+}
+
+/// What a pipeline does to a memory. Every memory at most once per pipeline.
+#[derive(Clone)]
+pub(crate) struct Touch<E> {
+    pub memory: usize,
+    /// What is read or written.
+    pub touched: E,
+    /// What is written of that; `None`: nothing.
+    pub written: Option<E>,
+}
+
+impl<E: Extent> Touch<E> {
+    fn conflicts(&self, other: &Touch<E>) -> bool {
+        let writes = |one: &Touch<E>, other: &Touch<E>| {
+            one.written.as_ref().is_some_and(|written| written.overlaps(&other.touched))
+        };
+        writes(self, other) || writes(other, self)
+    }
+
+    /// Whoever conflicts with the other conflicts with this one, too.
+    fn covers(&self, other: &Touch<E>) -> bool {
+        self.written.as_ref().is_some_and(|written| written.contains(&other.touched))
+    }
+}
+
+/// Called once, outside the lock, when everybody before has left: on the thread that made it ready, or on the
+/// thread of the last that left.
+pub(crate) type Start = Box<dyn FnOnce(Ticket) + Send>;
+
+/// The order. There is one per process.
+pub(crate) struct Order<E> {
+    table: Mutex<Table<E>>,
+    /// Somebody has left, or walks no more.
+    changed: Condvar,
+}
+
+struct Table<E> {
+    next: Ticket,
+    entries: HashMap<Ticket, Entry>,
+    /// Of memories that somebody there touches.
+    lines: HashMap<usize, Vec<(Ticket, Touch<E>)>>,
+    /// Memories that are walked: by one who writes (`None`), or by so many who read.
+    walked: HashMap<usize, Option<u32>>,
+    /// Who waits for a change.
+    waiting: u32,
+}
+
+struct Entry {
+    memories: Vec<usize>,
+    /// So many of those before it are there, and one more until it is ready; one counts once for each memory
+    /// over which they conflict.
+    before: usize,
+    after: Vec<Ticket>,
+    /// Given when it is ready, taken when it is started.
+    start: Option<Start>,
+}
+
+impl<E> Default for Order<E> {
+    fn default() -> Order<E> {
+        let (entries, lines, walked) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let table = Table { next: 0, entries, lines, walked, waiting: 0 };
+        Order { table: Mutex::new(table), changed: Condvar::new() }
+    }
+}
+
+impl<E: Extent> Order<E> {
+    fn lock(&self) -> MutexGuard<'_, Table<E>> {
+        self.table.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Sleeps until somebody has left or walks no more.
+    fn wait<'t>(&self, mut table: MutexGuard<'t, Table<E>>) -> MutexGuard<'t, Table<E>> {
+        table.waiting += 1;
+        let mut table = self.changed.wait(table).unwrap_or_else(|e| e.into_inner());
+        table.waiting -= 1;
+        table
+    }
+
+    /// Takes a place behind everybody there.
+    pub fn line_up(&self, touches: Vec<Touch<E>>) -> Ticket {
+        let mut table = self.lock();
+        let ticket = table.next;
+        table.next += 1;
+        let memories = touches.iter().map(|touch| touch.memory).collect();
+        let before = table.line_up(ticket, touches) + 1;
+        table.entries.insert(ticket, Entry { memories, before, after: Vec::new(), start: None });
+        ticket
+    }
+
+    /// May be started from now on: perhaps before this returns.
+    pub fn ready(&self, ticket: Ticket, start: Start) {
+        let mut table = self.lock();
+        let now = table.entries.get_mut(&ticket).and_then(|entry| {
+            entry.start = Some(start);
+            entry.step()
+        });
+        drop(table);
+        if let Some(start) = now {
+            start(ticket);
+        }
+    }
+
+    /// Leaves, having been started, and starts those that were waiting for it alone. (Not before: in its lines it
+    /// stands for others that are still there.)
+    pub fn leave(&self, ticket: Ticket) {
+        let mut table = self.lock();
+        let Some(entry) = table.entries.remove(&ticket) else {
+            return;
+        };
+        for memory in entry.memories {
+            if let Some(line) = table.lines.get_mut(&memory) {
+                line.retain(|(other, _)| *other != ticket);
+                if line.is_empty() {
+                    table.lines.remove(&memory);
+                }
+            }
+        }
+        let mut ready = Vec::new();
+        for next in entry.after {
+            let start = table.entries.get_mut(&next).and_then(Entry::step);
+            ready.extend(start.map(|start| (next, start)));
+        }
+        let waiting = table.waiting > 0;
+        drop(table);
+        if waiting {
+            self.changed.notify_all();
+        }
+        ready.into_iter().for_each(|(ticket, start)| start(ticket));
+    }
+
+    /// What `take` answers, if nobody there writes any of a memory's elements; nobody lines up meanwhile.
+    pub fn beside<R>(&self, memory: usize, extent: &E, take: impl FnOnce() -> Option<R>) -> Option<R> {
+        let table = self.lock();
+        if table.writes(memory, extent) { None } else { take() }
+    }
+
+    /// Waits until nobody there writes any of a memory's elements.
+    pub fn wait_beside(&self, memory: usize, extent: &E) {
+        let mut table = self.lock();
+        while table.writes(memory, extent) {
+            table = self.wait(table);
+        }
+    }
+
+    /// Waits until nobody walks one of these memories who writes it, and nobody at all one that is written here;
+    /// from then on this one does, until [`end_walk`](Self::end_walk).
+    pub fn walk(&self, memories: &[(usize, bool)]) {
+        let mut table = self.lock();
+        let free = |table: &Table<E>| {
+            memories.iter().all(|(memory, written)| match table.walked.get(memory) {
+                None => true,
+                Some(readers) => readers.is_some() && !written,
+            })
+        };
+        while !free(&table) {
+            table = self.wait(table);
+        }
+        for &(memory, written) in memories {
+            let walked = table.walked.entry(memory).or_insert(Some(0));
+            *walked = walked.filter(|_| !written).map(|readers| readers + 1);
+        }
+    }
+
+    /// What [`walk`](Self::walk) began is over.
+    pub fn end_walk(&self, memories: &[(usize, bool)]) {
+        let mut table = self.lock();
+        for (memory, _) in memories {
+            match table.walked.get_mut(memory) {
+                Some(Some(readers)) if *readers > 1 => *readers -= 1,
+                _ => drop(table.walked.remove(memory)),
+            }
+        }
+        let waiting = table.waiting > 0;
+        drop(table);
+        if waiting {
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Entry {
+    /// One thing less to wait for; how to start it, if that was the last.
+    fn step(&mut self) -> Option<Start> {
+        self.before -= 1;
+        self.start.take_if(|_| self.before == 0)
+    }
+}
+
+impl<E: Extent> Table<E> {
+    /// Takes the last place in the lines of its memories; how many are before it.
+    fn line_up(&mut self, ticket: Ticket, touches: Vec<Touch<E>>) -> usize {
+        let mut before = 0;
+        for touch in touches {
+            let line = self.lines.entry(touch.memory).or_default();
+            line.retain(|(other, theirs)| {
+                if touch.conflicts(theirs)
+                    && let Some(entry) = self.entries.get_mut(other)
+                {
+                    entry.after.push(ticket);
+                    before += 1;
+                }
+                !touch.covers(theirs)
+            });
+            line.push((ticket, touch));
+        }
+        before
+    }
+
+    /// Somebody there writes any of a memory's elements. (Of who is in the line no more, another one does who
+    /// came after.)
+    fn writes(&self, memory: usize, extent: &E) -> bool {
+        let line = self.lines.get(&memory).map_or(&[][..], Vec::as_slice);
+        line.iter().any(|(_, touch)| touch.written.as_ref().is_some_and(|written| written.overlaps(extent)))
+    }
+}

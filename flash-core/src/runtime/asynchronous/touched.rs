@@ -1,0 +1,137 @@
+//! What a pipeline touches of its memories, all in all: what it says when it lines up in the order.
+//!
+//! Of an `Item` that is the box of its elements. Everything else can be reached anywhere in the argument, on one
+//! way of running it or another, and so all of the argument is touched.
+
+use crate::abi;
+use crate::descriptor::{Access, View};
+use crate::memory::Header;
+use crate::memory::order::{ORDER, Touch};
+use crate::memory::region::Region;
+use crate::runtime::Runtime;
+use crate::runtime::near::{Known, Near};
+use crate::runtime::record::{Node, Slots};
+
+/// Of pipelines of more submissions nobody looks at each.
+const MANY: usize = 64;
+
+/// A region of more boxes is taken to be all.
+const BOXES: usize = 16;
+
+/// What a pipeline touches of each of its memories.
+pub(in crate::runtime) struct Touched(Vec<Touch<Region>>);
+
+impl Touched {
+    pub fn of(slots: &Slots, runtime: &Runtime) -> Touched {
+        let mut touches = Vec::with_capacity(slots.memories());
+        let mut place = vec![usize::MAX; slots.memories()];
+        // The check of writes looks at all of an argument.
+        let coarse = slots.nodes().len() > MANY || runtime.check_writes;
+        let _ = slots.visit_memories(|index, memory, written| {
+            place[index as usize] = touches.len();
+            let region = || if coarse { Region::all(&memory.grid()) } else { Region::empty() };
+            let written = written.then(region);
+            touches.push(Touch { memory: memory.number(), touched: region(), written });
+            Ok(())
+        });
+        if !coarse {
+            let mut known = Known::default();
+            for node in slots.nodes() {
+                let near = known.items(slots, node);
+                for (i, hold) in slots.holds_of(node).iter().enumerate() {
+                    let Some(memory) = slots.memory(hold.touched) else { continue };
+                    let region = region(slots, node, i, memory, near.as_deref());
+                    let touch = &mut touches[place[hold.touched as usize]];
+                    if node.plan().arguments[i].access != Access::Read
+                        && let Some(written) = &mut touch.written
+                    {
+                        add(written, &region, memory);
+                    }
+                    add(&mut touch.touched, &region, memory);
+                }
+            }
+        }
+        Touched(touches)
+    }
+
+    pub fn touches(&self) -> Vec<Touch<Region>> {
+        self.0.clone()
+    }
+
+    /// What is written of a memory that is.
+    pub fn written(&self, memory: &Header) -> &Region {
+        let touch = self.0.iter().find(|touch| touch.memory == memory.number());
+        let written = touch.and_then(|touch| touch.written.as_ref());
+        written.unwrap_or_else(|| unreachable!("the recording has not changed since it was looked at"))
+    }
+
+    /// True if no other pipeline touches any of the memories meanwhile, or all only read.
+    pub fn is_alone(&self, slots: &Slots) -> bool {
+        let mut touches = self.0.iter();
+        let all = |memory: &Header, touch: &Touch<Region>| {
+            let all = Region::all(&memory.grid());
+            touch.written.as_ref().unwrap_or(&touch.touched).contains(&all)
+        };
+        let each = slots.visit_memories(|_, memory, _| match touches.next() {
+            Some(touch) if all(memory, touch) => Ok(()),
+            _ => Err(crate::error::Error::Nested),
+        });
+        each.is_ok()
+    }
+
+    /// Waits until nobody walks what this pipeline will.
+    pub fn walk(&self) -> Walking {
+        let memories = self.0.iter().map(|touch| (touch.memory, touch.written.is_some())).collect();
+        let walking = Walking(memories);
+        // Who sleeps here does not keep others from running.
+        let _blocked = super::blocked();
+        ORDER.walk(&walking.0);
+        walking
+    }
+}
+
+/// A run that walks memories which others may use meanwhile, other elements of them; until it is dropped.
+pub(in crate::runtime) struct Walking(Vec<(usize, bool)>);
+
+impl Drop for Walking {
+    fn drop(&mut self) {
+        ORDER.end_walk(&self.0);
+    }
+}
+
+fn add(to: &mut Region, region: &Region, memory: &Header) {
+    if !to.contains(region) {
+        to.add(region);
+        if to.blocks().len() > BOXES {
+            *to = Region::all(&memory.grid());
+        }
+    }
+}
+
+/// What a submission touches of an argument's memory; `near`: what its items do, if that is known.
+pub(in crate::runtime) fn region(
+    slots: &Slots,
+    node: &Node,
+    i: usize,
+    memory: &Header,
+    near: Option<&Near>,
+) -> Region {
+    let arg: &abi::Arg = &slots.args_of(node)[i];
+    let grid = memory.grid();
+    let bytes = (arg.data as usize).saturating_sub(memory.data() as usize) as u64;
+    let first = bytes / memory.element_size().max(1);
+    let all = || Region::of_range(&grid, first..first + arg.len);
+    let Some(touched) = near.filter(|_| node.plan().arguments[i].view == View::Item).map(|n| &n.touched[i])
+    else {
+        return all();
+    };
+    if touched.block.is_empty() {
+        return Region::empty();
+    }
+    match &touched.range {
+        _ if touched.all && touched.seen == grid => Region::from(touched.block),
+        Some(range) => Region::of_range(&grid, range.start + first..range.end + first),
+        None if touched.all => Region::of_block(&touched.block, &touched.seen, &grid).unwrap_or_else(all),
+        None => all(),
+    }
+}
