@@ -60,17 +60,19 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
         "copying",
         &[copying, one_thread],
     )?);
+    rows.push(coherence([copying, one_thread], [one_thread])?);
+    let four = [("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4")];
     rows.push(child::pair_row(
-        "the same less one without memories: all that 4 memories cost, their coherence check in it",
-        "ns",
-        "coherence",
-        &[copying, one_thread],
+        "10^9 items cut over 4 devices, launched with a span that does nothing",
+        "us",
+        "cut",
+        &four,
     )?);
     rows.push(child::pair_row(
-        "10^9 items cut over 4 devices, planned and run by a span that does nothing",
+        "planning that anew: launches of sizes that are all new, less launches of one",
         "us",
         "planning",
-        &[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4")],
+        &four,
     )?);
     for (name, environment) in [
         ("one device", &[one_thread][..]),
@@ -105,6 +107,15 @@ fn devices_against_threads(devices: [(&str, &str); 2], threads: [(&str, &str); 1
     Ok(Row::from_turns(name, "GFLOP/s", &turns))
 }
 
+/// In turns: what 4 current memories cost on a device with a memory of its own, and on one that uses the host's.
+fn coherence(own: [(&str, &str); 2], host: [(&str, &str); 1]) -> Result<Row> {
+    let turn = |_| Ok((figure("memories", &own)? - figure("memories", &host)?, None));
+    let turns = (0..PAIRS).map(turn).collect::<Result<Vec<_>>>()?;
+    let name = "the check that 4 memories are current: what they cost there, less what they cost on a device that \
+                uses the host's memory";
+    Ok(Row::from_turns(name, "ns", &turns))
+}
+
 /// What a child measures; false: nothing of that name.
 pub fn measure(what: &str) -> Result<bool> {
     match what {
@@ -119,7 +130,8 @@ pub fn measure(what: &str) -> Result<bool> {
         "overlap" => print(&overlap()?)?,
         "out_of_core" => print(&out_of_core()?)?,
         "copying" => print(&copying(false)?)?,
-        "coherence" => print(&copying(true)?)?,
+        "memories" => println!("{}", copying(true)?.value),
+        "cut" => print(&cut()?)?,
         "planning" => print(&planning()?)?,
         "cholesky" => print(&cholesky()?)?,
         _ => return Ok(false),
@@ -232,10 +244,26 @@ fn copying(less: bool) -> Result<Row> {
     Ok(pair("", "", 50, difference, None, NO_PAUSE))
 }
 
+const MANY_ITEMS: usize = 1_000_000_000;
+
+fn cut() -> Result<Row> {
+    let rt = get_runtime("ALL_CPU")?;
+    let launch = rt.submit(Skip::of(0)).options(part_by("i")).defer([MANY_ITEMS]);
+    let turn = || per_call(1000, || launch.exec().expect("runs")) / 1e3;
+    Ok(pair("", "", REPEATS, turn, None, NO_PAUSE))
+}
+
 fn planning() -> Result<Row> {
     let rt = get_runtime("ALL_CPU")?;
-    let launch = rt.submit(Skip::of(0)).options(part_by("i")).defer([1_000_000_000usize]);
-    let turn = || per_call(1000, || launch.exec().expect("runs")) / 1e3;
+    let launch = |items: usize| rt.submit(Skip::of(0)).options(part_by("i")).exec([items]).expect("runs");
+    let mut items = MANY_ITEMS;
+    let turn = || {
+        let anew = per_call(1000, || {
+            items += 1;
+            launch(items);
+        });
+        (anew - per_call(1000, || launch(MANY_ITEMS))) / 1e3
+    };
     Ok(pair("", "", REPEATS, turn, None, NO_PAUSE))
 }
 
