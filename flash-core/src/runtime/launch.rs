@@ -11,7 +11,7 @@ use super::near::{self, Known};
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::record::{Node, Slots};
-use super::{Profile, images, reduce, spread};
+use super::{Profile, reduce, reorder, spread};
 use crate::abi::{self, Arg, Share, Submission};
 use crate::backend::{DeviceHandle, HOST, take_error};
 use crate::descriptor::{Access, Timeout};
@@ -138,7 +138,7 @@ fn run_held(
     mut held: Held<'_>,
     watch: Option<&Watch>,
 ) -> Result<(), Error> {
-    if runtime.has_images && images::differ(slots) {
+    if (runtime.has_images || slots.may_block) && reorder::helps(slots, runtime) {
         return long(slots, runtime, &mut held, watch, (0, Vec::new()));
     }
     if runtime.spreads {

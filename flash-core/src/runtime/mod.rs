@@ -16,7 +16,6 @@ mod failsafe;
 mod find;
 mod given;
 mod hot;
-mod images;
 mod launch;
 mod near;
 mod options;
@@ -28,6 +27,7 @@ mod rate;
 mod record;
 mod recorded;
 mod reduce;
+mod reorder;
 mod replay;
 mod spread;
 #[cfg(test)]

@@ -5,8 +5,9 @@ use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, LaunchError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// to = from + 1.
 #[derive(KernelDefinition)]
@@ -189,6 +190,50 @@ fn a_token_that_fails_or_is_dropped_fails_the_task_and_a_failed_task_voids_its_t
         Ok(())
     });
     twice.exec().unwrap();
+}
+
+/// Says that it runs.
+#[derive(KernelDefinition)]
+#[kernel(name = "host_tasks.signal", dims(i))]
+struct Signal<'a> {
+    to: Item<'a, Write<u64>>,
+}
+
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+#[kernel]
+impl CpuItem<Signal<'_>> for Plain {
+    fn item(_: Index<1>, k: SignalItem<'_>) {
+        SIGNALLED.store(true, Relaxed);
+        k.to.set(1);
+    }
+}
+
+#[test]
+fn what_does_not_depend_on_it_does_not_wait_for_it() {
+    let (rt, a, b, c) = (cpu(), zeroed(), zeroed(), zeroed());
+    let patient = HostTask::new("patient").write(&a);
+    let pipeline = rt
+        .pipeline()
+        .host(patient, |io| {
+            let begun = Instant::now();
+            while !SIGNALLED.load(Relaxed) {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(20),
+                    "the last submission waits for this function"
+                );
+                std::thread::yield_now();
+            }
+            io.write::<u64>(0)?.fill(5);
+            Ok(())
+        })
+        .submit(Next::of(&a, &b))
+        .defer([8])
+        .submit(Signal::of(&c))
+        .defer([8]);
+    pipeline.exec().unwrap();
+    assert_eq!(*b.read().unwrap(), [6; 8]);
+    assert_eq!(*c.read().unwrap(), [1; 8]);
 }
 
 #[test]

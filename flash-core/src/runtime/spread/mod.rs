@@ -11,7 +11,7 @@ mod walk;
 
 use super::asynchronous::Watch;
 use super::record::Slots;
-use super::{Runtime, images};
+use super::{Runtime, reorder};
 use crate::backend::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use lane::Lane;
@@ -55,12 +55,11 @@ pub(super) fn run(
         checked.extend(place::check(slots, node)?.map(|parts| (position, parts)));
     }
     let mut walk = Walk::new(slots, runtime, watch, beside);
-    let grouped = if runtime.has_images { images::grouped(slots, first) } else { None };
     let mut issue = |position: usize| {
         let parts = checked.binary_search_by_key(&position, |(at, _)| *at);
         walk.issue(position, &nodes[position], parts.ok().map(|at| checked[at].1.clone()));
     };
-    match grouped {
+    match reorder::reordered(slots, runtime, first) {
         None => (first..nodes.len()).for_each(issue),
         Some(order) => order.into_iter().for_each(&mut issue),
     }

@@ -439,6 +439,10 @@ impl<'r> Walk<'r> {
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());
+        // Meanwhile others run what waits in the lanes.
+        self.lanes.iter().filter(|lane| lane.waiting() > 0).for_each(|lane| {
+            lane.wake();
+        });
         // The function may block: who uses nothing that it writes need not wait for it.
         let lanes = &self.lanes;
         self.arrays.iter_mut().for_each(|array| array.unlock(lanes));

@@ -1,6 +1,9 @@
-//! The order of submissions on a device that has one image at a time, such as an FPGA: to load another takes
-//! seconds, so submissions of one image are put together, as far as their order allows.
+//! Another order of a pipeline's submissions, as far as what they touch allows.
+//!
+//! A device that has one image at a time, such as an FPGA, takes seconds to load another: submissions of one
+//! image are put together. Functions of the host may block: what does not depend on them goes first.
 
+use super::Runtime;
 use super::record::{Node, Slots};
 use crate::abi;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,16 +14,19 @@ fn image_of(node: &Node) -> u64 {
     targets.iter().map(|target| target.image).find(|image| *image != 0).unwrap_or(0)
 }
 
-/// True if not all submissions need the same image.
-pub(super) fn differ(slots: &Slots) -> bool {
+/// True if another order may be better: there is a function of the host, or not all submissions need the same image.
+pub(super) fn helps(slots: &Slots, runtime: &Runtime) -> bool {
+    slots.nodes().len() > 1 && (slots.may_block || (runtime.has_images && differ(slots)))
+}
+
+fn differ(slots: &Slots) -> bool {
     let mut images = slots.nodes().iter().map(image_of).filter(|image| *image != 0);
     images.next().is_some_and(|first| images.any(|image| image != first))
 }
 
-/// The positions of all submissions from `first` on, those of one image together as far as what they touch
-/// allows. `None`: they stay as they are.
-pub(super) fn grouped(slots: &Slots, first: usize) -> Option<Vec<usize>> {
-    if !differ(slots) {
+/// The positions of all submissions from `first` on, in the better order. `None`: they stay as they are.
+pub(super) fn reordered(slots: &Slots, runtime: &Runtime, first: usize) -> Option<Vec<usize>> {
+    if !helps(slots, runtime) {
         return None;
     }
     let mut submissions = Vec::new();
@@ -34,7 +40,9 @@ pub(super) fn grouped(slots: &Slots, first: usize) -> Option<Vec<usize>> {
                 return None;
             }
         }
-        submissions.push(Submission { image: image_of(node), touches });
+        // Nothing implements it: it is its failsafe, which is the host's.
+        let may_block = node.plan().targets().is_err();
+        submissions.push(Submission { image: image_of(node), may_block, touches });
     }
     Some(order(&submissions).into_iter().map(|position| first + position).collect())
 }
@@ -42,12 +50,15 @@ pub(super) fn grouped(slots: &Slots, first: usize) -> Option<Vec<usize>> {
 /// What matters of a submission here.
 struct Submission {
     image: u64,
+    /// It is a function of the host.
+    may_block: bool,
     /// Memories, by number, and whether it writes them.
     touches: Vec<(u32, bool)>,
 }
 
 /// An order in which who touches a memory that another one writes stays before or behind that one. Of those that
-/// may come next, the first that needs no other image than is there; if there is none, the first.
+/// may come next, the first that needs no other image than is there; if there is none, the first; and functions of
+/// the host only if there is nothing else.
 fn order(submissions: &[Submission]) -> Vec<usize> {
     let mut after: Vec<Vec<usize>> = submissions.iter().map(|_| Vec::new()).collect();
     let mut waits = vec![0usize; submissions.len()];
@@ -68,23 +79,30 @@ fn order(submissions: &[Submission]) -> Vec<usize> {
         }
     }
     let mut ready: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+    let mut blocking: BTreeSet<usize> = BTreeSet::new();
     for (position, submission) in submissions.iter().enumerate().filter(|(at, _)| waits[*at] == 0) {
-        ready.entry(submission.image).or_default().insert(position);
+        let of =
+            if submission.may_block { &mut blocking } else { ready.entry(submission.image).or_default() };
+        of.insert(position);
     }
     let (mut order, mut loaded) = (Vec::with_capacity(submissions.len()), None);
     let first = |ready: &BTreeSet<usize>| ready.first().copied();
     while order.len() < submissions.len() {
         let of = |image: u64| first(ready.get(&image)?);
         let fits = loaded.and_then(|loaded| [0, loaded].into_iter().filter_map(of).min());
-        let Some(next) = fits.or_else(|| ready.values().filter_map(first).min()) else { break };
+        let any = || ready.values().filter_map(first).min().or_else(|| first(&blocking));
+        let Some(next) = fits.or_else(any) else { break };
         let image = submissions[next].image;
         loaded = if image == 0 { loaded } else { Some(image) };
         ready.entry(image).or_default().remove(&next);
+        blocking.remove(&next);
         order.push(next);
         for &behind in &after[next] {
             waits[behind] -= 1;
             if waits[behind] == 0 {
-                ready.entry(submissions[behind].image).or_default().insert(behind);
+                let Submission { image, may_block, .. } = submissions[behind];
+                let of = if may_block { &mut blocking } else { ready.entry(image).or_default() };
+                of.insert(behind);
             }
         }
     }
@@ -97,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn submission(image: u64, touches: &[(u32, bool)]) -> Submission {
-        Submission { image, touches: touches.to_vec() }
+        Submission { image, may_block: false, touches: touches.to_vec() }
     }
 
     /// How often another image is loaded.
@@ -125,13 +143,30 @@ mod tests {
         assert_eq!(order(&mixed), [0, 3, 4, 1, 2]);
     }
 
+    #[test]
+    fn functions_of_the_host_let_go_first_what_does_not_depend_on_them() {
+        let host = |touches: &[(u32, bool)]| Submission { may_block: true, ..submission(0, touches) };
+        let mixed = [
+            submission(0, &[(0, true)]),
+            host(&[(0, false), (1, true)]),
+            submission(0, &[(1, false), (2, true)]),
+            submission(0, &[(3, true)]),
+            host(&[(3, true)]),
+            submission(0, &[(0, false), (4, true)]),
+        ];
+        assert_eq!(order(&mixed), [0, 3, 5, 1, 2, 4]);
+    }
+
     proptest! {
         #[test]
         #[cfg_attr(miri, ignore = "nothing unsafe, and many orders")]
         fn every_submission_comes_once_behind_all_that_it_conflicts_with(
             all in prop::collection::vec((0u64..4, prop::collection::vec((0u32..5, any::<bool>()), 0..4)), 0..24)
         ) {
-            let all: Vec<_> = all.iter().map(|(image, touches)| submission(*image, touches)).collect();
+            let all: Vec<_> = all
+                .iter()
+                .map(|(image, touches)| Submission { may_block: *image == 3, ..submission(image % 3, touches) })
+                .collect();
             let order = order(&all);
             let mut sorted = order.clone();
             sorted.sort_unstable();
@@ -147,7 +182,7 @@ mod tests {
             let apart = all.iter().enumerate().all(|(k, a)| a.touches.iter().all(|(m, _)| {
                 all[..k].iter().all(|b| b.touches.iter().all(|(n, _)| m != n))
             }));
-            if apart {
+            if apart && all.iter().all(|s| !s.may_block) {
                 let images: BTreeSet<u64> = all.iter().map(|s| s.image).filter(|image| *image != 0).collect();
                 prop_assert_eq!(loads(&all, &order), images.len());
             }
