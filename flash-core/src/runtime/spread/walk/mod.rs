@@ -254,6 +254,7 @@ impl<'r> Walk<'r> {
         let Issue { node, plan, placed, .. } = *issue;
         let mut part =
             KernelPart::new((self.slots, self.runtime), (node, plan, target), (placed, subspace), phases);
+        part.by_phase = issue.by_phase.cloned();
         for touched in &touches {
             let (_, offset) = self.array_of(node, touched.argument as usize);
             let array = &self.arrays[touched.array as usize];
@@ -354,13 +355,22 @@ impl<'r> Walk<'r> {
     where
         'r: 'w,
     {
-        let Some(limit) = launch::timeout(node, self.runtime) else { return Box::new(work) };
+        let Some(limit) = launch::timeout(node, self.runtime) else { return Box::new(move || Ok(work()?)) };
         let watch = self.watch;
         let latest = self.latest();
         let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
         Box::new(move || {
             let blame = |source| launch::blame(node, plan, position, source);
-            asynchronous::timed(limit, *begun.get_or_init(Instant::now), watch, blame, work)
+            let mut runs = false;
+            let work = || {
+                runs = true;
+                work()
+            };
+            let outcome = asynchronous::timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
+            outcome.map_err(|error| match error {
+                Error::Timeout { .. } if runs => Outcome::Late(error),
+                _ => Outcome::Error(error),
+            })
         })
     }
 
