@@ -12,6 +12,17 @@
 //!
 //! An entry point checks the shapes of its arguments and returns the definition's value, to be submitted. Arrays are
 //! row by row, with the length of a row first in their shape. [`nbody`] has definitions alone.
+//!
+//! A CPU has these implementations of each kernel and takes the fastest that it can run;
+//! `Implementation::named(..)` takes another. On an OpenCL device there is one.
+//!
+//! | kernels | implementations on a CPU |
+//! |---|---|
+//! | `mmm` | `openblas`, `blocked`, `avx512`, `avx2`, `portable` |
+//! | `mvm`, `vdp`, `smmm`, `ewmm`, `ewmd`, `conv1d`, `js` | `avx512`, `avx2`, `portable` |
+//! | `nbody.accelerate`, `nbody.simulate`, `diffusion.walk`, `diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `diffusion.count` | `stays`, `plain` |
+//! | `nbody.integrate` | `plain` |
 
 #[path = "diffusion/mod.rs"]
 pub mod diffusion;

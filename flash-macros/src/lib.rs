@@ -42,6 +42,7 @@ use proc_macro2::TokenStream as Tokens;
 /// | `part_by(y)` | the dimension along which a launch is cut over several devices |
 /// | `part_by(y, from = stencil(x = 1, y = 1))` | and which elements of `from` a part touches |
 /// | `group_by(a, b)`, `group_by(only(a))`, `group_by(a = {3, 5})` | other barriers |
+/// | `searchable = fuzzy` | implementations that take wider numbers will do, too; `no`: one must be named; default: `exact` |
 ///
 /// `part_by(..)` begins with the dimension (without one: the slowest that carries no barrier). Then follow
 /// maps for `Window`s, for what `Phased`s read beside their own elements, and for `Scatter`s:

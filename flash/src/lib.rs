@@ -44,8 +44,8 @@ mod many_devices {}
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
     pub use flash_core::descriptor::{
-        Devices, Implementation, InFlight, MemoryBudget, Priority, Subspaces, Timeout, group_by, only,
-        part_by, sort_by, weights,
+        Devices, Implementation, InFlight, MemoryBudget, Priority, Searchable, Subspaces, Timeout, group_by,
+        only, part_by, sort_by, weights,
     };
     pub use flash_core::runtime::{HostTask, devices_where};
     pub use flash_core::{

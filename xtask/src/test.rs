@@ -22,14 +22,12 @@ const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
     ("three devices with memories of their own", &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")]),
 ];
 
-/// Tests of one device's name, of records that several devices have several of, of a window that is not
-/// cut, and of a slice that a launch which is too late has left behind.
+/// Tests of one device's name, of records that several devices have several of, and of a window that is not cut.
 const ON_ONE_DEVICE: &[&str] = &[
     "a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words",
     "a_profile_records_kernel_device_phases_items_and_times",
     "a_launch_that_is_profiled_is_one_record",
     "without_a_cut_a_window_is_the_whole_array_through_every_door",
-    "exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so",
 ];
 
 /// What Miri interprets: code with `unsafe` of its own, kept to minutes. It uses one core: each entry, the

@@ -102,14 +102,18 @@ impl Attributes {
     }
 
     /// Those that say what is computed and how it can be cut, or are a backend's; not those that say where it
-    /// runs, and by which implementation.
+    /// runs, and by which implementation. That scalars may widen is kept: else there may be none.
     pub(crate) fn of_the_computation(&self) -> Attributes {
         let kept = |entry: &&Entry| match &entry.known {
             None => true,
             Some(known) => {
                 let known = &**known;
                 let any = known.as_any();
-                known.for_backends() || any.is::<SortBy>() || any.is::<GroupBy>() || any.is::<PartBy>()
+                known.for_backends()
+                    || any.is::<SortBy>()
+                    || any.is::<GroupBy>()
+                    || any.is::<PartBy>()
+                    || any.downcast_ref() == Some(&Searchable::Fuzzy)
             }
         };
         Attributes(self.0.iter().filter(kept).cloned().collect())
@@ -276,12 +280,18 @@ pub struct Priority(pub i32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryBudget(pub u64);
 
-/// How implementations are looked for.
+/// How implementations are looked for: an option of a runtime or a submission, in place of what the definition says
+/// (`#[kernel(.., searchable = fuzzy)]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Searchable {
-    /// Kernel name and argument types must match.
+    /// Kernel name and argument types must match. The default.
     Exact,
+    /// Kernel name and types of arrays must match; a number may become one of another type that has all values of
+    /// its own: an integer a wider one, or a float with digits enough, `f32` becomes `f64`. An implementation that
+    /// takes the definition's very types comes first, then the one that changes fewest. `Implementation::named`
+    /// chooses among these; files and source texts take what the definition has.
+    Fuzzy,
     /// Not at all: an implementation must be named.
     No,
 }

@@ -4,7 +4,7 @@ use super::index::Rank;
 use super::views::{Array, Operation};
 use super::{Element, GroupTrait, SortTrait};
 use crate::abi;
-use crate::descriptor::{ArgumentDescriptor, PartBy};
+use crate::descriptor::{ArgumentDescriptor, PartBy, Searchable};
 use std::ops::Range;
 
 /// A type that names a kernel and fixes its arguments, dimensions and traits. Derive it.
@@ -43,6 +43,8 @@ pub unsafe trait KernelDefinition: Sized {
     const NAME: &'static str;
     /// Names of the dimensions.
     const DIMENSIONS: &'static [&'static str];
+    /// How implementations are looked for.
+    const SEARCHABLE: Searchable = Searchable::Exact;
     /// How a launch is cut; `None`: as the views say.
     fn part_by() -> Option<PartBy> {
         None

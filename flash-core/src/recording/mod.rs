@@ -16,7 +16,8 @@
 //!
 //! A file is not trusted: [`Recording::check`] proves that indices, ranges, sizes and lengths fit
 //! each other, memory is allocated only for bytes that are in the file, and a replay runs only
-//! kernels that are registered in this program with just the arguments that the file describes.
+//! kernels that are registered in this program with just the arguments that the file describes, or, if the file says
+//! that numbers may widen, with wider numbers.
 //!
 //! A submission that is cut has the boxes that its partition map gave, as [`Parts`]: for whoever reads the
 //! file. A replay cuts anew, for the devices that it has.

@@ -1,9 +1,10 @@
 //! Kernels by name, for programs that do not have their types.
 
 use super::record::Slots;
+use super::widen::Widening;
 use super::{Runtime, Submission};
 use crate::backend::registry::registry;
-use crate::descriptor::{Access, ElementType, KernelDescriptor, View};
+use crate::descriptor::{Access, ElementType, KernelDescriptor, Searchable, View};
 use crate::error::Error;
 use crate::kernel::Element;
 use crate::kernel::views::{Array, Item, ReadWrite};
@@ -14,6 +15,8 @@ use crate::memory::{FlashMemory, MemoryRange};
 pub struct Kernel {
     name: String,
     variants: Vec<KernelDescriptor>,
+    /// How the runtime looks for implementations, if it says so.
+    searchable: Option<Searchable>,
 }
 
 /// A kernel by name with its arguments.
@@ -49,7 +52,7 @@ pub trait IntoArgument<'a> {
 }
 
 impl Kernel {
-    pub(super) fn find(name: &str) -> Result<Kernel, Error> {
+    pub(super) fn find(name: &str, searchable: Option<Searchable>) -> Result<Kernel, Error> {
         let mut known: Vec<String> = Vec::new();
         let mut variants: Vec<KernelDescriptor> = Vec::new();
         for found in registry().implementations() {
@@ -68,7 +71,7 @@ impl Kernel {
         if variants.is_empty() {
             return Err(Error::NoKernel { name: name.to_owned(), known });
         }
-        Ok(Kernel { name: name.to_owned(), variants })
+        Ok(Kernel { name: name.to_owned(), variants, searchable })
     }
 
     /// Its descriptors, one per set of element types.
@@ -76,13 +79,14 @@ impl Kernel {
         &self.variants
     }
 
-    /// With its arguments, whose types choose the descriptor.
+    /// With its arguments, whose types choose the descriptor. Where the runtime or the definition says
+    /// [`Searchable::Fuzzy`], numbers may be of narrower types than any descriptor has.
     ///
     /// # Errors
     /// [`Error::Argument`] with the types expected and found.
     pub fn args<'a>(&self, arguments: impl KernelArguments<'a>) -> Result<ByName<'a>, Error> {
         let arguments = arguments.into_list();
-        let fits = |descriptor: &&KernelDescriptor| {
+        let fits = |descriptor: &KernelDescriptor| {
             descriptor.arguments.len() == arguments.len()
                 && descriptor.arguments.iter().zip(&arguments).all(|(want, have)| {
                     want.element == have.element
@@ -94,8 +98,26 @@ impl Kernel {
                         }
                 })
         };
-        if let Some(descriptor) = self.variants.iter().find(fits) {
+        if let Some(descriptor) = self.variants.iter().find(|variant| fits(variant)) {
             return Ok(ByName { descriptor: descriptor.clone(), arguments });
+        }
+        // What a definition with just these numbers would say: its plan then finds whom they fit.
+        let as_given = |variant: &KernelDescriptor| {
+            let mut descriptor = variant.clone();
+            let numbers = descriptor.arguments.iter_mut().zip(&arguments);
+            numbers
+                .filter(|(want, _)| want.view == View::Scalar)
+                .for_each(|(want, have)| want.element = have.element.clone());
+            let widening = Widening::between(&descriptor, variant).ok()?;
+            fits(&descriptor).then_some((widening.rating(), descriptor))
+        };
+        let fuzzy = |variant: &&KernelDescriptor| {
+            self.searchable.as_ref().or(variant.attributes.get()) == Some(&Searchable::Fuzzy)
+        };
+        let widened =
+            self.variants.iter().filter(fuzzy).filter_map(as_given).max_by_key(|(rating, _)| *rating);
+        if let Some((_, descriptor)) = widened {
+            return Ok(ByName { descriptor, arguments });
         }
         let expected: Vec<String> = self.variants.iter().map(KernelDescriptor::signature).collect();
         let found: Vec<String> = arguments

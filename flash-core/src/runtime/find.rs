@@ -3,6 +3,7 @@
 
 use super::given::given;
 use super::rate::Rate;
+use super::widen::{Cost, Widening};
 use crate::abi;
 use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
@@ -28,6 +29,8 @@ pub(crate) struct Target {
     pub image: u64,
     /// How fast it was of late.
     pub rate: &'static Rate,
+    /// What it wants to have of the definition's scalars.
+    pub widening: Widening,
 }
 
 /// Launches of few work items that the host runs itself.
@@ -81,29 +84,31 @@ pub(super) fn find(
         Some(Implementation::Named(name)) => Some(name.as_str()),
         Some(code) => return given(code, descriptor, devices),
     };
-    let named_only = attributes.get::<Searchable>() == Some(&Searchable::No) && pinned.is_none();
+    let searchable = attributes.get::<Searchable>().copied().unwrap_or(Searchable::Exact);
+    let named_only = searchable == Searchable::No && pinned.is_none();
     let mut rejected: Vec<String> = Vec::new();
     let mut targets = Vec::new();
     for device in devices {
-        let mut candidates: Vec<(Rating, Found)> = Vec::new();
+        let mut candidates: Vec<(Rating, Found, Widening)> = Vec::new();
         for found in registry().implementations() {
             // SAFETY: strings of implementations live for ever.
             if unsafe { found.raw.kernel.text() } != descriptor.name {
                 continue;
             }
-            match rate(found, descriptor, device, pinned) {
+            match rate(found, descriptor, device, pinned, searchable) {
                 Ok(_) if named_only => {
                     note(&mut rejected, found, "the kernel is not searchable: name an implementation")
                 }
-                Ok(rating) => candidates.push((rating, found)),
+                Ok((rating, widening)) => candidates.push((rating, found, widening)),
                 Err(why) => note(&mut rejected, found, &why),
             }
         }
         // Stable: of equals the first.
-        candidates.sort_by_key(|(rating, _)| Reverse(*rating));
-        for (_, found) in candidates {
+        candidates.sort_by_key(|(rating, ..)| Reverse(*rating));
+        for (_, found, widening) in candidates {
             match prepare(device, found.raw, descriptor) {
-                Ok(target) => {
+                Ok(mut target) => {
+                    target.widening = widening;
                     targets.push(target);
                     break;
                 }
@@ -141,15 +146,16 @@ fn note(rejected: &mut Vec<String>, found: Found, why: &str) {
     }
 }
 
-/// Specificity, priority, door; higher is better, the first found wins among equals.
-pub(super) type Rating = (usize, i32, u32);
+/// How little scalars change, specificity, priority, door; higher is better, the first found wins among equals.
+pub(super) type Rating = (Reverse<Cost>, usize, i32, u32);
 
 pub(super) fn rate(
     found: Found,
     descriptor: &KernelDescriptor,
     device: &DeviceHandle,
     pinned: Option<&str>,
-) -> Result<Rating, String> {
+    searchable: Searchable,
+) -> Result<(Rating, Widening), String> {
     let raw = found.raw;
     // SAFETY: strings and attributes of implementations live for ever.
     let (name, target, wanted, features, attributes) = unsafe {
@@ -168,13 +174,10 @@ pub(super) fn rate(
     if raw.share.is_none() && raw.span.is_none() && target == "cpu" {
         return Err("it has no function".into());
     }
-    if !wanted.is_empty() {
-        let theirs = KernelDescriptor::from_json(&wanted)
-            .map_err(|e| format!("its descriptor cannot be read: {e}"))?;
-        if theirs.signature() != descriptor.signature() {
-            return Err(format!("it takes {}", theirs.signature()));
-        }
-    }
+    let widening = match wanted.is_empty() {
+        true => Widening::default(),
+        false => fit(&wanted, descriptor, searchable)?,
+    };
     for feature in features.split(',').map(str::trim).filter(|f| !f.is_empty()) {
         if !cpu_has(feature) {
             return Err(format!("this CPU lacks {feature}"));
@@ -208,7 +211,21 @@ pub(super) fn rate(
         abi::DOOR_ITEM => 1,
         _ => 0,
     };
-    Ok((specificity, raw.priority, door))
+    Ok(((widening.rating(), specificity, raw.priority, door), widening))
+}
+
+/// What becomes of the definition's scalars for an implementation with this descriptor; or why it does not fit.
+fn fit(wanted: &str, ours: &KernelDescriptor, searchable: Searchable) -> Result<Widening, String> {
+    let theirs =
+        KernelDescriptor::from_json(wanted).map_err(|e| format!("its descriptor cannot be read: {e}"))?;
+    if theirs.signature() == ours.signature() {
+        return Ok(Widening::default());
+    }
+    match (Widening::between(ours, &theirs), searchable) {
+        (fuzzy, Searchable::Fuzzy) => fuzzy,
+        (Ok(_), _) => Err(format!("it takes {}: `Searchable::Fuzzy` would find it", theirs.signature())),
+        (Err(_), _) => Err(format!("it takes {}", theirs.signature())),
+    }
 }
 
 /// Makes an implementation ready for a device. [`Code::Unsupported`] means that the device is not made for it.
@@ -238,7 +255,8 @@ pub(super) fn prepare(
     });
     // SAFETY: a device of this vtable, and its kernel.
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
-    Ok(Target { device, implementation: name, kernel, submit, inline, whole, image, rate })
+    let widening = Widening::default();
+    Ok(Target { device, implementation: name, kernel, submit, inline, whole, image, rate, widening })
 }
 
 /// True if a shared library can be loaded, by the name that the loader knows it by. It stays loaded: an

@@ -274,7 +274,7 @@ fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(),
     }
 }
 
-/// Second buffers for phased arguments, and the check that everything is written.
+/// Second buffers for phased arguments, wider scalars, and the check that everything is written.
 fn submit_prepared(
     slots: &Slots,
     node: &Node,
@@ -382,8 +382,11 @@ pub(super) struct ToDevice<'a> {
 }
 
 /// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
-/// results that are merged elsewhere, else accumulators are arrays of the host.
+/// results that are merged elsewhere, else accumulators are arrays of the host. Scalars are the definition's; after
+/// it, they are not to be used.
 pub(super) fn submit_to(launch: ToDevice<'_>, args: &mut [Arg], merged: bool) -> Result<(), Error> {
+    let mut room = SmallVec::new();
+    launch.target.widening.apply(args, &mut room);
     launch.timed(|launch, nanoseconds| {
         if merged || !launch.plan.reduces {
             return launch.send(args, launch.phases.clone(), nanoseconds);

@@ -32,6 +32,7 @@ mod replay;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod widen;
 
 pub use asynchronous::{Handle, HostTask};
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
@@ -202,7 +203,7 @@ impl RuntimeObj {
     /// # Errors
     /// [`Error::NoKernel`] lists the names there are.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
-        Kernel::find(name)
+        Kernel::find(name, self.inner.options.attributes.get().copied())
     }
 
     /// Prepares kernels now instead of at their first submissions: `preload::<Saxpy<f32>>()`, or several as

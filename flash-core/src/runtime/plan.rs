@@ -7,7 +7,7 @@ use super::find::find;
 use crate::abi;
 use crate::backend::DeviceHandle;
 use crate::descriptor::{
-    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Subspaces, Use, View, Weights,
+    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Searchable, Subspaces, Use, View, Weights,
 };
 use crate::error::Error;
 use crate::index::{Group, OrderTraits};
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     pub phased: bool,
     /// It has accumulators.
     pub reduces: bool,
-    /// Arguments need second buffers, or room for partial results, at every launch.
+    /// Arguments need second buffers, room for partial results, or wider scalars, at every launch.
     pub prepared: bool,
     pub writes: bool,
     /// How its launches are cut.
@@ -182,6 +182,7 @@ impl Plan {
             });
         let [phased, reduces] =
             [View::Phased, View::Reduce].map(|view| arguments.iter().any(|a| a.view == view));
+        let widens = targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.widening.converts()));
         Ok(Plan {
             type_id,
             template: arguments.iter().map(template).collect(),
@@ -190,7 +191,7 @@ impl Plan {
             group,
             phased,
             reduces,
-            prepared: phased || reduces,
+            prepared: phased || reduces || widens,
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
             part,
             parts: Cache::default(),
@@ -205,7 +206,7 @@ impl Plan {
     }
 
     /// Its launches on one device need nothing but their arguments: no second buffers, no partial results, no
-    /// cut, and no map that looks into arrays.
+    /// wider scalars, no cut, and no map that looks into arrays.
     #[inline]
     pub fn runs_plainly(&self) -> bool {
         !self.prepared && self.subspaces <= 1 && !self.part.looks_inside()
@@ -290,6 +291,9 @@ impl KernelDescriptor {
         }
         if let Some(part_by) = D::part_by() {
             attributes.set(part_by);
+        }
+        if D::SEARCHABLE != Searchable::Exact {
+            attributes.set(D::SEARCHABLE);
         }
         KernelDescriptor {
             name: D::NAME.to_owned(),

@@ -5,7 +5,7 @@ use super::find::{Rating, rate};
 use crate::abi::Implementation;
 use crate::backend::DeviceHandle;
 use crate::backend::registry::{Found, registry};
-use crate::descriptor::KernelDescriptor;
+use crate::descriptor::{KernelDescriptor, Searchable};
 use crate::error::Error;
 use crate::kernel::KernelDefinition;
 use std::cell::RefCell;
@@ -123,7 +123,7 @@ fn best(device: &DeviceHandle, programs: &[Found]) -> Vec<&'static Implementatio
         // SAFETY: strings of implementations live for ever.
         let descriptor = KernelDescriptor::from_json(&unsafe { found.raw.descriptor.text() });
         let Ok(descriptor) = descriptor else { continue };
-        let Ok(rating) = rate(*found, &descriptor, device, None) else { continue };
+        let Ok((rating, _)) = rate(*found, &descriptor, device, None, Searchable::Exact) else { continue };
         let key = (descriptor.name.clone(), descriptor.signature());
         if best.get(&key).is_none_or(|(known, _)| *known < rating) {
             best.insert(key, (rating, found.raw));

@@ -9,7 +9,7 @@ pub struct Profile(Arc<Mutex<Vec<LaunchProfile>>>);
 /// One launch.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LaunchProfile {
-    /// Position of the submission in its pipeline. One that is cut has a launch per part, and per phase.
+    /// Position of the submission in its pipeline. One that is cut has a record per part, of all of its phases.
     pub submission: usize,
     /// The kernel.
     pub kernel: String,
@@ -40,5 +40,38 @@ impl Profile {
 
     pub(super) fn add(&self, launch: LaunchProfile) {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).push(launch);
+    }
+}
+
+/// Launches of one phase each: they become one record per part and device, when the last who may add to them has
+/// let go.
+pub(super) struct ByPhase {
+    to: Profile,
+    /// With the number of the part.
+    launches: Mutex<Vec<(usize, LaunchProfile)>>,
+}
+
+impl ByPhase {
+    pub fn new(to: Profile) -> Arc<ByPhase> {
+        Arc::new(ByPhase { to, launches: Mutex::default() })
+    }
+
+    /// Adds what was recorded of one launch.
+    pub fn add(&self, part: usize, launch: LaunchProfile) {
+        let mut launches = self.launches.lock().unwrap_or_else(|e| e.into_inner());
+        let same =
+            |(number, known): &&mut (usize, LaunchProfile)| *number == part && known.device == launch.device;
+        let Some((_, all)) = launches.iter_mut().find(same) else { return launches.push((part, launch)) };
+        all.phases += launch.phases;
+        all.items += launch.items;
+        all.nanoseconds += launch.nanoseconds;
+        all.wall_nanoseconds += launch.wall_nanoseconds;
+    }
+}
+
+impl Drop for ByPhase {
+    fn drop(&mut self) {
+        let launches = std::mem::take(self.launches.get_mut().unwrap_or_else(|e| e.into_inner()));
+        launches.into_iter().for_each(|(_, launch)| self.to.add(launch));
     }
 }

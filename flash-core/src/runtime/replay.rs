@@ -1,8 +1,9 @@
 //! Runs a recording.
 
 use super::dynamic::{Argument, ByName};
+use super::widen::Widening;
 use super::{Kernel, RuntimeObj, SubmitObj};
-use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor};
+use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 use crate::error::Error;
 use crate::index::Dim;
 use crate::kernel::Element;
@@ -51,7 +52,7 @@ pub struct Steps<'r> {
 impl RuntimeObj {
     /// Runs a recording on this runtime, with memories of its own. Its kernels are found by name;
     /// options that say where a submission runs, or by which implementation, do not count: that is
-    /// this runtime's affair.
+    /// this runtime's affair. That numbers may widen ([`Searchable::Fuzzy`](crate::descriptor::Searchable)) counts.
     ///
     /// # Errors
     /// [`Error::Recording`] if it has no data, or does not hold what
@@ -87,13 +88,12 @@ impl RuntimeObj {
     }
 }
 
-/// The descriptor as it was recorded, once a registered one has just these dimensions and arguments:
-/// that makes sizes, views and access true of what the implementation does with them.
+/// The descriptor as it was recorded, once a registered one has just these dimensions and arguments, or numbers
+/// that may become its numbers: that makes sizes, views and access true of what the implementation does with them.
 fn registered(recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
-    let kernel = Kernel::find(&recorded.name)?;
-    let fits =
-        |d: &&KernelDescriptor| d.dimensions == recorded.dimensions && d.arguments == recorded.arguments;
-    if kernel.descriptors().iter().any(|d| fits(&d)) {
+    let kernel = Kernel::find(&recorded.name, None)?;
+    let fits = |d: &KernelDescriptor| d.dimensions == recorded.dimensions && widens(recorded, d);
+    if kernel.descriptors().iter().any(fits) {
         let attributes = recorded.attributes.of_the_computation();
         return Ok(KernelDescriptor { attributes, ..recorded.clone() });
     }
@@ -108,6 +108,19 @@ fn registered(recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
             there.join(" or ")
         ),
     })
+}
+
+/// True if the arguments are the same but for numbers that widen without loss. Whether they may, the search for an
+/// implementation says.
+fn widens(recorded: &KernelDescriptor, registered: &KernelDescriptor) -> bool {
+    let pairs = || recorded.arguments.iter().zip(&registered.arguments);
+    Widening::between(recorded, registered).is_ok()
+        && pairs().all(|(have, want)| {
+            have == want
+                || (want.view == View::Scalar
+                    && have.element.name != want.element.name
+                    && *have == ArgumentDescriptor { element: have.element.clone(), ..want.clone() })
+        })
 }
 
 impl Replica {

@@ -1,10 +1,11 @@
-//! `#[kernel(name = "..", dims(..), sort_by(..), group_by(..))]` on a definition.
+//! `#[kernel(name = "..", dims(..), sort_by(..), group_by(..), searchable = ..)]` on a definition.
 
 use crate::errors::{Errors, list};
 use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
 use syn::{Attribute, Error, Ident, LitInt, LitStr, Meta, Token, braced, parenthesized};
 
 /// The most dimensions that a list of `sort_by` or `group_by` may have: the core's limit.
@@ -16,6 +17,8 @@ pub struct Head {
     pub dimensions: Vec<Ident>,
     pub order: Order,
     pub part: Option<super::part::Written>,
+    /// The core's variant, if it is not the default.
+    pub searchable: Option<Ident>,
 }
 
 /// The definition's order.
@@ -47,6 +50,7 @@ struct Keys {
     sort: Option<Vec<Ident>>,
     group: Option<Grouping>,
     part: Option<super::part::Written>,
+    searchable: Option<Option<Ident>>,
 }
 
 /// Reads the attributes of the struct `ident`.
@@ -80,8 +84,10 @@ impl Keys {
             "sort_by" => once(&mut self.sort, &meta, |meta| names(meta, "sort_by(y)")),
             "group_by" => once(&mut self.group, &meta, grouping),
             "part_by" => once(&mut self.part, &meta, super::part::read),
-            _ => Err(meta
-                .error("unknown key: a definition has `name`, `dims`, `sort_by`, `group_by` and `part_by`")),
+            "searchable" => once(&mut self.searchable, &meta, searchable),
+            _ => Err(meta.error(
+                "unknown key: a definition has `name`, `dims`, `sort_by`, `group_by`, `part_by` and `searchable`",
+            )),
         }
     }
 
@@ -112,7 +118,7 @@ impl Keys {
         };
         errors.finish()?;
         let order = Order { sort: sort.unwrap_or_default(), group: group.unwrap_or(Group::AsSorted) };
-        Ok(Head { name, dimensions, order, part: self.part })
+        Ok(Head { name, dimensions, order, part: self.part, searchable: self.searchable.flatten() })
     }
 }
 
@@ -142,6 +148,19 @@ fn kernel_name(meta: &ParseNestedMeta<'_>) -> syn::Result<LitStr> {
             name.span(),
             "a kernel's name is words of letters, digits and `_`, joined by `.`, such as `nbody.accelerate`",
         ))
+    }
+}
+
+fn searchable(meta: &ParseNestedMeta<'_>) -> syn::Result<Option<Ident>> {
+    let wrong =
+        |span| Error::new(span, "write `searchable = exact`, `searchable = fuzzy` or `searchable = no`");
+    let span = meta.path.span();
+    let way: Ident = meta.value().and_then(|value| value.parse()).map_err(|_| wrong(span))?;
+    match way.to_string().as_str() {
+        "exact" => Ok(None),
+        "fuzzy" => Ok(Some(Ident::new("Fuzzy", way.span()))),
+        "no" => Ok(Some(Ident::new("No", way.span()))),
+        _ => Err(wrong(way.span())),
     }
 }
 

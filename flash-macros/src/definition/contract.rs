@@ -35,6 +35,9 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     let dimensions = definition.dimensions.iter().map(super::unraw);
     let sort = dimension_list(&definition.order.sort, core);
     let (group, values) = group(&definition.order.group, core);
+    let searchable = definition.searchable.as_ref().map(
+        |way| quote!(const SEARCHABLE: #core::descriptor::Searchable = #core::descriptor::Searchable::#way;),
+    );
     let part_by = definition.part.as_ref().map(|part| part::write(part, core));
     let arguments = each(definition, |_, argument| describe(argument, core));
     let packs = each(definition, |_, argument| pack(argument, core));
@@ -78,6 +81,8 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
                 type Run = __Run #hidden_generics;
                 const NAME: &'static ::core::primitive::str = #name;
                 const DIMENSIONS: &'static [&'static ::core::primitive::str] = &[#(#dimensions),*];
+
+                #searchable
 
                 #part_by
 

@@ -37,6 +37,8 @@ pub struct Definition {
     dimensions: Vec<Ident>,
     order: Order,
     part: Option<part::PartBy>,
+    /// The core's variant, if it is not the default.
+    searchable: Option<Ident>,
     arguments: Vec<Argument>,
     /// Its code for devices.
     devices: Vec<devices::Devices>,
@@ -97,6 +99,7 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
         dimensions: head.dimensions,
         order: head.order,
         part,
+        searchable: head.searchable,
         arguments,
         devices,
     };

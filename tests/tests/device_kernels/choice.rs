@@ -1,6 +1,7 @@
 //! Which of several implementations a device gets.
 
 use crate::{devices, ran, with_cpu};
+use flash::descriptor::Searchable;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Element, Index};
@@ -80,6 +81,50 @@ fn what_a_device_has_not_is_no_candidate_then_vendor_and_priority_decide() {
         assert!(matches!(error, flash::Error::NoImplementation(_)), "{error:?}");
         assert!(error.to_string().contains("cl_khr_tomorrow"), "{error}");
         assert_eq!(x.get(1).unwrap(), 1.0);
+    }
+}
+
+/// The same kernel, with a factor of single precision: the CPU has that, the devices have to widen it.
+#[derive(KernelDefinition)]
+#[kernel(name = "device_kernels.scale", dims(x), part_by(x), searchable = fuzzy)]
+struct ScaleWide<'a> {
+    factor: f32,
+    x: Item<'a, ReadWrite<f64>>,
+}
+
+struct Exact;
+
+#[kernel]
+impl CpuItem<ScaleWide<'_>> for Exact {
+    fn item(_: Index<1>, k: ScaleWideItem<'_>) {
+        *k.x *= f64::from(k.factor);
+    }
+}
+
+#[test]
+fn one_device_takes_the_definitions_numbers_and_another_wider_ones_in_one_launch() {
+    let devices =
+        devices("choice::one_device_takes_the_definitions_numbers_and_another_wider_ones_in_one_launch");
+    if devices.is_empty() {
+        return;
+    }
+    let (rt, profile) = (with_cpu(&devices), Profile::new());
+    let x: FlashMemory<f64> = (0..10_001).map(f64::from).collect();
+    let shares = || weights(rt.devices().iter().map(|_| 1));
+    rt.submit(ScaleWide::of(0.1, &x)).options((&profile, shares())).exec([10_001]).unwrap();
+    let factor = f64::from(0.1f32);
+    assert!(x.read().unwrap().iter().zip(0..).all(|(&x, i)| x == f64::from(i) * factor));
+    let mut expected = vec!["ALL_CPU:0 exact".to_owned()];
+    expected.extend(devices.iter().map(|device| format!("{device} preferred")));
+    expected.sort();
+    assert_eq!(ran(&profile), expected);
+    // Alone, again and again, with other numbers.
+    for device in &devices {
+        let (rt, x) = (get_runtime(device).unwrap(), FlashMemory::from([1.0f64; 3]));
+        (1..6).for_each(|i| rt.submit(ScaleWide::of(i as f32, &x)).exec([3]).unwrap());
+        assert_eq!(*x.read().unwrap(), [120.0; 3], "{device}");
+        let error = rt.submit(ScaleWide::of(1.0, &x)).options(Searchable::Exact).exec([3]).unwrap_err();
+        assert!(error.to_string().contains("`Searchable::Fuzzy` would find it"), "{error}");
     }
 }
 

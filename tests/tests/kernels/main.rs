@@ -3,6 +3,7 @@
 
 mod elementwise;
 mod matrices;
+mod names;
 mod products;
 mod signals;
 mod sparse;

@@ -291,6 +291,26 @@ fn exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so() {
 }
 
 #[test]
+fn what_a_launch_made_too_late_comes_back_to_a_slice_from_a_memory_apart() {
+    flash_tests::in_process(&[("FLASH_CPU_COPY", "1")], || {
+        let rt = cpu();
+        let limit = Timeout(Duration::from_millis(20));
+        let (mut slice, a) = ([1u64; 3], FlashMemory::<u64>::zeroed(1));
+        let late = rt.submit(Sleep::of(60, 7, &mut slice[..1])).options(limit).defer([1]);
+        let error = launch_error(late.submit(Sleep::of(0, 8, &a)).exec([1]));
+        assert!(matches!(error.source, Error::Timeout { .. }), "{error}");
+        assert_eq!((slice, a.get(0).unwrap()), ([7, 1, 1], 8));
+        // Who would go on from there is left out, as ever.
+        let late = rt.submit(Sleep::of(60, 9, &a)).options(limit).defer([1]);
+        let error = launch_error(late.submit(Mix::of(0, &a, &mut slice[1..2])).exec([1]));
+        assert!(matches!(error.source, Error::Timeout { .. }), "{error}");
+        assert!(matches!(error.others[..], [LaunchError { source: Error::Skipped { .. }, .. }]), "{error:?}");
+        assert_eq!(slice, [7, 1, 1]);
+        assert!(matches!(a.read(), Err(Error::Poisoned)));
+    });
+}
+
+#[test]
 fn no_more_pipelines_are_in_flight_than_allowed() {
     let (rt, gate, count, most) =
         (cpu().options(InFlight(3)), Gate::default(), Arc::new(AtomicUsize::new(0)), 3);

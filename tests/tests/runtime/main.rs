@@ -13,6 +13,7 @@ mod elements;
 mod errors;
 mod exactly_once;
 mod failure;
+mod fuzzy;
 mod host_tasks;
 mod implementations;
 mod keys;

@@ -377,7 +377,7 @@ impl<'r> Array<'r> {
         // that writes its source and all that touches its target.
         let work = move || unsafe { transfer.run(&moved) };
         // SAFETY: it borrows nothing, and copies may run on any thread.
-        let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(work)) };
+        let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(move || Ok(work()?))) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
         self.directory_mut().copied(to, &region);
@@ -504,7 +504,7 @@ impl<'r> Array<'r> {
         let lent = matches!(self.header, HeaderOf::Lent(_));
         let mut fetched = self.copies.iter().filter(|copy| lent && copy.to == Place::HOST);
         fetched.find_map(|copy| match copy.task.get().failure()? {
-            Outcome::Error(error) | Outcome::NotBrought(error) => Some(error.clone()),
+            Outcome::Error(error) | Outcome::Late(error) | Outcome::NotBrought(error) => Some(error.clone()),
             // Who should have made it has failed, and says so.
             Outcome::Skipped(_) | Outcome::Unknown => None,
         })

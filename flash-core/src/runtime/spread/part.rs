@@ -10,6 +10,7 @@ use crate::runtime::boxes::{LaunchGrid, Parts, Touched};
 use crate::runtime::check::WriteCheck;
 use crate::runtime::launch::{self, ToDevice};
 use crate::runtime::plan::{Plan, Target};
+use crate::runtime::profile::ByPhase;
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::{Profile, Runtime};
 use std::ops::Range;
@@ -31,6 +32,8 @@ pub(super) struct KernelPart<'r> {
     phases: Range<u64>,
     attributes: &'r [abi::Attr],
     profile: Option<Profile>,
+    /// Where its records go, as one of several phases.
+    pub by_phase: Option<Arc<ByPhase>>,
     position: usize,
     check_writes: bool,
     /// Accumulators are merged elsewhere.
@@ -69,6 +72,7 @@ impl<'r> KernelPart<'r> {
             phases,
             attributes,
             profile: profile.cloned(),
+            by_phase: None,
             position: slots.position_of(node),
             check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
             merged: false,
@@ -146,17 +150,21 @@ impl<'r> KernelPart<'r> {
         let order = &self.parts.subspaces[self.subspace].order;
         let check = self.check_writes.then(|| WriteCheck::begin(self.plan, order, &self.args));
         let view = order.view();
+        let own = self.by_phase.as_ref().map(|_| Profile::new());
         let launch = ToDevice {
             plan: self.plan,
             target: self.target,
             space: view.get(),
             phases: self.phases.clone(),
             attributes: self.attributes,
-            profile: self.profile.as_ref(),
+            profile: own.as_ref().or(self.profile.as_ref()),
             position: self.position,
             cut: self.cut,
         };
         run_timed(self.target, self.items, || launch::submit_to(launch, &mut self.args, self.merged))?;
+        if let (Some(own), Some(all)) = (own, &self.by_phase) {
+            own.take().into_iter().for_each(|launch| all.add(self.subspace, launch));
+        }
         match check {
             Some(check) => check.end(self.plan, &self.args),
             None => Ok(()),

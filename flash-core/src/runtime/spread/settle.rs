@@ -39,7 +39,7 @@ fn failure(submission: &Launched) -> Option<(Result<Error, u32>, u32)> {
     let mut skipped = None;
     for (task, target) in &submission.tasks {
         match task.get().failure() {
-            Some(Outcome::Error(error) | Outcome::NotBrought(error)) => {
+            Some(Outcome::Error(error) | Outcome::Late(error) | Outcome::NotBrought(error)) => {
                 return Some((Ok(error.clone()), *target));
             }
             Some(Outcome::Skipped(argument)) => skipped = Some((Err(*argument), *target)),

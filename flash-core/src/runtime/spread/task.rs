@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
 /// What a task does.
-pub(super) type Work<'r> = Box<dyn FnOnce() -> Result<(), Error> + 'r>;
+pub(super) type Work<'r> = Box<dyn FnOnce() -> Result<(), Outcome> + 'r>;
 
 /// Not done: in a lane, or being run.
 const WAITING: u8 = 0;
@@ -22,7 +22,7 @@ const FAILED: u8 = 2;
 ///
 /// | field | written by | read by |
 /// |---|---|---|
-/// | `waits`, `expected`, `priority`, `copies` | who makes it, before it goes into a lane | all |
+/// | `waits`, `expected`, `priority`, `copies`, `brings_late` | who makes it, before it goes into a lane | all |
 /// | `work` | taken by who runs it, once | the same |
 /// | `outcome` | who runs it, before `state` | all, after `state` |
 /// | `state` | who runs it, once | all |
@@ -35,6 +35,8 @@ pub(super) struct Task {
     pub priority: i32,
     /// It only moves what others make: who reads that fails as it does.
     pub copies: bool,
+    /// It brings back what is the host's: what was made too late, too.
+    brings_late: bool,
     work: UnsafeCell<Option<Work<'static>>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
@@ -47,10 +49,18 @@ pub(super) enum Outcome {
     Unknown,
     /// Its own error.
     Error(Error),
+    /// It took longer than it may; what it makes is made.
+    Late(Error),
     /// That of a copy of what it would read.
     NotBrought(Error),
     /// What this argument would read was not made.
     Skipped(u32),
+}
+
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Outcome {
+        Outcome::Error(error)
+    }
 }
 
 // SAFETY: see the table: what is not atomic is written by one thread before it publishes the task (by
@@ -87,6 +97,7 @@ impl TaskRef {
                 Outcome::Error(error) | Outcome::NotBrought(error) if before.get().copies => {
                     Some(Outcome::NotBrought(error.clone()))
                 }
+                Outcome::Late(_) if task.brings_late => None,
                 _ => Some(Outcome::Skipped(argument)),
             }
         });
@@ -95,7 +106,7 @@ impl TaskRef {
             (None, None) => None,
             (None, Some(work)) => match catch_unwind(AssertUnwindSafe(work)) {
                 Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(Outcome::Error(error)),
+                Ok(Err(outcome)) => Some(outcome),
                 Err(panic) => Some(Outcome::Error(Error::Backend {
                     code: crate::error::Code::Panic,
                     text: format!("a task of the runtime panicked: {}", panic_text(&*panic)),
@@ -140,6 +151,8 @@ pub(super) struct Tasks {
     /// All before this one are known to be done.
     done: usize,
     priority: i32,
+    /// Copies that are made now bring what was made too late, too.
+    brings_late: bool,
 }
 
 /// What a new task waits for.
@@ -168,7 +181,12 @@ impl Waits {
 impl Tasks {
     /// None yet; all of them will have this priority.
     pub fn new(priority: i32) -> Tasks {
-        Tasks { all: Vec::new(), done: 0, priority }
+        Tasks { all: Vec::new(), done: 0, priority, brings_late: false }
+    }
+
+    /// All that is to be added are copies to the host, for when the run is over.
+    pub fn bring_home(&mut self) {
+        self.brings_late = true;
     }
 
     /// A new task.
@@ -197,6 +215,7 @@ impl Tasks {
             expected,
             priority: self.priority,
             copies,
+            brings_late: copies && self.brings_late,
             work: UnsafeCell::new(Some(work)),
             outcome: UnsafeCell::new(Outcome::Unknown),
             state: AtomicU8::new(WAITING),

@@ -179,6 +179,22 @@ fn part_by_is_written_as_data() {
 }
 
 #[test]
+fn searchable_is_written_where_it_is_not_the_default() {
+    for (way, expected) in [("exact", None), ("fuzzy", Some("Fuzzy")), ("no", Some("No"))] {
+        let way = quote::format_ident!("{way}");
+        let text = written(quote! {
+            #[kernel(name = "d.e", dims(x), searchable = #way)]
+            struct D<'a> { by: f32, to: Item<'a, Write<f32>> }
+        });
+        let variant = text.split_once(
+            "const SEARCHABLE:::flash_core::descriptor::Searchable=::flash_core::descriptor::Searchable::",
+        );
+        let variant = variant.and_then(|(_, rest)| rest.split(';').next());
+        assert_eq!(variant, expected, "{text}");
+    }
+}
+
+#[test]
 fn an_entry_per_file_and_element_type() {
     let out = written(quote! {
         #[kernel(name = "d.e", dims(x))]

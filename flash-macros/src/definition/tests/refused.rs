@@ -295,6 +295,21 @@ fn a_wrong_part_by_is_refused() {
 }
 
 #[test]
+fn a_way_to_search_that_there_is_not_is_refused() {
+    let ways = "write `searchable = exact`, `searchable = fuzzy` or `searchable = no`";
+    for (key, expected) in [
+        (quote!(searchable), ways),
+        (quote!(searchable(fuzzy)), ways),
+        (quote!(searchable = "fuzzy"), ways),
+        (quote!(searchable = never), ways),
+        (quote!(searchable = fuzzy, searchable = fuzzy), "this key is there twice"),
+    ] {
+        let text = error(quote!(name = "d", dims(x), #key), quote!(to: Item<'a, Write<T>>));
+        assert!(text.contains(expected), "{key}: {text}");
+    }
+}
+
+#[test]
 fn arguments_out_of_order_are_refused_at_the_one_that_is_too_late() {
     for (fields, expected) in [
         (

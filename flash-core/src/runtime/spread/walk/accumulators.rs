@@ -107,7 +107,7 @@ impl<'r> Walk<'r> {
             // SAFETY: the argument's own elements, which are held and which nobody touches before this is done.
             let work = move || unsafe { reduce::fill(operation, to, len) };
             // SAFETY: operations live as long as the plan; the array is there until the run is over.
-            let task = unsafe { self.tasks.add(waits, 0, Box::new(work)) };
+            let task = unsafe { self.tasks.add(waits, 0, Box::new(move || Ok(work()?))) };
             self.touched(&touches, Place::HOST, task);
             self.latest().tasks.push((task, 0));
             self.ways().push(&Lanes::of(target.device).copies, task);
@@ -168,7 +168,8 @@ impl<'r> Walk<'r> {
             }
         };
         // SAFETY: operations live as long as the plan; the arrays are there until the run is over.
-        let task = unsafe { self.tasks.add(waits, partial.len * count as u64, Box::new(work)) };
+        let task =
+            unsafe { self.tasks.add(waits, partial.len * count as u64, Box::new(move || Ok(work()?))) };
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, 0));
         self.ways().push(&Lanes::of(issue.targets[0].device).copies, task);

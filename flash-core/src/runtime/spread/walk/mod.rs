@@ -12,7 +12,7 @@ use super::lane::{Lane, drive_until};
 use super::part::KernelPart;
 use super::place::{self, Placed, place_of};
 use super::sync::changed;
-use super::task::{TaskRef, Tasks, Waits, Work};
+use super::task::{Outcome, TaskRef, Tasks, Waits, Work};
 use crate::descriptor::{Access, View};
 use crate::error::{Error, LaunchError};
 use crate::memory::device::DeviceMemory;
@@ -22,6 +22,7 @@ use crate::runtime::asynchronous::{self, Watch};
 use crate::runtime::boxes::Parts;
 use crate::runtime::near::Known;
 use crate::runtime::plan::{Plan, Target};
+use crate::runtime::profile::ByPhase;
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::{Runtime, failsafe, launch};
 use accumulators::Partial;
@@ -91,6 +92,8 @@ struct Issue<'r, 'i> {
     placed: &'i Placed,
     /// Of every dimension.
     positions: &'i [u64],
+    /// Where its records go, if each launch is of one phase of several.
+    by_phase: Option<&'i Arc<ByPhase>>,
 }
 
 impl Issue<'_, '_> {
@@ -196,12 +199,15 @@ impl<'r> Walk<'r> {
         self.fetch_structure(node, plan)?;
         let placed = &place::place(self, node, plan, targets, checked)?;
         let positions: SmallVec<[u64; 4]> = self.slots.dims_of(node).iter().map(|dim| dim.len()).collect();
-        let issue = Issue { node, plan, targets, placed, positions: &positions };
+        let issue = Issue { node, plan, targets, placed, positions: &positions, by_phase: None };
         let mut buffers = self.buffers(&issue);
         let phases = order.phases();
         // One device that uses the host's memory merges its own accumulators.
         let merges = plan.reduces && (placed.is_cut() || issue.alone().1 != Place::HOST);
         let by_phase = merges || placed.is_cut() && phases > 1;
+        let profile = launch::extras(node, self.runtime).1.filter(|_| by_phase && phases > 1);
+        let records = profile.map(|profile| ByPhase::new(profile.clone()));
+        let issue = Issue { by_phase: records.as_ref(), ..issue };
         // What the whole submission writes, and may not read: before any of its parts.
         let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
         for (subspace, _) in placed.subspaces() {
@@ -254,6 +260,7 @@ impl<'r> Walk<'r> {
         let Issue { node, plan, placed, .. } = *issue;
         let mut part =
             KernelPart::new((self.slots, self.runtime), (node, plan, target), (placed, subspace), phases);
+        part.by_phase = issue.by_phase.cloned();
         for touched in &touches {
             let (_, offset) = self.array_of(node, touched.argument as usize);
             let array = &self.arrays[touched.array as usize];
@@ -354,13 +361,22 @@ impl<'r> Walk<'r> {
     where
         'r: 'w,
     {
-        let Some(limit) = launch::timeout(node, self.runtime) else { return Box::new(work) };
+        let Some(limit) = launch::timeout(node, self.runtime) else { return Box::new(move || Ok(work()?)) };
         let watch = self.watch;
         let latest = self.latest();
         let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
         Box::new(move || {
             let blame = |source| launch::blame(node, plan, position, source);
-            asynchronous::timed(limit, *begun.get_or_init(Instant::now), watch, blame, work)
+            let mut runs = false;
+            let work = || {
+                runs = true;
+                work()
+            };
+            let outcome = asynchronous::timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
+            outcome.map_err(|error| match error {
+                Error::Timeout { .. } if runs => Outcome::Late(error),
+                _ => Outcome::Error(error),
+            })
         })
     }
 
@@ -468,8 +484,9 @@ impl<'r> Walk<'r> {
         super::settle::settle(&mut self, failures)
     }
 
-    /// Slices of the host are the host's again when the run is over.
+    /// Slices of the host are the host's again when the run is over, with what a launch that took too long has made.
     fn fetch_slices(&mut self) {
+        self.tasks.bring_home();
         for at in 0..self.of_slice.len() {
             let array = &mut self.arrays[self.of_slice[at].1 as usize];
             let all = Region::all(array.directory().grid());

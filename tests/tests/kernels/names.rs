@@ -1,0 +1,65 @@
+//! The names of implementations, by which programs choose among them.
+
+use flash::Error;
+use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mmm::Mmm, mvm::Mvm, nbody};
+use flash::kernels::{smmm::Smmm, vdp::Vdp};
+use flash::prelude::*;
+use flash::runtime::Definitions;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the library's page says: names per kernel, as far as they are for this kind of CPU.
+fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+    let quoted = |cell: &'static str| cell.split('`').skip(1).step_by(2);
+    let here = |name: &&str| cfg!(target_arch = "x86_64") || !name.starts_with("avx");
+    let page = include_str!("../../../kernels/lib.rs");
+    let (_, table) = page.split_once("| kernels | implementations on a CPU |").expect("the page has a table");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("//! | ")?.split_once(" | "));
+    rows.flat_map(|(kernels, names)| {
+        quoted(kernels).map(move |kernel| (kernel, quoted(names).filter(here).collect()))
+    })
+    .collect()
+}
+
+/// Compares with what there is, and gets each ready by its name. Returns the kernel.
+fn check<D: Definitions>(documented: &BTreeMap<&str, BTreeSet<&str>>) -> String {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let named = |name: &str| match rt.options(Implementation::named(name)).preload::<D>() {
+        Ok(()) => Ok(()),
+        Err(Error::NoImplementation(none)) => Err(*none),
+        Err(error) => panic!("{name}: {error}"),
+    };
+    let none = named("of no implementation").unwrap_err();
+    let ours = none.found.iter().filter(|line| line.contains("` for cpu ("));
+    let there: BTreeSet<&str> = ours.filter_map(|line| line.split('`').nth(1)).collect();
+    let names = documented.get(none.kernel.as_str());
+    assert_eq!(names, Some(&there), "{}", none.kernel);
+    for name in &there {
+        let Err(none) = named(name) else { continue };
+        let why = none.found.iter().find(|line| line.starts_with(&format!("`{name}` for cpu")));
+        let why = why.expect("it is listed");
+        assert!(why.contains("this CPU lacks") || why.contains("is not found"), "{why}");
+    }
+    none.kernel
+}
+
+#[test]
+fn the_page_names_every_implementation_and_each_is_found_by_its_name() {
+    let documented = documented();
+    let kernels = [
+        check::<Mmm<f32>>(&documented),
+        check::<Mvm<f32>>(&documented),
+        check::<Vdp<f32>>(&documented),
+        check::<Smmm<f64>>(&documented),
+        check::<Ewmm<f64>>(&documented),
+        check::<Ewmd<f64>>(&documented),
+        check::<Conv1d<f64>>(&documented),
+        check::<Js<f64>>(&documented),
+        check::<nbody::Accelerate<f64>>(&documented),
+        check::<nbody::Simulate<f32>>(&documented),
+        check::<nbody::Integrate<f32>>(&documented),
+        check::<diffusion::Walk>(&documented),
+        check::<diffusion::Count>(&documented),
+        check::<diffusion::Heat>(&documented),
+    ];
+    assert_eq!(kernels.len(), documented.len(), "{documented:?}");
+}
