@@ -35,7 +35,8 @@ impl Placed {
     }
 
     /// An argument of the only part is there in full, whatever the part touches of it: a `whole`
-    /// implementation sees all of every array, and a backend copies between the buffers of a `Phased`.
+    /// implementation sees all of every array, or what lies between its elements, and a backend copies between
+    /// the buffers of a `Phased`.
     pub fn takes_all(&self, plan: &Plan, argument: usize) -> bool {
         !self.is_cut() && (plan.whole || plan.arguments[argument].view == View::Phased)
     }
@@ -120,7 +121,7 @@ pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<
 }
 
 pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
-    plan.cut && !plan.whole && (targets.len() > 1 || plan.subspaces > 1)
+    plan.cut && (targets.len() > 1 || plan.subspaces > 1)
 }
 
 fn launch<'a>(slots: &'a Slots, node: &'a Node, plan: &'a Plan, shapes: &'a [&'a [u64]]) -> Launch<'a> {
@@ -163,8 +164,9 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
     if weights.is_empty() {
         return Ok(None);
     }
+    let usable = |parts: Arc<Parts>| (!plan.whole || parts.lie_without_gaps(plan)).then_some(parts);
     if let Some(parts) = plan.parts.cut_for(&launch, &weights) {
-        return Ok(Some(parts));
+        return Ok(usable(parts));
     }
     let Some((dimension, cut)) = plan.part.cut(&launch, &weights, 1)? else {
         return Ok(None);
@@ -181,7 +183,7 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
         1 => cut,
         _ => plan.part.cut(&launch, &weights, multiple)?.map_or(cut, |(_, cut)| cut),
     };
-    plan.parts.parts(&launch, Some(dimension), &aligned, &weights).map(Some)
+    plan.parts.parts(&launch, Some(dimension), &aligned, &weights).map(usable)
 }
 
 /// The device for a submission that is not cut: where most of what earlier submissions made for it is, or
