@@ -85,20 +85,30 @@ pub(in crate::runtime) fn whole_parts(slots: &Slots, node: &Node, plan: &Plan) -
 /// Proves, before anything runs, that a submission can be cut as its map says. `None`: it will not be cut, or
 /// its map looks into arrays, and is asked when they are what they will be.
 pub(super) fn check(slots: &Slots, node: &Node) -> Result<Option<Arc<Parts>>, Error> {
+    parts_if(slots, node, false)
+}
+
+/// The parts of a submission. `known`: the arrays that its map looks into are on the host, are what they will be,
+/// and are not written meanwhile.
+fn parts_if(slots: &Slots, node: &Node, known: bool) -> Result<Option<Arc<Parts>>, Error> {
     let plan = node.plan();
     match plan.targets() {
-        Ok(targets) if wants_cut(plan, targets) && !plan.part.looks_inside() => {
+        Ok(targets) if wants_cut(plan, targets) && (known || !plan.part.looks_inside()) => {
             parts(slots, node, plan, targets)
         }
         _ => Ok(None),
     }
 }
 
-/// How a submission would be cut now, for a recording. `None`: it runs whole, or its map looks into arrays,
-/// which are what they will be only when it runs.
-pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<recording::Parts>, Error> {
+/// How a submission would be cut now, for a recording. `None`: it runs whole, or its map looks into arrays that
+/// are not `known`, see [`parts_if`].
+pub(in crate::runtime) fn parts_of(
+    slots: &Slots,
+    node: &Node,
+    known: bool,
+) -> Result<Option<recording::Parts>, Error> {
     let plan = node.plan();
-    let Some(parts) = check(slots, node)? else { return Ok(None) };
+    let Some(parts) = parts_if(slots, node, known)? else { return Ok(None) };
     let targets = plan.targets()?;
     let Some(dimension) = parts.dimension.filter(|_| parts.subspaces.len() > 1) else { return Ok(None) };
     let elements = |extent: Option<Extent>| match extent {
