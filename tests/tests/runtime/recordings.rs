@@ -398,7 +398,7 @@ fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
         let pipeline = rt.submit(product(&start)).defer([M]);
         let recording = pipeline.recording(Data::With).unwrap();
         pipeline.exec().unwrap();
-        let expected: Vec<u8> = flash::__private::bytemuck::cast_slice(&c.read().unwrap()).to_vec();
+        let expected: Vec<u8> = bytemuck::cast_slice(&c.read().unwrap()).to_vec();
         let parts = recording.submissions[0].parts.as_ref().unwrap();
         let [first, second] = &parts.subspaces[..] else { panic!("{parts:?}") };
         // Half of the elements are in far more than half of the rows.

@@ -229,8 +229,8 @@ fn two_devices(copying: bool) {
         assert_eq!((two.steps(steps), one.steps(steps)), (expected.clone(), expected), "{steps} steps");
         assert_eq!(two.parts().len(), 2);
     }
-    let moved = |device: &flash::Device| device.transfers().to_device.bytes > 0;
-    assert_eq!(two.rt.devices().iter().map(moved).collect::<Vec<_>>(), [copying; 2]);
+    let moved = two.rt.devices().iter().map(|device| device.transfers().to_device.bytes > 0);
+    assert_eq!(moved.collect::<Vec<_>>(), [copying; 2]);
 }
 
 #[test]
