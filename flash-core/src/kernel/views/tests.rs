@@ -290,17 +290,17 @@ fn a_part_that_is_seen_at_once_is_what_its_values_name() {
     assert_eq!(seen, [4, 5, 6, 7]);
     // Of a part of a `Phased`, only the own elements are taken along.
     let (mut was, mut next) = ([1u64, 2, 3, 4], [0u64; 4]);
-    let mut arg = super::tests::arg(abi::ARG_PHASED, &mut was, 1, &[1]);
+    let mut arg = super::tests::arg(abi::ARG_PHASED, &mut was, 1, &[1, 0]);
     arg.next = next.as_mut_ptr().cast::<c_void>();
     // SAFETY: two buffers of 4.
     unsafe {
-        let mut all = PhasedBound::<u64>::new(&arg).whole(false, Some(&[1..3]));
+        let mut all = PhasedBound::<u64>::new(&arg).whole(false, Some(&[1..3, 5..6]));
         assert_eq!(all.split(), (&[1, 2, 3, 4][..], &mut [2, 3][..]));
         assert_eq!(next, [1, 2, 3, 4], "nobody else does it");
         next = [0; 4];
         arg.flags = abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
         arg.next = next.as_mut_ptr().cast::<c_void>();
-        let mut part = PhasedBound::<u64>::new(&arg).whole(false, Some(&[1..3]));
+        let mut part = PhasedBound::<u64>::new(&arg).whole(false, Some(&[1..3, 5..6]));
         part.own()[0] = 20;
         assert_eq!(part.was().len(), 4);
     }
