@@ -95,7 +95,10 @@
 // flash_implementation.door: a run of work items along dimension 0.
 #define FLASH_DOOR_SPAN 2
 
-// flash_implementation.door: once per subspace and phase.
+// flash_implementation.door: once per subspace and phase. A launch is cut only if the implementation has the
+// attribute `parts` with the value `true`: it is then called with the index space of a part, and touches
+// nothing of an FLASH_ARG_ITEM or FLASH_ARG_PHASED but what the index values of that name, from the first element
+// to the last.
 #define FLASH_DOOR_WHOLE 3
 
 // flash_implementation.kind: compiled into the program or plugin.

@@ -26,12 +26,21 @@ impl<T: Number> Product<'_, T> {
         let (n, depth, [lda, ldb, ldc]) =
             (k.n as usize, k.k as usize, [k.lda, k.ldb, k.ldc].map(|leading| leading as usize));
         check(n, depth, [lda, ldb, ldc], k.b);
+        // `a` and `c` are the rows from the first to the last of the launch, or of this part of it.
+        let there = space.values(0);
+        for (name, len, leading) in [("a", k.a.len(), lda), ("c", k.c.len(), ldc)] {
+            assert!(
+                len == there.len() * leading,
+                "mmm: expected {} rows of {leading} elements in `{name}`, found {len} elements: give it its leading dimension as a shape",
+                there.len()
+            );
+        }
         let mut multiply = |rows: Range<usize>| {
             if rows.is_empty() {
                 return;
             }
-            let needed = (rows.len() - 1) * lda + depth;
-            let (a, c) = (&k.a[rows.start * lda..][..needed], &mut k.c[rows.start * ldc..]);
+            let (needed, first) = ((rows.len() - 1) * lda + depth, rows.start - there.start);
+            let (a, c) = (&k.a[first * lda..][..needed], &mut k.c[first * ldc..]);
             body(Product {
                 size: [rows.len(), n, depth],
                 a: Matrix { elements: a, leading: lda },
@@ -81,6 +90,8 @@ impl Blocked {
 
 #[kernel(for(f32, f64), priority = 40)]
 impl<T: Number> CpuWhole<Mmm<'_, T>> for Blocked {
+    const PARTS: bool = true;
+
     fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, T>, threads: Threads<'_>) {
         Product::of(&space, k, |product| Blocked::multiply(product, threads));
     }

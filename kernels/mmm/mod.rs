@@ -14,8 +14,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// `c[i, j]`, the sum over l of `a[i, l] * b[l, j]`. Dimensions: (row: m). Made by [`mmm`](fn@mmm), or by `of` for
 /// slices and owned memories.
 ///
-/// Implementations on the CPU: `openblas`, where that library is found, and `blocked` work on whole products with
-/// all threads; `avx512`, `avx2` and `portable`, whichever is named, on some rows each, so that a launch can be cut.
+/// Implementations on the CPU: `openblas`, where that library is found, and `blocked` give all of a device's threads
+/// to one product; `avx512`, `avx2` and `portable`, whichever is named, are for some rows each. Over several devices
+/// each computes some rows of the product, with the bits of one device; but for `openblas`, which may sum in another
+/// order where a product has another number of rows.
 ///
 /// # Errors
 /// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, or a matrix

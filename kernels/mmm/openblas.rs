@@ -99,6 +99,8 @@ impl OpenBlasLibrary {
 }
 
 impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
+    const PARTS: bool = true;
+
     fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, T>, threads: Threads<'_>) {
         let library = OpenBlasLibrary::get();
         let Some((library, gemm)) = library.and_then(|library| Some((library, library.gemm::<T>()?))) else {

@@ -173,7 +173,10 @@ pub struct PluginHeader {
 pub const DOOR_ITEM: u32 = 1;
 /// [`Implementation::door`]: a run of work items along dimension 0.
 pub const DOOR_SPAN: u32 = 2;
-/// [`Implementation::door`]: once per subspace and phase.
+/// [`Implementation::door`]: once per subspace and phase. A launch is cut only if the implementation has the
+/// attribute `parts` with the value `true`: it is then called with the index space of a part, and touches
+/// nothing of an [`ARG_ITEM`] or [`ARG_PHASED`] but what the index values of that name, from the first element
+/// to the last.
 pub const DOOR_WHOLE: u32 = 3;
 
 /// [`Implementation::kind`]: compiled into the program or plugin.

@@ -11,6 +11,10 @@ use std::any::Any;
 /// and writes its own, a `Window` and a `Whole` are all of the array. Only `Window`, `Phased` (what it
 /// reads) and `Scatter` can be named; a launch with a `Scatter` is cut only if that is named.
 ///
+/// A launch runs whole, on one device, where an implementation that works on whole arrays is chosen; and where one
+/// that works on [parts](crate::kernel::CpuWhole::PARTS) of them is, if the own elements of some part have those of
+/// another between them (columns of a matrix, say), or a `Phased` declares its use by stages.
+///
 /// # Examples
 /// ```
 /// use flash_core::descriptor::{part_by, stencil};

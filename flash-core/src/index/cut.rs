@@ -9,7 +9,8 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::order::{OrderTraits, carries_barriers};
-use super::{Dim, DimList, Order, count_by};
+use super::{Dim, DimList, Order, SpaceRef, count_by};
+use crate::abi::space::DIM_VALUES;
 
 /// The positions of a dimension that each share gets, ascending; shares that get nothing are left out.
 pub type Cut = SmallVec<[(usize, Range<u64>); 4]>;
@@ -133,4 +134,23 @@ pub fn value_range(dim: &Dim) -> (Range<u64>, bool) {
     };
     // The value 2^64 - 1 indexes no array; the proofs have refused it where it would.
     (min..max.saturating_add(1), different == (max - min).saturating_add(1))
+}
+
+impl SpaceRef<'_> {
+    /// The half-open range of a dimension's values, as [`value_range`] has it.
+    pub(crate) fn value_range(&self, dim: usize) -> Range<u64> {
+        let dim = &self.dims()[dim];
+        let (first, last) = match dim.kind {
+            _ if dim.count == 0 => return 0..0,
+            DIM_VALUES => {
+                let values = self.values(dim);
+                values.iter().fold((u64::MAX, 0), |(min, max), &value| (min.min(value), max.max(value)))
+            }
+            _ => {
+                let last = dim.start.wrapping_add((dim.count - 1).wrapping_mul(dim.step as u64));
+                (dim.start.min(last), dim.start.max(last))
+            }
+        };
+        first..last.saturating_add(1)
+    }
 }

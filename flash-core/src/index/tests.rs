@@ -42,6 +42,8 @@ fn orders_of_every_kind() {
     let y = Dim::Range { start: 8, step: -2, count: 3 };
     let natural = Order::new(&[x.clone(), y.clone()], &OrderTraits::default()).unwrap();
     let plain = walk::<2>(natural.view().get());
+    assert_eq!([0, 1].map(|dim| natural.view().get().value_range(dim)), [1..6, 4..9]);
+    assert_eq!([&x, &y].map(|dim| value_range(dim).0), [1..6, 4..9]);
     assert_eq!((plain[0], plain[4], natural.phases()), ([5, 8], [5, 6], 1));
     let sort = |sort: &'static [usize], group| OrderTraits { sort, group };
     for (traits, phases) in [

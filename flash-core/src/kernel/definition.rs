@@ -94,12 +94,13 @@ pub unsafe trait KernelDefinition: Sized {
     /// items' arguments.
     #[doc(hidden)]
     unsafe fn span<'k>(run: &'k Self::Run, len: usize) -> Self::Span<'k>;
-    /// The arguments of all items of a phase.
+    /// The arguments of all items of a phase. `values`, per dimension those that the space has: of arrays that the
+    /// index names, only the elements from the first to the last that they name. `None`: all of every array.
     ///
     /// # Safety
-    /// Nothing else of the launch runs.
+    /// Nothing else of the launch runs; or, with `values`, only what touches none of these elements.
     #[doc(hidden)]
-    unsafe fn whole<'k>(bound: &'k Self::Bound) -> Self::Whole<'k>;
+    unsafe fn whole<'k>(bound: &'k Self::Bound, values: Option<&[Range<u64>]>) -> Self::Whole<'k>;
 }
 
 /// Takes the argument values of one submission.

@@ -28,12 +28,55 @@ pub trait CpuSpan<D: KernelDefinition> {
     fn span(run: <D::Index as Rank>::Span, args: D::Span<'_>);
 }
 
-/// Once per subspace and phase: for libraries that have threads of their own.
+/// Once per phase, and once per subspace if it takes [parts](CpuWhole::PARTS): for libraries that have threads of
+/// their own.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `whole` implementation of this kernel for these element types",
     note = "write `#[kernel(for(..))] impl CpuWhole<Definition<'_, T>> for {Self} {{ fn whole(..) }}`, and list only element types that the impl covers"
 )]
 pub trait CpuWhole<D: KernelDefinition> {
+    /// True: it computes parts of a launch, too, so that a launch may be cut over several devices. Every `Item`,
+    /// and what a [`Phased`](super::views::Phased) has as its own, is then a slice *of the space*: from the first
+    /// to the last element that the values of its dimensions name, also where a launch is not cut. The element of
+    /// an index is found relative to the start of [`Space::values`].
+    ///
+    /// False: it gets all of every array, indices count from the array's first element, and its launches run
+    /// whole, on one device.
+    ///
+    /// ```
+    /// use flash_core::kernel::views::{Item, Read, Row, Write};
+    /// use flash_core::kernel::{CpuWhole, Index, Space, Threads};
+    /// use flash_core::{KernelDefinition, kernel};
+    ///
+    /// /// Each row the other way round.
+    /// #[derive(KernelDefinition)]
+    /// #[kernel(name = "doc.turn", dims(row), part_by(row))]
+    /// struct Turn<'a> {
+    ///     width: u64,
+    ///     from: Item<'a, Read<Row<f32>>>,
+    ///     to: Item<'a, Write<Row<f32>>>,
+    /// }
+    ///
+    /// struct Library;
+    ///
+    /// #[kernel]
+    /// impl CpuWhole<Turn<'_>> for Library {
+    ///     const PARTS: bool = true;
+    ///     fn whole(space: Space<'_, Index<1>>, k: TurnWhole<'_>, _: Threads<'_>) {
+    ///         let (first, width) = (space.values(0).start, k.width as usize);
+    ///         space.for_each(|at| {
+    ///             // Row `first` of the array is the slices' first.
+    ///             let row = (at[0] - first) * width..(at[0] - first + 1) * width;
+    ///             k.to[row.clone()].copy_from_slice(&k.from[row.clone()]);
+    ///             k.to[row].reverse();
+    ///         });
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// What is cut, and what not, is said at [`PartBy`](crate::descriptor::PartBy).
+    const PARTS: bool = false;
+
     /// Computes all work items of `space`.
     fn whole(space: Space<'_, D::Index>, args: D::Whole<'_>, threads: Threads<'_>);
 }
@@ -63,9 +106,15 @@ impl<I: Rank> Space<'_, I> {
         self.phase
     }
 
-    /// Number of values of a dimension of the index space.
+    /// Number of values of a dimension of the subspace.
     pub fn extent(&self, dimension: usize) -> u64 {
         self.space.dims()[dimension].count
+    }
+
+    /// From the smallest to the largest value that a dimension has in the subspace, in any phase.
+    pub fn values(&self, dimension: usize) -> Range<usize> {
+        let values = self.space.value_range(dimension);
+        values.start as usize..values.end as usize
     }
 
     /// Some of the work items: those at `rows`, counted from the phase's first. See

@@ -16,26 +16,42 @@ pub struct ImplementationEntry {
 
 inventory::collect!(ImplementationEntry);
 
+/// The attribute of a `whole` implementation that computes parts of a launch, too; its value is `true`.
+const PARTS: &str = "parts";
+
+/// Whether an implementation may be given a part of a launch: the doors of single items can, the `whole` door
+/// must say so.
+pub(crate) fn takes_parts(implementation: &abi::Implementation) -> bool {
+    // SAFETY: attributes and strings of implementations live for ever.
+    let says = |i| unsafe {
+        let attribute = &*implementation.attributes.add(i);
+        attribute.key.text() == PARTS && attribute.value.text() == "true"
+    };
+    implementation.door != abi::DOOR_WHOLE || (0..implementation.attribute_count).any(says)
+}
+
 /// The generated function of a door.
 pub struct CpuFunction {
     door: u32,
     share: abi::ShareFn,
+    /// It has the attribute [`PARTS`].
+    parts: bool,
 }
 
 impl CpuFunction {
     /// The `item` door of `I`.
     pub fn item<D: KernelDefinition, I: CpuItem<D>>() -> CpuFunction {
-        CpuFunction { door: abi::DOOR_ITEM, share: item_share::<D, I> }
+        CpuFunction { door: abi::DOOR_ITEM, share: item_share::<D, I>, parts: false }
     }
 
     /// The `span` door of `I`.
     pub fn span<D: KernelDefinition, I: CpuSpan<D>>() -> CpuFunction {
-        CpuFunction { door: abi::DOOR_SPAN, share: span_share::<D, I> }
+        CpuFunction { door: abi::DOOR_SPAN, share: span_share::<D, I>, parts: false }
     }
 
     /// The `whole` door of `I`.
     pub fn whole<D: KernelDefinition, I: CpuWhole<D>>() -> CpuFunction {
-        CpuFunction { door: abi::DOOR_WHOLE, share: whole_share::<D, I> }
+        CpuFunction { door: abi::DOOR_WHOLE, share: whole_share::<D, I>, parts: I::PARTS }
     }
 }
 
@@ -56,8 +72,11 @@ pub fn cpu_implementation<D: KernelDefinition>(
     attributes: &[(&'static str, &'static str)],
 ) -> &'static abi::Implementation {
     let descriptor = descriptor_of::<D>();
-    let attributes: Vec<abi::Attr> =
+    let mut attributes: Vec<abi::Attr> =
         attributes.iter().map(|(key, value)| attribute(key, (*value).into())).collect();
+    if function.parts {
+        attributes.push(attribute(PARTS, true.into()));
+    }
     let attributes = attributes.leak();
     Box::leak(Box::new(abi::Implementation {
         struct_size: size_of::<abi::Implementation>() as u32,

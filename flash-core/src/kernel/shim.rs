@@ -4,6 +4,7 @@ use super::index::{Rank, RankRun};
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::abi::{self, Arg, Share};
 use crate::index::SpaceRef;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -213,7 +214,8 @@ pub unsafe extern "C" fn span_share<D: KernelDefinition, I: CpuSpan<D>>(
 /// The `whole` door: one call of `I::whole`.
 ///
 /// # Safety
-/// As [`item_share`], and the rows are all rows of the phase.
+/// As [`item_share`], and the rows are all rows of the phase, in this space. If there are other parts of the
+/// launch, `I::PARTS` is true, and between the elements of this one in an array there are none of another.
 pub unsafe extern "C" fn whole_share<D: KernelDefinition, I: CpuWhole<D>>(
     share: *const Share,
     args: *const Arg,
@@ -226,6 +228,8 @@ pub unsafe extern "C" fn whole_share<D: KernelDefinition, I: CpuWhole<D>>(
             unsafe { (SpaceRef::new(&*share.space), D::bind(args), share.threads.as_ref()) };
         // SAFETY: all rows of the phase, and nothing else of the launch runs.
         unsafe { D::block(&mut bound, &(0..share.end - share.begin)) };
+        let values: SmallVec<[Range<u64>; 4]> = (0..D::Index::N).map(|dim| space.value_range(dim)).collect();
+        let values = I::PARTS.then_some(&values[..]);
         let space = Space {
             space,
             rows: share.begin..share.end,
@@ -233,8 +237,10 @@ pub unsafe extern "C" fn whole_share<D: KernelDefinition, I: CpuWhole<D>>(
             names: D::DIMENSIONS,
             rank: std::marker::PhantomData,
         };
-        // SAFETY: nothing else of the launch runs.
-        I::whole(space, unsafe { D::whole(&bound) }, Threads { raw });
+        // SAFETY: these are the values of the space. Either nothing else of the launch runs; or it is one of
+        // several parts, which is so only if the implementation has said `PARTS`, and its own elements lie in it
+        // without gaps.
+        I::whole(space, unsafe { D::whole(&bound, values) }, Threads { raw });
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }

@@ -20,7 +20,9 @@
 //! that numbers may widen, with wider numbers.
 //!
 //! A submission that is cut has the boxes that its partition map gave, as [`Parts`]: for whoever reads the
-//! file. A replay cuts anew, for the devices that it has.
+//! file. A map that looks into arrays, such as `csr_rows`, is asked with their contents of now, unless an earlier
+//! submission writes them: then the boxes are known only when it runs, and the file has none. A replay cuts anew,
+//! for the devices that it has, and asks each map when its submission's turn comes.
 
 mod bytes;
 mod check;
@@ -100,8 +102,8 @@ pub struct Submission {
     /// Shapes that `sizes(..)` gave to the array arguments, in order; an empty one says nothing.
     #[serde(default)]
     pub sizes: Vec<Vec<u64>>,
-    /// How it was to be cut when it was recorded. `None`: it runs whole, or its map looks into arrays, of
-    /// which only an execution knows what is in them.
+    /// How it was to be cut when it was recorded. `None`: it runs whole, or its map looks into an array that an
+    /// earlier submission writes, so that only an execution knows what is in it.
     #[serde(default)]
     pub parts: Option<Parts>,
 }

@@ -9,6 +9,7 @@ use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
+use crate::kernel::takes_parts;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -23,8 +24,10 @@ pub(crate) struct Target {
         unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
     /// What may be run without telling the device.
     inline: Option<Inline>,
-    /// Once per phase, with all of its arrays.
+    /// Once per phase, with all of its arrays, or of a part of the launch.
     pub whole: bool,
+    /// It can be given a part of a launch.
+    pub parts: bool,
     /// Number of the image that the device must have loaded; 0: none.
     pub image: u64,
     /// How fast it was of late.
@@ -255,8 +258,8 @@ pub(super) fn prepare(
     });
     // SAFETY: a device of this vtable, and its kernel.
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
-    let widening = Widening::default();
-    Ok(Target { device, implementation: name, kernel, submit, inline, whole, image, rate, widening })
+    let (parts, widening) = (takes_parts(implementation), Widening::default());
+    Ok(Target { device, implementation: name, kernel, submit, inline, whole, parts, image, rate, widening })
 }
 
 /// True if a shared library can be loaded, by the name that the loader knows it by. It stays loaded: an

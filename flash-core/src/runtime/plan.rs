@@ -41,13 +41,13 @@ pub(crate) struct Plan {
     pub part: PartRule,
     /// Launches that were cut.
     pub parts: Cache,
-    /// Its launches are to be cut: the definition or an option says so.
+    /// Its launches are to be cut: the definition or an option says so, and every implementation can be.
     pub cut: bool,
     /// Shares of the devices, if they are fixed; one per target.
     pub weights: Option<Vec<f64>>,
     /// Into so many parts at least.
     pub subspaces: u32,
-    /// Some implementation wants to be called once per phase, with all of its arrays: it is not cut.
+    /// Some implementation is called once per phase: with all of its arrays, or with parts without gaps.
     pub whole: bool,
     targets: Result<Vec<Target>, Error>,
 }
@@ -195,7 +195,8 @@ impl Plan {
             writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
             part,
             parts: Cache::default(),
-            cut: all.get::<descriptor::PartBy>().is_some() || weights.is_some() || subspaces > 1,
+            cut: (all.get::<descriptor::PartBy>().is_some() || weights.is_some() || subspaces > 1)
+                && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             weights,
             subspaces,
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::memory::{ByteGuard, Header};
 use crate::recording::{Argument, Data, Memory, Recording, RecordingError, Submission};
 use std::collections::HashMap;
+use std::ops::Range;
 
 impl Pipeline<'_> {
     /// The pipeline as data: to be written to a file, looked at, run again elsewhere. Slices of the
@@ -15,8 +16,9 @@ impl Pipeline<'_> {
     /// while they are copied, launches that write them fail as with any guard of the host.
     ///
     /// # Errors
-    /// What `exec` would report before anything runs; [`Error::Recording`] for a host task, and for
-    /// a submission with a `failsafe` function, which are no data; with contents, as [`FlashMemory::read`] gives.
+    /// What `exec` would report before anything runs, and of partition maps that look into arrays;
+    /// [`Error::Recording`] for a host task, and for a submission with a `failsafe` function, which are no data; with
+    /// contents, and for arrays that maps look into, as [`FlashMemory::read`] gives.
     ///
     /// [`FlashMemory::read`]: crate::FlashMemory::read
     ///
@@ -51,6 +53,8 @@ struct Writing<'s> {
     memories: HashMap<Origin, u32>,
     /// Of the recording's memories: to be copied.
     guards: Vec<(u32, ByteGuard<'s>)>,
+    /// Of memories that maps look into, by index among those touched.
+    structure: HashMap<u32, ByteGuard<'s>>,
 }
 
 fn recording(slots: &Slots, runtime: &Runtime, data: Data) -> Result<Recording, Error> {
@@ -58,7 +62,14 @@ fn recording(slots: &Slots, runtime: &Runtime, data: Data) -> Result<Recording, 
         return Err(error.clone());
     }
     let recording = Recording::default();
-    let mut writing = Writing { slots, data, recording, memories: HashMap::new(), guards: Vec::new() };
+    let mut writing = Writing {
+        slots,
+        data,
+        recording,
+        memories: HashMap::new(),
+        guards: Vec::new(),
+        structure: HashMap::new(),
+    };
     let mut kernels: HashMap<String, u32> = HashMap::new();
     for (position, node) in slots.nodes().iter().enumerate() {
         let descriptor = &node.plan().descriptor;
@@ -81,7 +92,8 @@ fn recording(slots: &Slots, runtime: &Runtime, data: Data) -> Result<Recording, 
         for (i, spec) in descriptor.arguments.iter().enumerate() {
             arguments.push(writing.argument(node, i, spec)?);
         }
-        let written = submission(slots, runtime, node, kernel, arguments)?;
+        let known = writing.structure(position, node)?;
+        let written = submission((slots, known), runtime, node, kernel, arguments)?;
         writing.recording.submissions.push(written);
     }
     // All are held before the first is copied: the contents are of one moment.
@@ -93,8 +105,9 @@ fn recording(slots: &Slots, runtime: &Runtime, data: Data) -> Result<Recording, 
     Ok(writing.recording)
 }
 
+/// `known`: what its map looks into can be looked at.
 fn submission(
-    slots: &Slots,
+    (slots, known): (&Slots, bool),
     runtime: &Runtime,
     node: &Node,
     kernel: u32,
@@ -106,7 +119,7 @@ fn submission(
         options.merge(&extra.options.attributes);
         sizes.extend(extra.sizes.iter().flatten().map(|shape| shape.to_vec()));
     }
-    let parts = spread::parts_of(slots, node)?;
+    let parts = spread::parts_of(slots, node, known)?;
     Ok(Submission { kernel, arguments, dims: slots.dims_of(node).to_vec(), options, sizes, parts })
 }
 
@@ -134,6 +147,30 @@ impl<'s> Writing<'s> {
                 Argument::Part { memory, start: start as u64, end: start as u64 + arg.len }
             }
         })
+    }
+
+    /// Whether the arrays that a submission's map looks into are now what they will be when it runs: no submission
+    /// before it writes them. Then they are on the host, and nobody writes them until the recording is made.
+    fn structure(&mut self, position: usize, node: &Node) -> Result<bool, Error> {
+        let (slots, plan) = (self.slots, node.plan());
+        if !plan.part.looks_inside() {
+            return Ok(true);
+        }
+        let arguments = plan.descriptor.arguments.iter().enumerate().filter(|(_, spec)| spec.structure);
+        for (i, spec) in arguments {
+            let looked_at = bytes_of(&slots.args_of(node)[i]);
+            let mut before = slots.nodes()[..position].iter().flat_map(|node| slots.args_of(node));
+            if before.any(|arg| arg.access != abi::ACCESS_READ && overlap(&looked_at, &bytes_of(arg))) {
+                return Ok(false);
+            }
+            let touched = slots.holds_of(node)[i].touched;
+            if let Some(header) = slots.memory(touched)
+                && !self.structure.contains_key(&touched)
+            {
+                self.structure.insert(touched, ByteGuard::new(header, spec.element.size)?);
+            }
+        }
+        Ok(true)
     }
 
     fn memory(&mut self, touched: u32, header: &'s Header, spec: &ArgumentDescriptor) -> Result<u32, Error> {
@@ -166,4 +203,14 @@ impl<'s> Writing<'s> {
         }
         index
     }
+}
+
+/// The addresses of an argument.
+fn bytes_of(arg: &Arg) -> Range<usize> {
+    let first = arg.data.addr();
+    first..first + arg.len as usize * arg.element_size as usize
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
 }

@@ -119,7 +119,10 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
                 }
 
                 #[inline(always)]
-                unsafe fn whole<#k>(bound: &#k Self::Bound) -> Self::Whole<#k> {
+                unsafe fn whole<#k>(
+                    bound: &#k Self::Bound,
+                    values: ::core::option::Option<&[::core::ops::Range<::core::primitive::u64>]>,
+                ) -> Self::Whole<#k> {
                     #whole_type { #(#wholes),* }
                 }
             }
@@ -334,7 +337,7 @@ fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
             let class = Class::of(along);
             let path = class.path(core);
             match (door, class) {
-                (Door::Whole, _) => quote!(bound.#ident.whole()),
+                (Door::Whole, _) => quote!(bound.#ident.whole(values)),
                 (Door::Item, _) => quote!(run.#ident.item::<{ #path }>(i)),
                 (Door::Span, Class::Unit) => quote!(run.#ident.slice(len)),
                 (Door::Span, Class::Strided) => quote!(run.#ident.strided(len)),
@@ -347,7 +350,7 @@ fn see(argument: &Argument, door: Door, core: &TokenStream) -> TokenStream {
             match door {
                 Door::Item => quote!(run.#ident.item::<{ #path }>(i)),
                 Door::Span => quote!(run.#ident.span(len)),
-                Door::Whole => quote!(bound.#ident.whole(#staged)),
+                Door::Whole => quote!(bound.#ident.whole(#staged, values)),
             }
         }
     };

@@ -1,9 +1,10 @@
 //! `mmm`.
 
-use crate::{Real, all, near, numbers};
+use crate::{Real, all, implementations, near, numbers};
 use flash::kernels::mmm;
 use flash::kernels::mmm::Mmm;
 use flash::prelude::*;
+use std::collections::BTreeSet;
 
 /// The runtime of the library that need not be there; else why not.
 fn openblas() -> Result<flash::RuntimeObj, String> {
@@ -17,13 +18,16 @@ fn openblas() -> Result<flash::RuntimeObj, String> {
     }
 }
 
-/// Products whole and cut, and those that work on whole matrices.
+/// Products whole and cut.
 fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
     let mut runtimes = all(test);
-    let blocked = get_runtime("ALL_CPU").unwrap().options(Implementation::named("blocked"));
-    runtimes.push(("blocked".to_owned(), blocked));
+    runtimes.extend(implementations(test, &["blocked"]));
     match openblas() {
-        Ok(rt) => runtimes.push(("openblas".to_owned(), rt)),
+        Ok(rt) => {
+            // Its bits may depend on the number of rows.
+            runtimes.push(("openblas, in parts".to_owned(), rt.options(Subspaces(3))));
+            runtimes.push(("openblas".to_owned(), rt));
+        }
         Err(why) => flash_tests::skip(test, &why),
     }
     runtimes
@@ -80,6 +84,50 @@ fn products<T: Real>(test: &str) {
 fn products_of_all_shapes_are_right_and_no_cut_changes_a_bit() {
     products::<f32>("matrices::products_of_all_shapes_are_right_and_no_cut_changes_a_bit");
     products::<f64>("matrices::products_of_all_shapes_are_right_and_no_cut_changes_a_bit");
+}
+
+/// The product on the devices of a key, with shares of two to one, and how many devices there were.
+fn product<T: Real>(key: &str, name: &str, [m, n, k]: [usize; 3]) -> (Vec<T>, usize) {
+    let (rt, profile) = (get_runtime(key).unwrap(), flash::Profile::new());
+    let shares = weights([2, 1].into_iter().take(rt.devices().len()));
+    let rt = rt.options(shares).options(Implementation::named(name)).options(&profile);
+    let matrix = |rows: usize, columns: usize, seed| {
+        FlashMemory::from(numbers::<T>(rows * columns, seed)).with_shape([columns, rows]).unwrap()
+    };
+    // A row of `a` has three elements that are not looked at.
+    let (a, b, c) = (matrix(m, k + 3, 13), matrix(k, n, 14), matrix(m, n, 15));
+    rt.submit(mmm([m, n, k], &a, &b, &c).unwrap()).exec([m]).unwrap();
+    let devices: BTreeSet<String> = profile.take().into_iter().map(|launch| launch.device).collect();
+    (c.read().unwrap().to_vec(), devices.len())
+}
+
+fn on_two_devices<T: Real>() {
+    for ([m, n, k], parts) in [([405, 130, 257], 2), ([49, 33, 600], 2), ([64, 1, 5], 2), ([7, 40, 9], 1)] {
+        for name in ["blocked", "portable"] {
+            let (one, two) =
+                (product::<T>("ALL_CPU:0", name, [m, n, k]), product::<T>("ALL_CPU", name, [m, n, k]));
+            assert!(one.0 == two.0, "{name}, {m} x {n} x {k} of {}: other bits on two devices", T::NAME);
+            assert_eq!((one.1, two.1), (1, parts), "{name}, {m} x {n} x {k}: devices");
+        }
+        if openblas().is_ok() {
+            let (found, devices) = product::<T>("ALL_CPU", "openblas", [m, n, k]);
+            let expected = product::<T>("ALL_CPU:0", "portable", [m, n, k]).0;
+            let expected: Vec<f64> = expected.into_iter().map(T::wide).collect();
+            // No product of two of these numbers is above 1.
+            near(&found, &expected, |_| (k * k + 8) as f64 * T::EPSILON, "openblas on two devices");
+            assert_eq!(devices, parts, "openblas, {m} x {n} x {k}");
+        }
+    }
+}
+
+#[test]
+fn two_devices_share_the_rows_of_a_product() {
+    for more in [&[][..], &[("FLASH_CPU_COPY", "1")]] {
+        flash_tests::in_process(&[&[("FLASH_CPU_DEVICES", "2")][..], more].concat(), || {
+            on_two_devices::<f32>();
+            on_two_devices::<f64>();
+        });
+    }
 }
 
 #[test]

@@ -122,6 +122,25 @@ fn runtimes_that_compute_the_same_agree() {
 }
 
 #[test]
+fn one_device_and_two_agree_where_a_map_looks_into_an_array() {
+    let (rt, place) = (get_runtime("ALL_CPU").unwrap(), plugins::directory());
+    let (start, column): (FlashMemory<u64>, FlashMemory<u32>) =
+        ((0..=60).map(|row| row * row).collect(), (0..3600).map(|i| i * 7 % 60).collect());
+    let value: FlashMemory<f32> = (0..3600).map(|i| (i % 23) as f32).collect();
+    let b: FlashMemory<f32> = (0..180).map(|i| 0.1 * i as f32).collect();
+    let (b, c) = (b.with_shape([3, 60]).unwrap(), FlashMemory::zeroed([3, 60]));
+    let product = flash::kernels::smmm([60, 3, 60], (&start, &column, &value), &b, &c).unwrap();
+    let file = place.path().join("sparse.flash");
+    rt.submit(product).defer([60]).recording(Data::With).unwrap().save(&file).unwrap();
+    let mut command =
+        plugins::flash(Path::new(""), &["diff", text(&file), "--a", "ALL_CPU:0", "--b", "ALL_CPU"]);
+    let output = command.env("FLASH_CPU_DEVICES", "2").env("FLASH_CPU_COPY", "1").output().unwrap();
+    let message = plugins::text_of(&output);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.contains("ALL_CPU:0 and ALL_CPU agree in 1 submission"), "{message}");
+}
+
+#[test]
 fn the_first_difference_is_found_and_a_tolerance_allows_for_it() {
     let (place, accelerator) = (recorded(), accelerator(Some("1e-5f")));
     let file = place.path().join("run.flash");

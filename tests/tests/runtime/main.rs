@@ -33,4 +33,5 @@ mod regions;
 mod scatter;
 mod views;
 mod waiting;
+mod whole;
 mod windows;

@@ -3,7 +3,7 @@
 
 use flash::descriptor::Attributes;
 use flash::kernel;
-use flash::kernel::views::{Item, Read, ReadWrite};
+use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
@@ -356,5 +356,111 @@ fn a_submission_that_is_cut_has_its_boxes_in_the_recording() {
                 "{error}"
             );
         }
+    });
+}
+
+/// Row pointers, made by a kernel: three elements more in each row than in the one before.
+#[derive(KernelDefinition)]
+#[kernel(name = "recordings.pointers", dims(row))]
+struct Pointers<'a> {
+    start: Item<'a, Write<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Pointers<'_>> for Plain {
+    fn item(row: Index<1>, k: PointersItem<'_>) {
+        k.start.set(pointer(row[0] as u64));
+    }
+}
+
+fn pointer(row: u64) -> u64 {
+    3 * row * (row + 1) / 2
+}
+
+#[test]
+fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
+    use flash::kernels::smmm;
+    use flash::recording::{Data, Elements, Recording};
+    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")], || {
+        const M: u64 = 64;
+        let n = pointer(M);
+        let numbers = |n: u64| (0..n).map(|i| (i % 17) as f64 - 5.0).collect::<FlashMemory<f64>>();
+        let (start, column): (FlashMemory<u64>, FlashMemory<u32>) =
+            ((0..=M).map(pointer).collect(), (0..n).map(|i| (i * 7 % M) as u32).collect());
+        let value = numbers(n);
+        let b = numbers(2 * M).with_shape([2, M]).unwrap();
+        let c = FlashMemory::<f64>::zeroed([2, M]);
+        let zeros = FlashMemory::<u64>::zeroed(M + 1);
+        let rt = get_runtime("ALL_CPU").unwrap().options(weights([1, 1]));
+        let m = M as usize;
+        let product = |start| smmm([m, 2, m], (start, &column, &value), &b, &c).unwrap();
+
+        let pipeline = rt.submit(product(&start)).defer([M]);
+        let recording = pipeline.recording(Data::With).unwrap();
+        pipeline.exec().unwrap();
+        let expected: Vec<u8> = bytemuck::cast_slice(&c.read().unwrap()).to_vec();
+        let parts = recording.submissions[0].parts.as_ref().unwrap();
+        let [first, second] = &parts.subspaces[..] else { panic!("{parts:?}") };
+        // Half of the elements are in far more than half of the rows.
+        let rows = first.positions.end;
+        assert!(rows > 40 && first.positions.start == 0 && second.positions == (rows..M), "{parts:?}");
+        let of = |begin, end| Elements::Box { begin: [begin, 0, 0], end: [end, 1, 1] };
+        for argument in [3, 4] {
+            assert_eq!(first.read[argument], of(0, pointer(rows)));
+            assert_eq!(second.read[argument], of(pointer(rows), n));
+        }
+        assert_eq!(second.read[2], Elements::All, "the row pointers");
+        let without = pipeline.recording(Data::Without).unwrap();
+        assert_eq!(without.submissions, recording.submissions, "contents or not, they are looked at");
+        drop(pipeline);
+
+        // What a submission before it writes is known when it runs.
+        let written = rt
+            .submit(Pointers::of(&zeros))
+            .defer([M + 1])
+            .submit(product(&zeros))
+            .defer([M])
+            .recording(Data::With)
+            .unwrap();
+        assert_eq!(written.submissions[1].parts, None);
+        // Another memory, or what lies beside it in the same one, says nothing of it.
+        let long: FlashMemory<u64> = (0..2 * M + 2).map(|row| pointer(row % (M + 1))).collect();
+        let of = |range: std::ops::Range<usize>| long.range(range).unwrap();
+        let kernel = flash::kernels::smmm::Smmm::of(
+            2,
+            2,
+            of(0..m + 1),
+            column.range(..).unwrap(),
+            value.range(..).unwrap(),
+            b.range(..).unwrap(),
+            &c,
+        );
+        let beside = rt
+            .submit(Pointers::of(of(m + 1..2 * m + 2)))
+            .defer([M + 1])
+            .submit(kernel)
+            .defer([M])
+            .recording(Data::With)
+            .unwrap();
+        assert_eq!(beside.submissions[1].parts.as_ref().unwrap().subspaces.len(), 2);
+
+        for recording in [recording, written, beside] {
+            let (json, bytes) = (recording.to_json().unwrap(), recording.to_bytes().unwrap());
+            assert_eq!(Recording::from_json(&json).unwrap(), recording);
+            assert_eq!(Recording::from_bytes(&bytes).unwrap(), recording);
+            let last = recording.written_by(recording.submissions.len() - 1)[0];
+            for key in ["ALL_CPU:0", "ALL_CPU"] {
+                let rt = get_runtime(key).unwrap();
+                assert_eq!(rt.replay(&recording).unwrap().bytes(last).unwrap(), expected, "{key}");
+                let mut steps = rt.replay_steps(&recording).unwrap();
+                while steps.step().unwrap().is_some() {}
+                assert_eq!(steps.memories().bytes(last).unwrap(), expected, "{key}, step by step");
+            }
+        }
+
+        // A map that would be refused is refused here, too, and says why.
+        let decreasing: FlashMemory<u64> = (0..=M).rev().collect();
+        let error = rt.submit(product(&decreasing)).defer([M]).recording(Data::With).unwrap_err();
+        assert!(matches!(error, Error::Partition { .. }), "{error}");
     });
 }

@@ -1,10 +1,11 @@
 //! [`Item`](super::Item): what a kernel sees of its own element or row.
 
-use super::part::check_all;
+use super::part::{check_all, reach};
 use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};
 use crate::abi;
 use crate::kernel::Element;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// `Read`, `ReadWrite` or `Write` of an element or a [`Row`]: what the three doors get.
 #[diagnostic::on_unimplemented(
@@ -24,7 +25,7 @@ pub trait ItemAccess {
     type Slice<'k>;
     /// Elements or rows at equal distances.
     type Strided<'k>;
-    /// The whole array.
+    /// The whole array, or a part of it.
     type Whole<'k>;
     /// # Safety
     /// The element (or row of `row_len`) at `at` lives for `'k` and, if written, is nobody else's.
@@ -353,15 +354,23 @@ impl<A: ItemAccess> ItemBound<A> {
     }
 
     /// # Safety
-    /// Nothing else of the launch runs.
+    /// Nothing else of the launch runs; or, with `values` (those of each dimension, all of which index elements
+    /// of the array), nothing that touches an element between the first and the last that they name.
     #[inline]
-    pub unsafe fn whole<'k>(&self) -> A::Whole<'k> {
-        if !self.part.is_null() {
-            // SAFETY: a part lives as long as the launch.
-            unsafe { check_all(self.part, self.len, "a `whole` implementation") };
-        }
-        // SAFETY: the array is this launch's, and the launch is us alone; all of it is here.
-        unsafe { A::whole(self.data, self.len) }
+    pub unsafe fn whole<'k>(&self, values: Option<&[Range<u64>]>) -> A::Whole<'k> {
+        let Some(values) = values else {
+            if !self.part.is_null() {
+                // SAFETY: a part lives as long as the launch.
+                unsafe { check_all(self.part, self.len, "a `whole` implementation") };
+            }
+            // SAFETY: the array is this launch's, and the launch is us alone; all of it is here.
+            return unsafe { A::whole(self.data, self.len) };
+        };
+        // SAFETY: there is a stride for every dimension.
+        let own = unsafe { reach(values, self.strides, self.row_len) };
+        // SAFETY: first and last lie inside the array, and in its part if there are others, as do those between;
+        // they are ours alone. `data`, where element 0 would be, need not lie in the buffer.
+        unsafe { A::whole(self.data.wrapping_add(own.start), own.len()) }
     }
 }
 

@@ -2,6 +2,26 @@
 //! element.
 
 use crate::abi::Part;
+use std::ops::Range;
+
+/// From the first to the last element, or row of `row_len`, that the values of each dimension name.
+///
+/// # Safety
+/// There is a stride for every dimension.
+#[inline]
+pub(super) unsafe fn reach(values: &[Range<u64>], strides: *const u64, row_len: usize) -> Range<usize> {
+    let (mut first, mut last) = (0, 0);
+    for (dimension, values) in values.iter().enumerate() {
+        if values.is_empty() {
+            return 0..0;
+        }
+        // SAFETY: the caller vouches.
+        let stride = unsafe { *strides.add(dimension) };
+        first += values.start * stride;
+        last += (values.end - 1) * stride;
+    }
+    first as usize..last as usize + row_len
+}
 
 /// Element `i` of a part by its axes.
 #[inline]

@@ -1,11 +1,12 @@
 //! [`Phased`](super::Phased): the array as it was when the phase began, and the own elements of the next phase.
 
 use super::UNIT;
-use super::part::{check, check_all};
+use super::part::{check, check_all, reach};
 use crate::abi;
 use crate::descriptor::Use;
 use crate::kernel::Element;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Addresses and strides for one share.
 #[doc(hidden)]
@@ -17,6 +18,8 @@ pub struct PhasedBound<T> {
     strides: *const u64,
     /// NULL: all is there.
     part: *const abi::Part,
+    /// Other parts of the launch have own elements, too.
+    cut: bool,
 }
 
 /// The own element of the first item of a run.
@@ -67,6 +70,7 @@ impl<T: Element> PhasedBound<T> {
             len: arg.len as usize,
             strides: arg.strides,
             part: arg.part,
+            cut: arg.flags & abi::ARG_FLAG_NEXT_STAYS != 0,
         }
     }
 
@@ -94,23 +98,33 @@ impl<T: Element> PhasedBound<T> {
     }
 
     /// # Safety
-    /// Nothing else of the launch runs.
+    /// As [`ItemBound::whole`](super::ItemBound::whole), for the own elements.
     #[inline]
-    pub unsafe fn whole<'k>(&self, staged: bool) -> PhasedSpan<'k, T> {
-        if !self.part.is_null() {
-            // SAFETY: a part lives as long as the launch.
-            unsafe { check_all(self.part, self.len, "a `whole` implementation") };
-        }
+    pub unsafe fn whole<'k>(&self, staged: bool, values: Option<&[Range<u64>]>) -> PhasedSpan<'k, T> {
+        let own = match values {
+            // SAFETY: there is a stride for every dimension.
+            Some(values) => unsafe { reach(values, self.strides, 1) },
+            None => {
+                if !self.part.is_null() {
+                    // SAFETY: a part lives as long as the launch.
+                    unsafe { check_all(self.part, self.len, "a `whole` implementation") };
+                }
+                0..self.len
+            }
+        };
         if !staged {
-            // SAFETY: both buffers have `len` elements, all of them here, and are apart.
-            unsafe { std::ptr::copy_nonoverlapping(self.was, self.next, self.len) };
+            // What no item owns keeps what it has: of a part, whoever merges the parts sees to that.
+            let kept = if self.cut { own.clone() } else { 0..self.len };
+            let (was, next) = (self.was.wrapping_add(kept.start), self.next.wrapping_add(kept.start));
+            // SAFETY: both buffers have these elements, ours alone in `next`, and are apart.
+            unsafe { std::ptr::copy_nonoverlapping(was, next, kept.len()) };
         }
         PhasedSpan {
             was: self.was,
             next: self.next,
             len: self.len,
-            own: 0,
-            count: self.len,
+            own: own.start,
+            count: own.len(),
             usage: if staged { Use::Write } else { Use::Both },
             part: self.part,
             borrow: PhantomData,

@@ -40,8 +40,8 @@ fn items_along_dimension_0() {
         let write = ItemBound::<Write<u32>>::new(&arg).run::<UNIT>(&[0, 0], &[0, 1]);
         (0..4).for_each(|i| write.item::<UNIT>(i).set(90 + i as u32));
         write.slice(2).fill(1);
-        both.whole()[2] = 2;
-        assert_eq!(ItemBound::<Read<u32>>::new(&arg).whole().len(), 12);
+        both.whole(None)[2] = 2;
+        assert_eq!(ItemBound::<Read<u32>>::new(&arg).whole(None).len(), 12);
     }
     assert_eq!(data, [1, 1, 2, 93, 5, 4, 6, 70, 8, 9, 10, 12]);
 }
@@ -93,7 +93,7 @@ fn rows() {
         let run = ItemBound::<Write<Row<u16>>>::new(&turned).run::<STRIDED>(&[0, 1], &[1, 0]);
         run.strided(2).row(1).fill(1);
         run.item::<STRIDED>(0)[2] = 77;
-        assert_eq!(ItemBound::<Read<Row<u16>>>::new(&turned).whole().len(), 12);
+        assert_eq!(ItemBound::<Read<Row<u16>>>::new(&turned).whole(None).len(), 12);
     }
     assert_eq!(data, [3, 4, 5, 54, 4, 77, 6, 7, 8, 1, 1, 1]);
 }
@@ -118,7 +118,7 @@ fn phased_with_two_buffers() {
         assert_eq!(span.own(), [2, 3, 4], "they start as they are now");
         let (was, own) = span.split();
         own.copy_from_slice(&was[..3]);
-        let mut whole = bound.whole(false);
+        let mut whole = bound.whole(false, None);
         assert_eq!(whole.own(), [1, 2, 3, 4]);
         whole.own()[0] = whole.was()[3];
     }
@@ -156,8 +156,8 @@ fn phased_in_stages_with_one_buffer() {
         let mut span = writes.span(3);
         span.own()[2] = 30;
         fails(&mut || drop(span.was().to_vec()));
-        fails(&mut || drop(bound.whole(true).was().to_vec()));
-        bound.whole(true).own()[0] += 1;
+        fails(&mut || drop(bound.whole(true, None).was().to_vec()));
+        bound.whole(true, None).own()[0] += 1;
     }
     assert_eq!(data, [11, 20, 30]);
 }
@@ -207,7 +207,7 @@ fn scalars_at_any_address_and_empty_arrays() {
     // SAFETY: an array of no elements; the run has no items.
     unsafe {
         assert!(whole::<u64>((arg.data.cast(), 0)).is_empty());
-        assert!(ItemBound::<ReadWrite<u64>>::new(&arg).whole().is_empty());
+        assert!(ItemBound::<ReadWrite<u64>>::new(&arg).whole(None).is_empty());
         assert!(ItemBound::<Write<u64>>::new(&arg).run::<UNIT>(&[0], &[0]).slice(0).is_empty());
         assert_eq!(ScatterView::<u64>::new(&arg).len(), 0);
     }
@@ -260,10 +260,51 @@ fn items_of_a_part_are_found_from_an_address_outside_the_buffer() {
         assert_eq!(bound.run::<UNIT>(&[1, 2], &[0, 1]).slice(2), [9, 10]);
         *bound.run::<UNIT>(&[2, 1], &[0, 1]).item::<UNIT>(0) = 60;
         panics("`whole` implementation needs all 12 elements", || {
-            let _ = bound.whole().len();
+            let _ = bound.whole(None).len();
         });
     }
     assert_eq!(buffer[1], 60);
+}
+
+#[test]
+fn a_part_that_is_seen_at_once_is_what_its_values_name() {
+    // Elements 4 to 9 of 4 by 3: row 1, and half of row 2.
+    let mut buffer = [4u32, 5, 6, 7, 8, 9];
+    let rows = abi::Part { begin: [0, 1, 0], end: [4, 3, 1], stride: [4, 12], origin: 0, next_origin: 0 };
+    let arg = part_of_4_by_3(abi::ARG_ITEM, &mut buffer, &[1, 4], &rows);
+    let arg = abi::Arg { data: buffer.as_mut_ptr().wrapping_sub(4).cast(), ..arg };
+    // SAFETY: what the values name is in the buffer; one view at a time is used.
+    unsafe {
+        let bound = ItemBound::<ReadWrite<u32>>::new(&arg);
+        assert_eq!(bound.whole(Some(&[0..4, 1..2])), [4, 5, 6, 7]);
+        assert_eq!(bound.whole(Some(&[1..2, 1..3])), [5, 6, 7, 8, 9]);
+        bound.whole(Some(&[0..2, 2..3]))[1] = 90;
+        assert_eq!(bound.whole(Some(&[1..1, 0..3])).len(), 0);
+    }
+    assert_eq!(buffer, [4, 5, 6, 7, 8, 90]);
+    // Rows of 2, found by the second of two dimensions; all of the array is there.
+    let mut data: Vec<u16> = (0..12).collect();
+    let arg = super::tests::arg(abi::ARG_ITEM, &mut data, 2, &[0, 2]);
+    // SAFETY: six rows, a stride per dimension.
+    let seen = unsafe { ItemBound::<Read<Row<u16>>>::new(&arg).whole(Some(&[5..9, 2..4])) };
+    assert_eq!(seen, [4, 5, 6, 7]);
+    // Of a part of a `Phased`, only the own elements are taken along.
+    let (mut was, mut next) = ([1u64, 2, 3, 4], [0u64; 4]);
+    let mut arg = super::tests::arg(abi::ARG_PHASED, &mut was, 1, &[1, 0]);
+    arg.next = next.as_mut_ptr().cast::<c_void>();
+    // SAFETY: two buffers of 4.
+    unsafe {
+        let mut all = PhasedBound::<u64>::new(&arg).whole(false, Some(&[1..3, 5..6]));
+        assert_eq!(all.split(), (&[1, 2, 3, 4][..], &mut [2, 3][..]));
+        assert_eq!(next, [1, 2, 3, 4], "nobody else does it");
+        next = [0; 4];
+        arg.flags = abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
+        arg.next = next.as_mut_ptr().cast::<c_void>();
+        let mut part = PhasedBound::<u64>::new(&arg).whole(false, Some(&[1..3, 5..6]));
+        part.own()[0] = 20;
+        assert_eq!(part.was().len(), 4);
+    }
+    assert_eq!(next, [0, 20, 3, 0]);
 }
 
 #[test]
@@ -282,7 +323,7 @@ fn views_that_reach_any_element_keep_to_their_part() {
         panics("the partition map must cover every element", || _ = one.get(7));
         panics("`was` needs all 12 elements", || drop(one.was().to_vec()));
         bound.run(&[2, 2], &[0, 1], stages).item::<UNIT>(0).set(100);
-        panics("needs all 12 elements", || _ = bound.whole(true).own());
+        panics("needs all 12 elements", || _ = bound.whole(true, None).own());
 
         let scatter = ScatterView::<u32>::new(&arg);
         assert_eq!((scatter.add(6, 1), scatter.load(10)), (6, 100));

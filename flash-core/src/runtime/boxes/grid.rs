@@ -34,6 +34,15 @@ impl LaunchGrid {
         ElementBox { begin: [0; 3], end: self.extents }
     }
 
+    /// Whether the elements of a box are neighbours in the array: from the first to the last there are no others.
+    pub fn is_solid(&self, elements: &ElementBox) -> bool {
+        let extent = |axis: usize| elements.end[axis].saturating_sub(elements.begin[axis]);
+        let [row, plane] = self.strides();
+        let last = |axis: usize| extent(axis).saturating_sub(1);
+        let count = extent(0) * extent(1) * extent(2);
+        count == 0 || count - 1 == last(0) + last(1) * row + last(2) * plane
+    }
+
     /// What a kernel is told of a box. The buffers' origins are left to whoever has the buffer.
     pub fn part(&self, elements: &ElementBox) -> abi::Part {
         abi::Part {

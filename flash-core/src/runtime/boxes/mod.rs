@@ -94,6 +94,26 @@ impl Touched {
     }
 }
 
+impl Parts {
+    /// Whether every part's own elements are neighbours, in every array that the index names: a `whole`
+    /// implementation gets them as a slice, between whose elements nobody else may have some. By stages, one
+    /// part may read what another has as its own slice.
+    pub fn lie_without_gaps(&self, plan: &Plan) -> bool {
+        plan.arguments.iter().enumerate().all(|(i, spec)| {
+            let own = |part: &Subspace| match spec.view {
+                View::Item => part.touched[i].hull(),
+                View::Phased => part.touched[i].written.and_then(|written| match written {
+                    Extent::Box(own) => Some(own),
+                    Extent::All => None,
+                }),
+                _ => Some(ElementBox::EMPTY),
+            };
+            let solid = |part| own(part).is_some_and(|own| self.grids[i].is_solid(&own));
+            spec.stages.is_none() && self.subspaces.iter().all(solid)
+        })
+    }
+}
+
 /// Makes the parts of a launch that is cut at these positions. Without a dimension there is one part,
 /// of the first share.
 pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut) -> Result<Parts, Error> {

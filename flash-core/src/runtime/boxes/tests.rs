@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::descriptor::{
-    ArgumentDescriptor, ArrayMap, Attributes, AxisMap, ElementType, KernelDescriptor, PartBy, columns,
+    ArgumentDescriptor, ArrayMap, Attributes, AxisMap, ElementType, KernelDescriptor, PartBy, Use, columns,
     csr_rows, part_by, rows, stencil,
 };
 use crate::index::{OrderTraits, count_by};
@@ -277,6 +277,48 @@ fn a_matrix_product_reads_rows_and_columns() {
     assert_eq!(written.hull().unwrap().ranges(), [0..6, 2..8, 0..1]);
     assert!(written.covered && written.read.is_none());
     assert_eq!(parts.grids[0].part(&written.hull().unwrap()).stride, [5, 40]);
+}
+
+#[test]
+fn parts_lie_without_gaps_where_slices_of_them_have_no_elements_of_others() {
+    let item = |name, along: &[usize]| argument(name, View::Item, Access::ReadWrite, along);
+    let to = || argument("to", View::Item, Access::Write, &[1]);
+    let phased = |stages: Option<(usize, Vec<Use>)>| ArgumentDescriptor {
+        stages,
+        ..argument("was", View::Phased, Access::ReadWrite, &[1])
+    };
+    let window = argument("from", View::Window, Access::Read, &[]);
+    let by = |dimension| part_by(dimension).map("from", columns("x"));
+    let (part, all) = (Dim::from(1..7), Dim::from(8u64));
+    for (arguments, dimension, x, solid) in [
+        (vec![window.clone(), item("a", &[0, 1]), to()], "y", &all, true),
+        // Rows that are not in full, and columns.
+        (vec![window.clone(), item("a", &[0, 1]), to()], "y", &part, false),
+        (vec![window.clone(), item("a", &[0, 1])], "x", &all, false),
+        // The other way round, they are its rows.
+        (vec![window.clone(), item("a", &[1, 0])], "x", &all, true),
+        (vec![window.clone(), phased(None)], "y", &part, true),
+        (vec![window, phased(Some((0, vec![Use::Read; 8])))], "y", &part, false),
+    ] {
+        let shapes = arguments.iter().map(|a| vec![8; a.along.len().max(1)]).collect();
+        let text = format!("{arguments:?} along {dimension}, {x:?}");
+        let plan = plan(2, arguments, Some(by(dimension))).unwrap();
+        let launch = Recorded::new(plan, vec![x.clone(), 8u64.into()], shapes);
+        let parts = launch.parts(&[1.0, 1.0]).unwrap();
+        assert_eq!(parts.subspaces.len(), 2, "{text}");
+        assert_eq!(parts.lie_without_gaps(&launch.plan), solid, "{text}");
+    }
+    let grid = LaunchGrid { extents: [4, 3, 5] };
+    for (begin, end, solid) in [
+        ([0, 0, 1], [4, 3, 3], true),
+        ([0, 1, 1], [4, 2, 3], false),
+        ([0, 1, 1], [4, 3, 2], true),
+        ([2, 1, 1], [4, 2, 2], true),
+        ([2, 1, 1], [3, 3, 2], false),
+        ([2, 1, 1], [2, 3, 2], true),
+    ] {
+        assert_eq!(grid.is_solid(&ElementBox { begin, end }), solid, "{begin:?} to {end:?}");
+    }
 }
 
 #[test]

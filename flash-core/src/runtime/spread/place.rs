@@ -35,7 +35,8 @@ impl Placed {
     }
 
     /// An argument of the only part is there in full, whatever the part touches of it: a `whole`
-    /// implementation sees all of every array, and a backend copies between the buffers of a `Phased`.
+    /// implementation sees all of every array, or what lies between its elements, and a backend copies between
+    /// the buffers of a `Phased`.
     pub fn takes_all(&self, plan: &Plan, argument: usize) -> bool {
         !self.is_cut() && (plan.whole || plan.arguments[argument].view == View::Phased)
     }
@@ -84,20 +85,30 @@ pub(in crate::runtime) fn whole_parts(slots: &Slots, node: &Node, plan: &Plan) -
 /// Proves, before anything runs, that a submission can be cut as its map says. `None`: it will not be cut, or
 /// its map looks into arrays, and is asked when they are what they will be.
 pub(super) fn check(slots: &Slots, node: &Node) -> Result<Option<Arc<Parts>>, Error> {
+    parts_if(slots, node, false)
+}
+
+/// The parts of a submission. `known`: the arrays that its map looks into are on the host, are what they will be,
+/// and are not written meanwhile.
+fn parts_if(slots: &Slots, node: &Node, known: bool) -> Result<Option<Arc<Parts>>, Error> {
     let plan = node.plan();
     match plan.targets() {
-        Ok(targets) if wants_cut(plan, targets) && !plan.part.looks_inside() => {
+        Ok(targets) if wants_cut(plan, targets) && (known || !plan.part.looks_inside()) => {
             parts(slots, node, plan, targets)
         }
         _ => Ok(None),
     }
 }
 
-/// How a submission would be cut now, for a recording. `None`: it runs whole, or its map looks into arrays,
-/// which are what they will be only when it runs.
-pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<recording::Parts>, Error> {
+/// How a submission would be cut now, for a recording. `None`: it runs whole, or its map looks into arrays that
+/// are not `known`, see [`parts_if`].
+pub(in crate::runtime) fn parts_of(
+    slots: &Slots,
+    node: &Node,
+    known: bool,
+) -> Result<Option<recording::Parts>, Error> {
     let plan = node.plan();
-    let Some(parts) = check(slots, node)? else { return Ok(None) };
+    let Some(parts) = parts_if(slots, node, known)? else { return Ok(None) };
     let targets = plan.targets()?;
     let Some(dimension) = parts.dimension.filter(|_| parts.subspaces.len() > 1) else { return Ok(None) };
     let elements = |extent: Option<Extent>| match extent {
@@ -120,7 +131,7 @@ pub(in crate::runtime) fn parts_of(slots: &Slots, node: &Node) -> Result<Option<
 }
 
 pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
-    plan.cut && !plan.whole && (targets.len() > 1 || plan.subspaces > 1)
+    plan.cut && (targets.len() > 1 || plan.subspaces > 1)
 }
 
 fn launch<'a>(slots: &'a Slots, node: &'a Node, plan: &'a Plan, shapes: &'a [&'a [u64]]) -> Launch<'a> {
@@ -163,8 +174,9 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
     if weights.is_empty() {
         return Ok(None);
     }
+    let usable = |parts: Arc<Parts>| (!plan.whole || parts.lie_without_gaps(plan)).then_some(parts);
     if let Some(parts) = plan.parts.cut_for(&launch, &weights) {
-        return Ok(Some(parts));
+        return Ok(usable(parts));
     }
     let Some((dimension, cut)) = plan.part.cut(&launch, &weights, 1)? else {
         return Ok(None);
@@ -181,7 +193,7 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
         1 => cut,
         _ => plan.part.cut(&launch, &weights, multiple)?.map_or(cut, |(_, cut)| cut),
     };
-    plan.parts.parts(&launch, Some(dimension), &aligned, &weights).map(Some)
+    plan.parts.parts(&launch, Some(dimension), &aligned, &weights).map(usable)
 }
 
 /// The device for a submission that is not cut: where most of what earlier submissions made for it is, or
