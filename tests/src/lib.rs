@@ -2,7 +2,10 @@
 //!
 //! Here is what tests share: saying that one cannot run here, and running one in a process of its own.
 
+mod number;
 pub mod plugins;
+
+pub use number::Number;
 
 use std::fs::OpenOptions;
 use std::io::Write;

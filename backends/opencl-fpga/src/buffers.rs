@@ -149,7 +149,7 @@ impl Buffers {
             }
         }
         // The queue is in order.
-        Ok(last.map(|last| Done { first, last }))
+        Ok(last.map(|last| Done { first, last, turn: None }))
     }
 
     /// Waits for everything that was enqueued.

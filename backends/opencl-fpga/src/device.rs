@@ -3,6 +3,7 @@
 use crate::buffers::Buffers;
 use crate::counted;
 use crate::discover::{self, Found};
+use crate::event::Turns;
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
 use crate::program::Programs;
@@ -63,6 +64,7 @@ pub struct OpenClDevice {
 pub(crate) struct Opened {
     pub context: Context,
     pub kernels: CommandQueue,
+    pub turns: Turns,
     pub buffers: Buffers,
 }
 
@@ -90,7 +92,7 @@ impl OpenClDevice {
         };
         let (kernels, copies) = (queue()?, queue()?);
         let buffers = Buffers::new(copies, &self.found.limits);
-        Ok(Opened { context, kernels, buffers })
+        Ok(Opened { context, kernels, turns: Turns::default(), buffers })
     }
 
     /// True if arguments are addresses.

@@ -7,12 +7,36 @@ use opencl3::command_queue::flush;
 use opencl3::event::{CL_COMPLETE, Event};
 use opencl3::types::{cl_event, cl_int};
 use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The launches of a queue that runs in order, counted.
+#[derive(Default)]
+pub(crate) struct Turns {
+    given: AtomicU64,
+    over: Arc<AtomicU64>,
+}
+
+/// Which of them one is, nearly: two threads may come to the queue in another order.
+pub(crate) struct Turn {
+    number: u64,
+    /// The last one known to have ended.
+    over: Arc<AtomicU64>,
+}
+
+impl Turns {
+    pub fn next(&self) -> Turn {
+        Turn { number: 1 + self.given.fetch_add(1, Relaxed), over: self.over.clone() }
+    }
+}
 
 /// Fires when the last command of a launch has, which is behind the others in an in-order queue.
 pub(crate) struct Done {
     /// The launch's first command, for its start, if it is not the last one too.
     pub first: Option<Counted<Event>>,
     pub last: Counted<Event>,
+    /// Of a launch.
+    pub turn: Option<Turn>,
 }
 
 impl Done {
@@ -46,13 +70,19 @@ impl Completion for Done {
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        // Of many launches on their way the last is waited for first; drivers take long to say that the others
-        // have ended, too.
-        if self.status() == CL_COMPLETE {
+        // Of many launches on their way the last is waited for first; to ask whether the others have ended, too, is
+        // quicker than to wait for them. Of one that has not, asking only keeps the driver from its work.
+        let over = |turn: &Turn| turn.number <= turn.over.load(Relaxed);
+        if self.turn.as_ref().is_some_and(over) && self.status() == CL_COMPLETE {
             return Ok(());
         }
         match self.last.wait() {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if let Some(turn) = &self.turn {
+                    turn.over.fetch_max(turn.number, Relaxed);
+                }
+                Ok(())
+            }
             // The code of the wait only says that there is one.
             Err(error) => Err(match self.status() {
                 code if code < 0 => failed("a command in the device's queue", code),
@@ -80,7 +110,7 @@ impl Completion for Done {
 
 /// Waits for a command.
 pub(crate) fn wait(event: Counted<Event>, call: &str) -> Result<(), Failure> {
-    Done { first: None, last: event }
+    Done { first: None, last: event, turn: None }
         .wait()
         .map_err(|failure| Failure::new(failure.code, format!("{call}: {}", failure.text)))
 }

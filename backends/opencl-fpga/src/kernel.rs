@@ -14,6 +14,7 @@ use opencl3::program::Program;
 use opencl3::types::cl_mem;
 use std::ffi::c_void;
 use std::path::Path;
+use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A kernel of a program, for one device.
@@ -277,14 +278,22 @@ impl State {
         spec: &KernelSpec,
         number: usize,
     ) -> Result<(), Failure> {
-        let bytes: Vec<u8> = self.told.words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        self.set(spec, number, &bytes)?;
+        let words = std::mem::take(&mut self.told.words);
+        // SAFETY: the bytes of whole numbers, which all are.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
+        let set = self.set(spec, number, bytes);
+        self.told.words = words;
+        set?;
         let table = self.table(device)?;
         self.set_buffer(spec, number + 1, table)
     }
 
-    /// The table that was told, on the device.
+    /// The table that was told, on the device; NULL if there is nothing in it, for every buffer of a launch costs.
     fn table(&mut self, device: &OpenClDevice) -> Result<cl_mem, Failure> {
+        if self.told.table.is_empty() {
+            return Ok(null_mut());
+        }
         if let Some(at) = self.tables.iter().position(|table| table.words == self.told.table) {
             let table = self.tables.remove(at);
             let buffer = table.buffer.get();
@@ -292,9 +301,6 @@ impl State {
             return Ok(buffer);
         }
         let mut words = self.told.table.clone();
-        if words.is_empty() {
-            words.push(0);
-        }
         let bytes = size_of_val(&words[..]);
         // SAFETY: a live context; the words are copied before the call returns.
         let buffer = Memory::created(unsafe {
@@ -311,7 +317,7 @@ impl State {
             // Its handle may come again, for another table.
             self.set.iter_mut().for_each(Vec::clear);
         }
-        self.tables.push(Table { words: self.told.table.clone(), buffer });
+        self.tables.push(Table { words, buffer });
         Ok(handle)
     }
 }

@@ -61,7 +61,8 @@ impl OpenClKernel {
             return Err(failure);
         }
         let Commands { first, last, .. } = commands;
-        Ok(last.map(|last| Box::new(Done { first, last }) as Box<dyn Completion>))
+        let done = last.map(|last| Done { first, last, turn: Some(opened.turns.next()) });
+        Ok(done.map(|done| Box::new(done) as Box<dyn Completion>))
     }
 
     /// The submission's own options.

@@ -1,18 +1,43 @@
-//! Files to write at the end of a run, tried before it.
+//! Files to read before a run, and to write at its end, tried before it. `-` is standard input, or output.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::Refused;
 
-/// A file that is open for writing and keeps what it holds until the run has succeeded.
+/// What is in a file, or comes from standard input where its name is `-`. `option` is the one that named it.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read(path: &Path, option: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = match is_standard(path) {
+        true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
+        false => fs::read(path),
+    };
+    read.with_context(|| {
+        format!(
+            "{option}: expected a file that can be read, found that `{}` cannot: check its name",
+            path.display()
+        )
+    })
+}
+
+/// Whether a file is standard input, or standard output, where nothing else is printed then: its name is `-`. A file
+/// that is called so is `./-`.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// A file that is open for writing and keeps what it holds until the run has succeeded; or standard output.
 pub struct Target {
     path: PathBuf,
     option: &'static str,
-    file: File,
+    /// None: standard output.
+    file: Option<File>,
     /// This program made the file, and has written nothing to it yet.
     empty: bool,
 }
@@ -23,6 +48,9 @@ impl Target {
     /// # Errors
     /// If it cannot be opened for writing.
     pub fn open(path: &Path, option: &'static str) -> Result<Self> {
+        if is_standard(path) {
+            return Ok(Self { path: path.to_owned(), option, file: None, empty: false });
+        }
         let (opened, empty) = match OpenOptions::new().write(true).create_new(true).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 (OpenOptions::new().write(true).open(path), false)
@@ -36,33 +64,48 @@ impl Target {
                 path.display()
             )
         })?;
-        Ok(Self { path: path.to_owned(), option, file, empty })
+        Ok(Self { path: path.to_owned(), option, file: Some(file), empty })
     }
 
-    /// Replaces what is in the file.
+    /// Replaces what is in the file. That nobody reads standard output any more is no error.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn write(mut self, contents: &[u8]) -> Result<()> {
         self.empty = false;
-        self.replace(contents).with_context(|| {
+        let written = match &mut self.file {
+            Some(file) => replace(file, contents),
+            None => print(contents),
+        };
+        written.with_context(|| {
+            let place = match self.file {
+                Some(_) => format!("`{}`", self.path.display()),
+                None => "standard output".into(),
+            };
             format!(
-                "{}: expected to write {} bytes to `{}`, found that it failed: make room, or name \
+                "{}: expected to write {} bytes to {place}, found that it failed: make room, or name \
                  another file, and run again",
                 self.option,
                 contents.len(),
-                self.path.display()
             )
         })
     }
+}
 
-    fn replace(&mut self, contents: &[u8]) -> std::io::Result<()> {
-        // Pipes and devices have no length to set.
-        if self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
-        }
-        self.file.write_all(contents)?;
-        self.file.flush()
+fn replace(file: &mut File, contents: &[u8]) -> std::io::Result<()> {
+    // Pipes and devices have no length to set.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    file.write_all(contents)?;
+    file.flush()
+}
+
+fn print(contents: &[u8]) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(contents).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
     }
 }
 
@@ -75,8 +118,8 @@ impl Drop for Target {
     }
 }
 
-/// Refuses a command line in which two options name one file, if one of the two is written. Options that are
-/// not given are `None`; the first `reads` of them are only read.
+/// Refuses a command line in which two options name one file, or standard output, if one of the two is written.
+/// Options that are not given are `None`; the first `reads` of them are only read.
 ///
 /// # Errors
 /// [`Refused`], naming the options.
@@ -85,11 +128,14 @@ pub fn differ(options: &[(&str, Option<&Path>)], reads: usize) -> Result<()> {
         path.map(|path| (number, option.to_string(), path.to_owned()))
     };
     let given: Vec<_> = options.iter().enumerate().filter_map(given).collect();
-    for (i, (_, one, first)) in given.iter().enumerate() {
+    for (i, (place, one, first)) in given.iter().enumerate() {
+        // What comes from standard input is not on standard output.
+        let input = *place < reads && is_standard(first);
         for (number, other, second) in &given[i + 1..] {
-            if *number >= reads && same_file(first, second) {
+            if *number >= reads && !input && same_file(first, second) {
+                let found = if is_standard(first) { "standard output twice" } else { "one" };
                 return Err(Refused(format!(
-                    "{one} and {other}: expected two files, found one: give them different names"
+                    "{one} and {other}: expected two files, found {found}: give them different names"
                 ))
                 .into());
             }
@@ -100,6 +146,9 @@ pub fn differ(options: &[(&str, Option<&Path>)], reads: usize) -> Result<()> {
 
 /// Whether both names mean one file, which need not be there yet.
 fn same_file(one: &Path, other: &Path) -> bool {
+    if is_standard(one) || is_standard(other) {
+        return is_standard(one) && is_standard(other);
+    }
     let resolved = |path: &Path| -> PathBuf {
         if let Ok(path) = path.canonicalize() {
             return path;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::Refused;
 
@@ -27,12 +27,7 @@ impl Gray {
     /// # Errors
     /// If it cannot be read; [`Refused`] if it is not such a picture. `option` is the one that named the file.
     pub fn read(path: &Path, option: &str) -> Result<Self> {
-        let bytes = std::fs::read(path).with_context(|| {
-            format!(
-                "{option}: expected a file that can be read, found that `{}` cannot: check its name",
-                path.display()
-            )
-        })?;
+        let bytes = crate::read(path, option)?;
         let read = match bytes.get(..2) {
             Some(b"P2" | b"P5") => pgm(&bytes),
             Some(b"\x89P") => png(&bytes),

@@ -3,14 +3,18 @@
 
 mod files;
 mod gray;
+#[cfg(test)]
+mod hosts;
 mod picture;
 mod screen;
+mod text;
 mod timing;
 
-pub use files::{Target, differ};
+pub use files::{Target, differ, is_standard, read};
 pub use gray::Gray;
 pub use picture::{Animation, Colours, Picture};
 pub use screen::{Screen, digits};
+pub use text::shown;
 pub use timing::Timing;
 
 use std::fmt;

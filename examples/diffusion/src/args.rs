@@ -1,11 +1,11 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Parser;
 use flash::kernels::diffusion::{LARGEST_GRID, STABLE};
-use flash_examples::{Refused, differ};
+use flash_examples::{Refused, differ, is_standard};
 
 use crate::source::Source;
 
@@ -24,6 +24,8 @@ Examples:
   diffusion --field photo.png --coefficient 0.2 --iterations 200 --image blurred.png
       Diffuses the grey values of a picture for 200 units of time; `blurred.png` shows them before
       and after, side by side.
+  diffusion --report - | grep sums
+      A file called - is standard input, or standard output, where nothing else is printed then.
 
 Particles:
   They start in the middle of a grid of cells with a circle in each. Counted are, per cell, 1. the
@@ -168,14 +170,22 @@ impl Args {
 
     /// Refuses file names of which one would overwrite another.
     pub fn check_files(&self) -> Result<()> {
-        let files = [
-            ("--input", self.input.as_deref()),
-            ("--field", self.field.as_deref()),
+        let read = [("--input", self.input.as_deref()), ("--field", self.field.as_deref())];
+        differ(&[&read[..], &self.targets()].concat(), read.len())
+    }
+
+    /// The files to write, by their options.
+    fn targets(&self) -> [(&'static str, Option<&Path>); 3] {
+        [
             ("--report", self.report.as_deref()),
             ("--image", self.image.as_deref()),
             ("--animate", self.animate.as_deref()),
-        ];
-        differ(&files, 2)
+        ]
+    }
+
+    /// Whether nothing is printed, because nothing should be or a file is where it would be.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet || self.targets().iter().any(|(_, path)| path.is_some_and(is_standard))
     }
 }
 

@@ -164,7 +164,7 @@ pub fn diffuse(args: &Args, picture: &Gray) -> Result<Files> {
         clock: Instant::now(),
         seconds: 0.0,
         timing: Timing::default(),
-        screen: Screen::new(args.quiet, iterations, "steps"),
+        screen: Screen::new(args.is_quiet(), iterations, "steps"),
         film,
         every: iterations.div_ceil(PICTURES).max(1),
         width,

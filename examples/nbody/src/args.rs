@@ -1,10 +1,10 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use flash_examples::{Refused, differ};
+use flash_examples::{Refused, differ, is_standard};
 
 use crate::bodies::{Constants, Scalar};
 use crate::problem;
@@ -23,9 +23,10 @@ Examples:
   nbody --bodies 1024 --steps 2 --record steps.flash
       Also writes the launches and their data to a file. `flash replay steps.flash` runs it again;
       `flash diff steps.flash --a ALL_CPU --b KEY` shows where another runtime gives another result.
-
   nbody --bodies 4096 --dt 1 --steps 40 --animate collapse.gif
       A cloud of bodies falls together, as pictures one after another.
+  nbody --bodies 64 --output - | nbody --input - --steps 100
+      A file called - is standard input, or standard output, where nothing else is printed then.
 
 Input file:
   Lines of comma-separated values under the header name,mass,x,y,z,vx,vy,vz, one body per line.
@@ -162,7 +163,7 @@ impl Args {
 
     /// Steps per launch: all, where nobody looks between them.
     pub fn steps_per_launch(&self) -> usize {
-        let unwatched = self.quiet && self.report.is_none() && self.animate.is_none();
+        let unwatched = self.is_quiet() && self.report.is_none() && self.animate.is_none();
         if self.form == Form::OneKernel && unwatched { self.steps } else { 1 }
     }
 
@@ -211,16 +212,25 @@ impl Args {
 
     /// Refuses file names of which one would overwrite another. The final state may replace the input.
     pub fn check_files(&self) -> Result<()> {
-        let others = [
+        let [output, others @ ..] = self.targets();
+        differ(&[&[("--input", self.input.as_deref())], &others[..]].concat(), 1)?;
+        differ(&[&[output], &others[..]].concat(), 0)
+    }
+
+    /// The files to write, by their options.
+    fn targets(&self) -> [(&'static str, Option<&Path>); 5] {
+        [
+            ("--output", self.output.as_deref()),
             ("--report", self.report.as_deref()),
             ("--record", self.record.as_deref()),
             ("--image", self.image.as_deref()),
             ("--animate", self.animate.as_deref()),
-        ];
-        for state in [("--input", self.input.as_deref()), ("--output", self.output.as_deref())] {
-            differ(&[&[state], &others[..]].concat(), 1)?;
-        }
-        Ok(())
+        ]
+    }
+
+    /// Whether nothing is printed, because nothing should be or a file is where it would be.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet || self.targets().iter().any(|(_, path)| path.is_some_and(is_standard))
     }
 }
 

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use flash_examples::Refused;
+use anyhow::Result;
+use flash_examples::{Refused, shown};
 
 use crate::bodies::{Bodies, Scalar};
 
@@ -17,12 +17,7 @@ pub const COLUMNS: [&str; 8] = ["name", "mass", "x", "y", "z", "vx", "vy", "vz"]
 
 /// Reads the bodies of a file, in the precision of the run.
 pub fn read<T: Scalar>(path: &Path) -> Result<Bodies<T>> {
-    let bytes = std::fs::read(path).with_context(|| {
-        format!(
-            "--input: expected a file that can be read, found that `{}` cannot: check its name",
-            path.display()
-        )
-    })?;
+    let bytes = flash_examples::read(path, "--input")?;
     parse(&bytes).map_err(|wrong| Refused(wrong.in_file(path)).into())
 }
 
@@ -233,17 +228,6 @@ fn not_text(bytes: &[u8], valid: usize) -> Malformed {
         column: count(&good[line_start..], b',') + 1,
         problem: format!("expected UTF-8 text, found the byte {:#04x}: save the file as UTF-8", bytes[valid]),
     }
-}
-
-/// A field in an error: not longer than a line, and nothing invisible in it.
-fn shown(field: &str) -> String {
-    const LONGEST: usize = 40;
-    if field.is_empty() {
-        return "nothing".into();
-    }
-    let start: String = field.chars().take(LONGEST).collect();
-    let more = if start.len() < field.len() { "..." } else { "" };
-    format!("`{}{more}`", start.escape_debug())
 }
 
 #[cfg(test)]

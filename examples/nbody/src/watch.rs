@@ -67,7 +67,7 @@ impl<'a, T: Scalar> Watch<'a, T> {
         constants: &Constants<T>,
         profile: &'a Profile,
     ) -> Result<Self> {
-        let energies = !args.quiet || args.report.is_some();
+        let energies = !args.is_quiet() || args.report.is_some();
         let mut watch = Self {
             profile,
             constants: *constants,
@@ -83,7 +83,7 @@ impl<'a, T: Scalar> Watch<'a, T> {
             initial: None,
             done: 0,
             clock: Instant::now(),
-            screen: Screen::new(args.quiet, args.steps, "steps"),
+            screen: Screen::new(args.is_quiet(), args.steps, "steps"),
             film: args.animate.as_ref().map(|_| Film::new(bodies, args.steps)).transpose()?,
             record: Record::default(),
         };

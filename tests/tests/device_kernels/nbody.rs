@@ -2,8 +2,9 @@
 
 use crate::{devices, ran, with_cpu};
 use flash::RuntimeObj;
-use flash::kernels::nbody::{Accelerate, Integrate, Real, Simulate};
+use flash::kernels::nbody::{Accelerate, Integrate, Simulate};
 use flash::prelude::*;
+use flash_tests::Number;
 
 const G: f64 = 0.8;
 const DT: f64 = 1.0 / 256.0;
@@ -39,30 +40,6 @@ fn distance(a: &[[f64; 3]], b: &[[f64; 3]]) -> f64 {
     let norm = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>().sqrt();
     let (a, b) = (a.as_flattened(), b.as_flattened());
     norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
-}
-
-/// A number type of the kernels.
-trait Number: Real {
-    fn of(value: f64) -> Self;
-    fn wide(self) -> f64;
-}
-
-impl Number for f32 {
-    fn of(value: f64) -> f32 {
-        value as f32
-    }
-    fn wide(self) -> f64 {
-        self.into()
-    }
-}
-
-impl Number for f64 {
-    fn of(value: f64) -> f64 {
-        value
-    }
-    fn wide(self) -> f64 {
-        self
-    }
 }
 
 struct Bodies<T> {

@@ -141,7 +141,16 @@ fn made<D: KernelDefinition>(
 
 /// In the text of all kernels.
 pub fn source<D: KernelDefinition>(name: &'static str, attributes: Value) -> &'static Implementation {
-    made::<D>(name, (KIND_INT_SRC, TEXT.as_bytes()), attributes)
+    given::<D>(name, TEXT, attributes)
+}
+
+/// In a text of its own.
+pub fn given<D: KernelDefinition>(
+    name: &'static str,
+    text: &'static str,
+    attributes: Value,
+) -> &'static Implementation {
+    made::<D>(name, (KIND_INT_SRC, text.as_bytes()), attributes)
 }
 
 /// A path, leaked, that the environment names: the process that runs the test has set it.
@@ -160,6 +169,15 @@ const OTHER: &str = "__kernel void scale(float a) {}\n";
 const WRONG_SIZE: &str = "__kernel void scale(double a, __global const float *x, __global float *y) {}\n";
 const INCLUDES: &str = "#include \"flash_device.h\"\n\nFLASH_KERNEL scale(float a, FLASH_GLOBAL const float *x,\n    FLASH_GLOBAL TYPE *y, FLASH_ARGS) {\n    FLASH_FOR_ITEMS { FLASH_AT(y, FLASH_INDEX32(0)) += a * FLASH_AT(x, FLASH_INDEX32(0)); }\n}\n";
 
+/// It asks only for indices: its table has listed values, or there is none.
+const INDICES: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), z = FLASH_INDEX(2);
+        FLASH_AT(out, x + 9 * (y + 7 * z)) += 1 + x + 1000 * y + 1000000 * z;
+    }
+}
+";
+
 macro_rules! implementations {
     ($($made:expr;)*) => {
         $(flash_core::__private::inventory::submit! {
@@ -176,10 +194,10 @@ implementations! {
     source::<Scale<'_>>("no entry", json!({ "cooperating": true, "entry": "nobody" }));
     source::<Scale<'_>>("attribute", json!({ "cooperating": "yes" }));
     source::<Scale<'_>>("extension", json!({ "cooperating": true, "requires": "cl_khr_fp64 cl_nobody_has" }));
-    made::<Scale<'_>>("index32", (KIND_INT_SRC, INCLUDES.as_bytes()), json!({ "cooperating": true, "defines": { "TYPE": "float" } }));
-    made::<Scale<'_>>("broken", (KIND_INT_SRC, BROKEN.as_bytes()), json!({ "file": "my/broken.cl" }));
-    made::<Scale<'_>>("other", (KIND_INT_SRC, OTHER.as_bytes()), json!({}));
-    made::<Scale<'_>>("wrong size", (KIND_INT_SRC, WRONG_SIZE.as_bytes()), json!({}));
+    given::<Scale<'_>>("index32", INCLUDES, json!({ "cooperating": true, "defines": { "TYPE": "float" } }));
+    given::<Scale<'_>>("broken", BROKEN, json!({ "file": "my/broken.cl" }));
+    given::<Scale<'_>>("other", OTHER, json!({}));
+    given::<Scale<'_>>("wrong size", WRONG_SIZE, json!({}));
     made::<Scale<'_>>("no file", (KIND_EXT_SRC, b"nowhere/scale.cl"), json!({}));
     made::<Scale<'_>>("no program", (KIND_INT_BIN, b"this is no program"), json!({}));
     made::<Scale<'_>>("binary file", (KIND_EXT_BIN, path(BINARY)), json!({ "cooperating": true }));
@@ -187,6 +205,7 @@ implementations! {
     source::<Grid<'_>>("text", json!({ "cooperating": true }));
     source::<Grid<'_>>("plain", json!({ "entry": "grid_plain" }));
     source::<Grid<'_>>("one item", json!({ "cooperating": true, "single_work_item": true }));
+    given::<Grid<'_>>("indices", INDICES, json!({ "cooperating": true }));
     source::<Spread<'_>>("text", json!({ "cooperating": true }));
     source::<Wrap<'_>>("text", json!({ "cooperating": true }));
     source::<Total<'_>>("text", json!({ "cooperating": true }));

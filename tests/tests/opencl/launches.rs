@@ -58,10 +58,10 @@ fn indices_are_global_whatever_the_order() {
         let some = || [vec![3, 4, 5], vec![6, 0, 2], vec![1]];
         let odd = || [Dim::from(3..6), count_by([6u64, 0, 2]), (1..2).into()];
         let none = Attributes::default;
-        for name in ["text", "one item", "plain"] {
+        for name in ["text", "one item", "indices", "plain"] {
             check("all", name, counts(), all(), none());
         }
-        for name in ["text", "one item"] {
+        for name in ["text", "one item", "indices"] {
             check("some", name, odd(), some(), none());
             let mut sorted = none();
             sorted.set(sort_by(["y"]));

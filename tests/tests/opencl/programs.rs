@@ -2,8 +2,10 @@
 
 use crate::binaries::binary_for;
 use crate::devices;
-use crate::kernels::{BINARY, SOURCE, Scale, TEXT};
+use crate::kernels::{BINARY, SOURCE, Scale, TEXT, given};
 use flash::prelude::*;
+use flash_core::backend::offload::KernelSpec;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
@@ -40,6 +42,41 @@ fn files_with_source_or_a_program_are_loaded_when_the_program_runs() {
         assert!(!output.status.success() && text.contains("helper.h") && text.contains("changed"), "{text}");
         std::fs::write(file("helper.h"), "/* Found beside the source. */\n").unwrap();
     }
+}
+
+#[test]
+fn what_a_source_asks_of_arrays_is_seen_in_its_text() {
+    let details = |text: &'static str, more: Value| {
+        let mut attributes = json!({ "cooperating": true });
+        attributes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let implementation = given::<Scale<'_>>("seen", text, attributes);
+        let mut spec = KernelSpec::read(implementation).unwrap();
+        spec.payload(implementation).unwrap();
+        let source = spec.source(text);
+        // Nothing that reads a table which is not there.
+        assert_eq!(source.contains("#undef FLASH_ROW_LEN\n"), !spec.details, "{text}");
+        spec.details
+    };
+    for text in ["FLASH_AT(x, FLASH_INDEX(0))", "#include \"flash_device.h\"\nFLASH_LEN(x)", "FLASH_PHASE()"]
+    {
+        assert!(!details(text, json!({})), "{text}");
+    }
+    for text in [
+        "FLASH_OWN_INDEX(x)",
+        "FLASH_ROW_LEN(x)",
+        "FLASH_PART_BEGIN(x, 0)",
+        "FLASH_PART_END(x, 0)",
+        "FLASH_REDUCE(x, 0)",
+        "helper(flash_run, flash_table)",
+        "#include \"helper.h\"",
+        "#define MY(name) FLASH_##name",
+    ] {
+        assert!(details(text, json!({})), "{text}");
+    }
+    assert!(details("LENGTH(x)", json!({ "defines": { "LENGTH": "FLASH_ROW_LEN" } })));
+    assert!(details("LENGTH(x)", json!({ "build_options": "-DLENGTH=FLASH_ROW_LEN" })));
+    let binary = KernelSpec::read(given::<Scale<'_>>("offline", "text", json!({}))).unwrap();
+    assert!(binary.details, "nobody knows what is in a program");
 }
 
 /// Names the device of a test's child process, which runs the implementations of `Scale` after the comma.

@@ -80,8 +80,9 @@ typedef struct flash_launch {
     flash_array arrays[FLASH_ARRAYS + !FLASH_ARRAYS];
 } flash_launch;
 
-/* Begins with FLASH_DETAIL words per array argument: elements of a row, begin and end of its part along three
- * axes, and its stride per dimension. Then come listed values. */
+/* The table begins with FLASH_DETAIL words per array argument: elements of a row, begin and end of its part along
+ * three axes, and its stride per dimension. Then come listed values. A source that asks for nothing of an array
+ * has no such words, and NULL for a table with nothing in it. */
 #define FLASH_DETAIL (7 + FLASH_DIMS)
 
 /* The last parameters of a kernel. */

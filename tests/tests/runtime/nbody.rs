@@ -1,9 +1,9 @@
 //! The N-body kernels through the library, against a serial reference in double precision.
 
-use flash::kernels::nbody::{Accelerate, Integrate, Real, Simulate};
+use flash::kernels::nbody::{Accelerate, Integrate, Simulate};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
-use flash_tests::skip;
+use flash_tests::{Number, skip};
 
 const N: usize = 1000;
 const STEPS: usize = 5;
@@ -76,30 +76,6 @@ fn potential(s: &System) -> f64 {
             -G * s.mass[i] * s.mass[j] / (r2 + SOFTENING2).sqrt()
         })
         .sum()
-}
-
-/// A number type of the kernels, to and from double precision.
-trait Number: Real {
-    fn of(value: f64) -> Self;
-    fn wide(self) -> f64;
-}
-
-impl Number for f32 {
-    fn of(value: f64) -> f32 {
-        value as f32
-    }
-    fn wide(self) -> f64 {
-        self.into()
-    }
-}
-
-impl Number for f64 {
-    fn of(value: f64) -> f64 {
-        value
-    }
-    fn wide(self) -> f64 {
-        self
-    }
 }
 
 /// The system in a number type, on the way through the library.

@@ -26,6 +26,8 @@ pub struct KernelSpec {
     pub work_group_size: Option<u64>,
     /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
     pub index32: bool,
+    /// Whether its table begins with details of arrays: not, if its text asks for none.
+    pub details: bool,
     /// Attribute `build_options`, for the compiler.
     pub build_options: String,
     /// Attribute `requires`: extensions of the device.
@@ -88,6 +90,7 @@ impl KernelSpec {
             single_work_item: false,
             work_group_size: None,
             index32: false,
+            details: true,
             build_options: String::new(),
             requires: Vec::new(),
             defines: Vec::new(),
@@ -171,7 +174,19 @@ impl KernelSpec {
             Err(why) => return fail(format!("expected a source in UTF-8, found: {why}")),
         };
         self.index32 |= text.contains("FLASH_INDEX32");
+        self.details = self.asks_for_details(&text);
         Ok(Payload::Source(text))
+    }
+
+    /// Whether a text may read what the table says of arrays. What is put together by the preprocessor, or stands
+    /// elsewhere, may.
+    fn asks_for_details(&self, text: &str) -> bool {
+        let asks = |text: &str| {
+            let words = ["FLASH_DETAIL", "flash_own_index_of", "flash_table", "##"];
+            DETAIL_MACROS.iter().chain(&words).any(|word| text.contains(word))
+        };
+        let mut defines = self.defines.iter().map(|(_, text)| text);
+        asks(text) || Self::includes(text) || asks(&self.build_options) || defines.any(|text| asks(text))
     }
 
     /// True if a text includes files, other than `flash_device.h`: it does not say on its own what is compiled.
@@ -229,6 +244,10 @@ impl KernelSpec {
         }
         if self.cooperating {
             source.push_str(DEVICE_HEADER);
+            // Whoever comes by them all the same does not compile: there may be no table to read.
+            for name in DETAIL_MACROS.iter().filter(|_| !self.details) {
+                let _ = writeln!(source, "#undef {name}");
+            }
         }
         let file = self.file.replace('\\', "/").replace('"', "'");
         let _ = writeln!(source, "#line 1 \"{file}\"");
@@ -242,6 +261,10 @@ impl KernelSpec {
         source
     }
 }
+
+/// Macros of `flash_device.h` that read what the table says of arrays.
+const DETAIL_MACROS: [&str; 5] =
+    ["FLASH_OWN_INDEX", "FLASH_ROW_LEN", "FLASH_PART_BEGIN", "FLASH_PART_END", "FLASH_REDUCE"];
 
 const HEADER_NAME: &str = "flash_device.h";
 

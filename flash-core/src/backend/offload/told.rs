@@ -23,7 +23,7 @@ const ARRAY: usize = 3;
 pub struct Told {
     /// The struct `flash_launch`, word by word.
     pub words: Vec<u64>,
-    /// The table: details of arrays, then listed values.
+    /// The table: details of arrays, if the kernel may read them, then listed values.
     pub table: Vec<u64>,
     /// Work items of the phase.
     pub items: u64,
@@ -65,7 +65,7 @@ impl KernelSpec {
         told.words.clear();
         told.table.clear();
         // In the order of `FLASH_DETAIL`.
-        for argument in self.arrays() {
+        for argument in self.arrays().filter(|_| self.details) {
             detail(&args[argument], dimensions, &mut told.table);
         }
         let rows = space.phase(phase);

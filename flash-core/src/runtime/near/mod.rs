@@ -28,8 +28,9 @@ use std::ops::Range;
 use std::time::Instant;
 pub(crate) use touched::{Known, Near};
 
-/// So many launches may be on a device before the host waits for the older half of them.
-const RUN_AHEAD: usize = 256;
+/// So many launches may be on a device before the host waits for the older half of them. Being woken costs as much
+/// as some launches do, so it is seldom; what drivers keep of a launch is a few KiB.
+const RUN_AHEAD: usize = 1024;
 
 /// So many bytes of an array are copied to the device at once: writing a copy down, to do it meanwhile, costs
 /// more.
