@@ -31,15 +31,11 @@ pub(super) fn reordered(slots: &Slots, runtime: &Runtime, first: usize) -> Optio
     }
     let mut submissions = Vec::new();
     for node in &slots.nodes()[first..] {
-        let mut touches = Vec::new();
-        for (hold, arg) in slots.holds_of(node).iter().zip(slots.args_of(node)) {
-            if slots.memory(hold.touched).is_some() {
-                touches.push((hold.touched, arg.access != abi::ACCESS_READ));
-            } else if arg.kind != abi::ARG_SCALAR {
-                // Slices of the host have no numbers by which one would know them.
-                return None;
-            }
-        }
+        // Slices of the host keep nobody in their place: a pipeline that writes one has borrowed it mutably, so
+        // that no other of its submissions has the same.
+        let memories = slots.holds_of(node).iter().zip(slots.args_of(node));
+        let memories = memories.filter(|(hold, _)| slots.memory(hold.touched).is_some());
+        let touches = memories.map(|(hold, arg)| (hold.touched, arg.access != abi::ACCESS_READ)).collect();
         // Nothing implements it: it is its failsafe, which is the host's.
         let may_block = node.plan().targets().is_err();
         submissions.push(Submission { image: image_of(node), may_block, touches });

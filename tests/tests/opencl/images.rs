@@ -38,5 +38,17 @@ fn an_fpga_gets_each_image_once_where_the_submissions_do_not_depend() {
         assert_eq!(ran(&profile), [0, 1, 2, 3, 4, 5], "{device}");
         let sums: Vec<f32> = memories.iter().map(|[_, y]| y.get(49).unwrap()).collect();
         assert_eq!(sums, [43.0, 7.0, 7.0, 7.0, 7.0, 7.0], "{device}");
+
+        // Slices of the host: all read one, and each writes its own.
+        let (x, mut sums) = ([2.0f32; 50], [[1.0f32; 50]; 6]);
+        let mut pipeline = rt.pipeline();
+        for (k, y) in sums.iter_mut().enumerate() {
+            let code = Implementation::named(IMAGES[k % 2]);
+            let scale = Scale::of(3.0, &x[..], &mut y[..]);
+            pipeline = pipeline.submit(scale).options((code, &profile)).defer([50]);
+        }
+        pipeline.exec().unwrap();
+        assert_eq!(ran(&profile), apart, "{device}");
+        assert_eq!(sums, [[7.0; 50]; 6], "{device}");
     }
 }
