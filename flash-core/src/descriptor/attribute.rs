@@ -290,7 +290,8 @@ pub enum Searchable {
     /// Kernel name and types of arrays must match; a number may become one of another type that has all values of
     /// its own: an integer a wider one, or a float with digits enough, `f32` becomes `f64`. An implementation that
     /// takes the definition's very types comes first, then the one that changes fewest. `Implementation::named`
-    /// chooses among these; files and source texts take what the definition has.
+    /// chooses among these; files and source texts take what the definition has. An implementation of a plugin
+    /// that does not say what it takes is found by its name alone.
     Fuzzy,
     /// Not at all: an implementation must be named.
     No,

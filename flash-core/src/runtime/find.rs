@@ -178,6 +178,10 @@ pub(super) fn rate(
         return Err("it has no function".into());
     }
     let widening = match wanted.is_empty() {
+        // Whoever names it knows it; the definitions of a fuzzy search have many types.
+        true if searchable == Searchable::Fuzzy && pinned.is_none() => {
+            return Err("it does not say what it takes: fuzzy search finds it by its name alone".into());
+        }
         true => Widening::default(),
         false => fit(&wanted, descriptor, searchable)?,
     };

@@ -4,7 +4,7 @@
 use crate::Fill;
 use crate::command::{Entry, list, list_with};
 use flash_core::backend::{Outcome, check_file};
-use flash_core::descriptor::Implementation;
+use flash_core::descriptor::{Implementation, Searchable};
 use flash_core::{Code, Error, FlashMemory, get_runtime};
 use flash_tests::plugins::{self, Language};
 use std::os::unix::fs::PermissionsExt;
@@ -632,6 +632,9 @@ fn kernels_of_a_plugin_are_used_by_the_embedded_backend() {
             .unwrap_err()
             .to_string();
         assert!(message.contains("`fast` for cpu") && message.contains("kernels.so"), "{message}");
+        // It does not say what it takes: a fuzzy search does not rely on it.
+        cpu.submit(Fill::of(8, &out)).options(Searchable::Fuzzy).exec([1000]).unwrap();
+        assert_eq!(*out.read().unwrap(), [8; 1000]);
         std::fs::remove_dir_all(place).unwrap();
     });
     let prepare = || vec![("FLASH_BACKEND_PATH", plugins::built().kernels.clone().into_os_string())];
