@@ -85,7 +85,9 @@ unsafe fn tile<V: Vector<T>, T: Number, const ROWS: usize, const COLUMNS: usize>
                 row[v] = V::load(b.add(v * V::LANES));
                 prefetch(b.wrapping_add(AHEAD * width + v * V::LANES));
             }
-            prefetch(a.wrapping_add(AHEAD * ROWS));
+            for line in 0..(ROWS * size_of::<T>()).div_ceil(64) {
+                prefetch(a.wrapping_add(AHEAD * ROWS + line * 64 / size_of::<T>()));
+            }
             for i in 0..ROWS {
                 let x = V::splat(*a.add(i));
                 for v in 0..COLUMNS {

@@ -50,7 +50,7 @@ pub fn each<T: Real>(bytes: usize, c: Option<&Kernels<T>>, cpu: bool, measure: M
     let named: &[Option<&str>] = if openblas.is_some() { &[None, Some("blocked")] } else { &[None] };
     for name in named {
         let mut n = most;
-        while !mmm_case(n, *name, (threads, openblas.as_ref()), measure)? {
+        while !mmm_case(n, *name, (threads, openblas.as_ref()), !cpu && n > 256, measure)? {
             n /= 2;
         }
     }
@@ -204,11 +204,12 @@ fn js_case<T: Real>(
     })
 }
 
-/// Of matrices of `n` rows; false if that takes too long.
+/// Of matrices of `n` rows.
 fn mmm_case<T: Real>(
     n: usize,
     name: Option<&str>,
     (threads, openblas): (usize, Option<&OpenBlas<T>>),
+    may_shrink: bool,
     measure: Measure<'_>,
 ) -> Result<bool> {
     let [a, b] = [(); 2].map(|()| numbers::<T>(n * n).with_shape([n, n]));
@@ -232,6 +233,6 @@ fn mmm_case<T: Real>(
             .defer([n]))
         },
         best: best.as_ref().map(|best| ("OpenBLAS", best as &dyn Fn())),
-        may_shrink: n > 256,
+        may_shrink,
     })
 }

@@ -99,9 +99,10 @@ impl Place {
     fn launch_of_one<T: Real>(&mut self) -> Result<Row> {
         const LAUNCHES: usize = 200;
         let [a, b, to]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
-        let by_hand = self.direct.as_ref().filter(|_| !self.cpu);
-        let by_hand = by_hand.map(|direct| Ok(direct.submit(ewmm(a, b, to)?).defer([1usize])));
-        let by_hand = by_hand.transpose().map_err(|error: flash::Error| error)?;
+        let by_hand = match &self.direct {
+            Some(direct) if !self.cpu => Some(direct.submit(ewmm(a, b, to)?).defer([1usize])),
+            _ => None,
+        };
         let mut peer = by_hand.map(|launch| {
             move || {
                 let call = |_| {
