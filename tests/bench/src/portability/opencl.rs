@@ -184,10 +184,17 @@ impl flash::backend::Device for ByHandDevice {
 impl Set {
     /// Sets all parameters.
     fn parameters(&mut self, on: &ByHandDevice, kernel: &Prepared, args: &[Arg]) -> Result<(), ClError> {
-        let array = |parameter: &Parameter| match parameter {
+        let array = |parameter: &Parameter| match *parameter {
             Parameter::Value(_) => None,
             Parameter::Array(i) | Parameter::Next(i) => {
-                Some((args[*i].data as usize, args[*i].len as usize * args[*i].element_size as usize))
+                let arg = &args[i];
+                // One per block of rows.
+                let accumulators = match arg.kind {
+                    abi::ARG_REDUCE => self.told.items.div_ceil(arg.row_len),
+                    _ => 1,
+                };
+                let bytes = arg.len * accumulators * u64::from(arg.element_size);
+                Some((arg.data as usize, bytes as usize))
             }
         };
         let arrays: Vec<(usize, usize)> = kernel.parameters.iter().filter_map(array).collect();
