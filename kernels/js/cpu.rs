@@ -1,8 +1,12 @@
 //! Sweeps of Jacobi's method on the CPU: a run is a piece of a row, and reads five rows.
 
 use super::{Js, JsSpan};
-use crate::simd::{InstructionSet, Number, Vector, spans};
+use crate::simd::{InstructionSet, Number, Vector, prefetch, spans};
 use flash_core::kernel::Span;
+
+/// Bytes between asking for what no earlier row has read and using it: about a row. What there is to do between two
+/// rows would else keep the memory waiting.
+const AHEAD: usize = 1024;
 
 #[inline(always)]
 fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
@@ -33,6 +37,9 @@ fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
     for first in (0..n).step_by(lanes) {
         // The last register has points of the one before once more.
         let first = first.min(n - lanes);
+        for row in [above.as_ptr(), f.as_ptr(), to.as_ptr()] {
+            prefetch(row.wrapping_add(first + AHEAD / size_of::<T>()));
+        }
         // SAFETY: the CPU has the instructions, as asserted. `lanes` points from `first` on are in all
         // rows, of which `middle` has two more.
         unsafe {

@@ -10,7 +10,9 @@ use super::tiles::{Tiles, tile_columns};
 use crate::simd::Number;
 use flash_core::kernel::Threads;
 use rayon::prelude::*;
+use std::any::Any;
 use std::cell::RefCell;
+use std::thread::LocalKey;
 
 /// Columns of `a`, and rows of `b`, of a block. Less, and the result is read and written more often; more, and a
 /// tile's share of `b` leaves the first-level cache for good.
@@ -58,7 +60,7 @@ pub(super) fn product<I: Tiles, T: Number>(
     let alone = threads.count() == 1 || m * n * k <= SMALL;
     let shape = Shape::of::<I>(m, if alone { 1 } else { threads.count() });
     let mut work = || {
-        let mut packed = Vec::new();
+        let mut packed = take(&PACKED_B);
         for columns in blocks(n, WIDTH) {
             for depth in blocks(k, DEPTH) {
                 pack_b::<I, T>(b, &depth, &columns, &mut packed, alone);
@@ -74,6 +76,7 @@ pub(super) fn product<I: Tiles, T: Number>(
                 }
             }
         }
+        put(&PACKED_B, packed);
     };
     if alone { work() } else { threads.install(work) }
 }
@@ -150,23 +153,34 @@ fn of_block<I: Tiles, T: Number>(
     b: &[T],
     (c, leading): (&mut [T], usize),
 ) {
-    thread_local! {
-        static PACKED: RefCell<Box<dyn std::any::Any>> = RefCell::new(Box::new(()));
-    }
     let m = rows.len();
-    PACKED.with_borrow_mut(|packed| {
-        if !packed.is::<Vec<T>>() {
-            *packed = Box::new(Vec::<T>::new());
+    let mut packed = take(&PACKED_A);
+    pack_a::<I, T>(a, rows, &depth, &mut packed);
+    let width = tile_columns::<I, T>();
+    for (column, b) in (0..n).step_by(width).zip(b.chunks_exact(width * depth.len())) {
+        for (row, a) in (0..m).step_by(I::ROWS).zip(packed.chunks_exact(I::ROWS * depth.len())) {
+            let size = [(m - row).min(I::ROWS), (n - column).min(width)];
+            let c = &mut c[row * leading + column..];
+            I::tile(a, b, (c, leading), size, depth.start > 0);
         }
-        let packed = packed.downcast_mut::<Vec<T>>().unwrap_or_else(|| unreachable!("made just now"));
-        pack_a::<I, T>(a, rows, &depth, packed);
-        let width = tile_columns::<I, T>();
-        for (column, b) in (0..n).step_by(width).zip(b.chunks_exact(width * depth.len())) {
-            for (row, a) in (0..m).step_by(I::ROWS).zip(packed.chunks_exact(I::ROWS * depth.len())) {
-                let size = [(m - row).min(I::ROWS), (n - column).min(width)];
-                let c = &mut c[row * leading + column..];
-                I::tile(a, b, (c, leading), size, depth.start > 0);
-            }
-        }
-    });
+    }
+    put(&PACKED_A, packed);
+}
+
+/// A block that a thread keeps from product to product: fresh memory is cleared, page by page. Whoever packs takes it,
+/// so that what rayon runs on the thread meanwhile has one of its own.
+type Kept = RefCell<Option<Box<dyn Any>>>;
+
+thread_local! {
+    static PACKED_A: Kept = const { RefCell::new(None) };
+    static PACKED_B: Kept = const { RefCell::new(None) };
+}
+
+/// The last block, if it was of such elements.
+fn take<T: 'static>(kept: &'static LocalKey<Kept>) -> Vec<T> {
+    kept.take().and_then(|kept| kept.downcast().ok()).map_or_else(Vec::new, |block| *block)
+}
+
+fn put<T: 'static>(kept: &'static LocalKey<Kept>, block: Vec<T>) {
+    kept.set(Some(Box::new(block)));
 }

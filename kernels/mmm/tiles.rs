@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
-use crate::simd::{InstructionSet, Number, Portable, Vector};
+use crate::simd::{InstructionSet, Number, Portable, Vector, prefetch};
 
 /// An instruction set's tile: what fills its registers but for a row of `b` and an element of `a`.
 pub(super) trait Tiles: InstructionSet {
@@ -48,22 +48,9 @@ tiles! { Avx512, 14 x 2 }
 tiles! { Avx2, 6 x 2 }
 tiles! { Portable, 6 x 2 }
 
-/// Asks for the rows of a tile, which are added to after all products.
-#[inline(always)]
-fn prefetch<T>(c: &[T], leading: usize, rows: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for i in 0..rows {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let row = c.as_ptr().wrapping_add(i * leading).cast::<i8>();
-        // SAFETY: every x86-64 has it, and it may be of any address.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(row);
-            _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(64));
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (c, leading, rows);
-}
+/// Products between asking for a row of `b`, or a column of `a`, and using it. A tile's share of `b` is more than the
+/// first-level cache holds beside the rest, and without this a tile takes a third longer.
+const AHEAD: usize = 8;
 
 /// [`Tiles::tile`].
 ///
@@ -82,7 +69,12 @@ unsafe fn tile<V: Vector<T>, T: Number, const ROWS: usize, const COLUMNS: usize>
     assert!(b.len() >= depth * width, "a tile of {depth} products, and {} elements of `b`", b.len());
     assert!(rows <= ROWS && columns <= width && columns <= leading, "{rows} x {columns} of a tile");
     assert!(rows == 0 || c.len() >= (rows - 1) * leading + columns, "a tile beyond the result");
-    prefetch(c, leading, rows);
+    // They are added to after all products.
+    for i in 0..rows {
+        let row = c.as_ptr().wrapping_add(i * leading);
+        prefetch(row);
+        prefetch(row.wrapping_add(width - 1));
+    }
     // SAFETY: the CPU has the instructions. Per product `a` has `ROWS` elements and `b` has `width`.
     let sums = unsafe {
         let mut sums = [[V::splat(T::ZERO); COLUMNS]; ROWS];
@@ -91,6 +83,10 @@ unsafe fn tile<V: Vector<T>, T: Number, const ROWS: usize, const COLUMNS: usize>
             let mut row = [V::splat(T::ZERO); COLUMNS];
             for v in 0..COLUMNS {
                 row[v] = V::load(b.add(v * V::LANES));
+                prefetch(b.wrapping_add(AHEAD * width + v * V::LANES));
+            }
+            for line in 0..(ROWS * size_of::<T>()).div_ceil(64) {
+                prefetch(a.wrapping_add(AHEAD * ROWS + line * 64 / size_of::<T>()));
             }
             for i in 0..ROWS {
                 let x = V::splat(*a.add(i));

@@ -10,7 +10,7 @@ mod vector;
 
 pub(crate) use elementwise::elementwise;
 pub(crate) use sums::dot;
-pub(crate) use vector::Vector;
+pub(crate) use vector::{Vector, prefetch};
 
 use crate::nbody;
 

@@ -128,3 +128,16 @@ impl<T: Number, const N: usize> Vector<T> for Lanes<T, N> {
         Lanes(std::array::from_fn(|l| Portable::mul_add(self.0[l], b.0[l], c.0[l])))
     }
 }
+
+/// Asks for the cache line of an element, which may be one of no array.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 has it, and it may be of any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}

@@ -1,8 +1,11 @@
 //! Sparse products on the CPU: each element of a row is a multiple of a row of `b`, which are summed four at a time.
 
 use super::{Smmm, SmmmSpan};
-use crate::simd::{InstructionSet, Number, spans};
+use crate::simd::{InstructionSet, Number, prefetch, spans};
 use flash_core::kernel::Span;
+
+/// Bytes of a row of `b` that are asked for while the rows before it are summed: no CPU guesses which row comes next.
+const NEAR: usize = 512;
 
 #[inline(always)]
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
@@ -38,7 +41,12 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
         c.fill(T::ZERO);
         let ((four_columns, columns), (four_values, values)) =
             (columns.as_chunks::<4>(), values.as_chunks::<4>());
-        for (columns, x) in four_columns.iter().zip(four_values) {
+        for (four, (columns, x)) in four_columns.iter().zip(four_values).enumerate() {
+            for column in four_columns.get(four + 1).into_iter().flatten() {
+                let row = k.b.as_ptr().wrapping_add((*column as usize).wrapping_mul(leading));
+                let near = n.min(NEAR / size_of::<T>());
+                (0..near).step_by(64 / size_of::<T>()).for_each(|line| prefetch(row.wrapping_add(line)));
+            }
             let [b0, b1, b2, b3] = columns.map(b);
             for j in 0..n {
                 let sum = I::mul_add(x[1], b1[j], I::mul_add(x[0], b0[j], c[j]));

@@ -1,7 +1,7 @@
 //! Runs the benchmarks: `flash-bench` measures and compiles its peers, this
 //! installs what compiling them takes.
 
-use std::path::{Path, PathBuf, absolute};
+use std::path::{PathBuf, absolute};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
@@ -16,8 +16,20 @@ pub struct Options {
     /// Also write the rows to FILE, as a JSON list
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write the rows to FILE, as a table in Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Also draw the scores of `kernels` to FILE
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Size of all arrays of a kernel of `kernels` together, in MiB (default: 192)
+    #[arg(long, value_name = "MIB")]
+    megabytes: Option<u32>,
+    /// Leave out all but one kernel of `kernels`
+    #[arg(long, value_name = "KERNEL")]
+    only: Option<String>,
     /// List the benchmarks instead
-    #[arg(long, conflicts_with_all = ["name", "json"])]
+    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only"])]
     list: bool,
 }
 
@@ -42,10 +54,20 @@ fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
     if options.list {
         arguments.push(PathBuf::from("--list"));
     }
-    if let Some(file) = &options.json {
-        arguments.push(PathBuf::from("--json"));
-        // The benchmark runs in the workspace's root.
-        arguments.push(absolute(Path::new(file)).context("the file of --json")?);
+    for (option, file) in
+        [("--json", &options.json), ("--markdown", &options.markdown), ("--svg", &options.svg)]
+    {
+        if let Some(file) = file {
+            // The benchmark runs in the workspace's root.
+            let file = absolute(file).with_context(|| format!("the file of {option}"))?;
+            arguments.extend([PathBuf::from(option), file]);
+        }
+    }
+    if let Some(megabytes) = options.megabytes {
+        arguments.push(PathBuf::from(format!("--megabytes={megabytes}")));
+    }
+    if let Some(kernel) = &options.only {
+        arguments.push(PathBuf::from(format!("--only={kernel}")));
     }
     arguments.extend(options.name.iter().map(PathBuf::from));
     Ok(arguments)
@@ -56,10 +78,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relative_json_file_is_the_callers() -> Result<()> {
-        let options = Options { name: Some("dispatch".into()), json: Some("rows.json".into()), list: false };
-        let here = std::env::current_dir()?.join("rows.json");
-        let expected = [PathBuf::from("--json"), here, PathBuf::from("dispatch")];
+    fn relative_files_are_the_callers() -> Result<()> {
+        let options = Options {
+            name: Some("kernels".into()),
+            json: Some("rows.json".into()),
+            markdown: None,
+            svg: Some("rows.svg".into()),
+            megabytes: Some(48),
+            only: Some("mmm blocked".into()),
+            list: false,
+        };
+        let here = |name| std::env::current_dir().map(|here| here.join(name));
+        let expected = [
+            "--json".into(),
+            here("rows.json")?,
+            "--svg".into(),
+            here("rows.svg")?,
+            "--megabytes=48".into(),
+            "--only=mmm blocked".into(),
+            "kernels".into(),
+        ];
         assert_eq!(arguments(&options)?, expected);
         Ok(())
     }

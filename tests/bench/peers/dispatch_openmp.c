@@ -66,3 +66,17 @@ double omp_barrier_ns(int threads, long items, int touch, long phases, long laun
     }
     return (now_ns() - start) / (double)(launches * phases);
 }
+
+/* Calls a function with even shares of `items` rows, one for each thread, whose borders are
+ * multiples of `align`. */
+void omp_each_share(int threads, long items, long align, void (*share)(void *, long, long), void *data) {
+#pragma omp parallel num_threads(threads)
+    {
+        const long count = omp_get_num_threads(), own = omp_get_thread_num();
+        const long pieces = (items + align - 1) / align;
+        const long begin = pieces * own / count * align, next = pieces * (own + 1) / count * align;
+        const long end = next < items ? next : items;
+        if (begin < end)
+            share(data, begin, end);
+    }
+}

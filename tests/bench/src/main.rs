@@ -12,6 +12,7 @@ mod overhead;
 mod partition;
 mod peers;
 mod portability;
+mod report;
 mod stats;
 mod stream;
 
@@ -24,17 +25,19 @@ use std::process::ExitCode;
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
 /// What makes a benchmark's rows.
-type Measure = fn(&peers::Peers) -> anyhow::Result<Vec<stats::Row>>;
+type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
 const BENCHMARKS: [(&str, Measure); 7] = [
-    ("dispatch", dispatch::rows),
-    ("nbody", nbody::rows),
-    ("diffusion", diffusion::rows),
-    ("overhead", overhead::rows),
-    ("kernels", portability::rows),
-    ("partition", partition::rows),
-    ("opencl", opencl::rows),
+    ("dispatch", |peers, _| dispatch::rows(peers)),
+    ("nbody", |peers, _| nbody::rows(peers)),
+    ("diffusion", |peers, _| diffusion::rows(peers)),
+    ("overhead", |peers, _| overhead::rows(peers)),
+    ("kernels", |peers, arguments| {
+        portability::rows(peers, arguments.megabytes << 20, arguments.only.as_deref())
+    }),
+    ("partition", |peers, _| partition::rows(peers)),
+    ("opencl", |peers, _| opencl::rows(peers)),
 ];
 
 /// Measures FLASH beside its peers, in turns, and prints a row for each figure.
@@ -50,6 +53,18 @@ struct Arguments {
     /// Also writes the rows to a file, as a JSON list.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also writes the rows to a file, as a table in Markdown.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Also draws the scores of `kernels` to a file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Size of all arrays of a kernel of `kernels` together, in MiB; from 48 on they are beyond most caches.
+    #[arg(long, value_name = "MIB", default_value_t = 192)]
+    megabytes: usize,
+    /// Leaves out all but one kernel of `kernels`.
+    #[arg(long, value_name = "KERNEL")]
+    only: Option<String>,
     /// Names the benchmarks.
     #[arg(long)]
     list: bool,
@@ -73,8 +88,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         BENCHMARKS.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(());
     }
-    if let Some(child) = arguments.child {
-        return child::measure(&child);
+    if let Some(child) = &arguments.child {
+        return child::measure(child);
     }
     let wanted = |name: &str| arguments.name.as_deref().is_none_or(|n| n == name);
     let peers = peers::Peers::load()?;
@@ -82,12 +97,18 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     for (name, measure) in BENCHMARKS {
         if wanted(name) {
             eprintln!("{name} ...");
-            rows.extend(measure(&peers)?);
+            rows.extend(measure(&peers, &arguments)?);
         }
     }
-    print!("{}", stats::table(&rows));
-    if let Some(path) = arguments.json {
-        stats::write_json(&path, &rows)?;
+    print!("{}", report::table(&rows));
+    if let Some(path) = &arguments.json {
+        report::write(path, &report::json(&rows)?)?;
+    }
+    if let Some(path) = &arguments.markdown {
+        report::write(path, &report::markdown(&rows))?;
+    }
+    if let Some(path) = &arguments.svg {
+        report::write(path, &report::svg(&rows))?;
     }
     Ok(())
 }

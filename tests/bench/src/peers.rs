@@ -14,7 +14,7 @@
 //! count is measured; it reads the count once, when it is loaded. oneTBB's threads spin
 //! for microseconds.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_int, c_long, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use libloading::Library;
 use crate::diffusion::Diffusion;
 use crate::nbody::NBody;
 use crate::overhead::Shares;
-use crate::portability::{self, Kernels};
+use crate::portability::c::{self, Kernels};
 
 /// How long OpenMP's threads spin before they sleep.
 const SPIN: Duration = Duration::from_millis(5);
@@ -76,7 +76,7 @@ impl Peers {
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
             diffusion: or_without("diffusion in C", Diffusion::load(&cache))?,
             overhead: or_without("kernels over OpenMP and oneTBB", Shares::load(&cache))?,
-            kernels: or_without("the kernels in C over gcc's OpenMP", portability::load(&cache))?,
+            kernels: or_without("the kernels in C over gcc's OpenMP", c::load(&cache))?,
         })
     }
 }
@@ -107,6 +107,10 @@ pub enum Item {
 type LaunchNs = unsafe extern "C" fn(c_int, c_long, c_int, c_long) -> f64;
 type BarrierNs = unsafe extern "C" fn(c_int, c_long, c_int, c_long, c_long) -> f64;
 type SharedLaunchNs = unsafe extern "C" fn(c_int, c_long, c_int, c_long, *mut f64, *mut f64, *mut f64);
+/// Called with `data` and rows `begin..end`, by several threads at once.
+pub type Share = unsafe extern "C" fn(*mut c_void, c_long, c_long);
+/// Threads, rows, what borders of shares are multiples of, a function, and its `data`.
+pub type EachShare = unsafe extern "C" fn(c_int, c_long, c_long, Share, *mut c_void);
 type Triad = unsafe extern "C" fn(c_int, c_long, *mut f64, *const f64, *const f64, f64);
 
 /// Functions that keep state without locks are called by one thread.
@@ -116,6 +120,8 @@ type OneThread = PhantomData<*const ()>;
 pub struct OpenMp {
     launch_ns: LaunchNs,
     barrier_ns: BarrierNs,
+    /// Calls a function with even shares of some rows, one for each thread.
+    pub each_share: EachShare,
     _one_thread: OneThread,
 }
 
@@ -128,6 +134,7 @@ impl OpenMp {
             Ok(Self {
                 launch_ns: *library.get::<LaunchNs>(b"omp_launch_ns\0")?,
                 barrier_ns: *library.get::<BarrierNs>(b"omp_barrier_ns\0")?,
+                each_share: *library.get::<EachShare>(b"omp_each_share\0")?,
                 _one_thread: PhantomData,
             })
         }
@@ -242,11 +249,13 @@ fn triad(f: Triad, threads: usize, a: &mut [f64], b: &[f64], c: &[f64], s: f64) 
     unsafe { f(int(threads), long(n), a.as_mut_ptr(), b.as_ptr(), c.as_ptr(), s) }
 }
 
-fn int(count: usize) -> c_int {
-    c_int::try_from(count).expect("a number of threads fits C's int")
+/// As C's `int`.
+pub fn int(count: usize) -> c_int {
+    c_int::try_from(count).expect("a count fits C's int")
 }
 
-fn long(count: usize) -> c_long {
+/// As C's `long`.
+pub fn long(count: usize) -> c_long {
     c_long::try_from(count).expect("a count fits C's long")
 }
 

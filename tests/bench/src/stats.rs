@@ -1,15 +1,12 @@
-//! Rows of figures: measuring FLASH and a peer in turns, the statistics of the turns,
-//! a table for people and JSON for programs.
+//! Rows of figures: measuring FLASH and a peer in turns, and the statistics of the turns.
 //!
 //! Interleaving is what makes two figures comparable on a machine with neighbours: a
 //! slow minute slows both. The ratio is therefore taken turn by turn, and its median
 //! is not the quotient of the two medians.
 
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use serde::Serialize;
 
 /// The fewest pairs of turns that make a row.
@@ -135,65 +132,6 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The rows as a table with aligned columns, ready to print.
-pub fn table(rows: &[Row]) -> String {
-    let head = ["name", "unit", "value", "min .. max", "p99", "peer", "ratio"];
-    let mut cells = vec![head.map(String::from)];
-    cells.extend(rows.iter().map(|row| {
-        [
-            row.name.clone(),
-            row.unit.clone(),
-            figure(row.value),
-            format!("{} .. {}", figure(row.min), figure(row.max)),
-            figure(row.p99),
-            row.peer.map_or_else(|| "-".into(), figure),
-            row.ratio.map_or_else(|| "-".into(), figure),
-        ]
-    }));
-    let widths: [usize; 7] = std::array::from_fn(|column| {
-        let width = |row: &[String; 7]| row[column].chars().count();
-        cells.iter().map(width).max().unwrap_or(0)
-    });
-    let mut text = String::new();
-    for row in &cells {
-        let columns = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
-            // Words to the left, figures to the right.
-            match column {
-                0 | 1 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            }
-        });
-        text += columns.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
-}
-
-/// Four significant digits, and never fewer than the whole number has.
-fn figure(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude == 0.0 {
-        return "0".into();
-    }
-    if magnitude < 1e-4 {
-        return format!("{value:.3e}");
-    }
-    let decimals =
-        [1000.0, 100.0, 10.0, 1.0, 0.1, 0.01].iter().take_while(|bound| magnitude < **bound).count();
-    format!("{value:.decimals$}")
-}
-
-/// Writes the rows as a JSON list of objects with [`Row`]'s fields.
-///
-/// # Errors
-///
-/// If the file cannot be written; the error names it.
-pub fn write_json(file: &Path, rows: &[Row]) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(rows)?;
-    text.push('\n');
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,46 +197,5 @@ mod tests {
         assert_eq!(order.borrow().len(), 2 * (REPEATS + 1));
         assert!(order.borrow().starts_with("oppooppo"), "{order:?}");
         assert_eq!((row.max, row.peer, row.ratio), (1.0, Some(2.0), Some(0.5)));
-    }
-
-    #[test]
-    fn the_tables_columns_line_up() {
-        let rows = [row(&[(345.6, Some(760.0))]), Row::from_turns("a longer name", "us", &[(0.01234, None)])];
-        let expected = "\
-name           unit    value          min .. max      p99   peer   ratio
-launch         ns      345.6      345.6 .. 345.6    345.6  760.0  0.4547
-a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -
-";
-        assert_eq!(table(&rows), expected);
-    }
-
-    #[test]
-    fn figures_have_four_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (123_456.7, "123457"),
-            (1234.5, "1234"),
-            (99.99, "99.99"),
-            (1.02, "1.020"),
-            (0.000_01, "1.000e-5"),
-        ] {
-            assert_eq!(figure(value), text);
-        }
-    }
-
-    #[test]
-    fn json_is_a_list_of_rows_with_null_for_no_peer() -> Result<()> {
-        let text = serde_json::to_string(&[row(&[(2.0, None)])])?;
-        assert_eq!(
-            text,
-            r#"[{"name":"launch","unit":"ns","value":2.0,"min":2.0,"max":2.0,"p99":2.0,"peer":null,"ratio":null}]"#
-        );
-        Ok(())
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_is_named() {
-        let error = write_json(Path::new("/nowhere/rows.json"), &[]).unwrap_err();
-        assert_eq!(error.to_string(), "cannot write /nowhere/rows.json");
     }
 }

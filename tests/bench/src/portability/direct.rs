@@ -1,0 +1,183 @@
+//! The functions of the CPU's implementations, called with no framework: a backend that gives them to gcc's OpenMP, in
+//! even shares, and takes the time of that alone. What a launch through the framework takes longer is lost there.
+
+use super::last;
+use crate::peers::{EachShare, int, long};
+use flash::abi;
+use flash::backend::{
+    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, host_memory,
+};
+use flash::{Code, register_backend};
+use rayon::ThreadPool;
+use std::ffi::{c_long, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::{LazyLock, OnceLock};
+use std::thread;
+
+/// gcc's OpenMP, if it is there.
+pub static EACH_SHARE: OnceLock<EachShare> = OnceLock::new();
+
+/// Rows of which threads have whole multiples.
+const ALIGN: u64 = 16;
+
+/// The backend.
+struct Direct;
+
+// SAFETY: every row of the one phase runs exactly once, in the call, and memory is touched by the implementation alone.
+unsafe impl Backend for Direct {
+    const KEY: &'static str = "BENCH_CPU";
+    const DESCRIPTION: &'static str = "calls functions for the CPU, and takes the time";
+    const TARGET: &'static str = "cpu";
+    type Device = DirectDevice;
+
+    fn probe() -> Result<Vec<DirectDevice>, Unavailable> {
+        match EACH_SHARE.get() {
+            Some(&each_share) => Ok(vec![DirectDevice { each_share, threads: threads() }]),
+            None => Err(Unavailable("expected gcc's OpenMP: `cargo xtask bench` installs it".into())),
+        }
+    }
+}
+
+register_backend!(Direct);
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+struct DirectDevice {
+    each_share: EachShare,
+    threads: usize,
+}
+
+impl Device for DirectDevice {
+    type Kernel = &'static abi::Implementation;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            class: Class::Cpu,
+            emulated: false,
+            test: true,
+            host_memory: true,
+            threads: self.threads as u32,
+            name: "functions, called by OpenMP".into(),
+            vendor: "FLASH".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            physical_id: "cpu".into(),
+            rate_hint: 0.0,
+            memory_bytes: 0,
+            features: String::new(),
+        }
+    }
+
+    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Self::Kernel, Failure> {
+        Ok(implementation)
+    }
+
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+        let (implementation, phases) = (*launch.kernel(), launch.phases());
+        let Some(function) = implementation.share.filter(|_| phases == (0..1)) else {
+            return Err(Failure::new(
+                Code::Unsupported,
+                "expected a function with its loop inside, and one phase".to_owned(),
+            ));
+        };
+        let rows = launch.space().phase(0);
+        let call = Call { function, launch, failed: AtomicPtr::default() };
+        if implementation.door == abi::DOOR_WHOLE {
+            let pool = threads_of();
+            last::time(|| call.rows(rows.start, rows.end, &raw const pool));
+        } else {
+            // A block of an accumulator is one thread's.
+            let block = |arg: &abi::Arg| if arg.kind == abi::ARG_REDUCE { arg.row_len } else { 1 };
+            let align = launch.args().iter().map(block).fold(ALIGN, u64::max);
+            let data = (&raw const call).cast_mut().cast();
+            let (items, align) = (long((rows.end - rows.start) as usize), long(align as usize));
+            // SAFETY: the call lives until all shares are done, and they are apart.
+            last::time(|| unsafe { (self.each_share)(int(self.threads), items, align, share, data) });
+        }
+        match call.failed.into_inner() {
+            error if error.is_null() => Ok(None),
+            // SAFETY: an error of the host that runs this.
+            error => Err(unsafe { Failure::of_host(error) }),
+        }
+    }
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        vec![abi::MemorySpace {
+            struct_size: size_of::<abi::MemorySpace>() as u32,
+            id: abi::SPACE_HOST,
+            kind: 0,
+            numa_node: -1,
+            size: 0,
+            host_visible: 1,
+            alignment: 64,
+        }]
+    }
+
+    unsafe fn copy_box(
+        &self,
+        from: abi::Buffer,
+        to: abi::Buffer,
+        shape: &abi::CopyBox,
+    ) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for the boxes.
+        unsafe { host_memory::copy_box(from, to, shape) }
+    }
+
+    fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
+        (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
+    }
+}
+
+/// A launch, for all threads.
+struct Call<'a> {
+    function: abi::ShareFn,
+    launch: &'a Launch<'a, &'static abi::Implementation>,
+    failed: AtomicPtr<abi::Error>,
+}
+
+impl Call<'_> {
+    fn rows(&self, begin: u64, end: u64, threads: *const abi::Threads) {
+        let share = abi::Share { threads, ..self.launch.share(0, begin..end) };
+        // SAFETY: rows of the launch that nobody else has, and its arguments.
+        let error = unsafe { (self.function)(&share, self.launch.args().as_ptr()) };
+        if !error.is_null() {
+            // One of them is enough to say what is wrong.
+            self.failed.store(error, Relaxed);
+        }
+    }
+}
+
+/// # Safety
+/// `data` is a [`Call`], and nobody else has its rows `begin..end`.
+unsafe extern "C" fn share(data: *mut c_void, begin: c_long, end: c_long) {
+    // SAFETY: the caller vouches.
+    let call = unsafe { &*data.cast_const().cast::<Call<'_>>() };
+    call.rows(begin as u64, end as u64, std::ptr::null());
+}
+
+/// Threads for implementations that have a whole launch: a pool of rayon's, as a program has it.
+fn threads_of() -> abi::Threads {
+    static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads()).build().expect("threads start")
+    });
+    unsafe extern "C" fn install(_: *mut c_void, body: unsafe extern "C" fn(*mut c_void), data: *mut c_void) {
+        struct Data(*mut c_void);
+        // SAFETY: the body may run on any thread: it is Send by the door's signature.
+        unsafe impl Send for Data {}
+        impl Data {
+            fn get(self) -> *mut c_void {
+                self.0
+            }
+        }
+        let data = Data(data);
+        // SAFETY: called once, before `install` returns.
+        POOL.install(move || unsafe { body(data.get()) });
+    }
+    abi::Threads {
+        struct_size: size_of::<abi::Threads>() as u32,
+        count: threads() as u32,
+        context: std::ptr::null_mut(),
+        install: Some(install),
+    }
+}

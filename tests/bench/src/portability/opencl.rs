@@ -1,0 +1,246 @@
+//! The programs of the OpenCL implementations in plain `opencl3`, with no framework: a backend that builds them, sets
+//! their parameters, and takes the time of enqueueing a kernel and waiting for it alone. Where the device cannot use
+//! the host's memory it copies the arrays once; results stay there.
+
+use super::last;
+use anyhow::Result;
+use flash::abi::{self, Arg};
+use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
+use flash::backend::{Backend, Class, Completion, DeviceInfo, Failure, Launch, Unavailable};
+use flash::{Code, register_backend};
+use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
+use opencl3::context::Context;
+use opencl3::device::{CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ALL, Device};
+use opencl3::error_codes::ClError;
+use opencl3::kernel::{Kernel, set_kernel_arg};
+use opencl3::memory::{Buffer, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, ClMem as _};
+use opencl3::platform::get_platforms;
+use opencl3::program::Program;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+/// Work items of a work-group, where the kernel does not say.
+const GROUP: usize = 256;
+
+/// The backend.
+struct ByHand;
+
+// SAFETY: the kernels are enqueued once, in the call, over all rows of the one phase. On devices with a memory of
+// their own the arrays of the host are only read: what should have been written keeps what it had.
+unsafe impl Backend for ByHand {
+    const KEY: &'static str = "BENCH_OPENCL";
+    const DESCRIPTION: &'static str = "runs kernels in plain OpenCL, and takes the time";
+    const TARGET: &'static str = "opencl";
+    type Device = ByHandDevice;
+
+    fn probe() -> Result<Vec<ByHandDevice>, Unavailable> {
+        let platforms = get_platforms().map_err(|error| Unavailable(format!("no OpenCL: {error}")))?;
+        let ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
+        let devices = ids.map(|id| ByHandDevice::open(Device::new(id)));
+        devices.collect::<Result<_, ClError>>().map_err(|error| Unavailable(format!("no OpenCL: {error}")))
+    }
+}
+
+register_backend!(ByHand);
+
+/// A device, with all that a launch takes.
+pub struct ByHandDevice {
+    device: Device,
+    context: Context,
+    queue: CommandQueue,
+    in_place: bool,
+    name: String,
+}
+
+impl ByHandDevice {
+    fn open(device: Device) -> Result<ByHandDevice, ClError> {
+        let context = Context::from_device(&device)?;
+        // As the backend's: with times.
+        #[allow(deprecated)]
+        // SAFETY: the context is the device's.
+        let queue = unsafe { CommandQueue::create(&context, device.id(), CL_QUEUE_PROFILING_ENABLE)? };
+        let in_place = device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0;
+        let name = device.name()?.trim().to_owned();
+        Ok(ByHandDevice { device, context, queue, in_place, name })
+    }
+}
+
+/// A kernel, and what its parameters were set to.
+pub struct Prepared {
+    spec: KernelSpec,
+    parameters: Vec<Parameter>,
+    multiple: usize,
+    most: usize,
+    units: usize,
+    set: Mutex<Set>,
+}
+
+struct Set {
+    kernel: Kernel,
+    told: Told,
+    /// Addresses and bytes of the arrays that the buffers were made of, and the table.
+    arrays: Vec<(usize, usize)>,
+    table: Vec<u64>,
+    /// Of the arrays, if the device cannot use the host's memory, and of the table.
+    buffers: Vec<Buffer<u8>>,
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::Invalid, format!("plain OpenCL: {error}"))
+}
+
+impl flash::backend::Device for ByHandDevice {
+    type Kernel = Prepared;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            class: Class::Other,
+            emulated: false,
+            test: true,
+            host_memory: true,
+            threads: 1,
+            name: self.name.clone(),
+            vendor: "FLASH".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            physical_id: "cpu".into(),
+            rate_hint: 0.0,
+            memory_bytes: 0,
+            features: String::new(),
+        }
+    }
+
+    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Prepared, Failure> {
+        let mut spec = KernelSpec::read(implementation)?;
+        let Payload::Source(text) = spec.payload(implementation)? else {
+            return Err(failure("expected a source, found a binary"));
+        };
+        let source = spec.source(&text);
+        let program = Program::create_and_build_from_source(&self.context, &source, &spec.build_options);
+        let kernel = Kernel::create(&program.map_err(failure)?, &spec.entry).map_err(failure)?;
+        let id = self.device.id();
+        Ok(Prepared {
+            parameters: spec.parameters(),
+            multiple: kernel.get_work_group_size_multiple(id).map_err(failure)?.max(1),
+            most: kernel.get_work_group_size(id).map_err(failure)?,
+            units: self.device.max_compute_units().map_err(failure)? as usize,
+            set: Mutex::new(Set {
+                kernel,
+                told: Told::default(),
+                arrays: Vec::new(),
+                table: Vec::new(),
+                buffers: Vec::new(),
+            }),
+            spec,
+        })
+    }
+
+    fn submit(&self, launch: &Launch<'_, Prepared>) -> Result<Option<Box<dyn Completion>>, Failure> {
+        let (kernel, args) = (launch.kernel(), launch.args());
+        let mut set = kernel.set.lock().unwrap_or_else(|e| e.into_inner());
+        kernel.spec.tell(launch.space(), 0, args, false, &mut set.told)?;
+        set.parameters(self, kernel, args).map_err(failure)?;
+        let (items, block) = (set.told.items as usize, set.told.block as usize);
+        let own = kernel.spec.work_group_size.map(|size| size as usize);
+        let (local, groups) = match block {
+            0 => {
+                let most = GROUP.next_multiple_of(kernel.multiple).min(kernel.most);
+                let share = items.div_ceil(kernel.units).next_multiple_of(kernel.multiple);
+                let local = own.unwrap_or(share.min(most));
+                (local, items.div_ceil(local))
+            }
+            block => (own.unwrap_or(1), items.div_ceil(block)),
+        };
+        let run = || {
+            // SAFETY: the parameters are set, and what they point to lives for the call, as do the sizes.
+            let event = unsafe {
+                self.queue.enqueue_nd_range_kernel(
+                    set.kernel.get(),
+                    1,
+                    std::ptr::null(),
+                    [local * groups].as_ptr(),
+                    [local].as_ptr(),
+                    &[],
+                )
+            };
+            event?.wait()
+        };
+        last::time(run).map_err(failure)?;
+        Ok(None)
+    }
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        vec![abi::MemorySpace {
+            struct_size: size_of::<abi::MemorySpace>() as u32,
+            id: abi::SPACE_HOST,
+            kind: 0,
+            numa_node: -1,
+            size: 0,
+            host_visible: 1,
+            alignment: 64,
+        }]
+    }
+}
+
+impl Set {
+    /// Sets all parameters.
+    fn parameters(&mut self, on: &ByHandDevice, kernel: &Prepared, args: &[Arg]) -> Result<(), ClError> {
+        let array = |parameter: &Parameter| match *parameter {
+            Parameter::Value(_) => None,
+            Parameter::Array(i) | Parameter::Next(i) => {
+                let arg = &args[i];
+                // One per block of rows.
+                let accumulators = match arg.kind {
+                    abi::ARG_REDUCE => self.told.items.div_ceil(arg.row_len),
+                    _ => 1,
+                };
+                let bytes = arg.len * accumulators * u64::from(arg.element_size);
+                Some((arg.data as usize, bytes as usize))
+            }
+        };
+        let arrays: Vec<(usize, usize)> = kernel.parameters.iter().filter_map(array).collect();
+        let mut table = self.told.table.clone();
+        // A buffer has one byte at least.
+        table.push(0);
+        if self.arrays != arrays || self.table != table {
+            self.buffers.clear();
+            let of_table = (table.as_ptr() as usize, size_of_val(&table[..]));
+            let of_arrays = arrays.iter().filter(|_| !on.in_place);
+            for &(address, bytes) in of_arrays.chain([&of_table]) {
+                let (flags, from) = (CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, address as *mut c_void);
+                // SAFETY: an array of the launch, or the table, of that many bytes, which are copied.
+                self.buffers.push(unsafe { Buffer::<u8>::create(&on.context, flags, bytes, from)? });
+            }
+            (self.arrays, self.table) = (arrays, table);
+        }
+        let (mut array, mut number) = (0, 0);
+        for parameter in &kernel.parameters {
+            match *parameter {
+                Parameter::Value(i) => {
+                    let arg = &args[i];
+                    self.set(number, arg.element_size as usize, arg.data)?;
+                }
+                Parameter::Array(_) | Parameter::Next(_) => {
+                    if on.in_place {
+                        let address = self.arrays[array].0 as *const c_void;
+                        // SAFETY: a device that takes any address; the array is one of the launch.
+                        unsafe { self.kernel.set_arg_svm_pointer(number, address)? };
+                    } else {
+                        let buffer = self.buffers[array].get();
+                        self.set(number, size_of_val(&buffer), (&raw const buffer).cast())?;
+                    }
+                    array += 1;
+                }
+            }
+            number += 1;
+        }
+        let (words, table) = (&self.told.words, self.buffers.last().expect("the table is there").get());
+        self.set(number, size_of_val(&words[..]), words.as_ptr().cast())?;
+        self.set(number + 1, size_of_val(&table), (&raw const table).cast())
+    }
+
+    /// Sets a parameter to a value of some bytes.
+    fn set(&self, number: u32, bytes: usize, value: *const c_void) -> Result<(), ClError> {
+        // SAFETY: a live kernel; the value has as many bytes, and they are copied.
+        unsafe { set_kernel_arg(self.kernel.get(), number, bytes, value) }.map_err(ClError)
+    }
+}

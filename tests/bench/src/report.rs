@@ -1,0 +1,199 @@
+//! What rows become: a table for the terminal, one in Markdown, JSON for programs, and a chart of the scores.
+
+use crate::stats::Row;
+use anyhow::{Context, Result};
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: [&str; 7] = ["name", "unit", "value", "min .. max", "p99", "peer", "ratio"];
+
+/// A row's cells below [`HEAD`].
+fn cells(row: &Row) -> [String; 7] {
+    [
+        row.name.clone(),
+        row.unit.clone(),
+        figure(row.value),
+        format!("{} .. {}", figure(row.min), figure(row.max)),
+        figure(row.p99),
+        row.peer.map_or_else(|| "-".into(), figure),
+        row.ratio.map_or_else(|| "-".into(), figure),
+    ]
+}
+
+/// The rows as a table with aligned columns, ready to print.
+pub fn table(rows: &[Row]) -> String {
+    let mut all = vec![HEAD.map(String::from)];
+    all.extend(rows.iter().map(cells));
+    let widths: [usize; 7] = std::array::from_fn(|column| {
+        let width = |row: &[String; 7]| row[column].chars().count();
+        all.iter().map(width).max().unwrap_or(0)
+    });
+    let mut text = String::new();
+    for row in &all {
+        let columns = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            // Words to the left, figures to the right.
+            match column {
+                0 | 1 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            }
+        });
+        text += columns.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// The rows as a table in Markdown.
+pub fn markdown(rows: &[Row]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rows = rows.iter().map(|row| line(&cells(row).map(|cell| cell.replace('|', "\\|"))));
+    line(&HEAD.map(String::from)) + &format!("|{}\n", "---|".repeat(HEAD.len())) + &rows.collect::<String>()
+}
+
+/// The rows as a JSON list of objects with [`Row`]'s fields.
+pub fn json(rows: &[Row]) -> Result<String> {
+    Ok(serde_json::to_string_pretty(rows)? + "\n")
+}
+
+/// What a score should be at least.
+const GOAL: f64 = 0.99;
+
+/// The scores as bars, with a line where they should end at least, and the least and the greatest turn of each.
+pub fn svg(rows: &[Row]) -> String {
+    let (left, width, step) = (250.0, 500.0, 20.0);
+    let scores: Vec<&Row> = rows.iter().filter(|row| row.name.ends_with(" score")).collect();
+    let most = scores.iter().map(|row| row.value).fold(1.2, f64::max);
+    let x = |score: f64| left + width * (score / most).clamp(0.0, 1.0);
+    let (height, goal) = (step * (scores.len() as f64 + 2.0), x(GOAL));
+    let (right, end) = (left + width, left + width + 70.0);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {end} {height}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    for (i, row) in scores.iter().enumerate() {
+        let (top, name) = (step * (i as f64 + 1.0), row.name.trim_end_matches(" score"));
+        let (middle, base) = (top + step / 2.0, top + step * 0.7);
+        let fill = if row.value >= GOAL { "#4477aa" } else { "#cc6677" };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "<text x=\"{:.1}\" y=\"{base:.1}\" text-anchor=\"end\">{name}</text>\
+             <rect x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{fill}\"/>\
+             <line x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"black\"/>\
+             <text x=\"{:.1}\" y=\"{base:.1}\">{:.3}</text>",
+            left - 8.0,
+            top + 2.0,
+            x(row.value) - left,
+            step - 4.0,
+            x(row.min),
+            x(row.max),
+            right + 8.0,
+            row.value
+        );
+    }
+    let _ = writeln!(
+        text,
+        "<line x1=\"{goal:.1}\" x2=\"{goal:.1}\" y1=\"{step}\" y2=\"{height}\" stroke=\"black\" \
+         stroke-dasharray=\"4 3\"/><text x=\"{goal:.1}\" y=\"14\" text-anchor=\"middle\">{GOAL}</text>\n</svg>"
+    );
+    text
+}
+
+/// Four significant digits, and never fewer than the whole number has.
+fn figure(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude == 0.0 {
+        return "0".into();
+    }
+    if magnitude < 1e-4 {
+        return format!("{value:.3e}");
+    }
+    let decimals =
+        [1000.0, 100.0, 10.0, 1.0, 0.1, 0.01].iter().take_while(|bound| magnitude < **bound).count();
+    format!("{value:.decimals$}")
+}
+
+/// Writes a text to a file.
+///
+/// # Errors
+///
+/// If the file cannot be written; the error names it.
+pub fn write(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(turns: &[(f64, Option<f64>)]) -> Row {
+        Row::from_turns("launch", "ns", turns)
+    }
+
+    #[test]
+    fn the_tables_columns_line_up() {
+        let rows = [row(&[(345.6, Some(760.0))]), Row::from_turns("a longer name", "us", &[(0.01234, None)])];
+        let expected = "\
+name           unit    value          min .. max      p99   peer   ratio
+launch         ns      345.6      345.6 .. 345.6    345.6  760.0  0.4547
+a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -
+";
+        assert_eq!(table(&rows), expected);
+    }
+
+    #[test]
+    fn figures_have_four_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (123_456.7, "123457"),
+            (1234.5, "1234"),
+            (99.99, "99.99"),
+            (1.02, "1.020"),
+            (0.000_01, "1.000e-5"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
+    }
+
+    #[test]
+    fn json_is_a_list_of_rows_with_null_for_no_peer() -> Result<()> {
+        let text = json(&[row(&[(2.0, None)])])?.replace(['\n', ' '], "");
+        assert_eq!(
+            text,
+            r#"[{"name":"launch","unit":"ns","value":2.0,"min":2.0,"max":2.0,"p99":2.0,"peer":null,"ratio":null}]"#
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let error = write(Path::new("/nowhere/rows.json"), "").unwrap_err();
+        assert_eq!(error.to_string(), "cannot write /nowhere/rows.json");
+    }
+
+    #[test]
+    fn markdown_has_a_line_per_row_and_no_bar_inside_a_cell() {
+        let rows = [row(&[(345.6, Some(760.0))]), Row::from_turns("a|b", "us", &[(0.5, None)])];
+        let expected = "\
+| name | unit | value | min .. max | p99 | peer | ratio |
+|---|---|---|---|---|---|---|
+| launch | ns | 345.6 | 345.6 .. 345.6 | 345.6 | 760.0 | 0.4547 |
+| a\\|b | us | 0.5000 | 0.5000 .. 0.5000 | 0.5000 | - | - |
+";
+        assert_eq!(markdown(&rows), expected);
+    }
+
+    #[test]
+    fn the_chart_has_a_bar_per_score_and_the_goal() {
+        let score = |name: &str, value| Row::from_turns(name, "score", &[(value, None)]);
+        let rows =
+            [score("vdp f32 ALL_CPU score", 1.0), score("js f32 ALL_CPU score", 0.5), row(&[(1.0, None)])];
+        let text = svg(&rows);
+        let bars: Vec<&str> = text.lines().filter(|line| line.contains("<rect x=")).collect();
+        assert_eq!(bars.len(), 2, "{text}");
+        // 500 wide for 1.2.
+        assert!(bars[0].contains(">vdp f32 ALL_CPU<") && bars[0].contains("width=\"416.7\""), "{text}");
+        assert!(bars[1].contains(">js f32 ALL_CPU<") && bars[1].contains("width=\"208.3\""), "{text}");
+        assert!(text.contains(">0.99<") && text.trim_end().ends_with("</svg>"), "{text}");
+    }
+}
