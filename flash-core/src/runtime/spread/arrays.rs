@@ -158,12 +158,12 @@ impl<'r> Array<'r> {
     /// Lets go of the directory of a memory that the run writes while others use other elements of it. Nothing is
     /// being copied, and what the directory says of what is written will be so.
     pub fn leave(&mut self) {
-        if self.written
-            && let Books::Kept(directory) = &mut self.books
-        {
-            directory.in_flight = true;
-            self.books = Books::Left;
+        if !self.written || !matches!(self.books, Books::Kept(_)) {
+            return;
         }
+        self.take_back();
+        self.directory_mut().in_flight = true;
+        self.books = Books::Left;
     }
 
     /// Takes the directory back. In the order of addresses, as at the beginning.
