@@ -101,7 +101,7 @@ fn main() {
                 _ => assert_eq!(*k.staged.own(), [102, 103, 104]),
             }
         }
-        let mut k = Elements::whole(&bound);
+        let mut k = Elements::whole(&bound, None);
         assert_eq!(k.unit.len(), 24);
         assert_eq!(k.out[..4], [0, 10, 20, 30]);
         assert_eq!(*k.staged.own(), [100, 102, 103, 104]);

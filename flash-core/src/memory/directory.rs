@@ -252,6 +252,7 @@ impl Directory {
             last_use: copy.last_use().clone(),
             grid: self.grid,
             block,
+            all: block == self.grid.block(),
             only,
         })
     }

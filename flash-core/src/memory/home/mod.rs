@@ -33,6 +33,8 @@ pub(crate) struct AtHome {
     pub grid: Grid,
     /// What is current.
     pub block: Block,
+    /// That is all of the array.
+    pub all: bool,
     /// It is current nowhere else.
     pub only: bool,
 }
@@ -41,7 +43,7 @@ impl AtHome {
     /// True if a box is there, seen in a grid of all of the array.
     #[inline]
     pub fn has(&self, block: &Block, seen: &Grid) -> bool {
-        self.has_all() || (self.grid == *seen && self.block.contains(block))
+        self.all || (self.grid == *seen && self.block.contains(block))
     }
 
     /// True if a range of elements is there.
@@ -49,11 +51,6 @@ impl AtHome {
     pub fn has_range(&self, range: &Range<u64>) -> bool {
         let flat =
             self.grid.is_flat() && self.block.begin[0] <= range.start && range.end <= self.block.end[0];
-        flat || self.has_all()
-    }
-
-    #[inline]
-    fn has_all(&self) -> bool {
-        self.block == self.grid.block()
+        flat || self.all
     }
 }

@@ -14,18 +14,19 @@
 use super::sync::{Mutex, MutexGuard};
 use super::table::{Extent, Order};
 use super::{Refused, State};
+use smallvec::SmallVec;
 
 /// What the guards of parts of a memory that are alive read.
-pub(crate) struct Parts<E>(Mutex<Vec<E>>);
+pub(crate) struct Parts<E>(Mutex<SmallVec<[E; 1]>>);
 
 impl<E> Default for Parts<E> {
     fn default() -> Parts<E> {
-        Parts(Mutex::new(Vec::new()))
+        Parts(Mutex::new(SmallVec::new()))
     }
 }
 
 impl<E: Extent + PartialEq> Parts<E> {
-    fn lock(&self) -> MutexGuard<'_, Vec<E>> {
+    fn lock(&self) -> MutexGuard<'_, SmallVec<[E; 1]>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 

@@ -125,7 +125,7 @@ pub(in crate::runtime) fn region(
     else {
         return all();
     };
-    if touched.block.is_empty() {
+    if touched.nothing {
         return Region::empty();
     }
     match &touched.range {

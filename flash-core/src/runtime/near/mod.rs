@@ -144,31 +144,41 @@ impl<'a> Run<'a> {
         told: &mut Told,
     ) -> Option<()> {
         let Told { args, parts } = told;
+        let recorded = self.slots.args_of(node);
         args.clear();
-        args.extend_from_slice(self.slots.args_of(node));
         parts.clear();
-        parts.extend_from_slice(&near.parts);
+        // Arguments point to them: they stay where they are.
+        parts.reserve(recorded.len());
         let now = LastUse::now();
-        let arguments = args.iter_mut().zip(parts).zip(self.slots.holds_of(node)).zip(&near.touched);
+        let arguments = recorded.iter().zip(&near.parts).zip(self.slots.holds_of(node)).zip(&near.touched);
         for (((arg, part), hold), touched) in arguments {
-            if touched.block.is_empty() {
+            let mut arg = *arg;
+            if touched.nothing {
                 if arg.kind != abi::ARG_SCALAR {
                     return None;
                 }
+                args.push(arg);
                 continue;
             }
             let (header, home) = self.home_of(hold)?;
-            let writes = arg.access != abi::ACCESS_READ;
-            let first = first_of(arg, header);
+            let first = first_of(&arg, header);
             let in_range = |range: &Range<u64>| home.has_range(&(range.start + first..range.end + first));
             let there = *home.memory == *memory
-                && (touched.range.as_ref().is_some_and(in_range)
-                    || (touched.all && home.has(&touched.block, &touched.seen)));
-            if !there || (writes && !home.only) {
+                && ((touched.all && home.has(&touched.block, &touched.seen))
+                    || touched.range.as_ref().is_some_and(in_range));
+            if !there || (arg.access != abi::ACCESS_READ && !home.only) {
                 return None;
             }
             home.last_use.set(now);
-            place(arg, part, first, home, header.element_size());
+            // Modulo 2^64: the buffer may begin on either side of the argument's first element.
+            let origin = home.first.wrapping_sub(first);
+            arg.part = part;
+            if origin != part.origin {
+                parts.push(abi::Part { origin, ..*part });
+                arg.part = parts.last()?;
+            }
+            place(&mut arg, origin, home, header.element_size());
+            args.push(arg);
         }
         Some(())
     }
@@ -180,7 +190,7 @@ impl<'a> Run<'a> {
         let place = memory.place();
         let arguments = || {
             let arrays = node.plan().arguments.iter().zip(self.slots.holds_of(node)).zip(&near.touched);
-            arrays.filter(|(_, touched)| !touched.block.is_empty())
+            arrays.filter(|(_, touched)| !touched.nothing)
         };
         for ((spec, hold), touched) in arguments() {
             let header = self.slots.memory(hold.touched)?;
@@ -344,19 +354,16 @@ fn first_of(arg: &Arg, header: &Header) -> u64 {
     if bytes == 0 { 0 } else { bytes / header.element_size().max(1) }
 }
 
-/// Puts in where an argument finds its elements: from element `first` of the array on.
+/// Puts in where an argument finds its elements; element `origin` of it is the buffer's first.
 #[inline]
-fn place(arg: &mut Arg, part: &mut abi::Part, first: u64, home: &AtHome, size: u64) {
+fn place(arg: &mut Arg, origin: u64, home: &AtHome, size: u64) {
     arg.space = home.buffer.space;
     arg.buffer = home.buffer.handle;
-    // Modulo 2^64: the buffer may begin on either side of the argument's first element.
-    part.origin = home.first.wrapping_sub(first);
     arg.data = match home.memory.has_addresses() {
         true => {
-            let first = home.buffer.handle.wrapping_sub(part.origin.wrapping_mul(size));
+            let first = home.buffer.handle.wrapping_sub(origin.wrapping_mul(size));
             std::ptr::with_exposed_provenance_mut(first as usize)
         }
         false => std::ptr::null_mut(),
     };
-    arg.part = part;
 }

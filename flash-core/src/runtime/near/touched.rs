@@ -19,6 +19,8 @@ pub(crate) struct Near {
 
 /// What it touches of an argument.
 pub(crate) struct Touched {
+    /// Not a single element.
+    pub nothing: bool,
     pub block: Block,
     /// The launch's grid, of `block`.
     pub seen: Grid,
@@ -125,7 +127,17 @@ fn of(slots: &Slots, node: &Node, plan: &Plan) -> Option<Near> {
         let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
         let hull = block.hull(&seen);
         let range = (hull.end - hull.start == block.elements()).then_some(hull);
-        (part, Touched { block, seen, all, range, covered: touched.covered && !plan.whole })
+        (
+            part,
+            Touched {
+                nothing: block.is_empty(),
+                block,
+                seen,
+                all,
+                range,
+                covered: touched.covered && !plan.whole,
+            },
+        )
     });
     let (told, touched): (Vec<_>, Vec<_>) = near.unzip();
     Some(Near { parts: told.into(), touched: touched.into() })

@@ -30,7 +30,7 @@ impl<'r> Walk<'r> {
         }
         let near = self.known.near(self.slots, node)?;
         let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
-        for (i, touched) in near.touched.iter().enumerate().filter(|(_, touched)| !touched.block.is_empty()) {
+        for (i, touched) in near.touched.iter().enumerate().filter(|(_, touched)| !touched.nothing) {
             let (array, offset) = self.array_of(node, i);
             let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
             let touch = match plan.arguments[i].access {
@@ -105,7 +105,7 @@ impl<'r> Walk<'r> {
         let node: &'r Node = &self.slots.nodes()[launched.position];
         let plan = node.plan();
         let Some(near) = self.known.near(self.slots, node) else { return };
-        for (i, touched) in near.touched.iter().enumerate().filter(|(_, touched)| !touched.block.is_empty()) {
+        for (i, touched) in near.touched.iter().enumerate().filter(|(_, touched)| !touched.nothing) {
             let (array, offset) = self.array_of(node, i);
             let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
             let access = plan.arguments[i].access;
