@@ -21,9 +21,9 @@
 //! a pending one is told so ([`Refused::Pending`]), gives back what it has taken, and enters the order
 //! itself; so nobody holds a memory while it waits for a pending pipeline. Counting oneself fails at a
 //! guard and waits for a launch that writes, but not for those that read: a pipeline waits for them
-//! with `drained` before it writes. Where only parts of a memory are concerned, on either side, the order and the
-//! list decide (`memory/order/parts.rs`): a launch that finds bit 35 is sent there, and so is a guard of a part that finds
-//! a pending writer.
+//! with `drained` before it writes. Where only parts of a memory are concerned, on either side, the order and
+//! the list decide (`memory/order/parts.rs`): a launch that finds bit 35 is sent there, and so is a guard of
+//! a part that finds a pending writer.
 //!
 //! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
 //! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
