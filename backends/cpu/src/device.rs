@@ -168,15 +168,7 @@ impl Device for CpuDevice {
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        vec![abi::MemorySpace {
-            struct_size: size_of::<abi::MemorySpace>() as u32,
-            id: self.buffers.space(),
-            kind: 0,
-            numa_node: -1,
-            size: memory(),
-            host_visible: 1,
-            alignment: 64,
-        }]
+        vec![host_memory::space(self.buffers.space(), memory())]
     }
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {

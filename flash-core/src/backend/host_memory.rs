@@ -2,11 +2,24 @@
 //! have memories of their own that the host can reach by address.
 
 use super::Failure;
-use crate::abi::{Buffer, CopyBox, SPACE_HOST};
+use crate::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use crate::error::Code;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 use std::sync::Mutex;
+
+/// A memory space that the host reaches by address: of `bytes` bytes, 0 if nobody knows.
+pub fn space(id: u32, bytes: u64) -> MemorySpace {
+    MemorySpace {
+        struct_size: size_of::<MemorySpace>() as u32,
+        id,
+        kind: 0,
+        numa_node: -1,
+        size: bytes,
+        host_visible: 1,
+        alignment: 64,
+    }
+}
 
 /// The buffers of one device in memory that the host can reach. Their handles are addresses.
 #[derive(Default)]

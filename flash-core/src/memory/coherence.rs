@@ -79,11 +79,14 @@ impl Header {
         if self.home.is_some() {
             return true;
         }
+        self.tidied().is_some()
+    }
+
+    /// Its directory if there is something to look up, and nothing else.
+    fn tidied(&self) -> MutexGuard<'_, Option<Box<Directory>>> {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
-        if lock.as_ref().is_some_and(|d| d.is_plain()) {
-            *lock = None;
-        }
-        lock.is_some()
+        *lock = lock.take().filter(|directory| !directory.is_plain() || directory.in_flight);
+        lock
     }
 
     /// Gives back what was held as a launch that writes, noted if there is something to look up.
@@ -126,11 +129,8 @@ impl Header {
             return self.state.release_pending_write(None);
         }
         // Others may be pending, for other elements: what they say of the directory comes before this, or after.
-        let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
-        if lock.as_ref().is_some_and(|d| d.is_plain() && !d.in_flight) {
-            *lock = None;
-        }
-        self.state.release_pending_write(Some(lock.is_some()));
+        let directory = self.tidied();
+        self.state.release_pending_write(Some(directory.is_some()));
     }
 
     /// The host will read a range: refuses poison, and fetches what is not current there, in granules.

@@ -122,15 +122,7 @@ impl Device for BrokenDevice {
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
         maybe("spaces");
-        vec![abi::MemorySpace {
-            struct_size: size_of::<abi::MemorySpace>() as u32,
-            id: abi::SPACE_HOST,
-            kind: 0,
-            numa_node: -1,
-            size: 0,
-            host_visible: 1,
-            alignment: 64,
-        }]
+        vec![host_memory::space(abi::SPACE_HOST, 0)]
     }
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {

@@ -115,15 +115,7 @@ impl Device for NullDevice {
     // Everything from here on may be left out: the device then answers "unsupported".
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        vec![abi::MemorySpace {
-            struct_size: size_of::<abi::MemorySpace>() as u32,
-            id: abi::SPACE_HOST,
-            kind: 0,
-            numa_node: -1,
-            size: 0,
-            host_visible: 1,
-            alignment: 64,
-        }]
+        vec![host_memory::space(abi::SPACE_HOST, 0)]
     }
 
     // `HostBuffers` keeps the books for devices that share the host's memory.

@@ -67,16 +67,14 @@ impl Touched {
 
     /// True if no other pipeline touches any of the memories meanwhile, or all only read.
     pub fn is_alone(&self, slots: &Slots) -> bool {
-        let mut touches = self.0.iter();
-        let all = |memory: &Header, touch: &Touch<Region>| {
+        let (mut touches, mut alone) = (self.0.iter(), true);
+        let _ = slots.visit_memories(|_, memory, _| {
             let all = Region::all(&memory.grid());
-            touch.written.as_ref().unwrap_or(&touch.touched).contains(&all)
-        };
-        let each = slots.visit_memories(|_, memory, _| match touches.next() {
-            Some(touch) if all(memory, touch) => Ok(()),
-            _ => Err(crate::error::Error::Nested),
+            let own = touches.next().map(|touch| touch.written.as_ref().unwrap_or(&touch.touched));
+            alone &= own.is_some_and(|own| own.contains(&all));
+            Ok(())
         });
-        each.is_ok()
+        alone
     }
 
     /// Waits until nobody walks what this pipeline will.

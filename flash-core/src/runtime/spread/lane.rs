@@ -45,7 +45,7 @@ pub(crate) struct Lane {
     filled: Condvar,
     /// 0: nobody has the turn; else somebody has it, and so many have knocked, plus one.
     turn: AtomicU64,
-    /// Expected nanoseconds of what is in the queue.
+    /// Expected nanoseconds of what is in the queue or runs.
     expected: AtomicU64,
     server: Server,
 }
@@ -66,14 +66,14 @@ impl Lane {
         self.queue.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Expected nanoseconds until everything in the queue is done.
+    /// Expected nanoseconds until everything in it is done; 0 if nothing is.
     pub fn expected(&self) -> u64 {
         self.expected.load(Relaxed)
     }
 
-    /// True if nobody is in it, and nothing that anybody would have to wait for.
+    /// True if nothing is in it and nothing of it runs: its thread may have the turn still, to look for more.
     pub fn is_idle(&self) -> bool {
-        self.expected() == 0 && self.turn.load(Relaxed) == 0
+        self.expected() == 0
     }
 
     /// Tasks in the queue, and one more if somebody runs one.

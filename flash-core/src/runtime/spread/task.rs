@@ -29,7 +29,7 @@ const FAILED: u8 = 2;
 pub(super) struct Task {
     /// What must be done before. With an argument's number: it makes what that argument reads.
     waits: SmallVec<[(TaskRef, Option<u32>); 4]>,
-    /// Expected nanoseconds; 0: next to nothing.
+    /// Expected nanoseconds, at least one.
     pub expected: u64,
     /// The same for all tasks of a run.
     pub priority: i32,
@@ -212,7 +212,7 @@ impl Tasks {
         let work = unsafe { std::mem::transmute::<Work<'r>, Work<'static>>(work) };
         let task = Box::into_raw(Box::new(Task {
             waits: waits.0,
-            expected,
+            expected: expected.max(1),
             priority: self.priority,
             copies,
             brings_late: copies && self.brings_late,

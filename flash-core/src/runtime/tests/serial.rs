@@ -112,15 +112,7 @@ impl Device for SerialDevice {
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        vec![abi::MemorySpace {
-            struct_size: size_of::<abi::MemorySpace>() as u32,
-            id: abi::SPACE_HOST,
-            kind: 0,
-            numa_node: -1,
-            size: 0,
-            host_visible: 1,
-            alignment: 64,
-        }]
+        vec![host_memory::space(abi::SPACE_HOST, 0)]
     }
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {

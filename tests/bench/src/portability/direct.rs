@@ -103,29 +103,7 @@ impl Device for DirectDevice {
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        vec![abi::MemorySpace {
-            struct_size: size_of::<abi::MemorySpace>() as u32,
-            id: abi::SPACE_HOST,
-            kind: 0,
-            numa_node: -1,
-            size: 0,
-            host_visible: 1,
-            alignment: 64,
-        }]
-    }
-
-    unsafe fn copy_box(
-        &self,
-        from: abi::Buffer,
-        to: abi::Buffer,
-        shape: &abi::CopyBox,
-    ) -> Result<(), Failure> {
-        // SAFETY: the caller vouches for the boxes.
-        unsafe { host_memory::copy_box(from, to, shape) }
-    }
-
-    fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
-        (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
+        vec![host_memory::space(abi::SPACE_HOST, 0)]
     }
 }
 

@@ -6,7 +6,7 @@ use super::last;
 use anyhow::Result;
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
-use flash::backend::{Backend, Class, Completion, DeviceInfo, Failure, Launch, Unavailable};
+use flash::backend::{Backend, Class, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
@@ -169,15 +169,7 @@ impl flash::backend::Device for ByHandDevice {
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        vec![abi::MemorySpace {
-            struct_size: size_of::<abi::MemorySpace>() as u32,
-            id: abi::SPACE_HOST,
-            kind: 0,
-            numa_node: -1,
-            size: 0,
-            host_visible: 1,
-            alignment: 64,
-        }]
+        vec![host_memory::space(abi::SPACE_HOST, 0)]
     }
 }
 

@@ -98,16 +98,7 @@ impl Device for ApartDevice {
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        let space = |id| abi::MemorySpace {
-            struct_size: size_of::<abi::MemorySpace>() as u32,
-            id,
-            kind: 0,
-            numa_node: -1,
-            size: 0,
-            host_visible: 1,
-            alignment: 64,
-        };
-        vec![space(abi::SPACE_HOST), space(self.buffers.space())]
+        [abi::SPACE_HOST, self.buffers.space()].map(|id| host_memory::space(id, 0)).to_vec()
     }
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
