@@ -1,0 +1,3 @@
+//! The CUDA backend of FLASH: key `NVIDIA_GPU`.
+
+pub mod nvrtc;
