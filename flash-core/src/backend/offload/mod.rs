@@ -1,14 +1,18 @@
 //! What backends share whose devices have a kernel language of their own: an implementation's attributes
 //! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), what a kernel is told of its launch
-//! ([`KernelSpec::tell`]), and compiled programs on disk ([`ProgramCache`]).
+//! ([`KernelSpec::tell`]), compiled programs on disk ([`ProgramCache`]), and copies by way of memory that both
+//! sides reach ([`staging`]).
 //!
 //! The kernel's side of it is `include/flash_device.h` ([`DEVICE_HEADER`]).
 
 mod cache;
+mod launch;
 mod spec;
+pub mod staging;
 mod told;
 
 pub use cache::ProgramCache;
+pub use launch::{carried, numbers, two_buffers};
 pub use spec::{KernelSpec, Parameter, Payload};
 pub use told::Told;
 
