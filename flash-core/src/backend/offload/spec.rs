@@ -220,6 +220,54 @@ impl KernelSpec {
         parameters
     }
 
+    /// Bytes of every parameter of the kernel function, those of `FLASH_ARGS` included.
+    pub fn parameter_sizes(&self) -> Vec<usize> {
+        let pointer = size_of::<u64>();
+        let size = |parameter: &Parameter| match parameter {
+            Parameter::Value(argument) => self.descriptor.arguments[*argument].element.size,
+            _ => pointer,
+        };
+        let mut sizes: Vec<usize> = self.parameters().iter().map(size).collect();
+        if self.cooperating {
+            sizes.extend([self.told_bytes(), pointer]);
+        }
+        sizes
+    }
+
+    /// Looks whether a device takes all parameters together: `most` bytes is its limit.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if it does not.
+    pub fn check_parameter_bytes(&self, most: usize, device: &str) -> Result<(), Failure> {
+        let bytes = self.parameter_sizes().iter().sum::<usize>();
+        if bytes <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected parameters of up to {most} bytes, the limit of {device}, found {bytes}: pass large values as an array",
+            self.title
+        );
+        Err(Failure::new(Code::Invalid, text))
+    }
+
+    /// The error of a kernel function with another number of parameters.
+    pub fn wrong_count(&self, found: usize) -> Failure {
+        let name = |parameter: &Parameter| match parameter {
+            Parameter::Value(i) | Parameter::Array(i) => self.descriptor.arguments[*i].name.clone(),
+            Parameter::Next(i) => format!("{}_next", self.descriptor.arguments[*i].name),
+        };
+        let names: Vec<String> = self.parameters().iter().map(name).collect();
+        let more = if self.cooperating { ", and FLASH_ARGS, which are two" } else { "" };
+        let text = format!(
+            "{}: expected a kernel `{}` of {} parameters ({}{more}), found one of {found}",
+            self.title,
+            self.entry,
+            self.parameter_sizes().len(),
+            names.join(", ")
+        );
+        Failure::new(Code::Invalid, text)
+    }
+
     /// The source that is compiled: what this kernel's macros are, `flash_device.h`, and the text.
     pub fn source(&self, text: &str) -> String {
         let mut source = String::new();

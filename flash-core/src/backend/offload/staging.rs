@@ -73,6 +73,41 @@ pub unsafe fn down<S: Stage>(
     before.map_or(Ok(()), |(number, piece)| unload(&mut stages[number % 2], piece))
 }
 
+/// A box in pieces that one command of a driver's can copy: their rows are not longer than the distance between them,
+/// and their planes whole rows apart.
+pub fn regular(shape: &CopyBox) -> Vec<CopyBox> {
+    let [bytes, rows, planes] = shape.extent;
+    let strides = [shape.source_stride, shape.destination_stride];
+    // The strides along axes of one are anything.
+    let row = |stride: [u64; 2]| if rows == 1 { bytes } else { stride[0] };
+    let plane = |stride: [u64; 2]| if planes == 1 { row(stride) * rows } else { stride[1] };
+    let fits_rows = strides.iter().all(|&s| row(s) >= bytes);
+    let fits_planes = strides.iter().all(|&s| plane(s).is_multiple_of(row(s)) && plane(s) >= rows * row(s));
+    let (each_row, each_plane) = match (fits_rows, fits_planes) {
+        (true, true) => (rows, planes),
+        (true, false) => (rows, 1),
+        (false, _) => (1, 1),
+    };
+    let stride = |s: [u64; 2]| {
+        let row = if each_row == 1 { bytes } else { row(s) };
+        [row, if each_plane == 1 { row * each_row } else { plane(s) }]
+    };
+    let mut parts = Vec::with_capacity((planes / each_plane * (rows / each_row)) as usize);
+    for z in (0..planes).step_by(each_plane as usize) {
+        for y in (0..rows).step_by(each_row as usize) {
+            let at = |offset: u64, s: [u64; 2]| offset + y * s[0] + z * s[1];
+            parts.push(CopyBox {
+                extent: [bytes, each_row, each_plane],
+                source_offset: at(shape.source_offset, shape.source_stride),
+                source_stride: stride(shape.source_stride),
+                destination_offset: at(shape.destination_offset, shape.destination_stride),
+                destination_stride: stride(shape.destination_stride),
+            });
+        }
+    }
+    parts
+}
+
 /// The strides of a box without gaps.
 fn close([bytes, rows, _]: [u64; 3]) -> [u64; 2] {
     [bytes, bytes * rows]
