@@ -22,6 +22,9 @@ pub struct KernelSpec {
     pub cooperating: bool,
     /// Attribute `single_work_item`: its loop over work items is inside.
     pub single_work_item: bool,
+    /// Attribute `grid_barrier`: several phases are one launch, with `FLASH_FOR_PHASES` in the text. Backends that have
+    /// no such launches need not look: the text serves for launches of single phases, too.
+    pub grid_barrier: bool,
     /// Attribute `work_group_size`.
     pub work_group_size: Option<u64>,
     /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
@@ -88,6 +91,7 @@ impl KernelSpec {
             entry: kernel.rsplit('.').next().unwrap_or(&kernel).to_owned(),
             cooperating: false,
             single_work_item: false,
+            grid_barrier: false,
             work_group_size: None,
             index32: false,
             details: true,
@@ -101,7 +105,28 @@ impl KernelSpec {
         for (key, value) in &attributes {
             spec.take(key, value)?;
         }
+        spec.check_grid_barrier()?;
         Ok(spec)
+    }
+
+    /// Between phases of one launch nobody but the kernel does anything: merges accumulators, or exchanges buffers.
+    fn check_grid_barrier(&self) -> Result<(), Failure> {
+        let two_buffers = self.parameters().iter().any(|p| matches!(p, Parameter::Next(_)));
+        let found = match (self.accumulates(), two_buffers) {
+            _ if !self.grid_barrier => return Ok(()),
+            _ if !self.cooperating => "one without `cooperating`",
+            _ if self.single_work_item => "one with `single_work_item`",
+            (true, _) => "one with an accumulator",
+            (_, true) => "one with a phased argument of two buffers",
+            _ => return Ok(()),
+        };
+        Err(Failure::new(
+            Code::Invalid,
+            format!(
+                "{}: attribute `grid_barrier`: expected a cooperating kernel with one buffer per argument, found {found}: remove it, so that each phase is a launch",
+                self.title
+            ),
+        ))
     }
 
     fn take(&mut self, key: &str, value: &str) -> Result<(), Failure> {
@@ -119,6 +144,7 @@ impl KernelSpec {
             "requires" => self.requires = text()?.split_whitespace().map(str::to_owned).collect(),
             "cooperating" => self.cooperating = flag()?,
             "single_work_item" => self.single_work_item = flag()?,
+            "grid_barrier" => self.grid_barrier = flag()?,
             "index32" => self.index32 = flag()?,
             "work_group_size" => {
                 let size = json.as_u64().filter(|&size| size > 0);
@@ -284,14 +310,16 @@ impl KernelSpec {
                 source.push_str("#define FLASH_SINGLE_WORK_ITEM 1\n");
             } else if self.accumulates() {
                 source.push_str("#define FLASH_ACCUMULATORS 1\n");
+            } else if self.grid_barrier {
+                source.push_str("#define FLASH_GRID_BARRIER 1\n");
             }
         }
-        let _ = writeln!(source, "#define FLASH_ENTRY_{} 1", self.entry);
+        let _ = writeln!(source, "#define FLASH_ENTRY_{} 1", identifier(&self.entry));
         for (name, text) in &self.defines {
             let _ = writeln!(source, "#define {name} {text}");
         }
         if self.cooperating {
-            source.push_str(DEVICE_HEADER);
+            let _ = write!(source, "#line 1 \"{HEADER_NAME}\"\n{DEVICE_HEADER}");
             // Whoever comes by them all the same does not compile: there may be no table to read.
             for name in DETAIL_MACROS.iter().filter(|_| !self.details) {
                 let _ = writeln!(source, "#undef {name}");
@@ -315,6 +343,12 @@ const DETAIL_MACROS: [&str; 5] =
     ["FLASH_OWN_INDEX", "FLASH_ROW_LEN", "FLASH_PART_BEGIN", "FLASH_PART_END", "FLASH_REDUCE"];
 
 const HEADER_NAME: &str = "flash_device.h";
+
+/// The name in a name of C++: `scale` of `fast::scale<float>`.
+fn identifier(entry: &str) -> &str {
+    let name = entry.split('<').next().unwrap_or(entry);
+    name.rsplit("::").next().unwrap_or(name).trim()
+}
 
 fn is_include(line: &str) -> bool {
     line.trim_start().strip_prefix('#').is_some_and(|rest| rest.trim_start().starts_with("include"))
