@@ -10,8 +10,8 @@ use flash_core::backend::offload::ProgramCache;
 use flash_core::backend::{Class, DeviceInfo, Failure, Unavailable};
 use std::ffi::{CStr, c_char};
 
-/// The oldest driver, as CUDA counts: of version 12.0.
-const OLDEST: i32 = 12_000;
+/// The oldest driver, as CUDA counts: that of version 12.8 has all functions that are called here.
+const OLDEST: i32 = 12_080;
 
 /// What a device can do at most, and what programs for it depend on.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -19,7 +19,7 @@ pub(crate) struct Limits {
     /// Version of CUDA that the driver knows: 1000 major + 10 minor.
     pub driver: i32,
     /// Compute capability, major and minor.
-    pub capability: (i32, i32),
+    pub capability: (u32, u32),
     pub multiprocessors: u32,
     /// Threads of a block.
     pub block: u32,
@@ -77,7 +77,9 @@ pub(crate) fn devices() -> Result<Vec<CudaDevice>, Unavailable> {
 }
 
 fn none() -> Unavailable {
-    Unavailable("expected an NVIDIA GPU, found the driver alone: look at nvidia-smi and CUDA_VISIBLE_DEVICES".into())
+    Unavailable(
+        "expected an NVIDIA GPU, found the driver alone: look at nvidia-smi and CUDA_VISIBLE_DEVICES".into(),
+    )
 }
 
 /// The driver's version, if it is new enough.
@@ -107,8 +109,8 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failu
     };
     let positive = |attribute: Attribute| get(attribute).map(|value| value.max(1) as u32);
     let capability = (
-        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?.max(0) as u32,
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?.max(0) as u32,
     );
     let multiprocessors = positive(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     let threads = positive(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?;
@@ -124,8 +126,8 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failu
             u64::from(positive(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?),
         ],
         shared_bytes: positive(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-        // Since compute capability 7.0 and CUDA 12.1 it is 32,764.
-        parameter_bytes: if capability.0 >= 7 && driver >= 12_010 { 32_764 } else { 4096 },
+        // Since compute capability 7.0 it is 32,764.
+        parameter_bytes: if capability.0 >= 7 { 32_764 } else { 4096 },
         cooperative: get(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
     };
     let mut memory = 0;
@@ -160,7 +162,7 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failu
 
 /// Single-precision lanes of a multiprocessor, by compute capability: the table "Arithmetic Instructions" of the
 /// CUDA C++ Programming Guide.
-fn lanes(capability: (i32, i32)) -> f64 {
+fn lanes(capability: (u32, u32)) -> f64 {
     match capability {
         (7, _) | (8, 0) => 64.0,
         _ => 128.0,

@@ -62,7 +62,11 @@ fn names(result: CUresult) -> [String; 2] {
         // SAFETY: a variable for a text that lives for ever, or NULL for a code that the driver does not know.
         unsafe {
             let _ = question(result, &mut text);
-            if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+            if text.is_null() {
+                "unknown".into()
+            } else {
+                CStr::from_ptr(text).to_string_lossy().into_owned()
+            }
         }
     })
 }

@@ -16,6 +16,7 @@ pub(crate) mod registry;
 #[cfg(test)]
 mod tests;
 
+pub use elf::signature;
 pub use event::Completion;
 pub use glue::{BackendEntry, BackendStatic, Instance, api, query};
 pub use host::run_rows;
