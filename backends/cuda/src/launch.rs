@@ -1,7 +1,7 @@
 //! One launch: parameters, blocks, phases.
 
 use crate::device::Known;
-use crate::kernel::{CudaKernel, State};
+use crate::kernel::{CudaKernel, ModuleKernel, State};
 use crate::queue::{Commands, Shape, Work, Writing};
 use flash_core::Code;
 use flash_core::abi::Arg;
@@ -21,7 +21,7 @@ struct Wanted {
     shared: u32,
 }
 
-impl CudaKernel {
+impl ModuleKernel {
     /// Puts a launch into the queue.
     pub(crate) fn submit(
         &self,
