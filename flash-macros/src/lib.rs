@@ -83,6 +83,7 @@ use proc_macro2::TokenStream as Tokens;
 /// | `work_group_size = 64` | work items of a work-group; default: what the device prefers |
 /// | `single_work_item` | the loop over work items is in the kernel (FPGAs) |
 /// | `grid_barrier` | its text has `FLASH_FOR_PHASES`: where the device can, one launch runs several phases, with barriers of all threads between them (GPUs) |
+/// | `bounds_checked` | it does not cooperate, and looks itself whether its thread is inside the index space (CUDA): any `work_group_size` will do |
 /// | `index32` | of a binary that uses `FLASH_INDEX32`: launches whose indices do not fit are refused; of source text it is seen |
 /// | `requires = "cl_khr_int64_base_atomics"` | extensions that the device must have; what double precision needs is known |
 /// | `build_options = "-cl-mad-enable"` | for the device's compiler |

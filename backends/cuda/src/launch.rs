@@ -62,7 +62,7 @@ impl ModuleKernel {
             return Ok(size as u32);
         }
         let text = format!(
-            "{}: expected a block of up to {} threads, the limit of {} for this kernel, found one of {size}: set {WORK_GROUP_SIZE}",
+            "{}: expected a work-group of up to {} threads, the limit of {} for this kernel, found one of {size}: set {WORK_GROUP_SIZE}",
             self.title, self.most, known.found.info.name
         );
         Err(Failure::new(Code::Invalid, text))
@@ -196,10 +196,18 @@ impl ModuleKernel {
         if extents.contains(&0) {
             return Ok(());
         }
-        // Without a word of its writer's, no thread is behind the end: the kernel need not look.
-        let block = match wanted.block {
-            Some(block) => block,
-            None => divisor(extents[0], self.block_for(known, extents[0])),
+        let most = || self.block_for(known, extents[0]);
+        let block = match (wanted.block, self.spec.bounds_checked) {
+            (block, true) => block.unwrap_or_else(most),
+            (Some(block), false) if !extents[0].is_multiple_of(u64::from(block)) => {
+                return Err(self.spec.not_plain(&format!(
+                    "an extent of {} along the first dimension, which a work-group of {block} does not divide (or say `bounds_checked`)",
+                    extents[0]
+                )));
+            }
+            (Some(block), false) => block,
+            // No thread is behind the end: the kernel need not look.
+            (None, false) => divisor(extents[0], most()),
         };
         let blocks = [extents[0].div_ceil(u64::from(block)), extents[1], extents[2]];
         let most = known.found.limits.grid;

@@ -25,6 +25,9 @@ pub struct KernelSpec {
     /// Attribute `grid_barrier`: several phases are one launch, with `FLASH_FOR_PHASES` in the text. Backends that have
     /// no such launches need not look: the text serves for launches of single phases, too.
     pub grid_barrier: bool,
+    /// Attribute `bounds_checked`: it does not cooperate, and looks itself whether its thread is inside the index space,
+    /// which work-groups may then go beyond.
+    pub bounds_checked: bool,
     /// Attribute `work_group_size`.
     pub work_group_size: Option<u64>,
     /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
@@ -92,6 +95,7 @@ impl KernelSpec {
             cooperating: false,
             single_work_item: false,
             grid_barrier: false,
+            bounds_checked: false,
             work_group_size: None,
             index32: false,
             details: true,
@@ -145,6 +149,7 @@ impl KernelSpec {
             "cooperating" => self.cooperating = flag()?,
             "single_work_item" => self.single_work_item = flag()?,
             "grid_barrier" => self.grid_barrier = flag()?,
+            "bounds_checked" => self.bounds_checked = flag()?,
             "index32" => self.index32 = flag()?,
             "work_group_size" => {
                 let size = json.as_u64().filter(|&size| size > 0);
