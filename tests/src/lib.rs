@@ -2,6 +2,7 @@
 //!
 //! Here is what tests share: saying that one cannot run here, and running one in a process of its own.
 
+pub mod cuda;
 mod number;
 pub mod plugins;
 
