@@ -156,7 +156,8 @@ impl OpenClKernel {
 
     /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
     fn line(&self, device: &OpenClDevice, state: &State, wanted: Option<usize>) -> Result<Range, Failure> {
-        let items = usize::try_from(state.told.items).unwrap_or(usize::MAX);
+        let threads = state.told.items.saturating_mul(self.spec.threads_per_item);
+        let items = usize::try_from(threads).unwrap_or(usize::MAX);
         let line = |local: usize, groups: usize| Range {
             dimensions: 1,
             offset: [0; 3],
