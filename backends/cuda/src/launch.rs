@@ -58,6 +58,7 @@ impl ModuleKernel {
     }
 
     fn check_block(&self, known: &Known, size: u64) -> Result<u32, Failure> {
+        self.spec.check_group(size)?;
         if size <= u64::from(self.most) {
             return Ok(size as u32);
         }
@@ -138,7 +139,7 @@ impl ModuleKernel {
 
     /// The blocks of a cooperating kernel: along one dimension, which the kernel takes apart.
     fn line(&self, known: &Known, state: &State, wanted: Wanted) -> Result<Shape, Failure> {
-        let items = state.told.items;
+        let items = state.told.threads;
         let (block, grid) = match (self.spec.single_work_item, state.told.block) {
             (true, _) => (1, 1),
             (false, 0) => {
@@ -150,7 +151,7 @@ impl ModuleKernel {
         let most = known.found.limits.grid[0];
         if grid > most {
             let text = format!(
-                "{}: expected up to {most} blocks, the limit of {}, found {grid} of {block} threads for {items} work items: cut the launch, or set {WORK_GROUP_SIZE}",
+                "{}: expected up to {most} blocks, the limit of {}, found {grid} of {block} threads for {items} threads in all: cut the launch, or set {WORK_GROUP_SIZE}",
                 self.title, known.found.info.name
             );
             return Err(Failure::new(Code::Invalid, text));
@@ -171,7 +172,9 @@ impl ModuleKernel {
         while block >= 128 && block.is_multiple_of(64) && items.div_ceil(u64::from(block)) < 2 * units {
             block /= 2;
         }
-        block
+        // Threads that share a work item are in one block.
+        let share = self.spec.threads_per_item.min(u64::from(self.most)) as u32;
+        (block / share).max(1) * share
     }
 
     /// A kernel that does not cooperate: once, over the index space itself.
@@ -257,7 +260,7 @@ impl ModuleKernel {
                 run.table.clone_from(&state.told.table);
             }
             run.count += 1;
-            run.items = run.items.max(state.told.items);
+            run.items = run.items.max(state.told.threads);
             run.structs.extend_from_slice(&state.told.words);
         }
         self.run_of_phases(known, launch, state, wanted, &run, writing)
@@ -304,7 +307,7 @@ impl ModuleKernel {
 #[derive(Default)]
 struct Run {
     count: usize,
-    /// Work items of the largest.
+    /// Threads for the work items of the largest.
     items: u64,
     /// What the kernel is told of each, one behind the other, and the table that all have.
     structs: Vec<u64>,

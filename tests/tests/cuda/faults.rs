@@ -85,7 +85,7 @@ fn options_that_cannot_be_are_refused_before_anything_runs() {
 
 /// A call of the driver's that fails once.
 fn with_fault(test: &str, fault: &str, body: impl Fn(&str)) {
-    if devices(test).is_empty() || flash_tests::cuda::on_gpu() {
+    if devices(test).is_empty() || flash_tests::emulated::on_gpu() {
         return;
     }
     flash_tests::in_process(&[("FLASH_EMULATED_CUDA_FAULT", fault)], || {

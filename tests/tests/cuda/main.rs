@@ -26,8 +26,8 @@ fn devices(test: &str) -> Vec<String> {
         flash_tests::skip(test, "no CUDA compiler: `cargo xtask setup` downloads it");
         return Vec::new();
     }
-    if !flash_tests::cuda::has_driver() {
-        flash_tests::cuda::run_emulated(test);
+    if !flash_tests::emulated::has_driver() {
+        flash_tests::emulated::run_emulated(test);
         return Vec::new();
     }
     let reports = list();

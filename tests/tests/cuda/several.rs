@@ -12,7 +12,7 @@ fn with_two(test: &str, body: impl Fn(&RuntimeObj)) {
     }
     flash_tests::in_process(&[("FLASH_EMULATED_CUDA_DEVICES", "2")], || {
         let ids = devices(test);
-        if ids.len() < 2 && flash_tests::cuda::on_gpu() {
+        if ids.len() < 2 && flash_tests::emulated::on_gpu() {
             return flash_tests::skip(test, "no GPU beside the first");
         }
         assert_eq!(ids, ["NVIDIA_GPU:0", "NVIDIA_GPU:1"]);
