@@ -45,6 +45,8 @@
  * FLASH_ENTRY_<entry>   of the kernel for which the program is compiled: a file with several kernels has each
  *                       one inside `#ifdef FLASH_ENTRY_<entry>`
  * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is launched so, or has such arguments
+ * FLASH_THREADS_PER_ITEM   threads that share a work item; 1, unless the implementation says more
+ * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
  * and what the implementation itself defines. Who compiles a binary defines the same. */
 
 #ifdef __OPENCL_VERSION__
@@ -57,9 +59,12 @@ typedef uint flash_u32;
 #define FLASH_FUNCTION static inline
 #define FLASH_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define FLASH_THREAD() ((flash_u64)get_global_id(0))
+#define FLASH_THREADS() ((flash_u64)get_global_size(0))
 #define FLASH_LOCAL_ID() ((flash_u64)get_local_id(0))
 #define FLASH_GROUP() ((flash_u64)get_group_id(0))
 #define FLASH_GROUP_SIZE() ((flash_u64)get_local_size(0))
+/* Each phase is a launch. */
+#undef FLASH_GRID_BARRIER
 #else
 typedef unsigned long long flash_u64;
 typedef long long flash_i64;
@@ -67,9 +72,10 @@ typedef unsigned int flash_u32;
 #define FLASH_KERNEL extern "C" __global__ void
 #define FLASH_GLOBAL
 #define FLASH_LOCAL __shared__
-#define FLASH_FUNCTION static __device__ __forceinline__
+#define FLASH_FUNCTION __device__ __forceinline__
 #define FLASH_BARRIER() __syncthreads()
 #define FLASH_THREAD() ((flash_u64)blockIdx.x * blockDim.x + threadIdx.x)
+#define FLASH_THREADS() ((flash_u64)gridDim.x * blockDim.x)
 #define FLASH_LOCAL_ID() ((flash_u64)threadIdx.x)
 #define FLASH_GROUP() ((flash_u64)blockIdx.x)
 #define FLASH_GROUP_SIZE() ((flash_u64)blockDim.x)
@@ -122,13 +128,37 @@ typedef struct flash_launch {
  * has no such words, and NULL for a table with nothing in it. */
 #define FLASH_DETAIL (7 + FLASH_DIMS)
 
-/* The last parameters of a kernel. */
+/* The last parameters of a kernel. One with FLASH_GRID_BARRIER is launched once for several phases, with as many
+ * threads as run at once: it is told of all its phases, and has a counter of its own, 0 when it begins. */
+#ifdef FLASH_GRID_BARRIER
+#define FLASH_ARGS \
+    const flash_launch flash_run_0, const flash_u64 *flash_table, const flash_launch *flash_phases, \
+        flash_u64 flash_phase_count, flash_u32 *flash_barrier
+#else
 #define FLASH_ARGS const flash_launch flash_run, FLASH_GLOBAL const flash_u64 *flash_table
+#endif
+
+/* The phases of this launch, around all loops over work items: one, if not with FLASH_GRID_BARRIER. All threads must
+ * come to the end of each. */
+#ifdef FLASH_GRID_BARRIER
+#define FLASH_FOR_PHASES \
+    for (flash_u64 flash_phase = 0; flash_phase < flash_phase_count; \
+         flash_end_phase(++flash_phase, flash_phase_count, flash_barrier)) \
+        if (const flash_launch flash_run = flash_phases[flash_phase]; true)
+#else
+#define FLASH_FOR_PHASES
+#endif
+
+#ifndef FLASH_THREADS_PER_ITEM
+#define FLASH_THREADS_PER_ITEM 1
+#endif
+
+/* Which this thread is of those that share its work item. */
+#define FLASH_LANE() (FLASH_THREAD() % FLASH_THREADS_PER_ITEM)
 
 /* The work items of this thread: one, or none; in a kernel with accumulators those of its block, for each
- * thread of the work-group every so many; in a single-work-item kernel all. A kernel whose threads must all
- * reach a barrier says `flash_u64 flash_item = FLASH_THREAD();` instead and looks whether that is less than
- * FLASH_ITEMS(). */
+ * thread of the work-group every so many; with FLASH_GRID_BARRIER of all items every so many; in a
+ * single-work-item kernel all. */
 #if defined(FLASH_SINGLE_WORK_ITEM)
 #define FLASH_FOR_ITEMS for (flash_u64 flash_item = 0; flash_item < flash_run.items; ++flash_item)
 #elif defined(FLASH_ACCUMULATORS)
@@ -136,10 +166,22 @@ typedef struct flash_launch {
     for (flash_u64 flash_item = FLASH_GROUP() * flash_run.block + FLASH_LOCAL_ID(); \
          flash_item < flash_run.items && flash_item < (FLASH_GROUP() + 1) * flash_run.block; \
          flash_item += FLASH_GROUP_SIZE())
+#elif defined(FLASH_GRID_BARRIER)
+#define FLASH_FOR_ITEMS \
+    for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
+         flash_item += FLASH_THREADS() / FLASH_THREADS_PER_ITEM)
 #else
 #define FLASH_FOR_ITEMS \
-    for (flash_u64 flash_item = FLASH_THREAD(); flash_item < flash_run.items; flash_item = ~(flash_u64)0)
+    for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
+         flash_item = ~(flash_u64)0)
 #endif
+
+/* The same where the threads of a work-group meet at FLASH_BARRIER(): all of them go through it equally often, also
+ * those without a work item, for which flash_item is not below FLASH_ITEMS(). With one thread per work item, and
+ * without accumulators. */
+#define FLASH_FOR_GROUPS \
+    for (flash_u64 flash_item = FLASH_THREAD(); flash_item - FLASH_LOCAL_ID() < flash_run.items; \
+         flash_item += FLASH_THREADS())
 
 /* Number of work items of this launch, and of its phase. */
 #define FLASH_ITEMS() (flash_run.items)
@@ -218,6 +260,25 @@ FLASH_FUNCTION flash_u64 flash_own_index_of(const flash_launch *run, flash_u64 i
                    table[detail + 7 + dim];
     return element;
 }
+
+#ifdef FLASH_GRID_BARRIER
+/* Ends a phase: waits until all threads of the launch are here, and shows them what the others wrote. At the end of
+ * phase p the counter stands at (p + 1) * gridDim.x, in 32 bits that may turn over. */
+FLASH_FUNCTION void flash_end_phase(flash_u64 phase, flash_u64 phases, flash_u32 *barrier) {
+    if (phase == phases)
+        return;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const flash_u32 all = (flash_u32)phase * gridDim.x;
+        __threadfence();
+        atomicAdd(barrier, 1u);
+        while ((int)(*(volatile flash_u32 *)barrier - all) < 0) {
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+#endif
 
 #else
 /* ---- Functions in C ---- */

@@ -4,6 +4,7 @@
 //! - `setup` installs what the tests need beyond Rust (`setup.rs`).
 //! - `test` runs everything that can be tested here (`test.rs`).
 //! - `env` and `run` make the OpenCL devices that `setup` installs visible (`opencl.rs`).
+//! - `check-cuda` compiles every CUDA kernel (`cuda.rs`).
 //! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
@@ -29,11 +30,13 @@
 //! begin with one of [`tally::ALLOWED_IN_CI`] makes the run fail.
 
 mod bench;
+mod cuda;
 mod opencl;
 mod sanitize;
 mod setup;
 mod tally;
 mod test;
+mod wheels;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,12 +74,12 @@ enum Command {
     /// Install what the tests need beyond Rust.
     ///
     /// Uses apt, as root or through `sudo -n`; elsewhere prints what to install.
-    /// Intel's OpenCL runtimes are downloaded into the build directory. Does nothing, quickly,
-    /// where all is there.
+    /// Intel's OpenCL runtimes and NVIDIA's CUDA compilers are downloaded into the build directory.
+    /// Does nothing, quickly, where all is there.
     Setup,
     /// Print the `export` lines that make the OpenCL devices visible to a shell.
     ///
-    /// What is missing is installed first, and the OpenCL backend is built; only the lines go to
+    /// What is missing is installed first, and the backends are built; only the lines go to
     /// standard output.
     Env,
     /// Run a program of the workspace, such as `nbody` or `flash`, with the OpenCL devices visible.
@@ -92,6 +95,10 @@ enum Command {
     /// The output of `cargo test` is passed through. The last line is
     /// `N passed, N failed, N skipped`; what was skipped, and why, is named above it.
     Test,
+    /// Compile every CUDA kernel to PTX and machine code, and print what each one uses.
+    ///
+    /// Needs no GPU. Fails if a kernel does not compile, or has no room for its registers.
+    CheckCuda(cuda::Options),
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),
     /// Run the runtime's tests under ThreadSanitizer, or fuzz what reads files.
@@ -104,6 +111,7 @@ fn main() -> ExitCode {
         Command::Env => opencl::print_environment().map(|()| ExitCode::SUCCESS),
         Command::Run { program, arguments } => opencl::run(&program, &arguments),
         Command::Test => test::run(),
+        Command::CheckCuda(options) => cuda::check(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
     };

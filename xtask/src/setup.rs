@@ -10,7 +10,7 @@ use std::{env, io};
 
 use anyhow::{Result, bail};
 
-use crate::{in_ci, opencl};
+use crate::{cuda, in_ci, opencl};
 
 /// Something that a test or a benchmark needs.
 struct Need {
@@ -59,7 +59,7 @@ const OPENCL: &[Need] = &[
 const PIP: &[Need] = &[Need {
     probe: Probe::Python("pip"),
     package: "python3-pip",
-    used_by: "downloading Intel's OpenCL runtimes",
+    used_by: "downloading Intel's OpenCL runtimes and NVIDIA's compilers",
 }];
 
 const PEERS: &[Need] = &[
@@ -73,6 +73,7 @@ const PEERS: &[Need] = &[
 pub fn tests() -> Result<()> {
     provide(TESTS)?;
     opencl::install()?;
+    cuda::install()?;
     add_miri();
     eprintln!("setup: done");
     Ok(())

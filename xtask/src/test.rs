@@ -11,7 +11,7 @@ use std::{env, fs, process, thread};
 use anyhow::{Context, Result};
 
 use crate::tally::{Skip, Tally};
-use crate::{in_ci, opencl, root, setup};
+use crate::{cuda, in_ci, opencl, root, setup};
 
 /// Where a test that skips itself says so.
 const SKIP_LOG: &str = "FLASH_SKIP_LOG";
@@ -57,6 +57,11 @@ pub fn run() -> Result<ExitCode> {
         let arguments: Vec<&str> = arguments.chain(skipped).collect();
         report.run(Step::cargo(name, &arguments).with(environment))?;
     }
+    match cuda::checker()? {
+        // It was built with the workspace.
+        Some(checker) => report.run(Step::of("CUDA kernels", checker))?,
+        None => report.skip("CUDA kernels", "no CUDA compilers"),
+    }
     report.run(Step::cargo("loom models", &["test", "--package", "flash-loom", "--features", "loom"]))?;
     if setup::has_miri() {
         let steps = MIRI.iter().map(|(name, target)| {
@@ -87,8 +92,13 @@ struct Step {
 impl Step {
     fn cargo(name: &'static str, arguments: &[&str]) -> Self {
         let mut command = Command::new("cargo");
-        command.args(arguments).current_dir(root());
-        Self { name, shown: format!("cargo {}", arguments.join(" ")), command, repeats: false }
+        command.args(arguments);
+        Self { shown: format!("cargo {}", arguments.join(" ")), ..Self::of(name, command) }
+    }
+
+    fn of(name: &'static str, mut command: Command) -> Self {
+        command.current_dir(root());
+        Self { name, shown: command.get_program().to_string_lossy().into_owned(), command, repeats: false }
     }
 
     fn with(mut self, environment: &[(&str, &str)]) -> Self {

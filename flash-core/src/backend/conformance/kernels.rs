@@ -225,13 +225,20 @@ pub fn implementation<const N: usize>() -> &'static Implementation {
         7 => made::<Tally<'_>>(CpuFunction::item::<Tally<'_>, ByItem>(), "item"),
         8 => made::<Tally<'_>>(CpuFunction::span::<Tally<'_>, BySpan>(), "span"),
         9 => made::<Tally<'_>>(CpuFunction::whole::<Tally<'_>, ByWhole>(), "whole"),
-        11 => source::<Count<'_>>("opencl", ""),
-        12 => source::<Drain<'_>>("opencl", ""),
-        13 => source::<Shift<'_>>("opencl", ""),
-        14 => source::<Stages<'_>>("opencl", ""),
-        15 => source::<Values<'_>>("opencl", "cl_khr_fp64"),
-        16 => source::<Tally<'_>>("opencl", "cl_khr_fp64"),
-        17 => source::<Fail<'_>>("opencl", ""),
+        11 => source::<Count<'_>>("opencl", "", &[]),
+        12 => source::<Drain<'_>>("opencl", "", &[]),
+        13 => source::<Shift<'_>>("opencl", "", &[]),
+        14 => source::<Stages<'_>>("opencl", "", &[]),
+        15 => source::<Values<'_>>("opencl", "cl_khr_fp64", &[]),
+        16 => source::<Tally<'_>>("opencl", "cl_khr_fp64", &[]),
+        17 => source::<Fail<'_>>("opencl", "", &[]),
+        18 => source::<Count<'_>>("cuda", "", &[]),
+        19 => source::<Drain<'_>>("cuda", "", &["grid_barrier"]),
+        20 => source::<Shift<'_>>("cuda", "", &[]),
+        21 => source::<Stages<'_>>("cuda", "", &["grid_barrier"]),
+        22 => source::<Values<'_>>("cuda", "", &[]),
+        23 => source::<Tally<'_>>("cuda", "", &[]),
+        24 => source::<Fail<'_>>("cuda", "", &[]),
         _ => made::<Fail<'_>>(CpuFunction::item::<Fail<'_>, ByItem>(), "item"),
     }
 }
@@ -240,22 +247,26 @@ fn made<D: KernelDefinition>(function: CpuFunction, name: &'static str) -> &'sta
     cpu_implementation::<D>(function, name, 0, "", &[])
 }
 
-/// The kernels' text for devices with a kernel language of their own.
-const SOURCE: &str = include_str!("kernels.cl");
+/// The kernels' text for devices with a kernel language of their own: one for all of them.
+const SOURCE: &str = include_str!("kernels.c");
 
 /// An implementation in a kernel language. It lives for ever.
-fn source<D: KernelDefinition>(target: &'static str, requires: &'static str) -> &'static Implementation {
+fn source<D: KernelDefinition>(
+    target: &'static str,
+    requires: &'static str,
+    flags: &[&'static str],
+) -> &'static Implementation {
     device_implementation::<D>(&DeviceCode {
         target,
         name: "item",
         priority: 0,
         binary: false,
         payload: SOURCE.as_bytes(),
-        file: "kernels.cl",
+        file: "kernels.c",
         beside: file!(),
         defines: &[],
         texts: &[("requires", requires)],
         numbers: &[],
-        flags: &["cooperating"],
+        flags: &[&["cooperating"], flags].concat(),
     })
 }

@@ -39,7 +39,7 @@ macro_rules! conformance {
                 api: $crate::backend::api::<$crate::backend::conformance::Null>
             }
         }
-        $crate::conformance! { @ 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 }
+        $crate::conformance! { @ 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 }
     };
     (@ $($n:literal)*) => {
         $($crate::__private::inventory::submit! {

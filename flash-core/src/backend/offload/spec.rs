@@ -22,6 +22,14 @@ pub struct KernelSpec {
     pub cooperating: bool,
     /// Attribute `single_work_item`: its loop over work items is inside.
     pub single_work_item: bool,
+    /// Attribute `grid_barrier`: several phases are one launch, with `FLASH_FOR_PHASES` in the text. Backends that have
+    /// no such launches need not look: the text serves for launches of single phases, too.
+    pub grid_barrier: bool,
+    /// Attribute `bounds_checked`: it does not cooperate, and looks itself whether its thread is inside the index space,
+    /// which work-groups may then go beyond.
+    pub bounds_checked: bool,
+    /// Attribute `threads_per_item`: threads that share a work item, next to each other.
+    pub threads_per_item: u64,
     /// Attribute `work_group_size`.
     pub work_group_size: Option<u64>,
     /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
@@ -88,6 +96,9 @@ impl KernelSpec {
             entry: kernel.rsplit('.').next().unwrap_or(&kernel).to_owned(),
             cooperating: false,
             single_work_item: false,
+            grid_barrier: false,
+            bounds_checked: false,
+            threads_per_item: 1,
             work_group_size: None,
             index32: false,
             details: true,
@@ -101,7 +112,47 @@ impl KernelSpec {
         for (key, value) in &attributes {
             spec.take(key, value)?;
         }
+        spec.check_threads_per_item()?;
+        spec.check_grid_barrier()?;
         Ok(spec)
+    }
+
+    /// Only where the backend says which threads there are, they can be several for a work item.
+    fn check_threads_per_item(&self) -> Result<(), Failure> {
+        let found = match self.threads_per_item {
+            1 => return Ok(()),
+            _ if !self.cooperating => "one without `cooperating`",
+            _ if self.single_work_item => "one with `single_work_item`",
+            _ if self.accumulates() => "one with an accumulator",
+            _ => return Ok(()),
+        };
+        Err(Failure::new(
+            Code::Invalid,
+            format!(
+                "{}: attribute `threads_per_item`: expected a cooperating kernel, found {found}: remove it",
+                self.title
+            ),
+        ))
+    }
+
+    /// Between phases of one launch nobody but the kernel does anything: merges accumulators, or exchanges buffers.
+    fn check_grid_barrier(&self) -> Result<(), Failure> {
+        let two_buffers = self.parameters().iter().any(|p| matches!(p, Parameter::Next(_)));
+        let found = match (self.accumulates(), two_buffers) {
+            _ if !self.grid_barrier => return Ok(()),
+            _ if !self.cooperating => "one without `cooperating`",
+            _ if self.single_work_item => "one with `single_work_item`",
+            (true, _) => "one with an accumulator",
+            (_, true) => "one with a phased argument of two buffers",
+            _ => return Ok(()),
+        };
+        Err(Failure::new(
+            Code::Invalid,
+            format!(
+                "{}: attribute `grid_barrier`: expected a cooperating kernel with one buffer per argument, found {found}: remove it, so that each phase is a launch",
+                self.title
+            ),
+        ))
     }
 
     fn take(&mut self, key: &str, value: &str) -> Result<(), Failure> {
@@ -112,6 +163,7 @@ impl KernelSpec {
         let json: Value = serde_json::from_str(value).map_err(|_| expected("JSON"))?;
         let text = || json.as_str().map(str::to_owned).ok_or_else(|| expected("a text"));
         let flag = || json.as_bool().ok_or_else(|| expected("true or false"));
+        let number = || json.as_u64().filter(|&n| n > 0).ok_or_else(|| expected("a number from 1"));
         match key {
             "entry" => self.entry = text()?,
             "file" => self.file = text()?,
@@ -119,11 +171,11 @@ impl KernelSpec {
             "requires" => self.requires = text()?.split_whitespace().map(str::to_owned).collect(),
             "cooperating" => self.cooperating = flag()?,
             "single_work_item" => self.single_work_item = flag()?,
+            "grid_barrier" => self.grid_barrier = flag()?,
+            "bounds_checked" => self.bounds_checked = flag()?,
             "index32" => self.index32 = flag()?,
-            "work_group_size" => {
-                let size = json.as_u64().filter(|&size| size > 0);
-                self.work_group_size = Some(size.ok_or_else(|| expected("a number from 1"))?);
-            }
+            "work_group_size" => self.work_group_size = Some(number()?),
+            "threads_per_item" => self.threads_per_item = number()?,
             "defines" => {
                 let wanted = "an object of macros and their texts";
                 for (name, text) in json.as_object().ok_or_else(|| expected(wanted))? {
@@ -194,6 +246,21 @@ impl KernelSpec {
         text.lines().any(|line| is_include(line) && !line.contains(HEADER_NAME))
     }
 
+    /// Looks whether threads that share a work item are in one work-group of a size.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if they are not.
+    pub fn check_group(&self, size: u64) -> Result<(), Failure> {
+        if size.is_multiple_of(self.threads_per_item) {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected a work-group of a multiple of {} threads, which share a work item, found one of {size}: set work_group_size",
+            self.title, self.threads_per_item
+        );
+        Err(Failure::new(Code::Invalid, text))
+    }
+
     /// The array arguments, by argument number: the order in which kernels number them.
     pub fn arrays(&self) -> impl Iterator<Item = usize> {
         let arguments = self.descriptor.arguments.iter().enumerate();
@@ -220,6 +287,54 @@ impl KernelSpec {
         parameters
     }
 
+    /// Bytes of every parameter of the kernel function, those of `FLASH_ARGS` included.
+    pub fn parameter_sizes(&self) -> Vec<usize> {
+        let pointer = size_of::<u64>();
+        let size = |parameter: &Parameter| match parameter {
+            Parameter::Value(argument) => self.descriptor.arguments[*argument].element.size,
+            _ => pointer,
+        };
+        let mut sizes: Vec<usize> = self.parameters().iter().map(size).collect();
+        if self.cooperating {
+            sizes.extend([self.told_bytes(), pointer]);
+        }
+        sizes
+    }
+
+    /// Looks whether a device takes all parameters together: `most` bytes is its limit.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if it does not.
+    pub fn check_parameter_bytes(&self, most: usize, device: &str) -> Result<(), Failure> {
+        let bytes = self.parameter_sizes().iter().sum::<usize>();
+        if bytes <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected parameters of up to {most} bytes, the limit of {device}, found {bytes}: pass large values as an array",
+            self.title
+        );
+        Err(Failure::new(Code::Invalid, text))
+    }
+
+    /// The error of a kernel function with another number of parameters.
+    pub fn wrong_count(&self, found: usize) -> Failure {
+        let name = |parameter: &Parameter| match parameter {
+            Parameter::Value(i) | Parameter::Array(i) => self.descriptor.arguments[*i].name.clone(),
+            Parameter::Next(i) => format!("{}_next", self.descriptor.arguments[*i].name),
+        };
+        let names: Vec<String> = self.parameters().iter().map(name).collect();
+        let more = if self.cooperating { ", and FLASH_ARGS, which are two" } else { "" };
+        let text = format!(
+            "{}: expected a kernel `{}` of {} parameters ({}{more}), found one of {found}",
+            self.title,
+            self.entry,
+            self.parameter_sizes().len(),
+            names.join(", ")
+        );
+        Failure::new(Code::Invalid, text)
+    }
+
     /// The source that is compiled: what this kernel's macros are, `flash_device.h`, and the text.
     pub fn source(&self, text: &str) -> String {
         let mut source = String::new();
@@ -236,14 +351,17 @@ impl KernelSpec {
                 source.push_str("#define FLASH_SINGLE_WORK_ITEM 1\n");
             } else if self.accumulates() {
                 source.push_str("#define FLASH_ACCUMULATORS 1\n");
+            } else if self.grid_barrier {
+                source.push_str("#define FLASH_GRID_BARRIER 1\n");
             }
+            let _ = writeln!(source, "#define FLASH_THREADS_PER_ITEM {}", self.threads_per_item);
         }
-        let _ = writeln!(source, "#define FLASH_ENTRY_{} 1", self.entry);
+        let _ = writeln!(source, "#define FLASH_ENTRY_{} 1", identifier(&self.entry));
         for (name, text) in &self.defines {
             let _ = writeln!(source, "#define {name} {text}");
         }
         if self.cooperating {
-            source.push_str(DEVICE_HEADER);
+            let _ = write!(source, "#line 1 \"{HEADER_NAME}\"\n{DEVICE_HEADER}");
             // Whoever comes by them all the same does not compile: there may be no table to read.
             for name in DETAIL_MACROS.iter().filter(|_| !self.details) {
                 let _ = writeln!(source, "#undef {name}");
@@ -267,6 +385,12 @@ const DETAIL_MACROS: [&str; 5] =
     ["FLASH_OWN_INDEX", "FLASH_ROW_LEN", "FLASH_PART_BEGIN", "FLASH_PART_END", "FLASH_REDUCE"];
 
 const HEADER_NAME: &str = "flash_device.h";
+
+/// The name in a name of C++: `scale` of `fast::scale<float>`.
+fn identifier(entry: &str) -> &str {
+    let name = entry.split('<').next().unwrap_or(entry);
+    name.rsplit("::").next().unwrap_or(name).trim()
+}
 
 fn is_include(line: &str) -> bool {
     line.trim_start().strip_prefix('#').is_some_and(|rest| rest.trim_start().starts_with("include"))

@@ -1,4 +1,4 @@
-/* The suite's kernels for devices with a kernel language of their own. */
+/* The suite's kernels for devices with a kernel language of their own: OpenCL C, or CUDA C++. */
 
 /* Counts stay below 2^32, and not every device has atomics of 64 bits: the low half, which comes first. */
 #ifdef __OPENCL_VERSION__
@@ -18,11 +18,13 @@ FLASH_KERNEL count(flash_u64 nx, flash_u64 ny, FLASH_GLOBAL flash_u32 *hits, FLA
 #ifdef FLASH_ENTRY_drain
 FLASH_KERNEL drain(FLASH_GLOBAL flash_u64 *done, FLASH_GLOBAL flash_u64 *before, FLASH_GLOBAL flash_u64 *after,
                    FLASH_ARGS) {
-    FLASH_FOR_ITEMS {
-        flash_u64 step = FLASH_INDEX(1);
-        FLASH_AT(before, FLASH_OWN_INDEX(before)) = step > 0 ? FLASH_AT(done, step - 1) : 0;
-        FLASH_AT(after, FLASH_OWN_INDEX(after)) = step + 1 < FLASH_LEN(done) ? FLASH_AT(done, step + 1) : 0;
-        COUNT(&FLASH_AT(done, step));
+    FLASH_FOR_PHASES {
+        FLASH_FOR_ITEMS {
+            flash_u64 step = FLASH_INDEX(1);
+            FLASH_AT(before, FLASH_OWN_INDEX(before)) = step > 0 ? FLASH_AT(done, step - 1) : 0;
+            FLASH_AT(after, FLASH_OWN_INDEX(after)) = step + 1 < FLASH_LEN(done) ? FLASH_AT(done, step + 1) : 0;
+            COUNT(&FLASH_AT(done, step));
+        }
     }
 }
 #endif
@@ -38,15 +40,17 @@ FLASH_KERNEL shift(FLASH_GLOBAL const flash_u64 *values, FLASH_GLOBAL flash_u64 
 
 #ifdef FLASH_ENTRY_stages
 FLASH_KERNEL stages(FLASH_GLOBAL flash_u64 *values, FLASH_GLOBAL flash_u64 *sums, FLASH_ARGS) {
-    FLASH_FOR_ITEMS {
-        flash_u64 x = FLASH_INDEX(0);
-        if (FLASH_INDEX(1) == 0) {
-            flash_u64 sum = 0;
-            for (flash_u64 i = 0; i < FLASH_LEN(values); ++i)
-                sum += FLASH_AT(values, i);
-            FLASH_AT(sums, x) = sum;
-        } else {
-            FLASH_AT(values, x) = FLASH_AT(sums, x) + x;
+    FLASH_FOR_PHASES {
+        FLASH_FOR_ITEMS {
+            flash_u64 x = FLASH_INDEX(0);
+            if (FLASH_INDEX(1) == 0) {
+                flash_u64 sum = 0;
+                for (flash_u64 i = 0; i < FLASH_LEN(values); ++i)
+                    sum += FLASH_AT(values, i);
+                FLASH_AT(sums, x) = sum;
+            } else {
+                FLASH_AT(values, x) = FLASH_AT(sums, x) + x;
+            }
         }
     }
 }
