@@ -4,7 +4,7 @@ use super::{Fault, LOCAL, Launch, Machine, PARAM, SHARED};
 use crate::machine::Range;
 use crate::ptx::code::{Access, Atomic, AtomicKind, Op, Place, Slot, Special};
 use crate::ptx::int;
-use crate::ptx::types::mask;
+use crate::ptx::types::{Word, mask};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Most bytes of a thread's local memory.
@@ -44,8 +44,8 @@ struct Return {
 /// Bytes of shared, local or parameter memory.
 enum Bytes<'a> {
     Own(&'a mut [u8]),
-    /// A copy of parameters.
-    Copy([u8; 64]),
+    /// Parameters, which cannot be written.
+    Param(&'a [u8]),
     /// The host's address of global memory that lives.
     Global(u64),
 }
@@ -168,7 +168,7 @@ impl Thread {
                     let address = slots[access.base as usize].wrapping_add_signed(i64::from(access.offset));
                     let bytes = usize::from(access.bytes);
                     let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
-                    find(machine, memory, access, address, bytes)?.store(0, bytes, slot!(from));
+                    find(machine, memory, access, address, bytes)?.store(0, bytes, slot!(from))?;
                 }
                 Op::LoadMany(access, all) => {
                     let address = slots[access.base as usize].wrapping_add_signed(i64::from(access.offset));
@@ -185,7 +185,7 @@ impl Thread {
                     let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
                     let mut found = find(machine, memory, access, address, bytes * all.len())?;
                     for (number, from) in all.iter().enumerate() {
-                        found.store(number * bytes, bytes, slot!(from));
+                        found.store(number * bytes, bytes, slot!(from))?;
                     }
                 }
                 Op::Atomic(atomic) => {
@@ -195,7 +195,7 @@ impl Thread {
                     let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
                     let mut found = find(machine, memory, access, address, bytes)?;
                     let (operand, swap) = (slot!(&atomic.operand), slot!(&atomic.swap));
-                    let old = found.update(bytes, |old| new_of(atomic, old, operand, swap));
+                    let old = found.update(bytes, |old| new_of(atomic, old, operand, swap))?;
                     if let Some(to) = &atomic.to {
                         slot!(to) = old;
                     }
@@ -285,7 +285,7 @@ fn new_of(atomic: &Atomic, old: u64, operand: u64, swap: u64) -> u64 {
 }
 
 /// The bytes at an address, if all of them are there.
-#[inline]
+#[inline(always)]
 fn find<'m>(
     machine: &'m mut Machine<'_>,
     (frame, local, shared): (usize, &'m mut [u8], &'m mut [u8]),
@@ -313,7 +313,10 @@ fn find<'m>(
     let found = match place {
         Place::Shared => part(shared),
         Place::Local => part(local),
-        Place::Param => return param(machine, at, bytes).ok_or(Fault::Address(address)),
+        Place::Param => {
+            let all = &machine.launch.parameters;
+            usize::try_from(at).ok().and_then(|at| all.get(at..at.checked_add(bytes)?)).map(Bytes::Param)
+        }
         _ => {
             let known: &mut Range = &mut machine.sites[access.site as usize];
             if !known.has(at, bytes) {
@@ -323,15 +326,6 @@ fn find<'m>(
         }
     };
     found.ok_or(Fault::Address(address))
-}
-
-/// Parameters are read only: what is stored there is lost with the copy.
-fn param<'m>(machine: &Machine<'_>, at: u64, bytes: usize) -> Option<Bytes<'m>> {
-    let at = usize::try_from(at).ok()?;
-    let all = machine.launch.parameters.get(at..at.checked_add(bytes)?)?;
-    let mut copy = [0; 64];
-    copy.get_mut(..bytes)?.copy_from_slice(all);
-    Some(Bytes::Copy(copy))
 }
 
 /// Does something with an atomic number of so many bytes at an address in the host's memory.
@@ -358,38 +352,39 @@ impl Bytes<'_> {
     fn load(&self, at: usize, bytes: usize) -> u64 {
         match self {
             Bytes::Own(all) => little(&all[at..at + bytes]),
-            Bytes::Copy(all) => little(&all[at..at + bytes]),
+            Bytes::Param(all) => little(&all[at..at + bytes]),
             Bytes::Global(host) => {
                 let host = host + at as u64;
-                atomic!(host, bytes, cell => cell.load(Relaxed) as u64)
+                atomic!(host, bytes, cell => cell.load(Relaxed).bits())
             }
         }
     }
 
     #[inline]
-    fn store(&mut self, at: usize, bytes: usize, value: u64) {
+    fn store(&mut self, at: usize, bytes: usize, value: u64) -> Result<(), Fault> {
         match self {
             Bytes::Own(all) => all[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]),
-            Bytes::Copy(all) => all[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]),
+            Bytes::Param(_) => return Err(Fault::Address(PARAM)),
             Bytes::Global(host) => {
                 let host = *host + at as u64;
-                atomic!(host, bytes, cell => cell.store(value as _, Relaxed));
+                atomic!(host, bytes, cell => cell.store(Word::of(value), Relaxed));
             }
         }
+        Ok(())
     }
 
     /// Changes what is there in one step, and returns what was there.
-    fn update(&mut self, bytes: usize, new: impl Fn(u64) -> u64) -> u64 {
+    fn update(&mut self, bytes: usize, new: impl Fn(u64) -> u64) -> Result<u64, Fault> {
         if let Bytes::Global(host) = self {
             let host = *host;
-            return atomic!(host, bytes, cell => {
-                let update = cell.fetch_update(Relaxed, Relaxed, |old| Some(new(old as u64) as _));
-                update.unwrap_or_default() as u64
-            });
+            return Ok(atomic!(host, bytes, cell => {
+                let update = cell.fetch_update(Relaxed, Relaxed, |old| Some(Word::of(new(old.bits()))));
+                update.unwrap_or_else(|old| old).bits()
+            }));
         }
         let old = self.load(0, bytes);
-        self.store(0, bytes, new(old));
-        old
+        self.store(0, bytes, new(old))?;
+        Ok(old)
     }
 }
 
