@@ -1,3 +1,43 @@
 //! The CUDA backend of FLASH: key `NVIDIA_GPU`.
+//!
+//! The driver (`libcuda.so.1`) is opened when a program first needs a device, the compiler (`libnvrtc.so`) when a
+//! source is compiled: without the first the backend is *unavailable*, without the second sources are, and both say
+//! why. `docs/cuda.md` is for users.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | [`discover`] | the driver's version, the devices, their limits |
+//! | [`device`] | the backend's functions |
+//! | [`context`] | contexts, streams, events |
+//! | [`buffers`], [`copies`] | memory on the device, pinned memory, copies in streams of their own |
+//! | [`nvrtc`], [`program`] | compilation, the cache on disk, modules |
+//! | [`kernel`], [`launch`] | a kernel made ready; parameters, blocks and phases of a launch |
+//! | [`queue`], [`graph`] | launches in order, in batches, which become graphs when they come again |
+//! | [`waiter`] | the thread that waits for who wants to be called |
+//!
+//! What a launch waits for has happened before it is submitted, so nothing orders the streams.
+//!
+//! | environment variable | meaning | default |
+//! |---|---|---|
+//! | `FLASH_CACHE_DIR` | folder of compiled programs | `flash` in `XDG_CACHE_HOME`, or in `.cache` of the home directory |
+//! | `FLASH_CACHE_LIMIT` | bytes of all of them together; 0: none is kept | 512 MiB |
+//! | `CUDA_VISIBLE_DEVICES` | the devices that there are, for the driver | all |
 
+mod buffers;
+mod context;
+mod copies;
+mod device;
+mod discover;
+mod failure;
+mod graph;
+mod kernel;
+mod launch;
 pub mod nvrtc;
+mod program;
+mod queue;
+mod waiter;
+
+pub use device::{CudaDevice, NvidiaGpu};
+pub use kernel::{CudaKernel, ModuleKernel};
+
+flash_core::register_backend!(NvidiaGpu);

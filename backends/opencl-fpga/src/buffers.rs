@@ -8,6 +8,7 @@ use crate::stages::Stages;
 use flash_core::Code;
 use flash_core::abi::{Buffer, CopyBox, SPACE_HOST};
 use flash_core::backend::Failure;
+use flash_core::backend::offload::staging;
 use opencl3::command_queue::{
     CommandQueue, enqueue_copy_buffer, enqueue_copy_buffer_rect, enqueue_fill_buffer, enqueue_read_buffer,
     enqueue_read_buffer_rect, enqueue_write_buffer, enqueue_write_buffer_rect,
@@ -128,7 +129,7 @@ impl Buffers {
             }
             _ => Ends::Inside(from.handle as usize as cl_mem, to.handle as usize as cl_mem),
         };
-        let parts = parts(shape);
+        let parts = staging::regular(shape);
         if let (Some(stages), Ends::Up(..) | Ends::Down(..)) = (&self.stages, ends) {
             // SAFETY: the caller vouches; it is done on return.
             return unsafe { stages.copy(self, context, ends, &parts) }.map(|()| None);
@@ -276,39 +277,4 @@ impl Buffers {
             }
         }
     }
-}
-
-/// A box in pieces that one command can copy: OpenCL wants rows not longer than their distance, and planes
-/// whole rows apart.
-fn parts(shape: &CopyBox) -> Vec<CopyBox> {
-    let [bytes, rows, planes] = shape.extent;
-    let strides = [shape.source_stride, shape.destination_stride];
-    // The strides along axes of one are anything.
-    let row = |stride: [u64; 2]| if rows == 1 { bytes } else { stride[0] };
-    let plane = |stride: [u64; 2]| if planes == 1 { row(stride) * rows } else { stride[1] };
-    let fits_rows = strides.iter().all(|&s| row(s) >= bytes);
-    let fits_planes = strides.iter().all(|&s| plane(s).is_multiple_of(row(s)) && plane(s) >= rows * row(s));
-    let (each_row, each_plane) = match (fits_rows, fits_planes) {
-        (true, true) => (rows, planes),
-        (true, false) => (rows, 1),
-        (false, _) => (1, 1),
-    };
-    let stride = |s: [u64; 2]| {
-        let row = if each_row == 1 { bytes } else { row(s) };
-        [row, if each_plane == 1 { row * each_row } else { plane(s) }]
-    };
-    let mut parts = Vec::with_capacity((planes / each_plane * (rows / each_row)) as usize);
-    for z in (0..planes).step_by(each_plane as usize) {
-        for y in (0..rows).step_by(each_row as usize) {
-            let at = |offset: u64, s: [u64; 2]| offset + y * s[0] + z * s[1];
-            parts.push(CopyBox {
-                extent: [bytes, each_row, each_plane],
-                source_offset: at(shape.source_offset, shape.source_stride),
-                source_stride: stride(shape.source_stride),
-                destination_offset: at(shape.destination_offset, shape.destination_stride),
-                destination_stride: stride(shape.destination_stride),
-            });
-        }
-    }
-    parts
 }

@@ -59,13 +59,13 @@ impl OpenClKernel {
     ) -> Result<OpenClKernel, Failure> {
         let (spec, payload) = read(device, implementation)?;
         let parameters = spec.parameters();
-        check_bytes(device, &spec, &parameters)?;
+        spec.check_parameter_bytes(device.found.limits.parameter_bytes, &device.found.info.name)?;
         let program = device.programs.get(device, &spec, payload)?;
         let kernel = create(&spec, &program)?;
-        let expected = parameters.len() + if spec.cooperating { 2 } else { 0 };
+        let expected = spec.parameter_sizes().len();
         let found = kernel.num_args().call("clGetKernelInfo")? as usize;
         if found != expected {
-            return Err(Failure::new(Code::Invalid, wrong_count(&spec, expected, found)));
+            return Err(spec.wrong_count(found));
         }
         let id = device.found.device.id();
         let most = kernel.get_work_group_size(id).call("clGetKernelWorkGroupInfo")?;
@@ -173,45 +173,6 @@ fn create(spec: &KernelSpec, program: &Program) -> Result<Counted<Kernel>, Failu
         };
         Failure::new(failure.code, text)
     })
-}
-
-/// All parameters together, against the device's limit.
-fn check_bytes(device: &OpenClDevice, spec: &KernelSpec, parameters: &[Parameter]) -> Result<(), Failure> {
-    let size = |parameter: &Parameter| match parameter {
-        Parameter::Value(argument) => spec.descriptor.arguments[*argument].element.size,
-        _ => size_of::<u64>(),
-    };
-    let told = if spec.cooperating { spec.told_bytes() + size_of::<u64>() } else { 0 };
-    let bytes = parameters.iter().map(size).sum::<usize>() + told;
-    let most = device.found.limits.parameter_bytes;
-    if bytes <= most {
-        return Ok(());
-    }
-    Err(Failure::new(
-        Code::Invalid,
-        format!(
-            "{}: expected parameters of up to {most} bytes, the limit of {}, found {bytes}: pass large values as an array",
-            spec.title, device.found.info.name
-        ),
-    ))
-}
-
-fn wrong_count(spec: &KernelSpec, expected: usize, found: usize) -> String {
-    let names: Vec<String> = spec
-        .parameters()
-        .iter()
-        .map(|parameter| match parameter {
-            Parameter::Value(i) | Parameter::Array(i) => spec.descriptor.arguments[*i].name.clone(),
-            Parameter::Next(i) => format!("{}_next", spec.descriptor.arguments[*i].name),
-        })
-        .collect();
-    let more = if spec.cooperating { ", and FLASH_ARGS, which are two" } else { "" };
-    format!(
-        "{}: expected a kernel `{}` of {expected} parameters ({}{more}), found one of {found}",
-        spec.title,
-        spec.entry,
-        names.join(", ")
-    )
 }
 
 impl State {

@@ -7,9 +7,8 @@ use crate::failure::Call;
 use crate::kernel::{OpenClKernel, State};
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
-use flash_core::backend::offload::Parameter;
+use flash_core::backend::offload::{Parameter, carried, numbers, two_buffers};
 use flash_core::backend::{Completion, Failure, Launch};
-use flash_core::index::SpaceRef;
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel, enqueue_svm_mem_cpy};
 use opencl3::event::Event;
 use opencl3::types::CL_FALSE;
@@ -41,7 +40,7 @@ impl OpenClKernel {
         device: &OpenClDevice,
         launch: &Launch<'_, OpenClKernel>,
     ) -> Result<Option<Box<dyn Completion>>, Failure> {
-        let wanted = if launch.has_attributes() { self.options(launch)? } else { None };
+        let [wanted] = numbers(launch, [WORK_GROUP_SIZE])?;
         let wanted = wanted.or(self.spec.work_group_size).map(|size| size as usize);
         let phases = launch.phases();
         if phases.is_empty() {
@@ -63,33 +62,6 @@ impl OpenClKernel {
         let Commands { first, last, .. } = commands;
         let done = last.map(|last| Done { first, last, turn: Some(opened.turns.next()) });
         Ok(done.map(|done| Box::new(done) as Box<dyn Completion>))
-    }
-
-    /// The submission's own options.
-    #[cold]
-    fn options(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<u64>, Failure> {
-        let mut wanted = None;
-        for (key, value, required) in launch.attributes() {
-            match key {
-                WORK_GROUP_SIZE => {
-                    let size = value.parse().ok().filter(|&size: &u64| size > 0);
-                    wanted = Some(size.ok_or_else(|| {
-                        let text = format!("option `{key}`: expected a number from 1, found {value}");
-                        Failure::new(Code::Invalid, text)
-                    })?);
-                }
-                _ if required => {
-                    return Err(Failure::new(
-                        Code::Unsupported,
-                        format!(
-                            "the option `{key}` is marked as required and this backend does not know it; it knows {WORK_GROUP_SIZE}"
-                        ),
-                    ));
-                }
-                _ => {}
-            }
-        }
-        Ok(wanted)
     }
 
     /// A cooperating kernel: once per phase.
@@ -156,8 +128,7 @@ impl OpenClKernel {
 
     /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
     fn line(&self, device: &OpenClDevice, state: &State, wanted: Option<usize>) -> Result<Range, Failure> {
-        let threads = state.told.items.saturating_mul(self.spec.threads_per_item);
-        let items = usize::try_from(threads).unwrap_or(usize::MAX);
+        let threads = usize::try_from(state.told.threads).unwrap_or(usize::MAX);
         let line = |local: usize, groups: usize| Range {
             dimensions: 1,
             offset: [0; 3],
@@ -172,6 +143,7 @@ impl OpenClKernel {
             (_, wanted) => wanted,
         };
         if let Some(local) = chosen {
+            self.spec.check_group(local as u64)?;
             self.check_group(device, local)?;
         }
         if state.told.block > 0 {
@@ -181,11 +153,13 @@ impl OpenClKernel {
         let local = chosen.unwrap_or_else(|| {
             // All units have something to do, in groups of the size that the device likes.
             let units = device.found.limits.compute_units.max(1) as usize;
-            let share = items.div_ceil(units).next_multiple_of(self.multiple);
+            let share = threads.div_ceil(units).next_multiple_of(self.multiple);
             let most = GROUP.next_multiple_of(self.multiple).min(self.most);
-            share.min(most).max(1)
+            // Threads that share a work item are in one group.
+            let together = self.spec.threads_per_item as usize;
+            (share.min(most) / together).max(1) * together
         });
-        Ok(line(local, items.div_ceil(local)))
+        Ok(line(local, threads.div_ceil(local)))
     }
 
     fn check_group(&self, device: &OpenClDevice, size: usize) -> Result<(), Failure> {
@@ -215,73 +189,39 @@ impl OpenClKernel {
         wanted: Option<usize>,
         commands: &mut Commands<'_>,
     ) -> Result<(), Failure> {
-        let (space, args) = (launch.space(), launch.args());
-        if launch.is_part() {
-            return Err(self.refuse("a part of a launch".into()));
-        }
-        let mut range = self.plain_range(space, args)?;
+        let mut range = self.plain_range(launch, device)?;
         if let Some(size) = wanted {
             self.check_group(device, size)?;
             if !range.global[0].is_multiple_of(size) {
-                return Err(self.refuse(format!(
+                return Err(self.spec.not_plain(&format!(
                     "an extent of {} along the first dimension, which a work-group of {size} does not divide",
                     range.global[0]
                 )));
             }
             range.local = Some([size, 1, 1]);
         }
-        let first = |arg: &Arg| {
-            // SAFETY: a launch's parts live for the call.
-            unsafe { arg.part.as_ref() }.filter(|_| !device.in_place()).map_or(0, |part| part.origin)
-        };
-        if let Some((i, arg)) =
-            args.iter().enumerate().find(|(_, arg)| arg.kind != abi::ARG_SCALAR && first(arg) != 0)
-        {
-            let text =
-                format!("argument {i} in a buffer that begins with element {} of it", first(arg) as i64);
-            return Err(self.refuse(text));
-        }
-        self.parameters(device, args, false, state)?;
+        self.parameters(device, launch.args(), false, state)?;
         commands.run(self, state, &range)
     }
 
     /// The index space as OpenCL's, if it can be.
-    fn plain_range(&self, space: SpaceRef<'_>, args: &[Arg]) -> Result<Range, Failure> {
-        if space.phases() != 1 {
-            return Err(self.refuse(format!("{} phases", space.phases())));
-        }
-        if args.iter().any(|arg| matches!(arg.kind, abi::ARG_REDUCE) || two_buffers(arg)) {
-            return Err(self.refuse("accumulators, or two buffers of a phased argument".into()));
-        }
-        let Some(steps) = space.natural_box() else {
-            return Err(self.refuse("an order or values that are not natural".into()));
-        };
-        if steps.len() > 3 {
-            return Err(self.refuse(format!("{} dimensions", steps.len())));
+    fn plain_range(
+        &self,
+        launch: &Launch<'_, OpenClKernel>,
+        device: &OpenClDevice,
+    ) -> Result<Range, Failure> {
+        let space = self.spec.plain_space(launch, device.in_place())?;
+        if space.len() > 3 {
+            return Err(self.spec.not_plain(&format!("{} dimensions", space.len())));
         }
         let mut range =
-            Range { dimensions: steps.len(), offset: [0; 3], global: [1; 3], local: self.compiled };
-        for (d, values) in steps.iter().enumerate() {
+            Range { dimensions: space.len(), offset: [0; 3], global: [1; 3], local: self.compiled };
+        for (d, values) in space.iter().enumerate() {
             range.offset[d] = values.start as usize;
             range.global[d] = (values.end - values.start) as usize;
         }
         Ok(range)
     }
-
-    fn refuse(&self, found: String) -> Failure {
-        Failure::new(
-            Code::Unsupported,
-            format!(
-                "{}: a kernel that does not cooperate runs whole launches of one phase, with up to three dimensions counted in steps of 1; found {found}: let it take FLASH_ARGS, and say `cooperating`",
-                self.spec.title
-            ),
-        )
-    }
-}
-
-/// True for an argument with two buffers.
-fn two_buffers(arg: &Arg) -> bool {
-    arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
 }
 
 /// The buffers, or addresses, of an argument: as the phase began, and the one that takes its writes.
@@ -349,17 +289,9 @@ impl Commands<'_> {
 
     /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
     fn carry(&mut self, device: &OpenClDevice, arg: &Arg, odd: bool) -> Result<(), Failure> {
-        let size = u64::from(arg.element_size);
-        // SAFETY: a launch's parts live for the call.
-        let origins = unsafe { arg.part.as_ref() }.map_or([0; 2], |part| [part.origin, part.next_origin]);
-        // An argument that is not cut is there in full, from its element 0 on.
-        let offset = |origin: u64| (origin.wrapping_neg().wrapping_mul(size)) as usize;
-        let [mut from, mut to] = [offset(origins[0]), offset(origins[1])];
-        if odd {
-            std::mem::swap(&mut from, &mut to);
-        }
+        let [from, to] = carried(arg, odd).map(|byte| byte as usize);
         let [now, next] = places(device, 0, arg, odd)?;
-        let bytes = (arg.len * size) as usize;
+        let bytes = (arg.len * u64::from(arg.element_size)) as usize;
         if bytes == 0 {
             return Ok(());
         }

@@ -114,19 +114,10 @@ impl Programs {
         if let Ok(binaries) = program.get_binaries()
             && let [binary] = &binaries[..]
             && !binary.is_empty()
-            && let Err(why) = self.cache.put(key, binary)
         {
-            warn_once(&why);
+            self.cache.keep(key, binary);
         }
     }
-}
-
-/// Says once that compiled programs are not kept.
-fn warn_once(why: &std::io::Error) {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        eprintln!("flash: compiled programs are not kept: {why}: set FLASH_CACHE_DIR to a folder of yours");
-    });
 }
 
 fn build(device: &OpenClDevice, spec: &KernelSpec, source: &str) -> Result<Counted<Program>, Failure> {

@@ -194,8 +194,13 @@ pub(super) fn functions(path: &Path) -> Option<Vec<Function>> {
 }
 
 fn function(symbol: &str) -> Function {
-    let demangled = cpp_demangle::Symbol::new(symbol).ok().and_then(|s| s.demangle().ok());
-    let signature = demangled.unwrap_or_else(|| symbol.to_owned());
+    let signature = signature(symbol);
     let name = signature.split('(').next().unwrap_or(symbol).to_owned();
     Function { symbol: symbol.to_owned(), name, signature }
+}
+
+/// A symbol as C++ writes it: the function's name and, if the symbol has them, its parameters.
+pub fn signature(symbol: &str) -> String {
+    let demangled = cpp_demangle::Symbol::new(symbol).ok().and_then(|s| s.demangle().ok());
+    demangled.unwrap_or_else(|| symbol.to_owned())
 }

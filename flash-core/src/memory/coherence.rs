@@ -191,7 +191,7 @@ impl Header {
     fn fetch(&self, directory: &mut Directory, region: &Region) -> Result<(), Error> {
         let lacking = directory.lacks(Place::HOST, region);
         for (from, part) in directory.sources(Place::HOST, &lacking, |_| 0) {
-            let transfer = Transfer::new(self, directory, from, Place::HOST)?;
+            let transfer = Transfer::new(self, directory, [from, Place::HOST], &part)?;
             // SAFETY: the caller holds the memory, so that nobody writes; what is not current on the host is
             // not read there, and the lock keeps others from fetching it.
             if let Err(error) = unsafe { transfer.run(&part) } {
@@ -226,7 +226,7 @@ impl Header {
         let lacking = directory.lacks(device.place(), region);
         let direct = |place| u32::from(memory_of(place).is_none_or(|from| !device.is_direct(from)));
         for (from, part) in directory.sources(device.place(), &lacking, direct) {
-            let transfer = Transfer::new(self, &directory, from, device.place())?;
+            let transfer = Transfer::new(self, &directory, [from, device.place()], &part)?;
             // SAFETY: the memory is held, so that nobody writes; what is lacking here is not read here, and
             // the lock keeps others from copying it.
             unsafe { transfer.run(&part)? };

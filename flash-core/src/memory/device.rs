@@ -1,5 +1,6 @@
 //! The memories of devices: buffers, their cache, the budget, and who has to go when it is used up.
 
+mod pinned;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use super::transfer::{Counters, End, Transfer};
 use crate::abi::{self, Buffer, SPACE_HOST};
 use crate::backend::{DeviceHandle, take_error};
 use crate::error::{Code, DeviceMemoryError, Error};
+use pinned::Pinned;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -65,6 +67,7 @@ pub(crate) struct DeviceCopy {
     /// The elements for which it has room.
     range: Range<u64>,
     last_use: LastUse,
+    pinned: Pinned,
 }
 
 /// When a copy was used last; its clones are the same.
@@ -375,7 +378,8 @@ impl DeviceMemory {
         let buffer = self.alloc((range.end - range.start) * header.element_size())?;
         let last_use = LastUse(Arc::new(AtomicU64::new(now)));
         self.enlist(Entry { header: header.weak(), last_use: last_use.clone() });
-        let old = directory.set_copy(self.place, Some(DeviceCopy { buffer, range, last_use }));
+        let old = directory
+            .set_copy(self.place, Some(DeviceCopy { buffer, range, last_use, pinned: Pinned::new(self) }));
         header.state.note();
         Ok(match old {
             Some(old) => {
@@ -546,6 +550,11 @@ impl DeviceCopy {
     /// When it was used last.
     pub fn last_use(&self) -> &LastUse {
         &self.last_use
+    }
+
+    /// What it is told of the host's side.
+    pub(super) fn pinned(&self) -> &Pinned {
+        &self.pinned
     }
 
     /// As an end of transfers.

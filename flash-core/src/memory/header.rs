@@ -17,6 +17,9 @@ const ALIGNMENT: usize = 64;
 /// Data, shape and state of one memory.
 pub(crate) struct Header {
     pub state: State,
+    /// What is where; `None`: all of it on the host, as long as the state is not noted. Goes before `first`: devices may
+    /// know that.
+    pub(super) directory: Mutex<Option<Box<Directory>>>,
     id: u64,
     first: Block,
     len: usize,
@@ -28,8 +31,6 @@ pub(crate) struct Header {
     /// the state as a writer, of the elements that it holds.
     second: OnceLock<Block>,
     second_layout: Layout,
-    /// What is where; `None`: all of it on the host, as long as the state is not noted.
-    pub(super) directory: Mutex<Option<Box<Directory>>>,
     /// What the directory says, if that is short.
     pub home: Home,
     /// Guards of parts.
@@ -172,6 +173,11 @@ impl Header {
     #[inline]
     pub fn data(&self) -> *mut u8 {
         self.first.data
+    }
+
+    /// False for memory that somebody else owns.
+    pub fn is_ours(&self) -> bool {
+        self.first.layout.size() != 0
     }
 
     /// Number of elements.

@@ -54,11 +54,22 @@ impl End {
 }
 
 impl Transfer {
-    /// Between the buffers that two places have now.
+    /// Between the buffers that two places have now, for a region.
     ///
     /// # Errors
     /// If one of them has none.
-    pub fn new(header: &Header, directory: &Directory, from: Place, to: Place) -> Result<Transfer, Error> {
+    pub fn new(
+        header: &Header,
+        directory: &Directory,
+        [from, to]: [Place; 2],
+        region: &Region,
+    ) -> Result<Transfer, Error> {
+        if let Some(copy) = match (from, to) {
+            (Place::HOST, device) | (device, Place::HOST) => directory.copy(device),
+            _ => None,
+        } {
+            copy.pinned().note(header, region.elements() * header.element_size());
+        }
         let (from, to) = (End::of(header, directory, from)?, End::of(header, directory, to)?);
         Ok(Transfer::between(header, directory.grid(), from, to))
     }

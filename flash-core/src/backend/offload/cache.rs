@@ -66,7 +66,19 @@ impl ProgramCache {
         Some(program)
     }
 
-    /// Keeps a program.
+    /// Keeps a program. One that cannot be kept is compiled again next time; that is said once.
+    pub fn keep(&self, key: &str, program: &[u8]) {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        if let Err(why) = self.put(key, program) {
+            ONCE.call_once(|| {
+                eprintln!(
+                    "flash: compiled programs are not kept: {why}: set FLASH_CACHE_DIR to a folder of yours"
+                );
+            });
+        }
+    }
+
+    /// Writes a program to disk.
     ///
     /// # Errors
     /// If the folder cannot be written, or everybody can write it.

@@ -25,6 +25,9 @@ pub struct KernelSpec {
     /// Attribute `grid_barrier`: several phases are one launch, with `FLASH_FOR_PHASES` in the text. Backends that have
     /// no such launches need not look: the text serves for launches of single phases, too.
     pub grid_barrier: bool,
+    /// Attribute `bounds_checked`: it does not cooperate, and looks itself whether its thread is inside the index space,
+    /// which work-groups may then go beyond.
+    pub bounds_checked: bool,
     /// Attribute `threads_per_item`: threads that share a work item, next to each other.
     pub threads_per_item: u64,
     /// Attribute `work_group_size`.
@@ -94,6 +97,7 @@ impl KernelSpec {
             cooperating: false,
             single_work_item: false,
             grid_barrier: false,
+            bounds_checked: false,
             threads_per_item: 1,
             work_group_size: None,
             index32: false,
@@ -168,6 +172,7 @@ impl KernelSpec {
             "cooperating" => self.cooperating = flag()?,
             "single_work_item" => self.single_work_item = flag()?,
             "grid_barrier" => self.grid_barrier = flag()?,
+            "bounds_checked" => self.bounds_checked = flag()?,
             "index32" => self.index32 = flag()?,
             "work_group_size" => self.work_group_size = Some(number()?),
             "threads_per_item" => self.threads_per_item = number()?,
@@ -241,6 +246,21 @@ impl KernelSpec {
         text.lines().any(|line| is_include(line) && !line.contains(HEADER_NAME))
     }
 
+    /// Looks whether threads that share a work item are in one work-group of a size.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if they are not.
+    pub fn check_group(&self, size: u64) -> Result<(), Failure> {
+        if size.is_multiple_of(self.threads_per_item) {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected a work-group of a multiple of {} threads, which share a work item, found one of {size}: set work_group_size",
+            self.title, self.threads_per_item
+        );
+        Err(Failure::new(Code::Invalid, text))
+    }
+
     /// The array arguments, by argument number: the order in which kernels number them.
     pub fn arrays(&self) -> impl Iterator<Item = usize> {
         let arguments = self.descriptor.arguments.iter().enumerate();
@@ -265,6 +285,54 @@ impl KernelSpec {
             }
         }
         parameters
+    }
+
+    /// Bytes of every parameter of the kernel function, those of `FLASH_ARGS` included.
+    pub fn parameter_sizes(&self) -> Vec<usize> {
+        let pointer = size_of::<u64>();
+        let size = |parameter: &Parameter| match parameter {
+            Parameter::Value(argument) => self.descriptor.arguments[*argument].element.size,
+            _ => pointer,
+        };
+        let mut sizes: Vec<usize> = self.parameters().iter().map(size).collect();
+        if self.cooperating {
+            sizes.extend([self.told_bytes(), pointer]);
+        }
+        sizes
+    }
+
+    /// Looks whether a device takes all parameters together: `most` bytes is its limit.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if it does not.
+    pub fn check_parameter_bytes(&self, most: usize, device: &str) -> Result<(), Failure> {
+        let bytes = self.parameter_sizes().iter().sum::<usize>();
+        if bytes <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected parameters of up to {most} bytes, the limit of {device}, found {bytes}: pass large values as an array",
+            self.title
+        );
+        Err(Failure::new(Code::Invalid, text))
+    }
+
+    /// The error of a kernel function with another number of parameters.
+    pub fn wrong_count(&self, found: usize) -> Failure {
+        let name = |parameter: &Parameter| match parameter {
+            Parameter::Value(i) | Parameter::Array(i) => self.descriptor.arguments[*i].name.clone(),
+            Parameter::Next(i) => format!("{}_next", self.descriptor.arguments[*i].name),
+        };
+        let names: Vec<String> = self.parameters().iter().map(name).collect();
+        let more = if self.cooperating { ", and FLASH_ARGS, which are two" } else { "" };
+        let text = format!(
+            "{}: expected a kernel `{}` of {} parameters ({}{more}), found one of {found}",
+            self.title,
+            self.entry,
+            self.parameter_sizes().len(),
+            names.join(", ")
+        );
+        Failure::new(Code::Invalid, text)
     }
 
     /// The source that is compiled: what this kernel's macros are, `flash_device.h`, and the text.

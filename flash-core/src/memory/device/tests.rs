@@ -6,7 +6,7 @@ use super::*;
 use crate::memory::region::Region;
 use crate::memory::region::tests::blocks;
 use crate::memory::{FlashMemory, Transfers};
-use apart::{Fault, fault, lock};
+use apart::{Fault, PINNED, fault, lock};
 use proptest::prelude::*;
 
 /// The memories of the first `n` devices; the last one copies through the host only.
@@ -102,7 +102,6 @@ fn ops(grid: crate::memory::region::Grid) -> impl Strategy<Value = Vec<Op>> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 1_500 }, ..ProptestConfig::default() })]
-
     /// Contents are a plain vector's, whatever is where, and whatever copy fails.
     #[test]
     fn contents_are_those_of_a_vector(
@@ -353,4 +352,23 @@ fn threads_that_read_write_and_evict() {
         assert!(seen.iter().all(|v| *v == seen[0]));
     }
     device.set_budget(u64::MAX);
+}
+
+#[test]
+fn a_large_array_that_is_copied_again_is_pinned_until_it_goes() {
+    let _alone = lock();
+    let devices = devices();
+    let elements = 1 << 20;
+    let pinned = || PINNED.lock().unwrap().clone();
+    for (elements, expected) in [(elements, vec![4 * elements as u64]), (elements / 2, vec![])] {
+        let memory = FlashMemory::<u32>::zeroed(elements);
+        let all = Region::all(memory.header().directory().grid());
+        for round in 0..3 {
+            assert_eq!(pinned(), if round < 2 { vec![] } else { expected.clone() }, "{round}");
+            write_on(&memory, devices[0], &all, round);
+            assert_eq!(memory.read().unwrap()[elements / 2], round);
+        }
+        drop(memory);
+        assert_eq!(pinned(), Vec::<u64>::new());
+    }
 }

@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
             // Whatever is wrong, the long way finds it and says it.
             memory.reserve(header, &mut directory, 0..header.len() as u64).ok()?;
             if !lacking.is_empty() && (spec.access != Access::Write || !touched.covered) {
-                let transfer = Transfer::new(header, &directory, Place::HOST, place).ok()?;
+                let transfer = Transfer::new(header, &directory, [Place::HOST, place], &lacking).ok()?;
                 // SAFETY: the run holds the memory and has its directory, which says that this is current on
                 // the host and not on the device: nobody touches it there.
                 if let Err(error) = unsafe { transfer.run(&lacking) } {

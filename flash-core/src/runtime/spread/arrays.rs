@@ -366,7 +366,7 @@ impl<'r> Array<'r> {
 
     /// Puts a copy of a region from one place to another into a lane.
     fn copy(&mut self, from: Place, to: Place, region: Region, ways: &mut Ways<'_>) -> Result<(), Error> {
-        let transfer = Transfer::new(self.header(), self.directory(), from, to)?;
+        let transfer = Transfer::new(self.header(), self.directory(), [from, to], &region)?;
         let mut waits = Waits::default();
         self.wait_to_read(from, &region, 0, &mut waits);
         self.wait_to_write(to, &region, &mut waits);
@@ -484,7 +484,7 @@ impl<'r> Array<'r> {
         // Others may share the hold.
         self.header().home.leave();
         let only = self.directory().only_at(place);
-        let transfer = Transfer::new(self.header(), self.directory(), place, Place::HOST)?;
+        let transfer = Transfer::new(self.header(), self.directory(), [place, Place::HOST], &only)?;
         // SAFETY: the run holds the array, and none of its tasks uses it now.
         unsafe { transfer.run(&only)? };
         let directory = self.directory_mut();

@@ -35,6 +35,9 @@ pub fn limit(bytes: u64) {
     LIMIT.store(bytes, Relaxed);
 }
 
+/// Bytes of what is pinned.
+pub static PINNED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
 /// Budgets and counters are the process's: tests take turns.
 pub fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
@@ -111,7 +114,15 @@ impl Device for ApartDevice {
         Ok(buffer)
     }
 
+    unsafe fn register_host(&self, pointer: *mut u8, bytes: u64) -> Result<abi::Buffer, Failure> {
+        PINNED.lock().unwrap().push(bytes);
+        Ok(self.buffers.register(pointer))
+    }
+
     fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
+        if buffer.space == abi::SPACE_HOST {
+            PINNED.lock().unwrap().pop();
+        }
         self.sizes.lock().unwrap().remove(&buffer.handle);
         self.buffers.free(buffer)
     }

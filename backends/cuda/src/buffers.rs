@@ -1,0 +1,182 @@
+//! A device's buffers, from a pool of its own. Their handles are addresses on the device.
+
+use crate::context::{Context, Current, Stream};
+use crate::failure::{Call, failed};
+use cudarc::driver::sys::{
+    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType,
+    CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult,
+    cuMemAllocFromPoolAsync, cuMemFreeAsync, cuMemGetInfo_v2, cuMemHostRegister_v2, cuMemHostUnregister,
+    cuMemPoolCreate, cuMemPoolSetAccess, cuMemPoolSetAttribute, cuMemsetD8Async,
+};
+use flash_core::Code;
+use flash_core::backend::Failure;
+use std::collections::{BTreeMap, HashMap};
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard};
+
+/// Bytes of freed memory that the pool keeps for the next buffer instead of giving them back.
+const KEPT: u64 = 256 << 20;
+
+/// The buffers of a device.
+pub(crate) struct Buffers {
+    context: Context,
+    pool: CUmemoryPool,
+    live: Mutex<HashMap<CUdeviceptr, u64>>,
+    /// Pinned memory of the host's: its first byte, how many, and how often it was registered.
+    pinned: Mutex<BTreeMap<usize, (usize, usize)>>,
+}
+
+// SAFETY: a pool may be used from any thread.
+unsafe impl Send for Buffers {}
+// SAFETY: as above.
+unsafe impl Sync for Buffers {}
+
+impl Buffers {
+    /// Those of a device, which the devices with the numbers `peers` may copy from.
+    pub fn new(
+        _: &Current,
+        context: Context,
+        ordinal: usize,
+        peers: impl Iterator<Item = usize>,
+    ) -> Result<Buffers, Failure> {
+        let location = |device: usize| CUmemLocation {
+            type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: device as i32,
+        };
+        let properties = CUmemPoolProps {
+            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: location(ordinal),
+            win32SecurityAttributes: null_mut(),
+            maxSize: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let mut pool = null_mut();
+        // SAFETY: a variable and properties of ours.
+        unsafe { cuMemPoolCreate(&mut pool, &properties) }.call("cuMemPoolCreate")?;
+        let mut kept = KEPT;
+        let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // SAFETY: this attribute is a u64.
+        unsafe { cuMemPoolSetAttribute(pool, threshold, (&raw mut kept).cast()) }
+            .call("cuMemPoolSetAttribute")?;
+        let access = |device: usize| CUmemAccessDesc {
+            location: location(device),
+            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        let access: Vec<CUmemAccessDesc> = peers.map(access).collect();
+        if !access.is_empty() {
+            // SAFETY: so many descriptions, of devices that say that they can. Otherwise copies go by way of the host.
+            let _ = unsafe { cuMemPoolSetAccess(pool, access.as_ptr(), access.len()) };
+        }
+        Ok(Buffers { context, pool, live: Mutex::default(), pinned: Mutex::default() })
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<CUdeviceptr, u64>> {
+        self.live.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.live().len()
+    }
+
+    /// A zeroed buffer; it is there on return.
+    pub fn alloc(&self, stream: Stream, bytes: u64) -> Result<CUdeviceptr, Failure> {
+        let _current = self.context.enter()?;
+        let mut buffer = 0;
+        let room = bytes.max(1) as usize;
+        // SAFETY: a variable of ours, a pool and a stream of the current context.
+        match unsafe { cuMemAllocFromPoolAsync(&mut buffer, room, self.pool, stream.get()) } {
+            CUresult::CUDA_SUCCESS => {}
+            result => return Err(self.refused(bytes, result)),
+        }
+        // SAFETY: the buffer has so many bytes.
+        let filled = unsafe { cuMemsetD8Async(buffer, 0, room, stream.get()) }.call("cuMemsetD8Async");
+        match filled.and_then(|()| stream.finish()) {
+            Ok(()) => {
+                self.live().insert(buffer, bytes);
+                Ok(buffer)
+            }
+            Err(failure) => {
+                // SAFETY: nobody knows it.
+                let _ = unsafe { cuMemFreeAsync(buffer, stream.get()) };
+                Err(failure)
+            }
+        }
+    }
+
+    #[cold]
+    fn refused(&self, bytes: u64, result: CUresult) -> Failure {
+        let failure = failed("cuMemAllocFromPoolAsync", result);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: variables of ours.
+        let known = unsafe { cuMemGetInfo_v2(&mut free, &mut total) } == CUresult::CUDA_SUCCESS;
+        let there = if known { format!(", {free} of {total} bytes are free") } else { String::new() };
+        Failure::new(failure.code, format!("a buffer of {bytes} bytes: {}{there}", failure.text))
+    }
+
+    /// Frees a buffer behind all that is in a stream.
+    pub fn free(&self, stream: Stream, buffer: CUdeviceptr) -> Result<(), Failure> {
+        if self.live().remove(&buffer).is_none() {
+            let text = format!("{buffer:#x} is no buffer of this device");
+            return Err(Failure::new(Code::Invalid, text));
+        }
+        let _current = self.context.enter()?;
+        // SAFETY: allocated by `alloc`, and out of the table now.
+        unsafe { cuMemFreeAsync(buffer, stream.get()) }.call("cuMemFreeAsync")
+    }
+
+    fn pinned(&self) -> MutexGuard<'_, BTreeMap<usize, (usize, usize)>> {
+        self.pinned.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Pins memory of the host's: copies to and from it go at full speed, and without the host.
+    ///
+    /// # Safety
+    /// It stays until [`unpin`](Self::unpin).
+    pub unsafe fn pin(&self, data: *mut u8, bytes: usize) -> Result<(), Failure> {
+        let mut pinned = self.pinned();
+        if let Some((room, count)) = pinned.get_mut(&data.addr())
+            && *room >= bytes
+        {
+            *count += 1;
+            return Ok(());
+        }
+        let _current = self.context.enter()?;
+        // SAFETY: the caller vouches for the range.
+        let result = unsafe { cuMemHostRegister_v2(data.cast(), bytes, PORTABLE) };
+        if result != CUresult::CUDA_SUCCESS {
+            let failure = failed("cuMemHostRegister", result);
+            return Err(Failure::new(failure.code, format!("pinning {bytes} bytes: {}", failure.text)));
+        }
+        pinned.insert(data.expose_provenance(), (bytes, 1));
+        Ok(())
+    }
+
+    /// Gives pinned memory back. False: it was not pinned.
+    pub fn unpin(&self, data: usize) -> Result<bool, Failure> {
+        let mut pinned = self.pinned();
+        let Some((_, count)) = pinned.get_mut(&data) else { return Ok(false) };
+        *count -= 1;
+        if *count > 0 {
+            return Ok(true);
+        }
+        pinned.remove(&data);
+        let _current = self.context.enter()?;
+        // SAFETY: registered by `pin`.
+        unsafe { cuMemHostUnregister(std::ptr::with_exposed_provenance_mut(data)) }
+            .call("cuMemHostUnregister")?;
+        Ok(true)
+    }
+
+    /// True if a range of the host's memory is pinned.
+    pub fn is_pinned(&self, data: usize, bytes: usize) -> bool {
+        let pinned = self.pinned();
+        let before = pinned.range(..=data).next_back();
+        before.is_some_and(|(first, (room, _))| data - first + bytes <= *room)
+    }
+}
+
+/// `CU_MEMHOSTREGISTER_PORTABLE`: pinned for all devices.
+const PORTABLE: u32 = 1;

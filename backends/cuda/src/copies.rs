@@ -1,0 +1,357 @@
+//! Copies between a device, the host and other devices.
+//!
+//! Each direction has a stream. What is pinned on the host is copied by the device alone; what is not goes by way of
+//! two pieces of pinned memory ([`staging`]), or, if it is little, by way of the driver's.
+
+use crate::buffers::Buffers;
+use crate::context::{Context, Current, Event, Stream};
+use crate::failure::Call;
+use crate::waiter::Waiter;
+use cudarc::driver::sys::{
+    CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, cuMemFreeHost, cuMemHostAlloc, cuMemcpy3DAsync_v2,
+    cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync,
+};
+use flash_core::abi::CopyBox;
+use flash_core::backend::offload::staging;
+use flash_core::backend::{Completion, Failure};
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of a piece of pinned memory: a bus moves them in well over the time that a copy takes to begin.
+const PIECE: usize = 4 << 20;
+
+/// Up to so many bytes the driver copies what is not pinned at once, by way of memory of its own.
+const LITTLE: u64 = 64 << 10;
+
+/// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, of every device: bytes from row to row in one command.
+const PITCH: u64 = (1 << 31) - 1;
+
+/// Between what is copied.
+#[derive(Clone, Copy)]
+pub(crate) enum Ends {
+    Up(*const u8, CUdeviceptr),
+    Down(CUdeviceptr, *mut u8),
+    Inside(CUdeviceptr, CUdeviceptr),
+    /// From a buffer of another device.
+    Peer(Context, CUdeviceptr, CUdeviceptr),
+}
+
+/// The copies of a device.
+pub(crate) struct Copies {
+    context: Context,
+    pub up: Stream,
+    down: Stream,
+    up_stages: Stages,
+    down_stages: Stages,
+    waiter: Waiter,
+}
+
+/// Two pieces of pinned memory, once they are needed.
+type Stages = Mutex<Option<[Stage; 2]>>;
+
+/// A piece of pinned memory, for ever.
+struct Stage {
+    data: *mut u8,
+    /// Behind the copy that uses it.
+    busy: Option<Event>,
+}
+
+// SAFETY: pinned memory may be used from any thread; who has the lock is alone with it.
+unsafe impl Send for Stage {}
+
+/// Fires when a copy has ended.
+pub(crate) struct Copied {
+    event: Arc<Event>,
+    waiter: &'static Waiter,
+}
+
+impl Copies {
+    pub fn new(current: &Current, context: Context) -> Result<Copies, Failure> {
+        let (up, down) = (Stream::new(current)?, Stream::new(current)?);
+        let (up_stages, down_stages) = (Mutex::default(), Mutex::default());
+        Ok(Copies { context, up, down, up_stages, down_stages, waiter: Waiter::default() })
+    }
+
+    /// Begins to copy a box. `None`: it is done.
+    ///
+    /// # Safety
+    /// The boxes lie inside the buffers, and nobody else touches them until the copy is complete.
+    pub unsafe fn copy(
+        &'static self,
+        buffers: &Buffers,
+        ends: Ends,
+        shape: &CopyBox,
+    ) -> Result<Option<Copied>, Failure> {
+        if shape.extent.contains(&0) {
+            return Ok(None);
+        }
+        let current = self.context.enter()?;
+        let stages = match ends {
+            Ends::Up(host, _) if !is_free(buffers, host, shape.source_offset, shape.source_stride, shape) => {
+                Some(&self.up_stages)
+            }
+            Ends::Down(_, host)
+                if !is_free(buffers, host, shape.destination_offset, shape.destination_stride, shape) =>
+            {
+                Some(&self.down_stages)
+            }
+            _ => None,
+        };
+        let stream = if matches!(ends, Ends::Down(..)) { self.down } else { self.up };
+        for part in staging::regular(shape) {
+            // SAFETY: parts of the box, for which the caller vouches; what was begun before an error is waited for.
+            let begun = unsafe {
+                match stages {
+                    Some(stages) => self.by_stages(&current, stages, stream, ends, &part),
+                    None => enqueue(stream, ends, &part),
+                }
+            };
+            if let Err(failure) = begun {
+                let _ = stream.finish();
+                return Err(failure);
+            }
+        }
+        if stages.is_some() {
+            return Ok(None);
+        }
+        let event = Arc::new(Event::record(&current, self.context, stream, false)?);
+        Ok(Some(Copied { event, waiter: &self.waiter }))
+    }
+
+    /// Copies a box by way of pinned memory; it is done on return.
+    ///
+    /// # Safety
+    /// As [`copy`](Self::copy).
+    unsafe fn by_stages(
+        &self,
+        current: &Current,
+        stages: &Stages,
+        stream: Stream,
+        ends: Ends,
+        all: &CopyBox,
+    ) -> Result<(), Failure> {
+        let mut lock = stages.lock().unwrap_or_else(|e| e.into_inner());
+        let stages = match &mut *lock {
+            Some(stages) => stages,
+            none => none.insert([Stage::new(current)?, Stage::new(current)?]),
+        };
+        let begin = |stage: &mut Stage, ends: Ends, piece: &CopyBox| {
+            // SAFETY: the piece lies in the device's buffer, for which the caller vouches, and in the stage, which
+            // nobody uses until it is settled.
+            unsafe { enqueue(stream, ends, piece)? };
+            stage.busy = Some(Event::record(current, self.context, stream, false)?);
+            Ok(())
+        };
+        // SAFETY: the caller vouches for the box; the lock is held, and the stages have so many bytes.
+        let outcome = unsafe {
+            match ends {
+                Ends::Up(host, buffer) => staging::up(stages, PIECE as u64, host, all, |stage, piece| {
+                    begin(stage, Ends::Up(stage.data, buffer), piece)
+                }),
+                Ends::Down(buffer, host) => staging::down(stages, PIECE as u64, host, all, |stage, piece| {
+                    begin(stage, Ends::Down(buffer, stage.data), piece)
+                }),
+                Ends::Inside(..) | Ends::Peer(..) => enqueue(stream, ends, all),
+            }
+        };
+        if outcome.is_err() {
+            // Nobody else finds a piece in use.
+            let _ = stream.finish();
+            stages.iter_mut().for_each(|stage| stage.busy = None);
+        }
+        outcome
+    }
+}
+
+/// True if the driver copies a box of the host's memory without ours: it is pinned, or little.
+fn is_free(buffers: &Buffers, host: *const u8, offset: u64, stride: [u64; 2], shape: &CopyBox) -> bool {
+    let [bytes, rows, planes] = shape.extent;
+    if bytes * rows * planes <= LITTLE {
+        return true;
+    }
+    let span = (planes - 1) * stride[1] + (rows - 1) * stride[0] + bytes;
+    buffers.is_pinned(host.addr() + offset as usize, span as usize)
+}
+
+/// Puts the copy of a box into a stream, which is regular.
+///
+/// # Safety
+/// As [`Copies::copy`].
+unsafe fn enqueue(stream: Stream, ends: Ends, shape: &CopyBox) -> Result<(), Failure> {
+    let [bytes, rows, planes] = shape.extent;
+    let (source, destination) = (shape.source_offset, shape.destination_offset);
+    if rows == 1 && planes == 1 {
+        // SAFETY: the caller vouches for the ranges.
+        return unsafe { enqueue_row(stream, ends, source, destination, bytes as usize) };
+    }
+    let strides = [shape.source_stride, shape.destination_stride];
+    if let Ends::Peer(..) = ends {
+        // A command of this kind for boxes is slower than rows where devices are no peers, and no faster where they are.
+        return rows_of(shape).try_for_each(|(from, to)| {
+            // SAFETY: as above.
+            unsafe { enqueue_row(stream, ends, from, to, bytes as usize) }
+        });
+    }
+    if strides.iter().flatten().any(|&stride| stride > PITCH) {
+        return rows_of(shape).try_for_each(|(from, to)| {
+            // SAFETY: as above.
+            unsafe { enqueue_row(stream, ends, from, to, bytes as usize) }
+        });
+    }
+    let size = |bytes: u64| bytes as usize;
+    let (mut from, mut to) = (End::default(), End::default());
+    match ends {
+        Ends::Up(host, buffer) => {
+            (from.host, to.device) = (host.cast_mut().wrapping_add(size(source)), buffer + destination);
+        }
+        Ends::Down(buffer, host) => {
+            (from.device, to.host) = (buffer + source, host.wrapping_add(size(destination)));
+        }
+        Ends::Inside(a, b) | Ends::Peer(_, a, b) => (from.device, to.device) = (a + source, b + destination),
+    }
+    let height = |stride: [u64; 2]| if planes == 1 { rows } else { stride[1] / stride[0] };
+    let copy = CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: from.kind(),
+        srcHost: from.host.cast_const().cast(),
+        srcDevice: from.device,
+        srcArray: null_mut(),
+        reserved0: null_mut(),
+        srcPitch: size(strides[0][0]),
+        srcHeight: size(height(strides[0])),
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: to.kind(),
+        dstHost: to.host.cast(),
+        dstDevice: to.device,
+        dstArray: null_mut(),
+        reserved1: null_mut(),
+        dstPitch: size(strides[1][0]),
+        dstHeight: size(height(strides[1])),
+        WidthInBytes: size(bytes),
+        Height: size(rows),
+        Depth: size(planes),
+    };
+    // SAFETY: the caller vouches for the boxes, and they are regular.
+    unsafe { cuMemcpy3DAsync_v2(&copy, stream.get()) }.call("cuMemcpy3DAsync")
+}
+
+/// One end of a copy: an address of the host's, or of the device's.
+struct End {
+    host: *mut u8,
+    device: CUdeviceptr,
+}
+
+impl Default for End {
+    fn default() -> End {
+        End { host: null_mut(), device: 0 }
+    }
+}
+
+impl End {
+    fn kind(&self) -> CUmemorytype {
+        match self.host.is_null() {
+            true => CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            false => CUmemorytype::CU_MEMORYTYPE_HOST,
+        }
+    }
+}
+
+/// Where the rows of a box begin, at the source and at the destination.
+fn rows_of(shape: &CopyBox) -> impl Iterator<Item = (u64, u64)> {
+    let shape = *shape;
+    let [_, rows, planes] = shape.extent;
+    (0..planes).flat_map(move |z| {
+        (0..rows).map(move |y| {
+            let at = |offset: u64, stride: [u64; 2]| offset + y * stride[0] + z * stride[1];
+            (
+                at(shape.source_offset, shape.source_stride),
+                at(shape.destination_offset, shape.destination_stride),
+            )
+        })
+    })
+}
+
+/// # Safety
+/// As [`Copies::copy`].
+unsafe fn enqueue_row(
+    stream: Stream,
+    ends: Ends,
+    source: u64,
+    destination: u64,
+    bytes: usize,
+) -> Result<(), Failure> {
+    let queue = stream.get();
+    // SAFETY: the caller vouches for the ranges.
+    unsafe {
+        match ends {
+            Ends::Up(host, buffer) => {
+                let from = host.add(source as usize).cast();
+                cuMemcpyHtoDAsync_v2(buffer + destination, from, bytes, queue).call("cuMemcpyHtoDAsync")
+            }
+            Ends::Down(buffer, host) => {
+                let to = host.add(destination as usize).cast();
+                cuMemcpyDtoHAsync_v2(to, buffer + source, bytes, queue).call("cuMemcpyDtoHAsync")
+            }
+            Ends::Inside(from, to) => {
+                cuMemcpyDtoDAsync_v2(to + destination, from + source, bytes, queue).call("cuMemcpyDtoDAsync")
+            }
+            Ends::Peer(peer, from, to) => {
+                let mut own = null_mut();
+                cudarc::driver::sys::cuCtxGetCurrent(&mut own).call("cuCtxGetCurrent")?;
+                cuMemcpyPeerAsync(to + destination, own, from + source, peer.get(), bytes, queue)
+                    .call("cuMemcpyPeerAsync")
+            }
+        }
+    }
+}
+
+impl Stage {
+    fn new(_: &Current) -> Result<Stage, Failure> {
+        let mut data = null_mut();
+        // SAFETY: a variable of ours; the context is current.
+        unsafe { cuMemHostAlloc(&mut data, PIECE, 1) }.call("cuMemHostAlloc")?;
+        Ok(Stage { data: data.cast(), busy: None })
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`; only a second one that could not be had drops the first, which nobody used.
+        let _ = unsafe { cuMemFreeHost(self.data.cast()) };
+    }
+}
+
+impl staging::Stage for Stage {
+    fn data(&self) -> *mut u8 {
+        self.data
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.busy.take().map_or(Ok(()), |event| event.wait())
+    }
+}
+
+impl Completion for Copied {
+    fn ready(&self) -> bool {
+        self.event.reached().unwrap_or(true)
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        self.event.wait()
+    }
+
+    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
+        let event = self.event.clone();
+        self.waiter.when(Box::new(move || {
+            // Who is called asks how it ended.
+            let _ = event.wait();
+            callback();
+        }));
+    }
+}

@@ -1,0 +1,211 @@
+//! Batches that come again, as graphs: the driver takes all of their launches in one call, and the device goes from
+//! one to the next without the host.
+//!
+//! A batch becomes a graph when its *shape*, its functions in their order, comes for the second time. Where it comes
+//! with other parameters, there is a graph for each of up to [`SAME`] sets of them; then the one that was not used for
+//! longest is given the new ones, node by node.
+
+use crate::context::Stream;
+use crate::failure::Call;
+use crate::queue::{Command, Commands, Function, Shape, Work};
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUresult, cuGraphAddKernelNode_v2,
+    cuGraphCreate, cuGraphDestroy, cuGraphExecDestroy, cuGraphExecKernelNodeSetParams_v2,
+    cuGraphInstantiateWithFlags, cuGraphLaunch,
+};
+use flash_core::backend::Failure;
+use std::collections::VecDeque;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::ptr::null_mut;
+
+/// Fewer launches go one by one.
+const LEAST: usize = 4;
+/// Graphs of one shape.
+const SAME: usize = 8;
+/// Graphs in all.
+const KEPT: usize = 32;
+/// Shapes that are remembered after they came once.
+const SEEN: usize = 64;
+
+/// The graphs of a device.
+#[derive(Default)]
+pub(crate) struct Graphs {
+    seen: VecDeque<u64>,
+    /// The last used at the end.
+    kept: VecDeque<Kept>,
+}
+
+/// One graph.
+struct Kept {
+    shape: u64,
+    graph: CUgraph,
+    ready: CUgraphExec,
+    nodes: Vec<CUgraphNode>,
+    /// What it does.
+    commands: Commands,
+}
+
+// SAFETY: graphs may be used from any thread, by one at a time: who has the queue's lock.
+unsafe impl Send for Kept {}
+
+impl Graphs {
+    /// Launches a batch as a graph. False: it is none, and nothing was done.
+    pub fn launch(&mut self, commands: &Commands, stream: Stream) -> bool {
+        let Some(shape) = shape_of(commands) else { return false };
+        let alike = |kept: &Kept| kept.shape == shape && kept.has_functions_of(commands);
+        let same = |kept: &Kept| alike(kept) && kept.does(commands);
+        let known = self.kept.iter().rposition(same).or_else(|| {
+            let mut others = self.kept.iter().enumerate().filter(|(_, kept)| alike(kept)).map(|(at, _)| at);
+            let oldest = others.next()?;
+            (others.count() + 1 >= SAME).then_some(oldest)
+        });
+        let kept = match known.and_then(|at| self.kept.remove(at)) {
+            Some(mut kept) => kept.change(commands).map(|()| kept),
+            None if !self.comes_again(shape) => return false,
+            None => Kept::new(shape, commands),
+        };
+        // What cannot be made a graph goes one by one, and who fails there says why.
+        let Ok(kept) = kept else { return false };
+        // SAFETY: a graph of the current context; what its nodes use stays until the launches are done.
+        let result = unsafe { cuGraphLaunch(kept.ready, stream.get()) };
+        if result != CUresult::CUDA_SUCCESS {
+            return false;
+        }
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(kept);
+        true
+    }
+
+    /// True if a shape was there before.
+    fn comes_again(&mut self, shape: u64) -> bool {
+        if self.seen.contains(&shape) {
+            return true;
+        }
+        if self.seen.len() == SEEN {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(shape);
+        false
+    }
+}
+
+/// A number for the functions of a batch in their order, if it can be a graph.
+fn shape_of(commands: &Commands) -> Option<u64> {
+    if commands.all.len() < LEAST {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    for command in &commands.all {
+        kernel(command)?.0.hash(&mut hasher);
+    }
+    Some(hasher.finish())
+}
+
+/// What a node can launch.
+fn kernel(command: &Command) -> Option<(Function, Shape)> {
+    match command.work {
+        Work::Kernel(function, shape) if !shape.cooperative => Some((function, shape)),
+        _ => None,
+    }
+}
+
+impl Kept {
+    fn new(shape: u64, commands: &Commands) -> Result<Kept, Failure> {
+        let mut graph = null_mut();
+        // SAFETY: a variable of ours.
+        unsafe { cuGraphCreate(&mut graph, 0) }.call("cuGraphCreate")?;
+        let mut kept =
+            Kept { shape, graph, ready: null_mut(), nodes: Vec::new(), commands: commands.clone() };
+        for command in &commands.all {
+            let mut node = null_mut();
+            let before = kept.nodes.last();
+            let dependencies = before.map_or(std::ptr::null(), std::ptr::from_ref);
+            with_node(commands, command, |node_of| {
+                // SAFETY: a live graph, the node before as the one dependency, and all parameters, which are copied.
+                unsafe {
+                    cuGraphAddKernelNode_v2(&mut node, graph, dependencies, before.iter().count(), node_of)
+                }
+                .call("cuGraphAddKernelNode")
+            })?;
+            kept.nodes.push(node);
+        }
+        // SAFETY: a live graph of the current context.
+        unsafe { cuGraphInstantiateWithFlags(&mut kept.ready, graph, 0) }.call("cuGraphInstantiate")?;
+        Ok(kept)
+    }
+
+    fn has_functions_of(&self, commands: &Commands) -> bool {
+        let function = |command: &Command| kernel(command).map(|(function, _)| function);
+        self.commands.all.iter().map(function).eq(commands.all.iter().map(function))
+    }
+
+    fn does(&self, commands: &Commands) -> bool {
+        let all = self.commands.all.iter().zip(&commands.all);
+        all.into_iter().all(|(own, other)| self.does_one(own, commands, other))
+    }
+
+    fn does_one(&self, own: &Command, commands: &Commands, other: &Command) -> bool {
+        own.work == other.work && self.commands.words_of(own) == commands.words_of(other)
+    }
+
+    /// Gives it other parameters.
+    fn change(&mut self, commands: &Commands) -> Result<(), Failure> {
+        let mut any = false;
+        for ((own, other), node) in self.commands.all.iter().zip(&commands.all).zip(&self.nodes) {
+            if self.does_one(own, commands, other) {
+                continue;
+            }
+            any = true;
+            with_node(commands, other, |node_of| {
+                // SAFETY: a node of this graph, of the same function; launches on their way keep what they have.
+                unsafe { cuGraphExecKernelNodeSetParams_v2(self.ready, *node, node_of) }
+                    .call("cuGraphExecKernelNodeSetParams")
+            })?;
+        }
+        if any {
+            self.commands = commands.clone();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; the driver keeps what is on its way. Who drops it has the context current, as who
+        // launches has.
+        unsafe {
+            if !self.ready.is_null() {
+                let _ = cuGraphExecDestroy(self.ready);
+            }
+            let _ = cuGraphDestroy(self.graph);
+        }
+    }
+}
+
+/// Calls `body` with a command as a node. Only for commands that are kernels.
+fn with_node(
+    commands: &Commands,
+    command: &Command,
+    body: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Some((Function(func), Shape { grid, block, shared, .. })) = kernel(command) else { return Ok(()) };
+    let mut pointers = commands.pointers(command);
+    let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+    body(&CUDA_KERNEL_NODE_PARAMS {
+        func,
+        gridDimX: gx,
+        gridDimY: gy,
+        gridDimZ: gz,
+        blockDimX: bx,
+        blockDimY: by,
+        blockDimZ: bz,
+        sharedMemBytes: shared,
+        kernelParams: pointers.as_mut_ptr(),
+        extra: null_mut(),
+        kern: null_mut(),
+        ctx: null_mut(),
+    })
+}

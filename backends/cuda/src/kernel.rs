@@ -1,0 +1,301 @@
+//! Implementations made ready.
+
+use crate::device::Known;
+use crate::failure::Call;
+use crate::queue::Function;
+use cudarc::driver::sys::{
+    CUdeviceptr, CUfunction_attribute as Attribute, CUresult, cuFuncGetAttribute, cuFuncGetParamInfo,
+    cuFuncSetAttribute, cuMemAllocAsync, cuMemFreeAsync, cuMemcpyHtoDAsync_v2, cuMemsetD32Async,
+    cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize,
+};
+use flash_core::Code;
+use flash_core::abi::{self, QueueFn};
+use flash_core::backend::Failure;
+use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A kernel, for one device.
+pub enum CudaKernel {
+    /// Code for the device.
+    Module(Box<ModuleKernel>),
+    /// A function of the host's, which puts its work into the stream itself.
+    Function(QueueFn),
+}
+
+/// A kernel of a module.
+pub struct ModuleKernel {
+    pub(crate) spec: KernelSpec,
+    pub(crate) title: Arc<str>,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) function: Function,
+    /// Threads of a block: at most, and with which most of them run at the same time.
+    pub(crate) most: u32,
+    pub(crate) preferred: u32,
+    state: Mutex<State>,
+}
+
+/// What changes from launch to launch.
+#[derive(Default)]
+pub(crate) struct State {
+    pub told: Told,
+    /// The latest ones on the device, the last used at the end.
+    tables: Vec<Table>,
+    /// Bytes of dynamic shared memory that the function was allowed.
+    shared: u32,
+    /// For a block of so many threads with so much shared memory, the blocks that run at the same time.
+    resident: Option<((u32, u32), u32)>,
+    /// Counters of grid barriers, and how many of them were used.
+    counters: Option<(CUdeviceptr, usize)>,
+}
+
+/// Words that launches read on the device.
+struct Table {
+    words: Vec<u64>,
+    buffer: CUdeviceptr,
+}
+
+/// Tables that are kept per kernel: one per phase of a short cycle of phases.
+const TABLES: usize = 8;
+
+/// Counters that are zeroed together.
+const COUNTERS: usize = 1024;
+
+/// Dynamic shared memory that every kernel may have.
+const SHARED: u32 = 48 << 10;
+
+/// Endings of files that CUDA takes.
+const FILES: [&str; 5] = ["cu", "cuh", "ptx", "cubin", "fatbin"];
+
+impl ModuleKernel {
+    pub(crate) fn new(
+        known: &'static Known,
+        implementation: &'static abi::Implementation,
+    ) -> Result<ModuleKernel, Failure> {
+        let (spec, payload) = read(known, implementation)?;
+        let limits = &known.found.limits;
+        spec.check_parameter_bytes(limits.parameter_bytes, &known.found.info.name)?;
+        let module = known.programs.get(known, &spec, payload)?;
+        let _current = known.opened()?.context.enter()?;
+        let function = module.function(&spec)?;
+        check_parameters(&spec, function)?;
+        let most = get(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?.clamp(1, limits.block);
+        let (mut least, mut preferred) = (0, 0);
+        // SAFETY: variables of ours, and a function of the current context.
+        unsafe { cuOccupancyMaxPotentialBlockSize(&mut least, &mut preferred, function.0, None, 0, 0) }
+            .call("cuOccupancyMaxPotentialBlockSize")?;
+        Ok(ModuleKernel {
+            title: spec.title.as_str().into(),
+            parameters: spec.parameters(),
+            function,
+            most,
+            preferred: (preferred as u32).clamp(1, most),
+            state: Mutex::default(),
+            spec,
+        })
+    }
+
+    /// Loads an implementation's module, if that needs no compiler.
+    pub(crate) fn preload(
+        known: &'static Known,
+        implementation: &abi::Implementation,
+    ) -> Result<(), Failure> {
+        let (spec, payload) = read(known, implementation)?;
+        known.programs.preload(known, &spec, payload)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Blocks of so many threads that run at the same time.
+    pub(crate) fn resident(
+        &self,
+        known: &'static Known,
+        state: &mut State,
+        block: u32,
+        shared: u32,
+    ) -> Result<u32, Failure> {
+        if let Some((of, resident)) = state.resident
+            && of == (block, shared)
+        {
+            return Ok(resident);
+        }
+        let _current = known.opened()?.context.enter()?;
+        let (mut blocks, function) = (0, self.function.0);
+        // SAFETY: a variable of ours, and a function of the current context.
+        unsafe {
+            cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, block as i32, shared as usize)
+        }
+        .call("cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
+        let resident = blocks.max(1) as u32 * known.found.limits.multiprocessors;
+        state.resident = Some(((block, shared), resident));
+        Ok(resident)
+    }
+
+    /// Allows the function so much dynamic shared memory.
+    pub(crate) fn allow_shared(
+        &self,
+        known: &'static Known,
+        state: &mut State,
+        bytes: u64,
+    ) -> Result<u32, Failure> {
+        let most = u64::from(known.found.limits.shared_bytes);
+        if bytes > most {
+            let text = format!(
+                "{}: expected up to {most} bytes of shared memory, the limit of {}, found {bytes}",
+                self.title, known.found.info.name
+            );
+            return Err(Failure::new(Code::Invalid, text));
+        }
+        let bytes = bytes as u32;
+        if bytes > SHARED.max(state.shared) {
+            let _current = known.opened()?.context.enter()?;
+            let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: a function of the current context.
+            unsafe { cuFuncSetAttribute(self.function.0, attribute, bytes as i32) }
+                .call("cuFuncSetAttribute")?;
+            state.shared = bytes;
+        }
+        Ok(bytes)
+    }
+}
+
+/// What an implementation says, and its code, if it is for this device.
+fn read(known: &Known, implementation: &abi::Implementation) -> Result<(KernelSpec, Payload), Failure> {
+    let mut spec = KernelSpec::read(implementation)?;
+    check_file(&spec, implementation)?;
+    let (major, minor) = known.found.limits.capability;
+    for wanted in &spec.requires {
+        // `sm_90`: that architecture, or a later one.
+        let number = wanted.strip_prefix("sm_").and_then(|digits| digits.parse::<u32>().ok());
+        if number.is_none_or(|number| number > 10 * major + minor) {
+            let info = &known.found.info;
+            let text = format!(
+                "{}: expected a device with {wanted}, found {} with {}",
+                spec.title, info.name, info.features
+            );
+            return Err(Failure::new(Code::Unsupported, text));
+        }
+    }
+    let payload = spec.payload(implementation)?;
+    Ok((spec, payload))
+}
+
+/// A file with another ending is for another kind of device.
+fn check_file(spec: &KernelSpec, implementation: &abi::Implementation) -> Result<(), Failure> {
+    if !matches!(implementation.kind, abi::KIND_EXT_SRC | abi::KIND_EXT_BIN) {
+        return Ok(());
+    }
+    // SAFETY: strings of implementations live for ever.
+    let path = unsafe { abi::Str { ptr: implementation.payload, len: implementation.payload_len }.text() };
+    let ending = Path::new(&path).extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    if ending.is_some_and(|ending| FILES.contains(&ending.as_str())) {
+        return Ok(());
+    }
+    let files = FILES.map(|ending| format!(".{ending}")).join(", ");
+    let text = format!("{}: expected a file that ends with one of {files}, found {path:?}", spec.title);
+    Err(Failure::new(Code::Unsupported, text))
+}
+
+fn get(function: Function, attribute: Attribute) -> Result<u32, Failure> {
+    let mut value = 0;
+    // SAFETY: a variable of ours, and a function that lives.
+    unsafe { cuFuncGetAttribute(&mut value, attribute, function.0) }.call("cuFuncGetAttribute")?;
+    Ok(value.max(0) as u32)
+}
+
+/// Compares a function's parameters with the definition's: the driver reads as many bytes as the function has.
+fn check_parameters(spec: &KernelSpec, function: Function) -> Result<(), Failure> {
+    let expected = parameter_sizes(spec);
+    let mut found = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: variables of ours, and a function that lives.
+        match unsafe { cuFuncGetParamInfo(function.0, found.len(), &mut offset, &mut size) } {
+            CUresult::CUDA_SUCCESS => found.push(size),
+            // There are no more.
+            _ => break,
+        }
+    }
+    if found.len() != expected.len() {
+        return Err(spec.wrong_count(found.len()));
+    }
+    let differs = expected.iter().zip(&found).position(|(expected, found)| expected != found);
+    let Some(number) = differs else { return Ok(()) };
+    Err(Failure::new(
+        Code::Invalid,
+        format!(
+            "{}: parameter {number} of `{}`: expected {} bytes, as the definition has it, found {}",
+            spec.title, spec.entry, expected[number], found[number]
+        ),
+    ))
+}
+
+/// Bytes of every parameter, those of a kernel with several phases included.
+fn parameter_sizes(spec: &KernelSpec) -> Vec<usize> {
+    let mut sizes = spec.parameter_sizes();
+    if spec.grid_barrier {
+        // FLASH_ARGS has the phases, how many, and the barrier's counter.
+        sizes.extend([8; 3]);
+    }
+    sizes
+}
+
+impl State {
+    /// Words on the device; 0 if there are none.
+    pub fn on_device(&mut self, known: &'static Known, words: &[u64]) -> Result<CUdeviceptr, Failure> {
+        if words.is_empty() {
+            return Ok(0);
+        }
+        if let Some(at) = self.tables.iter().position(|table| table.words == words) {
+            let table = self.tables.remove(at);
+            let buffer = table.buffer;
+            self.tables.push(table);
+            return Ok(buffer);
+        }
+        let opened = known.opened()?;
+        let current = opened.context.enter()?;
+        let stream = opened.queue.stream().get();
+        if self.tables.len() == TABLES {
+            // It is freed behind the launches that read it, which must be in the stream for that.
+            opened.queue.before_other_work(&current)?;
+            let oldest = self.tables.remove(0);
+            // SAFETY: allocated below, and nobody reads it after what is in the stream.
+            unsafe { cuMemFreeAsync(oldest.buffer, stream) }.call("cuMemFreeAsync")?;
+        }
+        let bytes = size_of_val(words);
+        let mut buffer = 0;
+        // SAFETY: a variable of ours, and a stream of the current context.
+        unsafe { cuMemAllocAsync(&mut buffer, bytes, stream) }.call("cuMemAllocAsync")?;
+        // SAFETY: both have so many bytes; what is not pinned is read before the call returns.
+        let copied = unsafe { cuMemcpyHtoDAsync_v2(buffer, words.as_ptr().cast(), bytes, stream) };
+        copied.call("cuMemcpyHtoDAsync")?;
+        self.tables.push(Table { words: words.to_vec(), buffer });
+        Ok(buffer)
+    }
+
+    /// A counter that is 0 when the launch that comes next begins.
+    pub fn counter(&mut self, known: &'static Known) -> Result<CUdeviceptr, Failure> {
+        if let Some((counters, used)) = &mut self.counters
+            && *used < COUNTERS
+        {
+            *used += 1;
+            return Ok(*counters + 4 * (*used as u64 - 1));
+        }
+        let opened = known.opened()?;
+        let current = opened.context.enter()?;
+        let stream = opened.queue.stream().get();
+        // They are zeroed behind the launches that count with them.
+        opened.queue.before_other_work(&current)?;
+        let mut counters = self.counters.map_or(0, |(counters, _)| counters);
+        if counters == 0 {
+            // SAFETY: a variable of ours, and a stream of the current context.
+            unsafe { cuMemAllocAsync(&mut counters, 4 * COUNTERS, stream) }.call("cuMemAllocAsync")?;
+        }
+        // SAFETY: there is room for so many.
+        unsafe { cuMemsetD32Async(counters, 0, COUNTERS, stream) }.call("cuMemsetD32Async")?;
+        self.counters = Some((counters, 1));
+        Ok(counters)
+    }
+}

@@ -1,0 +1,303 @@
+//! Modules: from source, from the cache on disk, from PTX, cubin or fatbin.
+
+use crate::context::Current;
+use crate::device::Known;
+use crate::failure::failed;
+use crate::nvrtc::{self, Architecture, Compiled};
+use crate::queue::Function;
+use cudarc::driver::sys::{
+    CUfunction, CUjit_option, CUmodule, CUresult, cuFuncGetName, cuModuleEnumerateFunctions,
+    cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleLoadDataEx,
+};
+use flash_core::Code;
+use flash_core::backend::Failure;
+use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Mutex;
+
+/// The modules of a device.
+pub(crate) struct Programs {
+    cache: ProgramCache,
+    /// They stay: what was launched, or is in a graph, may name their functions.
+    loaded: Mutex<HashMap<Key, Module>>,
+}
+
+/// All that a module depends on.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    /// Versions of what compiles it, architecture, options, entry and the whole text.
+    Source(String),
+    Binary(Vec<u8>),
+}
+
+/// A module that is loaded.
+#[derive(Clone)]
+pub(crate) struct Module {
+    module: CUmodule,
+    /// What the kernel is called in it.
+    entry: String,
+}
+
+// SAFETY: a module may be used from any thread.
+unsafe impl Send for Module {}
+
+/// First bytes of a cubin, which is an ELF file, and of a fatbin.
+const ELF: &[u8] = b"\x7fELF";
+const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+
+impl Programs {
+    pub fn new(cache: ProgramCache) -> Programs {
+        Programs { cache, loaded: Mutex::default() }
+    }
+
+    /// The module of a kernel.
+    pub fn get(&self, known: &'static Known, spec: &KernelSpec, payload: Payload) -> Result<Module, Failure> {
+        let module = self.load(known, spec, payload, true)?;
+        Ok(module.unwrap_or_else(|| unreachable!("what is not there is compiled")))
+    }
+
+    /// Loads a module, if that needs no compiler.
+    pub fn preload(&self, known: &'static Known, spec: &KernelSpec, payload: Payload) -> Result<(), Failure> {
+        self.load(known, spec, payload, false).map(|_| ())
+    }
+
+    /// A module that was loaded before, is a binary or is on disk; what is not is compiled, or `None`.
+    fn load(
+        &self,
+        known: &'static Known,
+        spec: &KernelSpec,
+        payload: Payload,
+        compile: bool,
+    ) -> Result<Option<Module>, Failure> {
+        let current = known.opened()?.context.enter()?;
+        let (key, source) = match payload {
+            Payload::Binary(bytes) => (Key::Binary(bytes), String::new()),
+            // What it includes may change, and would not be in the key.
+            Payload::Source(text) if KernelSpec::includes(&text) => {
+                let build = || build(known, spec, &spec.source(&text));
+                let module = |built: Compiled| of_image(&current, spec, &built.image, built.entry);
+                return compile.then(|| build().and_then(module)).transpose();
+            }
+            Payload::Source(text) => {
+                let source = spec.source(&text);
+                let limits = &known.found.limits;
+                let key = format!(
+                    "cuda\n{:?}\n{:?}\n{}\n{}\n{}\n{source}",
+                    nvrtc::version(),
+                    limits.capability,
+                    limits.driver,
+                    spec.build_options,
+                    spec.entry
+                );
+                (Key::Source(key), source)
+            }
+        };
+        // Held while it is built: of two threads that want one module the second finds it.
+        let mut loaded = self.loaded.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(module) = loaded.get(&key) {
+            return Ok(Some(module.clone()));
+        }
+        let module = match &key {
+            Key::Binary(bytes) => of_binary(&current, known, spec, bytes)?,
+            Key::Source(key) => match self.of_disk(&current, spec, key) {
+                Some(module) => module,
+                None if !compile => return Ok(None),
+                None => {
+                    let built = build(known, spec, &source)?;
+                    self.keep(key, &built);
+                    of_image(&current, spec, &built.image, built.entry)?
+                }
+            },
+        };
+        loaded.insert(key, module.clone());
+        Ok(Some(module))
+    }
+
+    /// A module that an earlier process kept: the entry's name, a NUL, and the image.
+    fn of_disk(&self, current: &Current, spec: &KernelSpec, key: &str) -> Option<Module> {
+        let kept = self.cache.get(key)?;
+        let end = kept.iter().position(|&byte| byte == 0)?;
+        let entry = String::from_utf8_lossy(&kept[..end]).into_owned();
+        let module = of_image(current, spec, &kept[end + 1..], entry);
+        if module.is_err() {
+            // Whole, and nothing that this driver takes: it is built anew.
+            self.cache.forget(key);
+        }
+        module.ok()
+    }
+
+    /// Writes a module to disk. One that cannot be kept is compiled again next time.
+    fn keep(&self, key: &str, built: &Compiled) {
+        self.cache.keep(key, &[built.entry.as_bytes(), b"\0", &built.image].concat());
+    }
+}
+
+/// Compiles a source.
+fn build(known: &Known, spec: &KernelSpec, source: &str) -> Result<Compiled, Failure> {
+    let (major, minor) = known.found.limits.capability;
+    let architecture = Architecture::of(major, minor)?;
+    nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)
+}
+
+/// Loads a program that came as one.
+fn of_binary(current: &Current, known: &Known, spec: &KernelSpec, bytes: &[u8]) -> Result<Module, Failure> {
+    let refused = |why: &str| {
+        let text = format!(
+            "{}: expected PTX, a cubin or a fatbin for {} ({}), found {} bytes that it does not take: {why}",
+            spec.title,
+            known.found.info.name,
+            known.found.info.features,
+            bytes.len()
+        );
+        Failure::new(Code::Unsupported, text)
+    };
+    // The driver believes what an image says of its own size.
+    if bytes.starts_with(ELF) {
+        check_elf(bytes).map_err(|why| refused(&why))?;
+    } else if bytes.starts_with(&FATBIN) {
+        check_fatbin(bytes).map_err(|why| refused(&why))?;
+    } else if !std::str::from_utf8(bytes).is_ok_and(|text| text.contains(".version")) {
+        return Err(refused("it begins like none of them"));
+    }
+    let mut image = bytes.to_vec();
+    // PTX is a text that ends with a NUL.
+    image.push(0);
+    of_image(current, spec, &image, spec.entry.clone()).map_err(|failure| {
+        let other = refused(&failure.text);
+        if failure.code == Code::Unsupported { other } else { Failure::new(failure.code, other.text) }
+    })
+}
+
+/// Looks whether the tables of an ELF file lie inside it.
+fn check_elf(bytes: &[u8]) -> Result<(), String> {
+    let number = |at: usize, size: usize| -> Option<u64> {
+        let field = bytes.get(at..at + size)?;
+        Some(field.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    };
+    let header = || -> Option<(u64, u64, u64, u64, u64, u64)> {
+        let (programs, sections) = (number(0x20, 8)?, number(0x28, 8)?);
+        Some((programs, number(0x36, 2)?, number(0x38, 2)?, sections, number(0x3a, 2)?, number(0x3c, 2)?))
+    };
+    let Some((programs, program_size, program_count, sections, section_size, section_count)) = header()
+    else {
+        return Err("its header is cut off".into());
+    };
+    let length = bytes.len() as u64;
+    let inside =
+        |from: u64, size: u64, count: u64| from.checked_add(size * count).is_some_and(|e| e <= length);
+    if !inside(programs, program_size, program_count) || !inside(sections, section_size, section_count) {
+        return Err("its tables lie behind its end: is the file complete?".into());
+    }
+    // Contents of sections: at 0x18 their offset, at 0x20 their size, at 4 their type, of which 8 takes no room.
+    for section in 0..section_count {
+        let at = (sections + section * section_size) as usize;
+        let (Some(kind), Some(offset), Some(size)) =
+            (number(at + 4, 4), number(at + 0x18, 8), number(at + 0x20, 8))
+        else {
+            return Err("its table of sections is cut off".into());
+        };
+        if kind != 8 && offset.checked_add(size).is_none_or(|end| end > length) {
+            return Err(format!("its section {section} lies behind its end: is the file complete?"));
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether a fatbin is as long as its header says: at 6 the header's bytes, at 8 those behind it.
+fn check_fatbin(bytes: &[u8]) -> Result<(), String> {
+    let header = bytes.get(6..8).map(|field| u64::from(u16::from_le_bytes([field[0], field[1]])));
+    let rest = bytes.get(8..16).and_then(|field| field.try_into().ok()).map(u64::from_le_bytes);
+    match header.zip(rest).and_then(|(header, rest)| header.checked_add(rest)) {
+        Some(whole) if whole <= bytes.len() as u64 => Ok(()),
+        Some(whole) => Err(format!("it says that it has {whole} bytes: is the file complete?")),
+        None => Err("its header is cut off".into()),
+    }
+}
+
+/// Loads an image.
+fn of_image(_: &Current, spec: &KernelSpec, image: &[u8], entry: String) -> Result<Module, Failure> {
+    let mut log = vec![0u8; 8192];
+    let mut options =
+        [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // The driver takes numbers for pointers here.
+    let mut values =
+        [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut::<c_void>(log.len() - 1)];
+    let mut module = null_mut();
+    // SAFETY: a variable of ours; the image ends with a NUL if it is a text, and was checked if it came from
+    // elsewhere; two options and their values, the first of which is a buffer of the size that the second says.
+    let result = unsafe {
+        cuModuleLoadDataEx(&mut module, image.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+    };
+    if result == CUresult::CUDA_SUCCESS {
+        return Ok(Module { module, entry });
+    }
+    let failure = failed("cuModuleLoadDataEx", result);
+    let said = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
+    let said = if said.trim().is_empty() { String::new() } else { format!(":\n{}", said.trim()) };
+    Err(Failure::new(failure.code, format!("{}: {}{said}", spec.title, failure.text)))
+}
+
+impl Module {
+    /// A kernel by its name: as it stands in the module, or demangled.
+    pub fn function(&self, spec: &KernelSpec) -> Result<Function, Failure> {
+        let wanted = self.entry.as_str();
+        let name = CString::new(wanted)
+            .map_err(|_| Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)))?;
+        let mut function = null_mut();
+        // SAFETY: a loaded module and a variable of ours.
+        match unsafe { cuModuleGetFunction(&mut function, self.module, name.as_ptr()) } {
+            CUresult::CUDA_SUCCESS => return Ok(Function(function)),
+            CUresult::CUDA_ERROR_NOT_FOUND => {}
+            result => {
+                let failure = failed("cuModuleGetFunction", result);
+                return Err(Failure::new(failure.code, format!("{}: {}", spec.title, failure.text)));
+            }
+        }
+        let there = self.functions();
+        let plain = |symbol: &str| {
+            // `void scale<float>(float*)`: functions made from templates say what they return.
+            let signature = flash_core::backend::signature(symbol);
+            let name = signature.split('(').next().unwrap_or_default();
+            signature == wanted || name == wanted || name.strip_prefix("void ") == Some(wanted)
+        };
+        let mut found = there.iter().filter(|(name, _)| plain(name));
+        match (found.next(), found.next()) {
+            (Some((_, function)), None) => Ok(*function),
+            (first, _) => {
+                let names: Vec<&str> = there.iter().map(|(name, _)| name.as_str()).collect();
+                let several = if first.is_some() { ", of which several have that name" } else { "" };
+                let text = format!(
+                    "{}: expected a kernel `{wanted}` in the program, found {names:?}{several}: attribute `entry` names it",
+                    spec.title
+                );
+                Err(Failure::new(Code::Invalid, text))
+            }
+        }
+    }
+
+    /// Its kernels and their names.
+    fn functions(&self) -> Vec<(String, Function)> {
+        let mut count = 0;
+        // SAFETY: a loaded module and a variable of ours.
+        if unsafe { cuModuleGetFunctionCount(&mut count, self.module) } != CUresult::CUDA_SUCCESS {
+            return Vec::new();
+        }
+        let mut functions: Vec<CUfunction> = vec![null_mut(); count as usize];
+        // SAFETY: there is room for so many.
+        let listed = unsafe { cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, self.module) };
+        if listed != CUresult::CUDA_SUCCESS {
+            return Vec::new();
+        }
+        let named = functions.into_iter().filter_map(|function| {
+            let mut name = null();
+            // SAFETY: a function of the module; its name lives as long as that.
+            unsafe {
+                let known = cuFuncGetName(&mut name, function) == CUresult::CUDA_SUCCESS && !name.is_null();
+                known.then(|| (CStr::from_ptr(name).to_string_lossy().into_owned(), Function(function)))
+            }
+        });
+        named.collect()
+    }
+}

@@ -1,0 +1,457 @@
+//! Launches of a device, in order, in one stream.
+//!
+//! A launch that is submitted is written down. It goes to the driver with those beside it, as one *batch*: when
+//! somebody wants to know whether one of them is done, or when there are [`BATCH`]. So a launch costs no call of
+//! the driver's before it has to, a chain of launches becomes a graph ([`Graphs`]) where its shape repeats, and one
+//! event is enough for many.
+//!
+//! | what | invariant |
+//! |---|---|
+//! | batches | are numbered in the order in which they go into the stream; one is *open*, all before it have gone |
+//! | `done` | the last batch that is known to have ended; all before it have, too |
+//! | `last` | the latest batch, if nothing came into the stream behind it: who waits for the stream waits for it. Before something does, it gets its event |
+//! | `refused` | launches that the driver did not take, until somebody has heard |
+
+use crate::context::{Context, Current, Event, Stream};
+use crate::failure::{Call, failed};
+use crate::graph::Graphs;
+use crate::waiter::Waiter;
+use cudarc::driver::sys::{
+    CUdeviceptr, CUfunction, CUresult, cuLaunchCooperativeKernel, cuLaunchKernel, cuMemcpyDtoDAsync_v2,
+};
+use flash_core::backend::{Completion, Failure};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// So many commands make a batch: the device begins with the first ones while the host writes down the next.
+const BATCH: usize = 128;
+
+/// A function of a module, which is never unloaded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Function(pub CUfunction);
+
+// SAFETY: a function may be launched from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// How a function is launched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// All blocks run at the same time, and may wait for each other.
+    pub cooperative: bool,
+}
+
+/// What goes into the stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Kernel(Function, Shape),
+    /// From, to, bytes.
+    Copy(CUdeviceptr, CUdeviceptr, usize),
+}
+
+/// A command of a batch.
+#[derive(Clone)]
+pub(crate) struct Command {
+    pub work: Work,
+    /// Its parameters: the first word of each. The next command's begin behind them.
+    pub parameters: std::ops::Range<u32>,
+    /// Of which launch, and what to call it in errors.
+    launch: u64,
+    title: Arc<str>,
+}
+
+/// Commands and their parameters.
+#[derive(Clone, Default)]
+pub(crate) struct Commands {
+    pub all: Vec<Command>,
+    /// Of each parameter, its first word.
+    starts: Vec<u32>,
+    words: Vec<u64>,
+}
+
+/// Commands that went, or go, to the driver together.
+struct Batch {
+    number: u64,
+    /// Behind it, once something else is.
+    event: OnceLock<Event>,
+}
+
+/// The launches of a device.
+pub(crate) struct Queue {
+    context: Context,
+    stream: Stream,
+    state: Mutex<State>,
+    done: AtomicU64,
+    launches: AtomicU64,
+    /// Something is in `refused`.
+    any_refused: AtomicBool,
+    waiter: Waiter,
+}
+
+struct State {
+    open: Arc<Batch>,
+    commands: Commands,
+    last: Option<Arc<Batch>>,
+    graphs: Graphs,
+    refused: HashMap<u64, Failure>,
+}
+
+/// A launch being written down.
+pub(crate) struct Writing {
+    queue: &'static Queue,
+    launch: u64,
+    /// Of its last command.
+    batch: Option<Arc<Batch>>,
+}
+
+/// Fires when a launch has ended.
+pub(crate) struct Done {
+    queue: &'static Queue,
+    batch: Arc<Batch>,
+    launch: u64,
+    /// Before it and behind it, if somebody wants to know its time.
+    times: Option<[Event; 2]>,
+}
+
+impl Commands {
+    pub fn clear(&mut self) {
+        self.all.clear();
+        self.starts.clear();
+        self.words.clear();
+    }
+
+    /// Adds a parameter to the command that comes next.
+    #[inline]
+    pub fn parameter(&mut self, bytes: &[u8]) {
+        self.starts.push(self.words.len() as u32);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.words.push(u64::from_ne_bytes(word));
+        }
+    }
+
+    /// Adds a parameter of whole words.
+    #[inline]
+    pub fn words(&mut self, words: &[u64]) {
+        self.starts.push(self.words.len() as u32);
+        self.words.extend_from_slice(words);
+    }
+
+    /// Adds a command with the parameters that were added since the last.
+    fn push(&mut self, work: Work, launch: u64, title: &Arc<str>) {
+        let first = self.all.last().map_or(0, |before| before.parameters.end);
+        let parameters = first..self.starts.len() as u32;
+        self.all.push(Command { work, parameters, launch, title: title.clone() });
+    }
+
+    /// Where the parameters of a command are, as the driver wants to know it. They are only read.
+    pub fn pointers(&self, command: &Command) -> SmallVec<[*mut c_void; 16]> {
+        let starts = &self.starts[command.parameters.start as usize..command.parameters.end as usize];
+        starts
+            .iter()
+            .map(|&start| self.words.as_ptr().wrapping_add(start as usize).cast_mut().cast())
+            .collect()
+    }
+
+    /// All words of a command's parameters.
+    pub fn words_of(&self, command: &Command) -> &[u64] {
+        let at = |parameter: u32| {
+            self.starts.get(parameter as usize).map_or(self.words.len(), |&start| start as usize)
+        };
+        &self.words[at(command.parameters.start)..at(command.parameters.end)]
+    }
+}
+
+impl Queue {
+    pub fn new(context: Context, stream: Stream) -> Queue {
+        let state = State {
+            open: Arc::new(Batch { number: 1, event: OnceLock::new() }),
+            commands: Commands::default(),
+            last: None,
+            graphs: Graphs::default(),
+            refused: HashMap::new(),
+        };
+        Queue {
+            context,
+            stream,
+            state: Mutex::new(state),
+            done: AtomicU64::new(0),
+            launches: AtomicU64::new(0),
+            any_refused: AtomicBool::new(false),
+            waiter: Waiter::default(),
+        }
+    }
+
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Begins to write a launch down.
+    pub fn write(&'static self) -> Writing {
+        Writing { queue: self, launch: self.launches.fetch_add(1, Relaxed), batch: None }
+    }
+
+    /// Lets somebody else put work into the stream, behind all that was written down. What was put there before an
+    /// error is waited for.
+    pub fn other(
+        &'static self,
+        timed: bool,
+        work: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Done, Failure> {
+        let current = self.context.enter()?;
+        let mut state = self.state();
+        self.send(&mut state, &current);
+        self.mark(&mut state, &current)?;
+        let start = timed.then(|| Event::record(&current, self.context, self.stream, true)).transpose()?;
+        // The lock keeps others' launches from coming between.
+        if let Err(failure) = work() {
+            drop(state);
+            let _ = self.stream.finish();
+            return Err(failure);
+        }
+        let event = || Event::record(&current, self.context, self.stream, timed);
+        let times = start.map(|start| event().map(|end| [start, end])).transpose()?;
+        // The open batch is empty: it is this.
+        let next = Arc::new(Batch { number: state.open.number + 1, event: OnceLock::new() });
+        let batch = std::mem::replace(&mut state.open, next);
+        let _ = batch.event.set(event()?);
+        Ok(Done { queue: self, batch, launch: self.launches.fetch_add(1, Relaxed), times })
+    }
+
+    /// A point in the stream, behind all that was written down.
+    fn point(&self) -> Result<Event, Failure> {
+        let current = self.context.enter()?;
+        let mut state = self.state();
+        self.send(&mut state, &current);
+        Event::record(&current, self.context, self.stream, true)
+    }
+
+    /// Sends off what was written down, and says that something else comes into the stream.
+    pub fn before_other_work(&self, current: &Current) -> Result<(), Failure> {
+        let mut state = self.state();
+        self.send(&mut state, current);
+        self.mark(&mut state, current)
+    }
+
+    /// Sends the open batch off. What the driver does not take is refused.
+    fn send(&self, state: &mut State, current: &Current) {
+        if state.commands.all.is_empty() {
+            return;
+        }
+        let marked = self.mark(state, current);
+        let State { commands, graphs, refused, .. } = state;
+        if marked.is_err() || !graphs.launch(commands, self.stream) {
+            for command in &commands.all {
+                if let Err(failure) = marked.clone().and_then(|()| self.launch(commands, command)) {
+                    refused.entry(command.launch).or_insert(failure);
+                    self.any_refused.store(true, Relaxed);
+                }
+            }
+        }
+        commands.clear();
+        let next = Arc::new(Batch { number: state.open.number + 1, event: OnceLock::new() });
+        state.last = Some(std::mem::replace(&mut state.open, next));
+    }
+
+    /// The latest batch gets its event, if somebody may ask for it.
+    fn mark(&self, state: &mut State, current: &Current) -> Result<(), Failure> {
+        if let Some(last) = state.last.take()
+            && last.number > self.done.load(Relaxed)
+            && Arc::strong_count(&last) > 1
+        {
+            let event = Event::record(current, self.context, self.stream, false)?;
+            let _ = last.event.set(event);
+        }
+        Ok(())
+    }
+
+    /// Gives one command to the driver.
+    fn launch(&self, commands: &Commands, command: &Command) -> Result<(), Failure> {
+        let stream = self.stream.get();
+        match command.work {
+            Work::Copy(from, to, bytes) => {
+                // SAFETY: both buffers have so many bytes and stay until the launch is done.
+                unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, stream) }.call("cuMemcpyDtoDAsync")
+            }
+            Work::Kernel(Function(function), Shape { grid, block, shared, cooperative }) => {
+                let mut pointers = commands.pointers(command);
+                let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+                // SAFETY: a function of this context and all of its parameters, whose sizes were compared with the
+                // function's; what they point to on the device stays until the launch is done.
+                let result = unsafe {
+                    if cooperative {
+                        let to = pointers.as_mut_ptr();
+                        cuLaunchCooperativeKernel(function, gx, gy, gz, bx, by, bz, shared, stream, to)
+                    } else {
+                        let to = pointers.as_mut_ptr();
+                        cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, to, null_mut())
+                    }
+                };
+                if result == CUresult::CUDA_SUCCESS {
+                    return Ok(());
+                }
+                let failure = failed("cuLaunchKernel", result);
+                let title = &command.title;
+                Err(Failure::new(
+                    failure.code,
+                    format!("{title}: {grid:?} blocks of {block:?} threads: {}", failure.text),
+                ))
+            }
+        }
+    }
+
+    /// Waits until a batch has ended.
+    fn wait(&self, batch: &Arc<Batch>) -> Result<(), Failure> {
+        if batch.number <= self.done.load(Relaxed) {
+            return Ok(());
+        }
+        let current = self.context.enter()?;
+        let mut state = self.state();
+        if state.open.number == batch.number {
+            self.send(&mut state, &current);
+        }
+        drop(state);
+        // One without an event is the latest, or was it just now: what comes behind it is waited for, too.
+        match batch.event.get() {
+            Some(event) => event.wait()?,
+            None => self.stream.finish()?,
+        }
+        self.done.fetch_max(batch.number, Relaxed);
+        Ok(())
+    }
+
+    /// Whether a batch has ended. An error counts: who waits hears of it.
+    fn is_done(&self, batch: &Arc<Batch>) -> Result<bool, Failure> {
+        if batch.number <= self.done.load(Relaxed) {
+            return Ok(true);
+        }
+        let current = self.context.enter()?;
+        let mut state = self.state();
+        if state.open.number == batch.number {
+            self.send(&mut state, &current);
+        }
+        if batch.event.get().is_none() {
+            self.mark(&mut state, &current)?;
+        }
+        drop(state);
+        // Without an event it has ended meanwhile: `mark` gives none to such a batch.
+        let reached = batch.event.get().map_or(Ok(true), Event::reached)?;
+        if reached {
+            self.done.fetch_max(batch.number, Relaxed);
+        }
+        Ok(reached)
+    }
+
+    /// Why the driver did not take a launch.
+    fn refusal(&self, launch: u64) -> Option<Failure> {
+        if !self.any_refused.load(Relaxed) {
+            return None;
+        }
+        self.state().refused.remove(&launch)
+    }
+}
+
+impl Writing {
+    /// Writes a command down; `fill` adds its parameters.
+    ///
+    /// # Errors
+    /// Those of `fill`, and if a full batch cannot be sent off.
+    pub fn push(
+        &mut self,
+        work: Work,
+        title: &Arc<str>,
+        fill: impl FnOnce(&mut Commands) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut state = self.queue.state();
+        let commands = &mut state.commands;
+        let (starts, words) = (commands.starts.len(), commands.words.len());
+        if let Err(failure) = fill(commands) {
+            commands.starts.truncate(starts);
+            commands.words.truncate(words);
+            return Err(failure);
+        }
+        commands.push(work, self.launch, title);
+        if self.batch.as_ref().is_none_or(|batch| batch.number != state.open.number) {
+            self.batch = Some(state.open.clone());
+        }
+        if state.commands.all.len() >= BATCH {
+            let current = self.queue.context.enter()?;
+            self.queue.send(&mut state, &current);
+        }
+        Ok(())
+    }
+
+    /// Ends it. `None`: nothing was to be done.
+    pub fn end(self) -> Option<Done> {
+        let Writing { queue, launch, batch } = self;
+        batch.map(|batch| Done { queue, batch, launch, times: None })
+    }
+
+    /// Begins to take its time: what came before it goes off.
+    pub fn start(&self) -> Result<Event, Failure> {
+        self.queue.point()
+    }
+
+    /// Ends it and its time.
+    pub fn end_timed(self, start: Event) -> Result<Option<Done>, Failure> {
+        let end = self.queue.point()?;
+        let mut done = self.end();
+        if let Some(done) = &mut done {
+            done.times = Some([start, end]);
+        }
+        Ok(done)
+    }
+
+    /// Ends it after an error: what was written of it goes off, and is waited for.
+    pub fn abandon(self) {
+        if let Some(done) = self.end() {
+            let _ = done.wait();
+        }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        // Nobody else asks for it.
+        let _ = self.queue.refusal(self.launch);
+    }
+}
+
+impl Completion for Done {
+    fn ready(&self) -> bool {
+        self.queue.is_done(&self.batch).unwrap_or(true)
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        self.queue.wait(&self.batch)?;
+        self.queue.refusal(self.launch).map_or(Ok(()), Err)
+    }
+
+    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
+        let (queue, batch) = (self.queue, self.batch.clone());
+        queue.waiter.when(Box::new(move || {
+            // Who is called asks how it ended.
+            let _ = queue.wait(&batch);
+            callback();
+        }));
+    }
+
+    fn times(&self) -> Option<(u64, u64)> {
+        let [start, end] = self.times.as_ref()?;
+        Some((0, end.since(start)?))
+    }
+}

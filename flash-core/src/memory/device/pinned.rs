@@ -1,0 +1,65 @@
+//! Memory of the host's that a device knows (is *pinned*): copies to and from it go at full speed. To make it known
+//! takes about as long as to copy it, so it is done for large arrays that were copied once and are copied again.
+
+use super::DeviceMemory;
+use crate::abi::{Buffer, SPACE_HOST};
+use crate::backend::take_error;
+use crate::memory::Header;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Smaller arrays are copied by way of memory that is pinned already.
+const LEAST: u64 = 4 << 20;
+
+/// The host's side of a device's copy of an array.
+pub(crate) struct Pinned {
+    memory: &'static DeviceMemory,
+    /// Bytes that were copied between the two.
+    moved: AtomicU64,
+    /// `None` inside: the device does not want to know it.
+    buffer: OnceLock<Option<Buffer>>,
+}
+
+impl Pinned {
+    pub fn new(memory: &'static DeviceMemory) -> Pinned {
+        Pinned { memory, moved: AtomicU64::new(0), buffer: OnceLock::new() }
+    }
+
+    /// So many bytes are about to be copied between the host and this copy of an array.
+    pub fn note(&self, header: &Header, bytes: u64) {
+        let all = header.len() as u64 * header.element_size();
+        if all < LEAST || !header.is_ours() {
+            return;
+        }
+        let before = self.moved.fetch_add(bytes, Relaxed);
+        if before >= all {
+            self.buffer.get_or_init(|| self.register(header.data(), all));
+        }
+    }
+
+    #[cold]
+    fn register(&self, data: *mut u8, bytes: u64) -> Option<Buffer> {
+        let device = self.memory.device();
+        let mut buffer = Buffer { space: SPACE_HOST, reserved: 0, handle: 0 };
+        // SAFETY: a device of this vtable and a variable of ours; the array's memory stays longer than its copies, and
+        // this with them.
+        let outcome =
+            unsafe { take_error(device.api.register_host?(device.raw, data.cast(), bytes, &mut buffer)) };
+        // Without it copies are slower, and nothing else.
+        outcome.ok().map(|()| buffer)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(Some(buffer)) = self.buffer.take() {
+            self.memory.free(buffer);
+        }
+    }
+}
+
+impl std::fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "pinned: {:?}", self.buffer)
+    }
+}
