@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 4
+#define FLASH_ABI_MINOR 5
 
 // The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
 #define FLASH_ABI_MINOR_OLDEST 2
@@ -112,6 +112,9 @@
 
 // flash_implementation.kind: a source file.
 #define FLASH_KIND_EXT_SRC 4
+
+// flash_implementation.kind: `payload` is the address of a flash_queue_fn. Since minor version 5.
+#define FLASH_KIND_QUEUE_FN 5
 
 // Device class: anything else.
 #define FLASH_CLASS_OTHER 0
@@ -601,6 +604,35 @@ typedef struct flash_plugin_header {
 // (flash_host_api.query_failed says why).
 typedef const struct flash_plugin_header *(*flash_query_fn)(uint32_t host_abi_major,
                                                             const struct flash_host_api *host);
+
+// What one call of a flash_queue_fn has to do. Since minor version 5.
+typedef struct flash_queue_call {
+  // Size of this struct on the side that made it.
+  uint32_t struct_size;
+  // Number of arguments.
+  uint32_t arg_count;
+  // The index space.
+  const struct flash_space *space;
+  // The phase to run.
+  uint64_t phase;
+  // Arguments.
+  const flash_arg *args;
+  // For the two functions.
+  void *context;
+  // The vendor's own handle, by kind, of the queue, the context, the device, or of the flash_buffer that `object` points
+  // to. 0 is success; otherwise it has called `fail`.
+  int32_t (*native_handle)(void *context,
+                           struct flash_str kind,
+                           const struct flash_buffer *object,
+                           uint64_t *handle);
+  // Says what went wrong: an `ERROR_*` code and a text.
+  void (*fail)(void *context, uint32_t code, struct flash_str text);
+} flash_queue_call;
+
+// A function of the host's that is a kernel of a device: it puts the work of one phase into the device's queue by the
+// vendor's own means, such as a library, and returns before that is done. 0 is success; otherwise it has called
+// `fail`. Since minor version 5.
+typedef int32_t (*flash_queue_fn)(const struct flash_queue_call *call);
 
 /* First field of flash_plugin_header: the bytes FLASHPLG. */
 #define FLASH_MAGIC UINT64_C(0x474c504853414c46)

@@ -1,5 +1,6 @@
 //! What can go wrong: expected, found, where, what to do.
 
+use crate::abi;
 use crate::index::IndexError;
 use crate::recording::RecordingError;
 use std::fmt;
@@ -329,8 +330,20 @@ pub struct NoImplementation {
 }
 
 impl Code {
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Code::Other => abi::ERROR_OTHER,
+            Code::Unsupported => abi::ERROR_UNSUPPORTED,
+            Code::Unavailable => abi::ERROR_UNAVAILABLE,
+            Code::Kernel => abi::ERROR_KERNEL,
+            Code::OutOfMemory => abi::ERROR_OUT_OF_MEMORY,
+            Code::DeviceLost => abi::ERROR_DEVICE_LOST,
+            Code::Invalid => abi::ERROR_INVALID,
+            Code::Panic => abi::ERROR_PANIC,
+        }
+    }
+
     pub(crate) fn of(code: u32) -> Code {
-        use crate::abi;
         match code {
             abi::ERROR_UNSUPPORTED => Code::Unsupported,
             abi::ERROR_UNAVAILABLE => Code::Unavailable,
@@ -391,7 +404,9 @@ impl fmt::Display for KeyError {
         for line in &self.unusable {
             write!(f, "\n  not usable: {line}")?;
         }
-        Ok(())
+        f.write_str(
+            "\n  backends are linked in or come as plugins in the folders of FLASH_BACKEND_PATH; `flash list` shows them, and why one cannot be used",
+        )
     }
 }
 

@@ -81,8 +81,10 @@ use proc_macro2::TokenStream as Tokens;
 /// | `cooperating` | it takes `FLASH_ARGS`, and so runs in any order, phase by phase and cut; without it: only whole spaces of one phase |
 /// | `entry = "accelerate"` | the function; default: the last part of the kernel's name |
 /// | `work_group_size = 64` | work items of a work-group; default: what the device prefers |
+/// | `threads_per_item = 32` | threads that share each work item, next to each other; default: 1 |
 /// | `single_work_item` | the loop over work items is in the kernel (FPGAs) |
 /// | `grid_barrier` | its text has `FLASH_FOR_PHASES`: where the device can, one launch runs several phases, with barriers of all threads between them (GPUs) |
+/// | `bounds_checked` | it does not cooperate, and looks itself whether its thread is inside the index space (CUDA): any `work_group_size` will do |
 /// | `index32` | of a binary that uses `FLASH_INDEX32`: launches whose indices do not fit are refused; of source text it is seen |
 /// | `requires = "cl_khr_int64_base_atomics"` | extensions that the device must have; what double precision needs is known |
 /// | `build_options = "-cl-mad-enable"` | for the device's compiler |

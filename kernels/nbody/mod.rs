@@ -63,7 +63,8 @@ impl Real for f64 {
     opencl = "nbody.cl",
     cooperating,
     for(f32, f64),
-    build_options = "-cl-unsafe-math-optimizations"
+    build_options = "-cl-unsafe-math-optimizations";
+    cuda = "nbody.cu", cooperating, for(f32, f64), work_group_size = 256
 )]
 pub struct Accelerate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
@@ -85,7 +86,8 @@ pub struct Accelerate<'a, T: Real> {
     opencl = "nbody.cl",
     cooperating,
     for(f32, f64),
-    build_options = "-cl-unsafe-math-optimizations"
+    build_options = "-cl-unsafe-math-optimizations";
+    cuda = "nbody.cu", cooperating, for(f32, f64)
 )]
 pub struct Integrate<'a, T: Real> {
     /// Length of the step, s.
@@ -107,7 +109,8 @@ pub struct Integrate<'a, T: Real> {
     opencl = "nbody.cl",
     cooperating,
     for(f32, f64),
-    build_options = "-cl-unsafe-math-optimizations"
+    build_options = "-cl-unsafe-math-optimizations";
+    cuda = "nbody.cu", cooperating, for(f32, f64), work_group_size = 256
 )]
 pub struct Simulate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.

@@ -2,6 +2,8 @@
 //!
 //! Here is what tests share: saying that one cannot run here, and running one in a process of its own.
 
+pub mod cuda;
+pub mod emulated;
 mod number;
 pub mod plugins;
 
@@ -15,7 +17,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-const READ_BY_FLASH: [&str; 12] = [
+pub(crate) const READ_BY_FLASH: [&str; 12] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_CACHE_DIR",

@@ -115,6 +115,8 @@ pub struct Built {
     pub kernels: PathBuf,
     /// The OpenCL backends as a plugin.
     pub opencl: PathBuf,
+    /// The CUDA backend as a plugin.
+    pub cuda: PathBuf,
     /// The N-body example.
     pub nbody: PathBuf,
     /// A plugin that panics where `FLASH_BROKEN` says.
@@ -128,30 +130,15 @@ pub struct Built {
 pub fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // <target>/<profile>/deps/<this>
-        let this = std::env::current_exe().expect("this program has a path");
-        let place = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps").to_owned();
-        let target = place.parent().expect("a profile's directory lies in the target directory");
-        let profile = match place.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(name) => name,
-        };
-        let packages = [
+        let place = build(&[
             "flash-cli",
             "flash-backend-cpu-plugin",
             "flash-backend-opencl-fpga-plugin",
+            "flash-backend-cuda-plugin",
             "flash-kernels-plugin",
             "flash-tests-broken",
             "nbody",
-        ];
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command
-            .current_dir(workspace())
-            .args(["build", "--offline", "--quiet", "--profile", profile, "--target-dir"])
-            .arg(target);
-        command.args(packages.iter().flat_map(|package| ["-p", package]));
-        let output = command.output().expect("cargo can be started");
-        assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+        ]);
         let library = |name: &str| place.join(format!("lib{name}.so"));
         Built {
             flash: place.join("flash"),
@@ -159,9 +146,34 @@ pub fn built() -> &'static Built {
             cpu: library("flash_backend_cpu_plugin"),
             kernels: library("flash_kernels_plugin"),
             opencl: library("flash_backend_opencl_fpga_plugin"),
+            cuda: library("flash_backend_cuda_plugin"),
             broken: library("flash_tests_broken"),
         }
     })
+}
+
+/// Builds packages with the profile of this program; where their libraries and programs are.
+///
+/// # Panics
+/// If they do not build.
+pub fn build(packages: &[&str]) -> PathBuf {
+    // <target>/<profile>/deps/<this>
+    let this = std::env::current_exe().expect("this program has a path");
+    let place = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps").to_owned();
+    let target = place.parent().expect("a profile's directory lies in the target directory");
+    let profile = match place.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .current_dir(workspace())
+        .args(["build", "--offline", "--quiet", "--profile", profile, "--target-dir"])
+        .arg(target);
+    command.args(packages.iter().flat_map(|package| ["-p", package]));
+    let output = command.output().expect("cargo can be started");
+    assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+    place
 }
 
 /// A command that inherits none of the variables that the library reads.

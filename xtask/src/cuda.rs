@@ -13,7 +13,7 @@ use crate::{in_ci, opencl, root};
 /// What is published under one version. NVRTC's own folder has nothing but NVRTC: it is looked for libraries, and
 /// a driver must be the system's.
 const COMPILERS: Wheels = Wheels {
-    title: "NVIDIA's CUDA compilers, 130 MB",
+    title: "NVIDIA's CUDA compilers, 105 MB",
     packages: "xtask/cuda-compilers.txt",
     keep: |file| {
         let name = file.file_name()?;

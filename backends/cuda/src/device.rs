@@ -4,13 +4,13 @@ use crate::buffers::Buffers;
 use crate::context::{Context, Stream};
 use crate::copies::{Copies, Ends};
 use crate::discover::{self, Found};
-use crate::kernel::CudaKernel;
+use crate::kernel::{CudaKernel, ModuleKernel};
 use crate::program::Programs;
 use crate::queue::Queue;
 use cudarc::driver::sys::{cuCtxEnablePeerAccess, cuDeviceCanAccessPeer};
 use flash_core::Code;
-use flash_core::abi::{self, Buffer, CopyBox, SPACE_HOST};
-use flash_core::backend::offload::ProgramCache;
+use flash_core::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
+use flash_core::backend::offload::{ProgramCache, call_queue_function, queue_function};
 use flash_core::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
 use std::sync::OnceLock;
 
@@ -71,6 +71,24 @@ impl CudaDevice {
     /// The device of a memory space.
     fn of_space(space: u32) -> Option<CudaDevice> {
         DEVICES.get()?.iter().copied().find(|device| device.space() == space)
+    }
+
+    /// Lets a function of the host's put its work into the stream, phase by phase.
+    fn call(
+        &self,
+        function: QueueFn,
+        launch: &Launch<'_, CudaKernel>,
+    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+        let opened = self.0.opened()?;
+        if let Some((key, ..)) = launch.attributes().find(|(.., required)| *required) {
+            let text =
+                format!("the option `{key}` is marked as required, and a function of the host's knows none");
+            return Err(Failure::new(Code::Unsupported, text));
+        }
+        let done = opened.queue.other(launch.profiled(), || {
+            launch.phases().try_for_each(|phase| call_queue_function(self, function, launch, phase))
+        })?;
+        Ok(Some(Box::new(done)))
     }
 
     fn check_space(self, space: u32) -> Result<(), Failure> {
@@ -141,16 +159,24 @@ impl Device for CudaDevice {
     }
 
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<CudaKernel, Failure> {
-        CudaKernel::new(self.0, implementation)
+        match queue_function(implementation) {
+            Some(function) => Ok(CudaKernel::Function(function)),
+            None => ModuleKernel::new(self.0, implementation).map(CudaKernel::Module),
+        }
     }
 
     fn preload(&self, implementation: &'static abi::Implementation) {
         // What fails here fails again, and is reported, when it is prepared.
-        let _ = CudaKernel::preload(self.0, implementation);
+        if queue_function(implementation).is_none() {
+            let _ = ModuleKernel::preload(self.0, implementation);
+        }
     }
 
     fn submit(&self, launch: &Launch<'_, CudaKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
-        launch.kernel().submit(self.0, launch)
+        match launch.kernel() {
+            CudaKernel::Module(kernel) => kernel.submit(self.0, launch),
+            CudaKernel::Function(function) => self.call(*function, launch),
+        }
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
@@ -242,6 +268,23 @@ impl Device for CudaDevice {
             (from, to) if from == own && to == own => Some(500e9),
             (from, to) if own_or_host(from) && own_or_host(to) => (from != to).then_some(20e9),
             (from, to) => (to == own && CudaDevice::of_space(from).is_some()).then_some(20e9),
+        }
+    }
+
+    /// `stream`: the one of kernels, `context`, `device`, and `buffer`: its address.
+    fn native_handle(&self, kind: &str, buffer: Option<Buffer>) -> Result<u64, Failure> {
+        let opened = self.0.opened()?;
+        match (kind, buffer) {
+            ("stream", None) => Ok(opened.queue.stream().get().expose_provenance() as u64),
+            ("context", None) => Ok(opened.context.get().expose_provenance() as u64),
+            ("device", None) => Ok(self.0.found.device as u64),
+            ("buffer", Some(buffer)) => self.check_space(buffer.space).map(|()| buffer.handle),
+            _ => {
+                let text = format!(
+                    "a native handle of kind `{kind}`: this device has `stream`, `context` and `device`, and `buffer` of a buffer"
+                );
+                Err(Failure::new(Code::Unsupported, text))
+            }
         }
     }
 

@@ -9,14 +9,22 @@ use cudarc::driver::sys::{
     cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize,
 };
 use flash_core::Code;
-use flash_core::abi;
+use flash_core::abi::{self, QueueFn};
 use flash_core::backend::Failure;
 use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A kernel of a module, for one device.
-pub struct CudaKernel {
+/// A kernel, for one device.
+pub enum CudaKernel {
+    /// Code for the device.
+    Module(ModuleKernel),
+    /// A function of the host's, which puts its work into the stream itself.
+    Function(QueueFn),
+}
+
+/// A kernel of a module.
+pub struct ModuleKernel {
     pub(crate) spec: KernelSpec,
     pub(crate) title: Arc<str>,
     pub(crate) parameters: Vec<Parameter>,
@@ -59,11 +67,11 @@ const SHARED: u32 = 48 << 10;
 /// Endings of files that CUDA takes.
 const FILES: [&str; 5] = ["cu", "cuh", "ptx", "cubin", "fatbin"];
 
-impl CudaKernel {
+impl ModuleKernel {
     pub(crate) fn new(
         known: &'static Known,
         implementation: &'static abi::Implementation,
-    ) -> Result<CudaKernel, Failure> {
+    ) -> Result<ModuleKernel, Failure> {
         let (spec, payload) = read(known, implementation)?;
         let limits = &known.found.limits;
         spec.check_parameter_bytes(limits.parameter_bytes, &known.found.info.name)?;
@@ -76,7 +84,7 @@ impl CudaKernel {
         // SAFETY: variables of ours, and a function of the current context.
         unsafe { cuOccupancyMaxPotentialBlockSize(&mut least, &mut preferred, function.0, None, 0, 0) }
             .call("cuOccupancyMaxPotentialBlockSize")?;
-        Ok(CudaKernel {
+        Ok(ModuleKernel {
             title: spec.title.as_str().into(),
             parameters: spec.parameters(),
             function,

@@ -1,7 +1,7 @@
 //! One launch: parameters, blocks, phases.
 
 use crate::device::Known;
-use crate::kernel::{CudaKernel, State};
+use crate::kernel::{CudaKernel, ModuleKernel, State};
 use crate::queue::{Commands, Shape, Work, Writing};
 use flash_core::Code;
 use flash_core::abi::Arg;
@@ -21,7 +21,7 @@ struct Wanted {
     shared: u32,
 }
 
-impl CudaKernel {
+impl ModuleKernel {
     /// Puts a launch into the queue.
     pub(crate) fn submit(
         &self,
@@ -58,11 +58,12 @@ impl CudaKernel {
     }
 
     fn check_block(&self, known: &Known, size: u64) -> Result<u32, Failure> {
+        self.spec.check_group(size)?;
         if size <= u64::from(self.most) {
             return Ok(size as u32);
         }
         let text = format!(
-            "{}: expected a block of up to {} threads, the limit of {} for this kernel, found one of {size}: set {WORK_GROUP_SIZE}",
+            "{}: expected a work-group of up to {} threads, the limit of {} for this kernel, found one of {size}: set {WORK_GROUP_SIZE}",
             self.title, self.most, known.found.info.name
         );
         Err(Failure::new(Code::Invalid, text))
@@ -138,7 +139,7 @@ impl CudaKernel {
 
     /// The blocks of a cooperating kernel: along one dimension, which the kernel takes apart.
     fn line(&self, known: &Known, state: &State, wanted: Wanted) -> Result<Shape, Failure> {
-        let items = state.told.items;
+        let items = state.told.threads;
         let (block, grid) = match (self.spec.single_work_item, state.told.block) {
             (true, _) => (1, 1),
             (false, 0) => {
@@ -150,7 +151,7 @@ impl CudaKernel {
         let most = known.found.limits.grid[0];
         if grid > most {
             let text = format!(
-                "{}: expected up to {most} blocks, the limit of {}, found {grid} of {block} threads for {items} work items: cut the launch, or set {WORK_GROUP_SIZE}",
+                "{}: expected up to {most} blocks, the limit of {}, found {grid} of {block} threads for {items} threads in all: cut the launch, or set {WORK_GROUP_SIZE}",
                 self.title, known.found.info.name
             );
             return Err(Failure::new(Code::Invalid, text));
@@ -171,7 +172,9 @@ impl CudaKernel {
         while block >= 128 && block.is_multiple_of(64) && items.div_ceil(u64::from(block)) < 2 * units {
             block /= 2;
         }
-        block
+        // Threads that share a work item are in one block.
+        let share = self.spec.threads_per_item.min(u64::from(self.most)) as u32;
+        (block / share).max(1) * share
     }
 
     /// A kernel that does not cooperate: once, over the index space itself.
@@ -196,10 +199,18 @@ impl CudaKernel {
         if extents.contains(&0) {
             return Ok(());
         }
-        // Without a word of its writer's, no thread is behind the end: the kernel need not look.
-        let block = match wanted.block {
-            Some(block) => block,
-            None => divisor(extents[0], self.block_for(known, extents[0])),
+        let most = || self.block_for(known, extents[0]);
+        let block = match (wanted.block, self.spec.bounds_checked) {
+            (block, true) => block.unwrap_or_else(most),
+            (Some(block), false) if !extents[0].is_multiple_of(u64::from(block)) => {
+                return Err(self.spec.not_plain(&format!(
+                    "an extent of {} along the first dimension, which a work-group of {block} does not divide (or say `bounds_checked`)",
+                    extents[0]
+                )));
+            }
+            (Some(block), false) => block,
+            // No thread is behind the end: the kernel need not look.
+            (None, false) => divisor(extents[0], most()),
         };
         let blocks = [extents[0].div_ceil(u64::from(block)), extents[1], extents[2]];
         let most = known.found.limits.grid;
@@ -249,7 +260,7 @@ impl CudaKernel {
                 run.table.clone_from(&state.told.table);
             }
             run.count += 1;
-            run.items = run.items.max(state.told.items);
+            run.items = run.items.max(state.told.threads);
             run.structs.extend_from_slice(&state.told.words);
         }
         self.run_of_phases(known, launch, state, wanted, &run, writing)
@@ -296,7 +307,7 @@ impl CudaKernel {
 #[derive(Default)]
 struct Run {
     count: usize,
-    /// Work items of the largest.
+    /// Threads for the work items of the largest.
     items: u64,
     /// What the kernel is told of each, one behind the other, and the table that all have.
     structs: Vec<u64>,

@@ -38,6 +38,6 @@ mod queue;
 mod waiter;
 
 pub use device::{CudaDevice, NvidiaGpu};
-pub use kernel::CudaKernel;
+pub use kernel::{CudaKernel, ModuleKernel};
 
 flash_core::register_backend!(NvidiaGpu);

@@ -205,6 +205,33 @@ impl Queue {
         Writing { queue: self, launch: self.launches.fetch_add(1, Relaxed), batch: None }
     }
 
+    /// Lets somebody else put work into the stream, behind all that was written down. What was put there before an
+    /// error is waited for.
+    pub fn other(
+        &'static self,
+        timed: bool,
+        work: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Done, Failure> {
+        let current = self.context.enter()?;
+        let mut state = self.state();
+        self.send(&mut state, &current);
+        self.mark(&mut state, &current)?;
+        let start = timed.then(|| Event::record(&current, self.context, self.stream, true)).transpose()?;
+        // The lock keeps others' launches from coming between.
+        if let Err(failure) = work() {
+            drop(state);
+            let _ = self.stream.finish();
+            return Err(failure);
+        }
+        let event = || Event::record(&current, self.context, self.stream, timed);
+        let times = start.map(|start| event().map(|end| [start, end])).transpose()?;
+        // The open batch is empty: it is this.
+        let next = Arc::new(Batch { number: state.open.number + 1, event: OnceLock::new() });
+        let batch = std::mem::replace(&mut state.open, next);
+        let _ = batch.event.set(event()?);
+        Ok(Done { queue: self, batch, launch: self.launches.fetch_add(1, Relaxed), times })
+    }
+
     /// A point in the stream, behind all that was written down.
     fn point(&self) -> Result<Event, Failure> {
         let current = self.context.enter()?;

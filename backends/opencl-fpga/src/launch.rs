@@ -128,7 +128,8 @@ impl OpenClKernel {
 
     /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
     fn line(&self, device: &OpenClDevice, state: &State, wanted: Option<usize>) -> Result<Range, Failure> {
-        let items = usize::try_from(state.told.items).unwrap_or(usize::MAX);
+        let threads = state.told.items.saturating_mul(self.spec.threads_per_item);
+        let items = usize::try_from(threads).unwrap_or(usize::MAX);
         let line = |local: usize, groups: usize| Range {
             dimensions: 1,
             offset: [0; 3],
@@ -143,6 +144,7 @@ impl OpenClKernel {
             (_, wanted) => wanted,
         };
         if let Some(local) = chosen {
+            self.spec.check_group(local as u64)?;
             self.check_group(device, local)?;
         }
         if state.told.block > 0 {
@@ -154,7 +156,9 @@ impl OpenClKernel {
             let units = device.found.limits.compute_units.max(1) as usize;
             let share = items.div_ceil(units).next_multiple_of(self.multiple);
             let most = GROUP.next_multiple_of(self.multiple).min(self.most);
-            share.min(most).max(1)
+            // Threads that share a work item are in one group.
+            let together = self.spec.threads_per_item as usize;
+            (share.min(most) / together).max(1) * together
         });
         Ok(line(local, items.div_ceil(local)))
     }

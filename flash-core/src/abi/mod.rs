@@ -23,7 +23,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 4;
+pub const ABI_MINOR: u32 = 5;
 /// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
 pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
@@ -187,6 +187,8 @@ pub const KIND_EXT_BIN: u32 = 2;
 pub const KIND_INT_SRC: u32 = 3;
 /// [`Implementation::kind`]: a source file.
 pub const KIND_EXT_SRC: u32 = 4;
+/// [`Implementation::kind`]: `payload` is the address of a [`QueueFn`]. Since minor version 5.
+pub const KIND_QUEUE_FN: u32 = 5;
 
 /// A CPU kernel whose loop over work items is inside: runs the rows of `share`. It catches its own
 /// panics. NULL is success.
@@ -194,6 +196,35 @@ pub type ShareFn = unsafe extern "C" fn(share: *const Share, args: *const Arg) -
 
 /// A CPU kernel in C or Fortran: runs `span.count` work items. 0 is success.
 pub type SpanFn = unsafe extern "C" fn(span: *const Span, args: *const Arg) -> i32;
+
+/// A function of the host's that is a kernel of a device: it puts the work of one phase into the device's queue by the
+/// vendor's own means, such as a library, and returns before that is done. 0 is success; otherwise it has called
+/// `fail`. Since minor version 5.
+pub type QueueFn = unsafe extern "C" fn(call: *const QueueCall) -> i32;
+
+/// What one call of a [`QueueFn`] has to do. Since minor version 5.
+#[repr(C)]
+pub struct QueueCall {
+    /// Size of this struct on the side that made it.
+    pub struct_size: u32,
+    /// Number of arguments.
+    pub arg_count: u32,
+    /// The index space.
+    pub space: *const Space,
+    /// The phase to run.
+    pub phase: u64,
+    /// Arguments.
+    pub args: *const Arg,
+    /// For the two functions.
+    pub context: *mut c_void,
+    /// The vendor's own handle, by kind, of the queue, the context, the device, or of the [`Buffer`] that `object` points
+    /// to. 0 is success; otherwise it has called `fail`.
+    pub native_handle: Option<
+        unsafe extern "C" fn(context: *mut c_void, kind: Str, object: *const Buffer, handle: *mut u64) -> i32,
+    >,
+    /// Says what went wrong: an `ERROR_*` code and a text.
+    pub fail: Option<unsafe extern "C" fn(context: *mut c_void, code: u32, text: Str)>,
+}
 
 /// One implementation of a kernel, for one kind of device.
 #[repr(C)]

@@ -70,20 +70,10 @@ pub(super) fn host_api() -> *const HostApi {
 /// An error made by the host.
 #[cold]
 fn raise(failure: &Failure) -> *mut abi::Error {
-    let code = match failure.code {
-        Code::Other => abi::ERROR_OTHER,
-        Code::Unsupported => abi::ERROR_UNSUPPORTED,
-        Code::Unavailable => abi::ERROR_UNAVAILABLE,
-        Code::Kernel => abi::ERROR_KERNEL,
-        Code::OutOfMemory => abi::ERROR_OUT_OF_MEMORY,
-        Code::DeviceLost => abi::ERROR_DEVICE_LOST,
-        Code::Invalid => abi::ERROR_INVALID,
-        Code::Panic => abi::ERROR_PANIC,
-    };
     // SAFETY: the host's interface lives for ever, the text for the call.
     match unsafe { (*host_api()).error_create } {
         // SAFETY: as above.
-        Some(create) => unsafe { create(code, Str::new(&failure.text)) },
+        Some(create) => unsafe { create(failure.code.raw(), Str::new(&failure.text)) },
         None => std::process::abort(),
     }
 }
@@ -140,7 +130,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         event_on_ready: Some(event_on_ready),
         event_times: Some(event_times),
         event_release: Some(event_release),
-        native_handle: None,
+        native_handle: Some(native_handle::<B>),
         progress: None,
         cancel: None,
         inline_items: Some(inline_items::<B>),
@@ -353,6 +343,20 @@ unsafe extern "C" fn alloc<B: Backend>(
 unsafe extern "C" fn free<B: Backend>(device: *mut abi::Device, buffer: abi::Buffer) -> *mut abi::Error {
     // SAFETY: a device of ours.
     entry("free", || unsafe { cell_of::<B>(device) }.device.free(buffer))
+}
+
+unsafe extern "C" fn native_handle<B: Backend>(
+    device: *mut abi::Device,
+    kind: Str,
+    object: *const c_void,
+    handle: *mut u64,
+) -> *mut abi::Error {
+    // SAFETY: a device of ours; the object is a buffer of its, or nothing; the host's variable and text.
+    entry("native_handle", || unsafe {
+        let buffer = object.cast::<abi::Buffer>().as_ref().copied();
+        *handle = cell_of::<B>(device).device.native_handle(kind.as_str(), buffer)?;
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn register_host<B: Backend>(

@@ -216,6 +216,12 @@ pub trait Device: Send + Sync + Sized + 'static {
         None
     }
 
+    /// The vendor's own handle of what a kind names, such as `stream`, for libraries of the vendor's. `buffer`: of a
+    /// buffer of this device.
+    fn native_handle(&self, kind: &str, _buffer: Option<abi::Buffer>) -> Result<u64, Failure> {
+        Err(Failure::unsupported(&format!("native handles of kind `{kind}`")))
+    }
+
     /// A property by name, as JSON.
     fn query(&self, _key: &str) -> Option<String> {
         None
@@ -240,6 +246,10 @@ impl<'a, K> Launch<'a, K> {
     pub fn space(&self) -> SpaceRef<'a> {
         // SAFETY: the space of a submission lives for the call.
         unsafe { SpaceRef::new(&*self.raw.space) }
+    }
+
+    fn raw_space(&self) -> *const abi::space::Space {
+        self.raw.space
     }
 
     /// The arguments.

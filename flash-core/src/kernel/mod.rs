@@ -11,6 +11,7 @@ mod implementation;
 mod index;
 pub mod order;
 mod part;
+mod queue;
 pub(crate) mod shim;
 pub mod views;
 
@@ -27,6 +28,7 @@ pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
 #[doc(hidden)]
 pub use part::PartitionMapEntry;
 pub use part::{Boxes, Candidate, PartitionMap};
+pub use queue::{DeviceCall, DeviceFunction, device_function};
 pub use shim::{item_share, span_share, whole_share};
 
 use bytemuck::Pod;

@@ -11,7 +11,7 @@ use syn::parse::ParseStream;
 use syn::{Attribute, Error, GenericParam, Ident, LitInt, LitStr, Meta, Token};
 
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
-const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `work_group_size`, `single_work_item`, `grid_barrier`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `work_group_size`, `threads_per_item`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
 /// A kind of device, and the endings of the files that it takes.
 struct Target {
@@ -124,8 +124,8 @@ impl Devices {
             "entry" | "requires" | "build_options" | "vendor" | "device" | "architecture" | "version" => {
                 self.texts.push((key.clone(), keys::text(input, &key, "..")?.value()));
             }
-            "work_group_size" => self.numbers.push((key.clone(), number(input, &key)?)),
-            "cooperating" | "single_work_item" | "grid_barrier" | "index32" => {
+            "work_group_size" | "threads_per_item" => self.numbers.push((key.clone(), number(input, &key)?)),
+            "cooperating" | "single_work_item" | "grid_barrier" | "bounds_checked" | "index32" => {
                 if input.peek(Token![=]) {
                     return Err(Error::new(span, format!("write `{key}` alone, or leave it out")));
                 }

@@ -9,7 +9,17 @@ FLASH_KERNEL scale(float a, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, 
 }
 #endif
 
-/* As kernels are that know nothing of FLASH. */
+/* As kernels are that know nothing of FLASH; in CUDA C++ with OpenCL's names. */
+#ifdef __CUDACC__
+#define __kernel extern "C" __global__
+#define __global
+typedef unsigned long ulong;
+__device__ size_t get_global_id(int dim) {
+    return dim == 0   ? (size_t)blockIdx.x * blockDim.x + threadIdx.x
+           : dim == 1 ? (size_t)blockIdx.y * blockDim.y + threadIdx.y
+                      : (size_t)blockIdx.z * blockDim.z + threadIdx.z;
+}
+#endif
 #ifdef FLASH_ENTRY_scale_plain
 __kernel void scale_plain(float a, __global const float *x, __global float *y) {
     size_t i = get_global_id(0);

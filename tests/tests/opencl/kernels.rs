@@ -100,7 +100,7 @@ impl CpuItem<Total<'_>> for Cpu {
 /// The text of all kernels.
 pub const TEXT: &str = include_str!("kernels.cl");
 
-/// An implementation for OpenCL. It lives for ever.
+/// An implementation for the devices of these tests. It lives for ever.
 fn made<D: KernelDefinition>(
     name: &'static str,
     (kind, payload): (u32, &'static [u8]),
@@ -127,7 +127,7 @@ fn made<D: KernelDefinition>(
         priority: i32::from(name == "text"),
         kernel: Str::new(D::NAME),
         name: Str::new(name),
-        target: Str::new("opencl"),
+        target: Str::new(crate::TARGET),
         descriptor: Str::new(KernelDescriptor::of::<D>().to_json().leak()),
         cpu_features: Str::new(""),
         attributes: attributes.as_ptr(),

@@ -18,6 +18,9 @@ use flash_core::backend::list;
 
 flash_core::conformance!();
 
+/// The kind of devices.
+const TARGET: &str = "opencl";
+
 /// The ids of all devices of the two backends. Without any the test says that it cannot run.
 fn devices(test: &str) -> Vec<String> {
     let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));

@@ -8,6 +8,7 @@
  * FLASH_ENTRY_<entry>   of the kernel for which the program is compiled: a file with several kernels has each
  *                       one inside `#ifdef FLASH_ENTRY_<entry>`
  * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is launched so, or has such arguments
+ * FLASH_THREADS_PER_ITEM   threads that share a work item; 1, unless the implementation says more
  * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
  * and what the implementation itself defines. Who compiles a binary defines the same. */
 
@@ -111,6 +112,13 @@ typedef struct flash_launch {
 #define FLASH_FOR_PHASES
 #endif
 
+#ifndef FLASH_THREADS_PER_ITEM
+#define FLASH_THREADS_PER_ITEM 1
+#endif
+
+/* Which this thread is of those that share its work item. */
+#define FLASH_LANE() (FLASH_THREAD() % FLASH_THREADS_PER_ITEM)
+
 /* The work items of this thread: one, or none; in a kernel with accumulators those of its block, for each
  * thread of the work-group every so many; with FLASH_GRID_BARRIER of all items every so many; in a
  * single-work-item kernel all. */
@@ -123,14 +131,17 @@ typedef struct flash_launch {
          flash_item += FLASH_GROUP_SIZE())
 #elif defined(FLASH_GRID_BARRIER)
 #define FLASH_FOR_ITEMS \
-    for (flash_u64 flash_item = FLASH_THREAD(); flash_item < flash_run.items; flash_item += FLASH_THREADS())
+    for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
+         flash_item += FLASH_THREADS() / FLASH_THREADS_PER_ITEM)
 #else
 #define FLASH_FOR_ITEMS \
-    for (flash_u64 flash_item = FLASH_THREAD(); flash_item < flash_run.items; flash_item = ~(flash_u64)0)
+    for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
+         flash_item = ~(flash_u64)0)
 #endif
 
 /* The same where the threads of a work-group meet at FLASH_BARRIER(): all of them go through it equally often, also
- * those without a work item, for which flash_item is not below FLASH_ITEMS(). Not for accumulators. */
+ * those without a work item, for which flash_item is not below FLASH_ITEMS(). With one thread per work item, and
+ * without accumulators. */
 #define FLASH_FOR_GROUPS \
     for (flash_u64 flash_item = FLASH_THREAD(); flash_item - FLASH_LOCAL_ID() < flash_run.items; \
          flash_item += FLASH_THREADS())

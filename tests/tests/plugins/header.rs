@@ -229,6 +229,7 @@ fn layout() -> Vec<String> {
             struct_size, door, kind, priority, kernel, name, target, descriptor, cpu_features, attributes,
             attribute_count, share, span, payload, payload_len
         }
+        abi::QueueCall { struct_size, arg_count, space, phase, args, context, native_handle, fail }
         abi::Part { begin, end, stride, origin, next_origin }
         abi::Arg { kind, access, space, element_size, data, next, buffer, len, row_len, flags, strides, part }
         abi::Threads { struct_size, count, context, install }

@@ -1,17 +1,19 @@
 //! What backends share whose devices have a kernel language of their own: an implementation's attributes
 //! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), what a kernel is told of its launch
-//! ([`KernelSpec::tell`]), compiled programs on disk ([`ProgramCache`]), and copies by way of memory that both
-//! sides reach ([`staging`]).
+//! ([`KernelSpec::tell`]), compiled programs on disk ([`ProgramCache`]), copies by way of memory that both
+//! sides reach ([`staging`]), and kernels that are functions of the host's ([`queue_function`]).
 //!
 //! The kernel's side of it is `include/flash_device.h` ([`DEVICE_HEADER`]).
 
 mod cache;
+mod function;
 mod launch;
 mod spec;
 pub mod staging;
 mod told;
 
 pub use cache::ProgramCache;
+pub use function::{call_queue_function, queue_function};
 pub use launch::{carried, numbers, two_buffers};
 pub use spec::{KernelSpec, Parameter, Payload};
 pub use told::Told;

@@ -25,6 +25,11 @@ pub struct KernelSpec {
     /// Attribute `grid_barrier`: several phases are one launch, with `FLASH_FOR_PHASES` in the text. Backends that have
     /// no such launches need not look: the text serves for launches of single phases, too.
     pub grid_barrier: bool,
+    /// Attribute `bounds_checked`: it does not cooperate, and looks itself whether its thread is inside the index space,
+    /// which work-groups may then go beyond.
+    pub bounds_checked: bool,
+    /// Attribute `threads_per_item`: threads that share a work item, next to each other.
+    pub threads_per_item: u64,
     /// Attribute `work_group_size`.
     pub work_group_size: Option<u64>,
     /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
@@ -92,6 +97,8 @@ impl KernelSpec {
             cooperating: false,
             single_work_item: false,
             grid_barrier: false,
+            bounds_checked: false,
+            threads_per_item: 1,
             work_group_size: None,
             index32: false,
             details: true,
@@ -105,8 +112,27 @@ impl KernelSpec {
         for (key, value) in &attributes {
             spec.take(key, value)?;
         }
+        spec.check_threads_per_item()?;
         spec.check_grid_barrier()?;
         Ok(spec)
+    }
+
+    /// Only where the backend says which threads there are, they can be several for a work item.
+    fn check_threads_per_item(&self) -> Result<(), Failure> {
+        let found = match self.threads_per_item {
+            1 => return Ok(()),
+            _ if !self.cooperating => "one without `cooperating`",
+            _ if self.single_work_item => "one with `single_work_item`",
+            _ if self.accumulates() => "one with an accumulator",
+            _ => return Ok(()),
+        };
+        Err(Failure::new(
+            Code::Invalid,
+            format!(
+                "{}: attribute `threads_per_item`: expected a cooperating kernel, found {found}: remove it",
+                self.title
+            ),
+        ))
     }
 
     /// Between phases of one launch nobody but the kernel does anything: merges accumulators, or exchanges buffers.
@@ -137,6 +163,7 @@ impl KernelSpec {
         let json: Value = serde_json::from_str(value).map_err(|_| expected("JSON"))?;
         let text = || json.as_str().map(str::to_owned).ok_or_else(|| expected("a text"));
         let flag = || json.as_bool().ok_or_else(|| expected("true or false"));
+        let number = || json.as_u64().filter(|&n| n > 0).ok_or_else(|| expected("a number from 1"));
         match key {
             "entry" => self.entry = text()?,
             "file" => self.file = text()?,
@@ -145,11 +172,10 @@ impl KernelSpec {
             "cooperating" => self.cooperating = flag()?,
             "single_work_item" => self.single_work_item = flag()?,
             "grid_barrier" => self.grid_barrier = flag()?,
+            "bounds_checked" => self.bounds_checked = flag()?,
             "index32" => self.index32 = flag()?,
-            "work_group_size" => {
-                let size = json.as_u64().filter(|&size| size > 0);
-                self.work_group_size = Some(size.ok_or_else(|| expected("a number from 1"))?);
-            }
+            "work_group_size" => self.work_group_size = Some(number()?),
+            "threads_per_item" => self.threads_per_item = number()?,
             "defines" => {
                 let wanted = "an object of macros and their texts";
                 for (name, text) in json.as_object().ok_or_else(|| expected(wanted))? {
@@ -218,6 +244,21 @@ impl KernelSpec {
     /// True if a text includes files, other than `flash_device.h`: it does not say on its own what is compiled.
     pub fn includes(text: &str) -> bool {
         text.lines().any(|line| is_include(line) && !line.contains(HEADER_NAME))
+    }
+
+    /// Looks whether threads that share a work item are in one work-group of a size.
+    ///
+    /// # Errors
+    /// [`Code::Invalid`] if they are not.
+    pub fn check_group(&self, size: u64) -> Result<(), Failure> {
+        if size.is_multiple_of(self.threads_per_item) {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected a work-group of a multiple of {} threads, which share a work item, found one of {size}: set work_group_size",
+            self.title, self.threads_per_item
+        );
+        Err(Failure::new(Code::Invalid, text))
     }
 
     /// The array arguments, by argument number: the order in which kernels number them.
@@ -313,6 +354,7 @@ impl KernelSpec {
             } else if self.grid_barrier {
                 source.push_str("#define FLASH_GRID_BARRIER 1\n");
             }
+            let _ = writeln!(source, "#define FLASH_THREADS_PER_ITEM {}", self.threads_per_item);
         }
         let _ = writeln!(source, "#define FLASH_ENTRY_{} 1", identifier(&self.entry));
         for (name, text) in &self.defines {

@@ -27,6 +27,8 @@ pub struct Told {
     pub table: Vec<u64>,
     /// Work items of the phase.
     pub items: u64,
+    /// Threads for them: as many, unless several share one.
+    pub threads: u64,
     /// Work items of a work-group of a kernel with accumulators; 0 without.
     pub block: u64,
 }
@@ -70,6 +72,7 @@ impl KernelSpec {
         }
         let rows = space.phase(phase);
         told.items = rows.end - rows.start;
+        told.threads = told.items.saturating_mul(self.threads_per_item);
         told.block = args.iter().filter(|a| a.kind == abi::ARG_REDUCE).map(|a| a.row_len).max().unwrap_or(0);
         let axes = space.axes(phase);
         let first = axes.as_ref().map_or(0, |axes| axes.first);

@@ -1,0 +1,38 @@
+//! The CUDA backend: on the emulated driver, each test in a process of its own; with `FLASH_TEST_GPU` on the machine's
+//! GPU.
+
+mod batches;
+mod faults;
+#[path = "../opencl/kernels.rs"]
+mod kernels;
+#[path = "../opencl/launches.rs"]
+mod launches;
+mod library;
+mod programs;
+mod several;
+mod suite;
+
+use flash_backend_cuda as _;
+use flash_core::backend::list;
+
+flash_core::conformance!();
+
+/// The kind of devices.
+const TARGET: &str = "cuda";
+
+/// The ids of all devices; none where the test has run in a process of its own.
+fn devices(test: &str) -> Vec<String> {
+    if !flash_backend_cuda::nvrtc::version().is_some() {
+        flash_tests::skip(test, "no CUDA compiler: `cargo xtask setup` downloads it");
+        return Vec::new();
+    }
+    if !flash_tests::emulated::has_driver() {
+        flash_tests::emulated::run_emulated(test);
+        return Vec::new();
+    }
+    let reports = list();
+    let ours = reports.iter().find(|report| report.key.as_deref() == Some("NVIDIA_GPU")).unwrap();
+    let devices: Vec<String> = ours.devices.iter().map(|device| device.id.clone()).collect();
+    assert!(!devices.is_empty(), "{}", ours.outcome);
+    devices
+}

@@ -1,0 +1,163 @@
+//! Kernels as text and as programs, and what is wrong with them.
+
+use crate::devices;
+use crate::kernels::Scale;
+use flash::Error;
+use flash::prelude::*;
+use flash_backend_cuda::nvrtc::{Architecture, compile};
+use std::path::Path;
+
+/// A kernel that knows nothing of FLASH, and whose name is C++'s.
+const PLAIN: &str = "namespace mine {
+__global__ void scale(float a, const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < 1000)
+        y[i] += a * x[i];
+}
+template <typename T> __global__ void many(T a, const T *x, T *y) {
+    y[blockIdx.x * blockDim.x + threadIdx.x] += a * x[blockIdx.x * blockDim.x + threadIdx.x];
+}
+template __global__ void many<float>(float, const float *, float *);
+}
+";
+
+/// `y += 3 x` by some code; `y` afterwards.
+fn scaled(device: &str, code: Implementation, n: usize) -> Result<Vec<f32>, Error> {
+    let (x, y) = (FlashMemory::from(vec![2.0f32; n]), FlashMemory::from(vec![1.0f32; n]));
+    get_runtime(device)?.submit(Scale::of(3.0, &x, &y)).options(code).exec([n])?;
+    Ok(y.read()?.to_vec())
+}
+
+/// The text as PTX, which every device takes.
+fn ptx(entry: &str) -> Vec<u8> {
+    let architecture = Architecture::Ptx { major: 8, minor: 0 };
+    let mut image = compile("test", PLAIN, "plain.cu", entry, "", architecture).unwrap().image;
+    // Files have no NUL at their end.
+    image.pop();
+    image
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn text_and_ptx_are_found_under_plain_and_mangled_names() {
+    for device in devices("programs::text_and_ptx_are_found_under_plain_and_mangled_names") {
+        let folder = tempfile::tempdir().unwrap();
+        let source = write(folder.path(), "plain.cu", PLAIN.as_bytes());
+        for entry in ["mine::scale", "mine::many<float>"] {
+            let program = write(folder.path(), "plain.ptx", &ptx(entry));
+            for file in [&source, &program] {
+                let found = scaled(&device, Implementation::file(file, entry), 1000);
+                assert_eq!(found.unwrap(), [7.0; 1000], "{device}, {file}, {entry}");
+            }
+        }
+        let program = write(folder.path(), "mangled.ptx", &ptx("mine::scale"));
+        let found = scaled(&device, Implementation::file(&program, "_ZN4mine5scaleEfPKfPf"), 1000);
+        assert_eq!(found.unwrap(), [7.0; 1000], "{device}");
+        let found = scaled(&device, Implementation::source(PLAIN, "mine::scale"), 1000);
+        assert_eq!(found.unwrap(), [7.0; 1000], "{device}");
+    }
+}
+
+#[test]
+fn what_cannot_be_a_program_says_why_and_the_device_goes_on() {
+    for device in devices("programs::what_cannot_be_a_program_says_why_and_the_device_goes_on") {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| write(folder.path(), name, bytes);
+        let broken = "__global__ void scale(float a) {\n    nobody_knows(a);\n}\n";
+        let whole = ptx("mine::scale");
+        let elf = [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 40], &[0xff; 40]].concat();
+        let fatbin = [0x50u8, 0xed, 0x55, 0xba, 1, 0, 16, 0, 0xff, 0, 0, 0, 0, 0, 0, 0];
+        let other = "__global__ void scale(float a) {}";
+        let sizes = "__global__ void scale(double a, const float *x, float *y) {}";
+        type Case<'a> = (String, &'a str, &'a [&'a str]);
+        let cases: Vec<Case<'_>> = vec![
+            (
+                file("broken.cu", broken.as_bytes()),
+                "scale",
+                &["does not compile", "broken.cu(2)", "nobody_knows"],
+            ),
+            ("nowhere/scale.cu".into(), "scale", &["expected a readable file \"nowhere/scale.cu\""]),
+            (
+                file("scale.cl", b"x"),
+                "scale",
+                &["expected a file that ends with one of", ".cu", ".ptx", ".cubin"],
+            ),
+            (file("text.ptx", b"this is no program"), "scale", &["found 18 bytes that it does not take"]),
+            (file("cut.ptx", &whole[..whole.len() / 2]), "mine::scale", &["CUDA_ERROR_INVALID_PTX"]),
+            (file("cut.cubin", &elf), "scale", &["behind its end: is the file complete?"]),
+            (file("cut.fatbin", &fatbin), "scale", &["it says that it has 271 bytes: is the file complete?"]),
+            (file("empty.cubin", b""), "scale", &["found an empty file"]),
+            (file("whole.ptx", &whole), "nobody", &["expected a kernel `nobody` in the program, found"]),
+            (
+                file("other.cu", other.as_bytes()),
+                "scale",
+                &["expected a kernel `scale` of 3 parameters (a, x, y), found one of 1"],
+            ),
+            (
+                file("sizes.cu", sizes.as_bytes()),
+                "scale",
+                &["parameter 0 of `scale`: expected 4 bytes", "found 8"],
+            ),
+        ];
+        for (file, entry, words) in cases {
+            let error = scaled(&device, Implementation::file(&file, entry), 100).unwrap_err().to_string();
+            for word in words {
+                assert!(error.contains(word), "{device}, {file}: {word:?} in {error}");
+            }
+        }
+        assert_eq!(scaled(&device, Implementation::named("text"), 100).unwrap(), [7.0; 100], "{device}");
+    }
+}
+
+#[test]
+fn programs_are_kept_on_disk_and_made_again_where_they_are_damaged() {
+    let test = "programs::programs_are_kept_on_disk_and_made_again_where_they_are_damaged";
+    if devices(test).is_empty() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = || {
+        flash_tests::in_process(&[("FLASH_CACHE_DIR", folder.path().to_str().unwrap())], || {
+            for device in crate::devices("") {
+                assert_eq!(scaled(&device, Implementation::named("text"), 10).unwrap(), [7.0; 10]);
+            }
+        });
+    };
+    let files = || -> Vec<_> {
+        let entries = walk(folder.path());
+        entries.into_iter().filter(|path| path.is_file()).collect()
+    };
+    run();
+    if std::env::var_os("FLASH_TEST_CHILD").is_some() {
+        return;
+    }
+    let kept = files();
+    assert!(!kept.is_empty(), "something is kept");
+    let times = || files().iter().map(|path| path.metadata().unwrap().len()).collect::<Vec<_>>();
+    let before = times();
+    run();
+    assert_eq!((files(), times()), (kept.clone(), before.clone()), "nothing new");
+    for path in &kept {
+        std::fs::write(path, b"damaged").unwrap();
+    }
+    run();
+    assert_eq!(times(), before, "made again");
+}
+
+/// All files under a folder.
+fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        match entry.path() {
+            path if path.is_dir() => found.extend(walk(&path)),
+            path => found.push(path),
+        }
+    }
+    found.sort();
+    found
+}

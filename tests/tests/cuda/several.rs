@@ -1,0 +1,89 @@
+//! Several GPUs, and GPUs beside the CPU.
+
+use crate::devices;
+use crate::kernels::{Scale, Spread, Total};
+use flash::kernels::nbody::{Accelerate, Simulate};
+use flash::prelude::*;
+
+/// Runs the rest of a test with two devices.
+fn with_two(test: &str, body: impl Fn(&RuntimeObj)) {
+    if devices(test).is_empty() {
+        return;
+    }
+    flash_tests::in_process(&[("FLASH_EMULATED_CUDA_DEVICES", "2")], || {
+        let ids = devices(test);
+        if ids.len() < 2 && flash_tests::emulated::on_gpu() {
+            return flash_tests::skip(test, "no GPU beside the first");
+        }
+        assert_eq!(ids, ["NVIDIA_GPU:0", "NVIDIA_GPU:1"]);
+        body(&get_runtime("NVIDIA_GPU").unwrap());
+    });
+}
+
+fn cells(n: usize) -> Vec<u64> {
+    (0..n as u64).map(|i| i * i % 97).collect()
+}
+
+#[test]
+fn two_devices_give_what_one_gives_and_copy_from_each_other() {
+    let test = "several::two_devices_give_what_one_gives_and_copy_from_each_other";
+    with_two(test, |both| {
+        let one = get_runtime("NVIDIA_GPU:0").unwrap();
+        let run = |rt: &RuntimeObj| {
+            let memory = FlashMemory::from(cells(5_000));
+            let shares = weights(rt.devices().iter().map(|_| 1));
+            rt.submit(Spread::of(&memory)).options(shares).exec([5_000u64, 6]).unwrap();
+            memory.read().unwrap().to_vec()
+        };
+        assert_eq!(run(both), run(&one));
+        let between = both.devices().iter().map(|device| device.transfers().between_devices.bytes);
+        assert!(between.sum::<u64>() > 0, "halos go from device to device");
+
+        let (values, sum) = (FlashMemory::from(cells(3_000)), FlashMemory::from([5u64]));
+        both.submit(Total::of(&values, &sum)).options(weights([1, 2])).exec([3_000]).unwrap();
+        assert_eq!(sum.read().unwrap()[0], 5 + cells(3_000).iter().sum::<u64>());
+        let (x, y) = (FlashMemory::from(vec![2.0f32; 999]), FlashMemory::from(vec![1.0f32; 999]));
+        both.submit(Scale::of(3.0, &x, &y)).options(weights([1, 1])).exec([999]).unwrap();
+        assert_eq!(*y.read().unwrap(), [7.0; 999]);
+    });
+}
+
+/// Bodies of a small galaxy.
+fn bodies(n: usize) -> (Vec<[f64; 3]>, Vec<f64>) {
+    let number = |k: usize| (k * 7919 % 1009) as f64 / 1009.0;
+    (
+        (0..n).map(|i| [number(3 * i), number(3 * i + 1), number(3 * i + 2)]).collect(),
+        (0..n).map(number).collect(),
+    )
+}
+
+#[test]
+fn bodies_move_as_they_do_on_the_cpu() {
+    for device in devices("several::bodies_move_as_they_do_on_the_cpu") {
+        let n = 300;
+        let (at, mass) = bodies(n);
+        let accelerations = |key: &str| {
+            let (pos, mass) = (FlashMemory::from(at.clone()), FlashMemory::from(mass.clone()));
+            let acc = FlashMemory::zeroed(n);
+            let rt = get_runtime(key).unwrap();
+            rt.submit(Accelerate::of(1.0, 1e-3, &pos, &mass, &acc)).exec([n]).unwrap();
+            acc.read().unwrap().to_vec()
+        };
+        near(&accelerations(&device), &accelerations("ALL_CPU"), 1e-12);
+        let positions = |key: &str| {
+            let (pos, mass) = (FlashMemory::from(at.clone()), FlashMemory::from(mass.clone()));
+            let (vel, acc) = (FlashMemory::zeroed(n), FlashMemory::zeroed(n));
+            let rt = get_runtime(key).unwrap();
+            rt.submit(Simulate::of(1.0, 1e-3, 1e-3, &mass, &pos, &vel, &acc)).exec([n, 2, 5]).unwrap();
+            pos.read().unwrap().to_vec()
+        };
+        near(&positions(&device), &positions("ALL_CPU"), 1e-10);
+        near(&positions(&format!("ALL_CPU,{device}")), &positions("ALL_CPU"), 1e-10);
+    }
+}
+
+fn near(found: &[[f64; 3]], expected: &[[f64; 3]], relative: f64) {
+    for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+        assert!((found - expected).abs() <= relative * (1.0 + expected.abs()), "{found} {expected}");
+    }
+}

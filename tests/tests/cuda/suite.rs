@@ -1,0 +1,66 @@
+//! The suite that every backend passes, and what is said where there is no device.
+
+use crate::devices;
+use flash_core::backend::conformance;
+
+/// What these devices do not offer.
+const SKIPPED: [&str; 2] =
+    ["queues of its own", "a kernel that fails is an error of its launch, and the device is usable after"];
+
+#[test]
+fn every_device_passes_the_suite() {
+    for device in devices("suite::every_device_passes_the_suite") {
+        let report = conformance::run(&device).unwrap();
+        assert!(report.passed(), "{report}");
+        let skipped: Vec<&str> = report.skipped().map(|(name, _)| name).collect();
+        assert_eq!(skipped, SKIPPED, "{report}");
+    }
+}
+
+/// Why `NVIDIA_GPU` cannot be had. The rest of the world goes on.
+fn unavailable(words: &str) {
+    let error = flash::get_runtime("NVIDIA_GPU").unwrap_err().to_string();
+    assert!(error.contains("`NVIDIA_GPU` is unavailable") && error.contains(words), "{error}");
+    assert_eq!(flash::get_runtime("ALL_ACCEL").unwrap().devices()[0].id(), "ALL_CPU:0");
+}
+
+#[test]
+fn without_a_driver_the_backend_is_unavailable_and_says_why() {
+    if flash_tests::emulated::on_gpu() {
+        return;
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let place = empty.path().to_str().unwrap();
+    flash_tests::in_process(&[("LD_LIBRARY_PATH", place)], || {
+        unavailable("expected NVIDIA's driver library libcuda.so.1, found none: install the driver");
+    });
+}
+
+#[test]
+fn without_a_device_the_backend_is_unavailable_and_says_why() {
+    let test = "suite::without_a_device_the_backend_is_unavailable_and_says_why";
+    if !devices(test).is_empty() && !flash_tests::emulated::on_gpu() {
+        flash_tests::in_process(&[("FLASH_EMULATED_CUDA_DEVICES", "0")], || {
+            unavailable("expected an NVIDIA GPU, found the driver alone");
+        });
+    }
+}
+
+#[test]
+fn a_driver_that_fails_is_named_with_its_code() {
+    let test = "suite::a_driver_that_fails_is_named_with_its_code";
+    if !devices(test).is_empty() && !flash_tests::emulated::on_gpu() {
+        flash_tests::in_process(&[("FLASH_EMULATED_CUDA_FAULT", "cuInit=999")], || {
+            unavailable("cuInit: CUDA_ERROR_UNKNOWN (999)");
+        });
+    }
+}
+
+#[test]
+fn an_emulated_device_is_taken_by_its_key_alone() {
+    let test = "suite::an_emulated_device_is_taken_by_its_key_alone";
+    if !devices(test).is_empty() && !flash_tests::emulated::on_gpu() {
+        let all = flash::get_runtime("ALL_ACCEL").unwrap();
+        assert!(all.devices().iter().all(|device| !device.id().starts_with("NVIDIA_GPU")), "{all:?}");
+    }
+}
