@@ -161,7 +161,7 @@ impl Device for CudaDevice {
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<CudaKernel, Failure> {
         match queue_function(implementation) {
             Some(function) => Ok(CudaKernel::Function(function)),
-            None => ModuleKernel::new(self.0, implementation).map(CudaKernel::Module),
+            None => ModuleKernel::new(self.0, implementation).map(|kernel| CudaKernel::Module(kernel.into())),
         }
     }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A kernel, for one device.
 pub enum CudaKernel {
     /// Code for the device.
-    Module(ModuleKernel),
+    Module(Box<ModuleKernel>),
     /// A function of the host's, which puts its work into the stream itself.
     Function(QueueFn),
 }

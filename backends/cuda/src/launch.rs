@@ -139,19 +139,19 @@ impl ModuleKernel {
 
     /// The blocks of a cooperating kernel: along one dimension, which the kernel takes apart.
     fn line(&self, known: &Known, state: &State, wanted: Wanted) -> Result<Shape, Failure> {
-        let items = state.told.threads;
+        let threads = state.told.threads;
         let (block, grid) = match (self.spec.single_work_item, state.told.block) {
             (true, _) => (1, 1),
             (false, 0) => {
-                let block = wanted.block.unwrap_or_else(|| self.block_for(known, items));
-                (block, items.div_ceil(u64::from(block)))
+                let block = wanted.block.unwrap_or_else(|| self.block_for(known, threads));
+                (block, threads.div_ceil(u64::from(block)))
             }
-            (false, rows) => (wanted.block.unwrap_or(1), items.div_ceil(rows)),
+            (false, rows) => (wanted.block.unwrap_or(1), state.told.items.div_ceil(rows)),
         };
         let most = known.found.limits.grid[0];
         if grid > most {
             let text = format!(
-                "{}: expected up to {most} blocks, the limit of {}, found {grid} of {block} threads for {items} threads in all: cut the launch, or set {WORK_GROUP_SIZE}",
+                "{}: expected up to {most} blocks, the limit of {}, found {grid} of {block} threads for {threads} in all: cut the launch, or set {WORK_GROUP_SIZE}",
                 self.title, known.found.info.name
             );
             return Err(Failure::new(Code::Invalid, text));
@@ -166,10 +166,10 @@ impl ModuleKernel {
 
     /// Threads of a block that nobody has said anything of: as many as keep most threads of a multiprocessor busy,
     /// and fewer if some multiprocessor would have nothing to do.
-    fn block_for(&self, known: &Known, items: u64) -> u32 {
+    fn block_for(&self, known: &Known, threads: u64) -> u32 {
         let mut block = self.preferred;
         let units = u64::from(known.found.limits.multiprocessors);
-        while block >= 128 && block.is_multiple_of(64) && items.div_ceil(u64::from(block)) < 2 * units {
+        while block >= 128 && block.is_multiple_of(64) && threads.div_ceil(u64::from(block)) < 2 * units {
             block /= 2;
         }
         // Threads that share a work item are in one block.
@@ -260,7 +260,7 @@ impl ModuleKernel {
                 run.table.clone_from(&state.told.table);
             }
             run.count += 1;
-            run.items = run.items.max(state.told.threads);
+            run.threads = run.threads.max(state.told.threads);
             run.structs.extend_from_slice(&state.told.words);
         }
         self.run_of_phases(known, launch, state, wanted, &run, writing)
@@ -276,17 +276,17 @@ impl ModuleKernel {
         run: &Run,
         writing: &mut Writing,
     ) -> Result<(), Failure> {
-        if run.items == 0 {
+        if run.threads == 0 {
             return Ok(());
         }
-        let block = wanted.block.unwrap_or_else(|| self.block_for(known, run.items));
+        let block = wanted.block.unwrap_or_else(|| self.block_for(known, run.threads));
         let most = match run.count > 1 {
             true => u64::from(self.resident(known, state, block, wanted.shared)?),
             false => known.found.limits.grid[0],
         };
         let shape = Shape {
             // The threads go on with the next items where there are more.
-            grid: [run.items.div_ceil(u64::from(block)).min(most) as u32, 1, 1],
+            grid: [run.threads.div_ceil(u64::from(block)).min(most) as u32, 1, 1],
             block: [block, 1, 1],
             shared: wanted.shared,
             cooperative: run.count > 1,
@@ -307,8 +307,8 @@ impl ModuleKernel {
 #[derive(Default)]
 struct Run {
     count: usize,
-    /// Threads for the work items of the largest.
-    items: u64,
+    /// Of the largest.
+    threads: u64,
     /// What the kernel is told of each, one behind the other, and the table that all have.
     structs: Vec<u64>,
     table: Vec<u64>,
@@ -316,7 +316,7 @@ struct Run {
 
 impl Run {
     fn clear(&mut self) {
-        (self.count, self.items) = (0, 0);
+        (self.count, self.threads) = (0, 0);
         self.structs.clear();
     }
 }

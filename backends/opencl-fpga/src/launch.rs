@@ -128,8 +128,7 @@ impl OpenClKernel {
 
     /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
     fn line(&self, device: &OpenClDevice, state: &State, wanted: Option<usize>) -> Result<Range, Failure> {
-        let threads = state.told.items.saturating_mul(self.spec.threads_per_item);
-        let items = usize::try_from(threads).unwrap_or(usize::MAX);
+        let threads = usize::try_from(state.told.threads).unwrap_or(usize::MAX);
         let line = |local: usize, groups: usize| Range {
             dimensions: 1,
             offset: [0; 3],
@@ -154,13 +153,13 @@ impl OpenClKernel {
         let local = chosen.unwrap_or_else(|| {
             // All units have something to do, in groups of the size that the device likes.
             let units = device.found.limits.compute_units.max(1) as usize;
-            let share = items.div_ceil(units).next_multiple_of(self.multiple);
+            let share = threads.div_ceil(units).next_multiple_of(self.multiple);
             let most = GROUP.next_multiple_of(self.multiple).min(self.most);
             // Threads that share a work item are in one group.
             let together = self.spec.threads_per_item as usize;
             (share.min(most) / together).max(1) * together
         });
-        Ok(line(local, items.div_ceil(local)))
+        Ok(line(local, threads.div_ceil(local)))
     }
 
     fn check_group(&self, device: &OpenClDevice, size: usize) -> Result<(), Failure> {

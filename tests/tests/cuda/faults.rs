@@ -42,7 +42,7 @@ fn more_memory_than_there_is_is_refused_with_its_size() {
         let part = huge.range(0..n).unwrap();
         // A part of it fits; all of it does not.
         rt.submit(Scale::of(3.0, part, &y)).exec([n]).unwrap();
-        let run = rt.submit(Scale::of(3.0, &huge, &huge.clone())).exec([huge.len()]);
+        let run = rt.submit(Scale::of(3.0, &huge, huge.clone())).exec([huge.len()]);
         assert!(run.is_err(), "{device}: overlapping arguments");
         let other = FlashMemory::<f32>::zeroed(huge.len());
         let error = rt.submit(Scale::of(3.0, &huge, &other)).exec([huge.len()]).unwrap_err().to_string();
