@@ -73,7 +73,7 @@ fn finish(_: &Path) -> Result<()> {
 /// What makes NVRTC visible to programs: its folder, before those that the caller has.
 pub fn environment() -> Result<(&'static str, String)> {
     const PATH: &str = "LD_LIBRARY_PATH";
-    let ours = folder()?.join("lib");
+    let ours = libraries()?;
     let theirs = env::var_os(PATH).unwrap_or_default();
     let theirs = env::split_paths(&theirs).filter(|path| !path.as_os_str().is_empty() && *path != ours);
     let joined = env::join_paths([ours.clone()].into_iter().chain(theirs))
@@ -104,6 +104,11 @@ pub fn checker() -> Result<Option<Command>> {
     let mut command = Command::new(opencl::target()?.join("debug/check-cuda"));
     command.arg(&ptxas).envs([environment()?]);
     Ok(ptxas.is_file().then_some(command))
+}
+
+/// The folder of NVRTC.
+pub fn libraries() -> Result<PathBuf> {
+    Ok(folder()?.join("lib"))
 }
 
 fn ptxas(folder: &Path) -> PathBuf {

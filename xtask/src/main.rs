@@ -6,6 +6,7 @@
 //! - `env` and `run` make the OpenCL devices that `setup` installs visible (`opencl.rs`).
 //! - `check-cuda` compiles every CUDA kernel (`cuda.rs`).
 //! - `sanitize` runs tests under ThreadSanitizer, and a fuzzer (`sanitize.rs`).
+//! - `gpu` tests and measures the CUDA backend where there is a GPU (`gpu/`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
 //! # How a test says that it was skipped
@@ -31,6 +32,7 @@
 
 mod bench;
 mod cuda;
+mod gpu;
 mod opencl;
 mod sanitize;
 mod setup;
@@ -57,6 +59,7 @@ Examples:
   cargo xtask bench --list                   the benchmarks there are
   cargo xtask bench dispatch                 one of them, beside its peers
   cargo xtask bench dispatch --json d.json   the same, the rows also to a file
+  cargo xtask gpu --pack FOLDER              for a machine that has a GPU, but no Rust
 
 Environment:
   CI=true   a test may be skipped only for want of hardware or of a nightly
@@ -99,6 +102,12 @@ enum Command {
     ///
     /// Needs no GPU. Fails if a kernel does not compile, or has no room for its registers.
     CheckCuda(cuda::Options),
+    /// Test and measure the CUDA backend on this machine's GPU, and write what came out to docs/gpu.md.
+    ///
+    /// Takes some ten minutes. Each step has a time limit, and one that fails does not stop the others. For a machine
+    /// without Rust, `--pack FOLDER` puts all that is needed into a folder: `FOLDER/xtask gpu --from FOLDER` then does
+    /// the same there. Exit status 0 if all that ran passed.
+    Gpu(gpu::Options),
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),
     /// Run the runtime's tests under ThreadSanitizer, or fuzz what reads files.
@@ -112,6 +121,7 @@ fn main() -> ExitCode {
         Command::Run { program, arguments } => opencl::run(&program, &arguments),
         Command::Test => test::run(),
         Command::CheckCuda(options) => cuda::check(&options),
+        Command::Gpu(options) => gpu::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sanitize(options) => sanitize::run(&options),
     };

@@ -25,7 +25,7 @@ const CHAIN: usize = 1000;
 /// Does nothing, with one scalar and three memories.
 #[derive(KernelDefinition)]
 #[kernel(name = "bench.touch", dims(i))]
-#[implementations(opencl = "empty.cl", cooperating)]
+#[implementations(opencl = "empty.cl", cooperating; cuda = "empty.cu", cooperating)]
 pub struct Touch<'a> {
     a: f32,
     x: Item<'a, Read<f32>>,

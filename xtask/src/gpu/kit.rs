@@ -1,0 +1,220 @@
+//! The programs that are run: built here, or packed elsewhere.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::{cuda, root};
+
+/// Programs, by the names of their targets.
+pub const NBODY: &str = "nbody";
+pub const FLASH: &str = "flash";
+pub const BENCH: &str = "flash-bench";
+/// Programs of tests.
+pub const TESTS: [&str; 3] = ["cuda", "kernels", "device_kernels"];
+/// The backend, as a shared library.
+pub const PLUGIN: &str = "flash_backend_cuda_plugin";
+/// This program.
+const XTASK: &str = "xtask";
+
+const PACKAGES: [&str; 6] =
+    ["flash-backend-cuda-plugin", "flash-bench", "flash-cli", "flash-tests", "nbody", "xtask"];
+
+/// Beside the programs: NVRTC, which is too large as it is, and of which commit all this is.
+const NVRTC: &str = "nvrtc.tar.xz";
+const COMMIT: &str = "commit";
+
+/// Programs and libraries.
+pub struct Kit {
+    files: BTreeMap<&'static str, PathBuf>,
+    /// Folders of NVRTC, the first first.
+    libraries: Vec<PathBuf>,
+    /// Of the sources; empty if they are in no repository.
+    pub commit: String,
+}
+
+fn targets() -> impl Iterator<Item = &'static str> {
+    [NBODY, FLASH, BENCH, PLUGIN, XTASK].into_iter().chain(TESTS)
+}
+
+/// CUDA's own NVRTC, where CUDA is usually installed.
+fn installed() -> PathBuf {
+    "/usr/local/cuda/lib64".into()
+}
+
+impl Kit {
+    /// Builds everything, optimised.
+    pub fn build() -> Result<Kit> {
+        cuda::install()?;
+        eprintln!("gpu: building");
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--release", "--lib", "--bins", "--message-format=json-render-diagnostics"]);
+        cargo.args(TESTS.iter().flat_map(|test| ["--test", test]));
+        cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+        let output = cargo.current_dir(root()).stderr(Stdio::inherit()).output();
+        let output = output.context("cargo does not start")?;
+        if !output.status.success() {
+            bail!("the programs do not build");
+        }
+        let files = artifacts(&String::from_utf8_lossy(&output.stdout))?;
+        Ok(Kit { files, libraries: vec![cuda::libraries()?, installed()], commit: commit() })
+    }
+
+    /// Copies all that another machine needs into a folder; how many bytes that are.
+    pub fn pack(&self, folder: &Path) -> Result<u64> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        for (name, file) in &self.files {
+            let to = folder.join(name);
+            // A program that runs cannot be written, but it can be replaced.
+            fs::remove_file(&to).ok();
+            done(Command::new("strip").arg("-o").arg(&to).arg(file), "strip (of binutils)")?;
+        }
+        let libraries = cuda::libraries()?;
+        if !libraries.join("libnvrtc.so").exists() {
+            bail!("expected NVRTC in {}, found none: `cargo xtask setup` gets it", libraries.display());
+        }
+        eprintln!("gpu: packing NVRTC");
+        let mut tar = Command::new("tar");
+        tar.arg("-cJf").arg(folder.join(NVRTC)).arg("-C").arg(&libraries).arg(".").env("XZ_OPT", "-T0");
+        done(&mut tar, "tar with xz")?;
+        fs::write(folder.join(COMMIT), &self.commit)?;
+        let files = crate::wheels::files(folder)?;
+        let sizes: Result<Vec<u64>, _> = files.iter().map(|file| file.metadata().map(|m| m.len())).collect();
+        Ok(sizes?.iter().sum())
+    }
+
+    /// What is in such a folder. NVRTC is unpacked into `work`.
+    pub fn unpack(folder: &Path, work: &Path) -> Result<Kit> {
+        let mut files = BTreeMap::new();
+        for name in targets() {
+            let file = folder.join(name);
+            if !file.is_file() {
+                bail!(
+                    "expected what `cargo xtask gpu --pack` makes in {}, found no {name}",
+                    folder.display()
+                );
+            }
+            make_a_program(&file);
+            files.insert(name, file);
+        }
+        let (libraries, archive) = (work.join("nvrtc"), folder.join(NVRTC));
+        if !libraries.join("libnvrtc.so").exists() {
+            fs::create_dir_all(&libraries)
+                .with_context(|| format!("cannot create {}", libraries.display()))?;
+            let mut tar = Command::new("tar");
+            tar.arg("-xJf").arg(archive).arg("-C").arg(&libraries);
+            if let Err(error) = done(&mut tar, "tar with xz") {
+                eprintln!("gpu: NVRTC of this machine is used: {error:#}");
+            }
+        }
+        let commit = fs::read_to_string(folder.join(COMMIT)).unwrap_or_default();
+        Ok(Kit { files, libraries: vec![libraries, installed()], commit })
+    }
+
+    /// A program, or the plugin.
+    pub fn file(&self, name: &str) -> Result<&Path> {
+        let file = self.files.get(name).with_context(|| format!("{name} was not built"))?;
+        Ok(file)
+    }
+
+    /// What makes the backend and NVRTC visible to programs.
+    pub fn environment(&self) -> Result<Vec<(&'static str, OsString)>> {
+        const PATH: &str = "LD_LIBRARY_PATH";
+        let theirs = env::var_os(PATH).unwrap_or_default();
+        let theirs = env::split_paths(&theirs).filter(|path| !path.as_os_str().is_empty());
+        let folders = self.libraries.iter().cloned().chain(theirs);
+        let joined = env::join_paths(folders).context("a folder cannot stand in a list of paths")?;
+        Ok(vec![(PATH, joined), ("FLASH_BACKEND_PATH", self.file(PLUGIN)?.into())])
+    }
+}
+
+/// What cargo says that it built, by the names of the targets.
+fn artifacts(messages: &str) -> Result<BTreeMap<&'static str, PathBuf>> {
+    let mut files = BTreeMap::new();
+    for line in messages.lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
+        let name = message["target"]["name"].as_str();
+        let Some(name) = targets().find(|target| Some(*target) == name) else { continue };
+        let library = || message["filenames"][0].as_str().filter(|_| name == PLUGIN);
+        if let Some(file) = message["executable"].as_str().or_else(library) {
+            files.insert(name, PathBuf::from(file));
+        }
+    }
+    match targets().find(|name| !files.contains_key(name)) {
+        Some(missing) => bail!("expected cargo to say where {missing} is, found nothing of it"),
+        None => Ok(files),
+    }
+}
+
+/// Which commit the sources are, and whether they were changed since.
+fn commit() -> String {
+    let described = Command::new("git")
+        .args(["describe", "--always", "--dirty", "--abbrev=12"])
+        .current_dir(root())
+        .stderr(Stdio::null())
+        .output();
+    described
+        .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Runs a command that has to succeed.
+fn done(command: &mut Command, program: &str) -> Result<()> {
+    let status = command.status().with_context(|| format!("{program} does not start"))?;
+    if !status.success() {
+        bail!("{program}: {status}");
+    }
+    Ok(())
+}
+
+/// A copy may have lost what makes a file a program; if it cannot be given back, running it says so.
+#[cfg(unix)]
+fn make_a_program(file: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).ok();
+}
+
+#[cfg(not(unix))]
+fn make_a_program(_: &Path) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: &str, executable: Option<&str>, file: &str) -> String {
+        serde_json::json!({
+            "reason": "compiler-artifact",
+            "target": {"name": name},
+            "filenames": [file],
+            "executable": executable,
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn programs_are_where_cargo_says() -> Result<()> {
+        let mut lines: Vec<String> =
+            targets().filter(|name| *name != PLUGIN).map(|name| message(name, Some(name), "x")).collect();
+        lines.push(message("flash", None, "libflash.rlib"));
+        lines.push("   Compiling something".into());
+        let error = artifacts(&lines.join("\n")).unwrap_err().to_string();
+        assert!(error.contains(PLUGIN), "{error}");
+        lines.push(message(PLUGIN, None, "plugin.so"));
+        let files = artifacts(&lines.join("\n"))?;
+        assert_eq!(files[PLUGIN], Path::new("plugin.so"));
+        assert_eq!(files[FLASH], Path::new("flash"));
+        Ok(())
+    }
+
+    #[test]
+    fn a_folder_of_something_else_is_refused_by_what_it_lacks() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let error = Kit::unpack(folder.path(), &folder.path().join("run")).err().context("refused")?;
+        assert!(error.to_string().contains("found no nbody"), "{error}");
+        Ok(())
+    }
+}

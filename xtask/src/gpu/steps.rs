@@ -1,0 +1,372 @@
+//! What is run on the GPU, one step after the other. A step that fails does not keep the next from running.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::kit::{self, Kit};
+use super::of_cuda;
+use crate::tally::Tally;
+
+/// Key of the backend.
+const KEY: &str = "NVIDIA_GPU";
+
+/// Kinetic energies of the reference problem after steps 1 to 10, as published.
+const PUBLISHED: [f64; 10] =
+    [26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0];
+
+/// How the ten energies are computed: what that is called, and the options of `nbody`. Each has half a minute.
+const ENERGIES: [(&str, &[&str]); 3] = [
+    ("ten energies, two kernels", &[]),
+    ("ten energies, one kernel", &["--form", "one-kernel"]),
+    ("ten energies, double precision", &["--precision", "f64"]),
+];
+
+/// Checks of `compute-sanitizer`, and their seconds.
+const SANITIZERS: [(&str, u64); 2] = [("memcheck", 60), ("racecheck", 60)];
+
+/// What the benchmark says of a row that misses its goal.
+const MISSED: &str = "goal missed: ";
+
+/// A step that has run.
+pub struct Done {
+    pub name: String,
+    /// What it says of itself, or what is wrong.
+    pub outcome: Result<String>,
+    pub time: Duration,
+}
+
+/// The device that is used.
+pub struct Device {
+    /// Its name and what is known of it.
+    text: String,
+    emulated: bool,
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Runs the steps and keeps what came out.
+pub struct Runner<'a> {
+    kit: &'a Kit,
+    work: &'a Path,
+    pub done: Vec<Done>,
+    /// Steps and tests that could not run, and why.
+    pub skipped: Vec<(String, String)>,
+    /// The benchmark's table, in Markdown.
+    pub table: String,
+    /// Its rows that missed their goals.
+    pub missed: Vec<String>,
+}
+
+impl<'a> Runner<'a> {
+    /// `work`: for outputs.
+    pub fn new(kit: &'a Kit, work: &'a Path) -> Result<Runner<'a>> {
+        let (done, skipped, missed) = Default::default();
+        Ok(Runner { kit, work, done, skipped, table: String::new(), missed })
+    }
+
+    /// Whether all that ran passed.
+    pub fn ok(&self) -> bool {
+        self.done.iter().all(|done| done.outcome.is_ok())
+    }
+
+    /// The device; without one, why there is none.
+    pub fn device(&mut self) -> Result<Device> {
+        let (status, log) = self.command("devices", 60, kit::FLASH, &["list", "--json"])?;
+        let text = read(&log)?;
+        ensure!(status.success(), "`flash list` failed ({status}):\n{text}");
+        let start = text.find('{').context("`flash list --json` printed no JSON")?;
+        // Warnings may stand before it, and behind it.
+        let list = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>().next();
+        let list = list.context("`flash list --json` printed nothing")??;
+        let mut device = device_of(&list)?;
+        if let Some(driver) = asked_of_nvidia_smi() {
+            device.text = format!("{}; nvidia-smi: {driver}", device.text);
+        }
+        Ok(device)
+    }
+
+    /// All steps, the most telling first.
+    pub fn run_all(&mut self, device: &Device) -> Result<()> {
+        self.step("conformance suite", |runner| {
+            let (status, log) = runner.command("conformance", 60, kit::FLASH, &["conformance", KEY])?;
+            ensure!(status.success(), "{}", end_of(&log, status)?);
+            last_line(&log)
+        });
+        for (name, options) in ENERGIES {
+            match device.emulated {
+                true => self.skip(name, "an emulated device would take hours"),
+                false => self.step(name, |runner| runner.energies(options)),
+            }
+        }
+        for (test, seconds) in kit::TESTS.into_iter().zip([120, 60, 60]) {
+            self.step(&format!("tests `{test}`"), |runner| runner.tests(test, seconds));
+        }
+        self.step("benchmark `gpu`", Self::benchmark);
+        match of_cuda("compute-sanitizer") {
+            None => self.skip("compute-sanitizer", "it is not on PATH, nor in /usr/local/cuda/bin"),
+            Some(sanitizer) => {
+                for (tool, seconds) in SANITIZERS {
+                    let name = format!("compute-sanitizer {tool} on the conformance suite");
+                    self.step(&name, |runner| runner.sanitized(&sanitizer, tool, seconds));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, name: &str, body: impl FnOnce(&mut Self) -> Result<String>) {
+        eprintln!("gpu: {name} ...");
+        let start = Instant::now();
+        let outcome = body(self);
+        let (name, time) = (name.to_owned(), start.elapsed());
+        match &outcome {
+            Ok(said) => eprintln!("gpu: {name}: ok in {:.1} s: {said}", time.as_secs_f64()),
+            Err(error) => eprintln!("gpu: {name}: FAILED in {:.1} s: {error:#}", time.as_secs_f64()),
+        }
+        self.done.push(Done { name, outcome, time });
+    }
+
+    fn skip(&mut self, name: &str, why: &str) {
+        eprintln!("gpu: {name}: skipped: {why}");
+        self.skipped.push((name.to_owned(), why.to_owned()));
+    }
+
+    /// Runs a program of the kit for so many seconds at most: how it ended, and the file with all that it said.
+    fn command(
+        &self,
+        name: &str,
+        seconds: u64,
+        program: &str,
+        arguments: &[&str],
+    ) -> Result<(ExitStatus, PathBuf)> {
+        let mut command = limited(seconds);
+        command.arg(self.kit.file(program)?).args(arguments);
+        self.run(name, command, seconds)
+    }
+
+    fn run(&self, name: &str, mut command: Command, seconds: u64) -> Result<(ExitStatus, PathBuf)> {
+        let log = self.work.join("logs").join(format!("{name}.log"));
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let status = command
+            .current_dir(self.work)
+            .envs(self.kit.environment()?)
+            .env("FLASH_CACHE_DIR", self.work.join("cache"))
+            .env("FLASH_TEST_GPU", "1")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .status()
+            .context("timeout (of coreutils) does not start")?;
+        if matches!(status.code(), Some(124 | 137)) {
+            bail!(
+                "expected it to end within {seconds} s, and it did not; the end of what it said:\n{}",
+                end(&log)?
+            );
+        }
+        Ok((status, log))
+    }
+
+    fn energies(&mut self, options: &[&str]) -> Result<String> {
+        let name = format!("nbody{}", options.concat());
+        let report = self.work.join("logs").join(format!("{name}.json"));
+        let to = report.to_str().context("a path in UTF-8")?;
+        let arguments = [&["--runtime", KEY, "--quiet", "--report", to], options].concat();
+        let (status, log) = self.command(&name, 30, kit::NBODY, &arguments)?;
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        let report: Value = serde_json::from_str(&read(&report)?)?;
+        let energies: Option<Vec<f64>> = report["kinetic_energy"]
+            .as_array()
+            .and_then(|energies| energies.iter().map(Value::as_f64).collect());
+        let worst = compare(&energies.context("the report has no list of energies")?)?;
+        Ok(format!("at most {worst:.2} units of the fifth digit from those published"))
+    }
+
+    /// A program of tests.
+    fn tests(&mut self, test: &str, seconds: u64) -> Result<String> {
+        let skips = self.work.join("logs").join(format!("{test}.skips"));
+        fs::write(&skips, "")?;
+        let mut command = limited(seconds);
+        command.arg(self.kit.file(test)?).env("FLASH_SKIP_LOG", &skips);
+        let outcome = self.run(test, command, seconds);
+        let mut tally = Tally::default();
+        if let Ok((_, log)) = &outcome {
+            read(log)?.lines().for_each(|line| tally.line(line));
+        }
+        tally.skip_log(&read(&skips)?);
+        let reasons = tally.skips.iter().map(|skip| (format!("{test}: {}", skip.name), skip.why.clone()));
+        self.skipped.extend(reasons);
+        let (status, log) = outcome?;
+        let Tally { passed, failed, skips, .. } = &tally;
+        let counts = format!("{passed} passed, {failed} failed, {} skipped", skips.len());
+        ensure!(status.success(), "{counts}; {}", end_of(&log, status)?);
+        Ok(counts)
+    }
+
+    fn benchmark(&mut self) -> Result<String> {
+        let table = self.work.join("logs/table.md");
+        let to = table.to_str().context("a path in UTF-8")?;
+        let (status, log) = self.command("benchmark", 150, kit::BENCH, &["gpu", "--markdown", to])?;
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        self.table = read(&table)?;
+        let said = read(&log)?;
+        let missed = said.lines().filter_map(|line| line.strip_prefix(MISSED));
+        self.missed = missed.map(str::to_owned).collect();
+        // A heading, a line below it, and the rows.
+        let rows = self.table.lines().count().saturating_sub(2);
+        ensure!(rows > 0, "expected rows, found none; {}", end_of(&log, status)?);
+        Ok(format!("{rows} rows, {} goals missed", self.missed.len()))
+    }
+
+    fn sanitized(&mut self, sanitizer: &Path, tool: &str, seconds: u64) -> Result<String> {
+        let mut command = limited(seconds);
+        command.arg(sanitizer).args(["--tool", tool, "--error-exitcode", "9"]);
+        command.arg(self.kit.file(kit::FLASH)?).args(["conformance", KEY]);
+        let (status, log) = self.run(&format!("sanitizer-{tool}"), command, seconds)?;
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        last_line(&log)
+    }
+}
+
+/// A command that is ended, with all that it started, after so many seconds. The program comes as its argument.
+fn limited(seconds: u64) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("--kill-after=5").arg(seconds.to_string());
+    command
+}
+
+/// The device in what `flash list --json` prints.
+fn device_of(list: &Value) -> Result<Device> {
+    let backends = list["backends"].as_array().into_iter().flatten();
+    let ours = backends.into_iter().find(|backend| backend["key"] == KEY);
+    let ours = ours.with_context(|| format!("no GPU: `flash list` knows no {KEY}"))?;
+    let Some(device) = ours["devices"].get(0) else {
+        bail!("no GPU: {KEY}: {}", ours["reason"].as_str().unwrap_or("no device"));
+    };
+    let text = |key: &str| device[key].as_str().unwrap_or("?");
+    let memory = device["memory_bytes"].as_u64().unwrap_or(0) as f64 / f64::from(1 << 30);
+    Ok(Device {
+        text: format!(
+            "{}, {}, {memory:.0} GiB, driver for {}",
+            text("name"),
+            text("features"),
+            text("version")
+        ),
+        emulated: device["emulated"] == true,
+    })
+}
+
+/// The driver's version and the fastest clocks, if there is a program to ask.
+fn asked_of_nvidia_smi() -> Option<String> {
+    let query =
+        "--query-gpu=driver_version,clocks.max.sm,clocks.max.mem,pcie.link.gen.max,pcie.link.width.max";
+    let output = limited(10).args(["nvidia-smi", query, "--format=csv"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let mut lines = text.lines();
+    let (names, values) = (lines.next()?, lines.next()?);
+    let pairs = names.split(", ").zip(values.split(", "));
+    let pairs: Vec<String> = pairs.map(|(name, value)| format!("{name} {value}")).collect();
+    Some(pairs.join(", "))
+}
+
+/// By how many units of their fifth digit energies are from the published ones; more than one is an error.
+fn compare(energies: &[f64]) -> Result<f64> {
+    ensure!(
+        energies.len() == PUBLISHED.len(),
+        "expected {} energies, found {}",
+        PUBLISHED.len(),
+        energies.len()
+    );
+    let mut worst = 0.0;
+    for (step, (&found, published)) in (1..).zip(energies.iter().zip(PUBLISHED)) {
+        let unit = 10f64.powi(published.log10().floor() as i32 - 4);
+        let apart = (found - published).abs() / unit;
+        // Not a number is not within.
+        let within = apart <= 1.001;
+        ensure!(within, "step {step}: expected a kinetic energy of {published}, found {found}");
+        worst = apart.max(worst);
+    }
+    Ok(worst)
+}
+
+fn read(file: &Path) -> Result<String> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last lines of a file.
+fn end(log: &Path) -> Result<String> {
+    const LINES: usize = 20;
+    let text = read(log)?;
+    let lines: Vec<&str> = text.lines().collect();
+    Ok(lines[lines.len().saturating_sub(LINES)..].join("\n"))
+}
+
+/// How a program ended that failed.
+fn end_of(log: &Path, status: ExitStatus) -> Result<String> {
+    Ok(format!("{status}; the end of what it said:\n{}", end(log)?))
+}
+
+/// The last line that says something.
+fn last_line(log: &Path) -> Result<String> {
+    let text = read(log)?;
+    Ok(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energies_may_be_one_unit_of_the_fifth_digit_apart() -> Result<()> {
+        assert_eq!(compare(&PUBLISHED)?, 0.0);
+        // In double precision, rounded to the other side.
+        let mut energies = PUBLISHED;
+        energies[9] = 14571.504;
+        assert!(compare(&energies)? < 0.5);
+        for wrong in [14574.0, f64::NAN] {
+            energies[9] = wrong;
+            let error = compare(&energies).unwrap_err().to_string();
+            assert!(error.starts_with("step 10: expected a kinetic energy of 14572"), "{error}");
+        }
+        assert!(compare(&PUBLISHED[..9]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn without_a_device_the_reason_is_the_backends() {
+        let list = |devices: Value| {
+            serde_json::json!({"backends": [
+                {"key": "ALL_CPU", "reason": null, "devices": [{"name": "a CPU"}]},
+                {"key": "NVIDIA_GPU", "reason": "expected a driver, found none", "devices": devices},
+            ]})
+        };
+        let error = device_of(&list(serde_json::json!([]))).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("no GPU: NVIDIA_GPU: expected a driver, found none"));
+        let found = serde_json::json!([{
+            "name": "H200", "version": "CUDA 13.0", "features": "sm_90", "memory_bytes": 150_323_855_360u64,
+            "emulated": false,
+        }]);
+        let device = device_of(&list(found)).map(|device| device.to_string());
+        assert_eq!(device.ok().as_deref(), Some("H200, sm_90, 140 GiB, driver for CUDA 13.0"));
+        let error = device_of(&serde_json::json!({"backends": []})).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("no GPU: `flash list` knows no NVIDIA_GPU"));
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_ended() -> Result<()> {
+        let start = Instant::now();
+        let status = limited(1).args(["sleep", "60"]).status()?;
+        assert_eq!(status.code(), Some(124));
+        assert!(start.elapsed() < Duration::from_secs(20));
+        Ok(())
+    }
+}
