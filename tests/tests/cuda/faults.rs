@@ -141,7 +141,7 @@ fn a_graph_that_cannot_be_made_goes_launch_by_launch() {
 #[test]
 fn a_copy_that_fails_is_an_error_with_the_call_and_its_code() {
     let test = "faults::a_copy_that_fails_is_an_error_with_the_call_and_its_code";
-    with_fault(test, "cuMemcpyHtoDAsync_v2:1=1", |device| {
+    with_fault(test, "cuMemcpyHtoDAsync:1=1", |device| {
         let rt = get_runtime(device).unwrap();
         let [x, y] = arrays(10);
         let error = rt.submit(Scale::of(3.0, &x, &y)).exec([10]).unwrap_err().to_string();
