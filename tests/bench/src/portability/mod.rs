@@ -59,6 +59,9 @@ pub fn rows(peers: &Peers, wanted: Wanted<'_>) -> Result<Vec<Row>> {
     let c = peers.kernels.as_ref();
     let mut rows = of_type::<f32>(wanted, c.map(|c| &c.0))?;
     rows.extend(of_type::<f64>(wanted, c.map(|c| &c.1))?);
+    if let (Some(key), []) = (wanted.device, &rows[..]) {
+        eprintln!("no device of {key}: `flash list` says which there are, and why others are not");
+    }
     Ok(rows)
 }
 
