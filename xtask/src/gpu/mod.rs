@@ -55,10 +55,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         None => report,
     };
     fresh(&work)?;
-    let mut runner = Runner::new(&kit, &work)?;
+    let mut runner = Runner::new(&kit, &work);
     let device = runner.device()?;
     eprintln!("gpu: {device}");
-    runner.run_all(&device)?;
+    runner.run_all(&device);
     let report = Report { device: &device, commit: &kit.commit, runner: &runner };
     fs::write(&file, report.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
     eprintln!("gpu: {}: {}", if runner.ok() { "all passed" } else { "FAILED" }, file.display());

@@ -34,10 +34,13 @@ impl Display for Report<'_> {
                 writeln!(f, "\n{}:\n\n```text\n{}\n```", done.name, format!("{error:#}").trim_end())?;
             }
         }
-        if !runner.table.is_empty() {
-            writeln!(f, "\n## Figures\n\n{FIGURES}\n\n{}", runner.table.trim_end())?;
+        if !runner.tables.is_empty() {
+            writeln!(f, "\n## Figures\n\n{FIGURES}")?;
+            for (name, table) in &runner.tables {
+                writeln!(f, "\n`cargo xtask bench {name}`:\n\n{}", table.trim_end())?;
+            }
             match &runner.missed[..] {
-                [] => writeln!(f, "\nAll goals are met.")?,
+                [] => writeln!(f, "\nNo goal is missed.")?,
                 missed => {
                     writeln!(f, "\nGoals that are missed:\n")?;
                     missed.iter().try_for_each(|row| writeln!(f, "- {row}"))?;
