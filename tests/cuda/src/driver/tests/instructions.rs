@@ -424,7 +424,7 @@ fn halves_are_converted_and_computed_with() {
             // 1 and n / 1024, and 1 more: every second one lies between two halves.
             ("mov.b16 %s4, 0x3C00; add.f16 %s0, %s2, %s4;", 's', |_, b, _| {
                 let n = b - 0x3C00;
-                0x4000 + n / 2 + (n / 2 & n & 1)
+                0x4000 + n / 2 + ((n / 2) & n & 1)
             }),
         ],
         &all,
