@@ -9,6 +9,8 @@ mod launch;
 mod memory;
 mod module;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use graph::Capture;
 
