@@ -76,7 +76,7 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// | key | meaning |
 /// |---|---|
-/// | `opencl = "nbody.cl"`, `cuda = "nbody.cu"` | the file: source, which is compiled when the kernel is first used, or a binary (`.aocx`, `.bin`, `.spv`; `.ptx`, `.cubin`, `.fatbin`) |
+/// | `opencl = "nbody.cl"`, `cuda = "nbody.cu"` | the file: source, which is compiled when the kernel is first used (`.c`: one text for both), or a binary (`.aocx`, `.bin`, `.spv`; `.ptx`, `.cubin`, `.fatbin`) |
 /// | `for(f32, f64)` | the element types to register, for a definition with a type parameter; in the source, parameter `T` is `FLASH_T` |
 /// | `cooperating` | it takes `FLASH_ARGS`, and so runs in any order, phase by phase and cut; without it: only whole spaces of one phase |
 /// | `entry = "accelerate"` | the function; default: the last part of the kernel's name |

@@ -26,7 +26,10 @@ partition_map! {
 /// fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "conv1d", dims(i), part_by(i, map = REACH))]
-#[implementations(opencl = "conv1d.cl", cooperating, for(f32, f64))]
+#[implementations(
+    opencl = "conv1d.cl", cooperating, for(f32, f64);
+    cuda = "conv1d.cu", cooperating, for(f32, f64), work_group_size = 256
+)]
 pub struct Conv1d<'a, T: Number> {
     /// The filter: the response to a single 1.
     filter: Whole<'a, Read<T>>,

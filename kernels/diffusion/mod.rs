@@ -63,7 +63,7 @@ pub fn reach(radius: f32) -> f32 {
 /// On the CPU, lengths that do not fit each other fail the launch. Code for devices trusts them; `walk` checks.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.walk", dims(particle), part_by(particle))]
-#[implementations(opencl = "diffusion.cl", cooperating)]
+#[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false")]
 pub struct Walk<'a> {
     /// Cells along a side of the grid; at most [`LARGEST_GRID`].
     grid: u32,
@@ -100,7 +100,7 @@ pub const STRETCH: usize = 8;
 /// trusts tracks.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.count", dims(stretch, particle), part_by(particle))]
-#[implementations(opencl = "diffusion.cl", cooperating)]
+#[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256)]
 pub struct Count<'a> {
     /// Iterations that are counted: the first of a track.
     iterations: u64,
@@ -123,7 +123,7 @@ pub struct Count<'a> {
 /// devices trusts it.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
-#[implementations(opencl = "diffusion.cl", cooperating)]
+#[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false")]
 pub struct Heat<'a> {
     /// D dt / h^2.
     rate: f32,

@@ -18,7 +18,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of points that `to` has not is refused; one of points on the border fails.
 #[derive(KernelDefinition)]
 #[kernel(name = "js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1)))]
-#[implementations(opencl = "js.cl", cooperating, for(f32, f64))]
+#[implementations(opencl = "js.c", cuda = "js.c", cooperating, for(f32, f64))]
 pub struct Js<'a, T: Number> {
     /// Square of the distance of points.
     h2: T,

@@ -24,7 +24,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// shorter than its rows, the kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "mmm", dims(row), part_by(row))]
-#[implementations(opencl = "mmm.cl", cooperating, for(f32, f64))]
+#[implementations(
+    opencl = "mmm.cl", cooperating, for(f32, f64);
+    cuda = "mmm.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 64
+)]
 pub struct Mmm<'a, T: Number> {
     /// Columns of `b` and `c`.
     n: u64,

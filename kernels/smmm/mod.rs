@@ -22,7 +22,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
     dims(row),
     part_by(row, column = csr_rows(row, start), value = csr_rows(row, start))
 )]
-#[implementations(opencl = "smmm.cl", cooperating, for(f32, f64))]
+#[implementations(
+    opencl = "smmm.cl", cooperating, for(f32, f64);
+    cuda = "smmm.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
+)]
 pub struct Smmm<'a, T: Number> {
     /// Columns of `b` and `c`.
     n: u64,

@@ -16,7 +16,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more elements than each of the vectors has is refused.
 #[derive(KernelDefinition)]
 #[kernel(name = "vdp", dims(i), part_by(i))]
-#[implementations(opencl = "vdp.cl", cooperating, for(f32, f64), work_group_size = 64)]
+#[implementations(
+    opencl = "vdp.cl", cooperating, for(f32, f64), work_group_size = 64;
+    cuda = "vdp.cu", cooperating, for(f32, f64), work_group_size = 1024
+)]
 pub struct Vdp<'a, T: Number> {
     /// The first vector.
     x: Item<'a, Read<T>>,

@@ -13,7 +13,7 @@ use syn::{Attribute, Error, GenericParam, Ident, LitInt, LitStr, Meta, Token};
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
 const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `work_group_size`, `threads_per_item`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
-/// A kind of device, and the endings of the files that it takes.
+/// A kind of device, and the endings of the files that it takes. `c` is text for any.
 struct Target {
     key: &'static str,
     source: &'static [&'static str],
@@ -21,8 +21,8 @@ struct Target {
 }
 
 const TARGETS: &[Target] = &[
-    Target { key: "opencl", source: &["cl"], binary: &["aocx", "bin", "spv"] },
-    Target { key: "cuda", source: &["cu"], binary: &["ptx", "cubin", "fatbin"] },
+    Target { key: "opencl", source: &["cl", "c"], binary: &["aocx", "bin", "spv"] },
+    Target { key: "cuda", source: &["cu", "c"], binary: &["ptx", "cubin", "fatbin"] },
 ];
 
 /// What is said of one file, or of several for different targets.

@@ -1,4 +1,4 @@
-/* The kernel of mod.rs in OpenCL C. FLASH_T is float or double. */
+/* The kernel of mod.rs in OpenCL C and CUDA C++. FLASH_T is float or double. */
 
 FLASH_KERNEL js(const FLASH_T h2, const flash_u64 nx, const flash_u64 ny, FLASH_GLOBAL const FLASH_T *from,
                 FLASH_GLOBAL const FLASH_T *f, FLASH_GLOBAL FLASH_T *to, FLASH_ARGS) {

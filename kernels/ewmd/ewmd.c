@@ -1,4 +1,4 @@
-/* The kernel of mod.rs in OpenCL C. FLASH_T is float or double. */
+/* The kernel of mod.rs in OpenCL C and CUDA C++. FLASH_T is float or double. */
 
 FLASH_KERNEL ewmd(const flash_u64 n, FLASH_GLOBAL const FLASH_T *a, FLASH_GLOBAL const FLASH_T *b,
                   FLASH_GLOBAL FLASH_T *c, FLASH_ARGS) {

@@ -1,0 +1,93 @@
+/* The kernel of mod.rs in CUDA C++. FLASH_T is float or double.
+ *
+ * A block of threads computes as many neighbouring elements, from the signal and the filter in shared memory. A thread
+ * has OWN of them, and a slice of each chunk of the filter: of either it reads a pack of OWN for OWN x OWN products.
+ * The slices' sums are added in the end. Which products are in a sum depends on the filter's length alone. */
+
+constexpr int THREADS = 256;
+constexpr int OWN = 4;
+constexpr int SLICES = OWN;
+constexpr int COLUMNS = THREADS / SLICES;
+/* Elements of the filter in shared memory. */
+constexpr int CHUNK = 512;
+
+struct alignas(16) Pack {
+    FLASH_T v[OWN];
+};
+
+/* In shared memory: a chunk of the filter from its end, what it meets of the signal and a pack more; then the sums. */
+union alignas(16) Shared {
+    struct {
+        FLASH_T filter[CHUNK], signal[THREADS + CHUNK + OWN];
+    };
+    FLASH_T sums[SLICES][THREADS];
+};
+
+static Pack pack_of(const FLASH_T *at) {
+    return *(const Pack *)at;
+}
+
+/* Adds the products of filter elements `from` to `to` of the chunk; `signal` is what the first of the chunk meets. */
+static void add(const FLASH_T *filter, const FLASH_T *signal, int from, const int to, FLASH_T (&sums)[OWN]) {
+    /* A slice that begins behind the last may begin anywhere. */
+    if (from >= to)
+        return;
+    Pack now = pack_of(signal + from);
+    for (; from + OWN <= to; from += OWN) {
+        const Pack by = pack_of(filter + from), next = pack_of(signal + from + OWN);
+#pragma unroll
+        for (int j = 0; j < OWN; ++j)
+            for (int o = 0; o < OWN; ++o)
+                sums[o] = fma(by.v[j], o + j < OWN ? now.v[(o + j) % OWN] : next.v[(o + j) % OWN], sums[o]);
+        now = next;
+    }
+    for (; from < to; ++from)
+        for (int o = 0; o < OWN; ++o)
+            sums[o] = fma(filter[from], signal[from + o], sums[o]);
+}
+
+FLASH_KERNEL __launch_bounds__(THREADS)
+    conv1d(const FLASH_T *filter, const FLASH_T *signal, FLASH_T *out, FLASH_ARGS) {
+    __shared__ Shared shared;
+    if (blockDim.x != THREADS)
+        __trap();
+    const flash_u64 k = FLASH_LEN(filter), len = FLASH_LEN(signal);
+    if (flash_run.axes[0].kind != FLASH_AXIS_LINE || flash_run.axes[0].step != 1) {
+        /* No neighbours: each by itself. */
+        FLASH_FOR_ITEMS {
+            const flash_u64 i = FLASH_INDEX(0);
+            FLASH_T sum = 0;
+            for (flash_u64 j = 0; i + k <= len && j < k; ++j)
+                sum = fma(FLASH_AT(filter, k - 1 - j), FLASH_AT(signal, i + j), sum);
+            FLASH_AT(out, i) = sum;
+        }
+        return;
+    }
+    const int thread = threadIdx.x, column = thread % COLUMNS, slice = thread / COLUMNS;
+    const flash_u64 begin = FLASH_GROUP() * THREADS, count = min(FLASH_ITEMS() - begin, (flash_u64)THREADS);
+    const flash_u64 first = flash_run.axes[0].start + flash_run.first + begin;
+    /* No further than these elements need it, which is what there is of it. */
+    const flash_u64 end = min(first + count + k - 1, len);
+    FLASH_T sums[OWN] = {};
+    for (flash_u64 done = 0; done < k; done += CHUNK) {
+        const int chunk = (int)min(k - done, (flash_u64)CHUNK);
+        for (int j = thread; j < chunk; j += THREADS)
+            shared.filter[j] = FLASH_AT(filter, k - 1 - done - j);
+        for (int j = thread; j < THREADS + chunk + OWN; j += THREADS)
+            shared.signal[j] = first + done + j < end ? FLASH_AT(signal, first + done + j) : 0;
+        __syncthreads();
+        /* Whole packs, so that they are aligned. */
+        const int share = (chunk + SLICES * OWN - 1) / (SLICES * OWN) * OWN;
+        add(shared.filter, shared.signal + column * OWN, min(slice * share, chunk), min((slice + 1) * share, chunk),
+            sums);
+        __syncthreads();
+    }
+    for (int o = 0; o < OWN; ++o)
+        shared.sums[slice][column * OWN + o] = sums[o];
+    __syncthreads();
+    FLASH_T sum = shared.sums[0][thread];
+    for (int s = 1; s < SLICES; ++s)
+        sum += shared.sums[s][thread];
+    if (thread < count)
+        FLASH_AT(out, first + thread) = first + thread + k <= len ? sum : 0;
+}

@@ -1,0 +1,42 @@
+/* The kernel of mod.rs in CUDA C++. FLASH_T is float or double. A warp has a row of the product. */
+
+/* Columns of a thread, in registers: it reads an element once for all of them. */
+constexpr int COLUMNS = 4;
+
+FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, const flash_u64 *start, const flash_u32 *column,
+                  const FLASH_T *value, const FLASH_T *b, FLASH_T *c, FLASH_ARGS) {
+    const flash_u32 lane = (flash_u32)FLASH_LANE();
+    FLASH_FOR_ITEMS {
+        const flash_u64 row = FLASH_INDEX(0), begin = FLASH_AT(start, row), end = FLASH_AT(start, row + 1);
+        const flash_u64 width = min(n, FLASH_ROW_LEN(c));
+        FLASH_T *to = &FLASH_AT(c, FLASH_OWN_INDEX(c));
+        /* Threads beside each other have columns beside each other; where those are few, others have other elements
+         * of the row. */
+        flash_u32 across = 1;
+        while (across < 32 && across < width)
+            across *= 2;
+        const flash_u32 slot = lane / across, slots = 32 / across;
+        for (flash_u64 first = lane % across; first - lane % across < width; first += COLUMNS * across) {
+            FLASH_T sums[COLUMNS] = {};
+#pragma unroll 2
+            for (flash_u64 at = begin + slot; at < end; at += slots) {
+                const FLASH_T x = FLASH_AT(value, at);
+                const flash_u64 from = FLASH_AT(column, at) * leading;
+                if (from + width > FLASH_LEN(b))
+                    continue; /* none of the rows of `b` */
+                const FLASH_T *with = &FLASH_AT(b, from + first);
+#pragma unroll
+                for (int k = 0; k < COLUMNS; ++k)
+                    if (first + k * across < width)
+                        sums[k] = fma(x, with[k * across], sums[k]);
+            }
+#pragma unroll
+            for (int k = 0; k < COLUMNS; ++k) {
+                for (flash_u32 away = across; away < 32; away *= 2)
+                    sums[k] += __shfl_xor_sync(0xffffffffu, sums[k], away);
+                if (slot == 0 && first + k * across < width)
+                    to[first + k * across] = sums[k];
+            }
+        }
+    }
+}

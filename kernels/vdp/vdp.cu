@@ -1,0 +1,101 @@
+/* The kernel of mod.rs in CUDA C++. FLASH_T is float or double. A block of threads has one block of the vectors:
+ * element j of it is thread j / PACK % THREADS's, for its sum j % PACK, whatever the alignment, so that no sum depends
+ * on where the vectors lie. */
+
+constexpr int THREADS = 1024;
+/* Elements of 16 bytes. */
+constexpr int PACK = 16 / sizeof(FLASH_T);
+/* Packs of each factor that a thread reads before it uses one. */
+constexpr int BATCH = 2;
+
+struct alignas(16) Pack {
+    FLASH_T v[PACK];
+};
+
+static bool is_aligned(const FLASH_T *at) {
+    return (flash_u64)at % sizeof(Pack) == 0;
+}
+
+template <bool ALIGNED> static Pack load(const FLASH_T *from) {
+    Pack pack;
+    if constexpr (ALIGNED) {
+        pack = *(const Pack *)from;
+    } else {
+        for (int k = 0; k < PACK; ++k)
+            pack.v[k] = from[k];
+    }
+    return pack;
+}
+
+/* Adds the products of this thread's packs: pack `thread` of so many threads', and so on, whole ones below `end`.
+ * Returns where the next one begins. Several are on their way at once. */
+template <bool ALIGNED>
+static flash_u64 add(const FLASH_T *left, const FLASH_T *right, const flash_u64 end, const int thread,
+                     const int threads, FLASH_T (&sums)[PACK]) {
+    const flash_u64 step = threads * PACK;
+    flash_u64 j = thread * PACK;
+    for (; j + (BATCH - 1) * step + PACK <= end; j += BATCH * step) {
+        Pack by[BATCH], with[BATCH];
+        for (int i = 0; i < BATCH; ++i) {
+            by[i] = load<ALIGNED>(left + j + i * step);
+            with[i] = load<ALIGNED>(right + j + i * step);
+        }
+        for (int i = 0; i < BATCH; ++i)
+            for (int k = 0; k < PACK; ++k)
+                sums[k] = fma(by[i].v[k], with[i].v[k], sums[k]);
+    }
+    for (; j + PACK <= end; j += step) {
+        const Pack by = load<ALIGNED>(left + j), with = load<ALIGNED>(right + j);
+        for (int k = 0; k < PACK; ++k)
+            sums[k] = fma(by.v[k], with.v[k], sums[k]);
+    }
+    return j;
+}
+
+/* The sum over a warp, for its first thread. */
+static FLASH_T over_warp(const FLASH_T (&sums)[PACK]) {
+    FLASH_T total = sums[0];
+    for (int k = 1; k < PACK; ++k)
+        total += sums[k];
+    for (int away = 16; away > 0; away /= 2)
+        total += __shfl_down_sync(0xffffffffu, total, away);
+    return total;
+}
+
+FLASH_KERNEL __launch_bounds__(THREADS, 2)
+    vdp(const FLASH_T *x, const FLASH_T *y, FLASH_T *sum, FLASH_ARGS) {
+    __shared__ FLASH_T warps[THREADS / 32];
+    if (blockDim.x != THREADS)
+        __trap();
+    const int thread = threadIdx.x;
+    const flash_u64 begin = FLASH_GROUP() * flash_run.block, end = min(FLASH_ITEMS() - begin, flash_run.block);
+    FLASH_T sums[PACK] = {};
+    flash_u64 j = thread * PACK;
+    /* Whether the block's elements lie one after the other. */
+    if (flash_run.axes[0].kind == FLASH_AXIS_LINE && flash_run.axes[0].step == 1) {
+        const flash_u64 first = flash_run.axes[0].start + flash_run.first + begin;
+        const FLASH_T *left = &FLASH_AT(x, first), *right = &FLASH_AT(y, first);
+        j = is_aligned(left) && is_aligned(right) ? add<true>(left, right, end, thread, THREADS, sums)
+                                                  : add<false>(left, right, end, thread, THREADS, sums);
+    }
+    for (; j < end; j += THREADS * PACK) {
+        for (int k = 0; k < PACK; ++k) {
+            if (j + k >= end)
+                continue;
+            const flash_u64 flash_item = begin + j + k, i = FLASH_INDEX(0);
+            sums[k] = fma(FLASH_AT(x, i), FLASH_AT(y, i), sums[k]);
+        }
+    }
+    FLASH_T total = over_warp(sums);
+    if (thread % 32 == 0)
+        warps[thread / 32] = total;
+    __syncthreads();
+    if (thread < 32) {
+        const FLASH_T all[PACK] = {warps[thread]};
+        total = over_warp(all);
+    }
+    if (thread == 0) {
+        const flash_u64 flash_item = begin;
+        FLASH_REDUCE(sum, 0) += total;
+    }
+}

@@ -1,0 +1,8 @@
+//! A CUDA driver for tests: the functions of `libcuda.so` that FLASH uses, on a machine that is emulated on the CPU.
+//!
+//! See README.md beside this crate for what it covers.
+
+mod driver;
+mod machine;
+mod ptx;
+mod run;

@@ -1,0 +1,45 @@
+//! What the environment says of the machine.
+
+use std::sync::OnceLock;
+
+/// The machine's size.
+pub(crate) struct Settings {
+    pub devices: usize,
+    /// Bytes of each device's memory.
+    pub memory: usize,
+    /// Calls that fail: of which function, the how manieth one, and with which code.
+    pub faults: Vec<(String, u32, u32)>,
+}
+
+/// `FLASH_EMULATED_CUDA_DEVICES`, `FLASH_EMULATED_CUDA_MEMORY` and `FLASH_EMULATED_CUDA_FAULT`, read once.
+pub(crate) fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let number = |name: &str, otherwise: usize| match std::env::var(name) {
+            Ok(text) => text.parse().unwrap_or_else(|_| {
+                eprintln!("{name}: expected a number, found {text:?}; {otherwise} it is");
+                otherwise
+            }),
+            Err(_) => otherwise,
+        };
+        let faults = std::env::var("FLASH_EMULATED_CUDA_FAULT").unwrap_or_default();
+        let faults = faults.split(',').filter(|fault| !fault.is_empty()).filter_map(|fault| {
+            let read = fault_of(fault);
+            if read.is_none() {
+                eprintln!("FLASH_EMULATED_CUDA_FAULT: expected <function>[:<n>]=<code>, found {fault:?}");
+            }
+            read
+        });
+        Settings {
+            devices: number("FLASH_EMULATED_CUDA_DEVICES", 1),
+            memory: number("FLASH_EMULATED_CUDA_MEMORY", 1 << 30),
+            faults: faults.collect(),
+        }
+    })
+}
+
+fn fault_of(text: &str) -> Option<(String, u32, u32)> {
+    let (function, code) = text.split_once('=')?;
+    let (function, nth) = function.split_once(':').unwrap_or((function, "1"));
+    Some((function.to_owned(), nth.parse().ok()?, code.parse().ok()?))
+}

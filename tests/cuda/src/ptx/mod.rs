@@ -1,0 +1,32 @@
+//! PTX: read once into a compact form that is quick to run.
+
+pub(crate) mod code;
+mod convert;
+mod decode;
+mod float;
+pub(crate) mod int;
+mod lex;
+pub(crate) mod parse;
+pub(crate) mod types;
+
+pub(crate) use decode::{decode, extend};
+pub(crate) use parse::parse;
+
+/// Why a text is no program that can be run here.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    line: u32,
+    text: String,
+}
+
+impl Failure {
+    pub fn new(line: u32, text: impl Into<String>) -> Failure {
+        Failure { line, text: text.into() }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.text)
+    }
+}

@@ -1,0 +1,140 @@
+//! Runs a kernel: blocks one after the other, and a block's threads in turn until they wait for each other.
+
+mod block;
+mod thread;
+mod warp;
+
+use crate::machine::Range;
+use crate::ptx::code::{Function, Program};
+use block::{Block, Progress};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where the windows of generic addresses begin: shared, local and parameter memory.
+pub(crate) const SHARED: u64 = 1 << 56;
+pub(crate) const LOCAL: u64 = 2 << 56;
+pub(crate) const PARAM: u64 = 3 << 56;
+
+/// A kernel that runs for longer is ended: it waits for something that does not come.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// What is to be run. The parameters are the launch's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub program: Arc<Program>,
+    pub function: usize,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub dynamic: usize,
+    pub parameters: Vec<u8>,
+    /// All blocks run at the same time.
+    pub cooperative: bool,
+}
+
+impl Launch {
+    pub fn function(&self) -> &Function {
+        &self.program.functions[self.function]
+    }
+
+    fn dynamic_start(&self) -> usize {
+        self.function().shared.next_multiple_of(16)
+    }
+}
+
+/// What ended a kernel before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// An address that nothing has.
+    Address(u64),
+    Misaligned(u64),
+    Trap,
+    Assert,
+    /// Calls that are nested too deeply.
+    Stack,
+    /// Threads wait for others that do not come.
+    Waiting,
+    /// A shuffle by a lane that its own mask leaves out.
+    Mask,
+    Time,
+}
+
+/// Memory that kernels of a device may use.
+pub(crate) trait Memory {
+    /// The range that an address lies in.
+    fn find(&self, address: u64) -> Option<Range>;
+    /// Another number when ranges have gone.
+    fn generation(&self) -> u64;
+}
+
+/// What the threads of a launch share.
+pub(crate) struct Machine<'a> {
+    launch: &'a Launch,
+    memory: &'a dyn Memory,
+    generation: u64,
+    /// Where each instruction last was.
+    sites: Vec<Range>,
+    begin: Instant,
+    instructions: u64,
+}
+
+/// Runs a launch to its end. Says on stderr where a fault was.
+pub(crate) fn run(launch: &Launch, memory: &dyn Memory) -> Result<(), Fault> {
+    let mut machine = Machine {
+        launch,
+        memory,
+        generation: memory.generation(),
+        sites: vec![Range::default(); launch.program.sites as usize],
+        begin: Instant::now(),
+        instructions: 0,
+    };
+    let [x, y, z] = launch.grid;
+    let blocks = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
+    if !launch.cooperative {
+        let mut block = Block::new(launch);
+        for at in blocks {
+            block.begin(launch, at);
+            while machine.pass(&mut block)? == Progress::More {}
+        }
+        return Ok(());
+    }
+    let mut all: Vec<Block> = blocks
+        .map(|at| {
+            let mut block = Block::new(launch);
+            block.begin(launch, at);
+            block
+        })
+        .collect();
+    while !all.is_empty() {
+        for block in &mut all {
+            block.done = machine.pass(block)? == Progress::Done;
+        }
+        all.retain(|block| !block.done);
+    }
+    Ok(())
+}
+
+impl Machine<'_> {
+    /// Every thread of a block gets some time.
+    fn pass(&mut self, block: &mut Block) -> Result<Progress, Fault> {
+        if self.generation != self.memory.generation() {
+            self.generation = self.memory.generation();
+            self.sites.fill(Range::default());
+        }
+        if self.begin.elapsed() > LONGEST {
+            return Err(self.report(block, 0, Fault::Time));
+        }
+        block.pass(self).map_err(|(thread, fault)| self.report(block, thread, fault))
+    }
+
+    fn report(&self, block: &Block, thread: usize, fault: Fault) -> Fault {
+        let program = &self.launch.program;
+        let (place, line) = block.place_of(thread, program);
+        eprintln!(
+            "emulated CUDA device: {fault:x?} in kernel {:?}, block {:?}, thread {place:?}, at line {line} of its PTX",
+            self.launch.function().name,
+            block.at,
+        );
+        fault
+    }
+}
