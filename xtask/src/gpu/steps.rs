@@ -59,11 +59,9 @@ impl std::fmt::Display for Device {
     }
 }
 
-/// Runs the steps and keeps what came out.
-pub struct Runner<'a> {
-    kit: &'a Kit,
-    work: &'a Path,
-    start: Instant,
+/// What came out.
+#[derive(Default)]
+pub struct Outcomes {
     pub done: Vec<Done>,
     /// Steps and tests that could not run, and why.
     pub skipped: Vec<(String, String)>,
@@ -73,20 +71,29 @@ pub struct Runner<'a> {
     pub missed: Vec<String>,
 }
 
-impl<'a> Runner<'a> {
-    /// `work`: for outputs.
-    pub fn new(kit: &'a Kit, work: &'a Path) -> Runner<'a> {
-        let (done, skipped, tables, missed) = Default::default();
-        Runner { kit, work, start: Instant::now(), done, skipped, tables, missed }
-    }
-
+impl Outcomes {
     /// Whether all that ran passed.
     pub fn ok(&self) -> bool {
         self.done.iter().all(|done| done.outcome.is_ok())
     }
+}
+
+/// Runs the steps.
+pub struct Runner<'a> {
+    kit: &'a Kit,
+    /// For what programs write.
+    work: &'a Path,
+    start: Instant,
+    pub outcomes: Outcomes,
+}
+
+impl<'a> Runner<'a> {
+    pub fn new(kit: &'a Kit, work: &'a Path) -> Runner<'a> {
+        Runner { kit, work, start: Instant::now(), outcomes: Outcomes::default() }
+    }
 
     /// The device; without one, why there is none.
-    pub fn device(&mut self) -> Result<Device> {
+    pub fn device(&self) -> Result<Device> {
         let (status, log) = self.command("devices", 60, kit::FLASH, &["list", "--json"])?;
         let text = read(&log)?;
         ensure!(status.success(), "`flash list` failed ({status}):\n{text}");
@@ -143,7 +150,7 @@ impl<'a> Runner<'a> {
             Ok(said) => eprintln!("gpu: {name}: ok in {:.1} s: {said}", time.as_secs_f64()),
             Err(error) => eprintln!("gpu: {name}: FAILED in {:.1} s: {error:#}", time.as_secs_f64()),
         }
-        self.done.push(Done { name, outcome, time });
+        self.outcomes.done.push(Done { name, outcome, time });
     }
 
     /// Seconds that are left.
@@ -153,7 +160,7 @@ impl<'a> Runner<'a> {
 
     fn skip(&mut self, name: &str, why: &str) {
         eprintln!("gpu: {name}: skipped: {why}");
-        self.skipped.push((name.to_owned(), why.to_owned()));
+        self.outcomes.skipped.push((name.to_owned(), why.to_owned()));
     }
 
     /// Runs a program of the kit for so many seconds at most: how it ended, and the file with all that it said.
@@ -224,7 +231,7 @@ impl<'a> Runner<'a> {
         }
         tally.skip_log(&read(&skips)?);
         let reasons = tally.skips.iter().map(|skip| (format!("{test}: {}", skip.name), skip.why.clone()));
-        self.skipped.extend(reasons);
+        self.outcomes.skipped.extend(reasons);
         let (status, log) = outcome?;
         let Tally { passed, failed, skips, .. } = &tally;
         let counts = format!("{passed} passed, {failed} failed, {} skipped", skips.len());
@@ -240,12 +247,12 @@ impl<'a> Runner<'a> {
         ensure!(status.success(), "{}", end_of(&log, status)?);
         let said = read(&log)?;
         let missed: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(MISSED)).collect();
-        self.missed.extend(missed.iter().map(|line| (*line).to_owned()));
+        self.outcomes.missed.extend(missed.iter().map(|line| (*line).to_owned()));
         let table = read(&table)?;
         // A heading, a line below it, and the rows.
         let rows = table.lines().count().saturating_sub(2);
         ensure!(rows > 0, "expected rows, found none; {}", end_of(&log, status)?);
-        self.tables.push((name, table));
+        self.outcomes.tables.push((name, table));
         Ok(match missed.len() {
             0 => format!("{rows} rows"),
             count => format!("{rows} rows, {count} goals missed"),
