@@ -56,7 +56,14 @@ pub fn skip(name: &str, why: &str) {
 /// # Panics
 /// If the body does, with the child's output.
 pub fn in_process<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
-    let name = name_of::<F>();
+    in_process_of(&name_of::<F>(), variables, body);
+}
+
+/// As [`in_process`], from any function that the test of this name calls.
+///
+/// # Panics
+/// If the body does, with the child's output.
+pub fn in_process_of(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     let this = format!("{name} {variables:?}");
     if let Ok(child) = std::env::var(CHILD) {
         // A test may ask for several processes; each runs its own part.
@@ -66,7 +73,7 @@ pub fn in_process<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
         return;
     }
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     for variable in READ_BY_FLASH {
         command.env_remove(variable);
     }

@@ -28,8 +28,11 @@ pub struct Options {
     /// Leave out all but one kernel of `kernels`
     #[arg(long, value_name = "KERNEL")]
     only: Option<String>,
+    /// Leave out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`
+    #[arg(long, value_name = "KEY")]
+    device: Option<String>,
     /// List the benchmarks instead
-    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only"])]
+    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only", "device"])]
     list: bool,
 }
 
@@ -69,6 +72,9 @@ fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
     if let Some(kernel) = &options.only {
         arguments.push(PathBuf::from(format!("--only={kernel}")));
     }
+    if let Some(key) = &options.device {
+        arguments.push(PathBuf::from(format!("--device={key}")));
+    }
     arguments.extend(options.name.iter().map(PathBuf::from));
     Ok(arguments)
 }
@@ -86,6 +92,7 @@ mod tests {
             svg: Some("rows.svg".into()),
             megabytes: Some(48),
             only: Some("mmm blocked".into()),
+            device: Some("ALL_CPU".into()),
             list: false,
         };
         let here = |name| std::env::current_dir().map(|here| here.join(name));
@@ -96,6 +103,7 @@ mod tests {
             here("rows.svg")?,
             "--megabytes=48".into(),
             "--only=mmm blocked".into(),
+            "--device=ALL_CPU".into(),
             "kernels".into(),
         ];
         assert_eq!(arguments(&options)?, expected);

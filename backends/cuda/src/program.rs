@@ -153,6 +153,9 @@ fn of_binary(current: &Current, known: &Known, spec: &KernelSpec, bytes: &[u8]) 
         );
         Failure::new(Code::Unsupported, text)
     };
+    if bytes.is_empty() {
+        return Err(refused("it is empty"));
+    }
     // The driver believes what an image says of its own size.
     if bytes.starts_with(ELF) {
         check_elf(bytes).map_err(|why| refused(&why))?;

@@ -5,6 +5,7 @@ mod child;
 mod cholesky;
 mod diffusion;
 mod dispatch;
+mod driver;
 mod gpu;
 mod kernels;
 mod nbody;
@@ -35,7 +36,8 @@ const BENCHMARKS: [(&str, Measure); 8] = [
     ("diffusion", |peers, _| diffusion::rows(peers)),
     ("overhead", |peers, _| overhead::rows(peers)),
     ("kernels", |peers, arguments| {
-        portability::rows(peers, arguments.megabytes << 20, arguments.only.as_deref())
+        let (only, device) = (arguments.only.as_deref(), arguments.device.as_deref());
+        portability::rows(peers, portability::Wanted { bytes: arguments.megabytes << 20, only, device })
     }),
     ("partition", |peers, _| partition::rows(peers)),
     ("opencl", |peers, _| opencl::rows(peers)),
@@ -67,6 +69,9 @@ struct Arguments {
     /// Leaves out all but one kernel of `kernels`.
     #[arg(long, value_name = "KERNEL")]
     only: Option<String>,
+    /// Leaves out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`.
+    #[arg(long, value_name = "KEY")]
+    device: Option<String>,
     /// Names the benchmarks.
     #[arg(long)]
     list: bool,
@@ -94,11 +99,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         return child::measure(child);
     }
     let wanted = |name: &str| arguments.name.as_deref().is_none_or(|n| n == name);
-    let peers = match arguments.name.as_deref() {
-        // Their peers are the drivers: a machine without a compiler can measure them.
-        Some("opencl" | "gpu") => peers::Peers::default(),
-        _ => peers::Peers::load()?,
-    };
+    // Peers of devices are the drivers: a machine without a compiler can measure them.
+    let of_devices = matches!(arguments.name.as_deref(), Some("opencl" | "gpu"))
+        || arguments.device.as_deref().is_some_and(|key| key != "ALL_CPU");
+    let peers = if of_devices { peers::Peers::default() } else { peers::Peers::load()? };
     let mut rows = Vec::new();
     for (name, measure) in BENCHMARKS {
         if wanted(name) {

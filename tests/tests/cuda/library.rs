@@ -98,14 +98,16 @@ fn a_function_puts_its_work_between_that_of_kernels() {
 fn what_a_function_says_is_the_error_and_the_device_goes_on() {
     for device in devices("library::what_a_function_says_is_the_error_and_the_device_goes_on") {
         let rt = get_runtime(&device).unwrap();
-        let (from, to) = (FlashMemory::from([1u32, 2, 3]), FlashMemory::zeroed(3));
+        let arrays = || (FlashMemory::from([1u32, 2, 3]), FlashMemory::zeroed(3));
         for (name, words) in
             [("failing", "the library has no room for its tables"), ("panicking", "out of ideas")]
         {
+            let (from, to) = arrays();
             let run = rt.submit(First::of(5, &from, &to)).options(Implementation::named(name));
             let error = run.exec([3]).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("cuda.first"), "{device}: {error}");
         }
+        let (from, to) = arrays();
         rt.submit(First::of(5, &from, &to)).exec([3]).unwrap();
         assert_eq!(*to.read().unwrap(), [5, 2, 3], "{device}");
     }

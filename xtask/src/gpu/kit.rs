@@ -25,7 +25,8 @@ const XTASK: &str = "xtask";
 const PACKAGES: [&str; 6] =
     ["flash-backend-cuda-plugin", "flash-bench", "flash-cli", "flash-tests", "nbody", "xtask"];
 
-/// Beside the programs: NVRTC, which is too large as it is, and of which commit all this is.
+/// What is packed beside this program: the others; NVRTC, which is large; and of which commit all this is.
+const PROGRAMS: &str = "programs.tar.gz";
 const NVRTC: &str = "nvrtc.tar.xz";
 const COMMIT: &str = "commit";
 
@@ -65,55 +66,48 @@ impl Kit {
         Ok(Kit { files, libraries: vec![cuda::libraries()?, installed()], commit: commit() })
     }
 
-    /// Copies all that another machine needs into a folder; how many bytes that are.
+    /// Packs all that another machine needs into a folder; how many bytes that are.
     pub fn pack(&self, folder: &Path) -> Result<u64> {
-        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        for (name, file) in &self.files {
-            let to = folder.join(name);
-            // A program that runs cannot be written, but it can be replaced.
-            fs::remove_file(&to).ok();
-            done(Command::new("strip").arg("-o").arg(&to).arg(file), "strip (of binutils)")?;
-        }
         let libraries = cuda::libraries()?;
         if !libraries.join("libnvrtc.so").exists() {
             bail!("expected NVRTC in {}, found none: `cargo xtask setup` gets it", libraries.display());
         }
-        eprintln!("gpu: packing NVRTC");
-        let mut tar = Command::new("tar");
-        tar.arg("-cJf").arg(folder.join(NVRTC)).arg("-C").arg(&libraries).arg(".").env("XZ_OPT", "-T0");
-        done(&mut tar, "tar with xz")?;
+        eprintln!("gpu: packing");
+        let work = folder.join("programs");
+        fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+        for (name, file) in &self.files {
+            let to = if *name == XTASK { folder.join(name) } else { work.join(name) };
+            // A program that runs cannot be written, but it can be replaced.
+            fs::remove_file(&to).ok();
+            succeed(Command::new("strip").arg("-o").arg(&to).arg(file), "strip (of binutils)")?;
+        }
+        archive("-cz", &folder.join(PROGRAMS), &work)?;
+        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
+        archive("-cJ", &folder.join(NVRTC), &libraries)?;
         fs::write(folder.join(COMMIT), &self.commit)?;
-        let files = crate::wheels::files(folder)?;
-        let sizes: Result<Vec<u64>, _> = files.iter().map(|file| file.metadata().map(|m| m.len())).collect();
-        Ok(sizes?.iter().sum())
+        let packed = [XTASK, PROGRAMS, NVRTC, COMMIT].map(|name| folder.join(name).metadata());
+        packed.into_iter().map(|data| Ok(data?.len())).sum()
     }
 
-    /// What is in such a folder. NVRTC is unpacked into `work`.
+    /// What is in such a folder. It is unpacked into `work`.
     pub fn unpack(folder: &Path, work: &Path) -> Result<Kit> {
-        let mut files = BTreeMap::new();
-        for name in targets() {
-            let file = folder.join(name);
-            if !file.is_file() {
-                bail!(
-                    "expected what `cargo xtask gpu --pack` makes in {}, found no {name}",
-                    folder.display()
-                );
-            }
-            make_a_program(&file);
-            files.insert(name, file);
+        let packed = folder.join(PROGRAMS);
+        if !packed.is_file() {
+            let folder = folder.display();
+            bail!("expected what `cargo xtask gpu --pack` makes in {folder}, found no {PROGRAMS}");
         }
-        let (libraries, archive) = (work.join("nvrtc"), folder.join(NVRTC));
-        if !libraries.join("libnvrtc.so").exists() {
-            fs::create_dir_all(&libraries)
-                .with_context(|| format!("cannot create {}", libraries.display()))?;
-            let mut tar = Command::new("tar");
-            tar.arg("-xJf").arg(archive).arg("-C").arg(&libraries);
-            if let Err(error) = done(&mut tar, "tar with xz") {
-                eprintln!("gpu: NVRTC of this machine is used: {error:#}");
-            }
+        eprintln!("gpu: unpacking");
+        let (programs, libraries) = (work.join("programs"), work.join("nvrtc"));
+        for folder in [&programs, &libraries] {
+            fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
+        archive("-xz", &packed, &programs)?;
+        if let Err(error) = archive("-xJ", &folder.join(NVRTC), &libraries) {
+            eprintln!("gpu: this machine's own NVRTC is used: {error:#}");
+        }
+        let files = targets().filter(|name| *name != XTASK).map(|name| (name, programs.join(name)));
         let commit = fs::read_to_string(folder.join(COMMIT)).unwrap_or_default();
-        Ok(Kit { files, libraries: vec![libraries, installed()], commit })
+        Ok(Kit { files: files.collect(), libraries: vec![libraries, installed()], commit })
     }
 
     /// A program, or the plugin.
@@ -162,24 +156,24 @@ fn commit() -> String {
         .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// Packs a folder into a file, or unpacks it.
+fn archive(how: &str, file: &Path, folder: &Path) -> Result<()> {
+    let mut tar = Command::new("tar");
+    tar.arg(how).arg("-f").arg(file).arg("-C").arg(folder).env("XZ_OPT", "-T0");
+    if how.starts_with("-c") {
+        tar.arg(".");
+    }
+    succeed(&mut tar, &format!("tar {how}f {}", file.display()))
+}
+
 /// Runs a command that has to succeed.
-fn done(command: &mut Command, program: &str) -> Result<()> {
-    let status = command.status().with_context(|| format!("{program} does not start"))?;
+fn succeed(command: &mut Command, shown: &str) -> Result<()> {
+    let status = command.status().with_context(|| format!("{shown} does not start"))?;
     if !status.success() {
-        bail!("{program}: {status}");
+        bail!("{shown}: {status}");
     }
     Ok(())
 }
-
-/// A copy may have lost what makes a file a program; if it cannot be given back, running it says so.
-#[cfg(unix)]
-fn make_a_program(file: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).ok();
-}
-
-#[cfg(not(unix))]
-fn make_a_program(_: &Path) {}
 
 #[cfg(test)]
 mod tests {
@@ -211,10 +205,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_packed_is_what_is_unpacked() -> Result<()> {
+        let place = tempfile::tempdir()?;
+        let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+        fs::create_dir_all(&from)?;
+        fs::create_dir_all(&to)?;
+        fs::write(from.join("flash"), "a program")?;
+        let file = place.path().join(PROGRAMS);
+        archive("-cz", &file, &from)?;
+        archive("-xz", &file, &to)?;
+        assert_eq!(fs::read_to_string(to.join("flash"))?, "a program");
+        let error = archive("-xz", &place.path().join("nothing"), &to).unwrap_err().to_string();
+        assert!(error.starts_with("tar -xzf ") && error.contains("nothing"), "{error}");
+        Ok(())
+    }
+
+    #[test]
     fn a_folder_of_something_else_is_refused_by_what_it_lacks() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let error = Kit::unpack(folder.path(), &folder.path().join("run")).err().context("refused")?;
-        assert!(error.to_string().contains("found no nbody"), "{error}");
+        assert!(error.to_string().contains("found no programs.tar.gz"), "{error}");
         Ok(())
     }
 }

@@ -3,18 +3,19 @@
 use std::fmt::{self, Display, Formatter};
 use std::process::Command;
 
-use super::steps::{Device, Runner};
+use super::steps::Outcomes;
 
 /// A run.
 pub struct Report<'a> {
-    pub device: &'a Device,
+    pub device: &'a str,
+    /// Of the sources; empty if nobody knows.
     pub commit: &'a str,
-    pub runner: &'a Runner<'a>,
+    pub outcomes: &'a Outcomes,
 }
 
 impl Display for Report<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Report { device, commit, runner } = self;
+        let Report { device, commit, outcomes } = self;
         writeln!(f, "# The CUDA backend on a GPU\n")?;
         writeln!(f, "Written by `cargo xtask gpu` on {}; [cuda.md](cuda.md) is for users.\n", today())?;
         writeln!(f, "- Device: {device}")?;
@@ -22,22 +23,25 @@ impl Display for Report<'_> {
             writeln!(f, "- Sources: {commit}")?;
         }
         writeln!(f, "\n## What ran\n\n| step | outcome | seconds |\n|---|---|---|")?;
-        for done in &runner.done {
+        for done in &outcomes.done {
             let outcome = match &done.outcome {
                 Ok(said) => cell(said),
                 Err(_) => "**failed**, see below".into(),
             };
             writeln!(f, "| {} | {outcome} | {:.1} |", cell(&done.name), done.time.as_secs_f64())?;
         }
-        for done in &runner.done {
+        for done in &outcomes.done {
             if let Err(error) = &done.outcome {
                 writeln!(f, "\n{}:\n\n```text\n{}\n```", done.name, format!("{error:#}").trim_end())?;
             }
         }
-        if !runner.table.is_empty() {
-            writeln!(f, "\n## Figures\n\n{FIGURES}\n\n{}", runner.table.trim_end())?;
-            match &runner.missed[..] {
-                [] => writeln!(f, "\nAll goals are met.")?,
+        if !outcomes.tables.is_empty() {
+            writeln!(f, "\n## Figures\n\n{FIGURES}")?;
+            for (name, table) in &outcomes.tables {
+                writeln!(f, "\n`cargo xtask bench {name}`:\n\n{}", table.trim_end())?;
+            }
+            match &outcomes.missed[..] {
+                [] => writeln!(f, "\nNo goal is missed.")?,
                 missed => {
                     writeln!(f, "\nGoals that are missed:\n")?;
                     missed.iter().try_for_each(|row| writeln!(f, "- {row}"))?;
@@ -45,7 +49,7 @@ impl Display for Report<'_> {
             }
         }
         writeln!(f, "\n## What did not run\n")?;
-        match &runner.skipped[..] {
+        match &outcomes.skipped[..] {
             [] => writeln!(f, "Nothing: all steps and all of their tests ran."),
             skipped => skipped.iter().try_for_each(|(name, why)| writeln!(f, "- {name}: {why}")),
         }
@@ -68,4 +72,38 @@ fn today() -> String {
     text.ok()
         .filter(|text| !text.is_empty())
         .unwrap_or_else(|| "a day that this machine does not know".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Done;
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_report_has_what_passed_what_failed_the_figures_and_what_did_not_run() {
+        let done =
+            |name: &str, outcome| Done { name: name.into(), outcome, time: Duration::from_millis(1500) };
+        let outcomes = Outcomes {
+            done: vec![
+                done("conformance suite", Ok("21 | 0".into())),
+                done("tests `cuda`", Err(anyhow::anyhow!("exit status: 101\nof `cuda`"))),
+            ],
+            skipped: vec![("compute-sanitizer".into(), "it is not on PATH".into())],
+            tables: vec![("gpu", "| name |\n|---|\n| launch |\n".into())],
+            missed: vec!["launch; goal: at most 1.05, found 1.1".into()],
+        };
+        assert!(!outcomes.ok());
+        let text = Report { device: "H200", commit: "abc", outcomes: &outcomes }.to_string();
+        for part in [
+            "- Device: H200\n- Sources: abc\n",
+            "| conformance suite | 21 \\| 0 | 1.5 |\n| tests `cuda` | **failed**, see below | 1.5 |\n",
+            "\ntests `cuda`:\n\n```text\nexit status: 101\nof `cuda`\n```\n",
+            "`cargo xtask bench gpu`:\n\n| name |\n|---|\n| launch |\n",
+            "\nGoals that are missed:\n\n- launch; goal: at most 1.05, found 1.1\n",
+            "\n## What did not run\n\n- compute-sanitizer: it is not on PATH\n",
+        ] {
+            assert!(text.contains(part), "{part:?} in:\n{text}");
+        }
+    }
 }

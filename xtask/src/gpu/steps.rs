@@ -26,8 +26,14 @@ const ENERGIES: [(&str, &[&str]); 3] = [
     ("ten energies, double precision", &["--precision", "f64"]),
 ];
 
-/// Checks of `compute-sanitizer`, and their seconds.
-const SANITIZERS: [(&str, u64); 2] = [("memcheck", 60), ("racecheck", 60)];
+/// Benchmarks, what they are given, and their seconds.
+const BENCHMARKS: [(&str, &[&str], u64); 2] = [("gpu", &[], 120), ("kernels", &["--device", KEY], 120)];
+
+/// Checks of `compute-sanitizer`.
+const SANITIZERS: [&str; 2] = ["memcheck", "racecheck"];
+
+/// All steps together. With what building takes before, that is some ten minutes.
+const ALL: Duration = Duration::from_secs(480);
 
 /// What the benchmark says of a row that misses its goal.
 const MISSED: &str = "goal missed: ";
@@ -53,33 +59,41 @@ impl std::fmt::Display for Device {
     }
 }
 
-/// Runs the steps and keeps what came out.
-pub struct Runner<'a> {
-    kit: &'a Kit,
-    work: &'a Path,
+/// What came out.
+#[derive(Default)]
+pub struct Outcomes {
     pub done: Vec<Done>,
     /// Steps and tests that could not run, and why.
     pub skipped: Vec<(String, String)>,
-    /// The benchmark's table, in Markdown.
-    pub table: String,
-    /// Its rows that missed their goals.
+    /// The benchmarks' tables, in Markdown.
+    pub tables: Vec<(&'static str, String)>,
+    /// Their rows that missed their goals.
     pub missed: Vec<String>,
 }
 
-impl<'a> Runner<'a> {
-    /// `work`: for outputs.
-    pub fn new(kit: &'a Kit, work: &'a Path) -> Result<Runner<'a>> {
-        let (done, skipped, missed) = Default::default();
-        Ok(Runner { kit, work, done, skipped, table: String::new(), missed })
-    }
-
+impl Outcomes {
     /// Whether all that ran passed.
     pub fn ok(&self) -> bool {
         self.done.iter().all(|done| done.outcome.is_ok())
     }
+}
+
+/// Runs the steps.
+pub struct Runner<'a> {
+    kit: &'a Kit,
+    /// For what programs write.
+    work: &'a Path,
+    start: Instant,
+    pub outcomes: Outcomes,
+}
+
+impl<'a> Runner<'a> {
+    pub fn new(kit: &'a Kit, work: &'a Path) -> Runner<'a> {
+        Runner { kit, work, start: Instant::now(), outcomes: Outcomes::default() }
+    }
 
     /// The device; without one, why there is none.
-    pub fn device(&mut self) -> Result<Device> {
+    pub fn device(&self) -> Result<Device> {
         let (status, log) = self.command("devices", 60, kit::FLASH, &["list", "--json"])?;
         let text = read(&log)?;
         ensure!(status.success(), "`flash list` failed ({status}):\n{text}");
@@ -95,7 +109,7 @@ impl<'a> Runner<'a> {
     }
 
     /// All steps, the most telling first.
-    pub fn run_all(&mut self, device: &Device) -> Result<()> {
+    pub fn run_all(&mut self, device: &Device) {
         self.step("conformance suite", |runner| {
             let (status, log) = runner.command("conformance", 60, kit::FLASH, &["conformance", KEY])?;
             ensure!(status.success(), "{}", end_of(&log, status)?);
@@ -110,20 +124,24 @@ impl<'a> Runner<'a> {
         for (test, seconds) in kit::TESTS.into_iter().zip([120, 60, 60]) {
             self.step(&format!("tests `{test}`"), |runner| runner.tests(test, seconds));
         }
-        self.step("benchmark `gpu`", Self::benchmark);
+        for benchmark in BENCHMARKS {
+            self.step(&format!("benchmark `{}`", benchmark.0), |runner| runner.benchmark(benchmark));
+        }
         match of_cuda("compute-sanitizer") {
             None => self.skip("compute-sanitizer", "it is not on PATH, nor in /usr/local/cuda/bin"),
             Some(sanitizer) => {
-                for (tool, seconds) in SANITIZERS {
+                for tool in SANITIZERS {
                     let name = format!("compute-sanitizer {tool} on the conformance suite");
-                    self.step(&name, |runner| runner.sanitized(&sanitizer, tool, seconds));
+                    self.step(&name, |runner| runner.sanitized(&sanitizer, tool));
                 }
             }
         }
-        Ok(())
     }
 
     fn step(&mut self, name: &str, body: impl FnOnce(&mut Self) -> Result<String>) {
+        if self.left() == 0 {
+            return self.skip(name, "no time is left");
+        }
         eprintln!("gpu: {name} ...");
         let start = Instant::now();
         let outcome = body(self);
@@ -132,12 +150,17 @@ impl<'a> Runner<'a> {
             Ok(said) => eprintln!("gpu: {name}: ok in {:.1} s: {said}", time.as_secs_f64()),
             Err(error) => eprintln!("gpu: {name}: FAILED in {:.1} s: {error:#}", time.as_secs_f64()),
         }
-        self.done.push(Done { name, outcome, time });
+        self.outcomes.done.push(Done { name, outcome, time });
+    }
+
+    /// Seconds that are left.
+    fn left(&self) -> u64 {
+        ALL.saturating_sub(self.start.elapsed()).as_secs()
     }
 
     fn skip(&mut self, name: &str, why: &str) {
         eprintln!("gpu: {name}: skipped: {why}");
-        self.skipped.push((name.to_owned(), why.to_owned()));
+        self.outcomes.skipped.push((name.to_owned(), why.to_owned()));
     }
 
     /// Runs a program of the kit for so many seconds at most: how it ended, and the file with all that it said.
@@ -148,15 +171,20 @@ impl<'a> Runner<'a> {
         program: &str,
         arguments: &[&str],
     ) -> Result<(ExitStatus, PathBuf)> {
-        let mut command = limited(seconds);
-        command.arg(self.kit.file(program)?).args(arguments);
+        let mut command = Command::new(self.kit.file(program)?);
+        command.args(arguments);
         self.run(name, command, seconds)
     }
 
-    fn run(&self, name: &str, mut command: Command, seconds: u64) -> Result<(ExitStatus, PathBuf)> {
+    /// The same for any command.
+    fn run(&self, name: &str, command: Command, seconds: u64) -> Result<(ExitStatus, PathBuf)> {
+        let seconds = seconds.min(self.left()).max(1);
+        let mut limited = limited(seconds);
+        limited.arg(command.get_program()).args(command.get_args());
+        limited.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         let log = self.work.join("logs").join(format!("{name}.log"));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        let status = command
+        let status = limited
             .current_dir(self.work)
             .envs(self.kit.environment()?)
             .env("FLASH_CACHE_DIR", self.work.join("cache"))
@@ -194,8 +222,8 @@ impl<'a> Runner<'a> {
     fn tests(&mut self, test: &str, seconds: u64) -> Result<String> {
         let skips = self.work.join("logs").join(format!("{test}.skips"));
         fs::write(&skips, "")?;
-        let mut command = limited(seconds);
-        command.arg(self.kit.file(test)?).env("FLASH_SKIP_LOG", &skips);
+        let mut command = Command::new(self.kit.file(test)?);
+        command.env("FLASH_SKIP_LOG", &skips);
         let outcome = self.run(test, command, seconds);
         let mut tally = Tally::default();
         if let Ok((_, log)) = &outcome {
@@ -203,7 +231,7 @@ impl<'a> Runner<'a> {
         }
         tally.skip_log(&read(&skips)?);
         let reasons = tally.skips.iter().map(|skip| (format!("{test}: {}", skip.name), skip.why.clone()));
-        self.skipped.extend(reasons);
+        self.outcomes.skipped.extend(reasons);
         let (status, log) = outcome?;
         let Tally { passed, failed, skips, .. } = &tally;
         let counts = format!("{passed} passed, {failed} failed, {} skipped", skips.len());
@@ -211,26 +239,31 @@ impl<'a> Runner<'a> {
         Ok(counts)
     }
 
-    fn benchmark(&mut self) -> Result<String> {
-        let table = self.work.join("logs/table.md");
+    fn benchmark(&mut self, (name, options, seconds): (&'static str, &[&str], u64)) -> Result<String> {
+        let table = self.work.join("logs").join(format!("{name}.md"));
         let to = table.to_str().context("a path in UTF-8")?;
-        let (status, log) = self.command("benchmark", 150, kit::BENCH, &["gpu", "--markdown", to])?;
+        let arguments = [&[name, "--markdown", to], options].concat();
+        let (status, log) = self.command(&format!("bench-{name}"), seconds, kit::BENCH, &arguments)?;
         ensure!(status.success(), "{}", end_of(&log, status)?);
-        self.table = read(&table)?;
         let said = read(&log)?;
-        let missed = said.lines().filter_map(|line| line.strip_prefix(MISSED));
-        self.missed = missed.map(str::to_owned).collect();
+        let missed: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(MISSED)).collect();
+        self.outcomes.missed.extend(missed.iter().map(|line| (*line).to_owned()));
+        let table = read(&table)?;
         // A heading, a line below it, and the rows.
-        let rows = self.table.lines().count().saturating_sub(2);
+        let rows = table.lines().count().saturating_sub(2);
         ensure!(rows > 0, "expected rows, found none; {}", end_of(&log, status)?);
-        Ok(format!("{rows} rows, {} goals missed", self.missed.len()))
+        self.outcomes.tables.push((name, table));
+        Ok(match missed.len() {
+            0 => format!("{rows} rows"),
+            count => format!("{rows} rows, {count} goals missed"),
+        })
     }
 
-    fn sanitized(&mut self, sanitizer: &Path, tool: &str, seconds: u64) -> Result<String> {
-        let mut command = limited(seconds);
-        command.arg(sanitizer).args(["--tool", tool, "--error-exitcode", "9"]);
+    fn sanitized(&mut self, sanitizer: &Path, tool: &str) -> Result<String> {
+        let mut command = Command::new(sanitizer);
+        command.args(["--tool", tool, "--error-exitcode", "9"]);
         command.arg(self.kit.file(kit::FLASH)?).args(["conformance", KEY]);
-        let (status, log) = self.run(&format!("sanitizer-{tool}"), command, seconds)?;
+        let (status, log) = self.run(&format!("sanitizer-{tool}"), command, 90)?;
         ensure!(status.success(), "{}", end_of(&log, status)?);
         last_line(&log)
     }

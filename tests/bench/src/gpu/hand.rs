@@ -1,26 +1,19 @@
-//! CUDA's driver called by hand, as its experts would: the peer of the rows in `gpu`.
-//!
-//! What is made here stays until the process ends.
+//! The peer of the rows in `gpu`: an empty kernel, chains of it, and copies, by hand.
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use crate::driver::{Driver, Function, call};
+use anyhow::Result;
 use cudarc::driver::sys::{
-    self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice_attribute as Attribute, CUdeviceptr, CUfunction,
-    CUgraphExec, CUgraphNode, CUresult, CUstream, CUstream_flags, cuCtxSetCurrent, cuDeviceGet,
-    cuDeviceGetAttribute, cuDevicePrimaryCtxRetain, cuGraphAddKernelNode_v2, cuGraphCreate,
-    cuGraphInstantiateWithFlags, cuGraphLaunch, cuInit, cuLaunchKernel, cuMemAlloc_v2, cuMemHostAlloc,
-    cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuModuleGetFunction, cuModuleLoadData, cuStreamCreate,
-    cuStreamSynchronize,
+    CUDA_KERNEL_NODE_PARAMS, CUdeviceptr, CUgraphExec, CUgraphNode, cuGraphAddKernelNode_v2, cuGraphCreate,
+    cuGraphInstantiateWithFlags, cuGraphLaunch, cuMemHostAlloc, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2,
 };
-use flash_backend_cuda::nvrtc::{Architecture, compile};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-/// A device, in a stream of its own.
+/// A device with a kernel.
 pub struct ByHand {
-    context: CUcontext,
-    stream: CUstream,
+    driver: Driver,
     /// `touch` of `empty.cu`.
-    function: CUfunction,
+    function: Function,
     arrays: [CUdeviceptr; 3],
 }
 
@@ -34,69 +27,28 @@ pub struct Buffers {
     bytes: usize,
 }
 
-/// A call's outcome as a result that names the call.
-fn call(name: &str, result: CUresult) -> Result<()> {
-    ensure!(result == CUresult::CUDA_SUCCESS, "{name}: expected success, found {result:?}");
-    Ok(())
-}
-
 impl ByHand {
     /// On the device of a number.
     pub fn new(ordinal: i32) -> Result<ByHand> {
-        // SAFETY: the library is loaded and its constructors run, as for any use of CUDA.
-        if !unsafe { sys::is_culib_present() } {
-            bail!("expected NVIDIA's driver library libcuda.so.1, found none");
-        }
-        let (mut device, mut context, mut stream) = (0, null_mut(), null_mut());
-        // SAFETY: variables of ours. The context is the one that the backend has, too.
-        unsafe {
-            call("cuInit", cuInit(0))?;
-            call("cuDeviceGet", cuDeviceGet(&mut device, ordinal))?;
-            call("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain(&mut context, device))?;
-            call("cuCtxSetCurrent", cuCtxSetCurrent(context))?;
-            let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            call("cuStreamCreate", cuStreamCreate(&mut stream, flags))?;
-        }
-        let attribute = |attribute: Attribute| -> Result<u32> {
-            let mut value = 0;
-            // SAFETY: a device of the driver's, and a variable of ours.
-            call("cuDeviceGetAttribute", unsafe { cuDeviceGetAttribute(&mut value, attribute, device) })?;
-            u32::try_from(value).context("an attribute is not negative")
-        };
-        let architecture = Architecture::of(
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        );
-        let source = include_str!("../empty.cu");
-        let compiled = architecture
-            .and_then(|architecture| compile("by hand", source, "empty.cu", "touch", "", architecture))
-            .map_err(|failure| anyhow!(failure.text))?;
-        let (mut module, mut function) = (null_mut(), null_mut());
-        // SAFETY: variables of ours; the compiler's image, which ends with a NUL if it is a text.
-        unsafe {
-            call("cuModuleLoadData", cuModuleLoadData(&mut module, compiled.image.as_ptr().cast()))?;
-            call("cuModuleGetFunction", cuModuleGetFunction(&mut function, module, c"touch".as_ptr()))?;
-        }
-        let array = || device_memory(size_of::<f32>());
-        Ok(ByHand { context, stream, function, arrays: [array()?, array()?, array()?] })
+        let driver = Driver::new(ordinal)?;
+        let function = driver.compile(include_str!("../empty.cu"), "empty.cu", "touch", "")?;
+        let array = || driver.allocate(size_of::<f32>());
+        let arrays = [array()?, array()?, array()?];
+        Ok(ByHand { driver, function, arrays })
     }
 
     /// Launches the kernel. Panics if the driver refuses.
     pub fn launch(&self) {
         let mut value = 1.0f32;
         let mut parameters = self.parameters(&mut value);
-        // SAFETY: the four parameters of the kernel, which are read in the call; its arrays stay.
-        let launched = unsafe {
-            let to = parameters.as_mut_ptr();
-            cuLaunchKernel(self.function, 1, 1, 1, 1, 1, 1, 0, self.stream, to, null_mut())
-        };
-        call("cuLaunchKernel", launched).expect("an empty kernel runs");
+        // SAFETY: the four parameters of the kernel, whose arrays stay.
+        let launched = unsafe { self.driver.launch(self.function, 1, 1, &mut parameters) };
+        launched.expect("an empty kernel runs");
     }
 
     /// Waits for all that was launched and copied.
     pub fn finish(&self) {
-        // SAFETY: a stream that stays.
-        call("cuStreamSynchronize", unsafe { cuStreamSynchronize(self.stream) }).expect("it ends");
+        self.driver.finish().expect("it ends");
     }
 
     /// So many launches, one after the other.
@@ -104,7 +56,7 @@ impl ByHand {
         let mut value = 1.0f32;
         let mut parameters = self.parameters(&mut value);
         let node_of = CUDA_KERNEL_NODE_PARAMS {
-            func: self.function,
+            func: self.function.0,
             gridDimX: 1,
             gridDimY: 1,
             gridDimZ: 1,
@@ -115,7 +67,7 @@ impl ByHand {
             kernelParams: parameters.as_mut_ptr(),
             extra: null_mut(),
             kern: null_mut(),
-            ctx: self.context,
+            ctx: null_mut(),
         };
         let (mut graph, mut ready) = (null_mut(), null_mut());
         // SAFETY: a variable of ours.
@@ -138,7 +90,7 @@ impl ByHand {
     /// Launches a chain. Panics if the driver refuses.
     pub fn launch_chain(&self, chain: &Chain) {
         // SAFETY: a graph of the current context, which stays, as its kernel's arrays do.
-        call("cuGraphLaunch", unsafe { cuGraphLaunch(chain.0, self.stream) }).expect("a chain runs");
+        call("cuGraphLaunch", unsafe { cuGraphLaunch(chain.0, self.driver.stream) }).expect("a chain runs");
     }
 
     /// Memory for copies.
@@ -148,20 +100,20 @@ impl ByHand {
         call("cuMemHostAlloc", unsafe { cuMemHostAlloc(&mut host, bytes, 0) })?;
         // SAFETY: memory of so many bytes that nobody else has. Its pages are there from now on.
         unsafe { std::ptr::write_bytes(host.cast::<u8>(), 1, bytes) };
-        Ok(Buffers { host, device: device_memory(bytes)?, bytes })
+        Ok(Buffers { host, device: self.driver.allocate(bytes)?, bytes })
     }
 
     /// Copies to the device. Panics if the driver refuses.
     pub fn copy_up(&self, Buffers { host, device, bytes }: &Buffers) {
         // SAFETY: both have so many bytes, and stay.
-        let copied = unsafe { cuMemcpyHtoDAsync_v2(*device, *host, *bytes, self.stream) };
+        let copied = unsafe { cuMemcpyHtoDAsync_v2(*device, *host, *bytes, self.driver.stream) };
         call("cuMemcpyHtoDAsync", copied).expect("it is copied");
     }
 
     /// Copies to the host. Panics if the driver refuses.
     pub fn copy_down(&self, Buffers { host, device, bytes }: &Buffers) {
         // SAFETY: both have so many bytes, and stay; nobody looks at the host's.
-        let copied = unsafe { cuMemcpyDtoHAsync_v2(*host, *device, *bytes, self.stream) };
+        let copied = unsafe { cuMemcpyDtoHAsync_v2(*host, *device, *bytes, self.driver.stream) };
         call("cuMemcpyDtoHAsync", copied).expect("it is copied");
     }
 
@@ -171,12 +123,4 @@ impl ByHand {
         let array = |i: usize| (&raw const self.arrays[i]).cast_mut().cast();
         [(&raw mut *value).cast(), array(0), array(1), array(2)]
     }
-}
-
-/// Memory of the current context's device.
-fn device_memory(bytes: usize) -> Result<CUdeviceptr> {
-    let mut address = 0;
-    // SAFETY: a variable of ours.
-    call("cuMemAlloc", unsafe { cuMemAlloc_v2(&mut address, bytes) })?;
-    Ok(address)
 }

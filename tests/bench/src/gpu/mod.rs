@@ -69,16 +69,18 @@ impl Goal {
         }
     }
 
-    /// Says so if a row misses it.
-    fn look_at(self, row: Row) -> Row {
+    /// What is missing, if a row misses it.
+    fn missed(self, row: &Row) -> Option<String> {
         let found = row.ratio.unwrap_or(row.value);
         let met = match self {
             Goal::AtMost(most) => found <= most,
             Goal::AtLeast(least) => found >= least,
         };
-        if !met {
-            eprintln!("goal missed: {}, found {found:.3}", row.name);
-        }
+        (!met).then(|| format!("goal missed: {}, found {found:.3}", row.name))
+    }
+
+    fn look_at(self, row: Row) -> Row {
+        self.missed(&row).inspect(|missed| eprintln!("{missed}"));
         row
     }
 }
@@ -290,4 +292,23 @@ fn nbody<T: Number>(rt: &RuntimeObj, n: usize, peak: Option<f64>) -> Result<Vec<
         &shares,
     );
     Ok(vec![rate, goal.look_at(share)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_for_the_ratio_or_else_the_value() {
+        let (most, least) = (Goal::AtMost(1.05), Goal::AtLeast(0.6));
+        let row = |goal: Goal, turn| Row::from_turns(goal.named("launch"), "ns", &[turn]);
+        assert_eq!(most.missed(&row(most, (104.0, Some(100.0)))), None);
+        assert_eq!(
+            most.missed(&row(most, (110.0, Some(100.0)))).as_deref(),
+            Some("goal missed: launch; goal: at most 1.05, found 1.100")
+        );
+        assert_eq!(least.missed(&row(least, (0.61, None))), None);
+        let missed = least.missed(&row(least, (0.5, None)));
+        assert_eq!(missed.as_deref(), Some("goal missed: launch; goal: at least 0.6, found 0.500"));
+    }
 }

@@ -2,14 +2,15 @@
 //!
 //! The *score* of a kernel on a device is the time of the direct call over that through the framework, 1 if nothing is
 //! lost. Direct calls are of the very same code: on the CPU its functions, called by gcc's OpenMP (`direct`), in OpenCL
-//! its program, enqueued in plain `opencl3` (`opencl`). Beside the rate is, on the CPU, that of the best known, called
-//! directly: C with OpenMP, or OpenBLAS (`c`).
+//! its program, enqueued in plain `opencl3` (`opencl`), in CUDA its program, launched by the driver's functions (`cuda`).
+//! Beside the rate is, on the CPU, that of the best known, called directly: C with OpenMP, or OpenBLAS (`c`).
 //!
 //! The *overhead* is the part of a kernel's time that a launch of nothing but one work item takes: all of it on the
-//! CPU, in OpenCL what it takes longer than in plain `opencl3`.
+//! CPU, elsewhere what it takes longer than the direct call.
 
 pub mod c;
 mod cases;
+mod cuda;
 mod direct;
 mod last;
 mod opencl;
@@ -39,25 +40,39 @@ struct Place {
     launch: f64,
 }
 
-/// All rows, or those of one kernel, with arrays of so many bytes together.
-pub fn rows(peers: &Peers, bytes: usize, only: Option<&str>) -> Result<Vec<Row>> {
+/// What of it is measured.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Size of all arrays of a kernel together.
+    pub bytes: usize,
+    /// One kernel alone.
+    pub only: Option<&'a str>,
+    /// The devices of one key alone.
+    pub device: Option<&'a str>,
+}
+
+/// All rows that are wanted.
+pub fn rows(peers: &Peers, wanted: Wanted<'_>) -> Result<Vec<Row>> {
     if let Some(openmp) = &peers.openmp {
         direct::EACH_SHARE.get_or_init(|| openmp.each_share);
     }
     let c = peers.kernels.as_ref();
-    let mut rows = of_type::<f32>(bytes, only, c.map(|c| &c.0))?;
-    rows.extend(of_type::<f64>(bytes, only, c.map(|c| &c.1))?);
+    let mut rows = of_type::<f32>(wanted, c.map(|c| &c.0))?;
+    rows.extend(of_type::<f64>(wanted, c.map(|c| &c.1))?);
+    if let (Some(key), []) = (wanted.device, &rows[..]) {
+        eprintln!("no device of {key}: `flash list` says which there are, and why others are not");
+    }
     Ok(rows)
 }
 
 /// Rows of a precision.
-fn of_type<T: Real>(bytes: usize, only: Option<&str>, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
+fn of_type<T: Real>(wanted: Wanted<'_>, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
     let (mut rows, mut on_cpu) = (Vec::new(), Vec::new());
-    for mut place in places()? {
+    for mut place in places(wanted.device)? {
         eprintln!("kernels {} {} ...", T::NAME, place.id);
         rows.push(place.launch_of_one::<T>()?);
-        cases::each::<T>(bytes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
-            if only.is_some_and(|only| only != case.kernel) {
+        cases::each::<T>(wanted.bytes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
+            if wanted.only.is_some_and(|only| only != case.kernel) {
                 return Ok(true);
             }
             let Some((measured, rate)) = place.measure::<T>(&case)? else { return Ok(false) };
@@ -74,28 +89,33 @@ fn of_type<T: Real>(bytes: usize, only: Option<&str>, c: Option<&Kernels<T>>) ->
     Ok(rows)
 }
 
-/// The CPU, and all OpenCL devices.
-fn places() -> Result<Vec<Place>> {
+/// The CPU, all OpenCL devices, and all NVIDIA GPUs; or those of one key.
+fn places(only: Option<&str>) -> Result<Vec<Place>> {
+    let wanted = |id: &str| only.is_none_or(|only| id == only || id.split(':').next() == Some(only));
     let place = |id: &str, direct: Option<String>| -> Result<Place> {
         let direct = direct.map(|id| get_runtime(&id)).transpose()?;
         Ok(Place { id: id.to_owned(), rt: get_runtime(id)?, direct, cpu: id == "ALL_CPU", launch: 0.0 })
     };
-    let mut places = vec![place("ALL_CPU", direct::EACH_SHARE.get().map(|_| "BENCH_CPU".into()))?];
+    let mut places = Vec::new();
+    if wanted("ALL_CPU") {
+        places.push(place("ALL_CPU", direct::EACH_SHARE.get().map(|_| "BENCH_CPU".into()))?);
+    }
     let reports = list();
     let of = |keys: &'static [&'static str]| {
         let reports = reports.iter().filter(|r| r.key.as_deref().is_some_and(|key| keys.contains(&key)));
         reports.flat_map(|report| &report.devices)
     };
-    let mut by_hand = of(&["BENCH_OPENCL"]).collect::<Vec<&DeviceReport>>();
-    for device in of(&["OPENCL", "INTEL_FPGA"]) {
-        let same = by_hand.iter().position(|direct| direct.info.name == device.info.name);
+    let mut by_hand = of(&["BENCH_OPENCL", "BENCH_CUDA"]).collect::<Vec<&DeviceReport>>();
+    for device in of(&["OPENCL", "INTEL_FPGA", "NVIDIA_GPU"]).filter(|device| wanted(&device.id)) {
+        let same =
+            by_hand.iter().position(|direct| [&device.info.name, &device.id].contains(&&direct.info.name));
         places.push(place(&device.id, same.map(|same| by_hand.remove(same).id.clone()))?);
     }
     Ok(places)
 }
 
 impl Place {
-    /// What a launch of one work item takes, beside the same in plain OpenCL.
+    /// What a launch of one work item takes, beside the same by hand.
     fn launch_of_one<T: Real>(&mut self) -> Result<Row> {
         const LAUNCHES: usize = 200;
         let [a, b, to]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));

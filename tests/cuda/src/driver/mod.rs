@@ -9,6 +9,8 @@ mod launch;
 mod memory;
 mod module;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use graph::Capture;
 
@@ -51,11 +53,13 @@ fn fault(name: &str) -> Option<CUresult> {
     if faults.is_empty() {
         return None;
     }
-    let plain = ["_v2", "_v3"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    // With the version at its end, or without.
+    let plain = name.split_once("_v").map_or(name, |(plain, _)| plain);
     let mut calls = lock(&CALLS);
-    let count = calls.entry(plain.to_owned()).or_default();
+    let count = calls.entry(name.to_owned()).or_default();
     *count += 1;
-    let wanted = faults.iter().find(|(function, nth, _)| function == plain && nth == count)?;
+    let wanted =
+        faults.iter().find(|(function, nth, _)| (function == plain || function == name) && nth == count)?;
     let code = codes::of_number(wanted.2)?;
     if codes::is_lasting(code)
         && let Ok(context) = context::current()
