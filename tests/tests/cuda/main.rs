@@ -8,6 +8,7 @@ mod kernels;
 #[path = "../opencl/launches.rs"]
 mod launches;
 mod library;
+mod plugin;
 mod programs;
 mod several;
 mod suite;
