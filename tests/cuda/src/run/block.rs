@@ -1,5 +1,6 @@
 //! A block: its threads take turns until all have ended.
 
+use super::shared::Shared;
 use super::thread::{State, Thread};
 use super::{Fault, Launch, Machine};
 use crate::ptx::code::{Counting, Op, Program};
@@ -10,7 +11,7 @@ const SLICE: u32 = 20_000;
 pub(super) struct Block {
     /// Its place in the grid.
     pub at: [u32; 3],
-    pub shared: Vec<u8>,
+    shared: Shared,
     threads: Vec<Thread>,
     pub done: bool,
 }
@@ -26,14 +27,14 @@ impl Block {
         let [x, y, z] = launch.block;
         let places = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
         let threads = places.enumerate().map(|(number, at)| Thread::new(launch, number as u32, at)).collect();
-        let shared = vec![0; launch.dynamic_start() + launch.dynamic];
+        let shared = Shared::new(launch.dynamic_start() + launch.dynamic);
         Block { at: [0; 3], shared, threads, done: false }
     }
 
     /// From the kernel's begin. What is in its memories is not what was written there before.
     pub fn begin(&mut self, launch: &Launch, at: [u32; 3]) {
         self.at = at;
-        self.shared.fill(0xA5);
+        self.shared.begin();
         for thread in &mut self.threads {
             thread.begin(launch);
         }
@@ -96,6 +97,7 @@ impl Block {
         for thread in &mut self.threads {
             thread.go_on();
         }
+        self.shared.pass_barrier();
         true
     }
 }

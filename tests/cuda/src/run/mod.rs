@@ -1,6 +1,7 @@
 //! Runs a kernel: blocks one after the other, and a block's threads in turn until they wait for each other.
 
 mod block;
+mod shared;
 mod thread;
 mod warp;
 
@@ -54,6 +55,12 @@ pub(crate) enum Fault {
     Stack,
     /// Threads wait for others that do not come.
     Waiting,
+    /// Two threads of a block touched the same shared memory without a barrier between them, and one wrote. 65535:
+    /// several others did.
+    Race {
+        at: u64,
+        other: u16,
+    },
     /// A shuffle by a lane that its own mask leaves out.
     Mask,
     Time,
@@ -75,7 +82,6 @@ pub(crate) struct Machine<'a> {
     /// Where each instruction last was.
     sites: Vec<Range>,
     begin: Instant,
-    instructions: u64,
 }
 
 /// Runs a launch to its end. Says on stderr where a fault was.
@@ -86,7 +92,6 @@ pub(crate) fn run(launch: &Launch, memory: &dyn Memory) -> Result<(), Fault> {
         generation: memory.generation(),
         sites: vec![Range::default(); launch.program.sites as usize],
         begin: Instant::now(),
-        instructions: 0,
     };
     let [x, y, z] = launch.grid;
     let blocks = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
