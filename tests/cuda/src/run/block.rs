@@ -7,6 +7,8 @@ use crate::ptx::code::{Counting, Op, Program};
 
 /// Instructions of a thread before others have their turn.
 const SLICE: u32 = 20_000;
+/// The same in a cooperative launch, whose threads often do nothing but wait for other blocks.
+const SHORT_SLICE: u32 = 250;
 
 pub(super) struct Block {
     /// Its place in the grid.
@@ -48,12 +50,13 @@ impl Block {
 
     /// Each thread that can go on does so for a while; those that have all met go on. Faults have the thread's number.
     pub fn pass(&mut self, machine: &mut Machine<'_>) -> Result<Progress, (usize, Fault)> {
+        let slice = if machine.launch.cooperative { SHORT_SLICE } else { SLICE };
         let mut any = false;
         for number in 0..self.threads.len() {
             if self.threads[number].state == State::Ready {
                 any = true;
                 let thread = &mut self.threads[number];
-                thread.run(machine, &mut self.shared, self.at, SLICE).map_err(|fault| (number, fault))?;
+                thread.run(machine, &mut self.shared, self.at, slice).map_err(|fault| (number, fault))?;
             }
         }
         let program = &machine.launch.program;
