@@ -88,12 +88,21 @@ fn load(context: &'static Context, image: *const c_void, log: &mut String) -> An
     let program = match decode(&parsed, addresses) {
         Ok(program) => Arc::new(program),
         Err(failure) => {
-            for (address, _) in variables.values() {
-                space::remove(*address);
-            }
+            variables.values().for_each(forget);
             return Err(failed(failure.to_string()));
         }
     };
+    let greedy = program.functions.iter().find(|function| function.shared > device::SHARED as usize);
+    if let Some(function) = greedy {
+        let text = format!(
+            "{:?} uses {} bytes of shared memory, the limit is {}",
+            function.name,
+            function.shared,
+            device::SHARED
+        );
+        variables.values().for_each(forget);
+        return Err(failed(text));
+    }
     let variables = variables.into_iter().map(|(name, variable)| (name.to_owned(), variable)).collect();
     let mut kernels = Vec::new();
     for (number, function) in program.functions.iter().enumerate().filter(|(_, function)| function.entry) {
@@ -111,6 +120,11 @@ fn load(context: &'static Context, image: *const c_void, log: &mut String) -> An
         KERNELS.add::<c_void>(kernel.clone());
     }
     Ok(MODULES.add(Arc::new(Module { context, variables, kernels: Mutex::new(kernels) })))
+}
+
+/// A variable's memory goes.
+fn forget((address, _): &(u64, usize)) {
+    space::remove(*address);
 }
 
 /// Gives a module's variables memory, and their first values.
@@ -204,9 +218,7 @@ driver! {
         for kernel in lock(&found.kernels).drain(..) {
             KERNELS.remove(handle_of(&kernel)?)?;
         }
-        for (address, _) in found.variables.values() {
-            space::remove(*address);
-        }
+        found.variables.values().for_each(forget);
         synchronized?;
     }
 

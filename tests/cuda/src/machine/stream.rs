@@ -163,11 +163,14 @@ impl Stream {
             Job::Wait(mark) => mark.wait(),
             Job::Free(address) => drop(super::space::remove(address)),
             Job::Work(work) => {
-                // After a failure nothing happens any more.
-                if self.context.check().is_ok()
-                    && let Err(code) = work.run(self.context)
-                {
-                    self.context.lose(code);
+                // After a failure nothing happens any more. A panic, which says what it is, must not end this thread:
+                // others wait for it.
+                if self.context.check().is_ok() {
+                    let run = std::panic::AssertUnwindSafe(|| work.run(self.context));
+                    let result = std::panic::catch_unwind(run).unwrap_or(Err(CUresult::CUDA_ERROR_UNKNOWN));
+                    if let Err(code) = result {
+                        self.context.lose(code);
+                    }
                 }
             }
         }
@@ -210,6 +213,6 @@ pub(crate) fn code_of(fault: crate::run::Fault) -> CUresult {
         Fault::Assert => CUresult::CUDA_ERROR_ASSERT,
         Fault::Stack => CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
         Fault::Time => CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
-        Fault::Trap | Fault::Waiting | Fault::Mask => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+        Fault::Trap | Fault::Waiting | Fault::Mask | Fault::Race { .. } => CUresult::CUDA_ERROR_LAUNCH_FAILED,
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Access {
     pub bytes: u8,
     /// To so many bytes the sign is extended; 0: it is not.
     pub extend: u8,
+    /// It says in which order others see it, or is atomic: others may do the same at the same time.
+    pub ordered: bool,
     pub base: Slot,
     pub offset: i32,
     pub site: u32,
@@ -81,8 +83,9 @@ pub(crate) enum Special {
     Warps,
     Multiprocessor,
     Multiprocessors,
+    /// Nanoseconds, and the lower half of their number.
     Clock,
-    Nanoseconds,
+    ClockLow,
     LanesEqual,
     LanesLess,
     LanesLessEqual,

@@ -1,16 +1,19 @@
 //! A block: its threads take turns until all have ended.
 
+use super::shared::Shared;
 use super::thread::{State, Thread};
 use super::{Fault, Launch, Machine};
 use crate::ptx::code::{Counting, Op, Program};
 
 /// Instructions of a thread before others have their turn.
 const SLICE: u32 = 20_000;
+/// The same in a cooperative launch, whose threads often do nothing but wait for other blocks.
+const SHORT_SLICE: u32 = 250;
 
 pub(super) struct Block {
     /// Its place in the grid.
     pub at: [u32; 3],
-    pub shared: Vec<u8>,
+    shared: Shared,
     threads: Vec<Thread>,
     pub done: bool,
 }
@@ -26,14 +29,14 @@ impl Block {
         let [x, y, z] = launch.block;
         let places = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
         let threads = places.enumerate().map(|(number, at)| Thread::new(launch, number as u32, at)).collect();
-        let shared = vec![0; launch.dynamic_start() + launch.dynamic];
+        let shared = Shared::new(launch.dynamic_start() + launch.dynamic);
         Block { at: [0; 3], shared, threads, done: false }
     }
 
     /// From the kernel's begin. What is in its memories is not what was written there before.
     pub fn begin(&mut self, launch: &Launch, at: [u32; 3]) {
         self.at = at;
-        self.shared.fill(0xA5);
+        self.shared.begin();
         for thread in &mut self.threads {
             thread.begin(launch);
         }
@@ -47,12 +50,13 @@ impl Block {
 
     /// Each thread that can go on does so for a while; those that have all met go on. Faults have the thread's number.
     pub fn pass(&mut self, machine: &mut Machine<'_>) -> Result<Progress, (usize, Fault)> {
+        let slice = if machine.launch.cooperative { SHORT_SLICE } else { SLICE };
         let mut any = false;
         for number in 0..self.threads.len() {
             if self.threads[number].state == State::Ready {
                 any = true;
                 let thread = &mut self.threads[number];
-                thread.run(machine, &mut self.shared, self.at, SLICE).map_err(|fault| (number, fault))?;
+                thread.run(machine, &mut self.shared, self.at, slice).map_err(|fault| (number, fault))?;
             }
         }
         let program = &machine.launch.program;
@@ -96,6 +100,7 @@ impl Block {
         for thread in &mut self.threads {
             thread.go_on();
         }
+        self.shared.pass_barrier();
         true
     }
 }

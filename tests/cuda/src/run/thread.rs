@@ -1,5 +1,6 @@
 //! One thread: its slots, its local memory, and the loop over its instructions.
 
+use super::shared::{Shared, Who};
 use super::{Fault, LOCAL, Launch, Machine, PARAM, SHARED};
 use crate::machine::Range;
 use crate::ptx::code::{Access, Atomic, AtomicKind, Op, Place, Slot, Special};
@@ -32,6 +33,8 @@ pub(super) struct Thread {
     local: Vec<u8>,
     calls: Vec<Return>,
     carry: u64,
+    /// How often it met lanes of its warp.
+    pub meetings: u32,
 }
 
 /// Where a call goes back to.
@@ -41,9 +44,12 @@ struct Return {
     frame: usize,
 }
 
-/// Bytes of shared, local or parameter memory.
+/// Bytes somewhere.
 enum Bytes<'a> {
+    /// Local memory.
     Own(&'a mut [u8]),
+    /// Shared memory from a place on; nobody, if who is there does not count.
+    Shared(&'a mut Shared, usize, Option<Who>),
     /// Parameters, which cannot be written.
     Param(&'a [u8]),
     /// The host's address of global memory that lives.
@@ -68,6 +74,7 @@ impl Thread {
             local: vec![0; function.local],
             calls: Vec::new(),
             carry: 0,
+            meetings: 0,
         }
     }
 
@@ -106,7 +113,7 @@ impl Thread {
     pub fn run(
         &mut self,
         machine: &mut Machine<'_>,
-        shared: &mut [u8],
+        shared: &mut Shared,
         block: [u32; 3],
         slice: u32,
     ) -> Result<(), Fault> {
@@ -114,7 +121,8 @@ impl Thread {
         let ops = launch.program.ops.as_slice();
         let mut slots = &mut self.slots[self.base..];
         let mut left = slice;
-        machine.instructions += u64::from(slice);
+        // It meets nobody as long as it runs.
+        let who = Who { thread: self.number as u16, meetings: self.meetings };
         while left > 0 {
             left -= 1;
             let op = &ops[self.next];
@@ -160,29 +168,29 @@ impl Thread {
                 Op::Load(access, to) => {
                     let address = slots[access.base as usize].wrapping_add_signed(i64::from(access.offset));
                     let bytes = usize::from(access.bytes);
-                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
-                    let found = find(machine, memory, access, address, bytes)?;
-                    slot!(to) = extended(access, found.load(0, bytes));
+                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared, who);
+                    let mut found = find(machine, memory, access, address, bytes)?;
+                    slot!(to) = extended(access, found.load(0, bytes)?);
                 }
                 Op::Store(access, from) => {
                     let address = slots[access.base as usize].wrapping_add_signed(i64::from(access.offset));
                     let bytes = usize::from(access.bytes);
-                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
+                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared, who);
                     find(machine, memory, access, address, bytes)?.store(0, bytes, slot!(from))?;
                 }
                 Op::LoadMany(access, all) => {
                     let address = slots[access.base as usize].wrapping_add_signed(i64::from(access.offset));
                     let bytes = usize::from(access.bytes);
-                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
-                    let found = find(machine, memory, access, address, bytes * all.len())?;
+                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared, who);
+                    let mut found = find(machine, memory, access, address, bytes * all.len())?;
                     for (number, to) in all.iter().enumerate() {
-                        slot!(to) = extended(access, found.load(number * bytes, bytes));
+                        slot!(to) = extended(access, found.load(number * bytes, bytes)?);
                     }
                 }
                 Op::StoreMany(access, all) => {
                     let address = slots[access.base as usize].wrapping_add_signed(i64::from(access.offset));
                     let bytes = usize::from(access.bytes);
-                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
+                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared, who);
                     let mut found = find(machine, memory, access, address, bytes * all.len())?;
                     for (number, from) in all.iter().enumerate() {
                         found.store(number * bytes, bytes, slot!(from))?;
@@ -192,7 +200,7 @@ impl Thread {
                     let access = &atomic.access;
                     let address = slots[access.base as usize].wrapping_add_signed(i64::from(access.offset));
                     let bytes = usize::from(access.bytes);
-                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared);
+                    let memory = (self.frame, self.local.as_mut_slice(), &mut *shared, who);
                     let mut found = find(machine, memory, access, address, bytes)?;
                     let (operand, swap) = (slot!(&atomic.operand), slot!(&atomic.swap));
                     let old = found.update(bytes, |old| new_of(atomic, old, operand, swap))?;
@@ -263,7 +271,6 @@ impl Thread {
                 Op::ActiveMask(to) => slot!(to) = 1 << (self.number % 32),
             }
         }
-        machine.instructions -= u64::from(left);
         Ok(())
     }
 }
@@ -288,7 +295,7 @@ fn new_of(atomic: &Atomic, old: u64, operand: u64, swap: u64) -> u64 {
 #[inline(always)]
 fn find<'m>(
     machine: &'m mut Machine<'_>,
-    (frame, local, shared): (usize, &'m mut [u8], &'m mut [u8]),
+    (frame, local, shared, who): (usize, &'m mut [u8], &'m mut Shared, Who),
     access: &Access,
     address: u64,
     bytes: usize,
@@ -306,13 +313,15 @@ fn find<'m>(
     if at & (bytes as u64 - 1) != 0 {
         return Err(Fault::Misaligned(address));
     }
-    let part = |all: &'m mut [u8]| -> Option<Bytes<'m>> {
-        let at = usize::try_from(at).ok()?;
-        all.get_mut(at..at.checked_add(bytes)?).map(Bytes::Own)
-    };
     let found = match place {
-        Place::Shared => part(shared),
-        Place::Local => part(local),
+        Place::Shared => {
+            let inside = usize::try_from(at)
+                .is_ok_and(|at| at <= shared.bytes.len() && bytes <= shared.bytes.len() - at);
+            inside.then(|| Bytes::Shared(shared, at as usize, (!access.ordered).then_some(who)))
+        }
+        Place::Local => {
+            usize::try_from(at).ok().and_then(|at| local.get_mut(at..at.checked_add(bytes)?)).map(Bytes::Own)
+        }
         Place::Param => {
             let all = &machine.launch.parameters;
             usize::try_from(at).ok().and_then(|at| all.get(at..at.checked_add(bytes)?)).map(Bytes::Param)
@@ -348,22 +357,36 @@ macro_rules! atomic {
 }
 
 impl Bytes<'_> {
-    #[inline]
-    fn load(&self, at: usize, bytes: usize) -> u64 {
-        match self {
+    #[inline(always)]
+    fn load(&mut self, at: usize, bytes: usize) -> Result<u64, Fault> {
+        Ok(match self {
+            Bytes::Shared(shared, start, who) => {
+                let at = *start + at;
+                if let Some(who) = who {
+                    shared.read(*who, at, bytes)?;
+                }
+                little(&shared.bytes[at..at + bytes])
+            }
             Bytes::Own(all) => little(&all[at..at + bytes]),
             Bytes::Param(all) => little(&all[at..at + bytes]),
             Bytes::Global(host) => {
-                let host = host + at as u64;
+                let host = *host + at as u64;
                 atomic!(host, bytes, cell => cell.load(Relaxed).bits())
             }
-        }
+        })
     }
 
-    #[inline]
+    #[inline(always)]
     fn store(&mut self, at: usize, bytes: usize, value: u64) -> Result<(), Fault> {
         match self {
-            Bytes::Own(all) => all[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]),
+            Bytes::Own(all) => put_little(&mut all[at..at + bytes], value),
+            Bytes::Shared(shared, start, who) => {
+                let (at, value) = (*start + at, value.to_le_bytes());
+                match who {
+                    Some(who) => shared.write(*who, at, &value[..bytes])?,
+                    None => shared.bytes[at..at + bytes].copy_from_slice(&value[..bytes]),
+                }
+            }
             Bytes::Param(_) => return Err(Fault::Address(PARAM)),
             Bytes::Global(host) => {
                 let host = *host + at as u64;
@@ -382,16 +405,32 @@ impl Bytes<'_> {
                 update.unwrap_or_else(|old| old).bits()
             }));
         }
-        let old = self.load(0, bytes);
+        let old = self.load(0, bytes)?;
         self.store(0, bytes, new(old))?;
         Ok(old)
     }
 }
 
+#[inline]
 fn little(bytes: &[u8]) -> u64 {
-    let mut all = [0; 8];
-    all[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(all)
+    // By size: copies of any number of bytes are calls.
+    match *bytes {
+        [a] => a.into(),
+        [a, b] => u16::from_le_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+        [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        _ => 0,
+    }
+}
+
+#[inline]
+fn put_little(bytes: &mut [u8], value: u64) {
+    match bytes.len() {
+        1 => bytes[0] = value as u8,
+        2 => bytes.copy_from_slice(&(value as u16).to_le_bytes()),
+        4 => bytes.copy_from_slice(&(value as u32).to_le_bytes()),
+        _ => bytes.copy_from_slice(&value.to_le_bytes()),
+    }
 }
 
 fn special_of(
@@ -413,7 +452,8 @@ fn special_of(
         Special::Warps => threads.div_ceil(32),
         Special::Multiprocessor => block[0] % crate::machine::MULTIPROCESSORS,
         Special::Multiprocessors => crate::machine::MULTIPROCESSORS,
-        Special::Clock | Special::Nanoseconds => return begin.elapsed().as_nanos() as u64,
+        Special::Clock => return begin.elapsed().as_nanos() as u64,
+        Special::ClockLow => begin.elapsed().as_nanos() as u32,
         Special::LanesEqual => 1 << lane,
         Special::LanesLess => (1 << lane) - 1,
         Special::LanesLessEqual => u32::MAX >> (31 - lane),

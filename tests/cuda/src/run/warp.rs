@@ -30,7 +30,9 @@ pub(super) fn meet(warp: &mut [Thread], program: &Program) -> Result<bool, (usiz
         };
         if members.iter().all(there) {
             exchange(warp, meeting, &members);
+            let meetings = members.iter().map(|lane| warp[*lane].meetings).max().unwrap_or(0);
             for lane in members {
+                warp[lane].meetings = meetings + 1;
                 warp[lane].go_on();
             }
             any = true;

@@ -84,6 +84,31 @@ fn shared_memory_ends_where_it_ends() {
     assert_eq!(ending(9, body, 1, |_| 0), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/// Each thread writes a word of shared memory and reads that of the thread so many before it.
+fn neighbours(between: &str, distance: u32) -> String {
+    format!(
+        ".shared .align 4 .b8 all[1024]; mov.u32 %r1, all; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2;
+        add.s32 %r3, %r1, %r3; st.shared.u32 [%r3], %r2; {between}
+        setp.lt.u32 %p1, %r2, {distance}; @%p1 bra END; ld.shared.u32 %r4, [%r3-{}]; END: mov.u32 %r5, 0;",
+        4 * distance
+    )
+}
+
+#[test]
+fn threads_of_different_warps_need_a_barrier_between_a_write_and_a_read() {
+    let device = Device::new(0);
+    device.run(device.function(&kernel(1, &neighbours("bar.sync 0;", 40)), "k"), 2, 64, &[0]);
+    let result = ending(13, &neighbours("bar.warp.sync -1;", 40), 64, |_| 0);
+    assert_eq!(result, CUresult::CUDA_ERROR_LAUNCH_FAILED);
+}
+
+#[test]
+fn lanes_of_a_warp_need_to_meet_between_a_write_and_a_read() {
+    let device = Device::new(0);
+    device.run(device.function(&kernel(1, &neighbours("bar.warp.sync -1;", 1)), "k"), 1, 32, &[0]);
+    assert_eq!(ending(14, &neighbours("", 1), 32, |_| 0), CUresult::CUDA_ERROR_LAUNCH_FAILED);
+}
+
 #[test]
 fn a_trap_ends_the_launch() {
     assert_eq!(ending(10, "trap;", 1, |_| 0), CUresult::CUDA_ERROR_LAUNCH_FAILED);

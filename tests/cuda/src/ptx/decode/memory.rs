@@ -8,15 +8,12 @@ use super::super::parse::{Operand, Space};
 use super::super::types::{Ty, mask};
 use super::body::{Body, Name, Opcode};
 
-/// Words that say how soon others see it, and what caches do: nothing to this machine, which does one after the other.
-const ORDERS: &[&str] = &[
-    "volatile",
-    "relaxed",
-    "acquire",
-    "release",
-    "acq_rel",
+/// Words that say in which order others see it.
+const ORDERS: &[&str] = &["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"];
+
+/// Words that say who, and what caches do: nothing to this machine, which does one after the other.
+const SCOPES: &[&str] = &[
     "weak",
-    "mmio",
     "nc",
     "cta",
     "cluster",
@@ -91,7 +88,9 @@ impl<'a> Body<'_, 'a> {
 
     /// Takes the space, the type and the words of order from an opcode.
     fn access(&mut self, opcode: &mut Opcode<'a>, address: &Operand<'a>) -> Result<(Access, Ty), Failure> {
-        opcode.words.retain(|word| !ORDERS.contains(word));
+        let ordered =
+            opcode.words.iter().any(|word| ORDERS.contains(word)) || matches!(opcode.name, "atom" | "red");
+        opcode.words.retain(|word| !ORDERS.contains(word) && !SCOPES.contains(word));
         let ty = self.ty(opcode)?;
         let space = opcode.takes_one(|word| {
             Some(match word {
@@ -124,7 +123,7 @@ impl<'a> Body<'_, 'a> {
         let offset = i32::try_from(offset).map_err(|_| self.wrong("an offset of more than 32 bits"))?;
         let site = self.program.sites;
         self.program.sites += 1;
-        Ok((Access { place, bytes: ty.bytes() as u8, extend: 0, base, offset, site }, ty))
+        Ok((Access { place, bytes: ty.bytes() as u8, extend: 0, ordered, base, offset, site }, ty))
     }
 
     fn atomic(
