@@ -126,15 +126,17 @@ impl fmt::Display for Checked {
     }
 }
 
-/// Compiles every implementation for CUDA that is linked into this program, to PTX with the backend's compiler and to
+/// Compiles every implementation for CUDA with a source that is linked into this program, to PTX with the backend's compiler and to
 /// machine code with `ptxas`.
 ///
 /// # Panics
 /// If there is no directory for temporary files.
 pub fn check(ptxas: &Path) -> Checked {
     let all = inventory::iter::<ImplementationEntry>().map(|entry| (entry.build)());
+    // What is compiled already, or is a function of the host's, has nothing to check.
+    let sources = all.filter(|made| matches!(made.kind, abi::KIND_INT_SRC | abi::KIND_EXT_SRC));
     // SAFETY: strings of implementations live for ever.
-    let ours = all.filter(|made| unsafe { made.target.text() } == "cuda");
+    let ours = sources.filter(|made| unsafe { made.target.text() } == "cuda");
     let ours: Vec<&'static abi::Implementation> = ours.collect();
     let jobs = CAPABILITIES.iter().flat_map(|at| ours.iter().map(move |made| (*made, *at)));
     let (jobs, checked) = (Mutex::new(jobs), Mutex::new(Checked::default()));

@@ -101,7 +101,7 @@ fn accelerations_are_right_to_the_last_digits_of_each_precision() {
     for device in devices_of_all_kinds("nbody::accelerations_are_right_to_the_last_digits_of_each_precision")
     {
         // Neither a multiple of any block; the larger one takes an emulated device too long.
-        let sizes = if flash_tests::emulated::has_driver() { &[1001][..] } else { &[1001, 4999] };
+        let sizes = if flash_tests::emulated::is_here() { &[1001][..] } else { &[1001, 4999] };
         for &n in sizes {
             let single = error_of_accelerations::<f32>(&device, n, 1e-3);
             assert!(single <= 2e-6, "{device}, {n} bodies in single precision: {single:e}");
