@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::kit::{self, Kit};
@@ -25,6 +25,13 @@ const ENERGIES: [(&str, &[&str]); 3] = [
     ("ten energies, one kernel", &["--form", "one-kernel"]),
     ("ten energies, double precision", &["--precision", "f64"]),
 ];
+
+/// Modules of tests that build plugins from the sources, which need not be here: the program, and its module.
+const OF_SOURCES: [(&str, &str); 2] = [("cuda", "plugin"), ("device_kernels", "programs")];
+
+/// Seconds of a program of tests, and of one of its tests.
+const TESTS: u64 = 120;
+const TEST: u64 = 60;
 
 /// Benchmarks, what they are given, and their seconds.
 const BENCHMARKS: [(&str, &[&str], u64); 2] = [("gpu", &[], 120), ("kernels", &["--device", KEY], 120)];
@@ -121,8 +128,12 @@ impl<'a> Runner<'a> {
                 false => self.step(name, |runner| runner.energies(options)),
             }
         }
-        for (test, seconds) in kit::TESTS.into_iter().zip([120, 60, 60]) {
-            self.step(&format!("tests `{test}`"), |runner| runner.tests(test, seconds));
+        for program in kit::TESTS {
+            self.step(&format!("tests `{program}`"), |runner| runner.tests(program));
+        }
+        for (program, module) in OF_SOURCES {
+            let why = "it needs the sources: `cargo xtask test` runs it";
+            self.skip(&format!("module `{module}` of tests `{program}`"), why);
         }
         for benchmark in BENCHMARKS {
             self.step(&format!("benchmark `{}`", benchmark.0), |runner| runner.benchmark(benchmark));
@@ -218,25 +229,46 @@ impl<'a> Runner<'a> {
         Ok(format!("at most {worst:.2} units of the fifth digit from those published"))
     }
 
-    /// A program of tests.
-    fn tests(&mut self, test: &str, seconds: u64) -> Result<String> {
-        let skips = self.work.join("logs").join(format!("{test}.skips"));
-        fs::write(&skips, "")?;
-        let mut command = Command::new(self.kit.file(test)?);
-        command.env("FLASH_SKIP_LOG", &skips);
-        let outcome = self.run(test, command, seconds);
-        let mut tally = Tally::default();
-        if let Ok((_, log)) = &outcome {
-            read(log)?.lines().for_each(|line| tally.line(line));
+    /// A program of tests, each in a process of its own: one that loses the device, or dies, is the only one.
+    fn tests(&mut self, program: &str) -> Result<String> {
+        let start = Instant::now();
+        let list = ["--list", "--format", "terse"];
+        let (status, log) = self.command(&format!("{program}-list"), 30, program, &list)?;
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        let list = read(&log)?;
+        let of_sources = |name: &str| {
+            let module = name.split("::").next().unwrap_or_default();
+            OF_SOURCES.contains(&(program, module))
+        };
+        let (mut tally, mut failed) = (Tally::default(), Vec::new());
+        let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+        for name in names.filter(|name| !of_sources(name)) {
+            let outcome = match TESTS.saturating_sub(start.elapsed().as_secs()).min(self.left()) {
+                0 => Err(anyhow!("no time was left for it")),
+                left => self.test(program, name, left.min(TEST), &mut tally),
+            };
+            failed.extend(outcome.err().map(|error| format!("{name}: {error:#}")));
         }
-        tally.skip_log(&read(&skips)?);
-        let reasons = tally.skips.iter().map(|skip| (format!("{test}: {}", skip.name), skip.why.clone()));
-        self.outcomes.skipped.extend(reasons);
-        let (status, log) = outcome?;
-        let Tally { passed, failed, skips, .. } = &tally;
-        let counts = format!("{passed} passed, {failed} failed, {} skipped", skips.len());
-        ensure!(status.success(), "{counts}; {}", end_of(&log, status)?);
+        let skips = tally.skips.iter().map(|skip| (format!("{program}: {}", skip.name), skip.why.clone()));
+        self.outcomes.skipped.extend(skips);
+        let counts =
+            format!("{} passed, {} failed, {} skipped", tally.passed, failed.len(), tally.skips.len());
+        ensure!(failed.is_empty(), "{counts}\n{}", failed.join("\n"));
+        ensure!(tally.passed > 0, "expected tests that pass, found none: {counts}");
         Ok(counts)
+    }
+
+    fn test(&self, program: &str, name: &str, seconds: u64, tally: &mut Tally) -> Result<()> {
+        let shown = format!("{program}-{}", name.replace("::", "-"));
+        let skips = self.work.join("logs").join(format!("{shown}.skips"));
+        fs::write(&skips, "")?;
+        let mut command = Command::new(self.kit.file(program)?);
+        command.args(["--exact", name]).env("FLASH_SKIP_LOG", &skips);
+        let (status, log) = self.run(&shown, command, seconds)?;
+        read(&log)?.lines().for_each(|line| tally.line(line));
+        tally.skip_log(&read(&skips)?);
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        Ok(())
     }
 
     fn benchmark(&mut self, (name, options, seconds): (&'static str, &[&str], u64)) -> Result<String> {
