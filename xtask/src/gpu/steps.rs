@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
+use super::device::{Device, KEY};
 use super::kit::{self, Kit};
 use super::of_cuda;
 use crate::tally::Tally;
-
-/// Key of the backend.
-const KEY: &str = "NVIDIA_GPU";
 
 /// Kinetic energies of the reference problem after steps 1 to 10, as published.
 const PUBLISHED: [f64; 10] =
@@ -51,19 +49,6 @@ pub struct Done {
     /// What it says of itself, or what is wrong.
     pub outcome: Result<String>,
     pub time: Duration,
-}
-
-/// The device that is used.
-pub struct Device {
-    /// Its name and what is known of it.
-    text: String,
-    emulated: bool,
-}
-
-impl std::fmt::Display for Device {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 /// What came out.
@@ -104,15 +89,7 @@ impl<'a> Runner<'a> {
         let (status, log) = self.command("devices", 60, kit::FLASH, &["list", "--json"])?;
         let text = read(&log)?;
         ensure!(status.success(), "`flash list` failed ({status}):\n{text}");
-        let start = text.find('{').context("`flash list --json` printed no JSON")?;
-        // Warnings may stand before it, and behind it.
-        let list = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>().next();
-        let list = list.context("`flash list --json` printed nothing")??;
-        let mut device = device_of(&list)?;
-        if let Some(driver) = asked_of_nvidia_smi() {
-            device.text = format!("{}; nvidia-smi: {driver}", device.text);
-        }
-        Ok(device)
+        Device::listed(&text)
     }
 
     /// All steps, the most telling first.
@@ -302,44 +279,10 @@ impl<'a> Runner<'a> {
 }
 
 /// A command that is ended, with all that it started, after so many seconds. The program comes as its argument.
-fn limited(seconds: u64) -> Command {
+pub fn limited(seconds: u64) -> Command {
     let mut command = Command::new("timeout");
     command.arg("--kill-after=5").arg(seconds.to_string());
     command
-}
-
-/// The device in what `flash list --json` prints.
-fn device_of(list: &Value) -> Result<Device> {
-    let backends = list["backends"].as_array().into_iter().flatten();
-    let ours = backends.into_iter().find(|backend| backend["key"] == KEY);
-    let ours = ours.with_context(|| format!("no GPU: `flash list` knows no {KEY}"))?;
-    let Some(device) = ours["devices"].get(0) else {
-        bail!("no GPU: {KEY}: {}", ours["reason"].as_str().unwrap_or("no device"));
-    };
-    let text = |key: &str| device[key].as_str().unwrap_or("?");
-    let memory = device["memory_bytes"].as_u64().unwrap_or(0) as f64 / f64::from(1 << 30);
-    Ok(Device {
-        text: format!(
-            "{}, {}, {memory:.0} GiB, driver for {}",
-            text("name"),
-            text("features"),
-            text("version")
-        ),
-        emulated: device["emulated"] == true,
-    })
-}
-
-/// The driver's version and the fastest clocks, if there is a program to ask.
-fn asked_of_nvidia_smi() -> Option<String> {
-    let query =
-        "--query-gpu=driver_version,clocks.max.sm,clocks.max.mem,pcie.link.gen.max,pcie.link.width.max";
-    let output = limited(10).args(["nvidia-smi", query, "--format=csv"]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
-    let mut lines = text.lines();
-    let (names, values) = (lines.next()?, lines.next()?);
-    let pairs = names.split(", ").zip(values.split(", "));
-    let pairs: Vec<String> = pairs.map(|(name, value)| format!("{name} {value}")).collect();
-    Some(pairs.join(", "))
 }
 
 /// By how many units of their fifth digit energies are from the published ones; more than one is an error.
@@ -404,26 +347,6 @@ mod tests {
         }
         assert!(compare(&PUBLISHED[..9]).is_err());
         Ok(())
-    }
-
-    #[test]
-    fn without_a_device_the_reason_is_the_backends() {
-        let list = |devices: Value| {
-            serde_json::json!({"backends": [
-                {"key": "ALL_CPU", "reason": null, "devices": [{"name": "a CPU"}]},
-                {"key": "NVIDIA_GPU", "reason": "expected a driver, found none", "devices": devices},
-            ]})
-        };
-        let error = device_of(&list(serde_json::json!([]))).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("no GPU: NVIDIA_GPU: expected a driver, found none"));
-        let found = serde_json::json!([{
-            "name": "H200", "version": "CUDA 13.0", "features": "sm_90", "memory_bytes": 150_323_855_360u64,
-            "emulated": false,
-        }]);
-        let device = device_of(&list(found)).map(|device| device.to_string());
-        assert_eq!(device.ok().as_deref(), Some("H200, sm_90, 140 GiB, driver for CUDA 13.0"));
-        let error = device_of(&serde_json::json!({"backends": []})).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("no GPU: `flash list` knows no NVIDIA_GPU"));
     }
 
     #[test]
