@@ -3,6 +3,8 @@
 mod blocked;
 mod cpu;
 #[cfg(target_os = "linux")]
+mod cublas;
+#[cfg(target_os = "linux")]
 mod openblas;
 mod tiles;
 
@@ -17,7 +19,8 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// Implementations on the CPU: `openblas`, where that library is found, and `blocked` give all of a device's threads
 /// to one product; `avx512`, `avx2` and `portable`, whichever is named, are for some rows each. Over several devices
 /// each computes some rows of the product, with the bits of one device; but for `openblas`, which may sum in another
-/// order where a product has another number of rows.
+/// order where a product has another number of rows. On NVIDIA's GPUs, where cuBLAS is found, `cublas` runs a product
+/// whole.
 ///
 /// # Errors
 /// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, or a matrix

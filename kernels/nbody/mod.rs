@@ -110,7 +110,7 @@ pub struct Integrate<'a, T: Real> {
     cooperating,
     for(f32, f64),
     build_options = "-cl-unsafe-math-optimizations";
-    cuda = "nbody.cu", cooperating, for(f32, f64), work_group_size = 256
+    cuda = "nbody.cu", cooperating, grid_barrier, for(f32, f64), work_group_size = 256
 )]
 pub struct Simulate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.

@@ -1,10 +1,11 @@
 //! Tests of the CUDA backend, where there is no GPU: on the emulated driver of `tests/cuda`.
 
 use crate::READ_BY_FLASH;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// Set for a process that has the emulated driver.
 const EMULATED: &str = "FLASH_TEST_EMULATED";
@@ -14,7 +15,12 @@ const GPU: &str = "FLASH_TEST_GPU";
 
 /// True in a process that has a driver to run tests on: the emulated one, or, if it is wanted, the machine's.
 pub fn has_driver() -> bool {
-    std::env::var_os(EMULATED).is_some() || std::env::var_os(GPU).is_some()
+    is_here() || on_gpu()
+}
+
+/// True in a process that has the emulated driver.
+pub fn is_here() -> bool {
+    std::env::var_os(EMULATED).is_some()
 }
 
 /// True if the machine's own GPU is wanted.
@@ -48,11 +54,15 @@ pub fn environment() -> Vec<(&'static str, OsString)> {
     ]
 }
 
-/// Runs a test of this program in a process with the emulated driver, by the name that the harness prints.
+/// Runs a test of this program in a process with the emulated driver, once, by the name that the harness prints.
 ///
 /// # Panics
 /// If the test does, with its output.
 pub fn run_emulated(test: &str) {
+    static RAN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if !RAN.lock().unwrap_or_else(|e| e.into_inner()).insert(test.to_owned()) {
+        return;
+    }
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     for variable in READ_BY_FLASH {

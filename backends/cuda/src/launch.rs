@@ -31,6 +31,7 @@ impl ModuleKernel {
         let [block, shared] = numbers(launch, [WORK_GROUP_SIZE, SHARED_MEMORY])?;
         let mut state = self.state();
         let shared = shared.map_or(Ok(0), |bytes| self.allow_shared(known, &mut state, bytes))?;
+        self.check_option(block)?;
         let block = block.or(self.spec.work_group_size).map(|size| self.check_block(known, size));
         let wanted = Wanted { block: block.transpose()?, shared };
         if launch.phases().is_empty() {
@@ -55,6 +56,19 @@ impl ModuleKernel {
             None => writing.end(),
         };
         Ok(done.map(|done| Box::new(done) as Box<dyn Completion>))
+    }
+
+    /// A kernel that says how many threads its blocks have counts on them; one that does not care says nothing.
+    fn check_option(&self, option: Option<u64>) -> Result<(), Failure> {
+        let (Some(size), Some(own)) = (option, self.spec.work_group_size) else { return Ok(()) };
+        if size == own {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected a work-group of {own} threads, for which the kernel is written, found {WORK_GROUP_SIZE} = {size}: leave the option out",
+            self.title
+        );
+        Err(Failure::new(Code::Invalid, text))
     }
 
     fn check_block(&self, known: &Known, size: u64) -> Result<u32, Failure> {

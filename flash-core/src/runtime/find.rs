@@ -266,7 +266,7 @@ pub(super) fn prepare(
     Ok(Target { device, implementation: name, kernel, submit, inline, whole, parts, image, rate, widening })
 }
 
-/// True if a shared library can be loaded, by the name that the loader knows it by. It stays loaded: an
+/// True if a shared library can be loaded, by one of the names, with commas, that the loader knows it by. It stays loaded: an
 /// implementation that requires it is about to use it.
 fn is_there(library: &str) -> bool {
     static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
@@ -274,8 +274,8 @@ fn is_there(library: &str) -> bool {
     *loaded.entry(library.to_owned()).or_insert_with(|| {
         // SAFETY: whoever links an implementation into the program, or has it as a plugin, trusts what it
         // requires.
-        let opened = unsafe { libloading::Library::new(library) };
-        opened.map(std::mem::forget).is_ok()
+        let opened = |name: &str| unsafe { libloading::Library::new(name) };
+        library.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
     })
 }
 

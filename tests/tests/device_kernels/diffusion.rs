@@ -1,7 +1,7 @@
 //! The diffusion kernels: every implementation on the CPU, every OpenCL device, and all of them together,
 //! against the definition written down once more, and the reference problem's exact counts.
 
-use crate::{devices, with_cpu};
+use crate::{devices_of_all_kinds, with_cpu};
 use flash::RuntimeObj;
 use flash::kernels::diffusion::{Heat, OUTSIDE, count, heat, stretches, walk};
 use flash::prelude::*;
@@ -153,7 +153,7 @@ fn every_implementation_on_the_cpu_counts_the_same() {
 
 #[test]
 fn every_device_and_all_together_have_the_reference_counts() {
-    let devices = devices("diffusion::every_device_and_all_together_have_the_reference_counts");
+    let devices = devices_of_all_kinds("diffusion::every_device_and_all_together_have_the_reference_counts");
     let problem = Problem::reference();
     for device in &devices {
         assert_reference(&problem.counted(&get_runtime(device).unwrap(), 256, [None; 2]), device);
@@ -211,7 +211,7 @@ fn heat_spreads_alike_through_every_implementation() {
 
 #[test]
 fn heat_spreads_alike_on_devices_and_over_all_of_them() {
-    let devices = devices("diffusion::heat_spreads_alike_on_devices_and_over_all_of_them");
+    let devices = devices_of_all_kinds("diffusion::heat_spreads_alike_on_devices_and_over_all_of_them");
     let keys = devices
         .iter()
         .cloned()

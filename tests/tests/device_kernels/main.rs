@@ -10,15 +10,32 @@ mod programs;
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
 use flash_core::backend::list;
+use flash_tests::emulated;
 
-/// The devices of both backends, by id. Without any the test says that it cannot run.
+/// The OpenCL devices of both backends, by id. Without any the test says that it cannot run.
 fn devices(test: &str) -> Vec<String> {
-    let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
+    of_keys(test, &["OPENCL", "INTEL_FPGA"])
+}
+
+/// The same; in a process with CUDA's driver, in which the test is run, too, its devices alone.
+fn devices_of_all_kinds(test: &str) -> Vec<String> {
+    if emulated::has_driver() {
+        return of_keys(test, &["NVIDIA_GPU"]);
+    }
+    match flash_backend_cuda::nvrtc::version() {
+        Some(_) => emulated::run_emulated(test),
+        None => flash_tests::skip(test, "no CUDA compiler: `cargo xtask setup` downloads it"),
+    }
+    devices(test)
+}
+
+fn of_keys(test: &str, keys: &[&str]) -> Vec<String> {
+    let ours = |key: &Option<String>| key.as_deref().is_some_and(|key| keys.contains(&key));
     let reports = list();
     let devices = reports.iter().filter(|report| ours(&report.key)).flat_map(|report| &report.devices);
     let devices: Vec<String> = devices.map(|device| device.id.clone()).collect();
     if devices.is_empty() {
-        flash_tests::skip(test, "no OpenCL device: `cargo xtask setup` makes three");
+        flash_tests::skip(test, "no device: `cargo xtask setup` makes three for OpenCL");
     }
     devices
 }

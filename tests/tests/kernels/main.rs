@@ -14,6 +14,7 @@ use flash::backend::list;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
+use flash_tests::emulated;
 
 /// A number type, and what tests know of it.
 trait Real: Number + PartialEq + std::fmt::Debug {
@@ -91,18 +92,29 @@ fn implementations(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
     runtimes
 }
 
-/// Those of the implementations for instruction sets, and of the OpenCL devices that there are.
+/// Those of the implementations for instruction sets, and of the OpenCL devices and GPUs that there are. Where there
+/// is no GPU, the test is run once more on an emulated one, alone.
 fn all(test: &str) -> Vec<(String, RuntimeObj)> {
-    let mut runtimes = implementations(test, &SETS);
-    let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
     let reports = list();
-    let devices: Vec<&str> = reports
-        .iter()
-        .filter(|report| ours(&report.key))
-        .flat_map(|report| report.devices.iter().map(|device| device.id.as_str()))
-        .collect();
-    if devices.is_empty() {
-        flash_tests::skip(test, "no OpenCL device: `cargo xtask setup` makes three");
+    let devices_of = |keys: &[&str]| -> Vec<&str> {
+        let ours = |key: &Option<String>| key.as_deref().is_some_and(|key| keys.contains(&key));
+        let reports = reports.iter().filter(|report| ours(&report.key));
+        reports.flat_map(|report| report.devices.iter().map(|device| device.id.as_str())).collect()
+    };
+    let (mut runtimes, mut devices) = (Vec::new(), devices_of(&["NVIDIA_GPU"]));
+    if !emulated::has_driver() {
+        match flash_backend_cuda::nvrtc::version() {
+            Some(_) => emulated::run_emulated(test),
+            None => flash_tests::skip(test, "no CUDA compiler: `cargo xtask setup` downloads it"),
+        }
+    }
+    if !emulated::is_here() {
+        runtimes = implementations(test, &SETS);
+        let opencl = devices_of(&["OPENCL", "INTEL_FPGA"]);
+        if opencl.is_empty() {
+            flash_tests::skip(test, "no OpenCL device: `cargo xtask setup` makes three");
+        }
+        devices.extend(opencl);
     }
     for device in devices {
         let whole = get_runtime(device).unwrap();
@@ -110,6 +122,11 @@ fn all(test: &str) -> Vec<(String, RuntimeObj)> {
         runtimes.push((format!("{device}, cut"), whole.options(Subspaces(3))));
     }
     runtimes
+}
+
+/// True for so many operations where a test cannot wait for them: an emulated device does some millions in a second.
+fn is_too_much(operations: usize) -> bool {
+    emulated::is_here() && operations > 600_000
 }
 
 /// Instruction sets.

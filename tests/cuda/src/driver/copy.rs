@@ -132,7 +132,7 @@ fn of_rectangle(copy: &CUDA_MEMCPY2D) -> Answer<Copy> {
     })
 }
 
-fn empty_box() -> CUDA_MEMCPY3D {
+pub(super) fn empty_box() -> CUDA_MEMCPY3D {
     let nothing = std::ptr::null_mut();
     CUDA_MEMCPY3D {
         srcXInBytes: 0,

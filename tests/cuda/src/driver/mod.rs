@@ -9,6 +9,8 @@ mod launch;
 mod memory;
 mod module;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use graph::Capture;
 
@@ -56,7 +58,8 @@ fn fault(name: &str) -> Option<CUresult> {
     let mut calls = lock(&CALLS);
     let count = calls.entry(name.to_owned()).or_default();
     *count += 1;
-    let wanted = faults.iter().find(|(function, nth, _)| (function == plain || function == name) && nth == count)?;
+    let wanted =
+        faults.iter().find(|(function, nth, _)| (function == plain || function == name) && nth == count)?;
     let code = codes::of_number(wanted.2)?;
     if codes::is_lasting(code)
         && let Ok(context) = context::current()

@@ -31,7 +31,8 @@ pub(crate) fn settings() -> &'static Settings {
             read
         });
         Settings {
-            devices: number("FLASH_EMULATED_CUDA_DEVICES", 1),
+            // Tests of this crate ruin devices: there are enough of them.
+            devices: number("FLASH_EMULATED_CUDA_DEVICES", if cfg!(test) { 16 } else { 1 }),
             memory: number("FLASH_EMULATED_CUDA_MEMORY", 1 << 30),
             faults: faults.collect(),
         }

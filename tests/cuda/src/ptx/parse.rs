@@ -4,6 +4,9 @@ use super::Failure;
 use super::lex::{Token, number, tokens};
 use super::types::Ty;
 
+/// The newest target whose programs a device of this machine takes: targets as devices say theirs, without the point.
+const CAPABILITY: u32 = 81;
+
 /// A text in full.
 #[derive(Debug, Default)]
 pub(crate) struct Module<'a> {
@@ -167,7 +170,11 @@ impl<'a> Parser<'a> {
             match self.name()? {
                 ".version" | ".address_size" => drop(self.next()?),
                 ".target" => {
-                    self.name()?;
+                    let target = self.name()?;
+                    let capability = target.strip_prefix("sm_").and_then(|number| number.parse().ok());
+                    if capability.is_none_or(|capability: u32| capability > CAPABILITY) {
+                        return Err(self.wrong(&format!("a target of up to sm_{CAPABILITY}, found {target}")));
+                    }
                     while self.takes(',') {
                         self.name()?;
                     }

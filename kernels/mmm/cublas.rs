@@ -1,0 +1,130 @@
+//! The product by cuBLAS, where that library is found at run time.
+
+use super::Mmm;
+use crate::simd::Number;
+use cudarc::cublas::sys::{
+    cublasCreate_v2, cublasDgemm_v2, cublasHandle_t, cublasOperation_t, cublasSetStream_v2, cublasSgemm_v2,
+    cublasStatus_t,
+};
+use flash_core::__private::inventory;
+use flash_core::Code;
+use flash_core::backend::Failure;
+use flash_core::kernel::{DeviceCall, DeviceFunction, ImplementationEntry, device_function};
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::c_int;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+
+/// As the loader knows it, by the versions of CUDA.
+const LIBRARY: &str = "libcublas.so.13,libcublas.so.12";
+
+/// The fastest there is on NVIDIA's GPUs.
+struct CuBlas;
+
+macro_rules! register {
+    ($($t:ty)*) => {$(
+        inventory::submit! {
+            ImplementationEntry {
+                build: || device_function::<Mmm<'static, $t>, CuBlas>("cublas", 50, &[("library", LIBRARY)]),
+            }
+        }
+    )*};
+}
+register! { f32 f64 }
+
+/// The library's state for one stream.
+struct Handle(cublasHandle_t);
+
+// SAFETY: a handle may be used from any thread, by one at a time: who has the lock of all.
+unsafe impl Send for Handle {}
+
+/// By stream. They are never given back: streams live for ever.
+static HANDLES: Mutex<Option<HashMap<u64, Handle>>> = Mutex::new(None);
+
+fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
+    match status {
+        cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
+        cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => {
+            Err(Failure::new(Code::OutOfMemory, format!("mmm: {call}: {status:?}")))
+        }
+        _ => Err(Failure::new(Code::Kernel, format!("mmm: {call}: {status:?}"))),
+    }
+}
+
+// SAFETY: the library reads `m` rows of `a` and `k` of `b`, and writes `m` of `c`, which the arrays have (looked at
+// before), by work in the stream that it is given.
+unsafe impl<T: Number> DeviceFunction<Mmm<'_, T>> for CuBlas {
+    const TARGET: &'static str = "cuda";
+
+    fn enqueue(call: &DeviceCall<'_>) -> Result<(), Failure> {
+        let rows = call.dimensions()[0].clone();
+        let mut sizes = [0; 5];
+        for (argument, size) in sizes.iter_mut().enumerate() {
+            *size = call.scalar::<u64>(argument)?;
+        }
+        let [n, k, lda, ldb, ldc] = sizes;
+        let m = rows.end - rows.start;
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        let [a, b, c] = [5, 6, 7].map(|argument| call.args()[argument].len);
+        let needs = |rows: u64, columns: u64, leading: u64| (rows.max(1) - 1) * leading + columns;
+        let there = lda >= k && ldb >= n && ldc >= n;
+        if !there || needs(rows.end, k, lda) > a || needs(k, n, ldb) > b || needs(rows.end, n, ldc) > c {
+            let text = format!(
+                "mmm: expected matrices of {} x {k}, {k} x {n} and {} x {n} elements with rows {lda}, {ldb} and {ldc} apart, found arrays of {a}, {b} and {c}",
+                rows.end, rows.end
+            );
+            return Err(Failure::new(Code::Invalid, text));
+        }
+        let bytes = size_of::<T>() as u64;
+        let left = call.address(5)? + rows.start * lda * bytes;
+        let (right, to) = (call.address(6)?, call.address(7)? + rows.start * ldc * bytes);
+        let mut numbers: [c_int; 6] = [0; 6];
+        for (number, size) in numbers.iter_mut().zip([m, n, k, lda.max(1), ldb, ldc]) {
+            *number = c_int::try_from(size).map_err(|_| {
+                let text = format!("mmm: expected sizes up to {}, cuBLAS's limit, found {size}", c_int::MAX);
+                Failure::new(Code::Invalid, text)
+            })?;
+        }
+        multiply::<T>(call.native("stream")?, numbers, [left, right, to])
+    }
+}
+
+/// Puts a product into a stream: the matrices' sizes and leading dimensions, and their addresses on the device.
+fn multiply<T: Number>(
+    stream: u64,
+    [m, n, k, lda, ldb, ldc]: [c_int; 6],
+    [left, right, to]: [u64; 3],
+) -> Result<(), Failure> {
+    let mut handles = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
+    let handles = handles.get_or_insert_default();
+    let handle = match handles.entry(stream) {
+        Entry::Occupied(known) => known.get().0,
+        Entry::Vacant(free) => {
+            let mut handle = null_mut();
+            // SAFETY: the library is there (attribute `library`), the device's context is current, the variable ours.
+            check("cublasCreate", unsafe { cublasCreate_v2(&mut handle) })?;
+            let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
+            // SAFETY: a handle of this context, and a stream of it.
+            check("cublasSetStream", unsafe { cublasSetStream_v2(handle, stream) })?;
+            free.insert(Handle(handle)).0
+        }
+    };
+    let plain = cublasOperation_t::CUBLAS_OP_N;
+    let [left, right, to] = [left, right, to].map(|at| at as usize);
+    // The library's matrices lie column by column: it sees the transposed ones, and multiplies them the other way round.
+    // SAFETY: the matrices have the elements that are read and written; the scalars live for the call.
+    let status = unsafe {
+        if TypeId::of::<T>() == TypeId::of::<f32>() {
+            let (a, b, c) = (right as *const f32, left as *const f32, to as *mut f32);
+            cublasSgemm_v2(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)
+        } else {
+            let (a, b, c) = (right as *const f64, left as *const f64, to as *mut f64);
+            cublasDgemm_v2(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)
+        }
+    };
+    check("cublasGemm", status)
+}
