@@ -3,6 +3,7 @@
 //! All that is run is built first: by `kit`, which can also pack it for a machine that has a driver and a GPU but no
 //! Rust, no sources and no network. `steps` says what is run, each step with a time limit; `report` writes the file.
 
+mod device;
 mod kit;
 mod report;
 mod steps;

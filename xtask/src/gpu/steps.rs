@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
+use super::device::{Device, KEY};
 use super::kit::{self, Kit};
 use super::of_cuda;
 use crate::tally::Tally;
-
-/// Key of the backend.
-const KEY: &str = "NVIDIA_GPU";
 
 /// Kinetic energies of the reference problem after steps 1 to 10, as published.
 const PUBLISHED: [f64; 10] =
@@ -25,6 +23,13 @@ const ENERGIES: [(&str, &[&str]); 3] = [
     ("ten energies, one kernel", &["--form", "one-kernel"]),
     ("ten energies, double precision", &["--precision", "f64"]),
 ];
+
+/// Modules of tests that build plugins from the sources, which need not be here: the program, and its module.
+const OF_SOURCES: [(&str, &str); 2] = [("cuda", "plugin"), ("device_kernels", "programs")];
+
+/// Seconds of a program of tests, and of one of its tests.
+const TESTS: u64 = 120;
+const TEST: u64 = 60;
 
 /// Benchmarks, what they are given, and their seconds.
 const BENCHMARKS: [(&str, &[&str], u64); 2] = [("gpu", &[], 120), ("kernels", &["--device", KEY], 120)];
@@ -44,19 +49,6 @@ pub struct Done {
     /// What it says of itself, or what is wrong.
     pub outcome: Result<String>,
     pub time: Duration,
-}
-
-/// The device that is used.
-pub struct Device {
-    /// Its name and what is known of it.
-    text: String,
-    emulated: bool,
-}
-
-impl std::fmt::Display for Device {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 /// What came out.
@@ -97,15 +89,7 @@ impl<'a> Runner<'a> {
         let (status, log) = self.command("devices", 60, kit::FLASH, &["list", "--json"])?;
         let text = read(&log)?;
         ensure!(status.success(), "`flash list` failed ({status}):\n{text}");
-        let start = text.find('{').context("`flash list --json` printed no JSON")?;
-        // Warnings may stand before it, and behind it.
-        let list = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>().next();
-        let list = list.context("`flash list --json` printed nothing")??;
-        let mut device = device_of(&list)?;
-        if let Some(driver) = asked_of_nvidia_smi() {
-            device.text = format!("{}; nvidia-smi: {driver}", device.text);
-        }
-        Ok(device)
+        Device::listed(&text)
     }
 
     /// All steps, the most telling first.
@@ -121,8 +105,12 @@ impl<'a> Runner<'a> {
                 false => self.step(name, |runner| runner.energies(options)),
             }
         }
-        for (test, seconds) in kit::TESTS.into_iter().zip([120, 60, 60]) {
-            self.step(&format!("tests `{test}`"), |runner| runner.tests(test, seconds));
+        for program in kit::TESTS {
+            self.step(&format!("tests `{program}`"), |runner| runner.tests(program));
+        }
+        for (program, module) in OF_SOURCES {
+            let why = "it needs the sources: `cargo xtask test` runs it";
+            self.skip(&format!("module `{module}` of tests `{program}`"), why);
         }
         for benchmark in BENCHMARKS {
             self.step(&format!("benchmark `{}`", benchmark.0), |runner| runner.benchmark(benchmark));
@@ -218,25 +206,46 @@ impl<'a> Runner<'a> {
         Ok(format!("at most {worst:.2} units of the fifth digit from those published"))
     }
 
-    /// A program of tests.
-    fn tests(&mut self, test: &str, seconds: u64) -> Result<String> {
-        let skips = self.work.join("logs").join(format!("{test}.skips"));
-        fs::write(&skips, "")?;
-        let mut command = Command::new(self.kit.file(test)?);
-        command.env("FLASH_SKIP_LOG", &skips);
-        let outcome = self.run(test, command, seconds);
-        let mut tally = Tally::default();
-        if let Ok((_, log)) = &outcome {
-            read(log)?.lines().for_each(|line| tally.line(line));
+    /// A program of tests, each in a process of its own: one that loses the device, or dies, is the only one.
+    fn tests(&mut self, program: &str) -> Result<String> {
+        let start = Instant::now();
+        let list = ["--list", "--format", "terse"];
+        let (status, log) = self.command(&format!("{program}-list"), 30, program, &list)?;
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        let list = read(&log)?;
+        let of_sources = |name: &str| {
+            let module = name.split("::").next().unwrap_or_default();
+            OF_SOURCES.contains(&(program, module))
+        };
+        let (mut tally, mut failed) = (Tally::default(), Vec::new());
+        let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+        for name in names.filter(|name| !of_sources(name)) {
+            let outcome = match TESTS.saturating_sub(start.elapsed().as_secs()).min(self.left()) {
+                0 => Err(anyhow!("no time was left for it")),
+                left => self.test(program, name, left.min(TEST), &mut tally),
+            };
+            failed.extend(outcome.err().map(|error| format!("{name}: {error:#}")));
         }
-        tally.skip_log(&read(&skips)?);
-        let reasons = tally.skips.iter().map(|skip| (format!("{test}: {}", skip.name), skip.why.clone()));
-        self.outcomes.skipped.extend(reasons);
-        let (status, log) = outcome?;
-        let Tally { passed, failed, skips, .. } = &tally;
-        let counts = format!("{passed} passed, {failed} failed, {} skipped", skips.len());
-        ensure!(status.success(), "{counts}; {}", end_of(&log, status)?);
+        let skips = tally.skips.iter().map(|skip| (format!("{program}: {}", skip.name), skip.why.clone()));
+        self.outcomes.skipped.extend(skips);
+        let counts =
+            format!("{} passed, {} failed, {} skipped", tally.passed, failed.len(), tally.skips.len());
+        ensure!(failed.is_empty(), "{counts}\n{}", failed.join("\n"));
+        ensure!(tally.passed > 0, "expected tests that pass, found none: {counts}");
         Ok(counts)
+    }
+
+    fn test(&self, program: &str, name: &str, seconds: u64, tally: &mut Tally) -> Result<()> {
+        let shown = format!("{program}-{}", name.replace("::", "-"));
+        let skips = self.work.join("logs").join(format!("{shown}.skips"));
+        fs::write(&skips, "")?;
+        let mut command = Command::new(self.kit.file(program)?);
+        command.args(["--exact", name]).env("FLASH_SKIP_LOG", &skips);
+        let (status, log) = self.run(&shown, command, seconds)?;
+        read(&log)?.lines().for_each(|line| tally.line(line));
+        tally.skip_log(&read(&skips)?);
+        ensure!(status.success(), "{}", end_of(&log, status)?);
+        Ok(())
     }
 
     fn benchmark(&mut self, (name, options, seconds): (&'static str, &[&str], u64)) -> Result<String> {
@@ -270,44 +279,10 @@ impl<'a> Runner<'a> {
 }
 
 /// A command that is ended, with all that it started, after so many seconds. The program comes as its argument.
-fn limited(seconds: u64) -> Command {
+pub fn limited(seconds: u64) -> Command {
     let mut command = Command::new("timeout");
     command.arg("--kill-after=5").arg(seconds.to_string());
     command
-}
-
-/// The device in what `flash list --json` prints.
-fn device_of(list: &Value) -> Result<Device> {
-    let backends = list["backends"].as_array().into_iter().flatten();
-    let ours = backends.into_iter().find(|backend| backend["key"] == KEY);
-    let ours = ours.with_context(|| format!("no GPU: `flash list` knows no {KEY}"))?;
-    let Some(device) = ours["devices"].get(0) else {
-        bail!("no GPU: {KEY}: {}", ours["reason"].as_str().unwrap_or("no device"));
-    };
-    let text = |key: &str| device[key].as_str().unwrap_or("?");
-    let memory = device["memory_bytes"].as_u64().unwrap_or(0) as f64 / f64::from(1 << 30);
-    Ok(Device {
-        text: format!(
-            "{}, {}, {memory:.0} GiB, driver for {}",
-            text("name"),
-            text("features"),
-            text("version")
-        ),
-        emulated: device["emulated"] == true,
-    })
-}
-
-/// The driver's version and the fastest clocks, if there is a program to ask.
-fn asked_of_nvidia_smi() -> Option<String> {
-    let query =
-        "--query-gpu=driver_version,clocks.max.sm,clocks.max.mem,pcie.link.gen.max,pcie.link.width.max";
-    let output = limited(10).args(["nvidia-smi", query, "--format=csv"]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
-    let mut lines = text.lines();
-    let (names, values) = (lines.next()?, lines.next()?);
-    let pairs = names.split(", ").zip(values.split(", "));
-    let pairs: Vec<String> = pairs.map(|(name, value)| format!("{name} {value}")).collect();
-    Some(pairs.join(", "))
 }
 
 /// By how many units of their fifth digit energies are from the published ones; more than one is an error.
@@ -372,26 +347,6 @@ mod tests {
         }
         assert!(compare(&PUBLISHED[..9]).is_err());
         Ok(())
-    }
-
-    #[test]
-    fn without_a_device_the_reason_is_the_backends() {
-        let list = |devices: Value| {
-            serde_json::json!({"backends": [
-                {"key": "ALL_CPU", "reason": null, "devices": [{"name": "a CPU"}]},
-                {"key": "NVIDIA_GPU", "reason": "expected a driver, found none", "devices": devices},
-            ]})
-        };
-        let error = device_of(&list(serde_json::json!([]))).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("no GPU: NVIDIA_GPU: expected a driver, found none"));
-        let found = serde_json::json!([{
-            "name": "H200", "version": "CUDA 13.0", "features": "sm_90", "memory_bytes": 150_323_855_360u64,
-            "emulated": false,
-        }]);
-        let device = device_of(&list(found)).map(|device| device.to_string());
-        assert_eq!(device.ok().as_deref(), Some("H200, sm_90, 140 GiB, driver for CUDA 13.0"));
-        let error = device_of(&serde_json::json!({"backends": []})).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("no GPU: `flash list` knows no NVIDIA_GPU"));
     }
 
     #[test]
