@@ -6,14 +6,14 @@
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | [`discover`] | the driver's version, the devices, their limits |
-//! | [`device`] | the backend's functions |
-//! | [`context`] | contexts, streams, events |
-//! | [`buffers`], [`copies`] | memory on the device, pinned memory, copies in streams of their own |
-//! | [`nvrtc`], [`program`] | compilation, the cache on disk, modules |
-//! | [`kernel`], [`launch`] | a kernel made ready; parameters, blocks and phases of a launch |
-//! | [`queue`], [`graph`] | launches in order, in batches, which become graphs when they come again |
-//! | [`waiter`] | the thread that waits for who wants to be called |
+//! | `discover` | the driver's version, the devices, their limits |
+//! | `device` | the backend's functions |
+//! | `context` | contexts, streams, events |
+//! | `buffers`, `copies` | memory on the device, pinned memory, copies in streams of their own |
+//! | `nvrtc`, `program` | compilation, the cache on disk, modules |
+//! | `kernel`, `launch` | a kernel made ready; parameters, blocks and phases of a launch |
+//! | `queue`, `graph` | launches in order, in batches, which become graphs when they come again |
+//! | `waiter` | the thread that waits for who wants to be called |
 //!
 //! What a launch waits for has happened before it is submitted, so nothing orders the streams.
 //!
