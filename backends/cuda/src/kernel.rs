@@ -65,7 +65,7 @@ const COUNTERS: usize = 1024;
 const SHARED: u32 = 48 << 10;
 
 /// Endings of files that CUDA takes.
-const FILES: [&str; 5] = ["cu", "cuh", "ptx", "cubin", "fatbin"];
+const FILES: [&str; 6] = ["cu", "cuh", "c", "ptx", "cubin", "fatbin"];
 
 impl ModuleKernel {
     pub(crate) fn new(

@@ -3,6 +3,7 @@
 use crate::kernels::Scale;
 use crate::{devices, has_driver};
 use flash::Error;
+use flash::kernel::views::{Item, ReadWrite};
 use flash::prelude::*;
 use flash_backend_cuda::nvrtc::{Architecture, compile};
 use std::path::Path;
@@ -26,6 +27,36 @@ fn scaled(device: &str, code: Implementation, n: usize) -> Result<Vec<f32>, Erro
     let (x, y) = (FlashMemory::from(vec![2.0f32; n]), FlashMemory::from(vec![1.0f32; n]));
     get_runtime(device)?.submit(Scale::of(3.0, &x, &y)).options(code).exec([n])?;
     Ok(y.read()?.to_vec())
+}
+
+/// Four dimensions.
+#[derive(KernelDefinition)]
+#[kernel(name = "cuda.fold", dims(x, y, z, w))]
+struct Fold<'a> {
+    out: Item<'a, ReadWrite<u32>>,
+}
+
+/// It knows the extents of its third and fourth dimensions, which are one for CUDA.
+const FOLD: &str = "extern \"C\" __global__ void fold(unsigned *out) {
+    unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y, z = blockIdx.z % 4, w = blockIdx.z / 4;
+    out[x + 7 * (y + 3 * (z + 4 * w))] += 1 + x + 10 * y + 100 * z + 1000 * w;
+}";
+
+#[test]
+fn dimensions_behind_the_third_are_folded_into_it() {
+    for device in devices("programs::dimensions_behind_the_third_are_folded_into_it") {
+        let (rt, out) = (get_runtime(&device).unwrap(), FlashMemory::<u32>::zeroed([7, 3, 4, 5]));
+        let run = |dims: [u64; 4]| {
+            rt.submit(Fold::of(&out)).options(Implementation::source(FOLD, "fold")).exec(dims)
+        };
+        run([7, 3, 4, 5]).unwrap();
+        let expected: Vec<u32> = (0..7 * 3 * 4 * 5)
+            .map(|i| 1 + i % 7 + 10 * (i / 7 % 3) + 100 * (i / 21 % 4) + 1000 * (i / 84))
+            .collect();
+        assert_eq!(*out.read().unwrap(), expected, "{device}");
+        let error = run([7, 70_000, 1, 1]).unwrap_err().to_string();
+        assert!(error.contains("`out`") || error.contains("65535 is the limit"), "{device}: {error}");
+    }
 }
 
 /// The text as PTX, which every device takes.

@@ -57,6 +57,16 @@ fn a_driver_that_fails_is_named_with_its_code() {
 }
 
 #[test]
+fn a_driver_that_is_too_old_makes_the_backend_unavailable() {
+    let test = "suite::a_driver_that_is_too_old_makes_the_backend_unavailable";
+    if has_driver(test) && !flash_tests::emulated::on_gpu() {
+        flash_tests::in_process(&[("FLASH_EMULATED_CUDA_VERSION", "12040")], || {
+            unavailable("expected a driver for CUDA 12.8 or newer, found one for 12.4: update the driver");
+        });
+    }
+}
+
+#[test]
 fn an_emulated_device_is_taken_by_its_key_alone() {
     let test = "suite::an_emulated_device_is_taken_by_its_key_alone";
     if has_driver(test) && !flash_tests::emulated::on_gpu() {

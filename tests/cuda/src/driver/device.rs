@@ -86,7 +86,7 @@ driver! {
     }
 
     fn cuDriverGetVersion(version: Out<i32>) {
-        version.put(13_000)?;
+        version.put(settings().version)?;
     }
 
     fn cuDeviceGetCount(count: Out<i32>) {

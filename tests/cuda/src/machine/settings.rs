@@ -7,11 +7,14 @@ pub(crate) struct Settings {
     pub devices: usize,
     /// Bytes of each device's memory.
     pub memory: usize,
+    /// Of CUDA, as the driver says it: 1000 major + 10 minor.
+    pub version: i32,
     /// Calls that fail: of which function, the how manieth one, and with which code.
     pub faults: Vec<(String, u32, u32)>,
 }
 
-/// `FLASH_EMULATED_CUDA_DEVICES`, `FLASH_EMULATED_CUDA_MEMORY` and `FLASH_EMULATED_CUDA_FAULT`, read once.
+/// `FLASH_EMULATED_CUDA_DEVICES`, `FLASH_EMULATED_CUDA_MEMORY`, `FLASH_EMULATED_CUDA_VERSION` and
+/// `FLASH_EMULATED_CUDA_FAULT`, read once.
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -34,6 +37,7 @@ pub(crate) fn settings() -> &'static Settings {
             // Tests of this crate ruin devices: there are enough of them.
             devices: number("FLASH_EMULATED_CUDA_DEVICES", if cfg!(test) { 16 } else { 1 }),
             memory: number("FLASH_EMULATED_CUDA_MEMORY", 1 << 30),
+            version: number("FLASH_EMULATED_CUDA_VERSION", 13_000) as i32,
             faults: faults.collect(),
         }
     })
