@@ -2,7 +2,6 @@
 //!
 //! Here is what tests share: saying that one cannot run here, and running one in a process of its own.
 
-pub mod cuda;
 pub mod emulated;
 mod number;
 pub mod plugins;

@@ -268,7 +268,7 @@ ptxas info    : Compile time = 1.794 ms
     fn is_there(test: &str) -> bool {
         let there = nvrtc::version().is_some();
         if !there {
-            crate::skip(&format!("cuda::tests::{test}"), "no NVRTC: `cargo xtask setup` downloads it");
+            flash_tests::skip(&format!("check::tests::{test}"), "no NVRTC: `cargo xtask setup` downloads it");
         }
         there
     }

@@ -1,8 +1,9 @@
 //! Compiles every CUDA kernel of the library and of the conformance suite, and prints what each one uses:
 //! `check-cuda PTXAS [JSON]`. `cargo xtask check-cuda` calls it with the compilers that it downloads.
 
+mod check;
+
 use flash::kernels as _;
-use flash_tests::cuda;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let checked = cuda::check(Path::new(ptxas));
+    let checked = check::check(Path::new(ptxas));
     print!("{checked}");
     if let Some(json) = json
         && let Err(why) = std::fs::write(json, checked.json())
