@@ -355,6 +355,7 @@ fn threads_that_read_write_and_evict() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "megabytes take minutes")]
 fn a_large_array_that_is_copied_again_is_pinned_until_it_goes() {
     let _alone = lock();
     let devices = devices();
