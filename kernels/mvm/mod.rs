@@ -19,7 +19,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 #[kernel(name = "mvm", dims(row), part_by(row))]
 #[implementations(
     opencl = "mvm.cl", cooperating, for(f32, f64);
-    cuda = "mvm.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
+    cuda = "../simd/sums.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
 )]
 pub struct Mvm<'a, T: Number> {
     /// Columns of the matrix.

@@ -18,7 +18,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 #[kernel(name = "vdp", dims(i), part_by(i))]
 #[implementations(
     opencl = "vdp.cl", cooperating, for(f32, f64), work_group_size = 64;
-    cuda = "vdp.cu", cooperating, for(f32, f64), work_group_size = 1024
+    cuda = "../simd/sums.cu", cooperating, for(f32, f64), work_group_size = 1024
 )]
 pub struct Vdp<'a, T: Number> {
     /// The first vector.

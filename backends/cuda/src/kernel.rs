@@ -12,7 +12,6 @@ use flash_core::Code;
 use flash_core::abi::{self, QueueFn};
 use flash_core::backend::Failure;
 use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A kernel, for one device.
@@ -164,7 +163,7 @@ impl ModuleKernel {
 /// What an implementation says, and its code, if it is for this device.
 fn read(known: &Known, implementation: &abi::Implementation) -> Result<(KernelSpec, Payload), Failure> {
     let mut spec = KernelSpec::read(implementation)?;
-    check_file(&spec, implementation)?;
+    spec.file_of(implementation, &FILES)?;
     let (major, minor) = known.found.limits.capability;
     for wanted in &spec.requires {
         // `sm_90`: that architecture, or a later one.
@@ -180,22 +179,6 @@ fn read(known: &Known, implementation: &abi::Implementation) -> Result<(KernelSp
     }
     let payload = spec.payload(implementation)?;
     Ok((spec, payload))
-}
-
-/// A file with another ending is for another kind of device.
-fn check_file(spec: &KernelSpec, implementation: &abi::Implementation) -> Result<(), Failure> {
-    if !matches!(implementation.kind, abi::KIND_EXT_SRC | abi::KIND_EXT_BIN) {
-        return Ok(());
-    }
-    // SAFETY: strings of implementations live for ever.
-    let path = unsafe { abi::Str { ptr: implementation.payload, len: implementation.payload_len }.text() };
-    let ending = Path::new(&path).extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    if ending.is_some_and(|ending| FILES.contains(&ending.as_str())) {
-        return Ok(());
-    }
-    let files = FILES.map(|ending| format!(".{ending}")).join(", ");
-    let text = format!("{}: expected a file that ends with one of {files}, found {path:?}", spec.title);
-    Err(Failure::new(Code::Unsupported, text))
 }
 
 fn get(function: Function, attribute: Attribute) -> Result<u32, Failure> {

@@ -13,7 +13,6 @@ use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer};
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
 use std::ffi::c_void;
-use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -110,7 +109,14 @@ fn read(
     implementation: &abi::Implementation,
 ) -> Result<(KernelSpec, Payload), Failure> {
     let mut spec = KernelSpec::read(implementation)?;
-    check_file(device, &spec, implementation)?;
+    if let Some((path, ending)) = spec.file_of(implementation, &FILES)?
+        && ending == "aocx"
+        && device.found.info.class != Class::Fpga
+    {
+        let (title, name) = (&spec.title, &device.found.info.name);
+        let text = format!("{title}: expected an FPGA for {path:?}, found {name}");
+        return Err(Failure::new(Code::Unsupported, text));
+    }
     let has = |extension: &str| device.found.extensions.split_whitespace().any(|there| there == extension);
     let doubles = spec.descriptor.arguments.iter().any(|a| a.element.name.contains("f64"));
     let mut needs = spec.requires.iter().map(String::as_str).chain(doubles.then_some("cl_khr_fp64"));
@@ -129,31 +135,6 @@ fn read(
 
 /// Endings of files that OpenCL takes.
 const FILES: [&str; 5] = ["cl", "c", "aocx", "bin", "spv"];
-
-/// A file with another ending is for another kind of device.
-fn check_file(
-    device: &OpenClDevice,
-    spec: &KernelSpec,
-    implementation: &abi::Implementation,
-) -> Result<(), Failure> {
-    if !matches!(implementation.kind, abi::KIND_EXT_SRC | abi::KIND_EXT_BIN) {
-        return Ok(());
-    }
-    // SAFETY: strings of implementations live for ever.
-    let path = unsafe { abi::Str { ptr: implementation.payload, len: implementation.payload_len }.text() };
-    let ending = Path::new(&path).extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    let text = match ending.as_deref() {
-        Some("aocx") if device.found.info.class != Class::Fpga => {
-            format!("{}: expected an FPGA for {path:?}, found {}", spec.title, device.found.info.name)
-        }
-        Some(ending) if FILES.contains(&ending) => return Ok(()),
-        _ => {
-            let files = FILES.map(|ending| format!(".{ending}")).join(", ");
-            format!("{}: expected a file that ends with one of {files}, found {path:?}", spec.title)
-        }
-    };
-    Err(Failure::new(Code::Unsupported, text))
-}
 
 fn create(spec: &KernelSpec, program: &Program) -> Result<Counted<Kernel>, Failure> {
     if spec.entry.contains('\0') {

@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-/// What a device is.
+/// What a device is. By default one of a single thread, of which nothing else is known.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DeviceInfo {
     /// Class.
@@ -101,6 +101,25 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// Architecture or instruction sets, separated by commas.
     pub features: String,
+}
+
+impl Default for DeviceInfo {
+    fn default() -> DeviceInfo {
+        DeviceInfo {
+            class: Class::Other,
+            emulated: false,
+            test: false,
+            host_memory: false,
+            threads: 1,
+            name: String::new(),
+            vendor: String::new(),
+            version: String::new(),
+            physical_id: String::new(),
+            rate_hint: 0.0,
+            memory_bytes: 0,
+            features: String::new(),
+        }
+    }
 }
 
 /// Class of a device.

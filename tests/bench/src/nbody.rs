@@ -60,8 +60,10 @@ impl NBody {
 }
 
 /// The number types, with what differs between them.
-trait Number: Real + Send + Sync {
+pub trait Number: Real + Send + Sync {
+    /// As the rows name it.
     const NAME: &'static str;
+    /// The number nearest to another.
     fn of(value: f64) -> Self;
 }
 

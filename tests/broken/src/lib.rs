@@ -3,7 +3,7 @@
 use flash_core::abi;
 use flash_core::backend::host_memory::HostBuffers;
 use flash_core::backend::{
-    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, host_memory,
+    Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, host_memory,
 };
 use flash_core::kernel::ImplementationEntry;
 
@@ -83,18 +83,13 @@ impl Device for BrokenDevice {
     fn info(&self) -> DeviceInfo {
         maybe("device_info");
         DeviceInfo {
-            class: Class::Other,
-            emulated: false,
             test: true,
             host_memory: true,
-            threads: 1,
             name: "broken".into(),
             vendor: "tests".into(),
             version: "1".into(),
             physical_id: "broken".into(),
-            rate_hint: 0.0,
-            memory_bytes: 0,
-            features: String::new(),
+            ..DeviceInfo::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an implementation in a kernel language says of itself, and the text before its source.
 
 use super::DEVICE_HEADER;
-use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC};
+use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC, Str};
 use crate::backend::Failure;
 use crate::descriptor::{KernelDescriptor, View};
 use crate::error::Code;
@@ -187,6 +187,32 @@ impl KernelSpec {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The file that an implementation's code is in, whose ending, in small letters, is one of `known`; `None`: it is in
+    /// no file.
+    ///
+    /// # Errors
+    /// [`Code::Unsupported`] for another ending: the file is for another kind of device.
+    pub fn file_of(
+        &self,
+        implementation: &Implementation,
+        known: &[&str],
+    ) -> Result<Option<(PathBuf, String)>, Failure> {
+        if !matches!(implementation.kind, KIND_EXT_SRC | KIND_EXT_BIN) {
+            return Ok(None);
+        }
+        // SAFETY: strings of implementations live for ever.
+        let path = unsafe { Str { ptr: implementation.payload, len: implementation.payload_len }.text() };
+        let path = PathBuf::from(path);
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        if let Some(ending) = ending.filter(|ending| known.contains(&ending.as_str())) {
+            return Ok(Some((path, ending)));
+        }
+        let known: Vec<String> = known.iter().map(|ending| format!(".{ending}")).collect();
+        let (title, known) = (&self.title, known.join(", "));
+        let text = format!("{title}: expected a file that ends with one of {known}, found {path:?}");
+        Err(Failure::new(Code::Unsupported, text))
     }
 
     /// The implementation's code; files are read.

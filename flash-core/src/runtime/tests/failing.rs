@@ -4,9 +4,7 @@
 use super::kernels::{Axpy, Fill};
 use crate::abi::{self, Implementation};
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{
-    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows,
-};
+use crate::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows};
 use crate::descriptor::weights;
 use crate::error::{Code, Error, LaunchError};
 use crate::memory::FlashMemory;
@@ -79,18 +77,12 @@ impl Device for FailingDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            class: Class::Other,
             emulated: true,
             test: true,
-            host_memory: false,
-            threads: 1,
             name: "failing".into(),
             vendor: "FLASH".into(),
             version: "0".into(),
-            physical_id: String::new(),
-            rate_hint: 0.0,
-            memory_bytes: 0,
-            features: String::new(),
+            ..DeviceInfo::default()
         }
     }
 

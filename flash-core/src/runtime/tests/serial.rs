@@ -4,9 +4,7 @@
 
 use crate::abi::{self, Arg, Implementation, Share};
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{
-    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows,
-};
+use crate::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows};
 use crate::register_backend;
 
 struct Serial;
@@ -57,7 +55,6 @@ impl Device for SerialDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            class: Class::Other,
             emulated: true,
             test: true,
             host_memory: true,
@@ -65,10 +62,7 @@ impl Device for SerialDevice {
             name: "serial".into(),
             vendor: "FLASH".into(),
             version: "0".into(),
-            physical_id: String::new(),
-            rate_hint: 0.0,
-            memory_bytes: 0,
-            features: String::new(),
+            ..DeviceInfo::default()
         }
     }
 

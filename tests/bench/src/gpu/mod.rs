@@ -6,13 +6,14 @@
 mod hand;
 
 use crate::dispatch::per_call;
+use crate::nbody::Number;
 use crate::opencl::Touch;
 use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context, Result, ensure};
 use flash::backend::list;
 use flash::kernel::views::{Item, Read, Whole, Write};
-use flash::kernels::nbody::{Accelerate, Real};
+use flash::kernels::nbody::Accelerate;
 use flash::{FlashMemory, KernelDefinition, RuntimeObj, get_runtime};
 use flash_backend_cuda as _;
 use hand::ByHand;
@@ -248,26 +249,6 @@ fn copies(rt: &RuntimeObj, hand: &ByHand, elements: usize) -> Result<Vec<Row>> {
         ),
     ];
     Ok(rows.map(|row| goal.look_at(row)).into())
-}
-
-/// The number types.
-trait Number: Real + Send + Sync {
-    const NAME: &'static str;
-    fn of(value: f64) -> Self;
-}
-
-impl Number for f32 {
-    const NAME: &'static str = "f32";
-    fn of(value: f64) -> f32 {
-        value as f32
-    }
-}
-
-impl Number for f64 {
-    const NAME: &'static str = "f64";
-    fn of(value: f64) -> f64 {
-        value
-    }
 }
 
 /// Rate of the accelerations of n bodies and, where the device's peak in this precision is known, their share of it.

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, c
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
-use flash::backend::{Backend, Class, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
+use flash::backend::{Backend, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -79,18 +79,13 @@ impl flash::backend::Device for ByHandDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            class: Class::Other,
-            emulated: false,
             test: true,
             host_memory: true,
-            threads: 1,
             name: format!("NVIDIA_GPU:{}", self.ordinal),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             physical_id: "cpu".into(),
-            rate_hint: 0.0,
-            memory_bytes: 0,
-            features: String::new(),
+            ..DeviceInfo::default()
         }
     }
 

@@ -55,7 +55,6 @@ impl Device for DirectDevice {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
             class: Class::Cpu,
-            emulated: false,
             test: true,
             host_memory: true,
             threads: self.threads as u32,
@@ -63,9 +62,7 @@ impl Device for DirectDevice {
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             physical_id: "cpu".into(),
-            rate_hint: 0.0,
-            memory_bytes: 0,
-            features: String::new(),
+            ..DeviceInfo::default()
         }
     }
 

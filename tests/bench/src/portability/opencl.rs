@@ -6,7 +6,7 @@ use super::last;
 use anyhow::Result;
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
-use flash::backend::{Backend, Class, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
+use flash::backend::{Backend, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
@@ -94,18 +94,13 @@ impl flash::backend::Device for ByHandDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            class: Class::Other,
-            emulated: false,
             test: true,
             host_memory: true,
-            threads: 1,
             name: self.name.clone(),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             physical_id: "cpu".into(),
-            rate_hint: 0.0,
-            memory_bytes: 0,
-            features: String::new(),
+            ..DeviceInfo::default()
         }
     }
 

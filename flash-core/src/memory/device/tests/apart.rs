@@ -3,7 +3,7 @@
 
 use crate::abi;
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use crate::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
 use crate::error::Code;
 use crate::register_backend;
 use std::cell::Cell;
@@ -77,18 +77,12 @@ impl Device for ApartDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
-            class: Class::Other,
             emulated: true,
             test: true,
-            host_memory: false,
-            threads: 1,
             name: "apart".into(),
             vendor: "FLASH".into(),
             version: "0".into(),
-            physical_id: String::new(),
-            rate_hint: 0.0,
-            memory_bytes: 0,
-            features: String::new(),
+            ..DeviceInfo::default()
         }
     }
 

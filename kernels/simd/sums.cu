@@ -1,12 +1,15 @@
-/* The kernel of mod.rs in CUDA C++. FLASH_T is float or double. A block of threads has one block of the vectors:
- * element j of it is thread j / PACK % THREADS's, for its sum j % PACK, whatever the alignment, so that no sum depends
- * on where the vectors lie. */
+/* Sums of products in CUDA C++: the kernels of mvm and vdp. FLASH_T is float or double. Threads take turns with packs of
+ * 16 bytes: element j is thread j / PACK % THREADS's, for its sum j % PACK, whatever the alignment, so that no sum depends
+ * on where the elements lie. */
 
-constexpr int THREADS = 1024;
+/* Threads that share a sum, and packs of each factor that one reads before it uses any. */
+#ifdef FLASH_ENTRY_mvm
+constexpr int THREADS = 32, BATCH = 4;
+#else
+constexpr int THREADS = 1024, BATCH = 2;
+#endif
 /* Elements of 16 bytes. */
 constexpr int PACK = 16 / sizeof(FLASH_T);
-/* Packs of each factor that a thread reads before it uses one. */
-constexpr int BATCH = 2;
 
 struct alignas(16) Pack {
     FLASH_T v[PACK];
@@ -27,12 +30,12 @@ template <bool ALIGNED> static Pack load(const FLASH_T *from) {
     return pack;
 }
 
-/* Adds the products of this thread's packs: pack `thread` of so many threads', and so on, whole ones below `end`.
+/* Adds the products of this thread's packs: pack `thread` of all threads', and so on, whole ones below `end`.
  * Returns where the next one begins. Several are on their way at once. */
 template <bool ALIGNED>
 static flash_u64 add(const FLASH_T *left, const FLASH_T *right, const flash_u64 end, const int thread,
-                     const int threads, FLASH_T (&sums)[PACK]) {
-    const flash_u64 step = threads * PACK;
+                     FLASH_T (&sums)[PACK]) {
+    const flash_u64 step = THREADS * PACK;
     flash_u64 j = thread * PACK;
     for (; j + (BATCH - 1) * step + PACK <= end; j += BATCH * step) {
         Pack by[BATCH], with[BATCH];
@@ -62,6 +65,30 @@ static FLASH_T over_warp(const FLASH_T (&sums)[PACK]) {
     return total;
 }
 
+#ifdef FLASH_ENTRY_mvm
+/* A warp has a row. */
+FLASH_KERNEL mvm(const flash_u64 n, const FLASH_T *a, const FLASH_T *x, FLASH_T *y, FLASH_ARGS) {
+    const int lane = (int)FLASH_LANE();
+    FLASH_FOR_ITEMS {
+        const FLASH_T *row = &FLASH_AT(a, FLASH_OWN_INDEX(a)), *with = &FLASH_AT(x, 0);
+        /* No further than the row and the vector go. */
+        const flash_u64 end = min(n, min(FLASH_ROW_LEN(a), FLASH_LEN(x)));
+        const bool aligned = is_aligned(row) && is_aligned(with);
+        FLASH_T sums[PACK] = {};
+        const flash_u64 j = aligned ? add<true>(row, with, end, lane, sums)
+                                    : add<false>(row, with, end, lane, sums);
+        for (int k = 0; k < PACK; ++k)
+            if (j + k < end)
+                sums[k] = fma(row[j + k], with[j + k], sums[k]);
+        const FLASH_T total = over_warp(sums);
+        if (lane == 0)
+            FLASH_AT(y, FLASH_INDEX(0)) = total;
+    }
+}
+#endif
+
+#ifdef FLASH_ENTRY_vdp
+/* A block of threads has one block of the vectors. */
 FLASH_KERNEL __launch_bounds__(THREADS, 2)
     vdp(const FLASH_T *x, const FLASH_T *y, FLASH_T *sum, FLASH_ARGS) {
     __shared__ FLASH_T warps[THREADS / 32];
@@ -75,8 +102,8 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
     if (flash_run.axes[0].kind == FLASH_AXIS_LINE && flash_run.axes[0].step == 1) {
         const flash_u64 first = flash_run.axes[0].start + flash_run.first + begin;
         const FLASH_T *left = &FLASH_AT(x, first), *right = &FLASH_AT(y, first);
-        j = is_aligned(left) && is_aligned(right) ? add<true>(left, right, end, thread, THREADS, sums)
-                                                  : add<false>(left, right, end, thread, THREADS, sums);
+        j = is_aligned(left) && is_aligned(right) ? add<true>(left, right, end, thread, sums)
+                                                  : add<false>(left, right, end, thread, sums);
     }
     for (; j < end; j += THREADS * PACK) {
         for (int k = 0; k < PACK; ++k) {
@@ -99,3 +126,4 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
         FLASH_REDUCE(sum, 0) += total;
     }
 }
+#endif
