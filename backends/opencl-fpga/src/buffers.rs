@@ -2,7 +2,7 @@
 
 use crate::counted::{Counted, Memory};
 use crate::discover::Limits;
-use crate::event::{Done, enqueued, wait};
+use crate::event::{Done, enqueued};
 use crate::failure::Call;
 use crate::stages::Stages;
 use flash_core::Code;
@@ -85,7 +85,8 @@ impl Buffers {
             let pattern = (&raw const zero).cast();
             enqueue_fill_buffer(self.queue.get(), buffer.get(), pattern, 1, 0, bytes, 0, null())
         };
-        wait(enqueued(filled, "clEnqueueFillBuffer")?, "clEnqueueFillBuffer")?;
+        enqueued(filled, "clEnqueueFillBuffer")?
+            .wait_for(|| "clEnqueueFillBuffer: a command in the device's queue".to_owned())?;
         let handle = buffer.get();
         self.live().insert(handle as usize as u64, buffer);
         Ok(handle)
@@ -134,15 +135,12 @@ impl Buffers {
             // SAFETY: the caller vouches; it is done on return.
             return unsafe { stages.copy(self, context, ends, &parts) }.map(|()| None);
         }
-        let (mut first, mut last) = (None, None);
+        let mut last = None;
         for part in parts {
             // SAFETY: a part of the box, for which the caller vouches until the last is complete, or until what
             // was enqueued has ended.
             match unsafe { self.enqueue(ends, &part) } {
-                Ok(event) => {
-                    let before = last.replace(event);
-                    first = first.or(before);
-                }
+                Ok(event) => last = Some(event),
                 Err(failure) => {
                     let _ = self.queue.finish();
                     return Err(failure);
@@ -150,7 +148,7 @@ impl Buffers {
             }
         }
         // The queue is in order.
-        Ok(last.map(|last| Done { first, last, turn: None }))
+        Ok(last.map(Done))
     }
 
     /// Waits for everything that was enqueued.

@@ -3,10 +3,10 @@
 use crate::buffers::Buffers;
 use crate::counted;
 use crate::discover::{self, Found};
-use crate::event::Turns;
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
 use crate::program::Programs;
+use crate::queue::Queue;
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
@@ -16,7 +16,7 @@ use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::types::cl_mem;
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Every OpenCL device that is no FPGA.
 pub struct OpenCl;
@@ -63,8 +63,7 @@ pub struct OpenClDevice {
 /// What is made when the device is first used.
 pub(crate) struct Opened {
     pub context: Context,
-    pub kernels: CommandQueue,
-    pub turns: Turns,
+    pub kernels: Arc<Queue>,
     pub buffers: Buffers,
 }
 
@@ -92,7 +91,7 @@ impl OpenClDevice {
         };
         let (kernels, copies) = (queue()?, queue()?);
         let buffers = Buffers::new(copies, &self.found.limits);
-        Ok(Opened { context, kernels, turns: Turns::default(), buffers })
+        Ok(Opened { context, kernels: Queue::new(kernels), buffers })
     }
 
     /// True if arguments are addresses.

@@ -1,16 +1,13 @@
 //! One launch: parameters, work-groups, phases.
 
-use crate::counted::Counted;
-use crate::device::{OpenClDevice, Opened};
-use crate::event::{Done, enqueued};
-use crate::failure::Call;
+use crate::device::OpenClDevice;
 use crate::kernel::{OpenClKernel, State};
+use crate::queue::Commands;
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{Parameter, carried, numbers, two_buffers};
 use flash_core::backend::{Completion, Failure, Launch};
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel, enqueue_svm_mem_cpy};
-use opencl3::event::Event;
 use opencl3::types::CL_FALSE;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -20,9 +17,6 @@ const WORK_GROUP_SIZE: &str = "work_group_size";
 
 /// Work items of a work-group that nobody has said anything of.
 const GROUP: usize = 256;
-
-/// Commands of one launch that are enqueued before their end is waited for: drivers keep something of each.
-const RUN_AHEAD: u32 = 4096;
 
 /// What is enqueued: an index space of up to three dimensions.
 struct Range {
@@ -49,19 +43,16 @@ impl OpenClKernel {
         let opened = device.opened()?;
         let mut state = self.state();
         state.renew(opened.buffers.freed());
-        let mut commands = Commands { opened, first: None, last: None, count: 0 };
-        // A command that was enqueued stays so when a later one cannot be: it is waited for.
+        let mut commands = opened.kernels.begin(launch.profiled());
         let outcome = match self.spec.cooperating {
             true => self.phases(device, launch, &mut state, wanted, &mut commands),
             false => self.whole(device, launch, &mut state, wanted, &mut commands),
         };
         if let Err(failure) = outcome {
-            let _ = opened.kernels.finish();
+            commands.abandon();
             return Err(failure);
         }
-        let Commands { first, last, .. } = commands;
-        let done = last.map(|last| Done { first, last, turn: Some(opened.turns.next()) });
-        Ok(done.map(|done| Box::new(done) as Box<dyn Completion>))
+        Ok(commands.end().map(|done| Box::new(done) as Box<dyn Completion>))
     }
 
     /// A cooperating kernel: once per phase.
@@ -71,25 +62,25 @@ impl OpenClKernel {
         launch: &Launch<'_, OpenClKernel>,
         state: &mut State,
         wanted: Option<usize>,
-        commands: &mut Commands<'_>,
+        commands: &mut Commands,
     ) -> Result<(), Failure> {
         let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
         for (k, phase) in phases.clone().enumerate() {
             let odd = k % 2 == 1;
             for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
                 // Elements that no item owns keep what they have.
-                commands.carry(device, arg, odd)?;
+                carry(commands, device, arg, odd)?;
             }
             self.spec.tell(space, phase, args, odd, &mut state.told)?;
             self.parameters(device, args, odd, state)?;
             state.set_told(device, &self.spec, self.parameters.len())?;
             let range = self.line(device, state, wanted)?;
-            commands.run(self, state, &range)?;
+            self.run(commands, state, &range)?;
         }
         if (phases.end - phases.start) % 2 == 1 {
             let stays = |arg: &&Arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_NEXT_STAYS == 0;
             for arg in args.iter().filter(stays) {
-                commands.carry(device, arg, true)?;
+                carry(commands, device, arg, true)?;
             }
         }
         Ok(())
@@ -187,7 +178,7 @@ impl OpenClKernel {
         launch: &Launch<'_, OpenClKernel>,
         state: &mut State,
         wanted: Option<usize>,
-        commands: &mut Commands<'_>,
+        commands: &mut Commands,
     ) -> Result<(), Failure> {
         let mut range = self.plain_range(launch, device)?;
         if let Some(size) = wanted {
@@ -201,7 +192,7 @@ impl OpenClKernel {
             range.local = Some([size, 1, 1]);
         }
         self.parameters(device, launch.args(), false, state)?;
-        commands.run(self, state, &range)
+        self.run(commands, state, &range)
     }
 
     /// The index space as OpenCL's, if it can be.
@@ -222,6 +213,29 @@ impl OpenClKernel {
         }
         Ok(range)
     }
+
+    fn run(&self, commands: &mut Commands, state: &State, range: &Range) -> Result<(), Failure> {
+        // SAFETY: the queue and the kernel are the device's; all parameters are set; the buffers that they
+        // name stay until the launch is done.
+        let outcome = commands.push("clEnqueueNDRangeKernel", |queue| unsafe {
+            enqueue_nd_range_kernel(
+                queue,
+                state.kernel.get(),
+                range.dimensions as u32,
+                range.offset.as_ptr(),
+                range.global.as_ptr(),
+                range.local.as_ref().map_or(null(), |local| local.as_ptr()),
+                0,
+                null(),
+            )
+        });
+        outcome.map_err(|failure| {
+            let (title, items) = (&self.spec.title, range.global.iter().product::<usize>());
+            let text =
+                format!("{title}: {items} work items in groups of {:?}: {}", range.local, failure.text);
+            Failure::new(failure.code, text)
+        })
+    }
 }
 
 /// The buffers, or addresses, of an argument: as the phase began, and the one that takes its writes.
@@ -233,82 +247,20 @@ fn places(device: &OpenClDevice, number: usize, arg: &Arg, odd: bool) -> Result<
     Ok(if odd { [arg.next, data] } else { [data, arg.next] })
 }
 
-/// The commands of a launch.
-struct Commands<'d> {
-    opened: &'d Opened,
-    /// The first, if it is not the last too.
-    first: Option<Counted<Event>>,
-    last: Option<Counted<Event>>,
-    /// Since the queue was empty.
-    count: u32,
-}
-
-impl Commands<'_> {
-    fn push(&mut self, event: Counted<Event>) -> Result<(), Failure> {
-        let before = self.last.replace(event);
-        if self.first.is_none() {
-            self.first = before;
-        }
-        self.count += 1;
-        if self.count == RUN_AHEAD {
-            self.count = 0;
-            self.opened.kernels.finish().call("clFinish")?;
-        }
-        Ok(())
+/// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
+fn carry(commands: &mut Commands, device: &OpenClDevice, arg: &Arg, odd: bool) -> Result<(), Failure> {
+    let [from, to] = carried(arg, odd).map(|byte| byte as usize);
+    let [now, next] = places(device, 0, arg, odd)?;
+    let bytes = (arg.len * u64::from(arg.element_size)) as usize;
+    if bytes == 0 {
+        return Ok(());
     }
-
-    fn run(&mut self, kernel: &OpenClKernel, state: &State, range: &Range) -> Result<(), Failure> {
-        // SAFETY: the queue and the kernel are the device's; all parameters are set; the buffers that they
-        // name stay until the launch is done.
-        let outcome = unsafe {
-            enqueue_nd_range_kernel(
-                self.opened.kernels.get(),
-                state.kernel.get(),
-                range.dimensions as u32,
-                range.offset.as_ptr(),
-                range.global.as_ptr(),
-                range.local.as_ref().map_or(null(), |local| local.as_ptr()),
-                0,
-                null(),
-            )
-        };
-        let event = enqueued(outcome, "clEnqueueNDRangeKernel").map_err(|failure| {
-            Failure::new(
-                failure.code,
-                format!(
-                    "{}: {} work items in groups of {:?}: {}",
-                    kernel.spec.title,
-                    range.global.iter().product::<usize>(),
-                    range.local,
-                    failure.text
-                ),
-            )
-        })?;
-        self.push(event)
-    }
-
-    /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
-    fn carry(&mut self, device: &OpenClDevice, arg: &Arg, odd: bool) -> Result<(), Failure> {
-        let [from, to] = carried(arg, odd).map(|byte| byte as usize);
-        let [now, next] = places(device, 0, arg, odd)?;
-        let bytes = (arg.len * u64::from(arg.element_size)) as usize;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let queue = self.opened.kernels.get();
+    if device.in_place() {
         // SAFETY: both have the argument's elements and stay until the launch is done.
-        let event = unsafe {
-            match device.in_place() {
-                true => {
-                    let outcome = enqueue_svm_mem_cpy(queue, CL_FALSE, next, now, bytes, 0, null());
-                    enqueued(outcome, "clEnqueueSVMMemcpy")?
-                }
-                false => {
-                    let outcome = enqueue_copy_buffer(queue, now, next, from, to, bytes, 0, null());
-                    enqueued(outcome, "clEnqueueCopyBuffer")?
-                }
-            }
-        };
-        self.push(event)
+        let copy = |queue| unsafe { enqueue_svm_mem_cpy(queue, CL_FALSE, next, now, bytes, 0, null()) };
+        return commands.push("clEnqueueSVMMemcpy", copy);
     }
+    // SAFETY: as above.
+    let copy = |queue| unsafe { enqueue_copy_buffer(queue, now, next, from, to, bytes, 0, null()) };
+    commands.push("clEnqueueCopyBuffer", copy)
 }

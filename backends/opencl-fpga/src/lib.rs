@@ -31,6 +31,7 @@ mod failure;
 mod kernel;
 mod launch;
 mod program;
+mod queue;
 mod stages;
 
 pub use device::{IntelFpga, OpenCl, OpenClDevice};

@@ -3,7 +3,7 @@
 
 use crate::buffers::{Buffers, Ends};
 use crate::counted::{Counted, Memory};
-use crate::event::{enqueued, wait};
+use crate::event::enqueued;
 use flash_core::abi::CopyBox;
 use flash_core::backend::Failure;
 use flash_core::backend::offload::staging;
@@ -58,7 +58,8 @@ impl staging::Stage for Stage {
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
-        self.busy.take().map_or(Ok(()), |event| wait(event, "a copy by way of pinned memory"))
+        let what = || "a copy by way of pinned memory: a command in the device's queue".to_owned();
+        self.busy.take().map_or(Ok(()), |event| event.wait_for(what))
     }
 }
 

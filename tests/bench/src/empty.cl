@@ -1,7 +1,8 @@
-/* Nothing, as the framework calls it, and as one calls it oneself. */
+/* Nothing, as one writes it oneself, and as the framework cuts and orders it. */
 
-#ifdef FLASH_ENTRY_touch
-FLASH_KERNEL touch(float a, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, FLASH_GLOBAL float *z, FLASH_ARGS) {}
-#else
 __kernel void touch(float a, __global const float *x, __global float *y, __global float *z) {}
+
+#ifdef FLASH_KERNEL
+FLASH_KERNEL touch_args(float a, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, FLASH_GLOBAL float *z, FLASH_ARGS) {
+}
 #endif

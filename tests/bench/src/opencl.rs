@@ -6,6 +6,7 @@ use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context as _, Result};
 use flash::backend::list;
+use flash::descriptor::Implementation;
 use flash::kernel::views::{Item, Read, ReadWrite};
 use flash::{FlashMemory, KernelDefinition, get_runtime};
 use flash_backend_opencl_fpga as _;
@@ -21,11 +22,17 @@ use std::time::{Duration, Instant};
 
 /// Submissions of a chain.
 const CHAIN: usize = 1000;
+/// Chains of a turn: the first finds the driver's memory as the other side has left it.
+const CHAINS: usize = 5;
 
 /// Does nothing, with one scalar and three memories.
 #[derive(KernelDefinition)]
 #[kernel(name = "bench.touch", dims(i))]
-#[implementations(opencl = "empty.cl", cooperating; cuda = "empty.cu", cooperating)]
+#[implementations(
+    opencl = "empty.cl", name = "plain";
+    opencl = "empty.cl", name = "cooperating", entry = "touch_args", cooperating;
+    cuda = "empty.cu", cooperating
+)]
 pub struct Touch<'a> {
     a: f32,
     x: Item<'a, Read<f32>>,
@@ -80,7 +87,9 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
     let reports = list();
     let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
     for device in reports.iter().filter(|r| ours(&r.key)).flat_map(|r| &r.devices) {
-        rows.extend(launches(&device.id, &device.info.name)?);
+        for kernel in ["plain", "cooperating"] {
+            rows.extend(launches(&device.id, &device.info.name, kernel)?);
+        }
         rows.extend(first_uses(&device.id)?);
     }
     if rows.is_empty() {
@@ -89,8 +98,10 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn launches(id: &str, name: &str) -> Result<Vec<Row>> {
-    let rt = get_runtime(id)?;
+/// Of one implementation: `plain`, which has the parameters of the kernel by hand, or `cooperating`, which has those of
+/// `FLASH_ARGS`, too.
+fn launches(id: &str, name: &str, kernel: &str) -> Result<Vec<Row>> {
+    let rt = get_runtime(id)?.options(Implementation::named(kernel));
     let hand = ByHand::new(name)?;
     let [x, y, z]: &[FlashMemory<f32>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
     let warm = |launches| {
@@ -100,7 +111,9 @@ fn launches(id: &str, name: &str) -> Result<Vec<Row>> {
     };
     let by_hand = |launches| per_call(launches, || hand.enqueue().wait().expect("it ends"));
     let one = pair(
-        format!("warm submit+exec, empty kernel, {id} ({name}), against enqueue and wait in opencl3"),
+        format!(
+            "warm submit+exec, empty kernel, {kernel}, {id} ({name}), against enqueue and wait in opencl3"
+        ),
         "ns",
         REPEATS,
         || warm(200),
@@ -112,16 +125,18 @@ fn launches(id: &str, name: &str) -> Result<Vec<Row>> {
         chain = chain.submit(Touch::of(1.0, x, y, z)).defer([1usize]);
     }
     let many = pair(
-        format!("chain of 1,000, per kernel, {id} ({name}), against 1,000 enqueues and a finish in opencl3"),
+        format!(
+            "chain of 1,000, {kernel}, per kernel, {id} ({name}), against 1,000 enqueues and a finish in opencl3"
+        ),
         "ns",
         REPEATS,
-        || per_call(1, || chain.exec().expect("it runs")) / CHAIN as f64,
+        || per_call(CHAINS, || chain.exec().expect("it runs")) / CHAIN as f64,
         Some(&mut || {
             let all = || {
                 (0..CHAIN).for_each(|_| drop(hand.enqueue()));
                 hand.queue.finish().expect("it ends");
             };
-            per_call(1, all) / CHAIN as f64
+            per_call(CHAINS, all) / CHAIN as f64
         }),
         Duration::ZERO,
     );

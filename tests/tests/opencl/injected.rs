@@ -92,6 +92,28 @@ const FAULTS: &[Fault] = &[
     ),
 ];
 
+/// Launches go to the device in batches, which end together: what fails is said of all of its batch, and of no other.
+fn fails_by_batches(rt: &RuntimeObj, file: &Path) {
+    const LAUNCHES: usize = 200;
+    let n = 1000;
+    let (x, y) = (FlashMemory::from(vec![1.0f32; n]), FlashMemory::from(vec![0.0f32; n]));
+    let one = |p: Pipeline<'static>, _| p.submit(Scale::of(1.0, x.clone(), y.clone())).defer([n]);
+    let chain = (0..LAUNCHES).fold(rt.pipeline(), one);
+    // The arrays are on the device after it.
+    chain.exec().unwrap();
+    std::fs::write(file, "clWaitForEvents -5 1").unwrap();
+    let Err(flash::Error::Launch(error)) = chain.exec() else { panic!("{rt:?}: nothing failed") };
+    assert!(!file.exists(), "{rt:?}: nobody waited");
+    let positions: Vec<usize> =
+        std::iter::once(error.position).chain(error.others.iter().map(|other| other.position)).collect();
+    assert_eq!(positions, (192..LAUNCHES).collect::<Vec<_>>(), "{rt:?}: {error}");
+    let text = "one of 8 commands in the device's queue, which went off together: CL_OUT_OF_RESOURCES (-5)";
+    assert!(error.to_string().contains(text), "{rt:?}: {error}");
+    y.write().unwrap().fill(0.0);
+    chain.exec().unwrap();
+    assert!(y.read().unwrap().iter().all(|&y| y == LAUNCHES as f32));
+}
+
 fn check(file: &Path) {
     for device in devices("injected::calls_that_fail_are_errors_with_their_codes_and_the_runtime_goes_on") {
         let rt = get_runtime(&device).unwrap();
@@ -114,6 +136,7 @@ fn check(file: &Path) {
             assert!(found == kind && said.contains(text), "{device}, {call} {code}: {found:?}, {said}");
             scales(&rt).unwrap();
         }
+        fails_by_batches(&rt, file);
         // One allocation that is refused costs nothing but what was kept.
         std::fs::write(file, "clCreateBuffer -4 1").unwrap();
         scales_more(&rt).unwrap();

@@ -144,26 +144,24 @@ impl<'a> Run<'a> {
         told: &mut Told,
     ) -> Option<()> {
         let Told { args, parts } = told;
-        let recorded = self.slots.args_of(node);
         args.clear();
+        args.extend_from_slice(self.slots.args_of(node));
         parts.clear();
         // Arguments point to them: they stay where they are.
-        parts.reserve(recorded.len());
+        parts.reserve(args.len());
         let now = LastUse::now();
-        let arguments = recorded.iter().zip(&near.parts).zip(self.slots.holds_of(node)).zip(&near.touched);
+        let arguments = args.iter_mut().zip(&near.parts).zip(self.slots.holds_of(node)).zip(&near.touched);
         for (((arg, part), hold), touched) in arguments {
-            let mut arg = *arg;
             if touched.nothing {
                 if arg.kind != abi::ARG_SCALAR {
                     return None;
                 }
-                args.push(arg);
                 continue;
             }
             let (header, home) = self.home_of(hold)?;
-            let first = first_of(&arg, header);
+            let first = first_of(arg, header);
             let in_range = |range: &Range<u64>| home.has_range(&(range.start + first..range.end + first));
-            let there = *home.memory == *memory
+            let there = std::ptr::eq(home.memory, memory)
                 && ((touched.all && home.has(&touched.block, &touched.seen))
                     || touched.range.as_ref().is_some_and(in_range));
             if !there || (arg.access != abi::ACCESS_READ && !home.only) {
@@ -177,8 +175,7 @@ impl<'a> Run<'a> {
                 parts.push(abi::Part { origin, ..*part });
                 arg.part = parts.last()?;
             }
-            place(&mut arg, origin, home, header.element_size());
-            args.push(arg);
+            place(arg, origin, home, header.element_size());
         }
         Some(())
     }
