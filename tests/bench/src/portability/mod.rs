@@ -25,6 +25,7 @@ use flash::backend::{DeviceReport, list};
 use flash::kernels::ewmm;
 use flash::{FlashMemory, RuntimeObj, get_runtime};
 use std::thread;
+use std::time::Instant;
 
 /// Nanoseconds that a warm call may take, for 30 pairs of it to be measured, if there is a smaller case.
 const LONG: f64 = 0.1e9;
@@ -114,6 +115,17 @@ fn places(only: Option<&str>) -> Result<Vec<Place>> {
     Ok(places)
 }
 
+/// Calls one side after a rest, before it is measured: the first call copies what the other side wrote, and threads
+/// that were just woken share a core until the system's scheduler has moved one of them.
+fn warm(call: impl Fn() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    call()?;
+    while start.elapsed() < PAUSE {
+        call()?;
+    }
+    Ok(())
+}
+
 impl Place {
     /// What a launch of one work item takes, beside the same by hand.
     fn launch_of_one<T: Real>(&mut self) -> Result<Row> {
@@ -154,27 +166,28 @@ impl Place {
         let called = |what: &str| format!("{} {} {} {what}", case.kernel, T::NAME, self.id);
         let launch = (case.submit)(&self.rt)?;
         let direct = self.direct.as_ref().map(|direct| (case.submit)(direct)).transpose()?;
-        // The first call of each side after a rest wakes its threads, or copies what the other side wrote.
         let ours = || {
-            launch.exec()?;
+            warm(|| Ok(launch.exec()?))?;
             anyhow::Ok(per_call(1, || launch.exec().expect("it ran before")))
         };
         let by_hand = || {
             let Some(direct) = &direct else { return Ok(f64::NAN) };
-            direct.exec()?;
+            warm(|| Ok(direct.exec()?))?;
             direct.exec()?;
             anyhow::Ok(last::nanoseconds())
         };
         let best = || {
             let Some((_, best)) = &case.best else { return Ok(f64::NAN) };
-            best();
+            warm(|| {
+                best();
+                Ok(())
+            })?;
             anyhow::Ok(per_call(1, best))
         };
         let sides: [&dyn Fn() -> Result<f64>; 3] = [&ours, &by_hand, &best];
-        ours()?;
-        let warm = ours()?;
-        if warm > LONG && case.may_shrink {
-            eprintln!("{}: {:.0} ms: a smaller one is measured", called("time"), warm / 1e6);
+        let time = ours()?;
+        if time > LONG && case.may_shrink {
+            eprintln!("{}: {:.0} ms: a smaller one is measured", called("time"), time / 1e6);
             return Ok(None);
         }
         let mut turns: Vec<[f64; 3]> = Vec::new();
