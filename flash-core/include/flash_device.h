@@ -47,6 +47,8 @@
  * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is launched so, or has such arguments
  * FLASH_THREADS_PER_ITEM   threads that share a work item; 1, unless the implementation says more
  * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
+ * FLASH_CONSECUTIVE     of a program for the launches whose items have consecutive values of dimension 0 and one
+ *                       value of every other: compilers then see that neighbours use neighbouring elements
  * and what the implementation itself defines. Who compiles a binary defines the same. */
 
 #ifdef __OPENCL_VERSION__
@@ -189,9 +191,14 @@ typedef struct flash_launch {
 
 /* The index of the current work item along a dimension: global, whatever the order or the cut. With 32, in 32
  * bits: launches whose indices do not fit are refused. */
+#ifdef FLASH_CONSECUTIVE
+#define FLASH_INDEX(dim) (flash_run.axes[dim].start + ((dim) == 0 ? flash_run.first + flash_item : 0))
+#define FLASH_INDEX32(dim) ((flash_u32)FLASH_INDEX(dim))
+#else
 #define FLASH_INDEX(dim) flash_index_of(flash_run.axes[dim], flash_run.first + flash_item, flash_run.narrow, flash_table)
 #define FLASH_INDEX32(dim) \
     flash_index32_of(flash_run.axes[dim], (flash_u32)flash_run.first + (flash_u32)flash_item, flash_table)
+#endif
 
 /* Element `index` of an array, in units of what the parameter points to, from the array's first. Of a phased
  * one: as it was when the phase began. */
@@ -255,9 +262,14 @@ FLASH_FUNCTION flash_u32 flash_index32_of(flash_axis axis, flash_u32 row,
 FLASH_FUNCTION flash_u64 flash_own_index_of(const flash_launch *run, flash_u64 item,
                                             FLASH_GLOBAL const flash_u64 *table, flash_u64 detail) {
     flash_u64 element = 0;
-    for (int dim = 0; dim < FLASH_DIMS; ++dim)
-        element += flash_index_of(run->axes[dim], run->first + item, run->narrow, table) *
-                   table[detail + 7 + dim];
+    for (int dim = 0; dim < FLASH_DIMS; ++dim) {
+#ifdef FLASH_CONSECUTIVE
+        const flash_u64 index = run->axes[dim].start + (dim == 0 ? run->first + item : 0);
+#else
+        const flash_u64 index = flash_index_of(run->axes[dim], run->first + item, run->narrow, table);
+#endif
+        element += index * table[detail + 7 + dim];
+    }
     return element;
 }
 

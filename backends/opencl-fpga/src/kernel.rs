@@ -12,18 +12,35 @@ use opencl3::kernel::{Kernel, set_kernel_arg, set_kernel_arg_svm_pointer};
 use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer};
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// A kernel of a program, for one device.
+/// An implementation, for one device.
 pub struct OpenClKernel {
     pub(crate) spec: KernelSpec,
     pub(crate) parameters: Vec<Parameter>,
+    /// Of source text that cooperates: for consecutive launches, which most are. Of all else: for all.
+    first: Compiled,
+    general: Option<General>,
+    /// What the last launch was told.
+    told: Mutex<Told>,
+}
+
+/// For the launches that are not consecutive.
+struct General {
+    text: String,
+    /// When the first one comes.
+    compiled: OnceLock<Result<Compiled, Failure>>,
+}
+
+/// A kernel of a program.
+pub(crate) struct Compiled {
     /// Work items in a work-group: at most, in multiples of, and what the kernel was compiled for.
-    pub(crate) most: usize,
-    pub(crate) multiple: usize,
-    pub(crate) compiled: Option<[usize; 3]>,
+    pub most: usize,
+    pub multiple: usize,
+    pub compiled: Option<[usize; 3]>,
     state: Mutex<State>,
     /// What the kernel is in.
     program: Arc<Counted<Program>>,
@@ -33,7 +50,6 @@ pub struct OpenClKernel {
 /// and enqueues must be alone.
 pub(crate) struct State {
     pub kernel: Counted<Kernel>,
-    pub told: Told,
     /// What each parameter was set to.
     set: Vec<Vec<u8>>,
     /// [`Buffers::freed`](crate::buffers::Buffers::freed) when they were set.
@@ -59,8 +75,67 @@ impl OpenClKernel {
         let (spec, payload) = read(device, implementation)?;
         let parameters = spec.parameters();
         spec.check_parameter_bytes(device.found.limits.parameter_bytes, &device.found.info.name)?;
-        let program = device.programs.get(device, &spec, payload)?;
-        let kernel = create(&spec, &program)?;
+        let general = general(&spec, &payload).map(|text| General { text, compiled: OnceLock::new() });
+        let first = Compiled::new(device, &first(&spec, &payload), payload)?;
+        Ok(OpenClKernel { spec, parameters, first, general, told: Mutex::default() })
+    }
+
+    /// Loads an implementation's program, if that needs no compiler.
+    pub(crate) fn preload(
+        device: &OpenClDevice,
+        implementation: &abi::Implementation,
+    ) -> Result<(), Failure> {
+        let (spec, payload) = read(device, implementation)?;
+        device.programs.preload(device, &first(&spec, &payload), payload)
+    }
+
+    /// The same for kernels of one program, another for those of another.
+    pub(crate) fn program_number(&self) -> u64 {
+        Arc::as_ptr(&self.first.program).addr() as u64
+    }
+
+    pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What runs a launch that does not cooperate.
+    pub(crate) fn only(&self) -> &Compiled {
+        &self.first
+    }
+
+    /// What runs a launch that was told so.
+    ///
+    /// # Errors
+    /// If it does not compile.
+    pub(crate) fn of(&self, device: &OpenClDevice, told: &Told) -> Result<&Compiled, Failure> {
+        let Some(general) = self.general.as_ref().filter(|_| !told.consecutive) else {
+            return Ok(&self.first);
+        };
+        let compile = || Compiled::new(device, &self.spec, Payload::Source(general.text.clone()));
+        general.compiled.get_or_init(compile).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// The text of a general program, where one is compiled beside that for consecutive launches.
+fn general(spec: &KernelSpec, payload: &Payload) -> Option<String> {
+    match payload {
+        Payload::Source(text) if spec.cooperating => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// What the first program is compiled for.
+fn first<'s>(spec: &'s KernelSpec, payload: &Payload) -> Cow<'s, KernelSpec> {
+    match (payload, spec.for_consecutive()) {
+        (Payload::Source(_), Some(consecutive)) => Cow::Owned(consecutive),
+        _ => Cow::Borrowed(spec),
+    }
+}
+
+impl Compiled {
+    fn new(device: &OpenClDevice, spec: &KernelSpec, payload: Payload) -> Result<Compiled, Failure> {
+        let program = device.programs.get(device, spec, payload)?;
+        let kernel = create(spec, &program)?;
         let expected = spec.parameter_sizes().len();
         let found = kernel.num_args().call("clGetKernelInfo")? as usize;
         if found != expected {
@@ -71,11 +146,8 @@ impl OpenClKernel {
         let multiple = kernel.get_work_group_size_multiple(id).unwrap_or(1);
         let compiled = kernel.get_compile_work_group_size(id).unwrap_or_default();
         let compiled = <[usize; 3]>::try_from(compiled).ok().filter(|size| size[0] != 0);
-        let (set, told) = (vec![Vec::new(); expected], Told::default());
-        let state = State { kernel, told, set, freed: 0, tables: Vec::new() };
-        Ok(OpenClKernel {
-            spec,
-            parameters,
+        let state = State { kernel, set: vec![Vec::new(); expected], freed: 0, tables: Vec::new() };
+        Ok(Compiled {
             most: most.max(1),
             multiple: multiple.max(1),
             compiled,
@@ -84,22 +156,11 @@ impl OpenClKernel {
         })
     }
 
-    /// Loads an implementation's program, if that needs no compiler.
-    pub(crate) fn preload(
-        device: &OpenClDevice,
-        implementation: &abi::Implementation,
-    ) -> Result<(), Failure> {
-        let (spec, payload) = read(device, implementation)?;
-        device.programs.preload(device, &spec, payload)
-    }
-
-    /// The same for kernels of one program, another for those of another.
-    pub(crate) fn program_number(&self) -> u64 {
-        Arc::as_ptr(&self.program).addr() as u64
-    }
-
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    /// For a launch: who has it is alone. `freed`: [`Buffers::freed`](crate::buffers::Buffers::freed) now.
+    pub fn state(&self, freed: u64) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        state.renew(freed);
+        state
     }
 }
 
@@ -157,8 +218,8 @@ fn create(spec: &KernelSpec, program: &Program) -> Result<Counted<Kernel>, Failu
 }
 
 impl State {
-    /// To be called before parameters are set: what buffers meant may have changed.
-    pub fn renew(&mut self, freed: u64) {
+    /// What buffers meant may have changed.
+    fn renew(&mut self, freed: u64) {
         if self.freed != freed {
             self.freed = freed;
             self.set.iter_mut().for_each(Vec::clear);
@@ -219,30 +280,28 @@ impl State {
         device: &OpenClDevice,
         spec: &KernelSpec,
         number: usize,
+        told: &Told,
     ) -> Result<(), Failure> {
-        let words = std::mem::take(&mut self.told.words);
+        let words = &told.words[..];
         // SAFETY: the bytes of whole numbers, which all are.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
-        let set = self.set(spec, number, bytes);
-        self.told.words = words;
-        set?;
-        let table = self.table(device)?;
+        let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
+        self.set(spec, number, bytes)?;
+        let table = self.table(device, &told.table)?;
         self.set_buffer(spec, number + 1, table)
     }
 
     /// The table that was told, on the device; NULL if there is nothing in it, for every buffer of a launch costs.
-    fn table(&mut self, device: &OpenClDevice) -> Result<cl_mem, Failure> {
-        if self.told.table.is_empty() {
+    fn table(&mut self, device: &OpenClDevice, words: &[u64]) -> Result<cl_mem, Failure> {
+        if words.is_empty() {
             return Ok(null_mut());
         }
-        if let Some(at) = self.tables.iter().position(|table| table.words == self.told.table) {
+        if let Some(at) = self.tables.iter().position(|table| table.words == words) {
             let table = self.tables.remove(at);
             let buffer = table.buffer.get();
             self.tables.push(table);
             return Ok(buffer);
         }
-        let mut words = self.told.table.clone();
+        let mut words = words.to_vec();
         let bytes = size_of_val(&words[..]);
         // SAFETY: a live context; the words are copied before the call returns.
         let buffer = Memory::created(unsafe {

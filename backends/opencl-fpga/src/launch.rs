@@ -1,11 +1,11 @@
 //! One launch: parameters, work-groups, phases.
 
 use crate::device::OpenClDevice;
-use crate::kernel::{OpenClKernel, State};
+use crate::kernel::{Compiled, OpenClKernel, State};
 use crate::queue::Commands;
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
-use flash_core::backend::offload::{Parameter, carried, numbers, two_buffers};
+use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, two_buffers};
 use flash_core::backend::{Completion, Failure, Launch};
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel, enqueue_svm_mem_cpy};
 use opencl3::types::CL_FALSE;
@@ -41,12 +41,10 @@ impl OpenClKernel {
             return Ok(None);
         }
         let opened = device.opened()?;
-        let mut state = self.state();
-        state.renew(opened.buffers.freed());
         let mut commands = opened.kernels.begin(launch.profiled());
         let outcome = match self.spec.cooperating {
-            true => self.phases(device, launch, &mut state, wanted, &mut commands),
-            false => self.whole(device, launch, &mut state, wanted, &mut commands),
+            true => self.phases(device, launch, wanted, &mut commands),
+            false => self.whole(device, launch, wanted, &mut commands),
         };
         if let Err(failure) = outcome {
             commands.abandon();
@@ -60,22 +58,24 @@ impl OpenClKernel {
         &self,
         device: &OpenClDevice,
         launch: &Launch<'_, OpenClKernel>,
-        state: &mut State,
         wanted: Option<usize>,
         commands: &mut Commands,
     ) -> Result<(), Failure> {
         let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
+        let (mut told, freed) = (self.told(), device.opened()?.buffers.freed());
         for (k, phase) in phases.clone().enumerate() {
             let odd = k % 2 == 1;
             for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
                 // Elements that no item owns keep what they have.
                 carry(commands, device, arg, odd)?;
             }
-            self.spec.tell(space, phase, args, odd, &mut state.told)?;
-            self.parameters(device, args, odd, state)?;
-            state.set_told(device, &self.spec, self.parameters.len())?;
-            let range = self.line(device, state, wanted)?;
-            self.run(commands, state, &range)?;
+            self.spec.tell(space, phase, args, odd, &mut told)?;
+            let compiled = self.of(device, &told)?;
+            let mut state = compiled.state(freed);
+            self.parameters(device, args, odd, &mut state)?;
+            state.set_told(device, &self.spec, self.parameters.len(), &told)?;
+            let range = self.line(device, compiled, &told, wanted)?;
+            self.run(commands, &state, &range)?;
         }
         if (phases.end - phases.start) % 2 == 1 {
             let stays = |arg: &&Arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_NEXT_STAYS == 0;
@@ -118,8 +118,14 @@ impl OpenClKernel {
     }
 
     /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
-    fn line(&self, device: &OpenClDevice, state: &State, wanted: Option<usize>) -> Result<Range, Failure> {
-        let threads = usize::try_from(state.told.threads).unwrap_or(usize::MAX);
+    fn line(
+        &self,
+        device: &OpenClDevice,
+        compiled: &Compiled,
+        told: &Told,
+        wanted: Option<usize>,
+    ) -> Result<Range, Failure> {
+        let threads = usize::try_from(told.threads).unwrap_or(usize::MAX);
         let line = |local: usize, groups: usize| Range {
             dimensions: 1,
             offset: [0; 3],
@@ -129,23 +135,23 @@ impl OpenClKernel {
         if self.spec.single_work_item {
             return Ok(line(1, 1));
         }
-        let chosen = match (self.compiled, wanted) {
+        let chosen = match (compiled.compiled, wanted) {
             (Some([local, 1, 1]), None) => Some(local),
             (_, wanted) => wanted,
         };
         if let Some(local) = chosen {
             self.spec.check_group(local as u64)?;
-            self.check_group(device, local)?;
+            check_group(&self.spec, device, compiled, local)?;
         }
-        if state.told.block > 0 {
-            let groups = state.told.items.div_ceil(state.told.block) as usize;
+        if told.block > 0 {
+            let groups = told.items.div_ceil(told.block) as usize;
             return Ok(line(chosen.unwrap_or(1), groups));
         }
         let local = chosen.unwrap_or_else(|| {
             // All units have something to do, in groups of the size that the device likes.
             let units = device.found.limits.compute_units.max(1) as usize;
-            let share = threads.div_ceil(units).next_multiple_of(self.multiple);
-            let most = GROUP.next_multiple_of(self.multiple).min(self.most);
+            let share = threads.div_ceil(units).next_multiple_of(compiled.multiple);
+            let most = GROUP.next_multiple_of(compiled.multiple).min(compiled.most);
             // Threads that share a work item are in one group.
             let together = self.spec.threads_per_item as usize;
             (share.min(most) / together).max(1) * together
@@ -153,36 +159,17 @@ impl OpenClKernel {
         Ok(line(local, threads.div_ceil(local)))
     }
 
-    fn check_group(&self, device: &OpenClDevice, size: usize) -> Result<(), Failure> {
-        let most = self.most.min(device.found.limits.work_group_size);
-        let text = match self.compiled {
-            Some(compiled) if compiled != [size, 1, 1] => {
-                format!("of {compiled:?} work items, for which the kernel was compiled")
-            }
-            _ if size > most => {
-                format!("of up to {most} work items, the limit of {}", device.found.info.name)
-            }
-            _ => return Ok(()),
-        };
-        let text = format!(
-            "{}: expected a work-group {text}, found one of {size}: set {WORK_GROUP_SIZE}",
-            self.spec.title
-        );
-        Err(Failure::new(Code::Invalid, text))
-    }
-
     /// A kernel that does not cooperate: once, over the index space itself.
     fn whole(
         &self,
         device: &OpenClDevice,
         launch: &Launch<'_, OpenClKernel>,
-        state: &mut State,
         wanted: Option<usize>,
         commands: &mut Commands,
     ) -> Result<(), Failure> {
         let mut range = self.plain_range(launch, device)?;
         if let Some(size) = wanted {
-            self.check_group(device, size)?;
+            check_group(&self.spec, device, self.only(), size)?;
             if !range.global[0].is_multiple_of(size) {
                 return Err(self.spec.not_plain(&format!(
                     "an extent of {} along the first dimension, which a work-group of {size} does not divide",
@@ -191,8 +178,9 @@ impl OpenClKernel {
             }
             range.local = Some([size, 1, 1]);
         }
-        self.parameters(device, launch.args(), false, state)?;
-        self.run(commands, state, &range)
+        let mut state = self.only().state(device.opened()?.buffers.freed());
+        self.parameters(device, launch.args(), false, &mut state)?;
+        self.run(commands, &state, &range)
     }
 
     /// The index space as OpenCL's, if it can be.
@@ -206,7 +194,7 @@ impl OpenClKernel {
             return Err(self.spec.not_plain(&format!("{} dimensions", space.len())));
         }
         let mut range =
-            Range { dimensions: space.len(), offset: [0; 3], global: [1; 3], local: self.compiled };
+            Range { dimensions: space.len(), offset: [0; 3], global: [1; 3], local: self.only().compiled };
         for (d, values) in space.iter().enumerate() {
             range.offset[d] = values.start as usize;
             range.global[d] = (values.end - values.start) as usize;
@@ -236,6 +224,28 @@ impl OpenClKernel {
             Failure::new(failure.code, text)
         })
     }
+}
+
+/// Refuses a work-group that the kernel or the device cannot have.
+fn check_group(
+    spec: &KernelSpec,
+    device: &OpenClDevice,
+    compiled: &Compiled,
+    size: usize,
+) -> Result<(), Failure> {
+    let most = compiled.most.min(device.found.limits.work_group_size);
+    let text = match compiled.compiled {
+        Some(compiled) if compiled != [size, 1, 1] => {
+            format!("of {compiled:?} work items, for which the kernel was compiled")
+        }
+        _ if size > most => {
+            format!("of up to {most} work items, the limit of {}", device.found.info.name)
+        }
+        _ => return Ok(()),
+    };
+    let title = &spec.title;
+    let text = format!("{title}: expected a work-group {text}, found one of {size}: set {WORK_GROUP_SIZE}");
+    Err(Failure::new(Code::Invalid, text))
 }
 
 /// The buffers, or addresses, of an argument: as the phase began, and the one that takes its writes.

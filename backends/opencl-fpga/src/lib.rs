@@ -12,6 +12,9 @@
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
 //!   is kept by the device, and on disk ([`ProgramCache`](flash_core::backend::offload::ProgramCache)). Binaries, and what
 //!   is on disk, are loaded from the making of a runtime on, beside the program.
+//! - Source text that cooperates is compiled for launches of consecutive values (`FLASH_CONSECUTIVE`), which most are:
+//!   compilers for CPUs then use whole vectors. The general program is compiled when another launch comes.
+//! - Launches of a thread end in batches of up to 64, of which one event is kept (`queue.rs`).
 //! - A cooperating kernel is enqueued once per phase. One that does not cooperate is enqueued over the index
 //!   space itself, which must be whole, have one phase, and count in steps of 1.
 //!

@@ -63,6 +63,12 @@ fn indices_are_global_whatever_the_order() {
         }
         for name in ["text", "one item", "indices"] {
             check("some", name, odd(), some(), none());
+            let line = [Dim::from(2..9), (3..4).into(), (4..5).into()];
+            check("a line", name, line, [(2..9).collect(), vec![3], vec![4]], none());
+            let steps = [Dim::Range { start: 1, step: 2, count: 4 }, (3..4).into(), (4..5).into()];
+            check("steps", name, steps, [vec![1, 3, 5, 7], vec![3], vec![4]], none());
+            let one = [Dim::from(8..9), (6..7).into(), (4..5).into()];
+            check("one", name, one, [vec![8], vec![6], vec![4]], none());
             let mut sorted = none();
             sorted.set(sort_by(["y"]));
             check("sorted", name, odd(), some(), sorted);

@@ -267,6 +267,13 @@ impl KernelSpec {
         asks(text) || Self::includes(text) || asks(&self.build_options) || defines.any(|text| asks(text))
     }
 
+    /// The same for launches that are [`consecutive`](super::Told::consecutive) alone. `None`: there is none.
+    pub fn for_consecutive(&self) -> Option<KernelSpec> {
+        let mut spec = self.cooperating.then(|| self.clone())?;
+        spec.defines.push(("FLASH_CONSECUTIVE".into(), "1".into()));
+        Some(spec)
+    }
+
     /// True if a text includes files, other than `flash_device.h`: it does not say on its own what is compiled.
     pub fn includes(text: &str) -> bool {
         text.lines().any(|line| is_include(line) && !line.contains(HEADER_NAME))

@@ -31,6 +31,8 @@ pub struct Told {
     pub threads: u64,
     /// Work items of a work-group of a kernel with accumulators; 0 without.
     pub block: u64,
+    /// A program with `FLASH_CONSECUTIVE` can run it.
+    pub consecutive: bool,
 }
 
 impl KernelSpec {
@@ -80,13 +82,25 @@ impl KernelSpec {
         told.words.extend([phase, told.items, first, narrow, told.block]);
         match axes {
             Some(axes) => {
-                for axis in &axes.dims {
-                    let words = self.axis(axis, first + told.items, &mut told.table)?;
+                for (dim, axis) in axes.dims.iter().enumerate() {
+                    let words = match axis {
+                        // A single item is a line, too.
+                        Axis::Constant(value) if dim == 0 && told.items == 1 => {
+                            self.fits(*value)?;
+                            [LINE, value.wrapping_sub(first), 1, 1, 0]
+                        }
+                        axis => self.axis(axis, first + told.items, &mut told.table)?,
+                    };
                     told.words.extend(words);
                 }
             }
             None => self.list(space, rows, told)?,
         }
+        let axes = told.words[HEAD..].chunks(AXIS);
+        told.consecutive = axes.enumerate().all(|(dim, axis)| match dim {
+            0 => axis[0] == LINE && axis[2] == 1,
+            _ => axis[0] == CONSTANT,
+        });
         for argument in self.arrays() {
             told.words.extend(array(&args[argument], odd));
         }

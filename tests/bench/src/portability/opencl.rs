@@ -77,6 +77,8 @@ pub struct Prepared {
 
 struct Set {
     kernel: Kernel,
+    /// For consecutive launches.
+    consecutive: Option<Kernel>,
     told: Told,
     /// Addresses and bytes of the arrays that the buffers were made of, and the table.
     arrays: Vec<(usize, usize)>,
@@ -109,9 +111,13 @@ impl flash::backend::Device for ByHandDevice {
         let Payload::Source(text) = spec.payload(implementation)? else {
             return Err(failure("expected a source, found a binary"));
         };
-        let source = spec.source(&text);
-        let program = Program::create_and_build_from_source(&self.context, &source, &spec.build_options);
-        let kernel = Kernel::create(&program.map_err(failure)?, &spec.entry).map_err(failure)?;
+        let compile = |spec: &KernelSpec| {
+            let source = spec.source(&text);
+            let program = Program::create_and_build_from_source(&self.context, &source, &spec.build_options);
+            Kernel::create(&program.map_err(failure)?, &spec.entry).map_err(failure)
+        };
+        let kernel = compile(&spec)?;
+        let consecutive = spec.for_consecutive().as_ref().map(compile).transpose()?;
         let id = self.device.id();
         Ok(Prepared {
             parameters: spec.parameters(),
@@ -120,6 +126,7 @@ impl flash::backend::Device for ByHandDevice {
             units: self.device.max_compute_units().map_err(failure)? as usize,
             set: Mutex::new(Set {
                 kernel,
+                consecutive,
                 told: Told::default(),
                 arrays: Vec::new(),
                 table: Vec::new(),
@@ -149,7 +156,7 @@ impl flash::backend::Device for ByHandDevice {
             // SAFETY: the parameters are set, and what they point to lives for the call, as do the sizes.
             let event = unsafe {
                 self.queue.enqueue_nd_range_kernel(
-                    set.kernel.get(),
+                    set.kernel().get(),
                     1,
                     std::ptr::null(),
                     [local * groups].as_ptr(),
@@ -169,6 +176,11 @@ impl flash::backend::Device for ByHandDevice {
 }
 
 impl Set {
+    /// The one that the backend has for such a launch.
+    fn kernel(&self) -> &Kernel {
+        self.consecutive.as_ref().filter(|_| self.told.consecutive).unwrap_or(&self.kernel)
+    }
+
     /// Sets all parameters.
     fn parameters(&mut self, on: &ByHandDevice, kernel: &Prepared, args: &[Arg]) -> Result<(), ClError> {
         let array = |parameter: &Parameter| match *parameter {
@@ -210,7 +222,7 @@ impl Set {
                     if on.in_place {
                         let address = self.arrays[array].0 as *const c_void;
                         // SAFETY: a device that takes any address; the array is one of the launch.
-                        unsafe { self.kernel.set_arg_svm_pointer(number, address)? };
+                        unsafe { self.kernel().set_arg_svm_pointer(number, address)? };
                     } else {
                         let buffer = self.buffers[array].get();
                         self.set(number, size_of_val(&buffer), (&raw const buffer).cast())?;
@@ -228,6 +240,6 @@ impl Set {
     /// Sets a parameter to a value of some bytes.
     fn set(&self, number: u32, bytes: usize, value: *const c_void) -> Result<(), ClError> {
         // SAFETY: a live kernel; the value has as many bytes, and they are copied.
-        unsafe { set_kernel_arg(self.kernel.get(), number, bytes, value) }.map_err(ClError)
+        unsafe { set_kernel_arg(self.kernel().get(), number, bytes, value) }.map_err(ClError)
     }
 }
