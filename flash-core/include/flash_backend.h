@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 5
+#define FLASH_ABI_MINOR 6
 
 // The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
 #define FLASH_ABI_MINOR_OLDEST 2
@@ -570,6 +570,10 @@ typedef struct flash_backend_api {
   // another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
   // version 4.
   uint64_t (*image)(struct flash_device *device, struct flash_kernel *kernel);
+  // Memory in FLASH_SPACE_HOST may be given back from now on, and no launch uses it: a device gives back what it keeps
+  // of arguments that began in these bytes. It is called on any thread, of memory, too, that the device never
+  // saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
+  void (*forget_host)(struct flash_device *device, void *pointer, uint64_t bytes);
 } flash_backend_api;
 
 // What a plugin brings. Readable without touching a driver; lives for ever.

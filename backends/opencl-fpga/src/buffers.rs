@@ -17,7 +17,7 @@ use opencl3::context::Context;
 use opencl3::error_codes::{CL_INVALID_BUFFER_SIZE, error_text};
 use opencl3::event::Event;
 use opencl3::memory::{CL_MEM_READ_WRITE, create_buffer};
-use opencl3::types::{CL_FALSE, cl_mem};
+use opencl3::types::{CL_FALSE, CL_TRUE, cl_mem};
 use std::collections::HashMap;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -79,17 +79,30 @@ impl Buffers {
         // SAFETY: a live context, and no memory of the host's.
         let buffer = unsafe { create_buffer(context.get(), CL_MEM_READ_WRITE, bytes, null_mut()) };
         let buffer = Memory::created(buffer)?;
-        let zero = 0u8;
-        // SAFETY: the buffer has that many bytes, and nobody else knows it yet; the pattern is copied.
-        let filled = unsafe {
-            let pattern = (&raw const zero).cast();
-            enqueue_fill_buffer(self.queue.get(), buffer.get(), pattern, 1, 0, bytes, 0, null())
-        };
-        enqueued(filled, "clEnqueueFillBuffer")?
-            .wait_for(|| "clEnqueueFillBuffer: a command in the device's queue".to_owned())?;
+        self.fill(buffer.get(), 0, bytes)?;
         let handle = buffer.get();
         self.live().insert(handle as usize as u64, buffer);
         Ok(handle)
+    }
+
+    /// Fills a buffer of so many bytes, which nobody else uses, with one value.
+    pub fn fill(&self, buffer: cl_mem, value: u8, bytes: usize) -> Result<(), Failure> {
+        // SAFETY: the caller's buffer has that many bytes; the pattern is copied.
+        let filled = unsafe {
+            let pattern = (&raw const value).cast();
+            enqueue_fill_buffer(self.queue.get(), buffer, pattern, 1, 0, bytes, 0, null())
+        };
+        enqueued(filled, "clEnqueueFillBuffer")?
+            .wait_for(|| "clEnqueueFillBuffer: a command in the device's queue".to_owned())
+    }
+
+    /// Reads the beginning of a buffer.
+    pub fn read(&self, buffer: cl_mem, words: &mut [u32]) -> Result<(), Failure> {
+        let bytes = size_of_val(words);
+        let to = words.as_mut_ptr().cast();
+        // SAFETY: the caller's buffer has that many bytes, and so have the words; it is done on return.
+        let read = unsafe { enqueue_read_buffer(self.queue.get(), buffer, CL_TRUE, 0, bytes, to, 0, null()) };
+        enqueued(read, "clEnqueueReadBuffer").map(drop)
     }
 
     /// Frees a buffer; commands that use it end before.

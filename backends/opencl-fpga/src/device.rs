@@ -5,17 +5,16 @@ use crate::counted;
 use crate::discover::{self, Found};
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
+use crate::places::{HostBuffers, Place, Places, over};
 use crate::program::Programs;
 use crate::queue::Queue;
 use flash_core::Code;
 use flash_core::abi;
-use flash_core::backend::host_memory::{self, HostBuffers};
+use flash_core::backend::host_memory;
 use flash_core::backend::offload::ProgramCache;
 use flash_core::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
-use opencl3::types::cl_mem;
-use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
 /// Every OpenCL device that is no FPGA.
@@ -27,6 +26,7 @@ unsafe impl Backend for OpenCl {
     const KEY: &'static str = "OPENCL";
     const DESCRIPTION: &'static str = "OpenCL devices";
     const TARGET: &'static str = "opencl";
+    const KEEPS_HOST: bool = true;
     type Device = OpenClDevice;
 
     fn probe() -> Result<Vec<OpenClDevice>, Unavailable> {
@@ -42,6 +42,7 @@ unsafe impl Backend for IntelFpga {
     const KEY: &'static str = "INTEL_FPGA";
     const DESCRIPTION: &'static str = "FPGAs through OpenCL";
     const TARGET: &'static str = "opencl";
+    const KEEPS_HOST: bool = true;
     type Device = OpenClDevice;
 
     fn probe() -> Result<Vec<OpenClDevice>, Unavailable> {
@@ -56,8 +57,8 @@ pub struct OpenClDevice {
     pub(crate) found: Found,
     pub(crate) programs: Programs,
     opened: OnceLock<Result<Opened, Failure>>,
-    /// Of a device that works in place.
-    host: HostBuffers,
+    /// What the host's side allocated for a device that works in its memory.
+    host: host_memory::HostBuffers,
 }
 
 /// What is made when the device is first used.
@@ -65,12 +66,14 @@ pub(crate) struct Opened {
     pub context: Context,
     pub kernels: Arc<Queue>,
     pub buffers: Buffers,
+    /// Of a device that works in place.
+    pub host: HostBuffers,
 }
 
 impl OpenClDevice {
     pub(crate) fn new(space: u32, found: Found, cache: ProgramCache) -> OpenClDevice {
         let space = if found.limits.in_place { abi::SPACE_HOST } else { space };
-        let host = HostBuffers::of_space(space);
+        let host = host_memory::HostBuffers::of_space(space);
         OpenClDevice { space, found, programs: Programs::new(cache), opened: OnceLock::new(), host }
     }
 
@@ -91,19 +94,31 @@ impl OpenClDevice {
         };
         let (kernels, copies) = (queue()?, queue()?);
         let buffers = Buffers::new(copies, &self.found.limits);
-        Ok(Opened { context, kernels: Queue::new(kernels), buffers })
+        if self.in_place() {
+            check_in_place(&self.found.info.name, &context, &buffers)?;
+        }
+        Ok(Opened { context, kernels: Queue::new(kernels), buffers, host: HostBuffers::default() })
     }
 
-    /// True if arguments are addresses.
+    /// True if it works in the host's memory.
     pub(crate) fn in_place(&self) -> bool {
         self.found.limits.in_place
     }
 
-    /// The buffer of an argument, or its address; NULL for none.
+    /// Where arguments are, for a launch that is about to be enqueued.
+    pub(crate) fn places(&self) -> Result<Places<'_>, Failure> {
+        let opened = self.opened()?;
+        Ok(match self.in_place() {
+            true => opened.host.places(&opened.context),
+            false => Places::Device(&opened.buffers),
+        })
+    }
+
+    /// Where an argument is, in a launch of so many items; and its second buffer, if it has two.
     ///
     /// # Errors
     /// If it is in another memory.
-    pub(crate) fn place(&self, number: usize, arg: &abi::Arg) -> Result<*mut c_void, Failure> {
+    pub(crate) fn place(&self, number: usize, arg: &abi::Arg, items: u64) -> Result<[Place; 2], Failure> {
         if arg.space != self.space {
             return Err(Failure::new(
                 Code::Invalid,
@@ -113,7 +128,10 @@ impl OpenClDevice {
                 ),
             ));
         }
-        Ok(if self.in_place() { arg.data } else { arg.buffer as usize as cl_mem })
+        Ok(match self.in_place() {
+            true => [arg.data, arg.next].map(|data| Place::host(data.expose_provenance(), arg, items)),
+            false => [arg.buffer as usize, arg.next.addr()].map(Place::device),
+        })
     }
 
     fn check_space(&self, space: u32) -> Result<(), Failure> {
@@ -125,6 +143,31 @@ impl OpenClDevice {
             format!("memory space {space}: there is only space {}, the device's", self.space),
         ))
     }
+}
+
+/// Tries that a device's commands and the host see what the other wrote in a buffer over the host's memory, wherever
+/// that begins: OpenCL lets a device have a copy, and devices that work in place have none.
+fn check_in_place(name: &str, context: &Context, buffers: &Buffers) -> Result<(), Failure> {
+    let mut words = [1u32; 16];
+    let bytes = size_of_val(&words[1..]);
+    let address = words[1..].as_mut_ptr().expose_provenance();
+    let buffer = over(context, address, bytes)?;
+    buffers.fill(buffer.get(), 2, bytes)?;
+    // SAFETY: words of this function's; the device is done with them.
+    let seen = unsafe { std::ptr::with_exposed_provenance::<u32>(address + 4).read_volatile() };
+    // SAFETY: as above.
+    unsafe { std::ptr::with_exposed_provenance_mut::<u32>(address + 8).write_volatile(3) };
+    let mut found = [0u32; 15];
+    buffers.read(buffer.get(), &mut found)?;
+    if seen == 0x0202_0202 && found[1..3] == [seen, 3] {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Unsupported,
+        format!(
+            "{name}: expected a device that works in the host's memory, as it says it does, found one that works in a copy: set FLASH_OPENCL_COPY=1, and data are copied for it"
+        ),
+    ))
 }
 
 impl Device for OpenClDevice {
@@ -146,6 +189,13 @@ impl Device for OpenClDevice {
     /// An FPGA's image is a program.
     fn image(&self, kernel: &OpenClKernel) -> u64 {
         if self.found.info.class == Class::Fpga { kernel.program_number() } else { 0 }
+    }
+
+    fn forget_host(&self, pointer: *mut u8, bytes: u64) {
+        // Of a device that was not opened there is nothing.
+        if let Some(Ok(opened)) = self.opened.get() {
+            opened.host.forget(pointer.addr()..pointer.addr().saturating_add(bytes as usize));
+        }
     }
 
     fn submit(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
@@ -177,6 +227,8 @@ impl Device for OpenClDevice {
 
     fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
         if self.in_place() {
+            let bytes = self.host.bytes(buffer);
+            self.forget_host(std::ptr::without_provenance_mut(buffer.handle as usize), bytes);
             return self.host.free(buffer);
         }
         self.check_space(buffer.space)?;

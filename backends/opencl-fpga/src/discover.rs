@@ -28,7 +28,7 @@ pub(crate) struct Limits {
     pub compute_units: u32,
     /// Bytes of local memory of a work-group.
     pub local_bytes: u64,
-    /// Kernels take any address of the host's: nothing is copied.
+    /// It works in the host's memory: nothing is copied.
     pub in_place: bool,
     /// Copies go by way of pinned memory: the device's lies apart from the host's.
     pub pinned: bool,
@@ -123,6 +123,11 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
     let driver = device.driver_version().call("clGetDeviceInfo")?;
     let version = device.version().call("clGetDeviceInfo")?;
     let compute_units = device.max_compute_units().call("clGetDeviceInfo")?;
+    let unified = device.host_unified_memory().unwrap_or(false);
+    // The host's memory is a CPU's own, and that of a device that takes any address there. Devices before OpenCL 2.0
+    // do not know the second question.
+    let shares_memory = kind & CL_DEVICE_TYPE_CPU != 0 && unified
+        || device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0;
     let limits = Limits {
         parameter_bytes: device.max_parameter_size().call("clGetDeviceInfo")?,
         work_group_size: device.max_work_group_size().call("clGetDeviceInfo")?,
@@ -131,10 +136,9 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
         alignment: (device.mem_base_addr_align().call("clGetDeviceInfo")? as usize / 8).max(1),
         compute_units,
         local_bytes: device.local_mem_size().call("clGetDeviceInfo")?,
-        // Devices before OpenCL 2.0 do not know the question.
-        in_place: !copy && device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0,
-        pinned: copy || !device.host_unified_memory().unwrap_or(false),
-        // As above, before OpenCL 2.1. FPGAs' platforms may say that they take it, and then do not.
+        in_place: !copy && shares_memory,
+        pinned: copy || !unified,
+        // Devices before OpenCL 2.1 do not know the question. FPGAs' platforms may say that they take it, and then do not.
         spir_v: device.il_version().ok().filter(|_| !is_fpga(platform_name)).unwrap_or_default(),
     };
     let info = DeviceInfo {

@@ -3,12 +3,13 @@
 use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
+use crate::places::{Place, Places};
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
 use flash_core::backend::{Class, Failure};
 use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
-use opencl3::kernel::{Kernel, set_kernel_arg, set_kernel_arg_svm_pointer};
+use opencl3::kernel::{Kernel, set_kernel_arg};
 use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer};
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
@@ -50,10 +51,10 @@ pub(crate) struct Compiled {
 /// and enqueues must be alone.
 pub(crate) struct State {
     pub kernel: Counted<Kernel>,
-    /// What each parameter was set to.
+    /// What tells the value of each parameter from others.
     set: Vec<Vec<u8>>,
-    /// [`Buffers::freed`](crate::buffers::Buffers::freed) when they were set.
-    freed: u64,
+    /// [`Places::gone`] when they were set.
+    gone: u64,
     /// The latest ones on the device, the last used at the end.
     tables: Vec<Table>,
 }
@@ -146,7 +147,7 @@ impl Compiled {
         let multiple = kernel.get_work_group_size_multiple(id).unwrap_or(1);
         let compiled = kernel.get_compile_work_group_size(id).unwrap_or_default();
         let compiled = <[usize; 3]>::try_from(compiled).ok().filter(|size| size[0] != 0);
-        let state = State { kernel, set: vec![Vec::new(); expected], freed: 0, tables: Vec::new() };
+        let state = State { kernel, set: vec![Vec::new(); expected], gone: 0, tables: Vec::new() };
         Ok(Compiled {
             most: most.max(1),
             multiple: multiple.max(1),
@@ -156,10 +157,10 @@ impl Compiled {
         })
     }
 
-    /// For a launch: who has it is alone. `freed`: [`Buffers::freed`](crate::buffers::Buffers::freed) now.
-    pub fn state(&self, freed: u64) -> MutexGuard<'_, State> {
+    /// For a launch with arguments in these places: who has it is alone.
+    pub fn state(&self, places: &Places<'_>) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        state.renew(freed);
+        state.renew(places.gone());
         state
     }
 }
@@ -219,18 +220,29 @@ fn create(spec: &KernelSpec, program: &Program) -> Result<Counted<Kernel>, Failu
 
 impl State {
     /// What buffers meant may have changed.
-    fn renew(&mut self, freed: u64) {
-        if self.freed != freed {
-            self.freed = freed;
+    fn renew(&mut self, gone: u64) {
+        if self.gone != gone {
+            self.gone = gone;
             self.set.iter_mut().for_each(Vec::clear);
         }
     }
 
     /// Sets a parameter, if it is not set so already.
     pub fn set(&mut self, spec: &KernelSpec, number: usize, bytes: &[u8]) -> Result<(), Failure> {
-        if self.set[number] == bytes {
-            return Ok(());
+        match self.set[number] == bytes {
+            true => Ok(()),
+            false => self.set_anew(spec, number, bytes, bytes),
         }
+    }
+
+    /// Sets a parameter. `key` tells the value from others.
+    fn set_anew(
+        &mut self,
+        spec: &KernelSpec,
+        number: usize,
+        key: &[u8],
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
         self.set[number].clear();
         // SAFETY: a live kernel; the value has that many bytes and is copied.
         let outcome = unsafe {
@@ -251,27 +263,24 @@ impl State {
                 format!("{}: parameter {number} of `{}`: {}{hint}", spec.title, spec.entry, failure.text);
             Failure::new(failure.code, text)
         })?;
-        self.set[number].extend_from_slice(bytes);
+        self.set[number].extend_from_slice(key);
         Ok(())
     }
 
-    /// Sets a parameter to a buffer; NULL for none.
-    pub fn set_buffer(&mut self, spec: &KernelSpec, number: usize, buffer: cl_mem) -> Result<(), Failure> {
-        self.set(spec, number, &(buffer as usize).to_ne_bytes())
-    }
-
-    /// Sets a parameter to an address of the host's.
-    pub fn set_address(&mut self, number: usize, address: *mut c_void) -> Result<(), Failure> {
-        let bytes = (address as usize).to_ne_bytes();
-        if self.set[number] == bytes {
+    /// Sets a parameter to the buffer of a place.
+    pub fn set_place(
+        &mut self,
+        spec: &KernelSpec,
+        number: usize,
+        place: Place,
+        places: &mut Places<'_>,
+    ) -> Result<(), Failure> {
+        let key = place.key();
+        if self.set[number] == key {
             return Ok(());
         }
-        self.set[number].clear();
-        // SAFETY: a live kernel, of a device that takes any address; it is not looked at here.
-        unsafe { set_kernel_arg_svm_pointer(self.kernel.get(), number as u32, address) }
-            .call("clSetKernelArgSVMPointer")?;
-        self.set[number].extend_from_slice(&bytes);
-        Ok(())
+        let buffer = places.buffer(place)?;
+        self.set_anew(spec, number, &key, &(buffer as usize).to_ne_bytes())
     }
 
     /// Sets the two parameters of `FLASH_ARGS` to what was told.
@@ -287,7 +296,7 @@ impl State {
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
         self.set(spec, number, bytes)?;
         let table = self.table(device, &told.table)?;
-        self.set_buffer(spec, number + 1, table)
+        self.set(spec, number + 1, &(table as usize).to_ne_bytes())
     }
 
     /// The table that was told, on the device; NULL if there is nothing in it, for every buffer of a launch costs.

@@ -2,15 +2,14 @@
 
 use crate::device::OpenClDevice;
 use crate::kernel::{Compiled, OpenClKernel, State};
+use crate::places::{Place, Places};
 use crate::queue::Commands;
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, two_buffers};
 use flash_core::backend::{Completion, Failure, Launch};
-use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel, enqueue_svm_mem_cpy};
-use opencl3::types::CL_FALSE;
-use std::ffi::c_void;
-use std::ptr::{null, null_mut};
+use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel};
+use std::ptr::null;
 
 /// The option, and the attribute, that says how many work items are in a work-group.
 const WORK_GROUP_SIZE: &str = "work_group_size";
@@ -62,25 +61,27 @@ impl OpenClKernel {
         commands: &mut Commands,
     ) -> Result<(), Failure> {
         let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
-        let (mut told, freed) = (self.told(), device.opened()?.buffers.freed());
+        let mut told = self.told();
         for (k, phase) in phases.clone().enumerate() {
             let odd = k % 2 == 1;
+            let mut places = device.places()?;
             for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
                 // Elements that no item owns keep what they have.
-                carry(commands, device, arg, odd)?;
+                carry(commands, device, &mut places, arg, odd)?;
             }
             self.spec.tell(space, phase, args, odd, &mut told)?;
             let compiled = self.of(device, &told)?;
-            let mut state = compiled.state(freed);
-            self.parameters(device, args, odd, &mut state)?;
+            let mut state = compiled.state(&places);
+            self.parameters(device, &mut places, args, odd, told.items, &mut state)?;
             state.set_told(device, &self.spec, self.parameters.len(), &told)?;
             let range = self.line(device, compiled, &told, wanted)?;
             self.run(commands, &state, &range)?;
         }
         if (phases.end - phases.start) % 2 == 1 {
             let stays = |arg: &&Arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_NEXT_STAYS == 0;
+            let mut places = device.places()?;
             for arg in args.iter().filter(stays) {
-                carry(commands, device, arg, true)?;
+                carry(commands, device, &mut places, arg, true)?;
             }
         }
         Ok(())
@@ -90,8 +91,10 @@ impl OpenClKernel {
     fn parameters(
         &self,
         device: &OpenClDevice,
+        places: &mut Places<'_>,
         args: &[Arg],
         odd: bool,
+        items: u64,
         state: &mut State,
     ) -> Result<(), Failure> {
         for (number, &parameter) in self.parameters.iter().enumerate() {
@@ -105,12 +108,9 @@ impl OpenClKernel {
                     state.set(&self.spec, number, bytes)?;
                 }
                 Parameter::Array(argument) | Parameter::Next(argument) => {
-                    let [now, next] = places(device, argument, &args[argument], odd)?;
+                    let [now, next] = both(device, argument, &args[argument], odd, items)?;
                     let place = if parameter == Parameter::Next(argument) { next } else { now };
-                    match device.in_place() {
-                        true => state.set_address(number, place)?,
-                        false => state.set_buffer(&self.spec, number, place)?,
-                    }
+                    state.set_place(&self.spec, number, place, places)?;
                 }
             }
         }
@@ -144,8 +144,20 @@ impl OpenClKernel {
             check_group(&self.spec, device, compiled, local)?;
         }
         if told.block > 0 {
-            let groups = told.items.div_ceil(told.block) as usize;
-            return Ok(line(chosen.unwrap_or(1), groups));
+            // A work-group has an accumulator of its own, and its text is written for so many work items.
+            let compiled_for = compiled.compiled.map_or(1, |size| size[0]);
+            let written_for = self.spec.work_group_size.map_or(compiled_for, |size| size as usize);
+            let local = chosen.unwrap_or(written_for);
+            if local != written_for {
+                return Err(Failure::new(
+                    Code::Invalid,
+                    format!(
+                        "{}: expected a work-group of {written_for}, for which its accumulators are written, found one of {local}: leave {WORK_GROUP_SIZE} as it is",
+                        self.spec.title
+                    ),
+                ));
+            }
+            return Ok(line(local, told.items.div_ceil(told.block) as usize));
         }
         let local = chosen.unwrap_or_else(|| {
             // All units have something to do, in groups of the size that the device likes.
@@ -159,7 +171,7 @@ impl OpenClKernel {
         Ok(line(local, threads.div_ceil(local)))
     }
 
-    /// A kernel that does not cooperate: once, over the index space itself.
+    /// A kernel that does not cooperate: once, over the index space itself, or by one work item.
     fn whole(
         &self,
         device: &OpenClDevice,
@@ -168,7 +180,14 @@ impl OpenClKernel {
         commands: &mut Commands,
     ) -> Result<(), Failure> {
         let mut range = self.plain_range(launch, device)?;
-        if let Some(size) = wanted {
+        if self.spec.single_work_item {
+            if range.offset != [0; 3] {
+                let found =
+                    format!("an index space that begins with {:?}", &range.offset[..range.dimensions]);
+                return Err(self.spec.not_plain(&found));
+            }
+            (range.global, range.local) = ([1; 3], Some([1; 3]));
+        } else if let Some(size) = wanted {
             check_group(&self.spec, device, self.only(), size)?;
             if !range.global[0].is_multiple_of(size) {
                 return Err(self.spec.not_plain(&format!(
@@ -178,8 +197,10 @@ impl OpenClKernel {
             }
             range.local = Some([size, 1, 1]);
         }
-        let mut state = self.only().state(device.opened()?.buffers.freed());
-        self.parameters(device, launch.args(), false, &mut state)?;
+        let mut places = device.places()?;
+        let mut state = self.only().state(&places);
+        // It has no accumulators, of which there were as many as items say.
+        self.parameters(device, &mut places, launch.args(), false, 0, &mut state)?;
         self.run(commands, &state, &range)
     }
 
@@ -248,29 +269,35 @@ fn check_group(
     Err(Failure::new(Code::Invalid, text))
 }
 
-/// The buffers, or addresses, of an argument: as the phase began, and the one that takes its writes.
-fn places(device: &OpenClDevice, number: usize, arg: &Arg, odd: bool) -> Result<[*mut c_void; 2], Failure> {
-    let data = device.place(number, arg)?;
-    if !two_buffers(arg) {
-        return Ok([data, null_mut()]);
-    }
-    Ok(if odd { [arg.next, data] } else { [data, arg.next] })
+/// Where an argument with two buffers has what it was as the phase began, and where its writes go.
+fn both(
+    device: &OpenClDevice,
+    number: usize,
+    arg: &Arg,
+    odd: bool,
+    items: u64,
+) -> Result<[Place; 2], Failure> {
+    let [data, next] = device.place(number, arg, items)?;
+    Ok(if odd && two_buffers(arg) { [next, data] } else { [data, next] })
 }
 
 /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
-fn carry(commands: &mut Commands, device: &OpenClDevice, arg: &Arg, odd: bool) -> Result<(), Failure> {
-    let [from, to] = carried(arg, odd).map(|byte| byte as usize);
-    let [now, next] = places(device, 0, arg, odd)?;
+fn carry(
+    commands: &mut Commands,
+    device: &OpenClDevice,
+    places: &mut Places<'_>,
+    arg: &Arg,
+    odd: bool,
+) -> Result<(), Failure> {
+    // In the host's memory both begin with element 0.
+    let [from, to] = if device.in_place() { [0; 2] } else { carried(arg, odd).map(|byte| byte as usize) };
     let bytes = (arg.len * u64::from(arg.element_size)) as usize;
     if bytes == 0 {
         return Ok(());
     }
-    if device.in_place() {
-        // SAFETY: both have the argument's elements and stay until the launch is done.
-        let copy = |queue| unsafe { enqueue_svm_mem_cpy(queue, CL_FALSE, next, now, bytes, 0, null()) };
-        return commands.push("clEnqueueSVMMemcpy", copy);
-    }
-    // SAFETY: as above.
+    let [now, next] = both(device, 0, arg, odd, 0)?;
+    let (now, next) = (places.buffer(now)?, places.buffer(next)?);
+    // SAFETY: both have the argument's elements and stay until the launch is done.
     let copy = |queue| unsafe { enqueue_copy_buffer(queue, now, next, from, to, bytes, 0, null()) };
     commands.push("clEnqueueCopyBuffer", copy)
 }

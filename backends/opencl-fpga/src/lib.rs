@@ -4,9 +4,8 @@
 //! The loader (`libOpenCL.so.1`) is opened when a program first needs a device: without it, or without
 //! devices, both backends are *unavailable*, and say why.
 //!
-//! - A device that takes any address of the host's works in place. Every other has a memory of its own, whose
-//!   buffers have handles. It has two in-order queues: kernels, and
-//!   copies. What a launch waits for has happened before it is enqueued, so nothing orders the two.
+//! - A CPU, and any device that takes any address of the host's, works in place: its buffers lie over the host's
+//!   arrays (`places.rs`). Every other has a memory of its own. It has two in-order queues: kernels, and copies. What a launch waits for has happened before it is enqueued, so nothing orders the two.
 //! - Copies to and from a memory that lies apart from the host's go by way of two pieces of pinned memory, one of
 //!   which is filled while the other is on its way. Others are commands with an event, which nobody waits for here.
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
@@ -33,6 +32,7 @@ mod event;
 mod failure;
 mod kernel;
 mod launch;
+mod places;
 mod program;
 mod queue;
 mod stages;

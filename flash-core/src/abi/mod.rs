@@ -23,7 +23,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 5;
+pub const ABI_MINOR: u32 = 6;
 /// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
 pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
@@ -714,6 +714,10 @@ pub struct BackendApi {
     /// another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
     /// version 4.
     pub image: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
+    /// Memory in [`SPACE_HOST`] may be given back from now on, and no launch uses it: a device gives back what it keeps
+    /// of arguments that began in these bytes. It is called on any thread, of memory, too, that the device never
+    /// saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
+    pub forget_host: Option<unsafe extern "C" fn(device: *mut Device, pointer: *mut c_void, bytes: u64)>,
 }
 
 impl Str {

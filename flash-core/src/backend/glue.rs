@@ -136,6 +136,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         inline_items: Some(inline_items::<B>),
         preload: Some(preload::<B>),
         image: Some(image::<B>),
+        forget_host: if B::KEEPS_HOST { Some(forget_host::<B>) } else { None },
     })
 }
 
@@ -272,6 +273,13 @@ unsafe extern "C" fn image<B: Backend>(device: *mut abi::Device, kernel: *mut ab
         device.image(kernel)
     };
     catch_unwind(AssertUnwindSafe(image)).unwrap_or(0)
+}
+
+unsafe extern "C" fn forget_host<B: Backend>(device: *mut abi::Device, pointer: *mut c_void, bytes: u64) {
+    // SAFETY: a device of ours.
+    let forget = || unsafe { cell_of::<B>(device).device.forget_host(pointer.cast(), bytes) };
+    // What it still keeps costs memory, and nobody uses it.
+    let _ = catch_unwind(AssertUnwindSafe(forget));
 }
 
 unsafe extern "C" fn submit<B: Backend>(

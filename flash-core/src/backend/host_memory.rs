@@ -66,6 +66,11 @@ impl HostBuffers {
         Ok(Buffer { space, reserved: 0, handle: data as u64 })
     }
 
+    /// Bytes that were allocated for a buffer; 0 if it is none, or was registered.
+    pub fn bytes(&self, buffer: Buffer) -> u64 {
+        self.lock().get(&buffer.handle).copied().flatten().map_or(0, |layout| layout.size() as u64)
+    }
+
     /// Takes host memory as a buffer.
     pub fn register(&self, pointer: *mut u8) -> Buffer {
         self.lock().entry(pointer as u64).or_insert(None);

@@ -43,6 +43,8 @@ pub unsafe trait Backend: Sized + 'static {
     const DESCRIPTION: &'static str;
     /// The kind of implementations that it runs: `cpu`, `cuda`, `opencl`, or its own.
     const TARGET: &'static str;
+    /// Its devices keep something of the host's arrays in which they work, until [`Device::forget_host`].
+    const KEEPS_HOST: bool = false;
     /// One of its devices.
     type Device: Device;
     /// Looks for the driver and its devices. Called once, when a program first needs them.
@@ -169,6 +171,11 @@ pub trait Device: Send + Sync + Sized + 'static {
     fn image(&self, _kernel: &Self::Kernel) -> u64 {
         0
     }
+
+    /// Gives back what it keeps of arguments in the host's memory that began in these bytes: they may be given back from
+    /// now on, and no launch uses them. Only called if [`Backend::KEEPS_HOST`], on any thread, and of memory, too,
+    /// that the device never saw.
+    fn forget_host(&self, _pointer: *mut u8, _bytes: u64) {}
 
     /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure>;

@@ -5,8 +5,8 @@ use super::loader::{self, Outcome, refused};
 use super::{Class, DeviceInfo, glue, take_error};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};
-use crate::memory::Transfers;
 use crate::memory::device::DeviceMemory;
+use crate::memory::{Transfers, keepers};
 use crate::runtime::Lanes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -466,7 +466,11 @@ fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle
                 lanes: OnceLock::new(),
                 preloaded: AtomicBool::new(false),
             };
-            handles.push(&*Box::leak(Box::new(handle)));
+            let handle: &'static DeviceHandle = Box::leak(Box::new(handle));
+            if api.forget_host.is_some() {
+                keepers::add(handle);
+            }
+            handles.push(handle);
         }
         Ok(handles)
     }

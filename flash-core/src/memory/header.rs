@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use super::home::Home;
+use super::keepers;
 use super::order::Parts;
 use super::region::Region;
 use super::state::State;
@@ -74,6 +75,7 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if self.layout.size() != 0 {
+            keepers::forget(self.data, self.layout.size());
             // SAFETY: allocated with this layout by `zeroed` or by the vector that was taken.
             unsafe { dealloc(self.data, self.layout) };
         }

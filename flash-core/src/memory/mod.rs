@@ -11,6 +11,7 @@ pub(crate) mod directory;
 mod guard;
 mod header;
 pub(crate) mod home;
+pub(crate) mod keepers;
 pub(crate) mod order;
 pub(crate) mod region;
 pub(crate) mod state;

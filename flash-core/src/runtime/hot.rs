@@ -64,7 +64,8 @@ impl Hot {
         let [node] = slots.nodes() else { return };
         let (plan, order) = (node.plan(), slots.order_of(node));
         let Ok(target) = plan.target() else { return };
-        if plan.prepared || (plan.writes && runtime.check_writes) {
+        let forgets = runtime.keeps_host && slots.slices().next().is_some();
+        if plan.prepared || forgets || (plan.writes && runtime.check_writes) {
             return;
         }
         let mut memories = SmallVec::new();

@@ -18,6 +18,7 @@ use crate::descriptor::{Access, Timeout};
 use crate::error::{Code, Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
+use crate::memory::keepers::{self, Scratch};
 use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -102,10 +103,17 @@ impl Drop for Held<'_> {
 #[inline]
 pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
     may_run(slots, runtime)?;
-    match Held::take(slots, runtime)? {
+    let outcome = match Held::take(slots, runtime)? {
         Some(held) => run_held(slots, runtime, held, None),
         None => asynchronous::exec_here(slots, runtime),
+    };
+    if runtime.keeps_host {
+        // Slices are the caller's again. (What is executed asynchronously has none that end.)
+        slots.slices().for_each(|arg| {
+            keepers::forget(arg.data.cast(), (arg.len * u64::from(arg.element_size)) as usize)
+        });
     }
+    outcome
 }
 
 /// False for a launch inside a kernel, and for one with an error that is known already.
@@ -284,7 +292,7 @@ fn submit_prepared(
     runtime: &Runtime,
 ) -> Result<(), Error> {
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
-    let mut scratch: Vec<Box<[u128]>> = Vec::new();
+    let mut scratch: SmallVec<[Scratch; 2]> = SmallVec::new();
     for (arg, hold) in args.iter_mut().zip(slots.holds_of(node)) {
         if arg.kind != abi::ARG_PHASED || arg.flags & abi::ARG_FLAG_STAGED != 0 {
             continue;
@@ -298,9 +306,10 @@ fn submit_prepared(
                 }
             }
             None => {
-                let bytes = arg.len as usize * arg.element_size as usize;
-                scratch.push(vec![0u128; bytes.div_ceil(16)].into_boxed_slice());
-                scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast())
+                let mut second = Scratch::zeroed(arg.len as usize * arg.element_size as usize);
+                let data = second.data();
+                scratch.push(second);
+                data.cast()
             }
         };
     }

@@ -84,6 +84,8 @@ pub(crate) struct Runtime {
     runs_ahead: bool,
     /// Some device may have to load an image before it runs a kernel.
     has_images: bool,
+    /// Some device keeps something of the host's memory in which it works.
+    keeps_host: bool,
     /// How long each submission may take.
     timeout: Option<Duration>,
     /// How many asynchronous pipelines may be on their way.
@@ -123,6 +125,7 @@ impl RuntimeObj {
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
         let runs_ahead = !spreads && devices[0].target != "cpu";
         let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
+        let keeps_host = devices.iter().any(|device| device.api.forget_host.is_some());
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
         let (gauge, error) = match options.attributes.get::<InFlight>() {
             Some(InFlight(0)) => (None, error.or_else(|| Some(nothing_in_flight()))),
@@ -144,6 +147,7 @@ impl RuntimeObj {
             spreads,
             runs_ahead,
             has_images,
+            keeps_host,
         };
         RuntimeObj { inner: Arc::new(inner) }
     }

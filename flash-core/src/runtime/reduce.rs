@@ -11,6 +11,7 @@ use crate::error::{Code, Error};
 use crate::index::SpaceRef;
 use crate::kernel::shim::{KernelMark, panic_text};
 use crate::kernel::views::Operation;
+use crate::memory::keepers;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;
@@ -207,12 +208,22 @@ const KEPT: usize = 64 << 20;
 struct Line(#[allow(dead_code)] [u8; LINE]);
 
 thread_local! {
-    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static SCRATCH: Cell<Lines> = const { Cell::new(Lines(Vec::new())) };
 }
 
-/// Memory for partial results, uninitialised: only the vector's capacity is used. It goes back to the
-/// thread on drop, so that a launch that comes again allocates nothing.
-struct Scratch(Vec<Line>);
+/// Uninitialised memory: only the vector's capacity is used.
+#[derive(Default)]
+struct Lines(Vec<Line>);
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        keepers::forget(self.0.as_mut_ptr().cast(), self.0.capacity() * LINE);
+    }
+}
+
+/// Memory for partial results. It goes back to the thread on drop, so that a launch that comes again allocates
+/// nothing.
+struct Scratch(Lines);
 
 impl Scratch {
     fn take() -> Scratch {
@@ -222,11 +233,11 @@ impl Scratch {
     /// Room for so many bytes, so aligned. What was there before is lost.
     fn reserve(&mut self, bytes: usize, align: usize) -> Result<*mut u8, Error> {
         let lines = bytes.div_ceil(LINE) + if align > LINE { align / LINE } else { 0 };
-        if self.0.capacity() < lines {
-            self.0 = Vec::new();
-            self.0.try_reserve_exact(lines).map_err(|_| out_of_memory(bytes))?;
+        if self.0.0.capacity() < lines {
+            self.0 = Lines::default();
+            self.0.0.try_reserve_exact(lines).map_err(|_| out_of_memory(bytes))?;
         }
-        let data = self.0.as_mut_ptr().cast::<u8>();
+        let data = self.0.0.as_mut_ptr().cast::<u8>();
         // Inside: there is room for the alignment, if it is more than a line's.
         Ok(data.wrapping_add(data.align_offset(align)))
     }
@@ -234,7 +245,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.0.capacity() * LINE <= KEPT {
+        if self.0.0.capacity() * LINE <= KEPT {
             let _ = SCRATCH.try_with(|kept| kept.set(std::mem::take(&mut self.0)));
         }
     }
@@ -327,8 +338,8 @@ mod tests {
         }
         assert!(scratch.reserve(usize::MAX / 2, 64).unwrap_err().to_string().contains("shorter array"));
         scratch.reserve(5000, 64).unwrap();
-        let data = scratch.0.as_ptr();
+        let data = scratch.0.0.as_ptr();
         drop(scratch);
-        assert_eq!(Scratch::take().0.as_ptr(), data);
+        assert_eq!(Scratch::take().0.0.as_ptr(), data);
     }
 }

@@ -252,7 +252,7 @@ fn layout() -> Vec<String> {
             get_extension, query, generation, spaces, alloc, free, register_host, export_buffer, import_buffer,
             copy_box, can_copy, queue_create, queue_destroy, event_create, event_signal, event_ready, event_wait,
             event_on_ready, event_times, event_release, native_handle, progress, cancel, inline_items,
-            preload, image
+            preload, image, forget_host
         }
     }
 }

@@ -79,6 +79,11 @@ impl KernelSpec {
         let axes = space.axes(phase);
         let first = axes.as_ref().map_or(0, |axes| axes.first);
         let narrow = u64::from(first + told.items <= u64::from(u32::MAX));
+        let takes_apart =
+            |axis: &Axis| !matches!(axis, Axis::Constant(_) | Axis::Steps { cell: 1, count: 0, .. });
+        if self.index32 && narrow == 0 && axes.as_ref().is_none_or(|axes| axes.dims.iter().any(takes_apart)) {
+            return Err(self.wide(&format!("has {} work items", first + told.items)));
+        }
         told.words.extend([phase, told.items, first, narrow, told.block]);
         match axes {
             Some(axes) => {
@@ -155,17 +160,19 @@ impl KernelSpec {
 
     /// Refuses an index that a kernel with 32-bit indices would cut off.
     fn fits(&self, index: u64) -> Result<(), Failure> {
-        if !self.index32 || index <= u64::from(u32::MAX) {
-            return Ok(());
+        match !self.index32 || index <= u64::from(u32::MAX) {
+            true => Ok(()),
+            false => Err(self.wide(&format!("reaches {index}"))),
         }
-        Err(Failure::new(
-            Code::Invalid,
-            format!(
-                "{}: it uses FLASH_INDEX32, for indices up to {}, and the launch reaches {index}: use FLASH_INDEX, or a smaller space",
-                self.title,
-                u32::MAX
-            ),
-        ))
+    }
+
+    fn wide(&self, found: &str) -> Failure {
+        let text = format!(
+            "{}: it uses FLASH_INDEX32, for indices and work items up to {}, and the launch {found}: use FLASH_INDEX, or a smaller space",
+            self.title,
+            u32::MAX
+        );
+        Failure::new(Code::Invalid, text)
     }
 }
 

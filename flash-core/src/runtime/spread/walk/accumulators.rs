@@ -68,10 +68,7 @@ impl<'r> Walk<'r> {
             let blocks = reduce::blocks(all, arg.len, u64::from(arg.element_size));
             let elements = blocks.count * arg.len;
             let bytes = elements as usize * arg.element_size as usize;
-            let lines = bytes.div_ceil(16) + operation.align.div_ceil(16);
-            self.scratch.push(vec![0u128; lines].into_boxed_slice());
-            let data: *mut u8 =
-                self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast());
+            let data = self.scratch(bytes + operation.align);
             let data = data.wrapping_add(data.align_offset(operation.align));
             // SAFETY: there is room for so many elements, aligned.
             unsafe { reduce::fill(operation, data, elements as usize)? };

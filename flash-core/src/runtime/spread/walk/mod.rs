@@ -17,6 +17,7 @@ use crate::descriptor::{Access, View};
 use crate::error::{Error, LaunchError};
 use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
+use crate::memory::keepers::Scratch;
 use crate::memory::region::Region;
 use crate::runtime::asynchronous::{self, Watch};
 use crate::runtime::boxes::Parts;
@@ -52,8 +53,8 @@ pub(super) struct Walk<'r> {
     tasks: Tasks,
     lanes: SmallVec<[&'static Lane; 8]>,
     pub launched: Vec<Launched>,
-    /// What second buffers of slices are in.
-    scratch: Vec<Box<[u128]>>,
+    /// What second buffers of slices, and accumulators, are in.
+    scratch: Vec<Scratch>,
 }
 
 /// What became of a submission so far.
@@ -104,6 +105,14 @@ impl Issue<'_, '_> {
 }
 
 impl<'r> Walk<'r> {
+    /// Zeroed memory of the host until the end of the run.
+    fn scratch(&mut self, bytes: usize) -> *mut u8 {
+        let mut scratch = Scratch::zeroed(bytes);
+        let data = scratch.data();
+        self.scratch.push(scratch);
+        data
+    }
+
     pub fn new(slots: &'r Slots, runtime: &'r Runtime, watch: Option<&'r Watch>, beside: bool) -> Walk<'r> {
         let mut walk = Walk {
             slots,

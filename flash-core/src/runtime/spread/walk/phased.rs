@@ -55,10 +55,7 @@ impl<'r> Walk<'r> {
         let (len, size, shape) = (header.len(), header.element_size(), header.shape().to_vec());
         let data = match self.slots.memory(self.slots.holds_of(node)[i].touched) {
             Some(memory) => memory.second(),
-            None => {
-                self.scratch.push(vec![0u128; (len * size as usize).div_ceil(16)].into_boxed_slice());
-                self.scratch.last_mut().map_or(std::ptr::null_mut(), |s| s.as_mut_ptr().cast())
-            }
+            None => self.scratch(len * size as usize),
         };
         let mut second = Array::lent(data, len as u64, size, &shape);
         second.directory_mut().regrid(*self.arrays[own as usize].directory().grid());
