@@ -14,7 +14,6 @@ use opencl3::command_queue::{
     enqueue_read_buffer_rect, enqueue_write_buffer, enqueue_write_buffer_rect,
 };
 use opencl3::context::Context;
-use opencl3::error_codes::{CL_INVALID_BUFFER_SIZE, error_text};
 use opencl3::event::Event;
 use opencl3::memory::{CL_MEM_READ_WRITE, create_buffer};
 use opencl3::types::{CL_FALSE, CL_TRUE, cl_mem};
@@ -65,24 +64,27 @@ impl Buffers {
 
     /// A zeroed buffer.
     pub fn alloc(&self, context: &Context, bytes: u64) -> Result<cl_mem, Failure> {
-        if bytes > self.most {
-            return Err(Failure::new(
-                Code::OutOfMemory,
-                format!(
-                    "expected a buffer of up to {} bytes, the device's limit, found {bytes}, for which clCreateBuffer has {} ({CL_INVALID_BUFFER_SIZE}): cut the launch",
-                    self.most,
-                    error_text(CL_INVALID_BUFFER_SIZE)
-                ),
-            ));
-        }
         let bytes = bytes.max(1) as usize;
         // SAFETY: a live context, and no memory of the host's.
         let buffer = unsafe { create_buffer(context.get(), CL_MEM_READ_WRITE, bytes, null_mut()) };
-        let buffer = Memory::created(buffer)?;
+        let cut = |failure| self.too_large(failure, bytes, ": cut the launch");
+        let buffer = Memory::created(buffer).map_err(cut)?;
         self.fill(buffer.get(), 0, bytes)?;
         let handle = buffer.get();
         self.live().insert(handle as usize as u64, buffer);
         Ok(handle)
+    }
+
+    /// Why a buffer of so many bytes was refused, and what to do, if they are too many.
+    pub fn too_large(&self, failure: Failure, bytes: usize, advice: &str) -> Failure {
+        if bytes as u64 <= self.most {
+            return failure;
+        }
+        let text = format!(
+            "expected a buffer of up to {} bytes, the device's limit, found {bytes}: {}{advice}",
+            self.most, failure.text
+        );
+        Failure::new(Code::OutOfMemory, text)
     }
 
     /// Fills a buffer of so many bytes, which nobody else uses, with one value.

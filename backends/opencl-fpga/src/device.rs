@@ -5,6 +5,7 @@ use crate::counted;
 use crate::discover::{self, Found};
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
+use crate::once::Once;
 use crate::places::{HostBuffers, Place, Places, over};
 use crate::program::Programs;
 use crate::queue::Queue;
@@ -15,7 +16,7 @@ use flash_core::backend::offload::ProgramCache;
 use flash_core::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Every OpenCL device that is no FPGA.
 pub struct OpenCl;
@@ -56,7 +57,7 @@ pub struct OpenClDevice {
     space: u32,
     pub(crate) found: Found,
     pub(crate) programs: Programs,
-    opened: OnceLock<Result<Opened, Failure>>,
+    opened: Once<Opened>,
     /// What the host's side allocated for a device that works in its memory.
     host: host_memory::HostBuffers,
 }
@@ -74,12 +75,12 @@ impl OpenClDevice {
     pub(crate) fn new(space: u32, found: Found, cache: ProgramCache) -> OpenClDevice {
         let space = if found.limits.in_place { abi::SPACE_HOST } else { space };
         let host = host_memory::HostBuffers::of_space(space);
-        OpenClDevice { space, found, programs: Programs::new(cache), opened: OnceLock::new(), host }
+        OpenClDevice { space, found, programs: Programs::new(cache), opened: Once::new(), host }
     }
 
     /// Context and queues.
     pub(crate) fn opened(&self) -> Result<&Opened, Failure> {
-        self.opened.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)
+        self.opened.get_or_make(|| self.open())
     }
 
     fn open(&self) -> Result<Opened, Failure> {
@@ -109,7 +110,7 @@ impl OpenClDevice {
     pub(crate) fn places(&self) -> Result<Places<'_>, Failure> {
         let opened = self.opened()?;
         Ok(match self.in_place() {
-            true => opened.host.places(&opened.context),
+            true => opened.host.places(&opened.context, &opened.buffers),
             false => Places::Device(&opened.buffers),
         })
     }
@@ -193,7 +194,7 @@ impl Device for OpenClDevice {
 
     fn forget_host(&self, pointer: *mut u8, bytes: u64) {
         // Of a device that was not opened there is nothing.
-        if let Some(Ok(opened)) = self.opened.get() {
+        if let Some(opened) = self.opened.get() {
             opened.host.forget(pointer.addr()..pointer.addr().saturating_add(bytes as usize));
         }
     }

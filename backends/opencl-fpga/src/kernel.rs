@@ -3,6 +3,7 @@
 use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
+use crate::once::Once;
 use crate::places::{Place, Places};
 use flash_core::Code;
 use flash_core::abi;
@@ -16,7 +17,7 @@ use opencl3::types::cl_mem;
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An implementation, for one device.
 pub struct OpenClKernel {
@@ -33,7 +34,7 @@ pub struct OpenClKernel {
 struct General {
     text: String,
     /// When the first one comes.
-    compiled: OnceLock<Result<Compiled, Failure>>,
+    compiled: Once<Compiled>,
 }
 
 /// A kernel of a program.
@@ -76,7 +77,7 @@ impl OpenClKernel {
         let (spec, payload) = read(device, implementation)?;
         let parameters = spec.parameters();
         spec.check_parameter_bytes(device.found.limits.parameter_bytes, &device.found.info.name)?;
-        let general = general(&spec, &payload).map(|text| General { text, compiled: OnceLock::new() });
+        let general = general(&spec, &payload).map(|text| General { text, compiled: Once::new() });
         let first = Compiled::new(device, &first(&spec, &payload), payload)?;
         Ok(OpenClKernel { spec, parameters, first, general, told: Mutex::default() })
     }
@@ -113,7 +114,7 @@ impl OpenClKernel {
             return Ok(&self.first);
         };
         let compile = || Compiled::new(device, &self.spec, Payload::Source(general.text.clone()));
-        general.compiled.get_or_init(compile).as_ref().map_err(Clone::clone)
+        general.compiled.get_or_make(compile)
     }
 }
 

@@ -9,6 +9,7 @@ use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, two_buffers};
 use flash_core::backend::{Completion, Failure, Launch};
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel};
+use opencl3::error_codes::{CL_INVALID_WORK_GROUP_SIZE, error_text};
 use std::ptr::null;
 
 /// The option, and the attribute, that says how many work items are in a work-group.
@@ -265,7 +266,10 @@ fn check_group(
         _ => return Ok(()),
     };
     let title = &spec.title;
-    let text = format!("{title}: expected a work-group {text}, found one of {size}: set {WORK_GROUP_SIZE}");
+    let refused = error_text(CL_INVALID_WORK_GROUP_SIZE);
+    let text = format!(
+        "{title}: expected a work-group {text}, found one of {size}, for which clEnqueueNDRangeKernel has {refused} ({CL_INVALID_WORK_GROUP_SIZE}): set {WORK_GROUP_SIZE}"
+    );
     Err(Failure::new(Code::Invalid, text))
 }
 

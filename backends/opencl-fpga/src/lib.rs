@@ -32,6 +32,7 @@ mod event;
 mod failure;
 mod kernel;
 mod launch;
+mod once;
 mod places;
 mod program;
 mod queue;

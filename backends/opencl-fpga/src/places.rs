@@ -43,7 +43,7 @@ pub(crate) struct Table {
 /// The places of a launch's arguments, until it is enqueued.
 pub(crate) enum Places<'d> {
     Device(&'d Buffers),
-    Host(&'d Context, MutexGuard<'d, Table>),
+    Host(&'d Context, &'d Buffers, MutexGuard<'d, Table>),
 }
 
 /// Where an argument is, of this many bytes: an address in host memory, a buffer in the device's.
@@ -59,13 +59,13 @@ impl HostBuffers {
     }
 
     /// For a launch.
-    pub fn places<'d>(&'d self, context: &'d Context) -> Places<'d> {
+    pub fn places<'d>(&'d self, context: &'d Context, buffers: &'d Buffers) -> Places<'d> {
         let mut table = self.lock();
         if table.live.len() >= MOST {
             table.live.clear();
             table.gone += 1;
         }
-        Places::Host(context, table)
+        Places::Host(context, buffers, table)
     }
 
     /// Gives back the buffers that begin in these bytes.
@@ -82,11 +82,12 @@ impl HostBuffers {
 }
 
 impl Table {
-    fn buffer(&mut self, context: &Context, place: Place) -> Result<cl_mem, Failure> {
+    fn buffer(&mut self, context: &Context, buffers: &Buffers, place: Place) -> Result<cl_mem, Failure> {
         if let Some(buffer) = self.live.get(&(place.at, place.bytes)) {
             return Ok(buffer.get());
         }
-        let buffer = over(context, place.at, place.bytes)?;
+        let buffer = over(context, place.at, place.bytes);
+        let buffer = buffer.map_err(|failure| buffers.too_large(failure, place.bytes, ""))?;
         let handle = buffer.get();
         self.live.insert((place.at, place.bytes), buffer);
         Ok(handle)
@@ -107,7 +108,7 @@ impl Places<'_> {
     pub fn gone(&self) -> u64 {
         match self {
             Places::Device(buffers) => buffers.freed(),
-            Places::Host(_, table) => table.gone,
+            Places::Host(.., table) => table.gone,
         }
     }
 
@@ -116,7 +117,7 @@ impl Places<'_> {
         match self {
             Places::Device(_) => Ok(place.at as cl_mem),
             Places::Host(..) if place.bytes == 0 => Ok(null_mut()),
-            Places::Host(context, table) => table.buffer(context, place),
+            Places::Host(context, buffers, table) => table.buffer(context, buffers, place),
         }
     }
 }

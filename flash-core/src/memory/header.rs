@@ -43,8 +43,14 @@ pub(crate) struct Header {
 /// A block of the host's memory, freed on drop.
 struct Block {
     data: *mut u8,
+    /// What was allocated, and how.
+    base: *mut u8,
     layout: Layout,
 }
+
+/// The largest alignment with which large memory comes zeroed from the system, and is not written to before
+/// somebody uses it.
+const SYSTEM_ALIGNMENT: usize = 16;
 
 // SAFETY: the data are plain old data of a Send + Sync type; who may touch them when is ruled by
 // `state`.
@@ -61,23 +67,33 @@ impl Block {
     /// Zeroed memory; dangling if the layout has no size.
     fn zeroed(layout: Layout) -> Block {
         if layout.size() == 0 {
-            return Block { data: std::ptr::without_provenance_mut(layout.align()), layout };
+            return Block::lent(std::ptr::without_provenance_mut(layout.align()));
         }
+        let room = layout.size().checked_add(layout.align());
+        let Some(Ok(whole)) = room.map(|room| Layout::from_size_align(room, SYSTEM_ALIGNMENT)) else {
+            handle_alloc_error(layout);
+        };
         // SAFETY: the size is not 0.
-        let data = unsafe { alloc_zeroed(layout) };
-        if data.is_null() {
+        let base = unsafe { alloc_zeroed(whole) };
+        if base.is_null() {
             handle_alloc_error(layout);
         }
-        Block { data, layout }
+        let data = base.wrapping_add(base.align_offset(layout.align()));
+        Block { data, base, layout: whole }
+    }
+
+    /// Somebody else's: nobody frees a block without size.
+    fn lent(data: *mut u8) -> Block {
+        Block { data, base: data, layout: Layout::new::<()>() }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         if self.layout.size() != 0 {
-            keepers::forget(self.data, self.layout.size());
+            keepers::forget(self.base, self.layout.size());
             // SAFETY: allocated with this layout by `zeroed` or by the vector that was taken.
-            unsafe { dealloc(self.data, self.layout) };
+            unsafe { dealloc(self.base, self.layout) };
         }
     }
 }
@@ -97,7 +113,8 @@ impl Header {
     pub fn of_vec<T: Element>(vec: Vec<T>) -> Arc<Header> {
         let mut vec = std::mem::ManuallyDrop::new(vec);
         let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
-        Header::new::<T>(Block { data: vec.as_mut_ptr().cast(), layout }, vec.len(), SmallVec::new())
+        let data = vec.as_mut_ptr().cast();
+        Header::new::<T>(Block { data, base: data, layout }, vec.len(), SmallVec::new())
     }
 
     fn new<T: Element>(first: Block, len: usize, shape: SmallVec<[u64; 4]>) -> Arc<Header> {
@@ -106,9 +123,7 @@ impl Header {
 
     /// Memory of the host that somebody else owns, for the time of a run: it is not freed.
     pub fn lent(data: *mut u8, len: usize, element_size: usize, shape: &[u64]) -> Arc<Header> {
-        // A block without size is nobody's to free.
-        let nothing = Layout::new::<()>();
-        Header::of_block(Block { data, layout: nothing }, len, element_size, nothing, shape.into())
+        Header::of_block(Block::lent(data), len, element_size, Layout::new::<()>(), shape.into())
     }
 
     fn of_block(

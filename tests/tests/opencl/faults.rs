@@ -1,7 +1,7 @@
 //! What goes wrong is a typed error with OpenCL's code and name, and the runtime stays usable.
 
 use crate::devices;
-use crate::kernels::{Far, Grid, Large, Scale, Spread, Total};
+use crate::kernels::{Far, Grid, Large, Many, Scale, Spread, Total};
 use flash::descriptor::Attributes;
 use flash::index::Dim;
 use flash::prelude::*;
@@ -130,16 +130,32 @@ fn indices_of_more_than_32_bits_are_refused_where_the_kernel_has_no_more() {
         let (code, text) = of_backend(&run("index32").unwrap_err());
         assert_eq!(code, Code::Invalid);
         assert!(text.contains("FLASH_INDEX32") && text.contains("reaches 8589934592"), "{device}: {text}");
+        // Indices fit, and how many there are does not.
+        let count = |dims: [u64; 3]| {
+            let count = FlashMemory::from([0u64]);
+            rt.submit(Many::of(&count)).exec(dims).map(|()| count.get(0).unwrap())
+        };
+        assert_eq!(count([20, 2, 3]).unwrap(), 2 * (10 + 11 + 12), "{device}");
+        let (code, text) = of_backend(&count([1 << 16, 1 << 16, 2]).unwrap_err());
+        assert_eq!(code, Code::Invalid);
+        assert!(
+            text.contains("FLASH_INDEX32") && text.contains("has 8589934592 work items"),
+            "{device}: {text}"
+        );
     }
 }
 
 #[test]
 fn more_memory_than_the_device_has_is_an_error_and_the_next_launch_runs() {
+    let name = "faults::more_memory_than_the_device_has_is_an_error_and_the_next_launch_runs";
+    flash_tests::in_process_of(name, &[("FLASH_OPENCL_COPY", "1")], more_memory_than_the_device_has);
+}
+
+fn more_memory_than_the_device_has() {
     for device in devices("faults::more_memory_than_the_device_has_is_an_error_and_the_next_launch_runs") {
         let rt = get_runtime(&device).unwrap();
         let api = rt.devices()[0];
-        // One that works in place has no memory of its own.
-        let Some(budget) = api.memory_budget() else { continue };
+        let budget = api.memory_budget().unwrap();
         assert!(api.set_memory_budget(1 << 20));
         let cells = FlashMemory::<u64>::zeroed(1 << 20);
         let error = rt.submit(Spread::of(&cells)).exec([1u64 << 20, 1]).unwrap_err().to_string();
@@ -153,19 +169,26 @@ fn more_memory_than_the_device_has_is_an_error_and_the_next_launch_runs() {
 
 #[test]
 fn an_array_beyond_the_limit_of_a_devices_buffers_is_an_error_that_names_it() {
+    let name = "faults::an_array_beyond_the_limit_of_a_devices_buffers_is_an_error_that_names_it";
+    for copies in ["0", "1"] {
+        flash_tests::in_process_of(name, &[("FLASH_OPENCL_COPY", copies)], an_array_beyond_the_limit);
+    }
+}
+
+fn an_array_beyond_the_limit() {
     for device in devices("faults::an_array_beyond_the_limit_of_a_devices_buffers_is_an_error_that_names_it")
     {
         let rt = get_runtime(&device).unwrap();
         let api = rt.devices()[0];
-        let Some(budget) = api.memory_budget() else { continue };
+        let budget = api.memory_budget();
         let limits: serde_json::Value = serde_json::from_str(&api.query("limits").unwrap()).unwrap();
         let most = limits["buffer_bytes"].as_u64().unwrap();
-        assert!(api.set_memory_budget(u64::MAX));
+        assert_eq!(api.set_memory_budget(u64::MAX), budget.is_some());
         // Of the host's memory zeros take none.
         let n = most / 8 + 1;
         let (values, sum) = (FlashMemory::<u64>::zeroed(n as usize), FlashMemory::from([5u64]));
         let error = rt.submit(Total::of(&values, &sum)).exec([n]).unwrap_err().to_string();
-        assert!(api.set_memory_budget(budget));
+        budget.into_iter().for_each(|budget| assert!(api.set_memory_budget(budget)));
         for word in ["clCreateBuffer", "CL_INVALID_BUFFER_SIZE (-61)", &format!("up to {most} bytes")] {
             assert!(error.contains(word), "{device}: {word} in {error}");
         }

@@ -57,6 +57,13 @@ pub struct Far<'a> {
     out: Item<'a, ReadWrite<u32>>,
 }
 
+/// Counts work items, of which there may be many.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.many", dims(x, y, z))]
+pub struct Many<'a> {
+    count: Reduce<'a, ReadWrite<u64>, Sum>,
+}
+
 /// A scalar of a size that no device takes with the rest.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.large", dims(i))]
@@ -178,6 +185,39 @@ const INDICES: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS
 }
 ";
 
+/// The same with indices of 32 bits.
+fn indices32() -> &'static str {
+    INDICES.replace("FLASH_INDEX(", "FLASH_INDEX32(").leak()
+}
+
+const MANY: &str = "FLASH_KERNEL many(FLASH_GLOBAL flash_u64 *count, FLASH_ARGS) {
+    FLASH_FOR_ITEMS { FLASH_REDUCE(count, 0) += FLASH_INDEX32(0) < FLASH_INDEX32(2) + 10; }
+}
+";
+
+/// The group's size, of the device's or the launch's choice, and of the text's.
+const GROUPS: &str = "FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
+    FLASH_FOR_ITEMS { FLASH_AT(out, FLASH_INDEX(0)) = (flash_u32)FLASH_GROUP_SIZE(); }
+}
+";
+const GROUPS_OF_32: &str = "__attribute__((reqd_work_group_size(32, 1, 1)))
+FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
+    FLASH_FOR_ITEMS { FLASH_AT(out, FLASH_INDEX(0)) = (flash_u32)FLASH_GROUP_SIZE(); }
+}
+";
+
+/// All elements by one work item, which knows nothing of FLASH.
+const ONE: &str = "__attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel void scale(float a, __global const float *x, __global float *y) {
+    for (int i = 0; i < 100; ++i) y[i] += a * x[i];
+}
+";
+
+/// The program that the environment names, in the implementation itself.
+fn program() -> &'static [u8] {
+    std::fs::read(std::env::var(BINARY).unwrap_or_default()).unwrap_or_default().leak()
+}
+
 macro_rules! implementations {
     ($($made:expr;)*) => {
         $(flash_core::__private::inventory::submit! {
@@ -200,17 +240,23 @@ implementations! {
     given::<Scale<'_>>("wrong size", WRONG_SIZE, json!({}));
     made::<Scale<'_>>("no file", (KIND_EXT_SRC, b"nowhere/scale.cl"), json!({}));
     made::<Scale<'_>>("no program", (KIND_INT_BIN, b"this is no program"), json!({}));
+    given::<Scale<'_>>("one plain item", ONE, json!({ "single_work_item": true }));
+    made::<Scale<'_>>("binary", (KIND_INT_BIN, program()), json!({ "cooperating": true }));
     made::<Scale<'_>>("binary file", (KIND_EXT_BIN, path(BINARY)), json!({ "cooperating": true }));
     made::<Scale<'_>>("source file", (KIND_EXT_SRC, path(SOURCE)), json!({ "cooperating": true, "entry": "scale" }));
     source::<Grid<'_>>("text", json!({ "cooperating": true }));
     source::<Grid<'_>>("plain", json!({ "entry": "grid_plain" }));
     source::<Grid<'_>>("one item", json!({ "cooperating": true, "single_work_item": true }));
     given::<Grid<'_>>("indices", INDICES, json!({ "cooperating": true }));
+    given::<Grid<'_>>("indices32", indices32(), json!({ "cooperating": true }));
     source::<Spread<'_>>("text", json!({ "cooperating": true }));
     source::<Wrap<'_>>("text", json!({ "cooperating": true }));
     source::<Total<'_>>("text", json!({ "cooperating": true }));
     source::<Total<'_>>("groups", json!({ "cooperating": true, "work_group_size": 64, "entry": "total" }));
     source::<Far<'_>>("text", json!({ "cooperating": true }));
+    given::<Far<'_>>("group sizes", GROUPS, json!({ "cooperating": true }));
+    given::<Far<'_>>("group sizes of 32", GROUPS_OF_32, json!({ "cooperating": true }));
+    given::<Many<'_>>("text", MANY, json!({ "cooperating": true }));
     source::<Far<'_>>("index32", json!({ "cooperating": true, "index32": true }));
     source::<Large<'_>>("text", json!({ "cooperating": true, "entry": "grid" }));
 }

@@ -1,6 +1,6 @@
 //! What comes and goes leaves nothing behind: neither memory nor OpenCL's objects.
 
-use crate::kernels::Scale;
+use crate::kernels::{Scale, Total, Wrap};
 use crate::{Objects, devices};
 use flash::prelude::*;
 
@@ -14,7 +14,7 @@ fn resident() -> u64 {
 fn buffers_that_come_and_go_leave_nothing_behind() {
     const BYTES: usize = 1 << 18;
     flash_tests::in_process(&[("FLASH_OPENCL_COPY", "1"), ("FLASH_CACHE_LIMIT", "0")], || {
-        for device in devices("launches::buffers_that_come_and_go_leave_nothing_behind") {
+        for device in devices("leaks::buffers_that_come_and_go_leave_nothing_behind") {
             let rt = get_runtime(&device).unwrap();
             let before_all = Objects::of(&device, "buffers");
             let cycle = |bytes: usize| {
@@ -67,6 +67,49 @@ fn ten_thousand_launches_leave_nothing_behind() {
                 assert_eq!(before.live(), after.live(), "{device}: {before:?}, {after:?}");
             }
             assert_eq!(y.get(63).unwrap(), (LAUNCHES + 1_000) as f32, "{device}");
+        }
+    });
+}
+
+#[test]
+fn what_is_kept_of_the_hosts_arrays_goes_with_them() {
+    // Nothing is loaded from disk meanwhile.
+    flash_tests::in_process(&[("FLASH_CACHE_LIMIT", "0")], || {
+        for device in devices("leaks::what_is_kept_of_the_hosts_arrays_goes_with_them") {
+            let rt = get_runtime(&device).unwrap();
+            if !rt.devices()[0].info().host_memory {
+                continue;
+            }
+            let (mut x, mut y) = (vec![1.0f32; 256], vec![0.0f32; 256]);
+            let cycle = |i: usize, x: &mut [f32], y: &mut [f32]| {
+                let n = 100 + i % 7;
+                let text = || Implementation::named("text");
+                // Memories, ranges of them, slices, second buffers of both, accumulators.
+                let (from, to) = (FlashMemory::from(vec![1.0f32; n]), FlashMemory::<f32>::zeroed(n));
+                rt.submit(Scale::of(3.0, &from, &to)).options(text()).exec([n]).unwrap();
+                let (part, other) = (from.range(i % 9..i % 9 + 50).unwrap(), to.range(..50).unwrap());
+                rt.submit(Scale::of(1.0, part, other)).options(text()).exec([50]).unwrap();
+                assert_eq!(to.read().unwrap()[48..52], [4.0, 4.0, 3.0, 3.0], "{device}, {i}");
+                rt.submit(Scale::of(1.0, &x[..n], &mut y[..n])).options(text()).exec([n]).unwrap();
+                assert_eq!(y[99], (i + 1) as f32, "{device}");
+                let cells = FlashMemory::from([1u64, 2, 3]);
+                rt.submit(Wrap::of(&cells)).exec([3, 3]).unwrap();
+                assert_eq!(*cells.read().unwrap(), [4, 5, 6], "{device}, {i}");
+                let mut slice = [1u64, 2, 3];
+                rt.submit(Wrap::of(&mut slice[..])).exec([3, 3]).unwrap();
+                assert_eq!(slice, [4, 5, 6], "{device}, {i}");
+                let sum = FlashMemory::from([0u64]);
+                rt.submit(Total::of(&cells, &sum)).exec([3]).unwrap();
+                assert_eq!(sum.get(0).unwrap(), 15, "{device}, {i}");
+                x[0] = 1.0;
+            };
+            (0..10).for_each(|i| cycle(i, &mut x, &mut y));
+            let before = Objects::of(&device, "buffers");
+            (10..500).for_each(|i| cycle(i, &mut x, &mut y));
+            let after = Objects::of(&device, "buffers");
+            assert!(after.made - before.made >= 490 * 8, "{device}: {before:?}, {after:?}");
+            // A thread keeps its accumulators' memory, and a kernel its tables.
+            assert!(after.live() <= before.live() + 2, "{device}: {before:?}, {after:?}");
         }
     });
 }

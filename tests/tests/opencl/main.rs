@@ -3,6 +3,7 @@
 mod binaries;
 mod early;
 mod faults;
+mod groups;
 mod images;
 mod injected;
 mod kernels;

@@ -32,7 +32,8 @@ fn files_with_source_or_a_program_are_loaded_when_the_program_runs() {
     for device in all {
         std::fs::write(file("scale.bin"), binary_for(&device)).unwrap();
         let (binary, source) = (file("scale.bin"), file("scale.cl"));
-        let run = || start(&device, "binary file,source file", &[(BINARY, &binary), (SOURCE, &source)]);
+        let run =
+            || start(&device, "binary,binary file,source file", &[(BINARY, &binary), (SOURCE, &source)]);
         finish(run());
         // What a source includes may change: such programs are not kept.
         std::fs::write(file("helper.h"), "#error changed\n").unwrap();

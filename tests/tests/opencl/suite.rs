@@ -9,12 +9,17 @@ const SKIPPED: [&str; 3] = [
     "queues of its own",
     "a kernel that fails is an error of its launch, and the device is usable after",
 ];
+/// What those do not that have memories of their own.
+const IN_PLACE: &str = "arrays begin anywhere in the host's memory, and others come in their places";
 
 fn all_pass(test: &str) {
     for device in devices(test) {
         let report = conformance::run(&device).unwrap();
         assert!(report.passed(), "{report}");
-        let skipped: Vec<&str> = report.skipped().map(|(name, _)| name).collect();
+        let mut skipped: Vec<&str> = report.skipped().map(|(name, _)| name).collect();
+        let own_memory = std::env::var("FLASH_OPENCL_COPY").is_ok_and(|copy| copy == "1");
+        assert_eq!(skipped.iter().position(|name| *name == IN_PLACE), own_memory.then_some(1), "{report}");
+        skipped.retain(|name| *name != IN_PLACE);
         assert_eq!(skipped, SKIPPED, "{report}");
     }
 }
@@ -54,6 +59,37 @@ fn a_group_takes_the_cpu_once_and_no_emulator() {
     let ids: Vec<&str> = all.devices().iter().map(|d| d.info().physical_id.as_str()).collect();
     assert_eq!(ids.iter().filter(|id| id.starts_with("cpu")).count(), 1, "{ids:?}");
     assert!(all.devices().iter().all(|d| !d.info().emulated), "{all:?}");
+    if let Ok(fpga) = flash::get_runtime("INTEL_FPGA") {
+        let emulated = |d: &&flash::backend::DeviceHandle| d.info().emulated;
+        let by_name = |d: &&flash::backend::DeviceHandle| d.info().name.contains("Emulat");
+        let [said, named] = [
+            fpga.devices().iter().copied().filter(|d| emulated(d)).count(),
+            fpga.devices().iter().copied().filter(|d| by_name(d)).count(),
+        ];
+        assert_eq!(said, named, "{fpga:?}");
+        assert!(all.devices().iter().all(|d| !d.id().starts_with("INTEL_FPGA") || !by_name(d)), "{all:?}");
+    }
+}
+
+/// What `cargo xtask setup` installs is what there is, where its environment is the test's.
+#[test]
+fn every_installed_platform_has_its_device() {
+    let Ok(folder) = std::env::var("OCL_ICD_VENDORS") else {
+        return flash_tests::skip(
+            "suite::every_installed_platform_has_its_device",
+            "OCL_ICD_VENDORS names no folder",
+        );
+    };
+    let installed = std::fs::read_dir(folder).unwrap().count();
+    let found = devices("suite::every_installed_platform_has_its_device");
+    assert_eq!((installed, found.len()), (3, 3), "{found:?}");
+    let keys: Vec<&str> = found.iter().map(|id| id.split(':').next().unwrap()).collect();
+    assert_eq!(keys.iter().filter(|key| **key == "OPENCL").count(), 2, "{found:?}");
+    // A CPU computes where the host does, unless it is told to copy.
+    for device in &found {
+        let device = flash::get_runtime(device).unwrap().devices()[0];
+        assert!(device.info().host_memory, "{device:?}");
+    }
 }
 
 #[test]

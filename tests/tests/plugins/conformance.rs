@@ -49,7 +49,11 @@ fn cpu_devices_with_memories_of_their_own_pass() {
         ]
     };
     plugins::in_child("copy", prepare, || {
-        passes(&conformance::run("ALL_CPU").unwrap(), &["queues of its own"; 2]);
+        let skipped = [
+            "arrays begin anywhere in the host's memory, and others come in their places",
+            "queues of its own",
+        ];
+        passes(&conformance::run("ALL_CPU").unwrap(), &skipped.repeat(2));
     });
 }
 

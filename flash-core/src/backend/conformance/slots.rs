@@ -26,6 +26,7 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("a launch whose event failed does not run", submissions::launches_fail_with_their_events),
     ("a submission runs just the phases that it names", submissions::phases),
     ("the second buffer of a phased argument keeps what was written, if it is to", submissions::next_stays),
+    ("arrays begin anywhere in the host's memory, and others come in their places", submissions::forgotten),
     ("queues of its own", queues),
 ];
 

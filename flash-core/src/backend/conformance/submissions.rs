@@ -6,6 +6,7 @@ use super::slots::{
 use super::{Outcome, Stop, Subject, ensure};
 use crate::abi::{self, Arg, Buffer, CopyBox, Submission};
 use crate::index::{Dim, Group, Order, OrderTraits};
+use crate::memory::keepers;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -75,6 +76,14 @@ impl<'a> Array<'a> {
             flags: 0,
             strides: strides.as_ptr(),
             part: std::ptr::null(),
+        }
+    }
+}
+
+impl Drop for Array<'_> {
+    fn drop(&mut self) {
+        if let Array::Host(words) = self {
+            keepers::forget(words.as_mut_ptr().cast(), size_of_val(&words[..]));
         }
     }
 }
@@ -264,6 +273,41 @@ pub(super) fn next_stays(subject: &Subject) -> Outcome {
         if flags != 0 {
             subject.same("words of `next`", &next.words(subject)?, &words(&second))?;
         }
+    }
+    Ok(())
+}
+
+pub(super) fn forgotten(subject: &Subject) -> Outcome {
+    let kernel = prepared(subject, "conformance.count")?;
+    let array = Array::new(subject, &[0; 100])?;
+    let Array::Host(words) = &array else {
+        return Err(Stop::Skip("the device does not use the host's memory".into()));
+    };
+    let forget = |first: usize, bytes: u64| {
+        if let Some(forget) = subject.api().forget_host {
+            // SAFETY: memory of ours, which no launch uses; it is only compared.
+            unsafe { forget(subject.raw(), words.as_ptr().wrapping_add(first).cast_mut().cast(), bytes) };
+        }
+    };
+    let mut expected = [0; 100];
+    // The same places again, with other lengths and beginnings.
+    for (first, n) in [(0, 100), (0, 60), (30, 70), (0, 100), (30, 1)] {
+        let strides = [1, n as u64, n as u64];
+        let extents = [n as u64, 1];
+        let arg = Arg {
+            data: words.as_ptr().wrapping_add(first).cast_mut().cast(),
+            len: n as u64,
+            ..array.arg(&strides)
+        };
+        let args = [scalar(&extents[0]), scalar(&extents[1]), arg];
+        let order = order(&[n as u64, 1, 1], &OrderTraits::default())?;
+        submit(subject, &kernel, &order, &args, 0..1, &[])?;
+        expected[first..first + n].iter_mut().for_each(|count| *count += 1);
+        let found: Vec<u32> = words.iter().map(|w| w.load(SeqCst)).collect();
+        subject.same("runs of launches whose arrays were forgotten", &found, &expected)?;
+        forget(first, 4 * n as u64);
+        // It never saw this.
+        forget(99, 1);
     }
     Ok(())
 }

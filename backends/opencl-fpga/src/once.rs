@@ -1,0 +1,50 @@
+//! What is made when it is first needed, and tried again if that failed.
+
+use flash_core::backend::Failure;
+use std::sync::{Mutex, OnceLock};
+
+pub(crate) struct Once<T> {
+    value: OnceLock<T>,
+    /// Who makes it is alone.
+    making: Mutex<()>,
+}
+
+impl<T> Once<T> {
+    pub fn new() -> Once<T> {
+        Once { value: OnceLock::new(), making: Mutex::new(()) }
+    }
+
+    /// If it was made.
+    pub fn get(&self) -> Option<&T> {
+        self.value.get()
+    }
+
+    /// It, or why it could not be made now.
+    pub fn get_or_make(&self, make: impl FnOnce() -> Result<T, Failure>) -> Result<&T, Failure> {
+        if let Some(value) = self.value.get() {
+            return Ok(value);
+        }
+        let _alone = self.making.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(value) = self.value.get() {
+            return Ok(value);
+        }
+        let made = make()?;
+        Ok(self.value.get_or_init(|| made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash_core::Code;
+
+    #[test]
+    fn a_failure_is_not_kept_and_a_value_is() {
+        let once = Once::new();
+        assert!(
+            once.get_or_make(|| Err(Failure::new(Code::Other, "not now"))).is_err() && once.get().is_none()
+        );
+        assert_eq!(*once.get_or_make(|| Ok(1)).unwrap(), 1);
+        assert_eq!(*once.get_or_make(|| Ok(2)).unwrap(), 1);
+    }
+}

@@ -1,0 +1,53 @@
+//! Work-groups: how many work items they have, and kernels that are one.
+
+use crate::devices;
+use crate::kernels::{Far, Scale, Total};
+use flash::descriptor::Attributes;
+use flash::prelude::*;
+
+#[test]
+fn a_group_has_the_size_that_the_launch_or_the_text_says() {
+    for device in devices("groups::a_group_has_the_size_that_the_launch_or_the_text_says") {
+        let rt = get_runtime(&device).unwrap();
+        let sizes = |name: &str, size: Option<u64>| {
+            let out = FlashMemory::<u32>::zeroed(64);
+            let mut options = Attributes::default();
+            size.into_iter().for_each(|size| options.set_by_name("work_group_size", size.into(), true));
+            let submission = rt.submit(Far::of(&out)).options(options).options(Implementation::named(name));
+            submission.exec((64, 1)).map(|()| out.read().unwrap().to_vec())
+        };
+        assert_eq!(sizes("group sizes", Some(16)).unwrap(), [16; 64], "{device}");
+        assert_eq!(sizes("group sizes of 32", None).unwrap(), [32; 64], "{device}");
+        let error = sizes("group sizes of 32", Some(16)).unwrap_err().to_string();
+        assert!(error.contains("for which the kernel was compiled"), "{device}: {error}");
+        // Accumulators belong to groups, of a size that the text knows.
+        for (name, size, written_for) in [("groups", 256u64, 64), ("text", 2, 1)] {
+            let (values, sum) = (FlashMemory::from(vec![1u64; 999]), FlashMemory::from([0u64]));
+            let mut options = Attributes::default();
+            options.set_by_name("work_group_size", size.into(), true);
+            let total =
+                rt.submit(Total::of(&values, &sum)).options(options).options(Implementation::named(name));
+            let error = total.exec([999]).unwrap_err().to_string();
+            assert!(error.contains(&format!("expected a work-group of {written_for}")), "{device}: {error}");
+        }
+        let error = sizes("group sizes", Some(1 << 40)).unwrap_err().to_string();
+        assert!(error.contains("CL_INVALID_WORK_GROUP_SIZE (-54)"), "{device}: {error}");
+    }
+}
+
+#[test]
+fn one_work_item_does_all_where_the_implementation_says_so() {
+    for device in devices("groups::one_work_item_does_all_where_the_implementation_says_so") {
+        let rt = get_runtime(&device).unwrap();
+        let numbers: [f32; 100] = std::array::from_fn(|i| i as f32);
+        for name in ["one item", "one plain item"] {
+            let (x, y) = (FlashMemory::from(numbers), FlashMemory::from(numbers));
+            rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named(name)).exec([100]).unwrap();
+            assert_eq!(*y.read().unwrap(), numbers.map(|x| 4.0 * x), "{device}, {name}");
+        }
+        let (x, y) = (FlashMemory::from(numbers), FlashMemory::from(numbers));
+        let late = rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named("one plain item"));
+        let error = late.exec([count_by(50u64..100)]).unwrap_err().to_string();
+        assert!(error.contains("an index space that begins with [50]"), "{device}: {error}");
+    }
+}
