@@ -4,8 +4,8 @@ use crate::counted::Counted;
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
 use flash_core::Code;
-use flash_core::backend::Failure;
 use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache};
+use flash_core::backend::{Class, Failure};
 use opencl3::error_codes::{CL_BUILD_PROGRAM_FAILURE, CL_INVALID_PROGRAM_EXECUTABLE};
 use opencl3::program::Program;
 use std::collections::HashMap;
@@ -67,11 +67,11 @@ impl Programs {
             Payload::Binary(bytes) => (Key::Binary(options.to_owned(), bytes), String::new()),
             // What it includes may change, and would not be in the key.
             Payload::Source(text) if KernelSpec::includes(&text) => {
-                let build = || build(device, spec, &spec.source(&text)).map(Arc::new);
+                let build = || build(device, spec, &source(device, spec, &text)).map(Arc::new);
                 return compile.then(build).transpose();
             }
             Payload::Source(text) => {
-                let source = spec.source(&text);
+                let source = source(device, spec, &text);
                 let (driver, name) = (&device.found.driver, &device.found.info.name);
                 (Key::Source(format!("{driver}\n{name}\n{options}\n{source}")), source)
             }
@@ -117,6 +117,15 @@ impl Programs {
         {
             self.cache.keep(key, binary);
         }
+    }
+}
+
+/// The source that is compiled for a device.
+fn source(device: &OpenClDevice, spec: &KernelSpec, text: &str) -> String {
+    let source = spec.source(text);
+    match device.found.info.class {
+        Class::Fpga => format!("#define FLASH_FPGA 1\n{source}"),
+        _ => source,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::devices;
 use crate::kernels::{Far, Scale, Total};
 use flash::descriptor::Attributes;
 use flash::prelude::*;
+use flash_core::backend::Class;
 
 #[test]
 fn a_group_has_the_size_that_the_launch_or_the_text_says() {
@@ -45,6 +46,10 @@ fn one_work_item_does_all_where_the_implementation_says_so() {
             rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named(name)).exec([100]).unwrap();
             assert_eq!(*y.read().unwrap(), numbers.map(|x| 4.0 * x), "{device}, {name}");
         }
+        let out = FlashMemory::<u32>::zeroed(9);
+        rt.submit(Far::of(&out)).options(Implementation::named("fpga")).exec((9, 1)).unwrap();
+        let is_fpga = rt.devices()[0].info().class == Class::Fpga;
+        assert_eq!(*out.read().unwrap(), [if is_fpga { 7 } else { 5 }; 9], "{device}");
         let (x, y) = (FlashMemory::from(numbers), FlashMemory::from(numbers));
         let late = rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named("one plain item"));
         let error = late.exec([count_by(50u64..100)]).unwrap_err().to_string();

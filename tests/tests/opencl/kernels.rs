@@ -206,6 +206,18 @@ FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
 }
 ";
 
+/// What sort of a device the program is compiled for.
+const FPGA: &str = "FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+#ifdef FLASH_FPGA
+        FLASH_AT(out, FLASH_INDEX(0)) = 7;
+#else
+        FLASH_AT(out, FLASH_INDEX(0)) = 5;
+#endif
+    }
+}
+";
+
 /// All elements by one work item, which knows nothing of FLASH.
 const ONE: &str = "__attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void scale(float a, __global const float *x, __global float *y) {
@@ -256,6 +268,7 @@ implementations! {
     source::<Far<'_>>("text", json!({ "cooperating": true }));
     given::<Far<'_>>("group sizes", GROUPS, json!({ "cooperating": true }));
     given::<Far<'_>>("group sizes of 32", GROUPS_OF_32, json!({ "cooperating": true }));
+    given::<Far<'_>>("fpga", FPGA, json!({ "cooperating": true, "single_work_item": true }));
     given::<Many<'_>>("text", MANY, json!({ "cooperating": true }));
     source::<Far<'_>>("index32", json!({ "cooperating": true, "index32": true }));
     source::<Large<'_>>("text", json!({ "cooperating": true, "entry": "grid" }));

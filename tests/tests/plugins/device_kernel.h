@@ -8,6 +8,7 @@
  * FLASH_ENTRY_<entry>   of the kernel for which the program is compiled: a file with several kernels has each
  *                       one inside `#ifdef FLASH_ENTRY_<entry>`
  * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is launched so, or has such arguments
+ * FLASH_FPGA            of a program for an FPGA or its emulator
  * FLASH_THREADS_PER_ITEM   threads that share a work item; 1, unless the implementation says more
  * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
  * FLASH_CONSECUTIVE     of a program for the launches whose items have consecutive values of dimension 0 and one
@@ -18,7 +19,12 @@
 typedef ulong flash_u64;
 typedef long flash_i64;
 typedef uint flash_u32;
+#if defined(FLASH_SINGLE_WORK_ITEM) && (defined(FLASH_FPGA) || defined(INTELFPGA_CL))
+/* Without the hardware that counts work items. */
+#define FLASH_KERNEL __attribute__((max_global_work_dim(0))) __kernel void
+#else
 #define FLASH_KERNEL __kernel void
+#endif
 #define FLASH_GLOBAL __global
 #define FLASH_LOCAL __local
 #define FLASH_FUNCTION static inline
