@@ -3,8 +3,9 @@
 //! To keep the event of a command beyond its end costs: who gives it back then takes the command apart, which else
 //! the driver's own threads do (2 of the 8 microseconds that an empty launch takes on Intel's runtimes). So events
 //! are kept of few commands. Those that a thread enqueues one after another are a *batch*, whose last has the only
-//! event: in a queue that runs in order, who knows how that one ended knows it of all. What fails is then said of
-//! every launch of the batch, for OpenCL leaves open what becomes of the commands behind one that failed.
+//! event: in a queue that runs in order all have ended when that one has. What fails is said of every launch of the
+//! batch. OpenCL leaves open what becomes of the commands behind one that failed: where a driver goes on with them, the
+//! last one's success is all that is heard, as it is of a kernel that writes to the wrong place.
 //!
 //! | what | invariant |
 //! |---|---|
