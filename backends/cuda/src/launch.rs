@@ -5,7 +5,7 @@ use crate::kernel::{CudaKernel, ModuleKernel, State};
 use crate::queue::{Commands, Shape, Work, Writing};
 use flash_core::Code;
 use flash_core::abi::Arg;
-use flash_core::backend::offload::{Parameter, carried, numbers, two_buffers};
+use flash_core::backend::offload::{Parameter, carried, numbers, offset, two_buffers};
 use flash_core::backend::{Completion, Failure, Launch};
 
 /// The option, and the attribute, that says how many threads are in a block.
@@ -144,7 +144,9 @@ impl ModuleKernel {
                 Parameter::Array(argument) | Parameter::Next(argument) => {
                     let [now, next] = places(known, argument, &args[argument], odd)?;
                     let place = if parameter == Parameter::Next(argument) { next } else { now };
-                    commands.words(&[place]);
+                    // One that cooperates is told where its buffers begin.
+                    let begin = if self.spec.cooperating { 0 } else { offset(&args[argument]).max(0) as u64 };
+                    commands.words(&[place + begin]);
                 }
             }
         }
@@ -199,7 +201,7 @@ impl ModuleKernel {
         wanted: Wanted,
         writing: &mut Writing,
     ) -> Result<(), Failure> {
-        let space = self.spec.plain_space(launch, false)?;
+        let space = self.spec.plain_space(launch, Some(1))?;
         // Dimensions behind the third are folded into it.
         let mut extents = [1u64; 3];
         for (d, values) in space.iter().enumerate() {

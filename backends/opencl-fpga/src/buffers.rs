@@ -15,7 +15,10 @@ use opencl3::command_queue::{
 };
 use opencl3::context::Context;
 use opencl3::event::Event;
-use opencl3::memory::{CL_MEM_READ_WRITE, create_buffer};
+use opencl3::memory::{
+    CL_BUFFER_CREATE_TYPE_REGION, CL_MEM_READ_WRITE, CL_MEM_SIZE, cl_buffer_region, create_buffer,
+    create_sub_buffer, get_mem_object_info,
+};
 use opencl3::types::{CL_FALSE, CL_TRUE, cl_mem};
 use std::collections::HashMap;
 use std::ptr::{null, null_mut};
@@ -96,6 +99,18 @@ impl Buffers {
         };
         enqueued(filled, "clEnqueueFillBuffer")?
             .wait_for(|| "clEnqueueFillBuffer: a command in the device's queue".to_owned())
+    }
+
+    /// The rest of a buffer, from a byte on, as a buffer.
+    pub fn part(&self, buffer: cl_mem, begin: usize) -> Result<Counted<Memory>, Failure> {
+        let bytes = get_mem_object_info(buffer, CL_MEM_SIZE).call("clGetMemObjectInfo")?.to_size();
+        let region = cl_buffer_region { origin: begin, size: bytes.saturating_sub(begin) };
+        // SAFETY: a live buffer, and a region as this kind of part has.
+        let part = unsafe {
+            let region = (&raw const region).cast();
+            create_sub_buffer(buffer, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, region)
+        };
+        part.call("clCreateSubBuffer").map(Memory::taken)
     }
 
     /// Reads the beginning of a buffer.

@@ -102,7 +102,12 @@ impl Memory {
     /// # Errors
     /// The call's.
     pub fn created(outcome: Result<cl_mem, i32>) -> Result<Counted<Memory>, Failure> {
-        Ok(Counted::new(Memory(outcome.call("clCreateBuffer")?)))
+        outcome.call("clCreateBuffer").map(Memory::taken)
+    }
+
+    /// Takes the one reference to a buffer.
+    pub fn taken(buffer: cl_mem) -> Counted<Memory> {
+        Counted::new(Memory(buffer))
     }
 
     /// Its handle.

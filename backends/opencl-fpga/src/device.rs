@@ -111,15 +111,22 @@ impl OpenClDevice {
         let opened = self.opened()?;
         Ok(match self.in_place() {
             true => opened.host.places(&opened.context, &opened.buffers),
-            false => Places::Device(&opened.buffers),
+            false => Places::Device(&opened.buffers, Vec::new()),
         })
     }
 
-    /// Where an argument is, in a launch of so many items; and its second buffer, if it has two.
+    /// Where an argument is, in a launch of so many items; and its second buffer, if it has two. `begin`: the byte of its
+    /// own buffer that is its first, for a kernel that is not told.
     ///
     /// # Errors
     /// If it is in another memory.
-    pub(crate) fn place(&self, number: usize, arg: &abi::Arg, items: u64) -> Result<[Place; 2], Failure> {
+    pub(crate) fn place(
+        &self,
+        number: usize,
+        arg: &abi::Arg,
+        items: u64,
+        begin: usize,
+    ) -> Result<[Place; 2], Failure> {
         if arg.space != self.space {
             return Err(Failure::new(
                 Code::Invalid,
@@ -131,7 +138,7 @@ impl OpenClDevice {
         }
         Ok(match self.in_place() {
             true => [arg.data, arg.next].map(|data| Place::host(data.expose_provenance(), arg, items)),
-            false => [arg.buffer as usize, arg.next.addr()].map(Place::device),
+            false => [Place::device(arg.buffer as usize, begin), Place::device(arg.next.addr(), 0)],
         })
     }
 

@@ -281,7 +281,11 @@ impl State {
             return Ok(());
         }
         let buffer = places.buffer(place)?;
-        self.set_anew(spec, number, &key, &(buffer as usize).to_ne_bytes())
+        self.set_anew(spec, number, &key, &(buffer as usize).to_ne_bytes())?;
+        if place.is_passing() {
+            self.set[number].clear();
+        }
+        Ok(())
     }
 
     /// Sets the two parameters of `FLASH_ARGS` to what was told.

@@ -6,7 +6,7 @@ use crate::places::{Place, Places};
 use crate::queue::Commands;
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
-use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, two_buffers};
+use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, offset, two_buffers};
 use flash_core::backend::{Completion, Failure, Launch};
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel};
 use opencl3::error_codes::{CL_INVALID_WORK_GROUP_SIZE, error_text};
@@ -109,7 +109,10 @@ impl OpenClKernel {
                     state.set(&self.spec, number, bytes)?;
                 }
                 Parameter::Array(argument) | Parameter::Next(argument) => {
-                    let [now, next] = both(device, argument, &args[argument], odd, items)?;
+                    let arg = &args[argument];
+                    // One that cooperates is told where its buffers begin.
+                    let begin = if self.spec.cooperating { 0 } else { offset(arg).max(0) as usize };
+                    let [now, next] = both(device.place(argument, arg, items, begin)?, arg, odd);
                     let place = if parameter == Parameter::Next(argument) { next } else { now };
                     state.set_place(&self.spec, number, place, places)?;
                 }
@@ -211,7 +214,9 @@ impl OpenClKernel {
         launch: &Launch<'_, OpenClKernel>,
         device: &OpenClDevice,
     ) -> Result<Range, Failure> {
-        let space = self.spec.plain_space(launch, device.in_place())?;
+        let space = self
+            .spec
+            .plain_space(launch, (!device.in_place()).then_some(device.found.limits.alignment as u64))?;
         if space.len() > 3 {
             return Err(self.spec.not_plain(&format!("{} dimensions", space.len())));
         }
@@ -274,15 +279,8 @@ fn check_group(
 }
 
 /// Where an argument with two buffers has what it was as the phase began, and where its writes go.
-fn both(
-    device: &OpenClDevice,
-    number: usize,
-    arg: &Arg,
-    odd: bool,
-    items: u64,
-) -> Result<[Place; 2], Failure> {
-    let [data, next] = device.place(number, arg, items)?;
-    Ok(if odd && two_buffers(arg) { [next, data] } else { [data, next] })
+fn both([data, next]: [Place; 2], arg: &Arg, odd: bool) -> [Place; 2] {
+    if odd && two_buffers(arg) { [next, data] } else { [data, next] }
 }
 
 /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
@@ -299,7 +297,7 @@ fn carry(
     if bytes == 0 {
         return Ok(());
     }
-    let [now, next] = both(device, 0, arg, odd, 0)?;
+    let [now, next] = both(device.place(0, arg, 0, 0)?, arg, odd);
     let (now, next) = (places.buffer(now)?, places.buffer(next)?);
     // SAFETY: both have the argument's elements and stay until the launch is done.
     let copy = |queue| unsafe { enqueue_copy_buffer(queue, now, next, from, to, bytes, 0, null()) };

@@ -9,6 +9,7 @@
 //! | what | invariant |
 //! |---|---|
 //! | a buffer over host memory | has the device's and the host's reads and writes at the same addresses: tried when the device is opened |
+//! | a part of a buffer | of the device's own, for a kernel that is not told where a buffer begins: it is a sub-buffer, for one launch |
 //! | a launch | has the table to itself from the first parameter to the enqueue: no buffer goes meanwhile. OpenCL keeps those of commands that were enqueued |
 //! | `gone` | grows whenever a handle may come to mean another buffer: a kernel's parameters are then set anew |
 
@@ -42,15 +43,20 @@ pub(crate) struct Table {
 
 /// The places of a launch's arguments, until it is enqueued.
 pub(crate) enum Places<'d> {
-    Device(&'d Buffers),
+    /// And parts of buffers, for this launch.
+    Device(&'d Buffers, Vec<Counted<Memory>>),
     Host(&'d Context, &'d Buffers, MutexGuard<'d, Table>),
 }
 
-/// Where an argument is, of this many bytes: an address in host memory, a buffer in the device's.
+/// Where an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
+    /// An address in host memory, a buffer in the device's.
     at: usize,
+    /// So many from there on, in host memory.
     bytes: usize,
+    /// Bytes of the buffer that are before it.
+    begin: usize,
 }
 
 impl HostBuffers {
@@ -107,7 +113,7 @@ impl Places<'_> {
     /// Changes whenever a handle may come to mean another buffer.
     pub fn gone(&self) -> u64 {
         match self {
-            Places::Device(buffers) => buffers.freed(),
+            Places::Device(buffers, _) => buffers.freed(),
             Places::Host(.., table) => table.gone,
         }
     }
@@ -115,7 +121,11 @@ impl Places<'_> {
     /// The buffer of a place; NULL for one without bytes.
     pub fn buffer(&mut self, place: Place) -> Result<cl_mem, Failure> {
         match self {
-            Places::Device(_) => Ok(place.at as cl_mem),
+            Places::Device(..) if place.begin == 0 => Ok(place.at as cl_mem),
+            Places::Device(buffers, parts) => {
+                parts.push(buffers.part(place.at as cl_mem, place.begin)?);
+                Ok(parts.last().map_or(null_mut(), |part| part.get()))
+            }
             Places::Host(..) if place.bytes == 0 => Ok(null_mut()),
             Places::Host(context, buffers, table) => table.buffer(context, buffers, place),
         }
@@ -123,9 +133,9 @@ impl Places<'_> {
 }
 
 impl Place {
-    /// A buffer of the device's.
-    pub fn device(handle: usize) -> Place {
-        Place { at: handle, bytes: 0 }
+    /// A buffer of the device's, from a byte on.
+    pub fn device(handle: usize, begin: usize) -> Place {
+        Place { at: handle, bytes: 0, begin }
     }
 
     /// What an argument has in host memory, of which `first` is where it begins, in a launch of so many items.
@@ -143,7 +153,12 @@ impl Place {
             }
         };
         let bytes = elements.saturating_mul(u64::from(arg.element_size));
-        Place { at: first, bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }
+        Place { at: first, bytes: usize::try_from(bytes).unwrap_or(usize::MAX), begin: 0 }
+    }
+
+    /// True if its handle is good for this launch alone.
+    pub fn is_passing(self) -> bool {
+        self.begin != 0
     }
 
     /// What tells it from others, in as many bytes for all.

@@ -197,3 +197,31 @@ fn an_array_beyond_the_limit() {
         assert_eq!(sum.get(0).unwrap(), 8, "{device}");
     }
 }
+
+#[test]
+fn a_range_that_a_device_cannot_begin_with_is_an_error_for_a_kernel_that_is_not_told() {
+    let name = "faults::a_range_that_a_device_cannot_begin_with_is_an_error_for_a_kernel_that_is_not_told";
+    flash_tests::in_process_of(name, &[("FLASH_OPENCL_COPY", "1")], || {
+        for device in devices(name) {
+            let rt = get_runtime(&device).unwrap();
+            let (x, y) = (FlashMemory::from([1.0f32; 1000]), FlashMemory::<f32>::zeroed(1000));
+            let run = |name: &str, first: usize| {
+                let (from, to) = (x.range(first..first + 100).unwrap(), y.range(first..first + 100).unwrap());
+                rt.submit(Scale::of(3.0, from, to)).options(Implementation::named(name)).exec([100])
+            };
+            // The device has all of both.
+            rt.submit(Scale::of(0.0, &x, &y)).options(Implementation::named("text")).exec([1000]).unwrap();
+            run("plain", 512).unwrap();
+            assert_eq!(y.read().unwrap()[511..514], [0.0, 3.0, 3.0], "{device}");
+            let (code, text) = of_backend(&run("plain", 301).unwrap_err());
+            assert_eq!(code, Code::Unsupported);
+            assert!(
+                text.contains("at byte 1204 of a buffer, where the device needs a multiple of"),
+                "{text}"
+            );
+            let (x, y) = (FlashMemory::from([1.0f32; 10]), FlashMemory::<f32>::zeroed(10));
+            rt.submit(Scale::of(2.0, &x, &y)).options(Implementation::named("text")).exec([10]).unwrap();
+            assert_eq!(*y.read().unwrap(), [2.0; 10], "{device}");
+        }
+    });
+}

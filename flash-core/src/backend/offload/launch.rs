@@ -54,16 +54,24 @@ pub fn carried(arg: &Arg, odd: bool) -> [u64; 2] {
     if odd { [next, now] } else { [now, next] }
 }
 
+/// The byte of an argument's buffer at which its element 0 is, in spaces that have handles; negative if the buffer begins
+/// behind it.
+pub fn offset(arg: &Arg) -> i64 {
+    // SAFETY: a launch's parts live for the call.
+    let origin = unsafe { arg.part.as_ref() }.map_or(0, |part| part.origin as i64);
+    origin.saturating_neg().saturating_mul(i64::from(arg.element_size))
+}
+
 impl KernelSpec {
-    /// The index space of a kernel that does not cooperate: the values of each dimension. `in_place`: arguments
-    /// are where their element 0 would be.
+    /// The index space of a kernel that does not cooperate: the values of each dimension. `alignment`: of the bytes of
+    /// a buffer with which an argument may begin; `None` if arguments are in the host's memory, and begin anywhere.
     ///
     /// # Errors
     /// [`Code::Unsupported`] for a launch that only a kernel can run that is told of it.
     pub fn plain_space<K>(
         &self,
         launch: &Launch<'_, K>,
-        in_place: bool,
+        alignment: Option<u64>,
     ) -> Result<SmallVec<[Range<u64>; 4]>, Failure> {
         let (space, args): (SpaceRef<'_>, _) = (launch.space(), launch.args());
         if launch.is_part() {
@@ -75,13 +83,14 @@ impl KernelSpec {
         if args.iter().any(|arg| arg.kind == abi::ARG_REDUCE || two_buffers(arg)) {
             return Err(self.not_plain("accumulators, or two buffers of a phased argument"));
         }
-        // SAFETY: a launch's parts live for the call.
-        let first = |arg: &Arg| unsafe { arg.part.as_ref() }.map_or(0, |part| part.origin as i64);
-        let elsewhere =
-            |(_, arg): &(usize, &Arg)| !in_place && arg.kind != abi::ARG_SCALAR && first(arg) != 0;
-        if let Some((i, arg)) = args.iter().enumerate().find(elsewhere) {
-            let text = format!("argument {i} in a buffer that begins with element {} of it", first(arg));
-            return Err(self.not_plain(&text));
+        let offsets = args.iter().map(|arg| if arg.kind == abi::ARG_SCALAR { 0 } else { offset(arg) });
+        for ((i, offset), alignment) in offsets.enumerate().zip(alignment.into_iter().cycle()) {
+            if !u64::try_from(offset).is_ok_and(|offset| offset.is_multiple_of(alignment)) {
+                let text = format!(
+                    "argument {i} at byte {offset} of a buffer, where the device needs a multiple of {alignment}"
+                );
+                return Err(self.not_plain(&text));
+            }
         }
         space.natural_box().ok_or_else(|| self.not_plain("an order or values that are not natural"))
     }

@@ -14,7 +14,7 @@ mod told;
 
 pub use cache::ProgramCache;
 pub use function::{call_queue_function, queue_function};
-pub use launch::{carried, numbers, two_buffers};
+pub use launch::{carried, numbers, offset, two_buffers};
 pub use spec::{KernelSpec, Parameter, Payload};
 pub use told::Told;
 
