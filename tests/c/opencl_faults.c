@@ -51,6 +51,25 @@ int clFinish(object queue) {
     return code ? code : NEXT(int (*)(object), clFinish)(queue);
 }
 
+object clCreateContext(const long *properties, unsigned count, const object *devices, object notify, void *data, int *status);
+object clCreateContext(const long *properties, unsigned count, const object *devices, object notify, void *data, int *status) {
+    int code = code_of("clCreateContext");
+    if (code) {
+        *status = code;
+        return NULL;
+    }
+    return NEXT(object (*)(const long *, unsigned, const object *, object, void *, int *), clCreateContext)(
+        properties, count, devices, notify, data, status);
+}
+
+int clBuildProgram(object program, unsigned count, const object *devices, const char *options, object notify, void *data);
+int clBuildProgram(object program, unsigned count, const object *devices, const char *options, object notify, void *data) {
+    int code = code_of("clBuildProgram");
+    return code ? code
+                : NEXT(int (*)(object, unsigned, const object *, const char *, object, void *), clBuildProgram)(
+                      program, count, devices, options, notify, data);
+}
+
 object clCreateBuffer(object context, unsigned long flags, size_t bytes, void *host, int *status);
 object clCreateBuffer(object context, unsigned long flags, size_t bytes, void *host, int *status) {
     int code = code_of("clCreateBuffer");

@@ -9,7 +9,7 @@ use crate::backend::DeviceHandle;
 use crate::descriptor::{
     self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Searchable, Subspaces, Use, View, Weights,
 };
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::index::{Group, OrderTraits};
 use crate::kernel::views::Operation;
 use crate::kernel::{GroupTrait, KernelDefinition, Rank, SortTrait};
@@ -206,6 +206,11 @@ impl Plan {
         })
     }
 
+    /// True if it failed for want of memory: the next launch tries again.
+    fn is_passing(&self) -> bool {
+        matches!(self.targets, Err(Error::Backend { code: Code::OutOfMemory, .. }))
+    }
+
     /// Its launches on one device need nothing but their arguments: no second buffers, no partial results, no
     /// wider scalars, no cut, and no map that looks into arrays.
     #[inline]
@@ -312,6 +317,8 @@ pub(crate) struct Plans {
     rest: Mutex<HashMap<TypeId, Box<Plan>>>,
     /// Of kernels by name, by their descriptors.
     named: Mutex<HashMap<String, Box<Plan>>>,
+    /// Nobody finds these again: memory was short when they were made.
+    passing: Mutex<Vec<Box<Plan>>>,
 }
 
 impl Default for Plans {
@@ -320,6 +327,7 @@ impl Default for Plans {
             table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128],
             rest: Mutex::default(),
             named: Mutex::default(),
+            passing: Mutex::default(),
         }
     }
 }
@@ -383,20 +391,33 @@ impl Plans {
         if let Some(plan) = self.get(id) {
             return plan;
         }
+        let made = Box::new(make());
+        if made.is_passing() {
+            return self.keep_passing(made);
+        }
         let start = self.start(id);
         let free = (0..self.table.len())
             .map(|i| &self.table[(start + i) % self.table.len()])
             .find(|slot| slot.load(Ordering::Relaxed).is_null());
         let plan: *mut Plan = match free {
             Some(slot) => {
-                let plan = Box::into_raw(Box::new(make()));
+                let plan = Box::into_raw(made);
                 slot.store(plan, Ordering::Release);
                 plan
             }
-            None => &raw mut **rest.entry(id).or_insert_with(|| Box::new(make())),
+            None => &raw mut **rest.entry(id).or_insert(made),
         };
         // SAFETY: plans are boxed and live as long as the table.
         unsafe { &*plan }
+    }
+
+    /// Keeps a plan for the pipelines that have it.
+    fn keep_passing(&self, mut plan: Box<Plan>) -> &Plan {
+        plan.type_id = None;
+        let kept: *const Plan = &raw const *plan;
+        self.passing.lock().unwrap_or_else(|e| e.into_inner()).push(plan);
+        // SAFETY: plans are boxed, never removed, and live as long as the table.
+        unsafe { &*kept }
     }
 }
 
@@ -416,10 +437,17 @@ impl Runtime {
     /// The plan of a kernel by name.
     pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
         let mut named = self.plans.named.lock().unwrap_or_else(|e| e.into_inner());
-        let plan = named.entry(descriptor.to_json()).or_insert_with(|| {
-            Box::new(self.plan_for(None, descriptor.clone(), &named_operations(descriptor)))
-        });
-        let plan: *const Plan = &raw const **plan;
+        let key = descriptor.to_json();
+        if let Some(plan) = named.get(&key) {
+            let plan: *const Plan = &raw const **plan;
+            // SAFETY: as below.
+            return unsafe { &*plan };
+        }
+        let made = Box::new(self.plan_for(None, descriptor.clone(), &named_operations(descriptor)));
+        if made.is_passing() {
+            return self.plans.keep_passing(made);
+        }
+        let plan: *const Plan = &raw const **named.entry(key).or_insert(made);
         // SAFETY: plans are boxed, never removed, and live as long as the table.
         unsafe { &*plan }
     }

@@ -117,6 +117,17 @@ fn fails_by_batches(rt: &RuntimeObj, file: &Path) {
 fn check(file: &Path) {
     for device in devices("injected::calls_that_fail_are_errors_with_their_codes_and_the_runtime_goes_on") {
         let rt = get_runtime(&device).unwrap();
+        // What fails for want of memory when a device or a kernel is first used is tried again.
+        for (call, run) in [("clCreateContext", scales as fn(&_) -> _), ("clBuildProgram", wraps)] {
+            std::fs::write(file, format!("{call} -6 1000")).unwrap();
+            let error = run(&rt).expect_err(call).to_string();
+            assert!(
+                error.contains(call) && error.contains("CL_OUT_OF_HOST_MEMORY (-6)"),
+                "{device}: {error}"
+            );
+            std::fs::remove_file(file).unwrap();
+            run(&rt).unwrap();
+        }
         scales(&rt).unwrap();
         wraps(&rt).unwrap();
         for &(call, code, times, run, kind, text) in FAULTS {
