@@ -18,6 +18,15 @@ pub struct Scale<'a> {
     y: Item<'a, ReadWrite<f32>>,
 }
 
+/// The same, which there is as a binary alone.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.binary", dims(i), part_by(i))]
+pub struct Binary<'a> {
+    a: f32,
+    x: Item<'a, Read<f32>>,
+    y: Item<'a, ReadWrite<f32>>,
+}
+
 /// Adds what an index is to its element.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.grid", dims(x, y, z))]
@@ -254,6 +263,7 @@ implementations! {
     made::<Scale<'_>>("no program", (KIND_INT_BIN, b"this is no program"), json!({}));
     given::<Scale<'_>>("one plain item", ONE, json!({ "single_work_item": true }));
     made::<Scale<'_>>("binary", (KIND_INT_BIN, program()), json!({ "cooperating": true }));
+    made::<Binary<'_>>("binary", (KIND_INT_BIN, program()), json!({ "cooperating": true, "entry": "scale" }));
     made::<Scale<'_>>("binary file", (KIND_EXT_BIN, path(BINARY)), json!({ "cooperating": true }));
     made::<Scale<'_>>("source file", (KIND_EXT_SRC, path(SOURCE)), json!({ "cooperating": true, "entry": "scale" }));
     source::<Grid<'_>>("text", json!({ "cooperating": true }));
