@@ -317,7 +317,8 @@ pub(crate) struct Plans {
     rest: Mutex<HashMap<TypeId, Box<Plan>>>,
     /// Of kernels by name, by their descriptors.
     named: Mutex<HashMap<String, Box<Plan>>>,
-    /// Nobody finds these again: memory was short when they were made.
+    /// Nobody finds these again: memory was short when they were made. Pipelines have their addresses.
+    #[allow(clippy::vec_box)]
     passing: Mutex<Vec<Box<Plan>>>,
 }
 
