@@ -192,6 +192,42 @@ fn a_token_that_fails_or_is_dropped_fails_the_task_and_a_failed_task_voids_its_t
     twice.exec().unwrap();
 }
 
+/// Asks for argument 0 as elements of this type, in every way.
+fn asks_for<T: flash::kernel::Element>(
+    memory: &FlashMemory<impl flash::kernel::Element>,
+) -> Result<(), Error> {
+    let task = HostTask::new("ask").read(memory).write(zeroed());
+    let pipeline = cpu().pipeline().host(task, |io| {
+        io.write::<u64>(1)?.fill(1);
+        io.read_write::<T, u64>(0, 1)?;
+        io.read::<T>(0).map(drop)
+    });
+    pipeline.exec()
+}
+
+#[test]
+fn types_of_one_name_are_told_apart_by_their_bytes() {
+    // Each block declares a type of its own, and both are called the same.
+    let memory = {
+        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+        #[repr(C)]
+        struct P([u8; 4]);
+        let memory = FlashMemory::<P>::zeroed(2);
+        asks_for::<P>(&memory).unwrap();
+        memory
+    };
+    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+    #[repr(C)]
+    struct P([u8; 12]);
+    let error = launch_error(asks_for::<P>(&memory));
+    assert!(matches!(error.source, Error::Argument { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("P (4 bytes, aligned to 1), asked for as") && text.contains("P (12 bytes"),
+        "{text}"
+    );
+}
+
 /// Says that it runs.
 #[derive(KernelDefinition)]
 #[kernel(name = "host_tasks.signal", dims(i))]
