@@ -49,7 +49,8 @@ fn guarded<R>(body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
 impl<'a> HostArgs<'a> {
     /// The function will not be complete when it returns, but when the token is: nothing that depends on
     /// it runs before. The token may go to another thread, and reaches the arguments from there. The last
-    /// token counts if it is asked for again; those before it are void.
+    /// token counts if it is asked for again; those before it are void, and so is one that is asked for through
+    /// a token.
     pub fn later(&mut self) -> Later {
         let postponed = Arc::new(Postponed::default());
         if let Some(before) = self.later.replace(postponed.clone()) {
@@ -246,7 +247,12 @@ impl Later {
                     let (plan, args, dims) =
                         unsafe { (&*arguments.plan, &*arguments.args, &*arguments.dims) };
                     let mut io = HostArgs { plan, args, dims, later: None };
-                    return guarded(|| body(&mut io));
+                    let outcome = guarded(|| body(&mut io));
+                    if let Some(tied_to_nothing) = io.later {
+                        let text = "`later()` was called through a token: this token is void, that one completes the task";
+                        tied_to_nothing.set(Stage::Done(Err(void(text))));
+                    }
+                    return outcome;
                 }
                 Stage::Done(outcome) => {
                     return Err(outcome.clone().err().unwrap_or_else(|| void("the task is complete")));

@@ -228,6 +228,33 @@ fn types_of_one_name_are_told_apart_by_their_bytes() {
     );
 }
 
+#[test]
+fn a_token_that_is_asked_for_through_a_token_is_void() {
+    let (rt, a) = (cpu(), zeroed());
+    let (send, tokens) = mpsc::channel();
+    let task = HostTask::new("later").write(a.clone());
+    let handle = rt
+        .pipeline()
+        .host(task, move |io| {
+            send.send(io.later()).unwrap();
+            Ok(())
+        })
+        .exec_async();
+    let mut token = tokens.recv().unwrap();
+    let mut second = token.with(|io| Ok(io.later())).unwrap();
+    let (send, outcomes) = mpsc::channel();
+    std::thread::spawn(move || {
+        send.send(second.with(|_| Ok(()))).unwrap();
+        second.complete(Err(Error::Shape("of nothing".into())));
+    });
+    let outcome = outcomes.recv_timeout(Duration::from_secs(20)).expect("it does not wait for ever");
+    assert!(outcome.unwrap_err().to_string().contains("this token is void"));
+    token.with(|io| io.write::<u64>(0).map(|a| a.fill(7))).unwrap();
+    token.complete(Ok(()));
+    handle.wait().unwrap();
+    assert_eq!(*a.read().unwrap(), [7; 8]);
+}
+
 /// Says that it runs.
 #[derive(KernelDefinition)]
 #[kernel(name = "host_tasks.signal", dims(i))]
