@@ -483,3 +483,23 @@ fn planning_1e9_items_over_4_devices_again_takes_less_than_5_us() {
     let best = best.min().unwrap();
     assert!(best.as_nanos() < 5_000, "{best:?}");
 }
+
+#[test]
+fn an_array_without_elements_may_have_any_extents() {
+    let arguments = || {
+        let from = argument("from", View::Window, Access::Read, &[]);
+        vec![from, argument("to", View::Item, Access::Write, &[0])]
+    };
+    let by = part_by("x").map("from", stencil([("x", 1)]));
+    let large = 1 << 40;
+    for shape in [vec![0, 1, large, large], vec![1, 0, large, large], vec![0, large, large]] {
+        let recorded = Recorded::new(
+            plan(1, arguments(), Some(by.clone())).unwrap(),
+            vec![Dim::Count(4)],
+            vec![shape, vec![4]],
+        );
+        for subspace in &recorded.parts(&[1.0, 1.0]).unwrap().subspaces {
+            assert_eq!(subspace.touched[0].read, Some(Extent::Box(ElementBox::EMPTY)), "{subspace:?}");
+        }
+    }
+}
