@@ -295,6 +295,20 @@ fn what_a_lost_device_alone_had_is_poisoned_and_the_rest_is_not() {
 }
 
 #[test]
+fn what_a_lost_device_alone_had_does_not_keep_its_neighbours_from_being_read() {
+    let (_alone, devices) = (lock(), devices());
+    let memory: FlashMemory<u32> = (0..10).collect();
+    let grid = memory.header().grid();
+    write_on(&memory, devices[0], &Region::of_range(&grid, 0..5), 1);
+    write_on(&memory, devices[1], &Region::of_range(&grid, 5..7), 2);
+    apart::lose(1);
+    assert_eq!(memory.get(5).unwrap(), 2, "one granule, and another device");
+    assert_eq!(*memory.read_range(6..).unwrap(), [2, 7, 8, 9]);
+    assert!(matches!(memory.get(4), Err(Error::Poisoned)));
+    apart::lose(0);
+}
+
+#[test]
 fn a_new_shape_brings_everything_home() {
     let (_alone, devices) = (lock(), devices());
     let memory: FlashMemory<u32> = (0..6).collect();
