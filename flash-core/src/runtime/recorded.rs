@@ -206,11 +206,12 @@ impl<'s> Writing<'s> {
 }
 
 /// The addresses of an argument.
-fn bytes_of(arg: &Arg) -> Range<usize> {
+pub(super) fn bytes_of(arg: &Arg) -> Range<usize> {
     let first = arg.data.addr();
     first..first + arg.len as usize * arg.element_size as usize
 }
 
-fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+/// True if some byte is in both.
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
 }

@@ -259,16 +259,26 @@ fn a_token_that_is_asked_for_through_a_token_is_void() {
 #[derive(KernelDefinition)]
 #[kernel(name = "host_tasks.signal", dims(i))]
 struct Signal<'a> {
+    number: usize,
     to: Item<'a, Write<u64>>,
 }
 
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
+static SIGNALLED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
 #[kernel]
 impl CpuItem<Signal<'_>> for Plain {
     fn item(_: Index<1>, k: SignalItem<'_>) {
-        SIGNALLED.store(true, Relaxed);
+        SIGNALLED[k.number].store(true, Relaxed);
         k.to.set(1);
+    }
+}
+
+/// Waits, in a host task, until a submission behind it has run.
+fn until_signalled(number: usize) {
+    let begun = Instant::now();
+    while !SIGNALLED[number].load(Relaxed) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the last submission waits for this function");
+        std::thread::yield_now();
     }
 }
 
@@ -279,24 +289,34 @@ fn what_does_not_depend_on_it_does_not_wait_for_it() {
     let pipeline = rt
         .pipeline()
         .host(patient, |io| {
-            let begun = Instant::now();
-            while !SIGNALLED.load(Relaxed) {
-                assert!(
-                    begun.elapsed() < Duration::from_secs(20),
-                    "the last submission waits for this function"
-                );
-                std::thread::yield_now();
-            }
+            until_signalled(0);
             io.write::<u64>(0)?.fill(5);
             Ok(())
         })
         .submit(Next::of(&a, &b))
         .defer([8])
-        .submit(Signal::of(&c))
+        .submit(Signal::of(0, &c))
         .defer([8]);
     pipeline.exec().unwrap();
     assert_eq!(*b.read().unwrap(), [6; 8]);
     assert_eq!(*c.read().unwrap(), [1; 8]);
+}
+
+#[test]
+fn what_uses_another_part_of_its_memory_does_not_wait_for_it() {
+    let (rt, a) = (cpu(), zeroed());
+    let patient = HostTask::new("patient").write(a.range(..4).unwrap());
+    let pipeline = rt
+        .pipeline()
+        .host(patient, |io| {
+            until_signalled(1);
+            io.write::<u64>(0)?.fill(5);
+            Ok(())
+        })
+        .submit(Signal::of(1, a.range(4..).unwrap()))
+        .defer([4]);
+    pipeline.exec().unwrap();
+    assert_eq!(*a.read().unwrap(), [5, 5, 5, 5, 1, 1, 1, 1]);
 }
 
 #[test]
