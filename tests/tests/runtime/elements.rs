@@ -115,7 +115,7 @@ fn of_one_name() -> impl FnOnce(&RuntimeObj) -> Result<(), flash::Error> {
     struct Touch<'a> {
         to: Item<'a, Write<P>>,
     }
-    |rt| rt.submit(Touch::of(&FlashMemory::zeroed(3))).exec([3])
+    |rt| rt.submit(Touch::of(FlashMemory::zeroed(3))).exec([3])
 }
 
 #[test]
