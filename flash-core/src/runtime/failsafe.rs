@@ -249,8 +249,9 @@ impl Later {
                     let mut io = HostArgs { plan, args, dims, later: None };
                     let outcome = guarded(|| body(&mut io));
                     if let Some(tied_to_nothing) = io.later {
-                        let text = "`later()` was called through a token: this token is void, that one completes the task";
-                        tied_to_nothing.set(Stage::Done(Err(void(text))));
+                        tied_to_nothing.set(Stage::Done(Err(void(
+                            "`later()` was called through a token: this token is void, that one completes the task",
+                        ))));
                     }
                     return outcome;
                 }
