@@ -152,7 +152,7 @@ pub enum PartError {
     },
     /// A map that leaves its array.
     #[error(
-        "argument `{argument}`: for the subspace {subspace} the map gives the box {found:?}, which does not lie in the array of shape {shape:?}: clamp it"
+        "argument `{argument}`: for the subspace {subspace} the map gives the box {found:?}, which does not lie in the array of shape {shape:?}: let the map end there, or launch no more items"
     )]
     Outside {
         /// The argument.

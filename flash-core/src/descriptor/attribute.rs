@@ -270,7 +270,8 @@ pub struct Weights(pub(crate) Vec<f64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subspaces(pub u32);
 
-/// Pipelines of a higher priority go before those of a lower one where they wait for the same device.
+/// Pipelines of a higher priority go before those of a lower one where they wait for the same device, or, those of
+/// `exec_async`, for a thread.
 /// Default 0. An option of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Priority(pub i32);

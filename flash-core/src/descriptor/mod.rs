@@ -123,7 +123,7 @@ pub enum Use {
 }
 
 /// Type of an element.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ElementType {
     /// Rust's name for it: `f32`, `[f64; 3]`, `my_crate::Particle`.
     pub name: String,
@@ -141,6 +141,20 @@ impl ElementType {
             size: size_of::<T>(),
             align: align_of::<T>(),
         }
+    }
+
+    /// True if it can be looked at as `T`. The name alone does not say so: types in two blocks of one function
+    /// may have the same.
+    pub(crate) fn is<T: 'static>(&self) -> bool {
+        (self.name.as_str(), self.size, self.align)
+            == (std::any::type_name::<T>(), size_of::<T>(), align_of::<T>())
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ElementType { name, size, align } = self;
+        write!(f, "{name} ({size} bytes, aligned to {align})")
     }
 }
 
@@ -207,6 +221,13 @@ impl KernelDescriptor {
     pub fn signature(&self) -> String {
         let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
         format!("[{}]({})", self.dimensions.len(), arguments.join(", "))
+    }
+
+    /// True if an implementation of the one is one of the other: they have the same signature, and types of the
+    /// same name are as large.
+    pub(crate) fn agrees(&self, other: &KernelDescriptor) -> bool {
+        let mut pairs = self.arguments.iter().zip(&other.arguments);
+        self.signature() == other.signature() && pairs.all(|(a, b)| a.element == b.element)
     }
 }
 

@@ -48,7 +48,7 @@ pub enum AxisMap {
     /// All.
     All,
     /// For the index values `a..b` of a dimension, `a * scale - before .. b * scale + after`, as far as
-    /// that lies in the array.
+    /// that lies in the array. Just `a..b`, with one element per value and none beside them, has to lie in it.
     Along {
         /// The dimension.
         dimension: String,
@@ -112,7 +112,7 @@ impl PartBy {
 }
 
 /// Rows of a matrix of shape `[columns, rows]`, one per index value: `a..b` touches the elements
-/// `(0..columns) x (a..b)`.
+/// `(0..columns) x (a..b)`, which have to lie in the array.
 ///
 /// ```
 /// use flash_core::descriptor::{columns, part_by, rows};
@@ -124,7 +124,7 @@ pub fn rows(dimension: impl Into<String>) -> ArrayMap {
 }
 
 /// Columns of a matrix of shape `[columns, rows]`, one per index value: `a..b` touches the elements
-/// `(a..b) x (0..rows)`. Example: [`rows`].
+/// `(a..b) x (0..rows)`, which have to lie in the array. Example: [`rows`].
 pub fn columns(dimension: impl Into<String>) -> ArrayMap {
     ArrayMap(vec![AxisMap::along(dimension)])
 }
@@ -148,7 +148,7 @@ pub fn tiles<S: Into<String>>(axes: impl IntoIterator<Item = (S, u64)>) -> Array
 }
 
 /// A stencil: along each axis, the element of the index value and `width` neighbours on each side;
-/// `a..b` touches `a - width .. b + width`, as far as that lies in the array.
+/// `a..b` touches `a - width .. b + width`, as far as that lies in the array; along an axis of width 0, `a..b` has to.
 ///
 /// ```
 /// use flash_core::descriptor::{part_by, stencil};

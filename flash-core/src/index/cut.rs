@@ -101,6 +101,39 @@ fn nearest(count: u64, multiple: u64, wanted: f64, cost: &impl Fn(u64) -> u64) -
     if distance(below) <= distance(above) { below } else { above }
 }
 
+/// A cut of `count` positions with one multiple for each share in `probes` as well, in ascending order, that it gives
+/// nothing. Who has something keeps a multiple at least; where there are not as many multiples, the cut stays.
+pub(crate) fn with_probes(cut: Cut, count: u64, multiple: u64, probes: &[usize]) -> Cut {
+    let multiple = multiple.max(1);
+    let none = probes.iter().filter(|probe| !cut.iter().any(|(share, _)| share == *probe));
+    let mut shares: SmallVec<[(usize, Option<u64>); 8]> = none.map(|probe| (*probe, None)).collect();
+    if shares.is_empty() || ((shares.len() + cut.len()) as u64) > count.div_ceil(multiple) {
+        return cut;
+    }
+    shares.extend(cut.iter().map(|(share, positions)| (*share, Some(positions.end))));
+    shares.sort_unstable_by_key(|(share, _)| *share);
+    // Where each ends, in multiples: at least one behind the end of the one before ...
+    let mut before = 0;
+    let mut ends: SmallVec<[u64; 8]> = SmallVec::new();
+    for (_, end) in &shares {
+        before = end.map_or(0, |end| end.div_ceil(multiple)).max(before + 1);
+        ends.push(before);
+    }
+    // ... and one before the end of the next.
+    let mut limit = count.div_ceil(multiple);
+    for end in ends.iter_mut().rev() {
+        *end = limit.min(*end);
+        limit = *end - 1;
+    }
+    let mut from = 0;
+    let positions = shares.iter().zip(ends).map(|((share, _), end)| {
+        let range = from..end.saturating_mul(multiple).min(count);
+        from = range.end;
+        (*share, range)
+    });
+    positions.collect()
+}
+
 /// The dimensions of a subspace: those positions of dimension `dim`, all of the others.
 ///
 /// # Panics
@@ -152,5 +185,53 @@ impl SpaceRef<'_> {
             }
         };
         first..last.saturating_add(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_probe_is_taken_from_its_neighbours() {
+        let probed = |count, weights: &[f64], multiple, probes: &[usize]| {
+            with_probes(cut(count, weights, multiple), count, multiple, probes).into_vec()
+        };
+        assert_eq!(probed(10, &[1.0, 0.0, 1.0], 1, &[1]), [(0, 0..5), (1, 5..6), (2, 6..10)]);
+        assert_eq!(probed(70, &[1.0, 1e-9], 16, &[1]), [(0, 0..64), (1, 64..70)]);
+        assert_eq!(probed(70, &[1e-9, 1.0], 16, &[0]), [(0, 0..16), (1, 16..70)]);
+        // Who has something keeps some of it.
+        assert_eq!(probed(2, &[1.0, 1.0, 0.0], 1, &[2]), [(0, 0..1), (1, 1..2)]);
+        assert_eq!(probed(3, &[2.0, 1.0, 0.0], 1, &[2]), [(0, 0..1), (1, 1..2), (2, 2..3)]);
+    }
+
+    proptest! {
+        #[test]
+        #[cfg_attr(miri, ignore = "nothing unsafe, and many cuts")]
+        fn with_probes_every_position_is_in_one_share(
+            count in 0u64..200,
+            weights in prop::collection::vec(prop_oneof![Just(0.0), 0.001f64..2.0], 1..6),
+            multiple in 1u64..20,
+            probes in prop::collection::btree_set(0usize..6, 0..4),
+        ) {
+            let plain = cut(count, &weights, multiple);
+            let probes: Vec<usize> = probes.into_iter().filter(|probe| *probe < weights.len()).collect();
+            let probed = with_probes(plain.clone(), count, multiple, &probes);
+            let mut reached = 0;
+            for (k, (share, positions)) in probed.iter().enumerate() {
+                prop_assert!(positions.start == reached && positions.start < positions.end, "{:?}", probed);
+                prop_assert!(positions.start % multiple == 0 && probed[..k].iter().all(|(before, _)| before < share));
+                reached = positions.end;
+            }
+            prop_assert_eq!(reached, count);
+            let mut all: Vec<usize> = plain.iter().map(|(share, _)| *share).chain(probes).collect();
+            all.sort_unstable();
+            all.dedup();
+            match all.len() as u64 <= count.div_ceil(multiple) {
+                true => prop_assert!(probed.iter().map(|(share, _)| *share).eq(all)),
+                false => prop_assert_eq!(probed, plain),
+            }
+        }
     }
 }

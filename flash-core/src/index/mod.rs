@@ -16,6 +16,7 @@ mod view;
 mod walk;
 
 pub(crate) use axes::Axis;
+pub(crate) use cut::with_probes;
 pub use cut::{Cut, cut, cut_by, cut_dimension, may_cut, restrict, value_range};
 pub use dims::{Dim, DimList, IndexValue, IntoDims, InvalidDim, Sequence, count_by, count_by_fn};
 pub use error::IndexError;

@@ -171,13 +171,12 @@ impl<'a> Candidate<'a> {
 
 #[track_caller]
 fn check_type<T: Element>(spec: &ArgumentDescriptor) {
-    let asked = ElementType::of::<T>();
     assert!(
-        asked == spec.element,
+        spec.element.is::<T>(),
         "argument `{}` is of `{}`, not of `{}`",
         spec.name,
-        spec.element.name,
-        asked.name
+        spec.element,
+        ElementType::of::<T>()
     );
 }
 

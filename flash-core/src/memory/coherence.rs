@@ -153,8 +153,15 @@ impl Header {
         }
         let step = (granule() / self.element_size().max(1)).max(1);
         let around = range.start / step * step..range.end.next_multiple_of(step).min(self.len() as u64);
+        if around == range {
+            return self.fetch(&mut directory, &wanted);
+        }
         let around = Region::of_range(directory.grid(), around);
-        self.fetch(&mut directory, &around)
+        match self.fetch(&mut directory, &around) {
+            // What is around it may be where nothing can be fetched from.
+            Err(_) if !directory.poisoned(&wanted) => self.fetch(&mut directory, &wanted),
+            outcome => outcome,
+        }
     }
 
     /// The host will read and write everything, as the only holder: fetches all, heals, and makes the host

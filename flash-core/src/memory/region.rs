@@ -34,6 +34,12 @@ const FEW_RUNS: u64 = 32;
 /// ... and becomes at most so many boxes.
 const FEW_BLOCKS: usize = 8;
 
+/// The extent of several axes that are seen as one. Beyond all numbers only in an array that has no elements, because
+/// another axis has none.
+pub(crate) fn folded(axes: &[u64]) -> u64 {
+    axes.iter().fold(1, |all: u64, extent| all.saturating_mul(*extent))
+}
+
 impl Grid {
     /// Of an array of `len` elements with a shape (axis 0 fastest), or without one: then it is flat. More
     /// axes than three are folded into the last.
@@ -42,7 +48,7 @@ impl Grid {
             [] => [len, 1, 1],
             [x] => [x, 1, 1],
             [x, y] => [x, y, 1],
-            [x, y, ref rest @ ..] => [x, y, rest.iter().product()],
+            [x, y, ref rest @ ..] => [x, y, folded(rest)],
         };
         debug_assert_eq!(extent.iter().product::<u64>(), len, "the shape {shape:?} fits the length");
         Grid { extent }

@@ -172,8 +172,7 @@ impl Recording {
         if memory.element != spec.element {
             return Err(format!(
                 "expected elements of {}, found memory {index} with elements of {}",
-                described(&spec.element),
-                described(&memory.element)
+                spec.element, memory.element
             ));
         }
         match range {
@@ -184,10 +183,6 @@ impl Recording {
             _ => Ok(()),
         }
     }
-}
-
-fn described(element: &ElementType) -> String {
-    format!("{} ({} bytes, aligned to {})", element.name, element.size, element.align)
 }
 
 fn check_element(element: &ElementType) -> Result<(), String> {
@@ -237,15 +232,14 @@ fn check_memory(memory: &Memory) -> Result<(), String> {
     let Memory { element, len, shape, data } = memory;
     let bytes = usize::try_from(*len).ok().and_then(|len| len.checked_mul(element.size));
     let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {
-        return Err(format!("{len} elements of {} are more than memory has bytes", described(element)));
+        return Err(format!("{len} elements of {element} are more than memory has bytes"));
     };
     if !shape.is_empty() && shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)) != Some(*len) {
         return Err(format!("the shape {shape:?} does not have {len} elements"));
     }
     match data {
         Some(data) if data.len() != bytes => Err(format!(
-            "expected {bytes} bytes of contents ({len} elements of {}), found {}",
-            described(element),
+            "expected {bytes} bytes of contents ({len} elements of {element}), found {}",
             data.len()
         )),
         _ => Ok(()),

@@ -60,7 +60,7 @@ impl Kernel {
             let (kernel, descriptor) = unsafe { (found.raw.kernel.text(), found.raw.descriptor.text()) };
             if kernel == name {
                 if let Ok(descriptor) = KernelDescriptor::from_json(&descriptor)
-                    && !variants.iter().any(|v| v.signature() == descriptor.signature())
+                    && !variants.iter().any(|variant| variant.agrees(&descriptor))
                 {
                     variants.push(descriptor);
                 }

@@ -3,7 +3,7 @@
 
 use super::plan::Plan;
 use crate::abi::Arg;
-use crate::descriptor::{Access, View};
+use crate::descriptor::{Access, ElementType, View};
 use crate::error::{Code, Error};
 use crate::index::Dim;
 use crate::kernel::Element;
@@ -49,7 +49,8 @@ fn guarded<R>(body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
 impl<'a> HostArgs<'a> {
     /// The function will not be complete when it returns, but when the token is: nothing that depends on
     /// it runs before. The token may go to another thread, and reaches the arguments from there. The last
-    /// token counts if it is asked for again; those before it are void.
+    /// token counts if it is asked for again; those before it are void, and so is one that is asked for through
+    /// a token.
     pub fn later(&mut self) -> Later {
         let postponed = Arc::new(Postponed::default());
         if let Some(before) = self.later.replace(postponed.clone()) {
@@ -74,12 +75,9 @@ impl<'a> HostArgs<'a> {
             let text = format!("the kernel has {} arguments", descriptor.arguments.len());
             return Err(fail(format!("#{i}"), text));
         };
-        let asked = std::any::type_name::<T>();
-        if spec.element.name != asked {
-            return Err(fail(
-                spec.name.clone(),
-                format!("it is of {}, asked for as {asked}", spec.element.name),
-            ));
+        if !spec.element.is::<T>() {
+            let asked = ElementType::of::<T>();
+            return Err(fail(spec.name.clone(), format!("it is of {}, asked for as {asked}", spec.element)));
         }
         if (spec.view == View::Scalar) != scalar {
             let found = if scalar { "an array" } else { "a scalar" };
@@ -97,7 +95,7 @@ impl<'a> HostArgs<'a> {
     /// [`Error::Argument`] if it is not there, or of another type.
     pub fn scalar<T: Element>(&self, i: usize) -> Result<T, Error> {
         let arg = self.find::<T>(i, true, false)?;
-        // SAFETY: a scalar of this type.
+        // SAFETY: a scalar of a type of as many bytes, of which every pattern is a value of an `Element`.
         Ok(unsafe { arg.data.cast::<T>().read_unaligned() })
     }
 
@@ -107,7 +105,8 @@ impl<'a> HostArgs<'a> {
     /// As [`scalar`](Self::scalar).
     pub fn read<T: Element>(&self, i: usize) -> Result<&[T], Error> {
         let arg = self.find::<T>(i, false, false)?;
-        // SAFETY: the launch holds the array; writing borrows `self` exclusively.
+        // SAFETY: so many elements of this size and alignment; the launch holds the array; writing borrows `self`
+        // exclusively.
         Ok(unsafe { std::slice::from_raw_parts(arg.data.cast(), arg.len as usize) })
     }
 
@@ -117,7 +116,7 @@ impl<'a> HostArgs<'a> {
     /// As [`scalar`](Self::scalar), and if the kernel only reads it.
     pub fn write<T: Element>(&mut self, i: usize) -> Result<&mut [T], Error> {
         let arg = self.find::<T>(i, false, true)?;
-        // SAFETY: the launch holds the array as a writer, and `self` is borrowed exclusively.
+        // SAFETY: as in `read`; the launch holds the array as a writer, and `self` is borrowed exclusively.
         Ok(unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), arg.len as usize) })
     }
 
@@ -139,8 +138,8 @@ impl<'a> HostArgs<'a> {
                     .into(),
             });
         }
-        // SAFETY: the launch holds both arrays, the second as a writer; a written argument overlaps no other,
-        // which was proved; `self` is borrowed exclusively.
+        // SAFETY: as in `read`, of both arrays; the launch holds the second as a writer; a written argument overlaps
+        // no other, which was proved; `self` is borrowed exclusively.
         Ok(unsafe {
             (
                 std::slice::from_raw_parts(read.data.cast(), read.len as usize),
@@ -248,7 +247,13 @@ impl Later {
                     let (plan, args, dims) =
                         unsafe { (&*arguments.plan, &*arguments.args, &*arguments.dims) };
                     let mut io = HostArgs { plan, args, dims, later: None };
-                    return guarded(|| body(&mut io));
+                    let outcome = guarded(|| body(&mut io));
+                    if let Some(tied_to_nothing) = io.later {
+                        tied_to_nothing.set(Stage::Done(Err(void(
+                            "`later()` was called through a token: this token is void, that one completes the task",
+                        ))));
+                    }
+                    return outcome;
                 }
                 Stage::Done(outcome) => {
                     return Err(outcome.clone().err().unwrap_or_else(|| void("the task is complete")));

@@ -225,12 +225,13 @@ pub(super) fn rate(
 fn fit(wanted: &str, ours: &KernelDescriptor, searchable: Searchable) -> Result<Widening, String> {
     let theirs =
         KernelDescriptor::from_json(wanted).map_err(|e| format!("its descriptor cannot be read: {e}"))?;
-    if theirs.signature() == ours.signature() {
+    if theirs.agrees(ours) {
         return Ok(Widening::default());
     }
     match (Widening::between(ours, &theirs), searchable) {
         (fuzzy, Searchable::Fuzzy) => fuzzy,
         (Ok(_), _) => Err(format!("it takes {}: `Searchable::Fuzzy` would find it", theirs.signature())),
+        (Err(why), _) if theirs.signature() == ours.signature() => Err(why),
         (Err(_), _) => Err(format!("it takes {}", theirs.signature())),
     }
 }

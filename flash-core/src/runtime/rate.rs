@@ -10,6 +10,9 @@ use smallvec::SmallVec;
 /// Launches that count.
 const KEPT: usize = 5;
 
+/// A device that gets nothing is measured once in so many launches all the same.
+const PROBED: u32 = 64;
+
 /// Nanoseconds per work item of the last few launches.
 #[derive(Default)]
 pub(crate) struct Rate {
@@ -18,6 +21,8 @@ pub(crate) struct Rate {
     next: AtomicU32,
     /// Of the samples.
     median: AtomicU32,
+    /// Cut launches of which it got nothing.
+    left_out: AtomicU32,
 }
 
 impl Rate {
@@ -56,6 +61,15 @@ impl Rate {
     }
 }
 
+impl Rate {
+    /// A cut launch would give the device nothing: whether it is to have a little of it, to be measured. It is
+    /// while an outlier among few launches could keep it out for ever, and now and then, because devices change.
+    pub fn wants_probe(&self) -> bool {
+        (self.next.load(Relaxed) as usize) < KEPT
+            || self.left_out.fetch_add(1, Relaxed) % PROBED == PROBED - 1
+    }
+}
+
 /// Shares of a launch for devices: in proportion to their rates. One whose rate is unknown gets as much as
 /// the others if none is known, and a probe of 1 % if some are.
 pub(super) fn weights(rates: impl Iterator<Item = Option<f64>>) -> SmallVec<[f64; 8]> {
@@ -90,6 +104,18 @@ mod tests {
             rate.add(40, 10);
         }
         assert_eq!(rate.get(), Some(4.0));
+    }
+
+    #[test]
+    fn who_is_left_out_is_probed_until_it_is_known_and_now_and_then() {
+        let rate = Rate::default();
+        for _ in 0..KEPT {
+            assert!(rate.wants_probe());
+            rate.add(1, 1);
+        }
+        let probes: Vec<bool> = (0..2 * PROBED).map(|_| rate.wants_probe()).collect();
+        assert_eq!(probes.iter().filter(|probe| **probe).count(), 2);
+        assert!(probes[PROBED as usize - 1]);
     }
 
     #[test]

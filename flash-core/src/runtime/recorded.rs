@@ -3,7 +3,7 @@
 use super::record::{Node, Slots};
 use super::{Pipeline, Runtime, spread};
 use crate::abi::{self, Arg};
-use crate::descriptor::ArgumentDescriptor;
+use crate::descriptor::{ArgumentDescriptor, ElementType};
 use crate::error::Error;
 use crate::memory::{ByteGuard, Header};
 use crate::recording::{Argument, Data, Memory, Recording, RecordingError, Submission};
@@ -42,7 +42,7 @@ enum Origin {
     Memory(u32),
     /// A slice of the host. A written one is nobody else's, and of those that are only read each has
     /// its own copy: so those that overlap need no care.
-    Slice { address: usize, len: u64, element: String },
+    Slice { address: usize, len: u64, element: ElementType },
 }
 
 struct Writing<'s> {
@@ -135,7 +135,7 @@ impl<'s> Writing<'s> {
         }
         let touched = slots.holds_of(node)[i].touched;
         let Some(header) = slots.memory(touched) else {
-            let element = spec.element.name.clone();
+            let element = spec.element.clone();
             let origin = Origin::Slice { address: arg.data.addr(), len: arg.len, element };
             return Ok(Argument::Memory(self.slice(origin, arg, spec)));
         };
@@ -206,11 +206,12 @@ impl<'s> Writing<'s> {
 }
 
 /// The addresses of an argument.
-fn bytes_of(arg: &Arg) -> Range<usize> {
+pub(super) fn bytes_of(arg: &Arg) -> Range<usize> {
     let first = arg.data.addr();
     first..first + arg.len as usize * arg.element_size as usize
 }
 
-fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+/// True if some byte is in both.
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
 }

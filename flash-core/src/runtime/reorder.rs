@@ -5,8 +5,10 @@
 
 use super::Runtime;
 use super::record::{Node, Slots};
+use super::recorded::{bytes_of, overlap};
 use crate::abi;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The image that a submission needs on the first device that has such; 0: none.
 fn image_of(node: &Node) -> u64 {
@@ -35,7 +37,9 @@ pub(super) fn reordered(slots: &Slots, runtime: &Runtime, first: usize) -> Optio
         // that no other of its submissions has the same.
         let memories = slots.holds_of(node).iter().zip(slots.args_of(node));
         let memories = memories.filter(|(hold, _)| slots.memory(hold.touched).is_some());
-        let touches = memories.map(|(hold, arg)| (hold.touched, arg.access != abi::ACCESS_READ)).collect();
+        // All of the argument, not only what the items touch: it is poisoned if the submission cannot begin.
+        let touch = |arg: &abi::Arg| Touch { bytes: bytes_of(arg), writes: arg.access != abi::ACCESS_READ };
+        let touches = memories.map(|(hold, arg)| (hold.touched, touch(arg))).collect();
         // Nothing implements it: it is its failsafe, which is the host's.
         let may_block = node.plan().targets().is_err();
         submissions.push(Submission { image: image_of(node), may_block, touches });
@@ -48,30 +52,57 @@ struct Submission {
     image: u64,
     /// It is a function of the host.
     may_block: bool,
-    /// Memories, by number, and whether it writes them.
-    touches: Vec<(u32, bool)>,
+    /// Memories, by number, and what it does with them.
+    touches: Vec<(u32, Touch)>,
 }
 
-/// An order in which who touches a memory that another one writes stays before or behind that one. Of those that
+/// A range of a memory, by its addresses, and whether it is written.
+#[derive(Clone)]
+struct Touch {
+    bytes: Range<usize>,
+    writes: bool,
+}
+
+/// Who wrote parts of a memory last, and who has read some since.
+#[derive(Default)]
+struct Last {
+    writers: Vec<(usize, Range<usize>)>,
+    readers: Vec<(usize, Range<usize>)>,
+}
+
+impl Last {
+    /// The submission at a position comes next: calls `before` with those that have to stay before it.
+    fn touch(&mut self, position: usize, Touch { bytes, writes }: &Touch, mut before: impl FnMut(usize)) {
+        let readers = self.readers.iter().filter(|_| *writes);
+        for (other, _) in self.writers.iter().chain(readers).filter(|(_, other)| overlap(other, bytes)) {
+            before(*other);
+        }
+        if !writes {
+            return self.readers.push((position, bytes.clone()));
+        }
+        // Who would come behind one of these comes behind this one, which does.
+        let is_left = |(_, other): &(usize, Range<usize>)| other.start < bytes.start || bytes.end < other.end;
+        self.writers.retain(is_left);
+        self.readers.retain(is_left);
+        self.writers.push((position, bytes.clone()));
+    }
+}
+
+/// An order in which who touches elements that another one writes stays before or behind that one. Of those that
 /// may come next, the first that needs no other image than is there; if there is none, the first; and functions of
 /// the host only if there is nothing else.
 fn order(submissions: &[Submission]) -> Vec<usize> {
     let mut after: Vec<Vec<usize>> = submissions.iter().map(|_| Vec::new()).collect();
     let mut waits = vec![0usize; submissions.len()];
-    // Per memory, who wrote it last, and who has read it since.
-    let mut last: BTreeMap<u32, (Option<usize>, Vec<usize>)> = BTreeMap::new();
+    let mut last: BTreeMap<u32, Last> = BTreeMap::new();
     for (position, submission) in submissions.iter().enumerate() {
-        for &(memory, writes) in &submission.touches {
-            let (writer, readers) = last.entry(memory).or_default();
-            let before = writer.iter().chain(readers.iter().filter(|_| writes)).copied();
-            for before in before.filter(|before| *before != position) {
-                after[before].push(position);
-                waits[position] += 1;
-            }
-            match writes {
-                true => (*writer, *readers) = (Some(position), Vec::new()),
-                false => readers.push(position),
-            }
+        for (memory, touch) in &submission.touches {
+            last.entry(*memory).or_default().touch(position, touch, |before| {
+                if before != position {
+                    after[before].push(position);
+                    waits[position] += 1;
+                }
+            });
         }
     }
     let mut ready: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
@@ -110,8 +141,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Of ranges of memories.
+    fn parts(image: u64, touches: &[(u32, Range<usize>, bool)]) -> Submission {
+        let touch = |(memory, bytes, writes): &(u32, Range<usize>, bool)| {
+            (*memory, Touch { bytes: bytes.clone(), writes: *writes })
+        };
+        Submission { image, may_block: false, touches: touches.iter().map(touch).collect() }
+    }
+
+    /// Of whole memories.
     fn submission(image: u64, touches: &[(u32, bool)]) -> Submission {
-        Submission { image, may_block: false, touches: touches.to_vec() }
+        let all: Vec<_> = touches.iter().map(|(memory, writes)| (*memory, 0..8, *writes)).collect();
+        parts(image, &all)
     }
 
     /// How often another image is loaded.
@@ -153,15 +194,34 @@ mod tests {
         assert_eq!(order(&mixed), [0, 3, 5, 1, 2, 4]);
     }
 
+    #[test]
+    fn who_uses_other_parts_of_a_memory_goes_first_too() {
+        let host = |from, to| Submission { may_block: true, ..parts(0, &[(0, from..to, true)]) };
+        let kernel = |from, to, writes| parts(0, &[(0, from..to, writes)]);
+        let halves =
+            [host(0, 4), kernel(4, 8, true), kernel(3, 5, false), kernel(6, 8, true), kernel(0, 0, true)];
+        assert_eq!(order(&halves), [1, 3, 4, 0, 2]);
+        // One that covers others stands for them.
+        let covered = [host(0, 2), host(2, 4), kernel(0, 4, true), kernel(1, 2, false)];
+        assert_eq!(order(&covered), [0, 1, 2, 3]);
+    }
+
     proptest! {
         #[test]
         #[cfg_attr(miri, ignore = "nothing unsafe, and many orders")]
         fn every_submission_comes_once_behind_all_that_it_conflicts_with(
-            all in prop::collection::vec((0u64..4, prop::collection::vec((0u32..5, any::<bool>()), 0..4)), 0..24)
+            all in prop::collection::vec(
+                (0u64..4, prop::collection::vec((0u32..4, 0usize..8, 0usize..8, any::<bool>()), 0..4)),
+                0..24,
+            )
         ) {
             let all: Vec<_> = all
                 .iter()
-                .map(|(image, touches)| Submission { may_block: *image == 3, ..submission(image % 3, touches) })
+                .map(|(image, touches)| {
+                    let part = |&(memory, a, b, writes): &(u32, usize, usize, bool)| (memory, a.min(b)..a.max(b), writes);
+                    let touches: Vec<_> = touches.iter().map(part).collect();
+                    Submission { may_block: *image == 3, ..parts(image % 3, &touches) }
+                })
                 .collect();
             let order = order(&all);
             let mut sorted = order.clone();
@@ -169,8 +229,9 @@ mod tests {
             prop_assert_eq!(sorted, (0..all.len()).collect::<Vec<_>>());
             for (k, &later) in order.iter().enumerate() {
                 for &earlier in order[..k].iter().filter(|&&earlier| earlier > later) {
-                    let conflict = all[earlier].touches.iter().any(|(a, w)| {
-                        all[later].touches.iter().any(|(b, v)| a == b && (*w || *v))
+                    let conflict = all[earlier].touches.iter().any(|(a, one)| {
+                        let meets = |other: &Touch| (one.writes || other.writes) && overlap(&one.bytes, &other.bytes);
+                        all[later].touches.iter().any(|(b, other)| a == b && meets(other))
                     });
                     prop_assert!(!conflict, "{} before {}", earlier, later);
                 }

@@ -224,13 +224,10 @@ impl Replayed {
     /// As [`bytes`](Self::bytes), and [`Error::Recording`] if its elements are of another type.
     pub fn read<T: Element>(&self, memory: usize) -> Result<Vec<T>, Error> {
         let replica = self.replica(memory)?;
-        let asked = ElementType::of::<T>();
-        if replica.element != asked {
-            return Err(RecordingError::new(
-                format!("memory {memory}"),
-                format!("its elements are {}, asked for as {}", replica.element.name, asked.name),
-            )
-            .into());
+        if !replica.element.is::<T>() {
+            let text =
+                format!("its elements are {}, asked for as {}", replica.element, ElementType::of::<T>());
+            return Err(RecordingError::new(format!("memory {memory}"), text).into());
         }
         let guard = ByteGuard::new(&replica.header, replica.element.size)?;
         let mut elements = vec![T::zeroed(); replica.header.len()];

@@ -67,10 +67,13 @@ impl Widening {
         let mut scalars = Vec::new();
         for (argument, (our, their)) in ours.arguments.iter().zip(&theirs.arguments).enumerate() {
             let (here, there) = (our.to_string(), their.to_string());
+            let name = &our.name;
             if here == there {
+                if our.element != their.element {
+                    return Err(format!("`{name}` is of {} here, it takes {}", our.element, their.element));
+                }
                 continue;
             }
-            let name = &our.name;
             if our.view != View::Scalar || their.view != View::Scalar {
                 return Err(format!("`{name}` is {here} here, it takes {there}: arrays never convert"));
             }

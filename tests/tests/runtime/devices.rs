@@ -2,7 +2,7 @@
 //! needed and no more, and clear words where it cannot be.
 
 use flash::descriptor::part_by;
-use flash::kernel::views::{Item, Read, ReadWrite, Reduce, Scatter, Sum, Whole, Window, Write};
+use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Scatter, Sum, Whole, Window, Write};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
 use flash::{Error, kernel};
@@ -57,6 +57,13 @@ struct Mark<'a> {
     marks: Scatter<'a, u32>,
 }
 
+#[derive(KernelDefinition)]
+#[kernel(name = "devices.drift", dims(i, step), group_by(step), part_by(i, of = stencil(i = 1)))]
+struct Drift<'a> {
+    #[along(i)]
+    of: Phased<'a, u64>,
+}
+
 struct Plain;
 
 fn cross(from: impl Fn(isize, isize) -> f32) -> f32 {
@@ -100,6 +107,27 @@ impl CpuItem<Tally<'_>> for Plain {
         k.sum.put(*k.values);
         k.bins.put(k.values.to_bits() as usize % k.bins.len(), 1);
     }
+}
+
+#[kernel]
+impl CpuItem<Drift<'_>> for Plain {
+    fn item(ix: Index<2>, mut k: DriftItem<'_>) {
+        let (i, own) = (ix["i"], k.of.own());
+        let next = if i + 1 < k.of.len() { k.of.get(i + 1) } else { 0 };
+        k.of.set(own.wrapping_mul(3) ^ next);
+    }
+}
+
+/// As many steps of the first items of an array.
+fn drifted(values: &[u64], items: usize, steps: usize) -> Vec<u64> {
+    let mut values = values.to_vec();
+    for _ in 0..steps {
+        let was = values.clone();
+        for i in 0..items {
+            values[i] = was[i].wrapping_mul(3) ^ was.get(i + 1).unwrap_or(&0);
+        }
+    }
+    values
 }
 
 #[kernel]
@@ -295,5 +323,36 @@ fn an_array_larger_than_the_devices_memory_is_streamed_by_subspaces() {
         launch(16).unwrap();
         let expected = |i: u64| (3 + 5 + i) * 3 + 5 + i;
         assert!(values.read().unwrap().iter().enumerate().all(|(i, v)| *v == expected(i as u64)));
+    });
+}
+
+#[test]
+fn phases_of_an_array_larger_than_the_devices_memory_are_streamed_too() {
+    in_process(&[("FLASH_CPU_COPY", "1")], || {
+        let n = 1usize << 19;
+        let rt = get_runtime("ALL_CPU").unwrap().options((MemoryBudget(1 << 20), Subspaces(16)));
+        let start: Vec<u64> = (0..n as u64).collect();
+        // An odd number of phases ends in the second buffer; where not every element has an item, every phase does.
+        for (items, steps) in [(n, 3), (n, 2), (n - 5, 2)] {
+            let values = FlashMemory::from(start.clone()).with_shape([n]).unwrap();
+            rt.submit(Drift::of(&values)).exec([items, steps]).unwrap();
+            assert!(*values.read().unwrap() == drifted(&start, items, steps), "{items} items, {steps} steps");
+        }
+    });
+}
+
+#[test]
+fn what_a_part_wrote_is_carried_over_where_it_ran() {
+    in_process(FOUR, || {
+        let n = 1usize << 18;
+        let rt = get_runtime("ALL_CPU").unwrap().options(Subspaces(32));
+        let start: Vec<u64> = (0..n as u64).collect();
+        let values = FlashMemory::from(start.clone()).with_shape([n]).unwrap();
+        rt.submit(Drift::of(&values)).exec([n - 5, 1]).unwrap();
+        for device in rt.devices() {
+            let moved = device.transfers();
+            assert_eq!((moved.from_device.bytes, moved.between_devices.bytes), (0, 0), "{moved}");
+        }
+        assert!(*values.read().unwrap() == drifted(&start, n - 5, 1));
     });
 }

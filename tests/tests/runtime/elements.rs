@@ -85,3 +85,46 @@ fn a_function_of_the_position_is_a_dimension() {
     let expected: Vec<u32> = (0..17).map(|i| if [0, 1, 4, 9, 16].contains(&i) { 1 + i } else { 0 }).collect();
     assert_eq!(*to.read().unwrap(), expected);
 }
+
+/// Without an implementation for elements of 4 bytes; with one for those of 12, whose type is called the same.
+fn of_one_name() -> impl FnOnce(&RuntimeObj) -> Result<(), flash::Error> {
+    {
+        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+        #[repr(C)]
+        struct P([u8; 12]);
+
+        #[derive(KernelDefinition)]
+        #[kernel(name = "elements.one_name", dims(i))]
+        struct Touch<'a> {
+            to: Item<'a, Write<P>>,
+        }
+
+        #[kernel]
+        impl CpuItem<Touch<'_>> for ByItem {
+            fn item(_: Index<1>, k: TouchItem<'_>) {
+                k.to.set(P([1; 12]));
+            }
+        }
+    }
+    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+    #[repr(C)]
+    struct P([u8; 4]);
+
+    #[derive(KernelDefinition)]
+    #[kernel(name = "elements.one_name", dims(i))]
+    struct Touch<'a> {
+        to: Item<'a, Write<P>>,
+    }
+    |rt| rt.submit(Touch::of(FlashMemory::zeroed(3))).exec([3])
+}
+
+#[test]
+fn an_implementation_for_other_elements_of_the_same_name_is_not_one() {
+    let error = of_one_name()(&get_runtime("ALL_CPU").unwrap()).unwrap_err();
+    assert!(matches!(error, flash::Error::NoImplementation(_)), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("P (4 bytes, aligned to 1)") && text.contains("P (12 bytes, aligned to 1)"),
+        "{text}"
+    );
+}

@@ -192,20 +192,93 @@ fn a_token_that_fails_or_is_dropped_fails_the_task_and_a_failed_task_voids_its_t
     twice.exec().unwrap();
 }
 
+/// Asks for argument 0 as elements of this type, in every way.
+fn asks_for<T: flash::kernel::Element>(
+    memory: &FlashMemory<impl flash::kernel::Element>,
+) -> Result<(), Error> {
+    let task = HostTask::new("ask").read(memory).write(zeroed());
+    let pipeline = cpu().pipeline().host(task, |io| {
+        io.write::<u64>(1)?.fill(1);
+        io.read_write::<T, u64>(0, 1)?;
+        io.read::<T>(0).map(drop)
+    });
+    pipeline.exec()
+}
+
+#[test]
+fn types_of_one_name_are_told_apart_by_their_bytes() {
+    // Each block declares a type of its own, and both are called the same.
+    let memory = {
+        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+        #[repr(C)]
+        struct P([u8; 4]);
+        let memory = FlashMemory::<P>::zeroed(2);
+        asks_for::<P>(&memory).unwrap();
+        memory
+    };
+    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+    #[repr(C)]
+    struct P([u8; 12]);
+    let error = launch_error(asks_for::<P>(&memory));
+    assert!(matches!(error.source, Error::Argument { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("P (4 bytes, aligned to 1), asked for as") && text.contains("P (12 bytes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_token_that_is_asked_for_through_a_token_is_void() {
+    let (rt, a) = (cpu(), zeroed());
+    let (send, tokens) = mpsc::channel();
+    let task = HostTask::new("later").write(a.clone());
+    let handle = rt
+        .pipeline()
+        .host(task, move |io| {
+            send.send(io.later()).unwrap();
+            Ok(())
+        })
+        .exec_async();
+    let mut token = tokens.recv().unwrap();
+    let mut second = token.with(|io| Ok(io.later())).unwrap();
+    let (send, outcomes) = mpsc::channel();
+    std::thread::spawn(move || {
+        send.send(second.with(|_| Ok(()))).unwrap();
+        second.complete(Err(Error::Shape("of nothing".into())));
+    });
+    let outcome = outcomes.recv_timeout(Duration::from_secs(20)).expect("it does not wait for ever");
+    assert!(outcome.unwrap_err().to_string().contains("this token is void"));
+    token.with(|io| io.write::<u64>(0).map(|a| a.fill(7))).unwrap();
+    token.complete(Ok(()));
+    handle.wait().unwrap();
+    assert_eq!(*a.read().unwrap(), [7; 8]);
+}
+
 /// Says that it runs.
 #[derive(KernelDefinition)]
 #[kernel(name = "host_tasks.signal", dims(i))]
 struct Signal<'a> {
+    number: usize,
     to: Item<'a, Write<u64>>,
 }
 
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
+static SIGNALLED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
 #[kernel]
 impl CpuItem<Signal<'_>> for Plain {
     fn item(_: Index<1>, k: SignalItem<'_>) {
-        SIGNALLED.store(true, Relaxed);
+        SIGNALLED[k.number].store(true, Relaxed);
         k.to.set(1);
+    }
+}
+
+/// Waits, in a host task, until a submission behind it has run.
+fn until_signalled(number: usize) {
+    let begun = Instant::now();
+    while !SIGNALLED[number].load(Relaxed) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the last submission waits for this function");
+        std::thread::yield_now();
     }
 }
 
@@ -216,24 +289,34 @@ fn what_does_not_depend_on_it_does_not_wait_for_it() {
     let pipeline = rt
         .pipeline()
         .host(patient, |io| {
-            let begun = Instant::now();
-            while !SIGNALLED.load(Relaxed) {
-                assert!(
-                    begun.elapsed() < Duration::from_secs(20),
-                    "the last submission waits for this function"
-                );
-                std::thread::yield_now();
-            }
+            until_signalled(0);
             io.write::<u64>(0)?.fill(5);
             Ok(())
         })
         .submit(Next::of(&a, &b))
         .defer([8])
-        .submit(Signal::of(&c))
+        .submit(Signal::of(0, &c))
         .defer([8]);
     pipeline.exec().unwrap();
     assert_eq!(*b.read().unwrap(), [6; 8]);
     assert_eq!(*c.read().unwrap(), [1; 8]);
+}
+
+#[test]
+fn what_uses_another_part_of_its_memory_does_not_wait_for_it() {
+    let (rt, a) = (cpu(), zeroed());
+    let patient = HostTask::new("patient").write(a.range(..4).unwrap());
+    let pipeline = rt
+        .pipeline()
+        .host(patient, |io| {
+            until_signalled(1);
+            io.write::<u64>(0)?.fill(5);
+            Ok(())
+        })
+        .submit(Signal::of(1, a.range(4..).unwrap()))
+        .defer([4]);
+    pipeline.exec().unwrap();
+    assert_eq!(*a.read().unwrap(), [5, 5, 5, 5, 1, 1, 1, 1]);
 }
 
 #[test]

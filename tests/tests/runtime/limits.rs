@@ -4,7 +4,7 @@ use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Holds its device until it may go on.
@@ -27,8 +27,18 @@ struct Add<'a> {
     to: Item<'a, ReadWrite<u32>>,
 }
 
+/// Holds a thread until so many may go on.
+#[derive(KernelDefinition)]
+#[kernel(name = "limits.occupy", dims(i))]
+struct Occupy<'a> {
+    number: usize,
+    to: Item<'a, ReadWrite<u32>>,
+}
+
 struct Plain;
 
+static OCCUPIED: AtomicUsize = AtomicUsize::new(0);
+static FREED: AtomicUsize = AtomicUsize::new(0);
 static HELD: AtomicBool = AtomicBool::new(false);
 static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
 static TURNS: AtomicU32 = AtomicU32::new(1);
@@ -44,6 +54,15 @@ impl CpuItem<Hold<'_>> for Plain {
     fn item(_: Index<1>, _: HoldItem<'_>) {
         HELD.store(true, SeqCst);
         until(|| MAY_GO_ON.load(SeqCst));
+    }
+}
+
+#[kernel]
+impl CpuItem<Occupy<'_>> for Plain {
+    fn item(_: Index<1>, k: OccupyItem<'_>) {
+        OCCUPIED.fetch_add(1, SeqCst);
+        until(|| FREED.load(SeqCst) > k.number);
+        *k.to += 1;
     }
 }
 
@@ -127,5 +146,28 @@ fn a_memory_budget_holds_for_the_runtimes_devices_and_what_does_not_fit_is_writt
         memories[0].write().unwrap().fill(7);
         large.submit(Add::of(&memories[0])).exec([LEN]).unwrap();
         assert_eq!(memories[0].get(LEN - 1).unwrap(), 8);
+    });
+}
+
+#[test]
+fn pipelines_of_a_higher_priority_go_first_where_they_wait_for_a_thread() {
+    flash_tests::in_process(&[("FLASH_CPU_THREADS", "1")], || {
+        let rt = get_runtime("ALL_CPU").unwrap();
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        let occupy = |number| rt.submit(Occupy::of(number, FlashMemory::zeroed(1))).exec_async([1usize]);
+        let occupied: Vec<_> = (0..threads).map(occupy).collect();
+        until(|| OCCUPIED.load(SeqCst) == threads);
+        let priorities = [0, 0, 3, -1, 3, 9];
+        let memories = priorities.map(|_| FlashMemory::<u32>::zeroed(1));
+        let start = |(priority, memory): (i32, &FlashMemory<u32>)| {
+            rt.options(Priority(priority)).submit(Turn::of(memory.clone())).exec_async([1usize])
+        };
+        let waiting: Vec<_> = priorities.into_iter().zip(&memories).map(start).collect();
+        // One thread has all of them, in its order.
+        FREED.store(1, SeqCst);
+        waiting.iter().for_each(|handle| handle.wait().unwrap());
+        assert_eq!(memories.map(|memory| memory.get(0).unwrap()), [4, 5, 2, 6, 3, 1]);
+        FREED.store(threads, SeqCst);
+        occupied.iter().for_each(|handle| handle.wait().unwrap());
     });
 }

@@ -9,7 +9,7 @@ use flash::prelude::*;
 use flash::runtime::LaunchProfile;
 use flash_tests::in_process;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SHARING: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3")];
 const COPYING: &[(&str, &str)] =
@@ -27,6 +27,20 @@ struct Count<'a> {
 #[derive(KernelDefinition)]
 #[kernel(name = "placement.probed", dims(i), part_by(i))]
 struct Probed<'a> {
+    to: Item<'a, ReadWrite<u32>>,
+}
+
+/// Only for the test of devices that get nothing; each item takes its time.
+#[derive(KernelDefinition)]
+#[kernel(name = "placement.rare", dims(i), part_by(i))]
+struct Rare<'a> {
+    to: Item<'a, ReadWrite<u32>>,
+}
+
+/// Only for the test of devices that are too slow to wait for.
+#[derive(KernelDefinition)]
+#[kernel(name = "placement.alone", dims(i))]
+struct Alone<'a> {
     to: Item<'a, ReadWrite<u32>>,
 }
 
@@ -73,6 +87,23 @@ impl CpuItem<Count<'_>> for Plain {
 #[kernel]
 impl CpuItem<Probed<'_>> for Plain {
     fn item(_: Index<1>, k: ProbedItem<'_>) {
+        *k.to += 1;
+    }
+}
+
+#[kernel]
+impl CpuItem<Rare<'_>> for Plain {
+    fn item(_: Index<1>, k: RareItem<'_>) {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(20) {}
+        *k.to += 1;
+    }
+}
+
+#[kernel]
+impl CpuItem<Alone<'_>> for Plain {
+    fn item(_: Index<1>, k: AloneItem<'_>) {
+        std::thread::sleep(Duration::from_millis(5));
         *k.to += 1;
     }
 }
@@ -239,6 +270,56 @@ fn a_slower_device_gets_less_as_soon_as_that_is_known() {
         // Fixed shares stay fixed.
         rt.submit(Probed::of(&memory)).options(weights([1, 3])).exec([n]).unwrap();
         assert_eq!(by_device(&profile.take())["ALL_CPU:1"].1, n / 4 * 3);
+    });
+}
+
+#[test]
+fn a_device_whose_share_is_nothing_is_measured_again_now_and_then() {
+    let variables =
+        [("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_THROTTLE", "1,0.01")];
+    in_process(&variables, || {
+        let (profile, n) = (Profile::new(), 64u32);
+        let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
+        let mut launches = 0;
+        // Launches of which the second device has a part.
+        let mut of_both = |rounds: u32| {
+            launches += rounds;
+            let one = |_: &u32| {
+                rt.submit(Rare::of(&memory)).exec([n]).unwrap();
+                by_device(&profile.take()).contains_key("ALL_CPU:1")
+            };
+            (0..rounds).filter(one).count()
+        };
+        assert_eq!(of_both(5), 5, "one launch may have been an outlier");
+        let later = of_both(130);
+        assert!((2..10).contains(&later), "{later} of 130 launches");
+        assert_eq!(*memory.read().unwrap(), vec![launches; n as usize]);
+    });
+}
+
+#[test]
+fn a_submission_does_not_go_where_it_would_take_more_than_twice_as_long() {
+    let variables = [("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_THROTTLE", "1,0.1")];
+    in_process(&variables, || {
+        let (profile, memory) = (Profile::new(), FlashMemory::<u32>::zeroed(1));
+        let rt = all().options(&profile);
+        let devices_of = |rounds: u32| {
+            (0..rounds).for_each(|_| rt.submit(Alone::of(&memory)).exec([1]).unwrap());
+            let launches = profile.take();
+            launches.iter().map(|launch| launch.device.to_string()).collect::<Vec<_>>()
+        };
+        // Each is tried once.
+        let mut first = devices_of(2);
+        first.sort();
+        assert_eq!(first, ["ALL_CPU:0", "ALL_CPU:1"]);
+        assert_eq!(devices_of(12), vec!["ALL_CPU:0"; 12]);
+        // Where there is a queue at the quick one, the slow one helps.
+        let memories: Vec<_> = (0..40).map(|_| FlashMemory::<u32>::zeroed(1)).collect();
+        let chain = memories.iter().fold(rt.pipeline(), |chain, m| chain.submit(Alone::of(m)).defer([1]));
+        chain.exec().unwrap();
+        let launches = profile.take();
+        let slow = by_device(&launches).get("ALL_CPU:1").map_or(0, |(launches, _)| *launches);
+        assert!((1..20).contains(&slow), "{slow} of 40 launches");
     });
 }
 

@@ -90,6 +90,19 @@ fn without_a_cut_a_window_is_the_whole_array_through_every_door() {
 }
 
 #[test]
+fn a_window_without_elements_may_have_any_extents() {
+    let rt = get_runtime("ALL_CPU").unwrap().options(Subspaces(2));
+    let from = FlashMemory::<u64>::zeroed([0u64, 1, 1 << 40, 1 << 40]);
+    let to = FlashMemory::<u64>::zeroed([4u64, 4]);
+    let pipeline = rt.submit(Sum::of(&[1][..], &from, &to)).defer([4, 4]);
+    let recording = pipeline.recording(flash::recording::Data::With).unwrap();
+    // The kernel wants some: it is what fails.
+    for outcome in [pipeline.exec(), rt.replay(&recording).map(drop)] {
+        assert!(matches!(outcome, Err(Error::Launch(_))), "{outcome:?}");
+    }
+}
+
+#[test]
 fn part_by_is_in_the_descriptor_and_options_replace_it() {
     let descriptor = flash::descriptor::KernelDescriptor::of::<Sum<'_>>();
     let by = part_by("y").map("from", stencil([("x", 1), ("y", 1)]));

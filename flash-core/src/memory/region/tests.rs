@@ -183,3 +183,13 @@ fn strips_that_come_one_by_one_become_one_box() {
     }
     assert_eq!(region.blocks(), Region::all(&grid).blocks());
 }
+
+#[test]
+fn a_grid_without_elements_may_have_any_extents() {
+    let large = 1 << 40;
+    for shape in [[0, 1, large, large], [1, 0, large, large], [large, 0, large, large]] {
+        let grid = Grid::new(&shape, 0);
+        assert_eq!((grid.elements(), Region::all(&grid).elements()), (0, 0), "{shape:?}");
+        assert!(grid.block().is_empty() && grid.block().hull(&grid).is_empty());
+    }
+}

@@ -126,8 +126,8 @@ impl<'a> HostTask<'a> {
 impl<'a> Pipeline<'a> {
     /// Adds a function of the host. It runs when the submissions before it that it depends on have
     /// finished, on the thread of `exec` or, for `exec_async`, on one that may block; what depends on it
-    /// comes after, and what does not goes on meanwhile. Its error, or panic, is the submission's. It may finish later:
-    /// [`HostArgs::later`].
+    /// comes after, and kernels that do not go on meanwhile; functions of one pipeline run one after another.
+    /// Its error, or panic, is the submission's. It may finish later: [`HostArgs::later`].
     ///
     /// Inside, the arguments are reached through [`HostArgs`] only: launches and guards give
     /// [`Error::Nested`], since those that meet the pipeline's own memories would wait for ever.

@@ -101,9 +101,9 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     let touched = Touched::of(slots, runtime);
     match pend(slots, &touched) {
         Ok(turn) => {
-            let ticket = turn.0;
+            let (ticket, priority) = (turn.0, runtime.priority);
             let task = Task { pipeline, touched, turn, outcome, permit };
-            ORDER.ready(ticket, Box::new(|_| pool::run(move || task.run())));
+            ORDER.ready(ticket, Box::new(move |_| pool::run(priority, move || task.run())));
         }
         Err(error) => {
             drop(permit);

@@ -8,7 +8,11 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
-type Job = Box<dyn FnOnce() + Send>;
+/// What to run, and the priority of its pipeline.
+struct Job {
+    priority: i32,
+    body: Box<dyn FnOnce() + Send>,
+}
 
 /// The pool of the process.
 struct Pool {
@@ -17,6 +21,7 @@ struct Pool {
 }
 
 struct State {
+    /// By priority; equals as they came.
     queue: VecDeque<Job>,
     threads: usize,
     /// Threads that are parked and not called.
@@ -42,10 +47,12 @@ fn limit() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from).max(2))
 }
 
-/// Runs `job` on a thread of the pool. Where not even one thread can be made, it runs here.
-pub(super) fn run(job: impl FnOnce() + Send + 'static) {
+/// Runs `body` on a thread of the pool, before all of a lower priority that wait for one. Where not even one thread
+/// can be made, what comes first runs here.
+pub(super) fn run(priority: i32, body: impl FnOnce() + Send + 'static) {
     let mut state = POOL.lock();
-    state.queue.push_back(Box::new(job));
+    let at = state.queue.partition_point(|before| before.priority >= priority);
+    state.queue.insert(at, Job { priority, body: Box::new(body) });
     POOL.serve(state);
 }
 
@@ -95,10 +102,10 @@ impl Pool {
         if made.is_ok() {
             state.threads += 1;
         } else if running == 0
-            && let Some(job) = state.queue.pop_back()
+            && let Some(job) = state.queue.pop_front()
         {
             drop(state);
-            job();
+            (job.body)();
         }
     }
 
@@ -109,7 +116,7 @@ impl Pool {
         loop {
             while let Some(job) = state.queue.pop_front() {
                 drop(state);
-                job();
+                (job.body)();
                 state = self.lock();
             }
             if state.idle >= limit() {

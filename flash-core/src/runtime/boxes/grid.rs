@@ -1,6 +1,7 @@
 //! Boxes of elements of an array that is seen with three axes.
 
 use crate::abi;
+use crate::memory::region::folded;
 use std::ops::Range;
 
 /// An array as a launch sees it: extents of up to three axes, axis 0 contiguous; those that it has not
@@ -21,7 +22,7 @@ impl LaunchGrid {
     /// Of a shape, whose product is at most an array's length.
     pub fn of(extents: &[u64]) -> LaunchGrid {
         let axis = |a: usize| extents.get(a).copied().unwrap_or(1);
-        LaunchGrid { extents: [axis(0), axis(1), extents.iter().skip(2).product()] }
+        LaunchGrid { extents: [axis(0), axis(1), folded(extents.get(2..).unwrap_or_default())] }
     }
 
     /// Elements from neighbour to neighbour along axes 1 and 2.

@@ -210,6 +210,8 @@ impl PartRule {
             let extent = extents.get(a).copied().unwrap_or(0);
             Ok(match *axis {
                 Axis::All => 0..extent,
+                // An element per value: who has more values than there are elements means another array.
+                Axis::Along { dim, scale: 1, before: 0, after: 0 } => values[dim].clone(),
                 Axis::Along { dim, scale, before, after } => {
                     let first = values[dim].start.saturating_mul(scale).saturating_sub(before).min(extent);
                     let last = values[dim].end.saturating_mul(scale).saturating_add(after).min(extent);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::descriptor::{
     ArgumentDescriptor, ArrayMap, Attributes, AxisMap, ElementType, KernelDescriptor, PartBy, Use, columns,
-    csr_rows, part_by, rows, stencil,
+    csr_rows, part_by, rows, stencil, tiles,
 };
 use crate::index::{OrderTraits, count_by};
 use crate::kernel::partition_map;
@@ -213,14 +213,18 @@ proptest! {
             orders.iter().map(|order| items(order, n).iter().map(own).collect()).collect();
         let boxes: Vec<ElementBox> = written.iter().map(|set| hull(set.iter().copied())).collect();
         let meet = (0..boxes.len()).any(|a| (0..a).any(|b| boxes[a].meets(&boxes[b])));
+        // Just the values, of which each is an element.
+        let outside = case.window.iter().zip(&case.window_shape).any(|(axis, &extent)| {
+            axis.is_some_and(|(dim, ..)| *axis == Some((dim, 1, 0, 0)) && case.dims[dim].max_value() >= Some(extent))
+        });
         let parts = match launch.parts(&case.weights) {
             Err(error) => {
-                prop_assert!(meet, "{}", error);
+                prop_assert!(meet || outside, "{}", error);
                 return Ok(());
             }
             Ok(parts) => parts,
         };
-        prop_assert!(!meet, "{:?}", boxes);
+        prop_assert!(!meet && !outside, "{:?}", boxes);
         prop_assert_eq!(parts.subspaces.len(), orders.len());
         for ((part, order), (set, around)) in
             parts.subspaces.iter().zip(&orders).zip(written.iter().zip(&boxes))
@@ -277,6 +281,35 @@ fn a_matrix_product_reads_rows_and_columns() {
     assert_eq!(written.hull().unwrap().ranges(), [0..6, 2..8, 0..1]);
     assert!(written.covered && written.read.is_none());
     assert_eq!(parts.grids[0].part(&written.hull().unwrap()).stride, [5, 40]);
+}
+
+#[test]
+fn rows_and_columns_that_are_not_there_are_refused() {
+    let launch = |map: ArrayMap, [x, y]: [u64; 2]| {
+        let arguments = vec![
+            argument("a", View::Window, Access::Read, &[]),
+            argument("c", View::Item, Access::Write, &[0, 1]),
+        ];
+        let plan = plan(2, arguments, Some(part_by("y").map("a", map))).unwrap();
+        Recorded::new(plan, vec![x.into(), y.into()], vec![vec![5, 7], vec![x, y]])
+    };
+    let shape = vec![5, 7];
+    for (map, dims, found, what) in [
+        (rows("y"), [6, 8], vec![0..5, 4..8], "`y` 4..8"),
+        (columns("x"), [6, 8], vec![0..6, 0..7], "`y` 0..4"),
+        (stencil([("x", 0), ("y", 1)]), [6, 8], vec![0..6, 0..5], "`y` 0..4"),
+    ] {
+        let (error, text) = launch(map, dims).refused(&[1.0, 1.0]);
+        assert_eq!(
+            error,
+            PartError::Outside { argument: "a".into(), found, shape: shape.clone(), subspace: what.into() },
+            "{text}"
+        );
+    }
+    // With as many, and where the map says so, they are.
+    launch(rows("y"), [6, 7]).parts(&[1.0, 1.0]).unwrap();
+    launch(stencil([("x", 1), ("y", 1)]), [6, 8]).parts(&[1.0, 1.0]).unwrap();
+    launch(tiles([("x", 2), ("y", 4)]), [6, 8]).parts(&[1.0, 1.0]).unwrap();
 }
 
 #[test]
@@ -482,4 +515,24 @@ fn planning_1e9_items_over_4_devices_again_takes_less_than_5_us() {
     });
     let best = best.min().unwrap();
     assert!(best.as_nanos() < 5_000, "{best:?}");
+}
+
+#[test]
+fn an_array_without_elements_may_have_any_extents() {
+    let arguments = || {
+        let from = argument("from", View::Window, Access::Read, &[]);
+        vec![from, argument("to", View::Item, Access::Write, &[0])]
+    };
+    let by = part_by("x").map("from", stencil([("x", 1)]));
+    let large = 1 << 40;
+    for shape in [vec![0, 1, large, large], vec![1, 0, large, large], vec![0, large, large]] {
+        let recorded = Recorded::new(
+            plan(1, arguments(), Some(by.clone())).unwrap(),
+            vec![Dim::Count(4)],
+            vec![shape, vec![4]],
+        );
+        for subspace in &recorded.parts(&[1.0, 1.0]).unwrap().subspaces {
+            assert_eq!(subspace.touched[0].read, Some(Extent::Box(ElementBox::EMPTY)), "{subspace:?}");
+        }
+    }
 }

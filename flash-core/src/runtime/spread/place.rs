@@ -4,7 +4,7 @@ use super::Lanes;
 use super::walk::Walk;
 use crate::descriptor::View;
 use crate::error::Error;
-use crate::index::Cut;
+use crate::index::{self, Cut};
 use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
 use crate::recording;
@@ -174,26 +174,47 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
     if weights.is_empty() {
         return Ok(None);
     }
-    let usable = |parts: Arc<Parts>| (!plan.whole || parts.lie_without_gaps(plan)).then_some(parts);
-    if let Some(parts) = plan.parts.cut_for(&launch, &weights) {
-        return Ok(usable(parts));
+    let Some(parts) = by_weights(&launch, &weights)? else { return Ok(None) };
+    let measured = plan.weights.is_none() && weights.len() == targets.len();
+    let parts = if measured { with_probes(&launch, parts, targets)? } else { parts };
+    Ok((!plan.whole || parts.lie_without_gaps(plan)).then_some(parts))
+}
+
+/// The parts of a launch in proportion to weights; `None`: it cannot be cut.
+fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<Arc<Parts>>, Error> {
+    let plan = launch.plan;
+    if let Some(parts) = plan.parts.cut_for(launch, weights) {
+        return Ok(Some(parts));
     }
-    let Some((dimension, cut)) = plan.part.cut(&launch, &weights, 1)? else {
-        return Ok(None);
-    };
-    let multiple = match (plan.reduces, dimension) {
-        (true, _) => match whole_blocks(&launch, dimension) {
-            Some(multiple) => multiple,
-            None => return Ok(None),
-        },
-        (false, 0) => ALIGN,
-        (false, _) => 1,
-    };
+    let Some((dimension, cut)) = plan.part.cut(launch, weights, 1)? else { return Ok(None) };
+    let Some(multiple) = multiple(launch, dimension) else { return Ok(None) };
     let aligned = match multiple {
         1 => cut,
-        _ => plan.part.cut(&launch, &weights, multiple)?.map_or(cut, |(_, cut)| cut),
+        _ => plan.part.cut(launch, weights, multiple)?.map_or(cut, |(_, cut)| cut),
     };
-    plan.parts.parts(&launch, Some(dimension), &aligned, &weights).map(usable)
+    plan.parts.parts(launch, Some(dimension), &aligned, weights).map(Some)
+}
+
+/// On multiples of how many positions a launch may be cut; `None`: nowhere.
+fn multiple(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
+    match (launch.plan.reduces, dimension) {
+        (true, _) => whole_blocks(launch, dimension),
+        (false, 0) => Some(ALIGN),
+        (false, _) => Some(1),
+    }
+}
+
+/// The same parts, with a small one for each device that got none and is to be measured.
+fn with_probes(launch: &Launch<'_>, parts: Arc<Parts>, targets: &[Target]) -> Result<Arc<Parts>, Error> {
+    let is_left_out = |share: &usize| !parts.subspaces.iter().any(|part| part.share == *share);
+    let probes = (0..targets.len()).filter(is_left_out).filter(|share| targets[*share].rate.wants_probe());
+    let probes: SmallVec<[usize; 8]> = probes.collect();
+    let Some(dimension) = parts.dimension.filter(|_| !probes.is_empty()) else { return Ok(parts) };
+    let Some(multiple) = multiple(launch, dimension) else { return Ok(parts) };
+    let cut: Cut = parts.subspaces.iter().map(|part| (part.share, part.positions.clone())).collect();
+    let cut = index::with_probes(cut, launch.dims[dimension].len(), multiple, &probes);
+    // Not for any weights: the next launch gets the other parts again.
+    launch.plan.parts.parts(launch, Some(dimension), &cut, &[])
 }
 
 /// The device for a submission that is not cut: where most of what earlier submissions made for it is, or

@@ -28,6 +28,15 @@ pub fn fault(fault: Option<Fault>) {
     FAULT.set(fault);
 }
 
+thread_local! {
+    static LOST: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Makes all copies of this thread from and to the device of this space fail, as lost ones do; 0: of none.
+pub fn lose(space: u32) {
+    LOST.set(space);
+}
+
 /// Bytes that each device has.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -45,6 +54,7 @@ pub fn lock() -> MutexGuard<'static, ()> {
     // What a test that failed left.
     limit(u64::MAX);
     fault(None);
+    lose(0);
     alone
 }
 
@@ -131,6 +141,9 @@ impl Device for ApartDevice {
             Some(Fault { after: 0, code }) => return Err(Failure::new(code, "fails on purpose")),
             Some(Fault { after, code }) => FAULT.set(Some(Fault { after: after - 1, code })),
             None => {}
+        }
+        if LOST.get() != 0 && [from.space, to.space].contains(&LOST.get()) {
+            return Err(Failure::new(Code::DeviceLost, "lost on purpose"));
         }
         let own = self.buffers.space();
         assert!([from.space, to.space].iter().all(|s| *s == 0 || *s == own || (*s < 3 && own < 3)));

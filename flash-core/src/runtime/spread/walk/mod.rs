@@ -27,7 +27,7 @@ use crate::runtime::profile::ByPhase;
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::{Runtime, failsafe, launch};
 use accumulators::Partial;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -227,6 +227,8 @@ impl<'r> Walk<'r> {
             self.reserve_all(targets, &touches);
         }
         let mut alone = Some(touches).filter(|_| !by_phase && !placed.is_cut());
+        // Who ran each part last.
+        let mut ran: SmallVec<[u32; 4]> = smallvec![0; placed.targets.len()];
         for round in 0..if by_phase { phases } else { 1 } {
             let phases = if by_phase { round..round + 1 } else { 0..phases };
             let partials = if merges { self.partials(&issue, round)? } else { SmallVec::new() };
@@ -234,19 +236,19 @@ impl<'r> Walk<'r> {
                 // The only part touches what the submission does.
                 let touches = alone.take();
                 let touches = touches.unwrap_or_else(|| self.touches(&issue, subspace, &phases, &buffers));
-                self.issue_part(&issue, subspace, phases.clone(), touches, &partials)?;
+                ran[subspace] = self.issue_part(&issue, subspace, phases.clone(), touches, &partials)?;
             }
             if placed.is_cut() {
-                self.turn(&issue, &mut buffers)?;
+                self.turn(&issue, &mut buffers, &ran)?;
             }
             for partial in &partials {
                 self.merge(&issue, partial, round == 0)?;
             }
         }
-        self.back(&issue, &buffers)
+        self.back(&issue, &buffers, &ran)
     }
 
-    /// Puts a part of a submission into the lane of its device.
+    /// Puts a part of a submission into the lane of its device, and says which of the targets that is.
     fn issue_part(
         &mut self,
         issue: &Issue<'r, '_>,
@@ -254,7 +256,7 @@ impl<'r> Walk<'r> {
         phases: Range<u64>,
         mut touches: SmallVec<[Touches; 4]>,
         partials: &[Partial<'r>],
-    ) -> Result<(), Error> {
+    ) -> Result<u32, Error> {
         let number = match issue.placed.targets[subspace] {
             Some(number) => number,
             None => self.wait_for_one(issue.targets),
@@ -289,7 +291,7 @@ impl<'r> Walk<'r> {
         }
         let expected = part.expected();
         self.put((node, plan, target, number), &touches, place, expected, move || part.run());
-        Ok(())
+        Ok(number)
     }
 
     /// Puts a kernel into the lane of its device. What it touches is there, or on its way there.

@@ -1,12 +1,12 @@
 //! Phased arguments: two buffers that change roles from phase to phase.
 
-use super::{Issue, Walk};
+use super::{Issue, Touches, Walk};
 use crate::abi;
 use crate::error::Error;
 use crate::memory::transfer::Transfer;
 use crate::runtime::record::Node;
 use crate::runtime::spread::Lanes;
-use crate::runtime::spread::arrays::{Array, Touch, Ways};
+use crate::runtime::spread::arrays::{Array, Touch};
 use crate::runtime::spread::place::place_of;
 use crate::runtime::spread::task::Waits;
 use smallvec::SmallVec;
@@ -66,41 +66,55 @@ impl<'r> Walk<'r> {
     }
 
     /// After a phase that was cut: the buffers change roles, or what was written is copied over.
-    pub(super) fn turn(&mut self, issue: &Issue<'r, '_>, buffers: &mut [Buffers]) -> Result<(), Error> {
+    pub(super) fn turn(
+        &mut self,
+        issue: &Issue<'r, '_>,
+        buffers: &mut [Buffers],
+        ran: &[u32],
+    ) -> Result<(), Error> {
         for buffer in buffers {
             match buffer.covered {
                 true => std::mem::swap(&mut buffer.now, &mut buffer.next),
-                false => self.carry_own(issue, buffer, buffer.next, buffer.now)?,
+                false => self.carry_own(issue, buffer, [buffer.next, buffer.now], ran)?,
             }
         }
         Ok(())
     }
 
     /// After the last phase: what ended in a second buffer goes to the array itself.
-    pub(super) fn back(&mut self, issue: &Issue<'r, '_>, buffers: &[Buffers]) -> Result<(), Error> {
+    pub(super) fn back(
+        &mut self,
+        issue: &Issue<'r, '_>,
+        buffers: &[Buffers],
+        ran: &[u32],
+    ) -> Result<(), Error> {
         for buffer in buffers.iter().filter(|b| b.now != b.own) {
-            self.carry_own(issue, buffer, buffer.now, buffer.own)?;
+            self.carry_own(issue, buffer, [buffer.now, buffer.own], ran)?;
         }
         Ok(())
     }
 
-    /// Copies every part's own elements of a phased argument from one of its buffers to the other.
-    pub(super) fn carry_own(
+    /// Copies every part's own elements of a phased argument from one of its buffers to the other, where the part
+    /// ran last: there they are.
+    fn carry_own(
         &mut self,
         issue: &Issue<'r, '_>,
         buffer: &Buffers,
-        from: u32,
-        to: u32,
+        [from, to]: [u32; 2],
+        ran: &[u32],
     ) -> Result<(), Error> {
         let i = buffer.argument as usize;
         for (subspace, part) in issue.placed.subspaces() {
             let Some(own) = part.touched[i].written else { continue };
             let (region, _) = self.region(issue, i, to, &own);
-            let number = issue.placed.targets[subspace].unwrap_or(0);
+            let number = ran[subspace];
             let (memory, place) = place_of(&issue.targets[number as usize]);
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            self.arrays[from as usize].prepare(memory, &region, Touch::Read, &mut ways)?;
-            self.arrays[to as usize].prepare(memory, &region, Touch::Write, &mut ways)?;
+            let touches = |array, touch, second| {
+                let (argument, region) = (buffer.argument, region.clone());
+                Touches { argument, array, region, touch, second }
+            };
+            let both = [touches(from, Touch::Read, false), touches(to, Touch::Write, true)];
+            self.make_current(memory, &both)?;
             let mut waits = Waits::default();
             self.arrays[from as usize].wait_to_read(place, &region, buffer.argument, &mut waits);
             self.arrays[to as usize].wait_to_write(place, &region, &mut waits);
