@@ -15,14 +15,19 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
                   FLASH_GLOBAL const float *rx, FLASH_GLOBAL const float *ry, FLASH_GLOBAL float *x,
                   FLASH_GLOBAL float *y, FLASH_GLOBAL flash_u32 *cell, FLASH_GLOBAL flash_u32 *track,
                   FLASH_ARGS) {
-    const flash_u64 n = iterations ? FLASH_LEN(rx) / iterations : 0;
+    /* Particles that have moves of all iterations, and a track for them. */
+    const int fits = iterations > 0 && iterations < FLASH_ROW_LEN(track) && FLASH_LEN(rx) == FLASH_LEN(ry);
+    const flash_u64 n = fits ? FLASH_LEN(rx) / iterations : 0;
     const float side = (float)grid;
     FLASH_FOR_ITEMS {
         const flash_u64 particle = FLASH_INDEX(0), row = FLASH_OWN_INDEX(track);
+        const flash_u64 moves = particle < n ? iterations : 0;
+        if (FLASH_ROW_LEN(track) == 0)
+            continue;
         float px = FLASH_AT(x, particle), py = FLASH_AT(y, particle);
         flash_u32 in = FLASH_AT(cell, particle);
         FLASH_AT(track, row) = in;
-        for (flash_u64 i = 0; i < iterations; ++i) {
+        for (flash_u64 i = 0; i < moves; ++i) {
             px += FLASH_AT(rx, i * n + particle);
             py += FLASH_AT(ry, i * n + particle);
             const float cx = nearest(px), cy = nearest(py);
@@ -44,19 +49,22 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
 
 FLASH_KERNEL count(const flash_u64 iterations, FLASH_GLOBAL const flash_u32 *track,
                    FLASH_GLOBAL flash_u64 *counts, FLASH_ARGS) {
-    const flash_u64 cells = FLASH_LEN(counts) / 3;
+    const flash_u64 cells = min(FLASH_LEN(counts) / 3, (flash_u64)OUTSIDE), entries = FLASH_ROW_LEN(track);
+    /* No further than a track goes. */
+    const flash_u64 moves = min(iterations, entries ? entries - 1 : 0);
     FLASH_FOR_ITEMS {
         const flash_u64 row = FLASH_OWN_INDEX(track), begin = FLASH_INDEX(0) * STRETCH;
-        const flash_u64 end = min(begin + STRETCH, iterations);
+        const flash_u64 end = min(begin + STRETCH, moves);
         for (flash_u64 i = begin; i < end; ++i) {
             const flash_u32 from = FLASH_AT(track, row + i), to = FLASH_AT(track, row + i + 1);
-            if (to != OUTSIDE)
+            /* In a cell, and in one that is there. */
+            if (to < cells)
                 FLASH_REDUCE(counts, to) += 1;
             if (from == to)
                 continue;
-            if (from != OUTSIDE)
+            if (from < cells)
                 FLASH_REDUCE(counts, cells + from) -= 1;
-            if (to != OUTSIDE) {
+            if (to < cells) {
                 FLASH_REDUCE(counts, cells + to) += 1;
                 FLASH_REDUCE(counts, 2 * cells + to) += 1;
             }
@@ -66,14 +74,21 @@ FLASH_KERNEL count(const flash_u64 iterations, FLASH_GLOBAL const flash_u32 *tra
 #endif
 
 #ifdef FLASH_ENTRY_heat
+/* Elements from neighbour to neighbour along a dimension. */
+#define STRIDE(array, dim) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 7 + (dim)])
+
 FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height,
                   FLASH_GLOBAL const float *from, FLASH_GLOBAL float *to, FLASH_ARGS) {
+    /* An element's number is the same in both fields if that is the width of `to`; of `from` there are so many rows. */
+    const flash_u64 rows = STRIDE(to, 0) == 1 && STRIDE(to, 1) == width ? min(height, FLASH_LEN(from) / width) : 0;
     FLASH_FOR_ITEMS {
         const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
+        if (y >= rows)
+            continue;
         const float here = FLASH_AT(from, i);
         const float west = FLASH_AT(from, x > 0 ? i - 1 : i), east = FLASH_AT(from, x + 1 < width ? i + 1 : i);
         const float north = FLASH_AT(from, y > 0 ? i - width : i);
-        const float south = FLASH_AT(from, y + 1 < height ? i + width : i);
+        const float south = FLASH_AT(from, y + 1 < rows ? i + width : i);
         FLASH_AT(to, i) = here + rate * (((west + east) + (north + south)) - 4.0f * here);
     }
 }

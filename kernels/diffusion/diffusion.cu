@@ -24,9 +24,13 @@ static flash_u32 moved(const flash_u32 grid, const float reach, const float rx, 
 
 FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 iterations, const float *rx,
                   const float *ry, float *x, float *y, flash_u32 *cell, flash_u32 *track, FLASH_ARGS) {
-    const flash_u64 n = iterations ? FLASH_LEN(rx) / iterations : 0;
+    /* Particles that have moves of all iterations, and a track for them. */
+    const bool fits = iterations > 0 && iterations < FLASH_ROW_LEN(track) && FLASH_LEN(rx) == FLASH_LEN(ry);
+    const flash_u64 n = fits ? FLASH_LEN(rx) / iterations : 0;
     FLASH_FOR_ITEMS {
-        const flash_u64 particle = FLASH_INDEX(0);
+        const flash_u64 particle = FLASH_INDEX(0), moves = particle < n ? iterations : 0;
+        if (FLASH_ROW_LEN(track) == 0)
+            continue;
         const float *along_x = &FLASH_AT(rx, particle), *along_y = &FLASH_AT(ry, particle);
         flash_u32 *to = &FLASH_AT(track, FLASH_OWN_INDEX(track));
         float px = FLASH_AT(x, particle), py = FLASH_AT(y, particle);
@@ -34,7 +38,7 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
         *to++ = in;
         flash_u64 i = 0;
         /* Moves are read before any of them is needed, and cells written next to each other. */
-        for (; i + STRETCH <= iterations; i += STRETCH) {
+        for (; i + STRETCH <= moves; i += STRETCH) {
             float by_x[STRETCH], by_y[STRETCH];
             flash_u32 cells[STRETCH];
             for (int k = 0; k < STRETCH; ++k) {
@@ -47,7 +51,7 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
                 to[i + k] = cells[k];
             in = cells[STRETCH - 1];
         }
-        for (; i < iterations; ++i)
+        for (; i < moves; ++i)
             to[i] = in = moved(grid, reach, along_x[i * n], along_y[i * n], px, py);
         FLASH_AT(x, particle) = px;
         FLASH_AT(y, particle) = py;
@@ -62,18 +66,18 @@ constexpr int SHARED = 8192;
 /* Work items of a block whose counts, and their differences, are below 2^31. */
 constexpr flash_u64 MOST = (1u << 31) / STRETCH - 1;
 
-/* Calls `add(count, by)` for all changes that a work item's moves make. */
+/* Calls `add(count, by)` for all changes that a work item's moves make in cells that are there. */
 template <class Add>
 static void count_moves(const flash_u32 *track, const flash_u64 moves, const flash_u64 cells, const Add add) {
     flash_u32 from = track[0];
     for (flash_u64 i = 1; i <= moves; ++i) {
         const flash_u32 to = track[i];
-        if (to != OUTSIDE)
+        if (to < cells)
             add(to, 1);
         if (from != to) {
-            if (from != OUTSIDE)
+            if (from < cells)
                 add(cells + from, -1);
-            if (to != OUTSIDE) {
+            if (to < cells) {
                 add(cells + to, 1);
                 add(2 * cells + to, 1);
             }
@@ -85,14 +89,18 @@ static void count_moves(const flash_u32 *track, const flash_u64 moves, const fla
 /* A block of work items, shared by the threads of a block. Sums of whole numbers have no order. */
 FLASH_KERNEL count(const flash_u64 iterations, const flash_u32 *track, flash_u64 *counts, FLASH_ARGS) {
     __shared__ int near[SHARED];
-    const flash_u64 len = FLASH_LEN(counts), cells = len / 3;
+    const flash_u64 len = FLASH_LEN(counts), cells = min(len / 3, (flash_u64)OUTSIDE);
+    /* No further than a track goes. */
+    const flash_u64 entries = FLASH_ROW_LEN(track), all = min(iterations, entries ? entries - 1 : 0);
     const bool fits = len <= SHARED && flash_run.block <= MOST;
     for (flash_u64 at = FLASH_LOCAL_ID(); fits && at < len; at += FLASH_GROUP_SIZE())
         near[at] = 0;
     __syncthreads();
     FLASH_FOR_ITEMS {
         const flash_u64 begin = FLASH_INDEX(0) * STRETCH;
-        const flash_u64 moves = begin < iterations ? min(iterations - begin, (flash_u64)STRETCH) : 0;
+        if (begin >= all)
+            continue;
+        const flash_u64 moves = min(all - begin, (flash_u64)STRETCH);
         const flash_u32 *cell = &FLASH_AT(track, FLASH_OWN_INDEX(track) + begin);
         if (fits)
             count_moves(cell, moves, cells, [&](flash_u64 at, int by) { atomicAdd(&near[at], by); });
@@ -109,14 +117,21 @@ FLASH_KERNEL count(const flash_u64 iterations, const flash_u32 *track, flash_u64
 #endif
 
 #ifdef FLASH_ENTRY_heat
+/* Elements from neighbour to neighbour along a dimension. */
+#define STRIDE(array, dim) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 7 + (dim)])
+
 FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height, const float *from, float *to,
                   FLASH_ARGS) {
+    /* An element's number is the same in both fields if that is the width of `to`; of `from` there are so many rows. */
+    const flash_u64 rows = STRIDE(to, 0) == 1 && STRIDE(to, 1) == width ? min(height, FLASH_LEN(from) / width) : 0;
     FLASH_FOR_ITEMS {
         const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1);
+        if (y >= rows)
+            continue;
         const float *at = &FLASH_AT(from, y * width + x);
         const float here = at[0];
         const float west = x > 0 ? at[-1] : here, east = x + 1 < width ? at[1] : here;
-        const float north = y > 0 ? at[-(flash_i64)width] : here, south = y + 1 < height ? at[width] : here;
+        const float north = y > 0 ? at[-(flash_i64)width] : here, south = y + 1 < rows ? at[width] : here;
         FLASH_AT(to, y * width + x) = here + rate * (((west + east) + (north + south)) - 4.0f * here);
     }
 }

@@ -20,6 +20,7 @@ mod cpu;
 mod tests;
 
 use flash_core::kernel::views::{Item, Read, ReadWrite, Reduce, Row, Sum, Whole, Window, Write};
+use flash_core::kernel::{Boxes, Candidate, partition_map};
 use flash_core::{Error, FlashMemory, KernelDefinition};
 
 /// In a track, and as a particle's cell: in none.
@@ -60,7 +61,8 @@ pub fn reach(radius: f32) -> f32 {
 /// before, entry k that after k iterations, [`OUTSIDE`] if none. The rest of a row is left.
 ///
 /// # Errors
-/// On the CPU, lengths that do not fit each other fail the launch. Code for devices trusts them; `walk` checks.
+/// On the CPU, lengths that do not fit each other fail the launch; `walk` checks them. On devices particles without all
+/// of their moves, or without a track for them, are not moved.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.walk", dims(particle), part_by(particle))]
 #[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false")]
@@ -96,8 +98,8 @@ pub const STRETCH: usize = 8;
 /// documentation; element x + y * grid + plane * grid^2. What is there is added to.
 ///
 /// # Errors
-/// On the CPU, a track with cells beyond the planes, or too short for the launch, fails it. Code for devices
-/// trusts tracks.
+/// On the CPU, a track with cells beyond the planes, or too short for the launch, fails it. On devices such cells count
+/// as none, and tracks up to their end.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.count", dims(stretch, particle), part_by(particle))]
 #[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256)]
@@ -111,6 +113,17 @@ pub struct Count<'a> {
     counts: Reduce<'a, ReadWrite<[u64]>, Sum>,
 }
 
+partition_map! {
+    /// Sets nothing: it refuses a part whose neighbours would be looked for elsewhere than they are.
+    static FIELD = "diffusion.field": |at: &Candidate<'_>, _: &mut Boxes| {
+        let (shape, width) = (at.shape("from"), at.scalar::<u64>("width"));
+        assert!(
+            matches!(*shape, [x, _] if x == width),
+            "expected `from` of the shape [{width}, ..], found {shape:?}"
+        );
+    };
+}
+
 /// One explicit step of the heat equation on a field with insulated borders: what [`heat`] makes. Dimensions:
 /// (x: width, y: height).
 ///
@@ -119,10 +132,11 @@ pub struct Count<'a> {
 /// value leaves the range of those there were, up to rounding.
 ///
 /// # Errors
-/// A launch beyond the shape of `to` is refused. On the CPU, `from` of another shape fails the launch; code for
-/// devices trusts it.
+/// A launch beyond the shape of `to` is refused. On the CPU, `from` of another shape fails the launch. Devices leave
+/// rows out that are not in both arrays, and all of them if `width` is not that of `to`: what `to` has there then is not
+/// said.
 #[derive(KernelDefinition)]
-#[kernel(name = "diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
+#[kernel(name = "diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1), map = FIELD))]
 #[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false")]
 pub struct Heat<'a> {
     /// D dt / h^2.

@@ -5,7 +5,19 @@ mod cpu;
 use crate::shapes;
 use crate::simd::Number;
 use flash_core::kernel::views::{Item, Read, Window, Write};
+use flash_core::kernel::{Boxes, Candidate, partition_map};
 use flash_core::{Error, FlashMemory, KernelDefinition};
+
+partition_map! {
+    /// Sets nothing: it refuses a part whose neighbours would be looked for elsewhere than they are.
+    static GRID = "js.grid": |at: &Candidate<'_>, _: &mut Boxes| {
+        let (shape, [nx, ny]) = (at.shape("from"), ["nx", "ny"].map(|extent| at.scalar::<u64>(extent)));
+        assert!(
+            matches!(*shape, [x, y, _] if [x, y] == [nx, ny]),
+            "expected `from` of the shape [{nx}, {ny}, ..], found {shape:?}"
+        );
+    };
+}
 
 /// One sweep for the equation laplace(u) = f: every point inside becomes what its six neighbours say,
 /// `(sum of the neighbours - h^2 f) / 6`. Dimensions: (x, y, z). Made by [`js`](fn@js), or by `of`.
@@ -15,9 +27,11 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// sweep only those.
 ///
 /// # Errors
-/// A launch of points that `to` has not is refused; one of points on the border fails.
+/// A launch of points that `to` has not is refused; one of points on the border fails on the CPU, as does one with
+/// extents that are not those of the arrays. Devices leave points without neighbours out, and all of them if `f` or `to`
+/// has other extents: what `to` has there then is not said.
 #[derive(KernelDefinition)]
-#[kernel(name = "js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1)))]
+#[kernel(name = "js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1), map = GRID))]
 #[implementations(opencl = "js.c", cuda = "js.c", cooperating, for(f32, f64))]
 pub struct Js<'a, T: Number> {
     /// Square of the distance of points.

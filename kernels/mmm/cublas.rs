@@ -70,9 +70,19 @@ unsafe impl<T: Number> DeviceFunction<Mmm<'_, T>> for CuBlas {
             return Ok(());
         }
         let [a, b, c] = [5, 6, 7].map(|argument| call.args()[argument].len);
-        let needs = |rows: u64, columns: u64, leading: u64| (rows.max(1) - 1) * leading + columns;
+        // Saturating: what is too large is refused.
+        let needs = |rows: u64, columns: u64, leading: u64| {
+            (rows.max(1) - 1).saturating_mul(leading).saturating_add(columns)
+        };
+        // Of `a` and `c` there may be some rows alone, which are as far apart as the arrays' own.
+        let own = lda == call.args()[5].row_len && ldc == call.args()[7].row_len;
         let there = lda >= k && ldb >= n && ldc >= n;
-        if !there || needs(rows.end, k, lda) > a || needs(k, n, ldb) > b || needs(rows.end, n, ldc) > c {
+        if !own
+            || !there
+            || needs(rows.end, k, lda) > a
+            || needs(k, n, ldb) > b
+            || needs(rows.end, n, ldc) > c
+        {
             let text = format!(
                 "mmm: expected matrices of {} x {k}, {k} x {n} and {} x {n} elements with rows {lda}, {ldb} and {ldc} apart, found arrays of {a}, {b} and {c}",
                 rows.end, rows.end

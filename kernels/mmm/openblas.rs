@@ -10,12 +10,15 @@ use flash_core::kernel::{
 };
 use libloading::Library;
 use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// As the loader knows it.
 const LIBRARY: &str = "libopenblas.so.0";
 
 /// The fastest there is on most machines. What it lacks numbers for is left to [`Blocked`].
+///
+/// The library has one number of threads for the whole process. A product sets its device's, and what the program had
+/// set before when it is done: whoever calls the library meanwhile may get either.
 pub struct OpenBlas;
 
 macro_rules! register {
@@ -61,7 +64,9 @@ const NOT_TRANSPOSED: c_int = 111;
 struct OpenBlasLibrary {
     single: Gemm<f32>,
     double: Gemm<f64>,
+    /// Of the whole process.
     set_threads: unsafe extern "C" fn(c_int),
+    threads: unsafe extern "C" fn() -> c_int,
 }
 
 impl OpenBlasLibrary {
@@ -77,6 +82,7 @@ impl OpenBlasLibrary {
                     single: *library.get(b"cblas_sgemm\0").ok()?,
                     double: *library.get(b"cblas_dgemm\0").ok()?,
                     set_threads: *library.get(b"openblas_set_num_threads\0").ok()?,
+                    threads: *library.get(b"openblas_get_num_threads\0").ok()?,
                 })
             }
         };
@@ -105,7 +111,7 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
         let library = OpenBlasLibrary::get();
         let Some((library, gemm)) = library.and_then(|library| Some((library, library.gemm::<T>()?))) else {
             panic!(
-                "mmm: expected cblas_sgemm, cblas_dgemm and openblas_set_num_threads in {LIBRARY}, and found not all of them: install OpenBLAS, or name another implementation"
+                "mmm: expected cblas_sgemm, cblas_dgemm, openblas_set_num_threads and openblas_get_num_threads in {LIBRARY}, and found not all of them: install OpenBLAS, or name another implementation"
             )
         };
         Product::of(&space, k, |product| match numbers(&product) {
@@ -129,7 +135,7 @@ fn numbers<T>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> 
 }
 
 fn multiply<T: Number>(
-    library: &OpenBlasLibrary,
+    library: &'static OpenBlasLibrary,
     gemm: Gemm<T>,
     Product { size, a, b, c }: Product<'_, T>,
     [m, n, k, lda, ldb, ldc]: [c_int; 6],
@@ -150,8 +156,46 @@ fn multiply<T: Number>(
     // SAFETY: the matrices have the elements that are read and written, as just asserted; the library may be called
     // from any thread.
     unsafe {
-        (library.set_threads)(c_int::try_from(threads).unwrap_or(c_int::MAX));
+        let count = ThreadCount::set(library, c_int::try_from(threads).unwrap_or(c_int::MAX));
         let none = NOT_TRANSPOSED;
         gemm(ROW_MAJOR, none, none, m, n, k, T::ONE, left, lda, right, ldb, T::ZERO, to, ldc);
+        drop(count);
+    }
+}
+
+/// The library's number of threads, while products run.
+struct ThreadCount(&'static OpenBlasLibrary);
+
+/// Products that run, and what was set before the first of them. Products of several devices overlap: the last one
+/// restores.
+static RUNNING: Mutex<(usize, c_int)> = Mutex::new((0, 0));
+
+impl ThreadCount {
+    fn set(library: &'static OpenBlasLibrary, threads: c_int) -> ThreadCount {
+        let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
+        // SAFETY: the library may be asked and told from any thread.
+        unsafe {
+            if running.0 == 0 {
+                running.1 = (library.threads)();
+            }
+            if running.1 != threads || running.0 > 0 {
+                (library.set_threads)(threads);
+            }
+        }
+        running.0 += 1;
+        ThreadCount(library)
+    }
+}
+
+impl Drop for ThreadCount {
+    fn drop(&mut self) {
+        let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
+        running.0 -= 1;
+        // SAFETY: as above.
+        unsafe {
+            if running.0 == 0 && (self.0.threads)() != running.1 {
+                (self.0.set_threads)(running.1);
+            }
+        }
     }
 }

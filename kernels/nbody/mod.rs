@@ -55,8 +55,8 @@ impl Real for f64 {
 /// All lengths are n. 20 flop per pair by the usual count.
 ///
 /// # Errors
-/// A launch of more bodies than `acc` holds is refused; `mass` must be as long as `pos`, else the
-/// kernel fails.
+/// A launch of more bodies than `acc` holds is refused. Where `mass` is not as long as `pos`, the kernel fails on the
+/// CPU; on devices those bodies attract that have both, and one without a position is not accelerated.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
 #[implementations(
@@ -102,7 +102,7 @@ pub struct Integrate<'a, T: Real> {
 
 /// [`Accelerate`] and [`Integrate`] as one kernel: the FLASH paper's form. Dimensions: (body: n,
 /// stage: 2, step: any). Stage 0 computes accelerations from all positions, stage 1 moves the bodies;
-/// a barrier stands wherever stage or step change.
+/// a barrier stands wherever stage or step change. For the lengths the same holds as for [`Accelerate`].
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
 #[implementations(

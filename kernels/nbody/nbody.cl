@@ -4,6 +4,9 @@
  * thousands of additions in a row would show in the sixth digit. */
 #define BLOCK 128
 
+/* Bodies that attract: those with a position and a mass. */
+#define ATTRACTING min(FLASH_LEN(pos), FLASH_LEN(mass))
+
 /* 1 / sqrt(d), for d > 0. */
 static inline FLASH_T inverse_sqrt(const FLASH_T d) {
     if (sizeof(FLASH_T) == sizeof(float)) {
@@ -14,8 +17,8 @@ static inline FLASH_T inverse_sqrt(const FLASH_T d) {
     return rsqrt(d);
 }
 
-/* Adds the attraction of n bodies to body i, without the factor g. A body just where it is, such as itself,
- * does not attract it. */
+/* Adds the attraction of n bodies to body i, which has a position, without the factor g. A body just where it is,
+ * such as itself, does not attract it. */
 static inline void attract(const flash_u64 i, const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
                            FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T *a) {
     const FLASH_T x = pos[3 * i], y = pos[3 * i + 1], z = pos[3 * i + 2];
@@ -43,7 +46,8 @@ FLASH_KERNEL accelerate(const FLASH_T g, const FLASH_T softening2, FLASH_GLOBAL 
     FLASH_FOR_ITEMS {
         const flash_u64 i = FLASH_INDEX(0);
         FLASH_T a[3] = {0, 0, 0};
-        attract(i, softening2, &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), FLASH_LEN(mass), a);
+        if (i < FLASH_LEN(pos))
+            attract(i, softening2, &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), ATTRACTING, a);
         for (int k = 0; k < 3; ++k)
             FLASH_AT(acc, 3 * i + k) = g * a[k];
     }
@@ -80,7 +84,7 @@ FLASH_KERNEL simulate(const FLASH_T g, const FLASH_T softening2, const FLASH_T d
         const flash_u64 i = FLASH_INDEX(0);
         if (stage == 0) {
             FLASH_T a[3] = {0, 0, 0};
-            attract(i, softening2, &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), FLASH_LEN(mass), a);
+            attract(i, softening2, &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), ATTRACTING, a);
             for (int k = 0; k < 3; ++k)
                 FLASH_AT(acc, 3 * i + k) = g * a[k];
         } else {

@@ -31,6 +31,9 @@ constexpr int SLICES = BODIES;
 constexpr int COLUMNS = THREADS / SLICES;
 constexpr int TILE = sizeof(FLASH_T) == sizeof(float) ? 512 : 256;
 
+/* Bodies that attract: those with a position and a mass. */
+#define ATTRACTING min(FLASH_LEN(pos), FLASH_LEN(mass))
+
 /* The smallest normal number: less is too near to tell its root. */
 constexpr FLASH_T SMALLEST = sizeof(FLASH_T) == sizeof(float) ? 1.17549435e-38 : 2.2250738585072014e-308;
 
@@ -165,10 +168,12 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
     FLASH_FOR_GROUPS {
         const bool mine = flash_item < FLASH_ITEMS();
         const flash_u64 i = mine ? FLASH_INDEX(0) : 0;
-        const Vector a = acceleration(g, softening2, load(&FLASH_AT(pos, 3 * i)), &FLASH_AT(pos, 0),
-                                      &FLASH_AT(mass, 0), FLASH_LEN(mass));
+        /* Without a position there is no acceleration; the thread takes its part in those of the others. */
+        const bool there = i < FLASH_LEN(pos);
+        const Vector own = there ? load(&FLASH_AT(pos, 3 * i)) : Vector{};
+        const Vector a = acceleration(g, softening2, own, &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), ATTRACTING);
         if (mine)
-            store(&FLASH_AT(acc, 3 * i), a);
+            store(&FLASH_AT(acc, 3 * i), there ? a : Vector{});
     }
 }
 #endif
@@ -193,8 +198,9 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
             const bool mine = flash_item < FLASH_ITEMS();
             const flash_u64 i = mine ? FLASH_INDEX(0) : 0;
             if (stage == 0) {
-                const Vector a = acceleration(g, softening2, load(&FLASH_AT(pos, 3 * i)), &FLASH_AT(pos, 0),
-                                              &FLASH_AT(mass, 0), FLASH_LEN(mass));
+                const Vector own = mine ? load(&FLASH_AT(pos, 3 * i)) : Vector{};
+                const Vector a =
+                    acceleration(g, softening2, own, &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), ATTRACTING);
                 if (mine)
                     store(&FLASH_AT(acc, 3 * i), a);
             } else if (mine) {

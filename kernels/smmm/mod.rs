@@ -15,7 +15,8 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 ///
 /// # Errors
 /// A launch of more rows than `c` has is refused; where the row pointers decrease, leave the elements, or a column is
-/// none of `b`'s rows, the kernel fails on the CPU.
+/// none of `b`'s rows, the kernel fails on the CPU. On devices the product is that of the elements that are there, in
+/// columns that `b` has rows for.
 #[derive(KernelDefinition)]
 #[kernel(
     name = "smmm",

@@ -7,8 +7,14 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, const flash_u64 *s
                   const FLASH_T *value, const FLASH_T *b, FLASH_T *c, FLASH_ARGS) {
     const flash_u32 lane = (flash_u32)FLASH_LANE();
     FLASH_FOR_ITEMS {
-        const flash_u64 row = FLASH_INDEX(0), begin = FLASH_AT(start, row), end = FLASH_AT(start, row + 1);
-        const flash_u64 width = min(n, FLASH_ROW_LEN(c));
+        const flash_u64 row = FLASH_INDEX(0), width = min(n, FLASH_ROW_LEN(c));
+        /* Row pointers may say anything: of the row's elements those that are there, and rows of `b` before the end. */
+        const bool known = row + 1 < FLASH_LEN(start);
+        const flash_u64 end =
+            known ? min(FLASH_AT(start, row + 1), min(FLASH_PART_END(value, 0), FLASH_PART_END(column, 0))) : 0;
+        const flash_u64 first_there = max(FLASH_PART_BEGIN(value, 0), FLASH_PART_BEGIN(column, 0));
+        const flash_u64 begin = known ? min(max(FLASH_AT(start, row), first_there), end) : 0;
+        const flash_u64 behind = FLASH_LEN(b) < width ? 0 : FLASH_LEN(b) - width + 1;
         FLASH_T *to = &FLASH_AT(c, FLASH_OWN_INDEX(c));
         /* Threads beside each other have columns beside each other; where those are few, others have other elements
          * of the row. */
@@ -22,7 +28,7 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, const flash_u64 *s
             for (flash_u64 at = begin + slot; at < end; at += slots) {
                 const FLASH_T x = FLASH_AT(value, at);
                 const flash_u64 from = FLASH_AT(column, at) * leading;
-                if (from + width > FLASH_LEN(b))
+                if (from >= behind)
                     continue; /* none of the rows of `b` */
                 const FLASH_T *with = &FLASH_AT(b, from + first);
 #pragma unroll

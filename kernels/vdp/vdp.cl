@@ -1,7 +1,9 @@
 /* The kernel of mod.rs in OpenCL C. FLASH_T is float or double. A work-group has one block of the vectors. */
 
+/* Work items of a group. As it is compiled for them, a launch with others is refused. */
 #define GROUP 64
 
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
 FLASH_KERNEL vdp(FLASH_GLOBAL const FLASH_T *x, FLASH_GLOBAL const FLASH_T *y, FLASH_GLOBAL FLASH_T *sum,
                  FLASH_ARGS) {
     FLASH_LOCAL FLASH_T partial[GROUP];

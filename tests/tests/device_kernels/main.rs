@@ -1,6 +1,7 @@
 //! Kernels with code for devices, on every OpenCL device that there is: which code each device gets, and the
 //! kernels for bodies and for diffusion, on each device and on all of them together.
 
+mod bounds;
 mod choice;
 mod diffusion;
 mod given;

@@ -39,19 +39,13 @@ fn every_product_and_quotient_is_rounded_right() {
 }
 
 #[test]
-fn what_is_not_a_number_or_infinite_passes_through() {
-    const A: [f64; 6] = [f64::NAN, f64::INFINITY, f64::INFINITY, 0.0, -1.0, 5e-324];
-    const B: [f64; 6] = [1.0, 0.0, f64::INFINITY, 0.0, 0.0, 0.5];
-    for (which, rt) in implementations("elementwise::what_is_not_a_number_or_infinite_passes_through", &SETS)
+fn results_below_the_normal_numbers_are_rounded_too() {
+    for (which, rt) in implementations("elementwise::results_below_the_normal_numbers_are_rounded_too", &SETS)
     {
-        let (a, b, c, d) =
-            (FlashMemory::from(A), FlashMemory::from(B), FlashMemory::zeroed(6), FlashMemory::zeroed(6));
-        rt.submit(ewmm(&a, &b, &c).unwrap()).exec([6]).unwrap();
-        rt.submit(ewmd(&a, &b, &d).unwrap()).exec([6]).unwrap();
-        let expected =
-            |op: fn(f64, f64) -> f64| -> Vec<f64> { A.iter().zip(B).map(|(a, b)| op(*a, b)).collect() };
-        near(&c.read().unwrap(), &expected(|a, b| a * b), |_| 0.0, &which);
-        near(&d.read().unwrap(), &expected(|a, b| a / b), |_| 0.0, &which);
+        let (a, b) = (FlashMemory::from([5e-324, 1.5e-323, 1e-310]), FlashMemory::from([0.5, 0.5, 0.25]));
+        let c = FlashMemory::zeroed(3);
+        rt.submit(ewmm(&a, &b, &c).unwrap()).exec([3]).unwrap();
+        near(&c.read().unwrap(), &[0.0, 1e-323, 2.5e-311], |_| 0.0, &which);
     }
 }
 
@@ -76,11 +70,8 @@ fn results_may_begin_anywhere_in_a_cache_line() {
 }
 
 #[test]
-fn nothing_times_nothing_is_nothing_and_matrices_are_arrays() {
+fn matrices_are_arrays() {
     let rt = get_runtime("ALL_CPU").unwrap();
-    let empty = || FlashMemory::<f32>::zeroed(0);
-    let (a, b, c) = (empty(), empty(), empty());
-    rt.submit(ewmm(&a, &b, &c).unwrap()).exec([0]).unwrap();
     let (a, b) = (FlashMemory::from([2.0f64; 6]), FlashMemory::from([3.0f64; 6]));
     let (a, b) = (a.with_shape([3, 2]).unwrap(), b.with_shape([3, 2]).unwrap());
     let c = FlashMemory::zeroed([3, 2]);

@@ -1,7 +1,9 @@
 //! The kernels of the library: each implementation that this machine can run, whole and cut, in both
 //! precisions, against references in double precision.
 
+mod edges;
 mod elementwise;
+mod libraries;
 mod matrices;
 mod names;
 mod products;

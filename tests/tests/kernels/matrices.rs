@@ -20,7 +20,7 @@ fn openblas() -> Result<flash::RuntimeObj, String> {
 }
 
 /// Products whole and cut.
-fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
+pub fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
     let mut runtimes = all(test);
     if emulated::is_here() {
         return runtimes;
@@ -130,6 +130,31 @@ fn two_devices_share_the_rows_of_a_product() {
         flash_tests::in_process(&[&[("FLASH_CPU_DEVICES", "2")][..], more].concat(), || {
             on_two_devices::<f32>();
             on_two_devices::<f64>();
+        });
+    }
+}
+
+#[test]
+fn openblas_has_the_number_of_threads_afterwards_that_it_had_before() {
+    const TEST: &str = "matrices::openblas_has_the_number_of_threads_afterwards_that_it_had_before";
+    if let Err(why) = openblas() {
+        return flash_tests::skip(TEST, &why);
+    }
+    for devices in ["1", "2"] {
+        flash_tests::in_process(&[("FLASH_CPU_DEVICES", devices), ("FLASH_CPU_THREADS", "2")], || {
+            // SAFETY: the library that the kernel loads, too, and the types of its functions.
+            let (set, get) = unsafe {
+                let library = Box::leak(Box::new(libloading::Library::new("libopenblas.so.0").unwrap()));
+                let set = *library.get::<unsafe extern "C" fn(i32)>(b"openblas_set_num_threads\0").unwrap();
+                (set, *library.get::<unsafe extern "C" fn() -> i32>(b"openblas_get_num_threads\0").unwrap())
+            };
+            // SAFETY: they take and give a number.
+            unsafe { set(1) };
+            for _ in 0..10 {
+                product::<f32>("ALL_CPU", "openblas", [405, 130, 257]);
+                // SAFETY: as above.
+                assert_eq!(unsafe { get() }, 1);
+            }
         });
     }
 }

@@ -125,7 +125,7 @@ fn elementwise<T>(f: Elementwise<T>, threads: usize, a: &[T], b: &[T], c: &mut [
 }
 
 /// The number types, with what differs between them.
-pub trait Real: Number {
+pub trait Real: Number + sprs::MulAcc {
     const NAME: &'static str;
     /// Its product of matrices in a CBLAS.
     const GEMM: &'static [u8];

@@ -1,8 +1,11 @@
 //! What is measured: each kernel of the library, at a size.
 
 use super::c::{Kernels, OpenBlas, Real};
+use super::sparse::Sparse;
 use anyhow::Result;
 use flash::descriptor::Implementation;
+use flash::kernels::diffusion::{count, heat, stretches, walk};
+use flash::kernels::nbody::Accelerate;
 use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
 use flash::{FlashMemory, Pipeline, RuntimeObj};
 use std::thread;
@@ -15,11 +18,16 @@ pub struct Case<'a> {
     pub work: f64,
     /// Records a launch.
     pub submit: Submit<'a>,
-    /// The best known on the CPU: what it is, and a call.
-    pub best: Option<(&'static str, &'a dyn Fn())>,
+    /// Records a launch of one work item of the same kernel, which computes next to nothing.
+    pub one: Submit<'a>,
+    /// The best known on the CPU: what each is, and a call.
+    pub best: &'a [Best<'a>],
     /// There is a smaller one, if this takes too long.
     pub may_shrink: bool,
 }
+
+/// What it is, and a call.
+type Best<'a> = (&'static str, &'a dyn Fn());
 
 /// Records a launch on a runtime.
 type Submit<'a> = &'a dyn Fn(&RuntimeObj) -> Result<Pipeline<'a>>;
@@ -54,7 +62,12 @@ pub fn each<T: Real>(bytes: usize, c: Option<&Kernels<T>>, cpu: bool, measure: M
             n /= 2;
         }
     }
-    Ok(())
+    let mut bodies = 16_384;
+    while !nbody_case::<T>(bodies, measure)? {
+        bodies /= 2;
+    }
+    // They have one precision.
+    if T::NAME == "f32" { diffusion_cases(bytes, measure) } else { Ok(()) }
 }
 
 /// Numbers between 1/2 and 1.
@@ -73,6 +86,7 @@ fn streams<T: Real>(
     let (a, b) = (&numbers::<T>(n), &numbers::<T>(n));
     let (to, sum) = (&FlashMemory::<T>::zeroed(n), &FlashMemory::<T>::zeroed(1));
     let array = (n * size_of::<T>()) as f64 / 1e9;
+    let [a1, b1, to1]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
     type Direct<T> = fn(&Kernels<T>, usize, &[T], &[T], &mut [T]);
     let direct = |f: Direct<T>, to: &FlashMemory<T>| {
         let (a, b) = (a.read().expect("free"), b.read().expect("free"));
@@ -80,14 +94,25 @@ fn streams<T: Real>(
             f(c, threads, &a, &b, &mut to.write().expect("free"));
         }
     };
-    let cases: [(_, _, Submit<'_>, &dyn Fn()); 3] = [
-        ("ewmm", 3.0, &|rt| Ok(rt.submit(ewmm(a, b, to)?).defer([n])), &|| direct(Kernels::ewmm, to)),
-        ("ewmd", 3.0, &|rt| Ok(rt.submit(ewmd(a, b, to)?).defer([n])), &|| direct(Kernels::ewmd, to)),
-        ("vdp", 2.0, &|rt| Ok(rt.submit(vdp(a, b, sum)?).defer([n])), &|| direct(Kernels::vdp, sum)),
+    let submits: [[Submit<'_>; 2]; 3] = [
+        [&|rt| Ok(rt.submit(ewmm(a, b, to)?).defer([n])), &|rt| {
+            Ok(rt.submit(ewmm(a1, b1, to1)?).defer([1usize]))
+        }],
+        [&|rt| Ok(rt.submit(ewmd(a, b, to)?).defer([n])), &|rt| {
+            Ok(rt.submit(ewmd(a1, b1, to1)?).defer([1usize]))
+        }],
+        [&|rt| Ok(rt.submit(vdp(a, b, sum)?).defer([n])), &|rt| {
+            Ok(rt.submit(vdp(a1, b1, to1)?).defer([1usize]))
+        }],
     ];
-    for (kernel, arrays, submit, best) in cases {
-        let best = c.map(|_| (C, best));
-        measure(Case { kernel, unit: "GB/s", work: arrays * array, submit, best, may_shrink: false })?;
+    let cases: [(_, _, [Best<'_>; 1]); 3] = [
+        ("ewmm", 3.0, [(C, &|| direct(Kernels::ewmm, to))]),
+        ("ewmd", 3.0, [(C, &|| direct(Kernels::ewmd, to))]),
+        ("vdp", 2.0, [(C, &|| direct(Kernels::vdp, sum))]),
+    ];
+    for ((kernel, arrays, best), [submit, one]) in cases.iter().zip(submits) {
+        let best = if c.is_some() { &best[..] } else { &[] };
+        measure(Case { kernel, unit: "GB/s", work: arrays * array, submit, one, best, may_shrink: false })?;
     }
     Ok(())
 }
@@ -101,6 +126,7 @@ fn mvm_case<T: Real>(
     let (m, n) = (bytes / size_of::<T>() / 8192, 8192);
     let (a, x) = (&numbers::<T>(m * n).with_shape([n, m])?, &numbers::<T>(n));
     let y = &FlashMemory::<T>::zeroed(m);
+    let (a1, x1, y1) = (&FlashMemory::<T>::zeroed([1, 1]), &FlashMemory::zeroed(1), &FlashMemory::zeroed(1));
     let best = c.map(|c| {
         || {
             let (a, x) = (a.read().expect("free"), x.read().expect("free"));
@@ -112,7 +138,8 @@ fn mvm_case<T: Real>(
         unit: "GB/s",
         work: (m * n * size_of::<T>()) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(mvm([m, n], a, x, y)?).defer([m])),
-        best: best.as_ref().map(|best| (C, best as &dyn Fn())),
+        one: &|rt| Ok(rt.submit(mvm([1, 1], a1, x1, y1)?).defer([1usize])),
+        best: best.as_ref().map(|best| (C, best as &dyn Fn())).as_slice(),
         may_shrink: bytes >= 2 * BEYOND_CACHES,
     })
 }
@@ -140,12 +167,29 @@ fn smmm_case<T: Real>(
             unsafe { c.smmm(threads, n, (&start, &column, &value), &b, &mut to) };
         }
     });
+    let sparse = match c {
+        Some(_) => Sparse::new(m, (&start.read()?, &column.read()?, &value.read()?), threads)?,
+        None => None,
+    };
+    let by_sprs = sparse.as_ref().map(|sparse| {
+        || {
+            let (b, mut to) = (b.read().expect("free"), to.write().expect("free"));
+            sparse.product(n, &b, &mut to);
+        }
+    });
+    let by_c = best.as_ref().map(|best| (C, best as &dyn Fn()));
+    let by_sprs = by_sprs.as_ref().map(|best| ("sprs on as many threads", best as &dyn Fn()));
+    let bests: Vec<Best<'_>> = by_c.into_iter().chain(by_sprs).collect();
+    let (start1, column1) = (&FlashMemory::from([0u64, 1]), &FlashMemory::from([0u32]));
+    let (value1, b1) = (&FlashMemory::<T>::zeroed(1), &FlashMemory::zeroed([1, 1]));
+    let to1 = &FlashMemory::zeroed([1, 1]);
     measure(Case {
         kernel: "smmm",
         unit: "GFLOP/s",
         work: 2.0 * (m * each * n) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(smmm([m, n, m], (start, column, value), b, to)?).defer([m])),
-        best: best.as_ref().map(|best| (C, best as &dyn Fn())),
+        one: &|rt| Ok(rt.submit(smmm([1, 1, 1], (start1, column1, value1), b1, to1)?).defer([1usize])),
+        best: &bests,
         may_shrink: bytes >= 2 * BEYOND_CACHES,
     })
 }
@@ -159,6 +203,7 @@ fn conv1d_case<T: Real>(
     let (k, n) = (63, bytes / 2 / size_of::<T>());
     let (filter, signal) = (&numbers::<T>(k), &numbers::<T>(n));
     let out = &FlashMemory::<T>::zeroed(n - k + 1);
+    let [filter1, signal1, out1]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
     let best = c.map(|c| {
         || {
             let (filter, signal) = (filter.read().expect("free"), signal.read().expect("free"));
@@ -170,7 +215,8 @@ fn conv1d_case<T: Real>(
         unit: "GFLOP/s",
         work: 2.0 * (k * (n - k + 1)) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(conv1d(filter, signal, out)?).defer([n - k + 1])),
-        best: best.as_ref().map(|best| (C, best as &dyn Fn())),
+        one: &|rt| Ok(rt.submit(conv1d(filter1, signal1, out1)?).defer([1usize])),
+        best: best.as_ref().map(|best| (C, best as &dyn Fn())).as_slice(),
         may_shrink: bytes >= 2 * BEYOND_CACHES,
     })
 }
@@ -184,6 +230,7 @@ fn js_case<T: Real>(
     let n = (1..).take_while(|n| n * n * n * 3 * size_of::<T>() <= bytes).last().unwrap_or(3).max(3);
     let array = || numbers::<T>(n * n * n).with_shape([n, n, n]);
     let (from, f, to) = (&array()?, &array()?, &array()?);
+    let [from1, f1, to1]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed([3, 3, 3]));
     let best = c.map(|c| {
         || {
             let (from, f) = (from.read().expect("free"), f.read().expect("free"));
@@ -199,7 +246,8 @@ fn js_case<T: Real>(
             let dims = (inside.clone(), inside.clone(), inside.clone());
             Ok(rt.submit(js(T::of(0.5), from, f, to)?).defer(dims))
         },
-        best: best.as_ref().map(|best| (C, best as &dyn Fn())),
+        one: &|rt| Ok(rt.submit(js(T::of(0.5), from1, f1, to1)?).defer((1..2, 1..2, 1..2))),
+        best: best.as_ref().map(|best| (C, best as &dyn Fn())).as_slice(),
         may_shrink: bytes >= 2 * BEYOND_CACHES,
     })
 }
@@ -214,6 +262,11 @@ fn mmm_case<T: Real>(
 ) -> Result<bool> {
     let [a, b] = [(); 2].map(|()| numbers::<T>(n * n).with_shape([n, n]));
     let (a, b, to) = (&a?, &b?, &FlashMemory::zeroed([n, n]));
+    let [a1, b1, to1]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed([1, 1]));
+    let named = |rt: &RuntimeObj| match name {
+        Some(name) => rt.options(Implementation::named(name)),
+        None => rt.clone(),
+    };
     let best = openblas.map(|openblas| {
         move || {
             let (a, b) = (a.read().expect("free"), b.read().expect("free"));
@@ -221,18 +274,109 @@ fn mmm_case<T: Real>(
         }
     });
     measure(Case {
-        kernel: if name.is_some() { "mmm blocked" } else { "mmm" },
+        kernel: match (name, openblas) {
+            (Some(_), _) => "mmm blocked",
+            (None, Some(_)) => "mmm through OpenBLAS",
+            (None, None) => "mmm",
+        },
         unit: "GFLOP/s",
         work: 2.0 * (n * n * n) as f64 / 1e9,
-        submit: &|rt| {
-            let kernel = rt.submit(mmm([n, n, n], a, b, to)?);
-            Ok(match name {
-                Some(name) => kernel.options(Implementation::named(name)),
-                None => kernel,
-            }
-            .defer([n]))
-        },
-        best: best.as_ref().map(|best| ("OpenBLAS", best as &dyn Fn())),
+        submit: &|rt| Ok(named(rt).submit(mmm([n, n, n], a, b, to)?).defer([n])),
+        one: &|rt| Ok(named(rt).submit(mmm([1, 1, 1], a1, b1, to1)?).defer([1usize])),
+        best: best.as_ref().map(|best| ("OpenBLAS", best as &dyn Fn())).as_slice(),
         may_shrink,
     })
+}
+
+/// Of `n` bodies.
+fn nbody_case<T: Real>(n: usize, measure: Measure<'_>) -> Result<bool> {
+    let bodies = |n: usize| -> Result<_> {
+        let all = numbers::<T>(3 * n);
+        let pos: FlashMemory<[T; 3]> = all.read()?.as_chunks::<3>().0.iter().copied().collect();
+        Ok((pos, numbers::<T>(n), FlashMemory::<[T; 3]>::zeroed(n)))
+    };
+    let (many, one) = (&bodies(n)?, &bodies(1)?);
+    let softening2 = T::of(1e-3);
+    let record = |rt: &RuntimeObj, n: usize| {
+        let (pos, mass, acc) = if n == 1 { one } else { many };
+        Ok(rt.submit(Accelerate::of(T::ONE, softening2, pos, mass, acc)).defer([n]))
+    };
+    measure(Case {
+        kernel: "nbody.accelerate",
+        unit: "G interactions/s",
+        work: (n * n) as f64 / 1e9,
+        submit: &|rt| record(rt, n),
+        one: &|rt| record(rt, 1),
+        best: &[],
+        may_shrink: n > 1024,
+    })
+}
+
+/// `diffusion.walk`, `diffusion.count` and `diffusion.heat`.
+fn diffusion_cases(bytes: usize, measure: Measure<'_>) -> Result<()> {
+    const GRID: u32 = 22;
+    // Moves along two axes and a track, 4 bytes each.
+    let iterations = 256;
+    let most = bytes / 12 / iterations;
+    let particles = |n: usize, iterations: usize| -> Result<_> {
+        // There and back, so that they do not leave the grid.
+        let moves = |i: usize| if (i / n).is_multiple_of(2) { 0.25f32 } else { -0.25 };
+        let [rx, ry] = [(); 2].map(|()| (0..n * iterations).map(moves).collect::<FlashMemory<f32>>());
+        let [x, y] = [(); 2].map(|()| FlashMemory::from(vec![GRID as f32 / 2.0; n]));
+        let track = FlashMemory::<u32>::zeroed([iterations + 1, n]);
+        Ok(([rx, ry], [x, y], FlashMemory::<u32>::zeroed(n), track))
+    };
+    let mut n = most;
+    loop {
+        let (many, one) = (&particles(n, iterations)?, &particles(1, 1)?);
+        let moves = (n * iterations) as f64 / 1e9;
+        let walking = |rt: &RuntimeObj, n: usize| {
+            let ([rx, ry], [x, y], cell, track) = if n == 1 { one } else { many };
+            Ok(rt.submit(walk(GRID, 0.5, [rx, ry], [x, y], cell, track)?).defer([n]))
+        };
+        let walked = measure(Case {
+            kernel: "diffusion.walk",
+            unit: "G moves/s",
+            work: moves,
+            submit: &|rt| walking(rt, n),
+            one: &|rt| walking(rt, 1),
+            best: &[],
+            may_shrink: n > 1024,
+        })?;
+        let counts = &FlashMemory::<u64>::zeroed(3 * (GRID * GRID) as usize);
+        let counting = |rt: &RuntimeObj, n: usize, iterations: usize| {
+            let track = if n == 1 { &one.3 } else { &many.3 };
+            Ok(rt.submit(count(iterations, track, counts)?).defer((stretches(iterations), n)))
+        };
+        if !walked {
+            n /= 2;
+            continue;
+        }
+        measure(Case {
+            kernel: "diffusion.count",
+            unit: "G moves/s",
+            work: moves,
+            submit: &|rt| counting(rt, n, iterations),
+            one: &|rt| counting(rt, 1, 1),
+            best: &[],
+            may_shrink: false,
+        })?;
+        break;
+    }
+    let (width, height) = (2048, bytes / 8 / 2048);
+    let fields = |shape: [usize; 2]| -> Result<_> {
+        let from = numbers::<f32>(shape[0] * shape[1]).with_shape(shape)?;
+        Ok((from, FlashMemory::zeroed(shape)))
+    };
+    let (many, one) = (&fields([width, height])?, &fields([1, 1])?);
+    measure(Case {
+        kernel: "diffusion.heat",
+        unit: "GB/s",
+        work: (8 * width * height) as f64 / 1e9,
+        submit: &|rt| Ok(rt.submit(heat(0.2, &many.0, &many.1)?).defer((width, height))),
+        one: &|rt| Ok(rt.submit(heat(0.2, &one.0, &one.1)?).defer((1usize, 1usize))),
+        best: &[],
+        may_shrink: false,
+    })?;
+    Ok(())
 }

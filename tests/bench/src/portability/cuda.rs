@@ -7,7 +7,7 @@ use anyhow::Result;
 use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, cuMemcpyHtoD_v2};
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash::abi::{self, Arg};
-use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
+use flash::backend::offload::{KernelSpec, Parameter, Payload, Told, queue_function};
 use flash::backend::{Backend, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use std::ffi::c_void;
@@ -90,12 +90,17 @@ impl flash::backend::Device for ByHandDevice {
     }
 
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Prepared, Failure> {
+        // Of such there is no direct call; another implementation may do.
+        let unsupported = |text: &str| Err(Failure::new(Code::Unsupported, format!("plain CUDA: {text}")));
+        if queue_function(implementation).is_some() {
+            return unsupported("expected a source, found a function, which calls a library");
+        }
         let mut spec = KernelSpec::read(implementation)?;
         if !spec.cooperating || spec.grid_barrier {
-            return Err(failure("expected a kernel that cooperates, and is launched for one phase"));
+            return unsupported("expected a kernel that cooperates, and is launched for one phase");
         }
         let Payload::Source(text) = spec.payload(implementation)? else {
-            return Err(failure("expected a source, found a binary"));
+            return unsupported("expected a source, found a binary");
         };
         self.driver.enter().map_err(failure)?;
         let source = spec.source(&text);

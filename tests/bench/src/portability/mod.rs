@@ -3,10 +3,12 @@
 //! The *score* of a kernel on a device is the time of the direct call over that through the framework, 1 if nothing is
 //! lost. Direct calls are of the very same code: on the CPU its functions, called by gcc's OpenMP (`direct`), in OpenCL
 //! its program, enqueued in plain `opencl3` (`opencl`), in CUDA its program, launched by the driver's functions (`cuda`).
-//! Beside the rate is, on the CPU, that of the best known, called directly: C with OpenMP, or OpenBLAS (`c`).
+//! Beside the rate is, on the CPU, that of the best known, called directly: C with OpenMP, or OpenBLAS (`c`), or sprs
+//! (`sparse`).
 //!
-//! The *overhead* is the part of a kernel's time that a launch of nothing but one work item takes: all of it on the
-//! CPU, elsewhere what it takes longer than the direct call.
+//! The *overhead* is the part of a kernel's time that a launch of one work item of the same kernel takes, recorded
+//! before: all of it on the CPU, elsewhere what it takes longer than the direct call. Beside it is, on the CPU, what
+//! the paper of HALO has for the kernel.
 
 pub mod c;
 mod cases;
@@ -14,6 +16,7 @@ mod cuda;
 mod direct;
 mod last;
 mod opencl;
+mod sparse;
 
 use crate::dispatch::per_call;
 use crate::peers::Peers;
@@ -22,8 +25,7 @@ use anyhow::Result;
 use c::{Kernels, Real};
 use cases::Case;
 use flash::backend::{DeviceReport, list};
-use flash::kernels::ewmm;
-use flash::{FlashMemory, RuntimeObj, get_runtime};
+use flash::{RuntimeObj, get_runtime};
 use std::thread;
 use std::time::Instant;
 
@@ -37,8 +39,23 @@ struct Place {
     /// The device that calls its kernels directly, if there is one.
     direct: Option<RuntimeObj>,
     cpu: bool,
-    /// Nanoseconds of software of a launch.
-    launch: f64,
+}
+
+/// The software's part of a kernel's time on a CPU in HALO's paper, table 8, in per cent.
+const HALO: [(&str, f64); 8] = [
+    ("smmm", 0.0044),
+    ("mmm", 0.0005),
+    ("vdp", 0.0008),
+    ("ewmm", 0.0010),
+    ("ewmd", 0.0006),
+    ("js", 0.0002),
+    ("conv1d", 0.0001),
+    ("mvm", 0.0030),
+];
+
+/// The kernel of a case, whose name may say more.
+fn kernel_of(case: &str) -> &str {
+    case.split(' ').next().unwrap_or(case)
 }
 
 /// What of it is measured.
@@ -69,18 +86,18 @@ pub fn rows(peers: &Peers, wanted: Wanted<'_>) -> Result<Vec<Row>> {
 /// Rows of a precision.
 fn of_type<T: Real>(wanted: Wanted<'_>, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
     let (mut rows, mut on_cpu) = (Vec::new(), Vec::new());
-    for mut place in places(wanted.device)? {
+    for place in places(wanted.device)? {
         eprintln!("kernels {} {} ...", T::NAME, place.id);
-        rows.push(place.launch_of_one::<T>()?);
         cases::each::<T>(wanted.bytes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
-            if wanted.only.is_some_and(|only| only != case.kernel) {
+            if wanted.only.is_some_and(|only| only != case.kernel && only != kernel_of(case.kernel)) {
                 return Ok(true);
             }
             let Some((measured, rate)) = place.measure::<T>(&case)? else { return Ok(false) };
             rows.extend(measured);
             if place.cpu {
                 on_cpu.push((case.kernel, rate));
-            } else if let Some((_, best)) = on_cpu.iter().find(|(kernel, _)| *kernel == case.kernel) {
+            } else if let Some((_, best)) = on_cpu.iter().find(|(kernel, _)| kernel_of(kernel) == case.kernel)
+            {
                 let name = format!("{} {} {} of ALL_CPU", case.kernel, T::NAME, place.id);
                 rows.push(Row::from_turns(name, "score", &[(rate / best, None)]));
             }
@@ -95,7 +112,7 @@ fn places(only: Option<&str>) -> Result<Vec<Place>> {
     let wanted = |id: &str| only.is_none_or(|only| id == only || id.split(':').next() == Some(only));
     let place = |id: &str, direct: Option<String>| -> Result<Place> {
         let direct = direct.map(|id| get_runtime(&id)).transpose()?;
-        Ok(Place { id: id.to_owned(), rt: get_runtime(id)?, direct, cpu: id == "ALL_CPU", launch: 0.0 })
+        Ok(Place { id: id.to_owned(), rt: get_runtime(id)?, direct, cpu: id == "ALL_CPU" })
     };
     let mut places = Vec::new();
     if wanted("ALL_CPU") {
@@ -128,11 +145,11 @@ fn warm(call: impl Fn() -> Result<()>) -> Result<()> {
 
 impl Place {
     /// What a launch of one work item takes, beside the same by hand.
-    fn launch_of_one<T: Real>(&mut self) -> Result<Row> {
+    fn launch_of_one<T: Real>(&self, case: &Case<'_>) -> Result<Row> {
         const LAUNCHES: usize = 200;
-        let [a, b, to]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
+        let launch = (case.one)(&self.rt)?;
         let by_hand = match &self.direct {
-            Some(direct) if !self.cpu => Some(direct.submit(ewmm(a, b, to)?).defer([1usize])),
+            Some(direct) if !self.cpu => Some((case.one)(direct)?),
             _ => None,
         };
         let mut peer = by_hand.map(|launch| {
@@ -144,21 +161,20 @@ impl Place {
                 (0..LAUNCHES).map(call).sum::<f64>() / LAUNCHES as f64
             }
         });
-        let row = pair(
-            format!("launch of one item {} {}", T::NAME, self.id),
+        // What it needs is there before it is measured.
+        launch.exec()?;
+        Ok(pair(
+            format!("{} {} {} launch of one item", case.kernel, T::NAME, self.id),
             "ns",
             REPEATS,
             || {
-                let launch = || self.rt.submit(ewmm(a, b, to).expect("one shape")).exec([1usize]);
                 // What the other side wrote is copied to the device.
-                launch().expect("it runs");
-                per_call(LAUNCHES, || launch().expect("it runs"))
+                launch.exec().expect("it ran before");
+                per_call(LAUNCHES, || launch.exec().expect("it ran before"))
             },
             peer.as_mut().map(|peer| peer as &mut dyn FnMut() -> f64),
             PAUSE,
-        );
-        self.launch = (row.value - row.peer.unwrap_or(0.0)).max(0.0);
-        Ok(row)
+        ))
     }
 
     /// Measures a kernel: its rows, and its rate. `None` if that would take too long.
@@ -176,27 +192,31 @@ impl Place {
             direct.exec()?;
             anyhow::Ok(last::nanoseconds())
         };
-        let best = || {
-            let Some((_, best)) = &case.best else { return Ok(f64::NAN) };
+        let best = |best: &dyn Fn()| {
             warm(|| {
                 best();
                 Ok(())
             })?;
             anyhow::Ok(per_call(1, best))
         };
-        let sides: [&dyn Fn() -> Result<f64>; 3] = [&ours, &by_hand, &best];
+        let side = |number: usize| match number {
+            0 => ours(),
+            1 => by_hand(),
+            number => best(case.best[number - 2].1),
+        };
+        let sides = 2 + case.best.len();
         let time = ours()?;
         if time > LONG && case.may_shrink {
             eprintln!("{}: {:.0} ms: a smaller one is measured", called("time"), time / 1e6);
             return Ok(None);
         }
-        let mut turns: Vec<[f64; 3]> = Vec::new();
+        let mut turns: Vec<Vec<f64>> = Vec::new();
         for turn in 0..=REPEATS {
-            let mut times = [0.0; 3];
-            for k in 0..3 {
-                let side = if turn % 2 == 0 { k } else { 2 - k };
+            let mut times = vec![0.0; sides];
+            for k in 0..sides {
+                let number = if turn % 2 == 0 { k } else { sides - 1 - k };
                 thread::sleep(PAUSE);
-                times[side] = sides[side]()?;
+                times[number] = side(number)?;
             }
             // The first does not count.
             if turn > 0 {
@@ -204,22 +224,43 @@ impl Place {
             }
         }
         let rate = |ns: f64| case.work * 1e9 / ns;
-        let unit = case
-            .best
+        type Figures = (f64, Option<f64>);
+        let of = |figures: &dyn Fn(&[f64]) -> Figures| -> Vec<Figures> {
+            turns.iter().map(|times| figures(times)).collect()
+        };
+        let score = direct
             .as_ref()
-            .map_or(case.unit.to_owned(), |(best, _)| format!("{}, against {best}", case.unit));
-        let (mut times, mut rates, mut scores) = (Vec::new(), Vec::new(), Vec::new());
-        for [ours, by_hand, best] in turns {
-            times.push((ours / 1e6, Some(by_hand / 1e6)));
-            rates.push((rate(ours), Some(rate(best))));
-            scores.push((by_hand / ours, None));
+            .map(|_| Row::from_turns(called("score"), "score", &of(&|times| (times[1] / times[0], None))));
+        let time = of(&|times| (times[0] / 1e6, Some(times[1] / 1e6)));
+        let time = Row::from_turns(called("time"), "ms", &time);
+        let launch = self.launch_of_one::<T>(case)?;
+        let overhead = self.overhead(called("overhead"), case, &launch, &time);
+        let mut rates: Vec<Row> = Vec::new();
+        for (number, (best, _)) in case.best.iter().enumerate() {
+            let figures = of(&|times| (rate(times[0]), Some(rate(times[2 + number]))));
+            rates.push(Row::from_turns(
+                called(&format!("{}, against {best}", case.unit)),
+                case.unit,
+                &figures,
+            ));
         }
-        let time = Row::from_turns(called("time"), "ms", &times);
-        let rates = Row::from_turns(called(&unit), case.unit, &rates);
-        let share = 100.0 * self.launch / (time.value * 1e6);
-        let overhead = Row::from_turns(called("overhead"), "%", &[(share, None)]);
-        let score = direct.as_ref().map(|_| Row::from_turns(called("score"), "score", &scores));
-        let value = rates.value;
-        Ok(Some((score.into_iter().chain([time, overhead, rates]).collect(), value)))
+        if rates.is_empty() {
+            rates.push(Row::from_turns(called(case.unit), case.unit, &of(&|times| (rate(times[0]), None))));
+        }
+        let value = rates[0].value;
+        Ok(Some((score.into_iter().chain([time, launch, overhead]).chain(rates).collect(), value)))
+    }
+
+    /// Which part of a kernel's time is a launch's.
+    fn overhead(&self, name: String, case: &Case<'_>, launch: &Row, time: &Row) -> Row {
+        let software = (launch.value - launch.peer.unwrap_or(0.0)).max(0.0);
+        let share = 100.0 * software / (time.value * 1e6);
+        let halo = HALO.iter().find(|(kernel, _)| self.cpu && *kernel == kernel_of(case.kernel));
+        match halo {
+            Some(&(_, halo)) => {
+                Row::from_turns(format!("{name}, against HALO's on its CPU"), "%", &[(share, Some(halo))])
+            }
+            None => Row::from_turns(name, "%", &[(share, None)]),
+        }
     }
 }
