@@ -23,7 +23,7 @@ const WIDTH: usize = 4096;
 /// to share them out evenly.
 const HEIGHT: usize = 112;
 /// Multiplications below which threads cost more than they save.
-const SMALL: usize = 1 << 18;
+pub(super) const SMALL: usize = 1 << 18;
 
 /// A matrix, row by row.
 #[derive(Clone, Copy)]

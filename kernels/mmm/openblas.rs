@@ -1,6 +1,6 @@
 //! The product by OpenBLAS, where that library is found at run time.
 
-use super::blocked::Matrix;
+use super::blocked::{Matrix, SMALL};
 use super::cpu::{Blocked, Product};
 use super::{Mmm, MmmWhole};
 use crate::simd::Number;
@@ -124,9 +124,13 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
     }
 }
 
-/// m, n, k, lda, ldb, ldc, as the library takes them; `None` if one is more than it can, or there is nothing to sum.
+/// m, n, k, lda, ldb, ldc, as the library takes them; `None` if one is more than it can, if there is nothing to sum, and
+/// for a product that this thread has done before others are called.
 fn numbers<T>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> {
     let [m, n, k] = *size;
+    if m.saturating_mul(n).saturating_mul(k) <= SMALL {
+        return None;
+    }
     let mut numbers = [0; 6];
     for (to, from) in numbers.iter_mut().zip([m, n, k, a.leading, b.leading, c.1]) {
         *to = c_int::try_from(from).ok().filter(|&number| number > 0)?;

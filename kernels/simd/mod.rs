@@ -9,7 +9,7 @@ mod sums;
 mod vector;
 
 pub(crate) use elementwise::elementwise;
-pub(crate) use sums::dot;
+pub(crate) use sums::{dot, dots};
 pub(crate) use vector::{Vector, prefetch};
 
 use crate::nbody;

@@ -15,44 +15,62 @@ const AHEAD: usize = 2048;
 /// If the lengths differ, or the CPU lacks the instructions.
 #[inline(always)]
 pub(crate) fn dot<I: InstructionSet, T: Number>(x: &[T], y: &[T]) -> T {
-    assert!(x.len() == y.len(), "expected vectors of one length, found {} and {} elements", x.len(), y.len());
+    dots::<I, T, 1>([x], y)[0]
+}
+
+/// The same of several vectors with one, for as many streams from memory.
+///
+/// # Panics
+/// As [`dot`].
+#[inline(always)]
+pub(crate) fn dots<I: InstructionSet, T: Number, const N: usize>(xs: [&[T]; N], y: &[T]) -> [T; N] {
+    for x in xs {
+        let (x, y) = (x.len(), y.len());
+        assert!(x == y, "expected vectors of one length, found {x} and {y} elements");
+    }
     assert!(I::there(), "this CPU lacks the instructions");
     let lanes = I::Vector::<T>::LANES;
-    let (blocks, registers) = (x.len() / (lanes * REGISTERS), x.len() / lanes);
-    let mut rest = [T::ZERO; 16];
-    // SAFETY: the CPU has the instructions, as asserted; both have so many registers of elements, and `rest` one.
+    let (blocks, registers) = (y.len() / (lanes * REGISTERS), y.len() / lanes);
+    let mut rests = [[T::ZERO; 16]; N];
+    // SAFETY: the CPU has the instructions, as asserted; all have so many registers of elements, and a rest one.
     unsafe {
-        let at = |register: usize| {
+        let at = |vector: &[T], register: usize| {
             let at = register * lanes;
-            for vector in [x, y] {
-                prefetch(vector.as_ptr().wrapping_add(at + AHEAD / size_of::<T>()));
-            }
-            (I::Vector::<T>::load(x.as_ptr().add(at)), I::Vector::<T>::load(y.as_ptr().add(at)))
+            prefetch(vector.as_ptr().wrapping_add(at + AHEAD / size_of::<T>()));
+            I::Vector::<T>::load(vector.as_ptr().add(at))
         };
-        let mut sums = [I::Vector::<T>::splat(T::ZERO); REGISTERS];
+        let mut sums = [[I::Vector::<T>::splat(T::ZERO); REGISTERS]; N];
         for block in 0..blocks {
-            for (v, sum) in sums.iter_mut().enumerate() {
-                let (x, y) = at(block * REGISTERS + v);
-                *sum = x.mul_add(y, *sum);
+            for v in 0..REGISTERS {
+                let register = block * REGISTERS + v;
+                let y = at(y, register);
+                for (sums, x) in sums.iter_mut().zip(xs) {
+                    sums[v] = at(x, register).mul_add(y, sums[v]);
+                }
             }
         }
-        let [mut total, b, c, d, e, f, g, h] = sums;
-        for register in blocks * REGISTERS..registers {
-            let (x, y) = at(register);
-            total = x.mul_add(y, total);
+        for ((sums, x), rest) in sums.into_iter().zip(xs).zip(&mut rests) {
+            let [mut total, b, c, d, e, f, g, h] = sums;
+            for register in blocks * REGISTERS..registers {
+                total = at(x, register).mul_add(at(y, register), total);
+            }
+            total = total.add(b).add(c.add(d)).add(e.add(f).add(g.add(h)));
+            total.store(rest.as_mut_ptr());
         }
-        total = total.add(b).add(c.add(d)).add(e.add(f).add(g.add(h)));
-        total.store(rest.as_mut_ptr());
     }
-    for (sum, at) in rest.iter_mut().zip(registers * lanes..x.len()) {
-        *sum = I::mul_add(x[at], y[at], *sum);
-    }
-    let mut width = rest.len() / 2;
-    while width > 0 {
-        for l in 0..width {
-            rest[l] += rest[l + width];
+    let mut totals = [T::ZERO; N];
+    for ((x, mut rest), total) in xs.into_iter().zip(rests).zip(&mut totals) {
+        for (sum, at) in rest.iter_mut().zip(registers * lanes..x.len()) {
+            *sum = I::mul_add(x[at], y[at], *sum);
         }
-        width /= 2;
+        let mut width = rest.len() / 2;
+        while width > 0 {
+            for l in 0..width {
+                rest[l] += rest[l + width];
+            }
+            width /= 2;
+        }
+        *total = rest[0];
     }
-    rest[0]
+    totals
 }

@@ -26,7 +26,7 @@ pub struct OpenClKernel {
     /// Of source text that cooperates: for consecutive launches, which most are. Of all else: for all.
     first: Compiled,
     general: Option<General>,
-    /// What the last launch was told.
+    /// Room for what a launch is told.
     told: Mutex<Told>,
 }
 

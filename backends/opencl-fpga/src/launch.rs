@@ -62,22 +62,25 @@ impl OpenClKernel {
         commands: &mut Commands,
     ) -> Result<(), Failure> {
         let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
-        let mut told = self.told();
+        // No lock is held while it waits.
+        let mut told = std::mem::take(&mut *self.told());
         for (k, phase) in phases.clone().enumerate() {
             let odd = k % 2 == 1;
+            commands.keep_pace()?;
+            self.spec.tell(space, phase, args, odd, &mut told)?;
+            let compiled = self.of(device, &told)?;
             let mut places = device.places()?;
             for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
                 // Elements that no item owns keep what they have.
                 carry(commands, device, &mut places, arg, odd)?;
             }
-            self.spec.tell(space, phase, args, odd, &mut told)?;
-            let compiled = self.of(device, &told)?;
             let mut state = compiled.state(&places);
             self.parameters(device, &mut places, args, odd, told.items, &mut state)?;
             state.set_told(device, &self.spec, self.parameters.len(), &told)?;
             let range = self.line(device, compiled, &told, wanted)?;
             self.run(commands, &state, &range)?;
         }
+        *self.told() = told;
         if (phases.end - phases.start) % 2 == 1 {
             let stays = |arg: &&Arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_NEXT_STAYS == 0;
             let mut places = device.places()?;

@@ -66,6 +66,7 @@ pub(crate) struct Commands {
     timed: bool,
     /// Of its last command.
     batch: Option<Arc<Batch>>,
+    /// Since it last waited.
     count: u32,
 }
 
@@ -153,10 +154,15 @@ impl Commands {
         if open.count >= BATCH && !*timed {
             state.close();
         }
-        drop(state);
         *count += 1;
-        if count.is_multiple_of(RUN_AHEAD) {
-            queue.finish()?;
+        Ok(())
+    }
+
+    /// Waits, if very many commands are on their way. Nothing is locked meanwhile: what hears of their end may launch.
+    pub fn keep_pace(&mut self) -> Result<(), Failure> {
+        if self.count >= RUN_AHEAD {
+            self.count = 0;
+            self.queue.finish()?;
         }
         Ok(())
     }

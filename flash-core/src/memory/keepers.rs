@@ -33,21 +33,23 @@ fn tell(data: *mut u8, bytes: usize) {
     }
 }
 
-/// Zeroed memory of the host that a run has for itself.
-pub(crate) struct Scratch(Box<[u128]>);
+/// Zeroed memory of the host that a run has for itself. It may be moved while its memory is used.
+pub(crate) struct Scratch(*mut [u128]);
 
 impl Scratch {
     pub fn zeroed(bytes: usize) -> Scratch {
-        Scratch(vec![0; bytes.div_ceil(size_of::<u128>())].into_boxed_slice())
+        Scratch(Box::into_raw(vec![0; bytes.div_ceil(size_of::<u128>())].into_boxed_slice()))
     }
 
-    pub fn data(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
+    pub fn data(&self) -> *mut u8 {
+        self.0.cast()
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        forget(self.data(), size_of_val(&self.0[..]));
+        forget(self.data(), self.0.len() * size_of::<u128>());
+        // SAFETY: made of a box by `zeroed`, and the run that used it is over.
+        drop(unsafe { Box::from_raw(self.0) });
     }
 }

@@ -306,7 +306,7 @@ fn submit_prepared(
                 }
             }
             None => {
-                let mut second = Scratch::zeroed(arg.len as usize * arg.element_size as usize);
+                let second = Scratch::zeroed(arg.len as usize * arg.element_size as usize);
                 let data = second.data();
                 scratch.push(second);
                 data.cast()

@@ -107,7 +107,7 @@ impl Issue<'_, '_> {
 impl<'r> Walk<'r> {
     /// Zeroed memory of the host until the end of the run.
     fn scratch(&mut self, bytes: usize) -> *mut u8 {
-        let mut scratch = Scratch::zeroed(bytes);
+        let scratch = Scratch::zeroed(bytes);
         let data = scratch.data();
         self.scratch.push(scratch);
         data
