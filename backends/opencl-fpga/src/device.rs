@@ -98,7 +98,12 @@ impl OpenClDevice {
         if self.in_place() {
             check_in_place(&self.found.info.name, &context, &buffers)?;
         }
-        Ok(Opened { context, kernels: Queue::new(kernels), buffers, host: HostBuffers::default() })
+        Ok(Opened {
+            context,
+            kernels: Queue::new(kernels, self.found.info.class == Class::Fpga),
+            buffers,
+            host: HostBuffers::default(),
+        })
     }
 
     /// True if it works in the host's memory.
