@@ -165,7 +165,8 @@ impl Place {
     pub fn key(self) -> [u8; 16] {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&(self.at as u64).to_ne_bytes());
-        key[8..].copy_from_slice(&(self.bytes as u64).to_ne_bytes());
+        // One of the two is 0.
+        key[8..].copy_from_slice(&((self.bytes + self.begin) as u64).to_ne_bytes());
         key
     }
 }
