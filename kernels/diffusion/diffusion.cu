@@ -117,13 +117,11 @@ FLASH_KERNEL count(const flash_u64 iterations, const flash_u32 *track, flash_u64
 #endif
 
 #ifdef FLASH_ENTRY_heat
-/* Elements from neighbour to neighbour along a dimension. */
-#define STRIDE(array, dim) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 7 + (dim)])
-
 FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height, const float *from, float *to,
                   FLASH_ARGS) {
     /* An element's number is the same in both fields if that is the width of `to`; of `from` there are no more. */
-    const flash_u64 end = STRIDE(to, 0) == 1 && STRIDE(to, 1) == width ? min(width * height, FLASH_LEN(from)) : 0;
+    const flash_u64 end =
+        FLASH_STRIDE(to, 0) == 1 && FLASH_STRIDE(to, 1) == width ? min(width * height, FLASH_LEN(from)) : 0;
     FLASH_FOR_ITEMS {
         const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
         if (i >= end)

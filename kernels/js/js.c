@@ -1,8 +1,7 @@
 /* The kernel of mod.rs in OpenCL C and CUDA C++. FLASH_T is float or double. */
 
-/* Elements from neighbour to neighbour along a dimension. */
-#define STRIDE(array, dim) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 7 + (dim)])
-#define IS_SHAPED(array) (STRIDE(array, 0) == 1 && STRIDE(array, 1) == nx && STRIDE(array, 2) == plane)
+#define IS_SHAPED(array) \
+    (FLASH_STRIDE(array, 0) == 1 && FLASH_STRIDE(array, 1) == nx && FLASH_STRIDE(array, 2) == plane)
 
 FLASH_KERNEL js(const FLASH_T h2, const flash_u64 nx, const flash_u64 ny, FLASH_GLOBAL const FLASH_T *from,
                 FLASH_GLOBAL const FLASH_T *f, FLASH_GLOBAL FLASH_T *to, FLASH_ARGS) {

@@ -6,7 +6,7 @@ use crate::discover::{self, Found};
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
 use crate::once::Once;
-use crate::places::{HostBuffers, Place, Places, over};
+use crate::places::{Overlays, Place, Places, over};
 use crate::program::Programs;
 use crate::queue::Queue;
 use flash_core::Code;
@@ -68,7 +68,7 @@ pub(crate) struct Opened {
     pub kernels: Arc<Queue>,
     pub buffers: Buffers,
     /// Of a device that works in place.
-    pub host: HostBuffers,
+    pub overlays: Overlays,
 }
 
 impl OpenClDevice {
@@ -102,7 +102,7 @@ impl OpenClDevice {
             context,
             kernels: Queue::new(kernels, self.found.info.class == Class::Fpga),
             buffers,
-            host: HostBuffers::default(),
+            overlays: Overlays::default(),
         })
     }
 
@@ -115,7 +115,7 @@ impl OpenClDevice {
     pub(crate) fn places(&self) -> Result<Places<'_>, Failure> {
         let opened = self.opened()?;
         Ok(match self.in_place() {
-            true => opened.host.places(&opened.context, &opened.buffers),
+            true => opened.overlays.places(&opened.context, &opened.buffers),
             false => Places::Device(&opened.buffers, Vec::new()),
         })
     }
@@ -207,7 +207,7 @@ impl Device for OpenClDevice {
     fn forget_host(&self, pointer: *mut u8, bytes: u64) {
         // Of a device that was not opened there is nothing.
         if let Some(opened) = self.opened.get() {
-            opened.host.forget(pointer.addr()..pointer.addr().saturating_add(bytes as usize));
+            opened.overlays.forget(pointer.addr()..pointer.addr().saturating_add(bytes as usize));
         }
     }
 

@@ -30,7 +30,7 @@ const MOST: usize = 4096;
 
 /// The buffers over host memory of a device that works in it.
 #[derive(Default)]
-pub(crate) struct HostBuffers {
+pub(crate) struct Overlays {
     table: Mutex<Table>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Place {
     begin: usize,
 }
 
-impl HostBuffers {
+impl Overlays {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -714,9 +714,9 @@ pub struct BackendApi {
     /// another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
     /// version 4.
     pub image: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
-    /// Memory in [`SPACE_HOST`] may be given back from now on, and no launch uses it: a device gives back what it keeps
-    /// of arguments that began in these bytes. It is called on any thread, of memory, too, that the device never
-    /// saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
+    /// Memory in [`SPACE_HOST`] may be given back from now on: a device gives back what it keeps of arguments that began
+    /// in these bytes, when no launch that is under way needs it any more. It is called on any thread, of memory,
+    /// too, that the device never saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
     pub forget_host: Option<unsafe extern "C" fn(device: *mut Device, pointer: *mut c_void, bytes: u64)>,
 }
 

@@ -173,7 +173,7 @@ pub trait Device: Send + Sync + Sized + 'static {
     }
 
     /// Gives back what it keeps of arguments in the host's memory that began in these bytes: they may be given back from
-    /// now on, and no launch uses them. Only called if [`Backend::KEEPS_HOST`], on any thread, and of memory, too,
+    /// now on. A launch that is under way keeps what it needs. Only called if [`Backend::KEEPS_HOST`], on any thread, and of memory, too,
     /// that the device never saw.
     fn forget_host(&self, _pointer: *mut u8, _bytes: u64) {}
 

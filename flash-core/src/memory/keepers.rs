@@ -14,7 +14,8 @@ pub(crate) fn add(device: &'static DeviceHandle) {
     ANY.store(true, Ordering::Release);
 }
 
-/// Memory that may be given back from now on, and that no launch uses.
+/// Memory that may be given back from now on. Who reads the same slice at the same time is not disturbed: devices keep
+/// what a launch under way needs.
 #[inline]
 pub(crate) fn forget(data: *mut u8, bytes: usize) {
     // Who launched something with it knew of the device, and is done.

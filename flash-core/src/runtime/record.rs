@@ -650,12 +650,12 @@ impl Slots {
 
     /// The arguments that are slices of the host.
     pub fn slices(&self) -> impl Iterator<Item = &Arg> {
-        let of_slice =
-            |&(arg, source): &(&Arg, &Source)| source.memory.is_null() && arg.kind != abi::ARG_SCALAR;
-        let all = self.nodes().iter().flat_map(|node| {
-            self.args_of(node).iter().zip(&self.sources[node.first as usize..][..node.count as usize])
-        });
-        all.filter(of_slice).map(|(arg, _)| arg)
+        self.nodes().iter().flat_map(|node| {
+            let all = self.args_of(node).iter().zip(&self.sources[node.first as usize..]);
+            let of_slices =
+                all.filter(|(arg, source)| source.memory.is_null() && arg.kind != abi::ARG_SCALAR);
+            of_slices.map(|(arg, _)| arg)
+        })
     }
 
     /// True if the recording is one plain submission, and only its scalars can be new.

@@ -7,6 +7,16 @@ use flash::prelude::*;
 use flash_tests::plugins::{in_child, is_child};
 use std::time::{Duration, Instant};
 
+/// Waits until so many programs are there, without anybody having asked for a kernel.
+fn are_loaded(device: &str, programs: u64) {
+    let start = Instant::now();
+    while Objects::of(device, "programs").made < programs {
+        assert!(start.elapsed() < Duration::from_secs(60), "{device}: nothing is loaded");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(Objects::of(device, "kernels").made, 0, "nobody has asked for a kernel");
+}
+
 #[test]
 fn programs_on_disk_are_loaded_when_a_runtime_is_made_and_no_others() {
     let test = "early::programs_on_disk_are_loaded_when_a_runtime_is_made_and_no_others";
@@ -28,12 +38,7 @@ fn programs_on_disk_are_loaded_when_a_runtime_is_made_and_no_others() {
         in_child(&format!("{k}: finds them"), variables, || {
             let device = here();
             let _rt = get_runtime(&device).unwrap();
-            let start = Instant::now();
-            while Objects::of(&device, "programs").made < 2 {
-                assert!(start.elapsed() < Duration::from_secs(60), "{device}: nothing is loaded");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            assert_eq!(Objects::of(&device, "kernels").made, 0, "nobody has asked for a kernel");
+            are_loaded(&device, 2);
             // Other kernels are registered here, too, and would have to be compiled.
             std::thread::sleep(Duration::from_millis(100));
             assert_eq!(Objects::of(&device, "programs").made, 2);
@@ -51,12 +56,7 @@ fn programs_on_disk_are_loaded_when_a_runtime_is_made_and_no_others() {
         in_child(&format!("{k}: loads binaries"), with_binary, || {
             let device = here();
             let rt = get_runtime(&device).unwrap();
-            let start = Instant::now();
-            while Objects::of(&device, "programs").made < 1 {
-                assert!(start.elapsed() < Duration::from_secs(60), "{device}: nothing is loaded");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            assert_eq!(Objects::of(&device, "kernels").made, 0, "nobody has asked for a kernel");
+            are_loaded(&device, 1);
             let (x, y) = (FlashMemory::from([2.0f32; 9]), FlashMemory::from([1.0f32; 9]));
             rt.submit(Binary::of(3.0, &x, &y)).exec([9]).unwrap();
             assert_eq!(*y.read().unwrap(), [7.0; 9], "{device}");

@@ -67,6 +67,7 @@ fn what_a_source_asks_of_arrays_is_seen_in_its_text() {
         "FLASH_ROW_LEN(x)",
         "FLASH_PART_BEGIN(x, 0)",
         "FLASH_PART_END(x, 0)",
+        "FLASH_STRIDE(x, 0)",
         "FLASH_REDUCE(x, 0)",
         "helper(flash_run, flash_table)",
         "#include \"helper.h\"",

@@ -74,14 +74,13 @@ fn a_group_takes_the_cpu_once_and_no_emulator() {
 /// What `cargo xtask setup` installs is what there is, where its environment is the test's.
 #[test]
 fn every_installed_platform_has_its_device() {
-    let Ok(folder) = std::env::var("OCL_ICD_VENDORS") else {
-        return flash_tests::skip(
-            "suite::every_installed_platform_has_its_device",
-            "OCL_ICD_VENDORS names no folder",
-        );
-    };
+    const TEST: &str = "suite::every_installed_platform_has_its_device";
+    let folder = std::env::var("OCL_ICD_VENDORS").unwrap_or_default();
+    if !folder.ends_with("opencl/vendors") {
+        return flash_tests::skip(TEST, "OCL_ICD_VENDORS is not what `cargo xtask env` says");
+    }
     let installed = std::fs::read_dir(folder).unwrap().count();
-    let found = devices("suite::every_installed_platform_has_its_device");
+    let found = devices(TEST);
     assert_eq!((installed, found.len()), (3, 3), "{found:?}");
     let keys: Vec<&str> = found.iter().map(|id| id.split(':').next().unwrap()).collect();
     assert_eq!(keys.iter().filter(|key| **key == "OPENCL").count(), 2, "{found:?}");

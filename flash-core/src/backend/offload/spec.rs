@@ -414,8 +414,14 @@ impl KernelSpec {
 }
 
 /// Macros of `flash_device.h` that read what the table says of arrays.
-const DETAIL_MACROS: [&str; 5] =
-    ["FLASH_OWN_INDEX", "FLASH_ROW_LEN", "FLASH_PART_BEGIN", "FLASH_PART_END", "FLASH_REDUCE"];
+const DETAIL_MACROS: [&str; 6] = [
+    "FLASH_OWN_INDEX",
+    "FLASH_ROW_LEN",
+    "FLASH_PART_BEGIN",
+    "FLASH_PART_END",
+    "FLASH_STRIDE",
+    "FLASH_REDUCE",
+];
 
 const HEADER_NAME: &str = "flash_device.h";
 
