@@ -232,6 +232,8 @@ typedef struct flash_launch {
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
 #define FLASH_PART_BEGIN(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 1 + (axis)])
 #define FLASH_PART_END(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 4 + (axis)])
+/* Elements of an array between neighbours along a dimension of the index space; 0: it does not index the array. */
+#define FLASH_STRIDE(array, dim) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 7 + (dim)])
 
 #define FLASH_OF(array) (flash_run.arrays[FLASH_ARRAY_##array])
 

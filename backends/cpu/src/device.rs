@@ -5,7 +5,7 @@ use crate::team::Team;
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
-use flash_core::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use flash_core::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
 use std::time::{Duration, Instant};
 
 /// The backend.
@@ -155,7 +155,7 @@ impl Device for CpuDevice {
     }
 
     #[inline]
-    fn submit(&self, launch: &Launch<'_, CpuKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, CpuKernel>) -> Result<Option<Event>, Failure> {
         match self.special {
             false => job::run(&self.team, launch)?,
             true => self.submit_special(launch)?,

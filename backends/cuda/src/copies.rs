@@ -1,19 +1,19 @@
 //! Copies between a device, the host and other devices.
 //!
 //! Each direction has a stream. What is pinned on the host is copied by the device alone; what is not goes by way of
-//! two pieces of pinned memory ([`staging`]), or, if it is little, by way of the driver's.
+//! two pieces of pinned memory ([`staging`]), which a thread fills or empties, or, if it is little, by way of the
+//! driver's.
 
 use crate::buffers::Buffers;
 use crate::context::{Context, Current, Event, Stream};
 use crate::failure::Call;
-use crate::waiter::Waiter;
 use cudarc::driver::sys::{
     CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, cuMemFreeHost, cuMemHostAlloc, cuMemcpy3DAsync_v2,
     cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync,
 };
 use flash_core::abi::CopyBox;
-use flash_core::backend::offload::staging;
-use flash_core::backend::{Completion, Failure};
+use flash_core::backend::offload::{Worker, staging};
+use flash_core::backend::{self, Completion, Failure};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex};
 
@@ -36,18 +36,26 @@ pub(crate) enum Ends {
     Peer(Context, CUdeviceptr, CUdeviceptr),
 }
 
+// SAFETY: addresses and handles, which mean the same to every thread.
+unsafe impl Send for Ends {}
+
 /// The copies of a device.
 pub(crate) struct Copies {
     context: Context,
-    pub up: Stream,
-    down: Stream,
-    up_stages: Stages,
-    down_stages: Stages,
-    waiter: Waiter,
+    pub up: Direction,
+    down: Direction,
+    /// Waits on behalf of who wants to be called.
+    waiter: Worker,
 }
 
-/// Two pieces of pinned memory, once they are needed.
-type Stages = Mutex<Option<[Stage; 2]>>;
+/// One direction.
+pub(crate) struct Direction {
+    pub stream: Stream,
+    /// Once they are needed.
+    stages: Mutex<Option<[Stage; 2]>>,
+    /// Fills or empties the stages.
+    worker: Worker,
+}
 
 /// A piece of pinned memory, for ever.
 struct Stage {
@@ -60,16 +68,19 @@ struct Stage {
 unsafe impl Send for Stage {}
 
 /// Fires when a copy has ended.
-pub(crate) struct Copied {
+struct Copied {
     event: Arc<Event>,
-    waiter: &'static Waiter,
+    waiter: &'static Worker,
 }
 
 impl Copies {
     pub fn new(current: &Current, context: Context) -> Result<Copies, Failure> {
-        let (up, down) = (Stream::new(current)?, Stream::new(current)?);
-        let (up_stages, down_stages) = (Mutex::default(), Mutex::default());
-        Ok(Copies { context, up, down, up_stages, down_stages, waiter: Waiter::default() })
+        let direction = |name| {
+            let stream = Stream::new(current)?;
+            Ok(Direction { stream, stages: Mutex::default(), worker: Worker::new(name) })
+        };
+        let (up, down) = (direction("flash-cuda-up")?, direction("flash-cuda-down")?);
+        Ok(Copies { context, up, down, waiter: Worker::new("flash-cuda") })
     }
 
     /// Begins to copy a box. `None`: it is done.
@@ -81,56 +92,44 @@ impl Copies {
         buffers: &Buffers,
         ends: Ends,
         shape: &CopyBox,
-    ) -> Result<Option<Copied>, Failure> {
+    ) -> Result<Option<backend::Event>, Failure> {
         if shape.extent.contains(&0) {
             return Ok(None);
         }
-        let current = self.context.enter()?;
-        let stages = match ends {
-            Ends::Up(host, _) if !is_free(buffers, host, shape.source_offset, shape.source_stride, shape) => {
-                Some(&self.up_stages)
+        let direction = if matches!(ends, Ends::Down(..)) { &self.down } else { &self.up };
+        let is_free = match ends {
+            Ends::Up(host, _) => is_free(buffers, host, shape.source_offset, shape.source_stride, shape),
+            Ends::Down(_, host) => {
+                is_free(buffers, host, shape.destination_offset, shape.destination_stride, shape)
             }
-            Ends::Down(_, host)
-                if !is_free(buffers, host, shape.destination_offset, shape.destination_stride, shape) =>
-            {
-                Some(&self.down_stages)
-            }
-            _ => None,
+            Ends::Inside(..) | Ends::Peer(..) => true,
         };
-        let stream = if matches!(ends, Ends::Down(..)) { self.down } else { self.up };
+        if !is_free {
+            let (ends, shape) = (ends, *shape);
+            // SAFETY: the caller vouches for the box until then.
+            let work = move || unsafe { self.by_stages(direction, ends, &shape) };
+            return Ok(Some(direction.worker.begin(work)));
+        }
+        let current = self.context.enter()?;
         for part in staging::regular(shape) {
             // SAFETY: parts of the box, for which the caller vouches; what was begun before an error is waited for.
-            let begun = unsafe {
-                match stages {
-                    Some(stages) => self.by_stages(&current, stages, stream, ends, &part),
-                    None => enqueue(stream, ends, &part),
-                }
-            };
-            if let Err(failure) = begun {
-                let _ = stream.finish();
+            if let Err(failure) = unsafe { enqueue(direction.stream, ends, &part) } {
+                let _ = direction.stream.finish();
                 return Err(failure);
             }
         }
-        if stages.is_some() {
-            return Ok(None);
-        }
-        let event = Arc::new(Event::record(&current, self.context, stream, false)?);
-        Ok(Some(Copied { event, waiter: &self.waiter }))
+        let event = Arc::new(Event::record(&current, self.context, direction.stream, false)?);
+        Ok(Some(backend::Event::new(Copied { event, waiter: &self.waiter })))
     }
 
     /// Copies a box by way of pinned memory; it is done on return.
     ///
     /// # Safety
-    /// As [`copy`](Self::copy).
-    unsafe fn by_stages(
-        &self,
-        current: &Current,
-        stages: &Stages,
-        stream: Stream,
-        ends: Ends,
-        all: &CopyBox,
-    ) -> Result<(), Failure> {
-        let mut lock = stages.lock().unwrap_or_else(|e| e.into_inner());
+    /// As [`copy`](Self::copy); one of the ends is the host's.
+    unsafe fn by_stages(&self, direction: &Direction, ends: Ends, shape: &CopyBox) -> Result<(), Failure> {
+        let current = &self.context.enter()?;
+        let stream = direction.stream;
+        let mut lock = direction.stages.lock().unwrap_or_else(|e| e.into_inner());
         let stages = match &mut *lock {
             Some(stages) => stages,
             none => none.insert([Stage::new(current)?, Stage::new(current)?]),
@@ -143,7 +142,7 @@ impl Copies {
             Ok(())
         };
         // SAFETY: the caller vouches for the box; the lock is held, and the stages have so many bytes.
-        let outcome = unsafe {
+        let outcome = staging::regular(shape).iter().try_for_each(|all| unsafe {
             match ends {
                 Ends::Up(host, buffer) => staging::up(stages, PIECE as u64, host, all, |stage, piece| {
                     begin(stage, Ends::Up(stage.data, buffer), piece)
@@ -153,7 +152,7 @@ impl Copies {
                 }),
                 Ends::Inside(..) | Ends::Peer(..) => enqueue(stream, ends, all),
             }
-        };
+        });
         if outcome.is_err() {
             // Nobody else finds a piece in use.
             let _ = stream.finish();
@@ -348,7 +347,7 @@ impl Completion for Copied {
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
         let event = self.event.clone();
-        self.waiter.when(Box::new(move || {
+        self.waiter.run(Box::new(move || {
             // Who is called asks how it ended.
             let _ = event.wait();
             callback();

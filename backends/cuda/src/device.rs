@@ -11,7 +11,7 @@ use cudarc::driver::sys::{cuCtxEnablePeerAccess, cuDeviceCanAccessPeer};
 use flash_core::Code;
 use flash_core::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
 use flash_core::backend::offload::{ProgramCache, call_queue_function, queue_function};
-use flash_core::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use flash_core::backend::{Backend, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
 use std::sync::OnceLock;
 
 /// Every NVIDIA GPU.
@@ -74,11 +74,7 @@ impl CudaDevice {
     }
 
     /// Lets a function of the host's put its work into the stream, phase by phase.
-    fn call(
-        &self,
-        function: QueueFn,
-        launch: &Launch<'_, CudaKernel>,
-    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn call(&self, function: QueueFn, launch: &Launch<'_, CudaKernel>) -> Result<Option<Event>, Failure> {
         let opened = self.0.opened()?;
         if let Some((key, ..)) = launch.attributes().find(|(.., required)| *required) {
             let text =
@@ -88,7 +84,7 @@ impl CudaDevice {
         let done = opened.queue.other(launch.profiled(), || {
             launch.phases().try_for_each(|phase| call_queue_function(self, function, launch, phase))
         })?;
-        Ok(Some(Box::new(done)))
+        Ok(Some(Event::new(done)))
     }
 
     fn check_space(self, space: u32) -> Result<(), Failure> {
@@ -172,7 +168,7 @@ impl Device for CudaDevice {
         }
     }
 
-    fn submit(&self, launch: &Launch<'_, CudaKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, CudaKernel>) -> Result<Option<Event>, Failure> {
         match launch.kernel() {
             CudaKernel::Module(kernel) => kernel.submit(self.0, launch),
             CudaKernel::Function(function) => self.call(*function, launch),
@@ -194,7 +190,7 @@ impl Device for CudaDevice {
     fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
         self.check_space(space)?;
         let opened = self.0.opened()?;
-        let handle = opened.buffers.alloc(opened.copies.up, bytes)?;
+        let handle = opened.buffers.alloc(opened.copies.up.stream, bytes)?;
         Ok(Buffer { space, reserved: 0, handle })
     }
 
@@ -227,12 +223,7 @@ impl Device for CudaDevice {
         }
     }
 
-    unsafe fn begin_copy(
-        &self,
-        from: Buffer,
-        to: Buffer,
-        shape: &CopyBox,
-    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+    unsafe fn begin_copy(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Option<Event>, Failure> {
         let own = self.space();
         let peer = CudaDevice::of_space(from.space).filter(|peer| peer.space() != own);
         let ends = match (from.space, to.space) {
@@ -257,8 +248,7 @@ impl Device for CudaDevice {
         };
         let opened = self.0.opened()?;
         // SAFETY: the caller vouches for the boxes, until the copy is complete.
-        let copy = unsafe { opened.copies.copy(&opened.buffers, ends, shape)? };
-        Ok(copy.map(|copy| Box::new(copy) as Box<dyn Completion>))
+        unsafe { opened.copies.copy(&opened.buffers, ends, shape) }
     }
 
     fn can_copy(&self, from: u32, to: u32) -> Option<f64> {

@@ -6,7 +6,7 @@ use crate::queue::{Commands, Shape, Work, Writing};
 use flash_core::Code;
 use flash_core::abi::Arg;
 use flash_core::backend::offload::{Parameter, carried, numbers, offset, two_buffers};
-use flash_core::backend::{Completion, Failure, Launch};
+use flash_core::backend::{Event, Failure, Launch};
 
 /// The option, and the attribute, that says how many threads are in a block.
 const WORK_GROUP_SIZE: &str = "work_group_size";
@@ -27,7 +27,7 @@ impl ModuleKernel {
         &self,
         known: &'static Known,
         launch: &Launch<'_, CudaKernel>,
-    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+    ) -> Result<Option<Event>, Failure> {
         let [block, shared] = numbers(launch, [WORK_GROUP_SIZE, SHARED_MEMORY])?;
         let mut state = self.state();
         let shared = shared.map_or(Ok(0), |bytes| self.allow_shared(known, &mut state, bytes))?;
@@ -55,7 +55,7 @@ impl ModuleKernel {
             Some(start) => writing.end_timed(start)?,
             None => writing.end(),
         };
-        Ok(done.map(|done| Box::new(done) as Box<dyn Completion>))
+        Ok(done.map(|done| Event::new(done)))
     }
 
     /// A kernel that says how many threads its blocks have counts on them; one that does not care says nothing.

@@ -13,7 +13,6 @@
 //! | `nvrtc`, `program` | compilation, the cache on disk, modules |
 //! | `kernel`, `launch` | a kernel made ready; parameters, blocks and phases of a launch |
 //! | `queue`, `graph` | launches in order, in batches, which become graphs when they come again |
-//! | `waiter` | the thread that waits for who wants to be called |
 //!
 //! What a launch waits for has happened before it is submitted, so nothing orders the streams.
 //!
@@ -35,7 +34,6 @@ mod launch;
 pub mod nvrtc;
 mod program;
 mod queue;
-mod waiter;
 
 pub use device::{CudaDevice, NvidiaGpu};
 pub use kernel::{CudaKernel, ModuleKernel};

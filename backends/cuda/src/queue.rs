@@ -15,10 +15,10 @@
 use crate::context::{Context, Current, Event, Stream};
 use crate::failure::{Call, failed};
 use crate::graph::Graphs;
-use crate::waiter::Waiter;
 use cudarc::driver::sys::{
     CUdeviceptr, CUfunction, CUresult, cuLaunchCooperativeKernel, cuLaunchKernel, cuMemcpyDtoDAsync_v2,
 };
+use flash_core::backend::offload::Worker;
 use flash_core::backend::{Completion, Failure};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -94,7 +94,9 @@ pub(crate) struct Queue {
     launches: AtomicU64,
     /// Something is in `refused`.
     any_refused: AtomicBool,
-    waiter: Waiter,
+    /// Waits on behalf of who wants to be called: functions that the driver calls back may not call it, and are not
+    /// called when the device is lost. In the order of the calls: launches end in that order.
+    waiter: Worker,
 }
 
 struct State {
@@ -188,7 +190,7 @@ impl Queue {
             done: AtomicU64::new(0),
             launches: AtomicU64::new(0),
             any_refused: AtomicBool::new(false),
-            waiter: Waiter::default(),
+            waiter: Worker::new("flash-cuda"),
         }
     }
 
@@ -443,7 +445,7 @@ impl Completion for Done {
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
         let (queue, batch) = (self.queue, self.batch.clone());
-        queue.waiter.when(Box::new(move || {
+        queue.waiter.run(Box::new(move || {
             // Who is called asks how it ended.
             let _ = queue.wait(&batch);
             callback();

@@ -7,8 +7,8 @@ use crate::failure::Call;
 use crate::stages::Stages;
 use flash_core::Code;
 use flash_core::abi::{Buffer, CopyBox, SPACE_HOST};
-use flash_core::backend::Failure;
 use flash_core::backend::offload::staging;
+use flash_core::backend::{self, Failure};
 use opencl3::command_queue::{
     CommandQueue, enqueue_copy_buffer, enqueue_copy_buffer_rect, enqueue_fill_buffer, enqueue_read_buffer,
     enqueue_read_buffer_rect, enqueue_write_buffer, enqueue_write_buffer_rect,
@@ -23,7 +23,7 @@ use opencl3::types::{CL_FALSE, CL_TRUE, cl_mem};
 use std::collections::HashMap;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The buffers of a device. Their handles are OpenCL's.
 pub(crate) struct Buffers {
@@ -37,7 +37,7 @@ pub(crate) struct Buffers {
     stages: Option<Stages>,
 }
 
-/// What a box is copied with: one command each.
+/// Between what is copied.
 #[derive(Clone, Copy)]
 pub(crate) enum Ends {
     Up(*const u8, cl_mem),
@@ -45,10 +45,16 @@ pub(crate) enum Ends {
     Inside(cl_mem, cl_mem),
 }
 
+// SAFETY: addresses and handles, which mean the same to every thread.
+unsafe impl Send for Ends {}
+
+/// Up to so many bytes the driver copies at once, in whatever way it likes: to have a thread do it takes longer.
+const LITTLE: u64 = 64 << 10;
+
 impl Buffers {
-    pub fn new(queue: CommandQueue, limits: &Limits) -> Buffers {
-        let stages = limits.pinned.then(Stages::default);
-        Buffers { queue, most: limits.buffer_bytes, live: Mutex::default(), freed: AtomicU64::new(0), stages }
+    pub fn new(queue: CommandQueue, limits: &Limits) -> Arc<Buffers> {
+        let (most, stages) = (limits.buffer_bytes, limits.pinned.then(Stages::new));
+        Arc::new(Buffers { queue, most, live: Mutex::default(), freed: AtomicU64::new(0), stages })
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<u64, Counted<Memory>>> {
@@ -133,18 +139,18 @@ impl Buffers {
         }
     }
 
-    /// Begins to copy a box. `None`: it is done.
+    /// Begins to copy a box. `None`: there is nothing to do.
     ///
     /// # Safety
     /// The boxes lie inside the buffers, one of which is this device's and the other too, or the host's;
     /// nobody else touches them until the copy is complete.
     pub unsafe fn copy_box(
-        &self,
+        self: &Arc<Buffers>,
         context: &Context,
         from: Buffer,
         to: Buffer,
         shape: &CopyBox,
-    ) -> Result<Option<Done>, Failure> {
+    ) -> Result<Option<backend::Event>, Failure> {
         let [bytes, rows, planes] = shape.extent;
         if bytes == 0 || rows == 0 || planes == 0 {
             return Ok(None);
@@ -160,13 +166,14 @@ impl Buffers {
             }
             _ => Ends::Inside(from.handle as usize as cl_mem, to.handle as usize as cl_mem),
         };
-        let parts = staging::regular(shape);
-        if let (Some(stages), Ends::Up(..) | Ends::Down(..)) = (&self.stages, ends) {
-            // SAFETY: the caller vouches; it is done on return.
-            return unsafe { stages.copy(self, context, ends, &parts) }.map(|()| None);
+        if let (Some(stages), Ends::Up(..) | Ends::Down(..)) = (&self.stages, ends)
+            && bytes * rows * planes > LITTLE
+        {
+            // SAFETY: the caller vouches.
+            return unsafe { stages.begin(self, context, ends, shape) }.map(Some);
         }
         let mut last = None;
-        for part in parts {
+        for part in staging::regular(shape) {
             // SAFETY: a part of the box, for which the caller vouches until the last is complete, or until what
             // was enqueued has ended.
             match unsafe { self.enqueue(ends, &part) } {
@@ -178,7 +185,7 @@ impl Buffers {
             }
         }
         // The queue is in order.
-        Ok(last.map(Done))
+        Ok(last.map(|event| backend::Event::new(Done(event))))
     }
 
     /// Waits for everything that was enqueued.

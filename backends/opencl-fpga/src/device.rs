@@ -13,9 +13,10 @@ use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory;
 use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use flash_core::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Every OpenCL device that is no FPGA.
@@ -66,7 +67,7 @@ pub struct OpenClDevice {
 pub(crate) struct Opened {
     pub context: Context,
     pub kernels: Arc<Queue>,
-    pub buffers: Buffers,
+    pub buffers: Arc<Buffers>,
     /// Of a device that works in place.
     pub overlays: Overlays,
 }
@@ -211,7 +212,7 @@ impl Device for OpenClDevice {
         }
     }
 
-    fn submit(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<Event>, Failure> {
         launch.kernel().submit(self, launch)
     }
 
@@ -266,7 +267,7 @@ impl Device for OpenClDevice {
         from: abi::Buffer,
         to: abi::Buffer,
         shape: &abi::CopyBox,
-    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+    ) -> Result<Option<Event>, Failure> {
         if self.in_place() {
             // SAFETY: the caller vouches for the boxes.
             return unsafe { host_memory::copy_box(from, to, shape) }.map(|()| None);
@@ -282,14 +283,34 @@ impl Device for OpenClDevice {
         }
         let Opened { context, buffers, .. } = self.opened()?;
         // SAFETY: the caller vouches for the boxes, until the copy is complete.
-        let copy = unsafe { buffers.copy_box(context, from, to, shape)? };
-        Ok(copy.map(|copy| Box::new(copy) as Box<dyn Completion>))
+        unsafe { buffers.copy_box(context, from, to, shape) }
     }
 
     fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
         let known = |space| space == self.space || space == abi::SPACE_HOST;
         let inside = known(from) && known(to) && (from == self.space || to == self.space);
         inside.then_some(10e9)
+    }
+
+    /// `queue`: the one of kernels, `context`, `device`, and `buffer` of a buffer in a memory of its own. They stay the
+    /// backend's: retain what is to live longer than the process uses the device.
+    fn native_handle(&self, kind: &str, buffer: Option<abi::Buffer>) -> Result<u64, Failure> {
+        let opened = self.opened()?;
+        let handle = |object: *mut c_void| Ok(object.expose_provenance() as u64);
+        match (kind, buffer) {
+            ("queue", None) => handle(opened.kernels.raw()),
+            ("context", None) => handle(opened.context.get()),
+            ("device", None) => handle(self.found.device.id()),
+            ("buffer", Some(buffer)) if !self.in_place() => {
+                self.check_space(buffer.space).map(|()| buffer.handle)
+            }
+            _ => {
+                let text = format!(
+                    "a native handle of kind `{kind}`: this device has `queue`, `context` and `device`, and `buffer` of a buffer in a memory of its own"
+                );
+                Err(Failure::new(Code::Unsupported, text))
+            }
+        }
     }
 
     /// `platform`, `extensions`, `driver`, `limits`, `buffers`: how many of the runtime's there are, and `objects`:

@@ -7,7 +7,7 @@ use crate::queue::Commands;
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, offset, two_buffers};
-use flash_core::backend::{Completion, Failure, Launch};
+use flash_core::backend::{Event, Failure, Launch};
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel};
 use opencl3::error_codes::{CL_INVALID_WORK_GROUP_SIZE, error_text};
 use std::ptr::null;
@@ -33,7 +33,7 @@ impl OpenClKernel {
         &self,
         device: &OpenClDevice,
         launch: &Launch<'_, OpenClKernel>,
-    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+    ) -> Result<Option<Event>, Failure> {
         let [wanted] = numbers(launch, [WORK_GROUP_SIZE])?;
         let wanted = wanted.or(self.spec.work_group_size).map(|size| size as usize);
         let phases = launch.phases();
@@ -50,7 +50,7 @@ impl OpenClKernel {
             commands.abandon();
             return Err(failure);
         }
-        Ok(commands.end().map(|done| Box::new(done) as Box<dyn Completion>))
+        Ok(commands.end())
     }
 
     /// A cooperating kernel: once per phase.

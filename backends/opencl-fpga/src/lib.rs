@@ -7,7 +7,7 @@
 //! - A CPU, and any device that takes any address of the host's, works in place: its buffers lie over the host's
 //!   arrays (`places.rs`). Every other has a memory of its own. It has two in-order queues: kernels, and copies. What a launch waits for has happened before it is enqueued, so nothing orders the two.
 //! - Copies to and from a memory that lies apart from the host's go by way of two pieces of pinned memory, one of
-//!   which is filled while the other is on its way. Others are commands with an event, which nobody waits for here.
+//!   which a thread fills while the other is on its way. Others, and small ones, are commands with an event.
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
 //!   is kept by the device, and on disk ([`ProgramCache`](flash_core::backend::offload::ProgramCache)). Binaries, and what
 //!   is on disk, are loaded from the making of a runtime on, beside the program.

@@ -178,15 +178,22 @@ fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<C
     compiled(device, spec, Counted::new(program.map_err(refused)?))
 }
 
+/// A program in the device's own form. Intel's runtime for CPUs finds the functions that such programs call (vectors of
+/// integer divisions, for one) only once its compiler was there: a program that is not taken is tried again behind it.
 fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<Counted<Program>, Failure> {
-    let opened = device.opened()?;
-    let devices = opened.context.devices();
-    // SAFETY: the context's own devices, one binary for its one device.
-    let program = unsafe { Program::create_from_binary(&opened.context, devices, &[bytes]) }
-        .call("clCreateProgramWithBinary")?;
-    let mut program = Counted::new(program);
-    program.build(devices, options).call("clBuildProgram")?;
-    Ok(program)
+    let context = &device.opened()?.context;
+    let load = || {
+        // SAFETY: the context's own devices, one binary for its one device.
+        let mut program = unsafe { Program::create_from_binary(context, context.devices(), &[bytes]) }
+            .call("clCreateProgramWithBinary")?;
+        program.build(context.devices(), options).call("clBuildProgram")?;
+        Ok(Counted::new(program))
+    };
+    load().or_else(|failure: Failure| {
+        let any = Program::create_from_source(context, "kernel void flash_any(void) {}");
+        let compiler = any.is_ok_and(|mut any| any.build(context.devices(), "").is_ok());
+        if compiler { load() } else { Err(failure) }
+    })
 }
 
 /// The error of a build, with what the compiler says.

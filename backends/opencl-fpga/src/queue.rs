@@ -17,7 +17,7 @@
 use crate::counted::Counted;
 use crate::event::enqueued;
 use crate::failure::Call;
-use flash_core::backend::{Completion, Failure};
+use flash_core::backend::{self, Completion, Failure};
 use opencl3::command_queue::{CommandQueue, finish};
 use opencl3::event::Event;
 use opencl3::types::{cl_command_queue, cl_event, cl_int};
@@ -70,6 +70,8 @@ struct State {
 /// The open batch.
 struct Open {
     batch: Arc<Batch>,
+    /// Of every launch of it.
+    event: backend::Event,
     thread: usize,
     last: Counted<Event>,
     count: u32,
@@ -79,14 +81,14 @@ struct Open {
 pub(crate) struct Commands {
     queue: Arc<Queue>,
     timed: bool,
-    /// Of its last command.
-    batch: Option<Arc<Batch>>,
+    /// Of its last command's batch.
+    event: Option<backend::Event>,
     /// Since it last waited.
     count: u32,
 }
 
-/// Fires when the last command of a launch has ended.
-pub(crate) struct Done {
+/// Fires when a batch has ended.
+struct Done {
     queue: Arc<Queue>,
     batch: Arc<Batch>,
 }
@@ -101,12 +103,17 @@ impl Queue {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// OpenCL's own.
+    pub fn raw(&self) -> cl_command_queue {
+        self.queue.get()
+    }
+
     /// Begins a launch.
     pub fn begin(self: &Arc<Queue>, timed: bool) -> Commands {
         if timed {
             self.state().close();
         }
-        Commands { queue: self.clone(), timed, batch: None, count: 0 }
+        Commands { queue: self.clone(), timed, event: None, count: 0 }
     }
 
     /// Waits for everything that was enqueued.
@@ -145,7 +152,7 @@ impl Commands {
         name: &str,
         call: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
     ) -> Result<(), Failure> {
-        let Commands { queue, timed, batch: own, count } = self;
+        let Commands { queue, timed, event: own, count } = self;
         let mut state = queue.state();
         // The lock makes the order of events that of the commands.
         let event = enqueued(call(queue.queue.get()), name)?;
@@ -164,12 +171,14 @@ impl Commands {
                 }
             }
             None => {
-                state.open = Some(Open { batch: Arc::default(), thread, last: event, count: 1 });
+                let batch = Arc::<Batch>::default();
+                let done = backend::Event::new(Done { queue: queue.clone(), batch: batch.clone() });
+                state.open = Some(Open { batch, event: done, thread, last: event, count: 1 });
             }
         }
         let Some(open) = &state.open else { return Ok(()) };
-        if own.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &open.batch)) {
-            *own = Some(open.batch.clone());
+        if own.as_ref().is_none_or(|own| !own.is(&open.event)) {
+            *own = Some(open.event.clone());
         }
         if open.count >= BATCH && !*timed {
             state.close();
@@ -188,12 +197,11 @@ impl Commands {
     }
 
     /// Ends the launch. `None`: there was nothing to do.
-    pub fn end(self) -> Option<Done> {
-        let Commands { queue, timed, batch, .. } = self;
-        if timed {
-            queue.state().close();
+    pub fn end(self) -> Option<backend::Event> {
+        if self.timed {
+            self.queue.state().close();
         }
-        batch.map(|batch| Done { queue, batch })
+        self.event
     }
 
     /// Ends it after an error: a command that was enqueued stays so, and is waited for.

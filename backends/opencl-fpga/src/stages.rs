@@ -1,26 +1,30 @@
 //! Pinned memory, by way of which a device is copied to and from whose memory lies apart from the host's. Its two
-//! pieces are allocated at the first copy, mapped once, and kept.
+//! pieces are allocated at the first copy, mapped once, and kept. A thread fills or empties one while the other is on
+//! its way: who begins a copy goes on.
 
 use crate::buffers::{Buffers, Ends};
 use crate::counted::{Counted, Memory};
 use crate::event::enqueued;
+use crate::once::Once;
 use flash_core::abi::CopyBox;
-use flash_core::backend::Failure;
-use flash_core::backend::offload::staging;
+use flash_core::backend::offload::{Worker, staging};
+use flash_core::backend::{self, Failure};
 use opencl3::command_queue::enqueue_map_buffer;
 use opencl3::context::Context;
 use opencl3::event::Event;
 use opencl3::memory::{CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, create_buffer};
 use opencl3::types::{CL_TRUE, cl_mem};
 use std::ptr::{null, null_mut};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Bytes of a piece: a bus moves them in well over the time that a command takes to begin.
 const BYTES: u64 = 4 << 20;
 
-/// Both pieces, once they are needed. Who copies has them locked.
-#[derive(Default)]
-pub(crate) struct Stages(Mutex<Option<[Stage; 2]>>);
+/// Both pieces, once they are needed, and who uses them.
+pub(crate) struct Stages {
+    pieces: Once<Arc<Mutex<[Stage; 2]>>>,
+    worker: Worker,
+}
 
 /// A piece of pinned memory.
 struct Stage {
@@ -64,48 +68,68 @@ impl staging::Stage for Stage {
 }
 
 impl Stages {
-    /// Copies boxes between the host and the device; they are done on return.
+    pub fn new() -> Stages {
+        Stages { pieces: Once::new(), worker: Worker::new("flash-opencl") }
+    }
+
+    /// Begins to copy a box between the host and the device.
     ///
     /// # Safety
-    /// As [`Buffers::copy_box`]; one command can copy each box, and one of the ends is the host's.
-    pub unsafe fn copy(
+    /// As [`Buffers::copy_box`]; one of the ends is the host's.
+    pub unsafe fn begin(
         &self,
-        buffers: &Buffers,
+        buffers: &Arc<Buffers>,
         context: &Context,
         ends: Ends,
-        boxes: &[CopyBox],
-    ) -> Result<(), Failure> {
-        let mut lock = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        let stages = match &mut *lock {
-            Some(stages) => stages,
-            none => none.insert([Stage::new(buffers, context)?, Stage::new(buffers, context)?]),
-        };
-        let outcome = boxes.iter().try_for_each(|all| {
-            // Sent off at once: the host does something else meanwhile.
-            let begin = |stage: &mut Stage, ends: Ends, piece: &CopyBox| {
-                // SAFETY: the piece lies in the device's buffer, for which the caller vouches, and in the stage,
-                // which nobody uses until it is settled.
-                stage.busy = Some(unsafe { buffers.enqueue(ends, piece)? });
-                buffers.flush()
-            };
-            // SAFETY: the caller vouches for the boxes; the lock is held, and the stages have so many bytes.
-            unsafe {
-                match ends {
-                    Ends::Up(host, buffer) => staging::up(stages, BYTES, host, all, |stage, piece| {
-                        begin(stage, Ends::Up(stage.data, buffer), piece)
-                    }),
-                    Ends::Down(buffer, host) => staging::down(stages, BYTES, host, all, |stage, piece| {
-                        begin(stage, Ends::Down(buffer, stage.data), piece)
-                    }),
-                    Ends::Inside(..) => Ok(()),
-                }
-            }
-        });
-        if outcome.is_err() {
-            // Nobody else finds a piece in use.
-            buffers.finish();
-            stages.iter_mut().for_each(|stage| stage.busy = None);
-        }
-        outcome
+        shape: &CopyBox,
+    ) -> Result<backend::Event, Failure> {
+        let make =
+            || Ok(Arc::new(Mutex::new([Stage::new(buffers, context)?, Stage::new(buffers, context)?])));
+        let (pieces, buffers) = (self.pieces.get_or_make(make)?.clone(), buffers.clone());
+        let parts = staging::regular(shape);
+        Ok(self.worker.begin(move || {
+            let mut pieces = pieces.lock().unwrap_or_else(|e| e.into_inner());
+            // SAFETY: the caller vouches for the box until then.
+            unsafe { copy(&mut pieces, &buffers, ends, &parts) }
+        }))
     }
+}
+
+/// Copies boxes between the host and the device; they are done on return.
+///
+/// # Safety
+/// As [`Stages::begin`], and one command can copy each box.
+unsafe fn copy(
+    stages: &mut [Stage; 2],
+    buffers: &Buffers,
+    ends: Ends,
+    boxes: &[CopyBox],
+) -> Result<(), Failure> {
+    let outcome = boxes.iter().try_for_each(|all| {
+        // Sent off at once: the host does something else meanwhile.
+        let begin = |stage: &mut Stage, ends: Ends, piece: &CopyBox| {
+            // SAFETY: the piece lies in the device's buffer, for which the caller vouches, and in the stage, which
+            // nobody uses until it is settled.
+            stage.busy = Some(unsafe { buffers.enqueue(ends, piece)? });
+            buffers.flush()
+        };
+        // SAFETY: the caller vouches for the boxes; the stages are this function's, and have so many bytes.
+        unsafe {
+            match ends {
+                Ends::Up(host, buffer) => staging::up(stages, BYTES, host, all, |stage, piece| {
+                    begin(stage, Ends::Up(stage.data, buffer), piece)
+                }),
+                Ends::Down(buffer, host) => staging::down(stages, BYTES, host, all, |stage, piece| {
+                    begin(stage, Ends::Down(buffer, stage.data), piece)
+                }),
+                Ends::Inside(..) => Ok(()),
+            }
+        }
+    });
+    if outcome.is_err() {
+        // Nobody else finds a piece in use.
+        buffers.finish();
+        stages.iter_mut().for_each(|stage| stage.busy = None);
+    }
+    outcome
 }

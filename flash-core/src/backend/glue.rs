@@ -1,6 +1,6 @@
 //! From the [`Backend`] trait to the vtable, and from an inventory to a plugin header.
 
-use super::event::{EventBox, UserEvent};
+use super::event::{Event, Kind};
 use super::{Backend, Class, Device, Failure, Launch};
 use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str, Submission};
 use crate::error::Code;
@@ -303,7 +303,7 @@ unsafe extern "C" fn submit<B: Backend>(
         let event = unsafe { cell_of::<B>(device) }.device.submit(&Launch { raw, kernel })?;
         if !raw.signal.is_null() {
             // SAFETY: the host's variable.
-            unsafe { *raw.signal = event.map_or(std::ptr::null_mut(), |e| give_event(EventBox::Device(e))) };
+            unsafe { *raw.signal = event.map_or(std::ptr::null_mut(), Event::into_raw) };
         } else if let Some(event) = event {
             event.wait()?;
         }
@@ -403,7 +403,7 @@ unsafe extern "C" fn copy_box<B: Backend>(
                 return device.copy_box(source, destination, &*shape);
             }
             let event = device.begin_copy(source, destination, &*shape)?;
-            *signal = event.map_or(std::ptr::null_mut(), |e| give_event(EventBox::Device(e)));
+            *signal = event.map_or(std::ptr::null_mut(), Event::into_raw);
         }
         Ok(())
     })
@@ -450,20 +450,16 @@ unsafe extern "C" fn query_device<B: Backend>(
     })
 }
 
-fn give_event(event: EventBox) -> *mut abi::Event {
-    Box::into_raw(Box::new(event)).cast()
-}
-
 /// # Safety
-/// `event` was made by `give_event` and is not released.
-unsafe fn event_of<'a>(event: *mut abi::Event) -> &'a EventBox {
+/// `event` is of [`Event::into_raw`], and not released.
+unsafe fn event_of<'a>(event: *mut abi::Event) -> &'a Kind {
     // SAFETY: the caller vouches.
     unsafe { &*event.cast_const().cast() }
 }
 
 unsafe extern "C" fn event_create(_device: *mut abi::Device, event: *mut *mut abi::Event) -> *mut abi::Error {
     // SAFETY: the host's variable.
-    unsafe { *event = give_event(EventBox::User(UserEvent::default())) };
+    unsafe { *event = Event::of_host().into_raw() };
     std::ptr::null_mut()
 }
 
@@ -473,9 +469,9 @@ unsafe extern "C" fn event_signal(event: *mut abi::Event, error: *mut abi::Error
         let outcome = if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) };
         // SAFETY: an event of ours.
         match unsafe { event_of(event) } {
-            EventBox::User(user) if user.signal(outcome) => Ok(()),
-            EventBox::User(_) => Err(Failure::new(Code::Invalid, "the event has fired already")),
-            EventBox::Device(_) => {
+            Kind::User(user) if user.signal(outcome) => Ok(()),
+            Kind::User(_) => Err(Failure::new(Code::Invalid, "the event has fired already")),
+            Kind::Device(_) => {
                 Err(Failure::new(Code::Invalid, "only events made by event_create can be signalled"))
             }
         }
@@ -550,8 +546,8 @@ unsafe extern "C" fn event_times(event: *mut abi::Event, start: *mut u64, end: *
 
 unsafe extern "C" fn event_release(event: *mut abi::Event) {
     if !event.is_null() {
-        // SAFETY: made by `give_event`, released once.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(event.cast::<EventBox>()) })));
+        // SAFETY: of `into_raw`, released once.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Event::from_raw(event) })));
     }
 }
 

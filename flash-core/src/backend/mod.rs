@@ -17,7 +17,7 @@ pub(crate) mod registry;
 mod tests;
 
 pub use elf::signature;
-pub use event::Completion;
+pub use event::{Completion, Event};
 pub use glue::{BackendEntry, BackendStatic, Instance, api, query};
 pub use host::run_rows;
 pub(crate) use host::{HOST, take_error};
@@ -178,7 +178,7 @@ pub trait Device: Send + Sync + Sized + 'static {
     fn forget_host(&self, _pointer: *mut u8, _bytes: u64) {}
 
     /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
-    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure>;
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure>;
 
     /// Up to how many work items a launch of one phase need not come here: the host calls the implementation's
     /// `share` on its own thread instead, which spares an indirect call. For devices that use host memory and
@@ -232,7 +232,7 @@ pub trait Device: Send + Sync + Sized + 'static {
         from: abi::Buffer,
         to: abi::Buffer,
         shape: &abi::CopyBox,
-    ) -> Result<Option<Box<dyn Completion>>, Failure> {
+    ) -> Result<Option<Event>, Failure> {
         // SAFETY: the caller vouches for the boxes.
         unsafe { self.copy_box(from, to, shape) }.map(|()| None)
     }

@@ -89,6 +89,23 @@ impl DeviceHandle {
         }
     }
 
+    /// The vendor's own handle of what a kind names, for code that shares the device with FLASH: `queue`, `context` and
+    /// `device` of an OpenCL device, `stream`, `context` and `device` of CUDA's. It stays FLASH's, and valid as long as
+    /// the process lives.
+    ///
+    /// # Errors
+    /// The backend's, if it has none of this kind.
+    pub fn native_handle(&self, kind: &str) -> Result<u64, Error> {
+        let slot = self.api.native_handle.ok_or_else(|| Error::Backend {
+            code: Code::Unsupported,
+            text: format!("device {}: there is no slot `native_handle`", self.id),
+        })?;
+        let mut handle = 0;
+        // SAFETY: a device of this vtable, a text that lives for the call, no object, and our own variable.
+        unsafe { take_error(slot(self.raw, Str::new(kind), std::ptr::null(), &mut handle))? };
+        Ok(handle)
+    }
+
     fn report(&self) -> DeviceReport {
         let value = |key| Some((key, serde_json::from_str(&self.query(key).ok()?).ok()?));
         let properties = ["platform", "limits"].into_iter().filter_map(value).collect();

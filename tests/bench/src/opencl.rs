@@ -5,19 +5,20 @@ use crate::dispatch::per_call;
 use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context as _, Result};
-use flash::backend::list;
+use flash::backend::{DeviceHandle, list};
 use flash::descriptor::Implementation;
 use flash::kernel::views::{Item, Read, ReadWrite};
 use flash::{FlashMemory, KernelDefinition, get_runtime};
 use flash_backend_opencl_fpga as _;
-use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
+use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
-use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
+use opencl3::device::Device;
 use opencl3::kernel::{ExecuteKernel, Kernel};
 use opencl3::memory::{Buffer, CL_MEM_READ_WRITE};
-use opencl3::platform::get_platforms;
 use opencl3::program::Program;
-use std::ptr::null_mut;
+use opencl3::types::cl_device_id;
+use std::mem::ManuallyDrop;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::time::{Duration, Instant};
 
 /// Submissions of a chain.
@@ -40,25 +41,22 @@ pub struct Touch<'a> {
     z: Item<'a, ReadWrite<f32>>,
 }
 
-/// The same by hand.
+/// The same by hand, in FLASH's own queue.
 struct ByHand {
-    queue: CommandQueue,
+    queue: ManuallyDrop<CommandQueue>,
     kernel: Kernel,
     buffers: [Buffer<f32>; 3],
 }
 
 impl ByHand {
-    /// On the device of a name.
-    fn new(name: &str) -> Result<ByHand> {
-        let platforms = get_platforms()?;
-        let mut ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
-        let id = ids.find(|&id| Device::new(id).name().is_ok_and(|found| found.trim() == name));
-        let device = Device::new(id.with_context(|| format!("a device {name}"))?);
-        let context = Context::from_device(&device)?;
-        // As the backend's: with times.
-        #[allow(deprecated)]
-        // SAFETY: the context is the device's.
-        let queue = unsafe { CommandQueue::create(&context, device.id(), CL_QUEUE_PROFILING_ENABLE)? };
+    fn new(device: &DeviceHandle) -> Result<ByHand> {
+        let handle =
+            |kind| device.native_handle(kind).map(|handle| with_exposed_provenance_mut(handle as usize));
+        let id: cl_device_id = handle("device")?;
+        let dimensions = Device::new(id).max_work_item_dimensions()?;
+        // They stay FLASH's, and are not released here.
+        let context = ManuallyDrop::new(Context::new(handle("context")?, &[id]));
+        let queue = ManuallyDrop::new(CommandQueue::new(handle("queue")?, dimensions));
         let source = include_str!("empty.cl");
         let program =
             Program::create_and_build_from_source(&context, source, "").map_err(anyhow::Error::msg)?;
@@ -107,7 +105,7 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
     }
     for device in reports.iter().filter(|r| ours(&r.key)).flat_map(|r| &r.devices) {
         for kernel in ["plain", "cooperating"] {
-            rows.extend(launches(&device.id, &device.info.name, kernel)?);
+            rows.extend(launches(&device.id, kernel)?);
         }
         rows.extend(first_uses(&device.id)?);
     }
@@ -119,9 +117,9 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
 
 /// Of one implementation: `plain`, which has the parameters of the kernel by hand, or `cooperating`, which has those of
 /// `FLASH_ARGS`, too.
-fn launches(id: &str, name: &str, kernel: &str) -> Result<Vec<Row>> {
+fn launches(id: &str, kernel: &str) -> Result<Vec<Row>> {
     let rt = get_runtime(id)?.options(Implementation::named(kernel));
-    let hand = ByHand::new(name)?;
+    let hand = ByHand::new(rt.devices()[0])?;
     let [x, y, z]: &[FlashMemory<f32>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
     let warm = |launches| {
         per_call(launches, || {

@@ -3,7 +3,7 @@
 use flash_core::abi;
 use flash_core::backend::host_memory::HostBuffers;
 use flash_core::backend::{
-    Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, host_memory,
+    Backend, Completion, Device, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory,
 };
 use flash_core::kernel::ImplementationEntry;
 
@@ -98,7 +98,7 @@ impl Device for BrokenDevice {
         Ok(Kernel(implementation))
     }
 
-    fn submit(&self, launch: &Launch<'_, Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, Kernel>) -> Result<Option<Event>, Failure> {
         maybe("submit");
         let space = launch.space();
         for phase in launch.phases() {
@@ -112,7 +112,7 @@ impl Device for BrokenDevice {
                 return Err(unsafe { Failure::of_host(error) });
             }
         }
-        Ok(Some(Box::new(Done)))
+        Ok(Some(Event::new(Done)))
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {

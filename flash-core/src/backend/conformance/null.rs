@@ -16,7 +16,7 @@
 use crate::abi;
 use crate::backend::host_memory::{self, HostBuffers};
 use crate::backend::{
-    Backend, BackendStatic, Class, Completion, Device, DeviceInfo, Failure, Instance, Launch, Unavailable,
+    Backend, BackendStatic, Class, Device, DeviceInfo, Event, Failure, Instance, Launch, Unavailable,
 };
 use crate::error::Code;
 
@@ -99,7 +99,7 @@ impl Device for NullDevice {
     // and exchanges `data` and `next` of arguments of kind ARG_PHASED between phases (see there).
     // `Ok(None)`: all is done. `Ok(Some(event))`: it is not, and the event says when.
     #[inline]
-    fn submit(&self, launch: &Launch<'_, NullKernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, NullKernel>) -> Result<Option<Event>, Failure> {
         // Options that nobody knows may be ignored, unless they are marked as required.
         match launch.attributes().find(|(_, _, required)| *required) {
             Some((key, _, _)) => Err(Failure::new(

@@ -4,6 +4,9 @@ mod sync;
 mod user;
 
 use super::Failure;
+use crate::abi;
+use std::ops::Deref;
+use std::sync::Arc;
 pub(super) use user::UserEvent;
 
 /// Completion of work on a device. It fires once, after the work is done and visible.
@@ -20,17 +23,61 @@ pub trait Completion: Send + Sync {
     }
 }
 
+/// When work on a device is complete. Work that ends together may have one event: a clone is the same, and allocates
+/// nothing.
+#[derive(Clone)]
+pub struct Event(Arc<Kind>);
+
 /// What an event pointer of a Rust backend points to.
-pub(super) enum EventBox {
+pub(super) enum Kind {
     Device(Box<dyn Completion>),
     User(UserEvent),
 }
 
-impl EventBox {
-    pub fn completion(&self) -> &dyn Completion {
+impl Event {
+    /// Of work of the device's.
+    pub fn new(completion: impl Completion + 'static) -> Event {
+        Event(Arc::new(Kind::Device(Box::new(completion))))
+    }
+
+    /// One that the host signals.
+    pub(super) fn of_host() -> Event {
+        Event(Arc::new(Kind::User(UserEvent::default())))
+    }
+
+    /// True if both are the same.
+    pub fn is(&self, other: &Event) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Gives it to the host.
+    pub(super) fn into_raw(self) -> *mut abi::Event {
+        Arc::into_raw(self.0).cast_mut().cast()
+    }
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    /// `raw` is of [`into_raw`](Self::into_raw), and was not taken back.
+    pub(super) unsafe fn from_raw(raw: *mut abi::Event) -> Event {
+        // SAFETY: the caller vouches.
+        Event(unsafe { Arc::from_raw(raw.cast_const().cast()) })
+    }
+}
+
+impl Deref for Event {
+    type Target = dyn Completion;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.completion()
+    }
+}
+
+impl Kind {
+    pub fn completion(&self) -> &(dyn Completion + 'static) {
         match self {
-            EventBox::Device(completion) => &**completion,
-            EventBox::User(event) => event,
+            Kind::Device(completion) => &**completion,
+            Kind::User(event) => event,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What backends share whose devices have a kernel language of their own: an implementation's attributes
 //! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), what a kernel is told of its launch
 //! ([`KernelSpec::tell`]), compiled programs on disk ([`ProgramCache`]), copies by way of memory that both
-//! sides reach ([`staging`]), and kernels that are functions of the host's ([`queue_function`]).
+//! sides reach ([`staging`]), a thread that does so ([`Worker`]), and kernels that are functions of the host's
+//! ([`queue_function`]).
 //!
 //! The kernel's side of it is `include/flash_device.h` ([`DEVICE_HEADER`]).
 
@@ -11,12 +12,14 @@ mod launch;
 mod spec;
 pub mod staging;
 mod told;
+mod worker;
 
 pub use cache::ProgramCache;
 pub use function::{call_queue_function, queue_function};
 pub use launch::{carried, numbers, offset, two_buffers};
 pub use spec::{KernelSpec, Parameter, Payload};
 pub use told::Told;
+pub use worker::Worker;
 
 /// The text of `flash_device.h`, which is put before every source.
 pub const DEVICE_HEADER: &str = include_str!("../../../include/flash_device.h");

@@ -4,7 +4,7 @@
 use super::kernels::{Axpy, Fill};
 use crate::abi::{self, Implementation};
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows};
+use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, Launch, Unavailable, run_rows};
 use crate::descriptor::weights;
 use crate::error::{Code, Error, LaunchError};
 use crate::memory::FlashMemory;
@@ -90,7 +90,7 @@ impl Device for FailingDevice {
         Ok(implementation)
     }
 
-    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
         for phase in launch.phases() {
             let share = launch.share(phase, launch.space().phase(phase));
             // SAFETY: all rows of the phase, which nobody else has, and the launch's arguments.

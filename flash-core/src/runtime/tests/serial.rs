@@ -4,7 +4,9 @@
 
 use crate::abi::{self, Arg, Implementation, Share};
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, run_rows};
+use crate::backend::{
+    Backend, Completion, Device, DeviceInfo, Event, Failure, Launch, Unavailable, run_rows,
+};
 use crate::register_backend;
 
 struct Serial;
@@ -70,7 +72,7 @@ impl Device for SerialDevice {
         Ok(implementation)
     }
 
-    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
         let (kernel, space, mut args) = (*launch.kernel(), launch.space(), launch.args().to_vec());
         for phase in launch.phases() {
             let rows = space.phase(phase);
@@ -102,7 +104,7 @@ impl Device for SerialDevice {
             args.iter().for_each(copy_over);
         }
         launch.report(55);
-        Ok(if self.two { Some(Box::new(Done)) } else { None })
+        Ok(if self.two { Some(Event::new(Done)) } else { None })
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, c
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, Parameter, Payload, Told, queue_function};
-use flash::backend::{Backend, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
+use flash::backend::{Backend, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -115,7 +115,7 @@ impl flash::backend::Device for ByHandDevice {
         Ok(Prepared { parameters, function, preferred, set: Mutex::default(), spec })
     }
 
-    fn submit(&self, launch: &Launch<'_, Prepared>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, Prepared>) -> Result<Option<Event>, Failure> {
         let (kernel, args) = (launch.kernel(), launch.args());
         let mut set = kernel.set.lock().unwrap_or_else(|e| e.into_inner());
         kernel.spec.tell(launch.space(), 0, args, false, &mut set.told)?;

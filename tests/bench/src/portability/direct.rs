@@ -4,9 +4,7 @@
 use super::last;
 use crate::peers::{EachShare, int, long};
 use flash::abi;
-use flash::backend::{
-    Backend, Class, Completion, Device, DeviceInfo, Failure, Launch, Unavailable, host_memory,
-};
+use flash::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use rayon::ThreadPool;
 use std::ffi::{c_long, c_void};
@@ -70,7 +68,7 @@ impl Device for DirectDevice {
         Ok(implementation)
     }
 
-    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
         let (implementation, phases) = (*launch.kernel(), launch.phases());
         let Some(function) = implementation.share.filter(|_| phases == (0..1)) else {
             return Err(Failure::new(

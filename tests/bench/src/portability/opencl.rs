@@ -6,7 +6,7 @@ use super::last;
 use anyhow::Result;
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
-use flash::backend::{Backend, Completion, DeviceInfo, Failure, Launch, Unavailable, host_memory};
+use flash::backend::{Backend, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
@@ -136,7 +136,7 @@ impl flash::backend::Device for ByHandDevice {
         })
     }
 
-    fn submit(&self, launch: &Launch<'_, Prepared>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, launch: &Launch<'_, Prepared>) -> Result<Option<Event>, Failure> {
         let (kernel, args) = (launch.kernel(), launch.args());
         let mut set = kernel.set.lock().unwrap_or_else(|e| e.into_inner());
         kernel.spec.tell(launch.space(), 0, args, false, &mut set.told)?;

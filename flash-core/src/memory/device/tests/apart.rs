@@ -3,7 +3,7 @@
 
 use crate::abi;
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Completion, Device, DeviceInfo, Failure, Launch, Unavailable};
+use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
 use crate::error::Code;
 use crate::register_backend;
 use std::cell::Cell;
@@ -100,7 +100,7 @@ impl Device for ApartDevice {
         Err(Failure::new(Code::Unsupported, "nothing runs here"))
     }
 
-    fn submit(&self, _: &Launch<'_, ()>) -> Result<Option<Box<dyn Completion>>, Failure> {
+    fn submit(&self, _: &Launch<'_, ()>) -> Result<Option<Event>, Failure> {
         Err(Failure::new(Code::Unsupported, "nothing runs here"))
     }
 

@@ -1,0 +1,107 @@
+//! A thread of a backend's that copies, or waits, on behalf of others.
+
+use crate::backend::event::UserEvent;
+use crate::backend::{Completion, Event, Failure};
+use crate::error::Code;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that does one job after the other, in the order in which they came. It begins with the first, and ends when
+/// the worker is dropped and all is done.
+pub struct Worker {
+    /// Its name for debuggers.
+    name: &'static str,
+    /// `None`: there is no thread to be had.
+    jobs: OnceLock<Option<Sender<Job>>>,
+}
+
+impl Worker {
+    /// One whose thread has such a name.
+    pub const fn new(name: &'static str) -> Worker {
+        Worker { name, jobs: OnceLock::new() }
+    }
+
+    /// Gives it a job. Where no thread can be had, the caller does it.
+    pub fn run(&self, job: Job) {
+        let jobs = self.jobs.get_or_init(|| {
+            let (sender, jobs) = channel::<Job>();
+            let each = |job: Job| drop(catch_unwind(AssertUnwindSafe(job)));
+            let body = move || jobs.into_iter().for_each(each);
+            std::thread::Builder::new().name(self.name.into()).spawn(body).ok().map(|_| sender)
+        });
+        match jobs {
+            // The thread takes jobs as long as there is the sender.
+            Some(jobs) => drop(jobs.send(job)),
+            None => job(),
+        }
+    }
+
+    /// Gives it work, which is complete when its function returns.
+    pub fn begin(&self, work: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Event {
+        let event = Arc::new(UserEvent::default());
+        let fires = event.clone();
+        self.run(Box::new(move || {
+            let panicked = |_| Err(Failure::new(Code::Panic, "the work of a backend's thread panicked"));
+            fires.signal(catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked));
+        }));
+        Event::new(Work(event))
+    }
+}
+
+/// Work of a [`Worker`].
+struct Work(Arc<UserEvent>);
+
+impl Completion for Work {
+    fn ready(&self) -> bool {
+        self.0.ready()
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        self.0.wait()
+    }
+
+    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
+        self.0.on_ready(callback);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn work_goes_on_behind_who_began_it_in_order_and_a_failure_is_its_own() {
+        let worker = Worker::new("flash-test");
+        let (go, gate) = channel::<()>();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let note = |number: u32| {
+            let order = order.clone();
+            move || order.lock().unwrap().push(number)
+        };
+        let (first, second, last) = (note(1), note(2), note(3));
+        let held = worker.begin(move || {
+            gate.recv().unwrap();
+            first();
+            Ok(())
+        });
+        let panics = worker.begin(|| panic!("on purpose"));
+        let fails = worker.begin(move || {
+            second();
+            Err(Failure::new(Code::DeviceLost, "it is gone"))
+        });
+        // Nothing of it has happened: who began it goes on.
+        assert!(!held.ready() && !panics.ready() && !fails.ready() && order.lock().unwrap().is_empty());
+        fails.on_ready(Box::new(last));
+        go.send(()).unwrap();
+        assert!(held.wait().is_ok() && held.ready());
+        assert_eq!(panics.wait().unwrap_err().code, Code::Panic);
+        assert_eq!(fails.wait().unwrap_err().code, Code::DeviceLost);
+        // Behind the callbacks of what was before.
+        worker.begin(|| Ok(())).wait().unwrap();
+        assert_eq!(*order.lock().unwrap(), [1, 2, 3]);
+    }
+}
