@@ -104,3 +104,18 @@ fn a_class_selects_devices() {
         "{error}"
     );
 }
+
+#[test]
+fn others_share_a_device_by_its_native_handles() {
+    for id in devices("suite::others_share_a_device_by_its_native_handles") {
+        let device = flash::get_runtime(&id).unwrap().devices()[0];
+        let handle = |kind| device.native_handle(kind).unwrap() as usize;
+        let queue = std::ptr::with_exposed_provenance_mut(handle("queue"));
+        let of_queue = |what| opencl3::command_queue::get_command_queue_info(queue, what).unwrap().to_ptr();
+        let expected = [handle("context"), handle("device")].map(|handle| handle as isize);
+        let info = [opencl3::command_queue::CL_QUEUE_CONTEXT, opencl3::command_queue::CL_QUEUE_DEVICE];
+        assert_eq!(info.map(of_queue), expected, "{id}");
+        let error = device.native_handle("stream").unwrap_err().to_string();
+        assert!(error.contains("`stream`") && error.contains("`queue`, `context` and `device`"), "{error}");
+    }
+}
