@@ -55,7 +55,7 @@ impl ModuleKernel {
             Some(start) => writing.end_timed(start)?,
             None => writing.end(),
         };
-        Ok(done.map(|done| Event::new(done)))
+        Ok(done.map(Event::new))
     }
 
     /// A kernel that says how many threads its blocks have counts on them; one that does not care says nothing.
