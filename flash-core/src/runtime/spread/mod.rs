@@ -5,6 +5,7 @@ mod lane;
 mod part;
 mod place;
 mod settle;
+mod shared;
 mod sync;
 mod task;
 mod walk;

@@ -15,7 +15,7 @@ use super::sync::changed;
 use super::task::{Outcome, TaskRef, Tasks, Waits, Work};
 use crate::descriptor::{Access, View};
 use crate::error::{Error, LaunchError};
-use crate::memory::device::DeviceMemory;
+use crate::memory::device::{DeviceBuffer, DeviceMemory};
 use crate::memory::directory::Place;
 use crate::memory::keepers::Scratch;
 use crate::memory::region::Region;
@@ -191,6 +191,7 @@ impl<'r> Walk<'r> {
         let latest = self.latest();
         latest.writes = writes;
         latest.error.get_or_insert(error);
+        self.arrays.iter_mut().for_each(|array| array.pins.clear());
     }
 
     fn try_issue(&mut self, node: &'r Node, checked: Option<Arc<Parts>>) -> Result<(), Error> {
@@ -304,7 +305,14 @@ impl<'r> Walk<'r> {
         work: impl FnOnce() -> Result<(), Error> + 'r,
     ) {
         let waits = self.waits(touches, place);
-        let work = self.limited(node, plan, work);
+        let arrays = &mut self.arrays;
+        let pins = touches.iter().filter_map(|touched| arrays[touched.array as usize].unpin(place));
+        let pins: SmallVec<[Arc<DeviceBuffer>; 2]> = pins.collect();
+        let work = self.limited(node, plan, move || {
+            let outcome = work();
+            drop(pins);
+            outcome
+        });
         // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
         // buffers are held until then; kernels may run on any thread.
         let task = unsafe { self.tasks.add(waits, expected, work) };
@@ -320,7 +328,8 @@ impl<'r> Walk<'r> {
             let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
             for (number, array) in self.arrays.iter_mut().enumerate() {
                 let of = touches.iter().filter(|touched| touched.array as usize == number);
-                let hulls = of.map(|touched| touched.region.hull(array.directory().grid()));
+                let grid = array.grid();
+                let hulls = of.map(|touched| touched.region.hull(&grid));
                 let hull = hulls.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
                 // Without, the parts get theirs one by one, or say why not.
                 let _ = array.make_room(memory, hull, &mut ways);
@@ -358,8 +367,10 @@ impl<'r> Walk<'r> {
     /// So a launch whose parts fit one by one runs out of core.
     #[cold]
     fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
+        self.arrays.iter_mut().for_each(|array| array.pins.clear());
         self.ways().drain();
-        self.arrays.iter_mut().try_for_each(|array| array.spill(memory))
+        let lanes = &self.lanes;
+        self.arrays.iter_mut().try_for_each(|array| array.spill(memory, lanes))
     }
 
     /// Work that may take as long as the submission's `Timeout` says.
@@ -429,7 +440,7 @@ impl<'r> Walk<'r> {
                 continue;
             }
             array.has_written(place, &touched.region, task);
-            let directory = array.directory_mut();
+            let mut directory = array.directory_mut();
             let kept = match touched.touch {
                 Touch::WriteSome => directory.poison_in(&touched.region),
                 _ => Region::empty(),
@@ -471,8 +482,6 @@ impl<'r> Walk<'r> {
             lane.wake();
         });
         // The function may block: who uses nothing that it writes need not wait for it.
-        let lanes = &self.lanes;
-        self.arrays.iter_mut().for_each(|array| array.unlock(lanes));
         if self.beside {
             self.arrays.iter_mut().filter(|array| array.has_copied()).for_each(Array::leave);
         }
@@ -500,7 +509,7 @@ impl<'r> Walk<'r> {
         self.tasks.bring_home();
         for at in 0..self.of_slice.len() {
             let array = &mut self.arrays[self.of_slice[at].1 as usize];
-            let all = Region::all(array.directory().grid());
+            let all = Region::all(&array.grid());
             let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
             if let Err(error) = array.prepare(None, &all, Touch::Read, &mut ways)
                 && let Some(last) = self.launched.last_mut()
