@@ -220,8 +220,13 @@ impl<'r> Walk<'r> {
         let issue = Issue { by_phase: records.as_ref(), ..issue };
         // What the whole submission writes, and may not read: before any of its parts.
         let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
-        for (subspace, _) in placed.subspaces() {
-            touches.extend(self.touches(&issue, subspace, &(0..phases), &buffers));
+        for (subspace, part) in placed.subspaces() {
+            let of_part = self.touches(&issue, subspace, &(0..phases), &buffers);
+            if let (true, Some(target)) = (part.changes(), placed.targets[subspace]) {
+                // A buffer that grew from phase to phase would be copied each time.
+                self.reserve_all(&targets[target as usize..][..1], &of_part);
+            }
+            touches.extend(of_part);
         }
         self.promise(plan, &touches, &buffers)?;
         if placed.targets.contains(&None) {
@@ -321,8 +326,9 @@ impl<'r> Walk<'r> {
         self.ways().push(&Lanes::of(target.device).kernels, task);
     }
 
-    /// Whoever is free takes the next part: each device gets room for all of them, if it has that much. To give
-    /// it more room later, one would have to wait for the parts that it runs.
+    /// Gives each device room for all of this, if it has that much: for whoever is free takes the next part, and a
+    /// part may touch more in later phases. To give it more room later, one would have to wait for the parts that it
+    /// runs.
     fn reserve_all(&mut self, targets: &[Target], touches: &[Touches]) {
         for memory in targets.iter().filter_map(|target| target.device.memory()) {
             let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };

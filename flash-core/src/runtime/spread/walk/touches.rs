@@ -100,7 +100,7 @@ impl<'r> Walk<'r> {
         let mut all = SmallVec::new();
         let cut = issue.placed.is_cut();
         for (i, spec) in issue.plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
-            let of = &issue.placed.parts.subspaces[subspace].touched[i];
+            let of = issue.placed.parts.subspaces[subspace].touched_in(i, phases);
             let (array, _) = self.array_of(issue.node, i);
             let mut add = |walk: &mut Self, array: u32, extent: &Extent, touch, second| {
                 let (region, just) = walk.region(issue, i, array, extent);
