@@ -47,6 +47,9 @@ pub(crate) struct Plan {
     pub weights: Option<Vec<f64>>,
     /// Into so many parts at least.
     pub subspaces: u32,
+    /// Nobody has said into how many parts a launch is cut, and all implementations take parts: one that does not fit a
+    /// device's memory may be cut into more.
+    pub may_stream: bool,
     /// Some implementation is called once per phase: with all of its arrays, or with parts without gaps.
     pub whole: bool,
     targets: Result<Vec<Target>, Error>,
@@ -199,6 +202,8 @@ impl Plan {
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             weights,
             subspaces,
+            may_stream: all.get::<Subspaces>().is_none()
+                && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
             targets,
             arguments,

@@ -6,6 +6,7 @@ mod part;
 mod place;
 mod settle;
 mod shared;
+mod stream;
 mod sync;
 mod task;
 mod walk;
