@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     /// Nobody has said into how many parts a launch is cut, and all implementations take parts: one that does not fit a
     /// device's memory may be cut into more.
     pub may_stream: bool,
+    /// Launches are cut at multiples of so many positions: what all implementations want.
+    pub alignment: u64,
     /// Some implementation is called once per phase: with all of its arrays, or with parts without gaps.
     pub whole: bool,
     targets: Result<Vec<Target>, Error>,
@@ -202,6 +204,7 @@ impl Plan {
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             weights,
             subspaces,
+            alignment: targets.as_ref().map_or(1, |targets| common_multiple(targets)),
             may_stream: all.get::<Subspaces>().is_none()
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
@@ -480,6 +483,20 @@ impl Runtime {
             plan
         })
     }
+}
+
+/// On multiples of which all implementations can be cut; more than there ever are, if no number is.
+fn common_multiple(targets: &[Target]) -> u64 {
+    targets.iter().map(|target| target.alignment).fold(1, multiple_of_both)
+}
+
+/// The least common multiple of two numbers above 0, if there is such a number.
+pub(super) fn multiple_of_both(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).saturating_mul(b)
 }
 
 /// Per argument, the operation of an accumulator.

@@ -9,7 +9,7 @@ use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
 use crate::recording;
 use crate::runtime::boxes::{Extent, Launch, Parts, Subspace};
-use crate::runtime::plan::{Plan, Target};
+use crate::runtime::plan::{Plan, Target, multiple_of_both};
 use crate::runtime::rate;
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::reduce::blocks;
@@ -214,11 +214,12 @@ pub(super) fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<
 
 /// On multiples of how many positions a launch may be cut; `None`: nowhere.
 fn multiple(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
-    match (launch.plan.reduces, dimension) {
-        (true, _) => whole_blocks(launch, dimension),
-        (false, 0) => Some(ALIGN),
-        (false, _) => Some(1),
-    }
+    let own = match (launch.plan.reduces, dimension) {
+        (true, _) => whole_blocks(launch, dimension)?,
+        (false, 0) => ALIGN,
+        (false, _) => 1,
+    };
+    Some(multiple_of_both(own, launch.plan.alignment))
 }
 
 /// The same parts, with a small one for each device that got none and is to be measured.
