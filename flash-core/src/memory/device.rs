@@ -189,13 +189,18 @@ impl DeviceMemory {
         self.pool.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Bytes of a buffer that has room for so many.
+    pub fn rounded(bytes: u64) -> u64 {
+        bytes.checked_next_multiple_of(ROUND).unwrap_or(u64::MAX)
+    }
+
     /// A buffer of at least so many bytes: one of the cache if there is one that is hardly larger. Makes
     /// room where the budget ends. A new one is zeroed, one of the cache has whatever it had.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`] if it does not fit; the backend's.
     pub fn alloc(&'static self, bytes: u64) -> Result<DeviceBuffer, Error> {
-        let bytes = bytes.max(1).checked_next_multiple_of(ROUND).unwrap_or(u64::MAX);
+        let bytes = DeviceMemory::rounded(bytes.max(1));
         if let Some(buffer) = self.cached(bytes) {
             return Ok(buffer);
         }

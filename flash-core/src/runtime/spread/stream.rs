@@ -71,13 +71,12 @@ const MOST: u64 = 1 << 12;
 
 /// Bytes on a device, of so many elements of an argument.
 fn bytes(arg: &abi::Arg, view: View, elements: u64) -> u64 {
+    let buffer = DeviceMemory::rounded(elements.saturating_mul(u64::from(arg.element_size)));
     match view {
         View::Scalar => 0,
         // With its second buffer, if it has one.
-        View::Phased if arg.flags & abi::ARG_FLAG_STAGED == 0 => {
-            elements.saturating_mul(2 * u64::from(arg.element_size))
-        }
-        _ => elements.saturating_mul(u64::from(arg.element_size)),
+        View::Phased if arg.flags & abi::ARG_FLAG_STAGED == 0 => buffer.saturating_mul(2),
+        _ => buffer,
     }
 }
 
