@@ -2,6 +2,7 @@
 //! computes is tested with everything else, in `runtime`.)
 
 mod alignment;
+mod options;
 mod out_of_core;
 mod phases;
 mod readers;
