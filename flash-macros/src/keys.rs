@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitStr, Token, Type, UnOp, parenthesized};
+use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitInt, LitStr, Token, Type, UnOp, parenthesized};
 
 /// `for(..)`.
 pub struct Elements {
@@ -137,4 +137,12 @@ pub fn priority(input: ParseStream<'_>) -> syn::Result<i32> {
         return Err(Error::new_spanned(&value, wrong(span)));
     }
     format!("{sign}{}", literal.base10_digits()).parse().map_err(|_| Error::new_spanned(&value, wrong(span)))
+}
+
+/// `= 64`.
+pub fn number(input: ParseStream<'_>, key: &str) -> syn::Result<u32> {
+    let wrong = |span| Error::new(span, format!("write `{key} = 64`, a number above 0"));
+    input.parse::<Token![=]>().map_err(|error| wrong(error.span()))?;
+    let literal: LitInt = input.parse().map_err(|error: Error| wrong(error.span()))?;
+    literal.base10_parse().ok().filter(|number| *number > 0).ok_or_else(|| wrong(literal.span()))
 }

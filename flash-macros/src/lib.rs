@@ -80,6 +80,7 @@ use proc_macro2::TokenStream as Tokens;
 /// | `for(f32, f64)` | the element types to register, for a definition with a type parameter; in the source, parameter `T` is `FLASH_T` |
 /// | `cooperating` | it takes `FLASH_ARGS`, and so runs in any order, phase by phase and cut; without it: only whole spaces of one phase |
 /// | `entry = "accelerate"` | the function; default: the last part of the kernel's name |
+/// | `alignment = 64` | launches are cut at multiples of so many positions of the dimension |
 /// | `work_group_size = 64` | work items of a work-group; default: what the device prefers |
 /// | `threads_per_item = 32` | threads that share each work item, next to each other; default: 1 |
 /// | `single_work_item` | the loop over work items is in the kernel (FPGAs) |
@@ -114,6 +115,7 @@ pub fn kernel_definition(input: TokenStream) -> TokenStream {
 /// | `for(f32, f64)` | the element types to register, for an impl with a type parameter; `for((f32, u32), (f64, u64))` for one with two |
 /// | `priority = 10` | the highest wins among implementations that fit; default 0 |
 /// | `cpu_features = "avx2,fma"` | what the machine must have |
+/// | `alignment = 64` | launches are cut at multiples of so many positions of the dimension, so that all parts but the last are whole blocks or vectors |
 /// | `name = "blocked"` | name among the kernel's implementations; default: the struct's, in snake case |
 /// | `vendor`, `device`, `architecture`, `version` `= ".."` | the devices it is for |
 #[proc_macro_attribute]

@@ -266,7 +266,8 @@ impl Devices {
 pub struct Weights(pub(crate) Vec<f64>);
 
 /// Into how many subspaces a launch is cut at least. With more than there are devices, a device that has
-/// nothing to do takes the next: for work items of unequal cost.
+/// nothing to do takes the next: for work items of unequal cost. Without it, a launch that touches more than a device's
+/// memory may take is cut into as many as fit, if it can be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subspaces(pub u32);
 
@@ -277,7 +278,7 @@ pub struct Subspaces(pub u32);
 pub struct Priority(pub i32);
 
 /// Bytes of a device's own memory that arrays may take. What does not fit is written back to the host and
-/// fetched again. An option of a runtime, for all of its devices; the last one given holds.
+/// fetched again; a launch that does not fit by itself goes through the memory in parts. An option of a runtime, for all of its devices; the last one given holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryBudget(pub u64);
 

@@ -21,8 +21,8 @@ pub use definition::{ArgumentWriter, KernelDefinition};
 pub(crate) use device::attribute;
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
-pub(crate) use implementation::takes_parts;
 pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
+pub(crate) use implementation::{alignment, takes_parts};
 pub use index::{Index, Rank, Span};
 pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
 #[doc(hidden)]

@@ -5,6 +5,7 @@ use crate::abi::Arg;
 use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A function that says which elements of the arrays a part of an index space touches. Made by
 /// [`partition_map!`](crate::kernel::partition_map), named in a definition as `part_by(y, map = PATH)`.
@@ -84,13 +85,16 @@ macro_rules! __partition_map {
     };
 }
 
-/// A part of an index space, and the launch that it is of. Everything here panics with a clear text if a
+/// A part of an index space, and the launch that it is of. With barriers it is a part of one phase, if the map asks for
+/// a dimension whose values change from phase to phase; else what it says holds for all of them. Everything here panics with a clear text if a
 /// name or a type is wrong; the launch is then refused with it.
 pub struct Candidate<'a> {
     descriptor: &'a KernelDescriptor,
     values: &'a [Range<u64>],
     args: &'a [Arg],
     shapes: &'a [&'a [u64]],
+    /// The dimensions that were asked for, a bit for each.
+    asked: AtomicU64,
 }
 
 impl<'a> Candidate<'a> {
@@ -104,14 +108,22 @@ impl<'a> Candidate<'a> {
         shapes: &'a [&'a [u64]],
     ) -> Candidate<'a> {
         assert!(args.len() == descriptor.arguments.len() && shapes.len() == args.len());
-        Candidate { descriptor, values, args, shapes }
+        Candidate { descriptor, values, args, shapes, asked: AtomicU64::new(0) }
+    }
+
+    /// True if the range of a dimension was asked for: only then can what was said depend on it.
+    pub(crate) fn was_asked_for(&self, dimension: usize) -> bool {
+        self.asked.load(Relaxed) & bit(dimension) != 0
     }
 
     /// The half-open range of a dimension's index values, by name.
     #[track_caller]
     pub fn values(&self, dimension: &str) -> Range<u64> {
         match self.descriptor.dimensions.iter().position(|name| name == dimension) {
-            Some(number) => self.values[number].clone(),
+            Some(number) => {
+                self.asked.fetch_or(bit(number), Relaxed);
+                self.values[number].clone()
+            }
             None => {
                 panic!("no dimension `{dimension}`: the kernel has {}", self.descriptor.dimensions.join(", "))
             }
@@ -167,6 +179,11 @@ impl<'a> Candidate<'a> {
         assert!(spec.view == view, "argument `{name}` is not {what} but `{spec}`");
         (number, spec)
     }
+}
+
+/// The last one stands for all that are beyond it.
+fn bit(dimension: usize) -> u64 {
+    1 << dimension.min(63)
 }
 
 #[track_caller]

@@ -4,12 +4,14 @@
 //! nobody looks further. Whoever changes that notes it.
 //!
 //! The directory is locked by holders of the state word only. One who shares the hold may add what is
-//! current somewhere, and keeps the lock until it *is* there: another who shares it believes the
-//! directory. Taking away, poisoning and healing are for the only holder, or for the only one of some elements
-//! ([`order`](super::order)), of those. One who walks the memory may let go of the lock while nothing is on its
+//! current somewhere once it *is* there: another who shares it believes the directory. Until then he keeps the lock, or
+//! has it booked among the [`arrivals`](super::arrivals). Poisoning and healing are for the only holder, or for the
+//! only one of some elements ([`order`](super::order)), of those; so is taking away, but for a place's copy that
+//! nobody computes with. One who walks a memory that he writes may let go of the lock while nothing is on its
 //! way but what it writes itself (`Directory::in_flight`).
 
 use super::Header;
+use super::arrivals::{Arrivals, Ticket};
 #[cfg(test)]
 use super::device::{DeviceMemory, memory_of};
 use super::directory::{Directory, Place};
@@ -43,6 +45,14 @@ impl DerefMut for Directed<'_> {
     }
 }
 
+impl Directed<'_> {
+    /// What is on its way: the home does not depend on it.
+    pub fn arrivals(&mut self) -> &mut Arrivals<Place, Region> {
+        let directory = self.lock.as_deref_mut();
+        &mut directory.unwrap_or_else(|| unreachable!("made when it was locked")).arrivals
+    }
+}
+
 impl Drop for Directed<'_> {
     fn drop(&mut self) {
         if self.changed {
@@ -68,9 +78,37 @@ impl Header {
 
     /// Its directory. The caller holds the state.
     pub fn directory(&self) -> Directed<'_> {
+        self.directory_when(|_| true)
+    }
+
+    /// Its directory once that is as the caller wants it, which arrivals make it. The caller holds the state.
+    fn directory_when(&self, is_so: impl Fn(&Directory) -> bool) -> Directed<'_> {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
-        lock.get_or_insert_with(|| Box::new(Directory::new(self.grid())));
-        Directed { lock, home: &self.home, changed: false }
+        loop {
+            let directory = lock.get_or_insert_with(|| Box::new(Directory::new(self.grid())));
+            if is_so(directory) {
+                return Directed { lock, home: &self.home, changed: false };
+            }
+            directory.waiting += 1;
+            lock = self.arrived.wait(lock).unwrap_or_else(|e| e.into_inner());
+            if let Some(directory) = lock.as_mut() {
+                directory.waiting -= 1;
+            }
+        }
+    }
+
+    /// What was booked is there, or `well` is false: it will not come.
+    pub fn arrived(&self, ticket: Ticket, well: bool) {
+        let mut directory = self.directory();
+        match well {
+            true => directory.arrived(ticket),
+            false => directory.arrivals().given_up(ticket),
+        }
+        let waiting = directory.waiting > 0;
+        drop(directory);
+        if waiting {
+            self.arrived.notify_all();
+        }
     }
 
     /// Forgets a directory in which there is nothing to look up. True if there is something, and the
@@ -140,7 +178,11 @@ impl Header {
     /// rest is where it was.
     #[cold]
     pub fn host_reads(&self, range: Range<u64>) -> Result<(), Error> {
-        let mut directory = self.directory();
+        // What others bring to the host is waited for: nobody copies it a second time.
+        let mut directory = self.directory_when(|directory| {
+            let wanted = Region::of_range(directory.grid(), range.clone());
+            directory.has(Place::HOST, &wanted) || !directory.is_expecting(Place::HOST)
+        });
         let wanted = Region::of_range(directory.grid(), range.clone());
         if directory.poisoned(&wanted) {
             return Err(Error::Poisoned);

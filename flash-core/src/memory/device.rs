@@ -63,7 +63,8 @@ pub(crate) struct DeviceBuffer {
 /// A device's copy of an array.
 #[derive(Debug)]
 pub(crate) struct DeviceCopy {
-    buffer: DeviceBuffer,
+    /// Whoever computes with it while others may replace the copy has it, too.
+    buffer: Arc<DeviceBuffer>,
     /// The elements for which it has room.
     range: Range<u64>,
     last_use: LastUse,
@@ -188,13 +189,18 @@ impl DeviceMemory {
         self.pool.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Bytes of a buffer that has room for so many.
+    pub fn rounded(bytes: u64) -> u64 {
+        bytes.checked_next_multiple_of(ROUND).unwrap_or(u64::MAX)
+    }
+
     /// A buffer of at least so many bytes: one of the cache if there is one that is hardly larger. Makes
     /// room where the budget ends. A new one is zeroed, one of the cache has whatever it had.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`] if it does not fit; the backend's.
     pub fn alloc(&'static self, bytes: u64) -> Result<DeviceBuffer, Error> {
-        let bytes = bytes.max(1).checked_next_multiple_of(ROUND).unwrap_or(u64::MAX);
+        let bytes = DeviceMemory::rounded(bytes.max(1));
         if let Some(buffer) = self.cached(bytes) {
             return Ok(buffer);
         }
@@ -366,7 +372,7 @@ impl DeviceMemory {
         let range = match directory.copy(self.place) {
             Some(copy) => {
                 copy.last_use.set(now);
-                if range.is_empty() || copy.range.start <= range.start && range.end <= copy.range.end {
+                if range.is_empty() || copy.has_room(&range) {
                     return Ok(None);
                 }
                 // The buffer that is too small may have users who share the hold.
@@ -375,7 +381,7 @@ impl DeviceMemory {
             }
             None => range,
         };
-        let buffer = self.alloc((range.end - range.start) * header.element_size())?;
+        let buffer = Arc::new(self.alloc((range.end - range.start) * header.element_size())?);
         let last_use = LastUse(Arc::new(AtomicU64::new(now)));
         self.enlist(Entry { header: header.weak(), last_use: last_use.clone() });
         let old = directory
@@ -525,6 +531,12 @@ pub(crate) struct Grown {
     pub transfer: Transfer,
 }
 
+impl DeviceBuffer {
+    pub fn raw(&self) -> Buffer {
+        self.raw
+    }
+}
+
 impl DeviceCopy {
     /// Its buffer.
     pub fn raw(&self) -> Buffer {
@@ -536,9 +548,24 @@ impl DeviceCopy {
         &self.range
     }
 
+    /// True if these elements are among them.
+    pub fn has_room(&self, range: &Range<u64>) -> bool {
+        self.range.start <= range.start && range.end <= self.range.end
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.buffer.bytes
+    }
+
+    /// Keeps its buffer, whatever becomes of the copy.
+    pub fn keep(&self) -> Arc<DeviceBuffer> {
+        self.buffer.clone()
+    }
+
+    /// True if somebody keeps its buffer.
+    pub fn is_kept(&self) -> bool {
+        Arc::strong_count(&self.buffer) > 1
     }
 
     /// The memory that it is in.

@@ -12,6 +12,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::arrivals::{Arrivals, Reader, Ticket};
 use super::device::DeviceCopy;
 use super::home::AtHome;
 use super::region::{Grid, Region};
@@ -52,6 +53,10 @@ pub(crate) struct Directory {
     /// The host first, then devices in the order in which they came.
     sites: SmallVec<[Site; 2]>,
     poison: Region,
+    /// What those that only read have on its way.
+    pub arrivals: Arrivals<Place, Region>,
+    /// So many wait for something to arrive, or to be given up.
+    pub(super) waiting: u32,
     /// A run that moves the array is on its way: what it writes is said to be where it will be. Others look
     /// only at what it leaves alone.
     pub in_flight: bool,
@@ -61,7 +66,14 @@ impl Directory {
     /// Everything is current on the host and nowhere else, and nothing is poisoned.
     pub fn new(grid: Grid) -> Directory {
         let host = Site { place: Place::HOST, current: Region::all(&grid), copy: None };
-        Directory { grid, sites: smallvec![host], poison: Region::empty(), in_flight: false }
+        Directory {
+            grid,
+            sites: smallvec![host],
+            poison: Region::empty(),
+            arrivals: Arrivals::default(),
+            waiting: 0,
+            in_flight: false,
+        }
     }
 
     /// The grid of all its regions.
@@ -80,6 +92,13 @@ impl Directory {
         let (Some(current), Some(poison)) = (current, change(&self.poison)) else {
             return false;
         };
+        if self.arrivals.is_shared() {
+            // The others count in the grid that is.
+            return false;
+        }
+        for coming in self.arrivals.elements_mut() {
+            *coming = coming.regrid(&self.grid, &grid).unwrap_or_else(|| Region::all(&grid));
+        }
         self.sites.iter_mut().zip(current).for_each(|(site, current)| site.current = current);
         self.poison = poison;
         self.grid = grid;
@@ -111,6 +130,27 @@ impl Directory {
             Some(site) => region.without(&site.current),
             None => region.clone(),
         }
+    }
+
+    /// What of a region one who shares the hold has to bring to a place, and whether others bring some of it. What he
+    /// brings himself, he has.
+    pub fn lacks_for(&self, reader: Reader, place: Place, region: &Region) -> (Region, bool) {
+        let mut lacking = self.lacks(place, region);
+        if lacking.is_empty() {
+            return (lacking, false);
+        }
+        self.arrivals.own(reader, place).for_each(|own| lacking.subtract(own));
+        let mut awaited = false;
+        for coming in self.arrivals.of_others(reader, place) {
+            awaited |= coming.overlaps(&lacking);
+            lacking.subtract(coming);
+        }
+        (lacking, awaited)
+    }
+
+    /// True if something is on its way to a place: its buffer must stay.
+    pub fn is_expecting(&self, place: Place) -> bool {
+        self.arrivals.any(place)
     }
 
     /// True if all of a region is current at a place.
@@ -156,6 +196,13 @@ impl Directory {
     /// A region was copied to a place.
     pub fn copied(&mut self, place: Place, region: &Region) {
         self.site_mut(place).current.add(region);
+    }
+
+    /// What was booked is where it was to be.
+    pub fn arrived(&mut self, ticket: Ticket) {
+        if let Some((place, region)) = self.arrivals.arrived(ticket) {
+            self.copied(place, &region);
+        }
     }
 
     /// A region was written at a place: it is current there only, and healed.

@@ -10,7 +10,7 @@ use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
 /// Alignment of what we allocate ourselves: a cache line, and the widest vector register.
 const ALIGNMENT: usize = 64;
@@ -21,6 +21,8 @@ pub(crate) struct Header {
     /// What is where; `None`: all of it on the host, as long as the state is not noted. Goes before `first`: devices may
     /// know that.
     pub(super) directory: Mutex<Option<Box<Directory>>>,
+    /// Something that the directory expected has arrived, or will not come.
+    pub(super) arrived: Condvar,
     id: u64,
     first: Block,
     len: usize,
@@ -143,6 +145,7 @@ impl Header {
             second: OnceLock::new(),
             second_layout,
             directory: Mutex::new(None),
+            arrived: Condvar::new(),
             home: Home::default(),
             parts: Parts::default(),
             me: me.clone(),

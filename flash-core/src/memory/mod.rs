@@ -5,6 +5,7 @@
 //! elements are current, if not just on the host, is in its `directory`; `home` is the short answer, for one
 //! device. Who comes when of those that cannot have it at once, or want only a part of it, is in `order`. `coherence` moves elements, between the memories of `device`.
 
+pub(crate) mod arrivals;
 pub(crate) mod coherence;
 pub(crate) mod device;
 pub(crate) mod directory;

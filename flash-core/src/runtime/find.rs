@@ -9,7 +9,7 @@ use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
-use crate::kernel::takes_parts;
+use crate::kernel::{alignment, takes_parts};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -28,6 +28,8 @@ pub(crate) struct Target {
     pub whole: bool,
     /// It can be given a part of a launch.
     pub parts: bool,
+    /// Cut at multiples of so many positions.
+    pub alignment: u64,
     /// Number of the image that the device must have loaded; 0: none.
     pub image: u64,
     /// How fast it was of late.
@@ -263,8 +265,22 @@ pub(super) fn prepare(
     });
     // SAFETY: a device of this vtable, and its kernel.
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
-    let (parts, widening) = (takes_parts(implementation), Widening::default());
-    Ok(Target { device, implementation: name, kernel, submit, inline, whole, parts, image, rate, widening })
+    let (parts, alignment) = (takes_parts(implementation), alignment(implementation));
+    let widening = Widening::default();
+    let implementation = name;
+    Ok(Target {
+        device,
+        implementation,
+        kernel,
+        submit,
+        inline,
+        whole,
+        parts,
+        alignment,
+        image,
+        rate,
+        widening,
+    })
 }
 
 /// True if a shared library can be loaded, by one of the names, with commas, that the loader knows it by. It stays loaded: an

@@ -17,8 +17,8 @@ use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A kernel, ready for a runtime.
 pub(crate) struct Plan {
@@ -47,6 +47,11 @@ pub(crate) struct Plan {
     pub weights: Option<Vec<f64>>,
     /// Into so many parts at least.
     pub subspaces: u32,
+    /// Nobody has said into how many parts a launch is cut, and all implementations take parts: one that does not fit a
+    /// device's memory may be cut into more.
+    pub may_stream: bool,
+    /// Launches are cut at multiples of so many positions: what all implementations want.
+    pub alignment: u64,
     /// Some implementation is called once per phase: with all of its arrays, or with parts without gaps.
     pub whole: bool,
     targets: Result<Vec<Target>, Error>,
@@ -199,6 +204,9 @@ impl Plan {
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             weights,
             subspaces,
+            alignment: targets.as_ref().map_or(1, |targets| common_multiple(targets)),
+            may_stream: all.get::<Subspaces>().is_none()
+                && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
             targets,
             arguments,
@@ -317,6 +325,8 @@ pub(crate) struct Plans {
     rest: Mutex<HashMap<TypeId, Box<Plan>>>,
     /// Of kernels by name, by their descriptors.
     named: Mutex<HashMap<String, Box<Plan>>>,
+    /// With options of single submissions, the latest first.
+    optioned: Mutex<Vec<Optioned>>,
     /// Nobody finds these again: memory was short when they were made. Pipelines have their addresses.
     #[allow(clippy::vec_box)]
     passing: Mutex<Vec<Box<Plan>>>,
@@ -328,8 +338,30 @@ impl Default for Plans {
             table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128],
             rest: Mutex::default(),
             named: Mutex::default(),
+            optioned: Mutex::default(),
             passing: Mutex::default(),
         }
+    }
+}
+
+/// A plan with options of a submission, and all that it was made of. (A condition on devices is in what it left.)
+struct Optioned {
+    definition: TypeId,
+    devices: Vec<&'static DeviceHandle>,
+    attributes: Attributes,
+    plan: Arc<Plan>,
+}
+
+/// As many of those are kept.
+const OPTIONED: usize = 32;
+
+impl Optioned {
+    fn is_of(&self, definition: TypeId, devices: &[&'static DeviceHandle], attributes: &Attributes) -> bool {
+        let same = |(a, b): (&&DeviceHandle, &&DeviceHandle)| std::ptr::eq(*a, *b);
+        self.definition == definition
+            && self.devices.len() == devices.len()
+            && self.devices.iter().zip(devices).all(same)
+            && self.attributes == *attributes
     }
 }
 
@@ -458,6 +490,42 @@ impl Runtime {
         unsafe { &*plan }
     }
 
+    /// A plan with the options of one submission: that of an earlier one, if they were the same. Code in a file may be
+    /// another the next time, and what has failed may go well: such plans are made anew.
+    pub fn plan_with(
+        &self,
+        plan: &Plan,
+        devices: Vec<&'static DeviceHandle>,
+        attributes: &Attributes,
+    ) -> Result<Arc<Plan>, Error> {
+        let in_file = matches!(attributes.get(), Some(descriptor::Implementation::File { .. }));
+        let Some(definition) = plan.type_id.filter(|_| !in_file) else {
+            return plan.with_options(&devices, attributes).map(Arc::new);
+        };
+        let lock = || self.plans.optioned.lock().unwrap_or_else(|e| e.into_inner());
+        let known = |plans: &mut Vec<Optioned>| {
+            let at = plans.iter().position(|known| known.is_of(definition, &devices, attributes))?;
+            plans[..=at].rotate_right(1);
+            Some(plans[0].plan.clone())
+        };
+        if let Some(known) = known(&mut lock()) {
+            return Ok(known);
+        }
+        // Without the lock: preparing an implementation may take long.
+        let made = Arc::new(plan.with_options(&devices, attributes)?);
+        if made.targets.is_ok() {
+            let mut plans = lock();
+            // Another thread may have made it meanwhile: what is measured and kept with a plan is for all.
+            if let Some(known) = known(&mut plans) {
+                return Ok(known);
+            }
+            plans.truncate(OPTIONED - 1);
+            let (attributes, plan) = (attributes.clone(), made.clone());
+            plans.insert(0, Optioned { definition, devices, attributes, plan });
+        }
+        Ok(made)
+    }
+
     /// A plan of a descriptor.
     fn plan_for(
         &self,
@@ -475,6 +543,20 @@ impl Runtime {
             plan
         })
     }
+}
+
+/// On multiples of which all implementations can be cut; more than there ever are, if no number is.
+fn common_multiple(targets: &[Target]) -> u64 {
+    targets.iter().map(|target| target.alignment).fold(1, multiple_of_both)
+}
+
+/// The least common multiple of two numbers above 0, if there is such a number.
+pub(super) fn multiple_of_both(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).saturating_mul(b)
 }
 
 /// Per argument, the operation of an accumulator.

@@ -122,7 +122,7 @@ pub(crate) struct Extra {
     pub sizes: Option<Vec<SmallVec<[u64; 4]>>>,
     pub failsafe: Option<Failsafe>,
     /// The plan with these options.
-    plan: Option<Plan>,
+    plan: Option<Arc<Plan>>,
     /// Attributes for the backend, with the texts that they point to.
     pub attributes: Vec<abi::Attr>,
     _texts: Vec<String>,
@@ -785,7 +785,7 @@ fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
     all.merge(&own.attributes);
     if !own.attributes.is_empty() || !own.predicates.is_empty() {
         let devices = own.select(&runtime.devices)?;
-        let plan = node.plan().with_options(&devices, &all)?;
+        let plan = runtime.plan_with(node.plan(), devices, &all)?;
         node.extra.get_or_insert_default().plan = Some(plan);
     }
     let extra = node.extra.get_or_insert_default();

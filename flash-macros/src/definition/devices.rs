@@ -8,10 +8,10 @@ use crate::tokens::respan;
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::parse::ParseStream;
-use syn::{Attribute, Error, GenericParam, Ident, LitInt, LitStr, Meta, Token};
+use syn::{Attribute, Error, GenericParam, Ident, LitStr, Meta, Token};
 
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
-const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `work_group_size`, `threads_per_item`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
 /// A kind of device, and the endings of the files that it takes. `c` is text for any.
 struct Target {
@@ -124,7 +124,9 @@ impl Devices {
             "entry" | "requires" | "build_options" | "vendor" | "device" | "architecture" | "version" => {
                 self.texts.push((key.clone(), keys::text(input, &key, "..")?.value()));
             }
-            "work_group_size" | "threads_per_item" => self.numbers.push((key.clone(), number(input, &key)?)),
+            "alignment" | "work_group_size" | "threads_per_item" => {
+                self.numbers.push((key.clone(), keys::number(input, &key)?));
+            }
             "cooperating" | "single_work_item" | "grid_barrier" | "bounds_checked" | "index32" => {
                 if input.peek(Token![=]) {
                     return Err(Error::new(span, format!("write `{key}` alone, or leave it out")));
@@ -139,13 +141,6 @@ impl Devices {
         seen.push(key);
         Ok(())
     }
-}
-
-fn number(input: ParseStream<'_>, key: &str) -> syn::Result<u32> {
-    let wrong = |span| Error::new(span, format!("write `{key} = 64`, a number above 0"));
-    input.parse::<Token![=]>().map_err(|error| wrong(error.span()))?;
-    let literal: LitInt = input.parse().map_err(|error: Error| wrong(error.span()))?;
-    literal.base10_parse().ok().filter(|number| *number > 0).ok_or_else(|| wrong(literal.span()))
 }
 
 fn file(target: &Target, path: LitStr) -> syn::Result<File> {

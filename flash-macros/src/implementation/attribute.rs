@@ -1,12 +1,12 @@
 //! The keys of `#[kernel(..)]` on an impl.
 
 use super::features;
-use crate::keys::{Elements, name, priority, text};
+use crate::keys::{Elements, name, number, priority, text};
 use proc_macro2::TokenStream;
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, Ident, LitStr, Token};
 
-const KEYS: &str = "an implementation has `for(..)`, `name`, `priority`, `cpu_features`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "an implementation has `for(..)`, `name`, `priority`, `alignment`, `cpu_features`, `vendor`, `device`, `architecture` and `version`";
 
 /// What the attribute says.
 #[derive(Default)]
@@ -16,8 +16,8 @@ pub struct Keys {
     pub priority: i32,
     /// Separated by commas.
     pub cpu_features: String,
-    /// Selection attributes.
-    pub selection: Vec<(String, String)>,
+    /// Attributes, for selection and others.
+    pub attributes: Vec<(String, String)>,
 }
 
 /// Reads the tokens between the attribute's parentheses.
@@ -51,8 +51,9 @@ impl Keys {
             "name" => self.name = Some(name(input)?),
             "priority" => self.priority = priority(input)?,
             "cpu_features" => self.cpu_features = features::read(&text(input, &key, "avx2,fma")?)?,
+            "alignment" => self.attributes.push((key.clone(), number(input, &key)?.to_string())),
             "vendor" | "device" | "architecture" | "version" => {
-                self.selection.push((key.clone(), text(input, &key, "..")?.value()));
+                self.attributes.push((key.clone(), text(input, &key, "..")?.value()));
             }
             _ => return Err(Error::new(span, format!("unknown key `{key}`: {KEYS}"))),
         }

@@ -66,7 +66,7 @@ fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &T
     let unit = &target.unit_path;
     let definition = &list.definition;
     let (priority, features) = (keys.priority, &keys.cpu_features);
-    let attributes = keys.selection.iter().map(|(key, value)| quote!((#key, #value)));
+    let attributes = keys.attributes.iter().map(|(key, value)| quote!((#key, #value)));
     let kernel = quote!(#core::kernel);
     let function = target.door.function();
     let tokens = quote! {

@@ -67,11 +67,19 @@ fn several_parameters_are_replaced_at_once() {
 #[test]
 fn keys_reach_the_entry() {
     let out = written(
-        quote!(name = "two", cpu_features = "avx2, fma,", vendor = "AuthenticAMD", device = "*"),
+        quote!(
+            name = "two",
+            cpu_features = "avx2, fma,",
+            vendor = "AuthenticAMD",
+            alignment = 64,
+            device = "*"
+        ),
         concrete(),
     );
     assert!(
-        out.contains(r#""two", 0i32, "avx2,fma", &[("vendor", "AuthenticAMD"), ("device", "*")]"#),
+        out.contains(
+            r#""two", 0i32, "avx2,fma", &[("vendor", "AuthenticAMD"), ("alignment", "64"), ("device", "*")]"#
+        ),
         "{out}"
     );
 }

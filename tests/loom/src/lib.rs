@@ -5,6 +5,8 @@
 //! this crate is empty.
 
 #[cfg(all(test, feature = "loom"))]
+mod arrivals;
+#[cfg(all(test, feature = "loom"))]
 mod asynchronous;
 #[cfg(all(test, feature = "loom"))]
 mod event;

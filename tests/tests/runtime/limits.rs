@@ -137,7 +137,8 @@ fn a_memory_budget_holds_for_the_runtimes_devices_and_what_does_not_fit_is_writt
         }
         // What cannot fit says so, and the last one given holds: other options do not bring it back.
         let small = plain.options(MemoryBudget(256));
-        let error = small.submit(Add::of(&memories[0])).exec([LEN]).unwrap_err().to_string();
+        let whole = small.submit(Add::of(&memories[0])).options(Subspaces(1));
+        let error = whole.exec([LEN]).unwrap_err().to_string();
         assert!(error.contains("256"), "{error}");
         let other = rt.options(Priority(2));
         assert_eq!(device.memory_budget(), Some(256));

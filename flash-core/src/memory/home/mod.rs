@@ -6,9 +6,9 @@
 //! poisoned.
 //!
 //! The home is [said](published) anew whenever the directory was changed, under its lock. While a launch holds the array
-//! alone, nobody says it. A launch that shares the hold says that it uses the home, and who says another one,
-//! or takes the copy away, waits until nobody does: those are launches on their way, which want no lock before
-//! they end.
+//! alone, nobody says it. A launch that shares the hold says that it uses the home. Who takes the copy away waits until
+//! nobody does: those are launches on their way, which want no lock before they end. Who would say another one says
+//! none instead, and the next change of the directory does.
 
 mod published;
 mod sync;

@@ -24,25 +24,33 @@ impl<T> Default for Published<T> {
 }
 
 impl<T: PartialEq> Published<T> {
-    /// Says it. For who has the lock.
+    /// Says it. For who has the lock. While somebody looks at another one, nothing is said: the next time then.
     pub fn set(&self, value: Option<T>) {
-        // SAFETY: only who has the lock writes it.
-        if self.value.with(|now| unsafe { &*now } == &value) {
-            return;
-        }
-        self.leave();
         let valid = value.is_some();
-        // SAFETY: it is not valid, and nobody looks at it any more.
-        self.value.with_mut(|place| unsafe { *place = value });
+        // SAFETY: only who has the lock writes it.
+        let now = self.value.with(|now| unsafe { &*now });
+        if now != &value {
+            if now.is_some() {
+                // Either who looks at it sees this, or this sees who looks at it.
+                self.valid.store(false, SeqCst);
+                barrier();
+                if self.users.load(SeqCst) != 0 {
+                    return;
+                }
+            }
+            // SAFETY: it is not valid, and nobody looks at it: not any more, or not since there is none.
+            self.value.with_mut(|place| unsafe { *place = value });
+        }
         self.valid.store(valid, Release);
     }
 
     /// Nobody finds it any more, and who looked at it is done with it. For who has the lock.
     pub fn leave(&self) {
-        if !self.valid.load(Relaxed) {
+        // SAFETY: only who has the lock writes it.
+        if self.value.with(|now| unsafe { &*now }.is_none()) {
             return;
         }
-        // Either who looks at it sees this, or this sees who looks at it.
+        // As above.
         self.valid.store(false, SeqCst);
         barrier();
         let mut round = 0;

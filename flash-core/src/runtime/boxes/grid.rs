@@ -38,10 +38,17 @@ impl LaunchGrid {
     /// Whether the elements of a box are neighbours in the array: from the first to the last there are no others.
     pub fn is_solid(&self, elements: &ElementBox) -> bool {
         let extent = |axis: usize| elements.end[axis].saturating_sub(elements.begin[axis]);
+        extent(0) * extent(1) * extent(2) == self.span(elements)
+    }
+
+    /// Elements of the array from the first to the last of a box, both included.
+    pub fn span(&self, elements: &ElementBox) -> u64 {
+        if elements.is_empty() {
+            return 0;
+        }
         let [row, plane] = self.strides();
-        let last = |axis: usize| extent(axis).saturating_sub(1);
-        let count = extent(0) * extent(1) * extent(2);
-        count == 0 || count - 1 == last(0) + last(1) * row + last(2) * plane
+        let last = |axis: usize| elements.end[axis] - elements.begin[axis] - 1;
+        last(0) + last(1) * row + last(2) * plane + 1
     }
 
     /// What a kernel is told of a box. The buffers' origins are left to whoever has the buffer.

@@ -21,7 +21,7 @@ use crate::abi;
 use crate::descriptor::{Access, View};
 use crate::error::{Error, PartError};
 use crate::index::{Cut, Dim, DimList, Order, restrict, value_range};
-use crate::kernel::{Boxes, Candidate};
+use crate::kernel::{Boxes, Candidate, PartitionMap};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -58,8 +58,10 @@ pub(crate) struct Subspace {
     pub dims: DimList,
     /// It has the phases of the whole launch, each with its share of the items.
     pub order: Order,
-    /// Per argument.
+    /// Per argument, over all phases.
     pub touched: SmallVec<[Touched; 8]>,
+    /// The same of each phase, if they differ.
+    by_phase: Vec<SmallVec<[Touched; 8]>>,
 }
 
 /// What one part of a launch does to one array. Of a scalar: nothing.
@@ -83,7 +85,37 @@ pub(crate) enum Extent {
     Box(ElementBox),
 }
 
+impl Subspace {
+    /// What it does to an argument in these phases: one of them, or all.
+    pub fn touched_in(&self, argument: usize, phases: &Range<u64>) -> &Touched {
+        match self.by_phase.get(phases.start as usize) {
+            Some(one) if phases.end - phases.start == 1 => &one[argument],
+            _ => &self.touched[argument],
+        }
+    }
+
+    /// True if it touches other elements in other phases.
+    pub fn changes(&self) -> bool {
+        !self.by_phase.is_empty()
+    }
+}
+
 impl Touched {
+    /// In one phase or another.
+    fn or(&self, other: &Touched) -> Touched {
+        let either = |a: Option<Extent>, b: Option<Extent>| match (a, b) {
+            (Some(Extent::Box(a)), Some(Extent::Box(b))) => Some(Extent::Box(a.hull(&b))),
+            (Some(Extent::All), _) | (_, Some(Extent::All)) => Some(Extent::All),
+            (one, None) | (None, one) => one,
+        };
+        Touched {
+            read: either(self.read, other.read),
+            written: either(self.written, other.written),
+            covered: self.covered && other.covered,
+            covered_by_phase: self.covered_by_phase && other.covered_by_phase,
+        }
+    }
+
     /// The smallest box that holds all that is touched; `None`: all of the array, or nothing.
     pub fn hull(&self) -> Option<ElementBox> {
         match (self.read, self.written) {
@@ -135,8 +167,17 @@ pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut)
             None => launch.dims.iter().cloned().collect(),
         };
         let order = Order::new(&dims, &plan.traits()).map_err(|e| index_error(plan, e))?;
-        let touched = touched(launch, dimension, &dims, &order, &shapes)?;
-        parts.subspaces.push(Subspace { share: *share, positions: positions.clone(), dims, order, touched });
+        let all = Asked { dimension, dims: &dims, order: &order, shapes: &shapes, phase: None };
+        let by_phase = match dimension {
+            Some(_) if cut.len() as u64 * order.phases() <= MANY_PHASES => by_phase(launch, &all)?,
+            _ => Vec::new(),
+        };
+        let touched = match by_phase.split_first() {
+            Some((first, rest)) => over_all(launch, &all, first, rest),
+            None => touched(launch, &all)?.0,
+        };
+        let positions = positions.clone();
+        parts.subspaces.push(Subspace { share: *share, positions, dims, order, touched, by_phase });
     }
     prove_apart(launch, &parts)?;
     Ok(parts)
@@ -158,18 +199,85 @@ fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentPlan) -> Result<SmallVe
     }
 }
 
-/// What a subspace touches of each argument.
-fn touched(
-    launch: &Launch<'_>,
+/// With so many phases of all parts and no more, each is looked at by itself.
+const MANY_PHASES: u64 = 4096;
+
+/// A subspace, or one phase of it.
+struct Asked<'a> {
+    /// Along which the launch is cut.
     dimension: Option<usize>,
-    dims: &[Dim],
-    order: &Order,
-    shapes: &[SmallVec<[u64; 4]>],
-) -> Result<SmallVec<[Touched; 8]>, Error> {
-    let plan = launch.plan;
+    dims: &'a [Dim],
+    order: &'a Order,
+    /// Per argument.
+    shapes: &'a [SmallVec<[u64; 4]>],
+    phase: Option<u64>,
+}
+
+impl Asked<'_> {
+    /// True if the values of a dimension are others in other phases.
+    fn changes(&self, dim: usize) -> bool {
+        self.dims[dim].len() > 1 && self.order.constant_within_phases(dim)
+    }
+
+    /// The dimensions with the values that there are in its phase. Those that neither stay nor are all there in each
+    /// phase are there in full.
+    fn own_dims(&self) -> DimList {
+        let Some(phase) = self.phase else { return self.dims.iter().cloned().collect() };
+        let mut positions: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.dims.len());
+        self.order.position(self.order.phase(phase).start, &mut positions);
+        let own = |(dim, at): (usize, u64)| match self.changes(dim) {
+            true => restrict(self.dims, dim, at..at + 1).swap_remove(dim),
+            false => self.dims[dim].clone(),
+        };
+        positions.into_iter().enumerate().map(own).collect()
+    }
+}
+
+/// What a subspace touches in each of its phases; nothing, if that is the same in all of them.
+fn by_phase(launch: &Launch<'_>, all: &Asked<'_>) -> Result<Vec<SmallVec<[Touched; 8]>>, Error> {
+    let phases = all.order.phases();
+    // A `whole` implementation has the same slices in all phases.
+    if phases < 2 || launch.plan.whole || !(0..all.dims.len()).any(|dim| all.changes(dim)) {
+        return Ok(Vec::new());
+    }
+    let (first, differs) = touched(launch, &Asked { phase: Some(0), ..*all })?;
+    if !differs {
+        return Ok(Vec::new());
+    }
+    let mut by_phase = vec![first];
+    for phase in 1..phases {
+        by_phase.push(touched(launch, &Asked { phase: Some(phase), ..*all })?.0);
+    }
+    Ok(by_phase)
+}
+
+/// What a subspace touches in all of its phases together.
+fn over_all(
+    launch: &Launch<'_>,
+    all: &Asked<'_>,
+    first: &[Touched],
+    rest: &[SmallVec<[Touched; 8]>],
+) -> SmallVec<[Touched; 8]> {
+    let over_all = |(i, first): (usize, &Touched)| match &launch.plan.arguments[i] {
+        // Phases together may cover what none of them does.
+        spec if spec.view == View::Item => own(spec, all.dims, all, &all.shapes[i], None),
+        _ => rest.iter().fold(first.clone(), |touched, phase| touched.or(&phase[i])),
+    };
+    first.iter().enumerate().map(over_all).collect()
+}
+
+/// What a subspace touches of each argument, and whether that is something else in another phase.
+fn touched(launch: &Launch<'_>, asked: &Asked<'_>) -> Result<(SmallVec<[Touched; 8]>, bool), Error> {
+    let (plan, dimension, shapes) = (launch.plan, asked.dimension, asked.shapes);
+    let dims = &asked.own_dims()[..];
     let values: SmallVec<[Range<u64>; 4]> = dims.iter().map(|dim| value_range(dim).0).collect();
+    let mut differs = plan.part.names(|dim| asked.changes(dim));
     let said = match plan.part.function() {
-        Some(_) => Some(ask(launch, dimension, &values)?),
+        Some(_) => {
+            let (said, looked) = ask(launch, dimension, &values, |dim| asked.changes(dim))?;
+            differs |= looked;
+            Some(said)
+        }
         None => None,
     };
     let mut all = SmallVec::new();
@@ -188,7 +296,12 @@ fn touched(
         };
         all.push(match spec.view {
             View::Scalar => Touched::default(),
-            View::Item | View::Phased => own(spec, dims, order, &shapes[i], mapped),
+            View::Item => {
+                differs |= spec.along.iter().any(|&dim| asked.changes(dim));
+                own(spec, dims, asked, &shapes[i], None)
+            }
+            // Its buffers change roles with all own elements, whatever a phase writes of them.
+            View::Phased => own(spec, asked.dims, asked, &shapes[i], mapped),
             View::Whole => Touched { read: Some(Extent::All), ..Touched::default() },
             View::Window => Touched { read: mapped.or(Some(Extent::All)), ..Touched::default() },
             // All of it, by every part, into accumulators of their own that are merged.
@@ -204,12 +317,18 @@ fn touched(
             }
         });
     }
-    Ok(all)
+    Ok((all, differs))
 }
 
-/// What follows from the view of an `Item` or a `Phased`: the own elements. `mapped` is what a `Phased`
-/// reads beside them.
-fn own(spec: &ArgumentPlan, dims: &[Dim], order: &Order, extents: &[u64], mapped: Option<Extent>) -> Touched {
+/// What follows from the view of an `Item` or a `Phased`: the own elements, of these of the dimensions' values.
+/// `mapped` is what a `Phased` reads beside them.
+fn own(
+    spec: &ArgumentPlan,
+    dims: &[Dim],
+    asked: &Asked<'_>,
+    extents: &[u64],
+    mapped: Option<Extent>,
+) -> Touched {
     let (mut axes, mut covered): (SmallVec<[Range<u64>; 4]>, bool) = (SmallVec::new(), true);
     axes.extend(spec.row.then(|| 0..extents[0]));
     for &dim in &spec.along {
@@ -219,8 +338,11 @@ fn own(spec: &ArgumentPlan, dims: &[Dim], order: &Order, extents: &[u64], mapped
     }
     let (elements, exact) = ElementBox::folded(&axes, extents);
     let own = Extent::Box(elements);
-    let covered = covered && exact;
-    let covered_by_phase = covered && spec.along.iter().all(|&dim| order.every_phase_spans(dim));
+    let spanned = |dim: &usize| asked.order.every_phase_spans(*dim);
+    // In one phase, those that it has only some values of have not each combination with others.
+    let in_phase = |dim: &usize| asked.phase.is_none() || spanned(dim) || asked.changes(*dim);
+    let covered = covered && exact && (spec.view == View::Phased || spec.along.iter().all(in_phase));
+    let covered_by_phase = covered && spec.along.iter().all(spanned);
     let read = match (spec.view, mapped) {
         (View::Phased, Some(Extent::Box(around))) => Some(Extent::Box(around.hull(&elements))),
         (View::Phased, _) => Some(Extent::All),
@@ -232,16 +354,20 @@ fn own(spec: &ArgumentPlan, dims: &[Dim], order: &Order, extents: &[u64], mapped
     }
 }
 
-/// Asks the rule's function for the boxes of a subspace.
-fn ask(launch: &Launch<'_>, dimension: Option<usize>, values: &[Range<u64>]) -> Result<Boxes, Error> {
-    launch.plan.part.call(launch, values, |function, candidate| function.boxes(candidate)).map_err(
-        |(map, text)| {
-            part_error(
-                launch,
-                PartError::Panicked { map, subspace: subspace(launch, dimension, values), text },
-            )
-        },
-    )
+/// Asks the rule's function for the boxes of a subspace, and whether it asks for one of these dimensions.
+fn ask(
+    launch: &Launch<'_>,
+    dimension: Option<usize>,
+    values: &[Range<u64>],
+    changes: impl Fn(usize) -> bool,
+) -> Result<(Boxes, bool), Error> {
+    let boxes = |function: &PartitionMap, candidate: &Candidate<'_>| {
+        let boxes = function.boxes(candidate);
+        (boxes, (0..values.len()).any(|dim| changes(dim) && candidate.was_asked_for(dim)))
+    };
+    launch.plan.part.call(launch, values, boxes).map_err(|(map, text)| {
+        part_error(launch, PartError::Panicked { map, subspace: subspace(launch, dimension, values), text })
+    })
 }
 
 /// What the rule's function said of an argument: a range per axis.
@@ -318,14 +444,9 @@ fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
         }
         for (s, first) in parts.subspaces.iter().enumerate() {
             for second in &parts.subspaces[s + 1..] {
-                let (a, b) = (first.touched[i].written, second.touched[i].written);
-                let clash = match (a, b) {
-                    (Some(Extent::Box(a)), Some(Extent::Box(b))) => a.meets(&b).then_some([a, b]),
-                    (Some(_), Some(_)) => {
-                        let argument = launch.plan.descriptor.arguments[i].name.clone();
-                        return Err(part_error(launch, PartError::NoMap { argument }));
-                    }
-                    _ => None,
+                let Ok(clash) = clash(first, second, i) else {
+                    let argument = launch.plan.descriptor.arguments[i].name.clone();
+                    return Err(part_error(launch, PartError::NoMap { argument }));
                 };
                 if let Some(boxes) = clash {
                     let name = |part: &Subspace| {
@@ -346,6 +467,25 @@ fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// What two subspaces both write of an argument in one phase. An error: one of them writes all.
+fn clash(first: &Subspace, second: &Subspace, i: usize) -> Result<Option<[ElementBox; 2]>, ()> {
+    let pair = |a: &Touched, b: &Touched| match (a.written, b.written) {
+        (Some(Extent::Box(a)), Some(Extent::Box(b))) => Ok(a.meets(&b).then_some([a, b])),
+        (Some(_), Some(_)) => Err(()),
+        _ => Ok(None),
+    };
+    if !first.changes() && !second.changes() {
+        return pair(&first.touched[i], &second.touched[i]);
+    }
+    for phase in 0..first.order.phases() {
+        let one = phase..phase + 1;
+        if let Some(clash) = pair(first.touched_in(i, &one), second.touched_in(i, &one))? {
+            return Ok(Some(clash));
+        }
+    }
+    Ok(None)
 }
 
 /// A subspace for people: `` `y` 0..50 ``.

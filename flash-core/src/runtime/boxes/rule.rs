@@ -116,6 +116,14 @@ impl PartRule {
         self.function
     }
 
+    /// Whether some map is of a dimension like this.
+    pub fn names(&self, is_so: impl Fn(usize) -> bool) -> bool {
+        self.maps.iter().flatten().flatten().any(|axis| match *axis {
+            Axis::All => false,
+            Axis::Along { dim, .. } | Axis::Pointers { dim, .. } => is_so(dim),
+        })
+    }
+
     /// Whether boxes depend on the contents of arrays, so that they cannot be kept.
     pub fn looks_inside(&self) -> bool {
         self.looks_inside

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::descriptor::{
-    ArgumentDescriptor, ArrayMap, Attributes, AxisMap, ElementType, KernelDescriptor, PartBy, Use, columns,
-    csr_rows, part_by, rows, stencil, tiles,
+    ArgumentDescriptor, ArrayMap, Attributes, AxisMap, ElementType, GroupBy, KernelDescriptor, PartBy, Use,
+    columns, csr_rows, part_by, rows, stencil, tiles,
 };
 use crate::index::{OrderTraits, count_by};
 use crate::kernel::partition_map;
@@ -25,8 +25,18 @@ fn argument(name: &str, view: View, access: Access, along: &[usize]) -> Argument
 }
 
 fn plan(dims: usize, arguments: Vec<ArgumentDescriptor>, by: Option<PartBy>) -> Result<Plan, Error> {
+    grouped_plan(dims, arguments, by, None)
+}
+
+fn grouped_plan(
+    dims: usize,
+    arguments: Vec<ArgumentDescriptor>,
+    by: Option<PartBy>,
+    group: Option<GroupBy>,
+) -> Result<Plan, Error> {
     let mut attributes = Attributes::default();
     by.into_iter().for_each(|by| attributes.set(by));
+    group.into_iter().for_each(|group| attributes.set(group));
     let names = ["x", "y", "z", "w"];
     let descriptor = KernelDescriptor {
         name: "k".into(),
@@ -252,6 +262,64 @@ proptest! {
         // Asked again, it is the same one.
         let again = launch.parts(&case.weights).unwrap();
         prop_assert!(std::sync::Arc::ptr_eq(&parts, &again));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
+    fn boxes_of_a_phase_hold_what_its_items_touch(
+        dims in prop::collection::vec(any_dim(), 3),
+        along in prop::sample::subsequence(vec![0usize, 1, 2], 1..=3).prop_shuffle(),
+        window in (0usize..3, 0u64..2, 0u64..2),
+        group in prop_oneof![
+            Just(GroupBy::Dims(vec!["z".into()])),
+            Just(GroupBy::Dims(vec!["y".into()])),
+            Just(GroupBy::Only(vec!["y".into()])),
+            Just(GroupBy::Only(vec!["z".into(), "x".into()])),
+            Just(GroupBy::Into("z".into(), vec![1, 3])),
+        ],
+        weights in prop::collection::vec(0.1f64..2.0, 1..4),
+    ) {
+        let shape: Vec<u64> = along.iter().map(|&dim| dims[dim].max_value().unwrap() + 1).collect();
+        let (dim, before, after) = window;
+        let names = ["x", "y", "z"];
+        let map = AxisMap::Along { dimension: names[dim].to_owned(), scale: 1, before, after };
+        let arguments = vec![
+            argument("window", View::Window, Access::Read, &[]),
+            argument("both", View::Item, Access::ReadWrite, &along),
+        ];
+        let by = PartBy::default().map("window", ArrayMap(vec![map]));
+        let plan = grouped_plan(3, arguments, Some(by), Some(group)).unwrap();
+        let launch = Recorded::new(plan, dims, vec![vec![20], shape.clone()]);
+        let Ok(parts) = launch.parts(&weights) else { return Ok(()) };
+        for part in &parts.subspaces {
+            for phase in 0..part.order.phases() {
+                let all = items(&part.order, 3);
+                let rows = part.order.phase(phase);
+                let all = &all[rows.start as usize..rows.end as usize];
+                let inside = |touched: Option<Extent>, around: &ElementBox| match touched {
+                    Some(Extent::Box(touched)) => touched.hull(around) == touched,
+                    _ => false,
+                };
+                let own: BTreeSet<[u64; 3]> = all.iter()
+                    .map(|at| folded(&along.iter().map(|&dim| at[dim]).collect::<Vec<_>>(), &shape))
+                    .collect();
+                let touched = part.touched_in(1, &(phase..phase + 1));
+                prop_assert!(inside(touched.written, &hull(own.iter().copied())), "{:?} {:?}", touched, own);
+                if let (true, Some(Extent::Box(written))) = (touched.covered && part.changes(), touched.written) {
+                    prop_assert_eq!(size(&written), own.len() as u64);
+                }
+                let reads = all.iter().map(|at| ElementBox {
+                    begin: [at[dim].saturating_sub(before), 0, 0],
+                    end: [(at[dim] + 1 + after).min(20), 1, 1],
+                });
+                let read = part.touched_in(0, &(phase..phase + 1)).read;
+                prop_assert!(reads.into_iter().all(|reads| inside(read, &reads)), "{:?}", read);
+                if part.order.constant_within_phases(dim) && part.changes() {
+                    let Some(Extent::Box(read)) = read else { panic!("a box") };
+                    prop_assert!(read.end[0] - read.begin[0] <= 1 + before + after);
+                }
+            }
+        }
     }
 }
 

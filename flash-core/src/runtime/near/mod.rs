@@ -200,6 +200,7 @@ impl<'a> Run<'a> {
                 || !roomy
                 || lacking.elements() * header.element_size() > AT_ONCE
                 || !directory.has(Place::HOST, &lacking)
+                || directory.is_expecting(place)
                 || directory.poisoned(&all)
             {
                 return None;

@@ -2,28 +2,32 @@
 
 use super::Lanes;
 use super::lane::{Lane, drive_until};
+use super::shared::{Pin, Share};
 use super::task::{Outcome, TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::error::{Code, Error};
 use crate::memory::Header;
+use crate::memory::arrivals::Ticket;
 use crate::memory::coherence::Directed;
 use crate::memory::device::{DeviceMemory, memory_of};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::region::{Block, Grid, Region};
 use crate::memory::transfer::{End, Transfer};
 use smallvec::SmallVec;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 /// An array argument's memory, a slice of the host, or a second buffer.
 pub(super) struct Array<'r> {
     header: HeaderOf<'r>,
-    books: Books<'r>,
+    pub(super) books: Books<'r>,
     /// The run holds it as the only one.
     written: bool,
-    tracks: SmallVec<[(Place, Track); 2]>,
+    pub(super) tracks: SmallVec<[(Place, Track); 2]>,
     /// Those that are not known to have gone well.
     copies: Vec<Copied>,
+    /// Of one that is shared: buffers for the part that is being made.
+    pub(super) pins: SmallVec<[Pin; 1]>,
     /// Devices that were lost while they copied.
     pub lost: Vec<&'static DeviceMemory>,
     /// What was poisoned when the run began.
@@ -42,17 +46,21 @@ struct Copied {
     to: Place,
     region: Region,
     task: TaskRef,
+    /// Of one that is shared.
+    ticket: Option<Ticket>,
 }
 
 /// The address of nothing: not NULL, and aligned for every type.
 const NOWHERE: usize = 4096;
 
 /// The directory of an array.
-enum Books<'r> {
+pub(super) enum Books<'r> {
     /// The memory's, locked for the whole run.
     Kept(Directed<'r>),
     /// The memory's, not locked just now.
     Left,
+    /// The memory's, which the run only reads, as others do: locked for each look.
+    Shared(Share<'r>),
     /// One for this run: of what is lent, or of a memory of which nothing can change.
     Own(Box<Directory>),
 }
@@ -60,14 +68,62 @@ enum Books<'r> {
 /// What is never asked for then.
 const LEFT: &str = "the walk touches no array while a function of the host runs";
 
+/// A directory, locked if others use it, too.
+pub(super) enum Look<'a> {
+    Held(&'a Directory),
+    Locked(Directed<'a>),
+}
+
+/// A directory that may be changed.
+pub(super) enum Change<'a> {
+    Held(&'a mut Directory),
+    Locked(Directed<'a>),
+}
+
+impl Deref for Look<'_> {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        match self {
+            Look::Held(directory) => directory,
+            Look::Locked(directory) => directory,
+        }
+    }
+}
+
+impl Deref for Change<'_> {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        match self {
+            Change::Held(directory) => directory,
+            Change::Locked(directory) => directory,
+        }
+    }
+}
+
+impl DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut Directory {
+        match self {
+            Change::Held(directory) => directory,
+            Change::Locked(directory) => directory,
+        }
+    }
+}
+
 /// Who wrote and who read which region of a buffer last.
 #[derive(Default)]
-struct Track {
+pub(super) struct Track {
     writers: SmallVec<[(Region, TaskRef); 1]>,
     readers: SmallVec<[(Region, TaskRef); 1]>,
 }
 
 impl Track {
+    /// All that touch the buffer are done.
+    pub fn is_done(&self) -> bool {
+        self.writers.iter().chain(&self.readers).all(|(_, task)| task.get().is_done())
+    }
+
     /// Lets go of what is done and well: nobody need wait for it. Failed writers stay.
     fn tidy(&mut self) {
         if self.writers.len() + self.readers.len() > 8 {
@@ -125,29 +181,14 @@ impl Ways<'_> {
 impl<'r> Array<'r> {
     /// A memory, which the run writes, or only reads. `copied`: it may give devices copies of it.
     pub fn of_memory(header: &'r Header, written: bool, copied: bool) -> Array<'r> {
-        let books = if written || copied || header.state.is_noted() {
+        let books = if written {
             Books::Kept(header.directory())
+        } else if copied || header.state.is_noted() {
+            Books::Shared(Share::of(header))
         } else {
             Books::Own(Box::new(Directory::new(header.grid())))
         };
         Array::new(HeaderOf::Memory(header), books, written)
-    }
-
-    /// Lets go of the directory of a memory that the run only reads, for a while. Before, nobody uses or makes
-    /// a device's copy of it any more: others may want to change that.
-    pub fn unlock(&mut self, lanes: &[&'static Lane]) {
-        if self.written || !matches!(self.books, Books::Kept(_)) {
-            return;
-        }
-        let tracks = &self.tracks;
-        // Who reads on the host, as that function may, uses no copy.
-        let readers = |(place, track): &'_ (Place, Track)| match *place {
-            Place::HOST => 0..0,
-            _ => 0..track.readers.len(),
-        };
-        let used = || tracks.iter().flat_map(|t| t.1.writers.iter().chain(&t.1.readers[readers(t)]));
-        drive_until(lanes, || used().all(|(_, task)| task.get().is_done()));
-        self.books = Books::Left;
     }
 
     /// True if none of its copies is on its way.
@@ -191,10 +232,13 @@ impl<'r> Array<'r> {
             written,
             tracks: SmallVec::new(),
             copies: Vec::new(),
+            pins: SmallVec::new(),
             lost: Vec::new(),
             poisoned_before: Region::empty(),
         };
-        array.poisoned_before = array.directory().poison_in(&Region::all(array.directory().grid()));
+        let all = Region::all(&array.grid());
+        let poisoned = array.directory().poison_in(&all);
+        array.poisoned_before = poisoned;
         array
     }
 
@@ -210,26 +254,34 @@ impl<'r> Array<'r> {
         self.header().element_size()
     }
 
-    pub fn directory(&self) -> &Directory {
+    /// What is where. Of one that is shared only one look at a time: it is locked.
+    pub fn directory(&self) -> Look<'_> {
         match &self.books {
-            Books::Kept(directory) => directory,
-            Books::Own(directory) => directory,
+            Books::Kept(directory) => Look::Held(directory),
+            Books::Own(directory) => Look::Held(directory),
+            Books::Shared(share) => Look::Locked(share.directory()),
             Books::Left => unreachable!("{LEFT}"),
         }
     }
 
-    pub fn directory_mut(&mut self) -> &mut Directory {
+    pub fn directory_mut(&mut self) -> Change<'_> {
         match &mut self.books {
-            Books::Kept(directory) => directory,
-            Books::Own(directory) => directory,
+            Books::Kept(directory) => Change::Held(directory),
+            Books::Own(directory) => Change::Held(directory),
+            Books::Shared(share) => Change::Locked(share.directory()),
             Books::Left => unreachable!("{LEFT}"),
         }
+    }
+
+    /// The grid of its regions.
+    pub fn grid(&self) -> Grid {
+        *self.directory().grid()
     }
 
     /// A box that a launch sees in a grid of its own, beginning with element `offset` of the array. The
     /// second value: the region is just that, not more.
     pub fn region_of(&mut self, block: &Block, seen: &Grid, offset: u64) -> (Region, bool) {
-        let grid = *self.directory().grid();
+        let grid = self.grid();
         if block.is_empty() {
             return (Region::empty(), true);
         }
@@ -283,8 +335,11 @@ impl<'r> Array<'r> {
         if region.is_empty() {
             return Ok(());
         }
+        if let Books::Shared(_) = self.books {
+            return self.prepare_shared(device, region, ways);
+        }
         if let Some(device) = device {
-            let hull = region.hull(self.directory().grid());
+            let hull = region.hull(&self.grid());
             self.make_room(device, hull, ways)?;
         }
         if touch == Touch::Write {
@@ -294,11 +349,8 @@ impl<'r> Array<'r> {
         if lacking.is_empty() {
             return Ok(());
         }
-        let far = |from| match (memory_of(from), device) {
-            (Some(from), Some(to)) => u32::from(!to.is_direct(from)),
-            _ => 0,
-        };
-        for (from, part) in self.directory().sources(place, &lacking, far) {
+        let sources = self.directory().sources(place, &lacking, |from| rank(from, device));
+        for (from, part) in sources {
             for part in self.by_writer(from, part) {
                 self.copy(from, place, part, ways)?;
             }
@@ -308,7 +360,7 @@ impl<'r> Array<'r> {
 
     /// A region in pieces of which each is made by one task that is not done, or has failed: a copy that
     /// fails takes no more with it than was not made.
-    fn by_writer(&mut self, place: Place, region: Region) -> SmallVec<[Region; 2]> {
+    pub(super) fn by_writer(&mut self, place: Place, region: Region) -> SmallVec<[Region; 2]> {
         let (mut pieces, mut rest) = (SmallVec::new(), region);
         for (written, task) in &self.track(place).writers {
             if (task.get().failed() || !task.get().is_done()) && written.overlaps(&rest) {
@@ -333,16 +385,12 @@ impl<'r> Array<'r> {
         if hull.is_empty() {
             return Ok(());
         }
-        if let Some(copy) = self.directory().copy(place) {
-            let there = copy.range();
-            if there.start > hull.start || hull.end > there.end {
-                // Who uses the buffer that is too small must be done with it, and nobody else.
-                let track = self.tracks.iter().find(|(known, _)| *known == place);
-                let users =
-                    || track.into_iter().flat_map(|(_, track)| track.writers.iter().chain(&track.readers));
-                drive_until(ways.lanes, || users().all(|(_, task)| task.get().is_done()));
-                self.take_back();
-            }
+        if let Books::Shared(_) = self.books {
+            return self.make_shared_room(device, hull, ways).map(drop);
+        }
+        let too_small = self.directory().copy(place).is_some_and(|copy| !copy.has_room(&hull));
+        if too_small {
+            self.end_use(place, ways.lanes);
         }
         let header: &Header = match &self.header {
             HeaderOf::Memory(header) => header,
@@ -351,7 +399,7 @@ impl<'r> Array<'r> {
         let directory: &mut Directory = match &mut self.books {
             Books::Kept(directory) => directory,
             Books::Own(directory) => directory,
-            Books::Left => unreachable!("{LEFT}"),
+            Books::Shared(_) | Books::Left => unreachable!("{LEFT}"),
         };
         if let Some(grown) = device.reserve(header, directory, hull)? {
             // SAFETY: nobody uses the old buffer any more, and nobody the new one yet; what is current in the
@@ -364,37 +412,60 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
+    /// Waits until nobody of this run uses a place's buffer any more: it will be another one.
+    pub(super) fn end_use(&mut self, place: Place, lanes: &[&'static Lane]) {
+        let track = self.tracks.iter().find(|(known, _)| *known == place);
+        drive_until(lanes, || track.is_none_or(|(_, track)| track.is_done()));
+        self.take_back();
+    }
+
     /// Puts a copy of a region from one place to another into a lane.
     fn copy(&mut self, from: Place, to: Place, region: Region, ways: &mut Ways<'_>) -> Result<(), Error> {
-        let transfer = Transfer::new(self.header(), self.directory(), [from, to], &region)?;
+        let transfer = Transfer::new(self.header(), &self.directory(), [from, to], &region)?;
+        let moved = region.clone();
+        // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after all
+        // that writes its source and all that touches its target.
+        let work = move || unsafe { transfer.run(&moved) };
+        // SAFETY: it borrows nothing.
+        unsafe { self.put_copy([from, to], region.clone(), None, work, ways) };
+        self.directory_mut().copied(to, &region);
+        Ok(())
+    }
+
+    /// Puts what copies a region into a lane, after all that writes its source and all that touches its target.
+    ///
+    /// # Safety
+    /// What `work` borrows lives until the run is over, and may be used from any thread.
+    pub(super) unsafe fn put_copy<'w>(
+        &mut self,
+        [from, to]: [Place; 2],
+        region: Region,
+        ticket: Option<Ticket>,
+        work: impl FnOnce() -> Result<(), Error> + 'w,
+        ways: &mut Ways<'_>,
+    ) {
         let mut waits = Waits::default();
         self.wait_to_read(from, &region, 0, &mut waits);
         self.wait_to_write(to, &region, &mut waits);
         // At about 10 GB/s.
         let expected = region.elements() * self.size() / 10;
-        let moved = region.clone();
-        // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after all
-        // that writes its source and all that touches its target.
-        let work = move || unsafe { transfer.run(&moved) };
-        // SAFETY: it borrows nothing, and copies may run on any thread.
+        // SAFETY: as the caller says.
         let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(move || Ok(work()?))) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
-        self.directory_mut().copied(to, &region);
         // The host has no lanes: the copy is in that of the other side.
         if let Some(device) = memory_of(to).or_else(|| memory_of(from)) {
             if self.copies.len() >= 16 {
                 self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
             }
-            self.copies.push(Copied { from, to, region, task });
+            self.copies.push(Copied { from, to, region, task, ticket });
             ways.push(&Lanes::of(device.device()).copies, task);
         }
-        Ok(())
     }
 
     /// A buffer of the array, for copies.
     pub fn end(&self, place: Place) -> Result<End, Error> {
-        End::of(self.header(), self.directory(), place)
+        End::of(self.header(), &self.directory(), place)
     }
 
     /// What a reader of a region at a place waits for.
@@ -446,12 +517,22 @@ impl<'r> Array<'r> {
         track.writers.push((region.clone(), task));
     }
 
+    /// The buffer of a place, and the element with which it begins.
+    fn buffer(&self, place: Place) -> Option<(abi::Buffer, u64)> {
+        match &self.books {
+            Books::Shared(_) => {
+                self.pins.iter().find(|pin| pin.place == place).map(|pin| (pin.buffer.raw(), pin.first))
+            }
+            _ => self.directory().copy(place).map(|copy| (copy.raw(), copy.range().start)),
+        }
+    }
+
     /// Fills in where an argument finds its elements on a device. `offset`: the array's element that is the
     /// argument's first.
     pub fn address(&self, arg: &mut abi::Arg, part: &mut abi::Part, place: Place, offset: u64) {
         let Some(memory) = memory_of(place) else { return };
         arg.space = memory.space();
-        let Some(copy) = self.directory().copy(place) else {
+        let Some((buffer, first)) = self.buffer(place) else {
             // Nothing of it is touched: there is no buffer.
             arg.buffer = 0;
             arg.data = match memory.has_addresses() {
@@ -460,9 +541,8 @@ impl<'r> Array<'r> {
             };
             return;
         };
-        let buffer = copy.raw();
         // Modulo 2^64: the buffer may begin before the argument's first element, or after it.
-        part.origin = copy.range().start.wrapping_sub(offset);
+        part.origin = first.wrapping_sub(offset);
         arg.buffer = buffer.handle;
         arg.data = match memory.has_addresses() {
             true => {
@@ -475,28 +555,36 @@ impl<'r> Array<'r> {
 
     /// Takes from a device what it has of the array; what is current only there comes to the host before. No
     /// task that uses it is left.
-    pub fn spill(&mut self, device: &'static DeviceMemory) -> Result<(), Error> {
+    pub fn spill(&mut self, device: &'static DeviceMemory, lanes: &[&'static Lane]) -> Result<(), Error> {
         let place = device.place();
+        if let Books::Shared(_) = self.books {
+            return self.spill_shared(place, lanes);
+        }
         if self.directory().copy(place).is_none() {
             return Ok(());
         }
         self.take_back();
-        // Others may share the hold.
         self.header().home.leave();
         let only = self.directory().only_at(place);
-        let transfer = Transfer::new(self.header(), self.directory(), [place, Place::HOST], &only)?;
+        let transfer = Transfer::new(self.header(), &self.directory(), [place, Place::HOST], &only)?;
         // SAFETY: the run holds the array, and none of its tasks uses it now.
         unsafe { transfer.run(&only)? };
-        let directory = self.directory_mut();
+        let mut directory = self.directory_mut();
         directory.copied(Place::HOST, &only);
         let all = Region::all(directory.grid());
         directory.forget(place, &all);
         directory.set_copy(place, None);
+        drop(directory);
+        self.forget_users(place);
+        Ok(())
+    }
+
+    /// A place has no buffer any more, and nobody uses it.
+    pub(super) fn forget_users(&mut self, place: Place) {
         // Who reads on the host what a failed task should have made must see that it failed.
         let gone = std::mem::take(self.track(place));
         let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed() && !task.get().copies);
         self.track(Place::HOST).writers.extend(failed);
-        Ok(())
     }
 
     /// Of memory that is the run's to use: why it did not come back to the host.
@@ -518,7 +606,10 @@ impl<'r> Array<'r> {
         let done: Vec<Copied> = done;
         for copy in done {
             let Some(failure) = copy.task.get().failure() else { continue };
-            self.directory_mut().forget(copy.to, &copy.region);
+            match (&self.books, copy.ticket) {
+                (Books::Shared(share), Some(ticket)) => share.directory().arrivals().forget(ticket),
+                _ => drop(self.directory_mut().forget(copy.to, &copy.region)),
+            }
             if matches!(failure, Outcome::Error(Error::Backend { code: Code::DeviceLost, .. })) {
                 let ends = [copy.from, copy.to].into_iter().filter_map(memory_of);
                 self.lost.extend(ends.filter(|memory| memory.is_lost()));
@@ -533,10 +624,18 @@ impl<'r> Array<'r> {
 
     /// The run is over: the memory's word says whether there is something to look up.
     pub fn close(&mut self) {
-        if let (HeaderOf::Memory(header), Books::Kept(directory)) = (&self.header, &self.books)
-            && !directory.is_plain()
+        if let (HeaderOf::Memory(header), Books::Kept(_) | Books::Shared(_)) = (&self.header, &self.books)
+            && !self.directory().is_plain()
         {
             header.state.note();
         }
+    }
+}
+
+/// From where to copy rather: places from which it goes directly.
+pub(super) fn rank(from: Place, to: Option<&'static DeviceMemory>) -> u32 {
+    match (memory_of(from), to) {
+        (Some(from), Some(to)) => u32::from(!to.is_direct(from)),
+        _ => 0,
     }
 }

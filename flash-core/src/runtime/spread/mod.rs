@@ -5,6 +5,8 @@ mod lane;
 mod part;
 mod place;
 mod settle;
+mod shared;
+mod stream;
 mod sync;
 mod task;
 mod walk;

@@ -58,7 +58,7 @@ impl<'r> KernelPart<'r> {
         };
         let args = slots.args_of(node);
         let boxes = args.iter().enumerate().map(|(i, arg)| {
-            let touched = &parts.subspaces[subspace].touched[i];
+            let touched = parts.subspaces[subspace].touched_in(i, &phases);
             (part_of(arg, &parts.grids[i], touched, placed.takes_all(plan, i)), false)
         });
         let boxes = boxes.collect();

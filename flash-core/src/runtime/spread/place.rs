@@ -1,7 +1,7 @@
 //! Where submissions run, and how they are cut.
 
-use super::Lanes;
 use super::walk::Walk;
+use super::{Lanes, stream};
 use crate::descriptor::View;
 use crate::error::Error;
 use crate::index::{self, Cut};
@@ -9,7 +9,7 @@ use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
 use crate::recording;
 use crate::runtime::boxes::{Extent, Launch, Parts, Subspace};
-use crate::runtime::plan::{Plan, Target};
+use crate::runtime::plan::{Plan, Target, multiple_of_both};
 use crate::runtime::rate;
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::reduce::blocks;
@@ -61,13 +61,19 @@ pub(super) fn place(
     checked: Option<Arc<Parts>>,
 ) -> Result<Placed, Error> {
     let parts = match checked {
-        None if wants_cut(plan, targets) && plan.part.looks_inside() => {
-            parts(walk.slots, node, plan, targets)?
+        None if plan.part.looks_inside() => {
+            let parts = match wants_cut(plan, targets) {
+                true => parts(walk.slots, node, plan, targets)?,
+                false => None,
+            };
+            stream::streamed(walk.slots, node, plan, targets, parts.as_deref()).or(parts)
         }
         checked => checked,
     };
     if let Some(parts) = parts {
-        let free = plan.subspaces as usize > targets.len();
+        // Shares beyond the devices are anybody's.
+        let free = plan.subspaces as usize > targets.len()
+            || parts.subspaces.iter().any(|part| part.share >= targets.len());
         let targets = parts.subspaces.iter().map(|s| (!free).then_some(s.share as u32)).collect();
         return Ok(Placed { parts, targets });
     }
@@ -85,7 +91,13 @@ pub(in crate::runtime) fn whole_parts(slots: &Slots, node: &Node, plan: &Plan) -
 /// Proves, before anything runs, that a submission can be cut as its map says. `None`: it will not be cut, or
 /// its map looks into arrays, and is asked when they are what they will be.
 pub(super) fn check(slots: &Slots, node: &Node) -> Result<Option<Arc<Parts>>, Error> {
-    parts_if(slots, node, false)
+    let (plan, parts) = (node.plan(), parts_if(slots, node, false)?);
+    match plan.targets() {
+        Ok(targets) if !plan.part.looks_inside() => {
+            Ok(stream::streamed(slots, node, plan, targets, parts.as_deref()).or(parts))
+        }
+        _ => Ok(parts),
+    }
 }
 
 /// The parts of a submission. `known`: the arrays that its map looks into are on the host, are what they will be,
@@ -134,7 +146,12 @@ pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
     plan.cut && (targets.len() > 1 || plan.subspaces > 1)
 }
 
-fn launch<'a>(slots: &'a Slots, node: &'a Node, plan: &'a Plan, shapes: &'a [&'a [u64]]) -> Launch<'a> {
+pub(super) fn launch<'a>(
+    slots: &'a Slots,
+    node: &'a Node,
+    plan: &'a Plan,
+    shapes: &'a [&'a [u64]],
+) -> Launch<'a> {
     Launch { plan, order: slots.order_of(node), dims: slots.dims_of(node), args: slots.args_of(node), shapes }
 }
 
@@ -181,7 +198,7 @@ fn parts(slots: &Slots, node: &Node, plan: &Plan, targets: &[Target]) -> Result<
 }
 
 /// The parts of a launch in proportion to weights; `None`: it cannot be cut.
-fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<Arc<Parts>>, Error> {
+pub(super) fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<Arc<Parts>>, Error> {
     let plan = launch.plan;
     if let Some(parts) = plan.parts.cut_for(launch, weights) {
         return Ok(Some(parts));
@@ -197,11 +214,12 @@ fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<Arc<Parts>>
 
 /// On multiples of how many positions a launch may be cut; `None`: nowhere.
 fn multiple(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
-    match (launch.plan.reduces, dimension) {
-        (true, _) => whole_blocks(launch, dimension),
-        (false, 0) => Some(ALIGN),
-        (false, _) => Some(1),
-    }
+    let own = match (launch.plan.reduces, dimension) {
+        (true, _) => whole_blocks(launch, dimension)?,
+        (false, 0) => ALIGN,
+        (false, _) => 1,
+    };
+    Some(multiple_of_both(own, launch.plan.alignment))
 }
 
 /// The same parts, with a small one for each device that got none and is to be measured.

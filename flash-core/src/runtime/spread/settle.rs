@@ -90,7 +90,7 @@ fn poison(walk: &mut Walk<'_>, launched: &[Launched], failures: &mut Vec<LaunchE
     }
     // What this run has not written is left alone: others may have.
     for ((array, poisoned), written) in walk.arrays.iter_mut().zip(poisoned).zip(written) {
-        let directory = array.directory_mut();
+        let mut directory = array.directory_mut();
         directory.heal(&written);
         directory.poison(&poisoned.intersection(&written));
     }

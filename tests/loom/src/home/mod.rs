@@ -72,6 +72,33 @@ fn who_uses_a_home_has_its_buffer_until_it_ends() {
 }
 
 #[test]
+fn who_says_another_home_waits_for_nobody_and_disturbs_nobody() {
+    check(3, || {
+        let array = Array::new();
+        let reader = {
+            let array = Arc::clone(&array);
+            thread::spawn(move || array.reads())
+        };
+        {
+            let _lock = array.lock.lock();
+            // SAFETY: what is checked. The first buffer stays: it is current, too.
+            array.buffers[1].with_mut(|buffer| unsafe { *buffer = 7 });
+            array.home.set(Some(1));
+        }
+        // Now one who takes the first buffer away waits, even if no home was said.
+        {
+            let _lock = array.lock.lock();
+            array.home.leave();
+            // SAFETY: what is checked.
+            array.buffers[0].with_mut(|buffer| unsafe { *buffer = 0 });
+            array.home.set(Some(1));
+        }
+        reader.join().unwrap();
+        assert_eq!(array.home.alone(), Some(&1));
+    });
+}
+
+#[test]
 fn what_is_said_again_disturbs_nobody() {
     check(3, || {
         let array = Array::new();

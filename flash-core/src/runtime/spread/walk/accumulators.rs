@@ -130,7 +130,7 @@ impl<'r> Walk<'r> {
         let (result, region) = self.range_of(issue.node, i);
         let access = issue.plan.arguments[i].access;
         let fresh = first && access == Access::Write;
-        let all = Region::all(self.arrays[partial.array as usize].directory().grid());
+        let all = Region::all(&self.arrays[partial.array as usize].grid());
         let touches = [
             Touches {
                 argument: i as u32,

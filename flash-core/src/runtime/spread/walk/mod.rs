@@ -15,7 +15,7 @@ use super::sync::changed;
 use super::task::{Outcome, TaskRef, Tasks, Waits, Work};
 use crate::descriptor::{Access, View};
 use crate::error::{Error, LaunchError};
-use crate::memory::device::DeviceMemory;
+use crate::memory::device::{DeviceBuffer, DeviceMemory};
 use crate::memory::directory::Place;
 use crate::memory::keepers::Scratch;
 use crate::memory::region::Region;
@@ -27,6 +27,7 @@ use crate::runtime::profile::ByPhase;
 use crate::runtime::record::{Node, Slots};
 use crate::runtime::{Runtime, failsafe, launch};
 use accumulators::Partial;
+use phased::Buffers;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -95,7 +96,12 @@ struct Issue<'r, 'i> {
     positions: &'i [u64],
     /// Where its records go, if each launch is of one phase of several.
     by_phase: Option<&'i Arc<ByPhase>>,
+    /// Its parts do not fit a device's memory all at once.
+    streams: bool,
 }
+
+/// The elements of arrays, from the first to the last that are touched.
+type Hulls = SmallVec<[(u32, Range<u64>); 4]>;
 
 impl Issue<'_, '_> {
     /// Memory and place of the first part's device.
@@ -191,6 +197,7 @@ impl<'r> Walk<'r> {
         let latest = self.latest();
         latest.writes = writes;
         latest.error.get_or_insert(error);
+        self.arrays.iter_mut().for_each(|array| array.pins.clear());
     }
 
     fn try_issue(&mut self, node: &'r Node, checked: Option<Arc<Parts>>) -> Result<(), Error> {
@@ -202,13 +209,16 @@ impl<'r> Walk<'r> {
         if order.items() == 0 {
             return self.identities(node, plan, &targets[0]);
         }
-        if let Some(outcome) = self.issue_plain(node, plan, targets) {
+        if checked.is_none()
+            && let Some(outcome) = self.issue_plain(node, plan, targets)
+        {
             return outcome;
         }
         self.fetch_structure(node, plan)?;
         let placed = &place::place(self, node, plan, targets, checked)?;
         let positions: SmallVec<[u64; 4]> = self.slots.dims_of(node).iter().map(|dim| dim.len()).collect();
-        let issue = Issue { node, plan, targets, placed, positions: &positions, by_phase: None };
+        let issue =
+            Issue { node, plan, targets, placed, positions: &positions, by_phase: None, streams: false };
         let mut buffers = self.buffers(&issue);
         let phases = order.phases();
         // One device that uses the host's memory merges its own accumulators.
@@ -219,13 +229,23 @@ impl<'r> Walk<'r> {
         let issue = Issue { by_phase: records.as_ref(), ..issue };
         // What the whole submission writes, and may not read: before any of its parts.
         let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
-        for (subspace, _) in placed.subspaces() {
-            touches.extend(self.touches(&issue, subspace, &(0..phases), &buffers));
+        for (subspace, part) in placed.subspaces() {
+            let of_part = self.touches(&issue, subspace, &(0..phases), &buffers);
+            if let (true, Some(target)) = (part.changes(), placed.targets[subspace]) {
+                // A buffer that grew from phase to phase would be copied each time.
+                self.reserve_all(&targets[target as usize..][..1], &of_part);
+            }
+            touches.extend(of_part);
         }
         self.promise(plan, &touches, &buffers)?;
+        let mut issue = issue;
         if placed.targets.contains(&None) {
-            self.reserve_all(targets, &touches);
+            issue.streams = !self.fit(targets, &touches);
+            if !issue.streams {
+                self.reserve_all(targets, &touches);
+            }
         }
+        let issue = issue;
         let mut alone = Some(touches).filter(|_| !by_phase && !placed.is_cut());
         // Who ran each part last.
         let mut ran: SmallVec<[u32; 4]> = smallvec![0; placed.targets.len()];
@@ -236,7 +256,8 @@ impl<'r> Walk<'r> {
                 // The only part touches what the submission does.
                 let touches = alone.take();
                 let touches = touches.unwrap_or_else(|| self.touches(&issue, subspace, &phases, &buffers));
-                ran[subspace] = self.issue_part(&issue, subspace, phases.clone(), touches, &partials)?;
+                let part = (subspace, touches, &buffers[..]);
+                ran[subspace] = self.issue_part(&issue, part, phases.clone(), &partials)?;
             }
             if placed.is_cut() {
                 self.turn(&issue, &mut buffers, &ran)?;
@@ -252,9 +273,8 @@ impl<'r> Walk<'r> {
     fn issue_part(
         &mut self,
         issue: &Issue<'r, '_>,
-        subspace: usize,
+        (subspace, mut touches, buffers): (usize, SmallVec<[Touches; 4]>, &[Buffers]),
         phases: Range<u64>,
-        mut touches: SmallVec<[Touches; 4]>,
         partials: &[Partial<'r>],
     ) -> Result<u32, Error> {
         let number = match issue.placed.targets[subspace] {
@@ -263,6 +283,9 @@ impl<'r> Walk<'r> {
         };
         let target = &issue.targets[number as usize];
         let (memory, place) = place_of(target);
+        if let (true, Some(memory)) = (issue.streams, memory) {
+            self.begin_batch(issue, (subspace, &touches, buffers), &phases, memory)?;
+        }
         if !partials.is_empty() {
             touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
             touches.extend(partials.iter().map(|partial| partial.touches(issue, subspace)));
@@ -304,7 +327,14 @@ impl<'r> Walk<'r> {
         work: impl FnOnce() -> Result<(), Error> + 'r,
     ) {
         let waits = self.waits(touches, place);
-        let work = self.limited(node, plan, work);
+        let arrays = &mut self.arrays;
+        let pins = touches.iter().filter_map(|touched| arrays[touched.array as usize].unpin(place));
+        let pins: SmallVec<[Arc<DeviceBuffer>; 2]> = pins.collect();
+        let work = self.limited(node, plan, move || {
+            let outcome = work();
+            drop(pins);
+            outcome
+        });
         // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
         // buffers are held until then; kernels may run on any thread.
         let task = unsafe { self.tasks.add(waits, expected, work) };
@@ -313,19 +343,94 @@ impl<'r> Walk<'r> {
         self.ways().push(&Lanes::of(target.device).kernels, task);
     }
 
-    /// Whoever is free takes the next part: each device gets room for all of them, if it has that much. To give
-    /// it more room later, one would have to wait for the parts that it runs.
+    /// Gives each device room for all of this, if it has that much: for whoever is free takes the next part, and a
+    /// part may touch more in later phases. To give it more room later, one would have to wait for the parts that it
+    /// runs.
     fn reserve_all(&mut self, targets: &[Target], touches: &[Touches]) {
+        let hulls = self.hulls(touches);
         for memory in targets.iter().filter_map(|target| target.device.memory()) {
-            let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
-            for (number, array) in self.arrays.iter_mut().enumerate() {
-                let of = touches.iter().filter(|touched| touched.array as usize == number);
-                let hulls = of.map(|touched| touched.region.hull(array.directory().grid()));
-                let hull = hulls.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
-                // Without, the parts get theirs one by one, or say why not.
-                let _ = array.make_room(memory, hull, &mut ways);
+            self.reserve(memory, &hulls);
+        }
+    }
+
+    fn reserve(&mut self, memory: &'static DeviceMemory, hulls: &Hulls) {
+        let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
+        for (array, hull) in hulls {
+            // Without, the parts get theirs one by one, or say why not.
+            let _ = self.arrays[*array as usize].make_room(memory, hull.clone(), &mut ways);
+        }
+    }
+
+    /// Of each array once.
+    fn hulls(&self, touches: &[Touches]) -> Hulls {
+        let mut hulls = Hulls::new();
+        for touched in touches {
+            let hull = touched.region.hull(&self.arrays[touched.array as usize].grid());
+            match hulls.iter_mut().find(|(array, _)| *array == touched.array) {
+                _ if hull.is_empty() => {}
+                Some((_, all)) => *all = all.start.min(hull.start)..all.end.max(hull.end),
+                None => hulls.push((touched.array, hull)),
             }
         }
+        hulls
+    }
+
+    fn bytes(&self, hulls: &Hulls) -> u64 {
+        let bytes = |(array, hull): &(u32, Range<u64>)| {
+            (hull.end - hull.start).saturating_mul(self.arrays[*array as usize].size())
+        };
+        hulls.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// True if every device has memory enough for all of this.
+    fn fit(&self, targets: &[Target], touches: &[Touches]) -> bool {
+        let budgets = targets.iter().filter_map(|target| target.device.memory()).map(DeviceMemory::budget);
+        budgets.min().is_none_or(|room| self.bytes(&self.hulls(touches)) <= room)
+    }
+
+    /// Of a launch that streams: if a device has no room for a part, what it has goes, and it gets room for that part
+    /// and those after it, as many as fit, in one piece.
+    fn begin_batch(
+        &mut self,
+        issue: &Issue<'r, '_>,
+        (subspace, touches, buffers): (usize, &[Touches], &[Buffers]),
+        phases: &Range<u64>,
+        memory: &'static DeviceMemory,
+    ) -> Result<(), Error> {
+        // Accumulators are each part's own.
+        let accumulates = |t: &Touches| issue.plan.arguments[t.argument as usize].view == View::Reduce;
+        let of_part = |mut touches: SmallVec<[Touches; 4]>| {
+            touches.retain(|touched| !accumulates(touched));
+            touches
+        };
+        let mut hulls = self.hulls(touches);
+        hulls.retain(|(array, _)| touches.iter().any(|t| t.array == *array && !accumulates(t)));
+        let has_room = |(array, hull): &(u32, Range<u64>)| {
+            let directory = self.arrays[*array as usize].directory();
+            directory.copy(memory.place()).is_some_and(|copy| copy.has_room(hull))
+        };
+        if hulls.iter().all(has_room) {
+            return Ok(());
+        }
+        self.spill(memory)?;
+        // Not to the last byte: buffers are a little larger than what is in them.
+        let room = memory.budget() - memory.budget() / 16;
+        for next in subspace + 1..issue.placed.parts.subspaces.len() {
+            let more = of_part(self.touches(issue, next, phases, buffers));
+            let mut larger = hulls.clone();
+            for (array, hull) in self.hulls(&more) {
+                match larger.iter_mut().find(|(known, _)| *known == array) {
+                    Some((_, all)) => *all = all.start.min(hull.start)..all.end.max(hull.end),
+                    None => larger.push((array, hull)),
+                }
+            }
+            if self.bytes(&larger) > room {
+                break;
+            }
+            hulls = larger;
+        }
+        self.reserve(memory, &hulls);
+        Ok(())
     }
 
     /// Gives a place room for what is touched there, and what it lacks of it; if its memory is full of arrays of
@@ -358,8 +463,10 @@ impl<'r> Walk<'r> {
     /// So a launch whose parts fit one by one runs out of core.
     #[cold]
     fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
+        self.arrays.iter_mut().for_each(|array| array.pins.clear());
         self.ways().drain();
-        self.arrays.iter_mut().try_for_each(|array| array.spill(memory))
+        let lanes = &self.lanes;
+        self.arrays.iter_mut().try_for_each(|array| array.spill(memory, lanes))
     }
 
     /// Work that may take as long as the submission's `Timeout` says.
@@ -429,7 +536,7 @@ impl<'r> Walk<'r> {
                 continue;
             }
             array.has_written(place, &touched.region, task);
-            let directory = array.directory_mut();
+            let mut directory = array.directory_mut();
             let kept = match touched.touch {
                 Touch::WriteSome => directory.poison_in(&touched.region),
                 _ => Region::empty(),
@@ -471,8 +578,6 @@ impl<'r> Walk<'r> {
             lane.wake();
         });
         // The function may block: who uses nothing that it writes need not wait for it.
-        let lanes = &self.lanes;
-        self.arrays.iter_mut().for_each(|array| array.unlock(lanes));
         if self.beside {
             self.arrays.iter_mut().filter(|array| array.has_copied()).for_each(Array::leave);
         }
@@ -500,7 +605,7 @@ impl<'r> Walk<'r> {
         self.tasks.bring_home();
         for at in 0..self.of_slice.len() {
             let array = &mut self.arrays[self.of_slice[at].1 as usize];
-            let all = Region::all(array.directory().grid());
+            let all = Region::all(&array.grid());
             let mut ways = Ways { tasks: &mut self.tasks, lanes: &mut self.lanes };
             if let Err(error) = array.prepare(None, &all, Touch::Read, &mut ways)
                 && let Some(last) = self.launched.last_mut()

@@ -58,7 +58,7 @@ impl<'r> Walk<'r> {
             None => self.scratch(len * size as usize),
         };
         let mut second = Array::lent(data, len as u64, size, &shape);
-        second.directory_mut().regrid(*self.arrays[own as usize].directory().grid());
+        second.directory_mut().regrid(self.arrays[own as usize].grid());
         self.arrays.push(second);
         let second = self.arrays.len() as u32 - 1;
         self.of_second.push((own, second));
@@ -120,8 +120,8 @@ impl<'r> Walk<'r> {
             self.arrays[to as usize].wait_to_write(place, &region, &mut waits);
             let (source, target) = (&self.arrays[from as usize], &self.arrays[to as usize]);
             let (source_end, target_end) = (source.end(place)?, target.end(place)?);
-            let grid = target.directory().grid();
-            let transfer = Transfer::between(target.header(), grid, source_end, target_end);
+            let grid = target.grid();
+            let transfer = Transfer::between(target.header(), &grid, source_end, target_end);
             let expected = region.elements() * target.size() / 10;
             let moved = region.clone();
             // SAFETY: both are buffers of arrays that are held until the run is over; the task waits for all

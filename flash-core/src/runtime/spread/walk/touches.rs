@@ -44,8 +44,8 @@ impl<'r> Walk<'r> {
     pub(super) fn range_of(&mut self, node: &Node, argument: usize) -> (u32, Region) {
         let (array, offset) = self.array_of(node, argument);
         let len = self.slots.args_of(node)[argument].len;
-        let grid = self.arrays[array as usize].directory().grid();
-        (array, Region::of_range(grid, offset..offset + len))
+        let grid = self.arrays[array as usize].grid();
+        (array, Region::of_range(&grid, offset..offset + len))
     }
 
     /// What a part of an argument is in its array, and whether it is just that.
@@ -60,8 +60,8 @@ impl<'r> Walk<'r> {
         match extent {
             Extent::All => {
                 let len = self.slots.args_of(issue.node)[argument].len;
-                let grid = self.arrays[array as usize].directory().grid();
-                (Region::of_range(grid, offset..offset + len), true)
+                let grid = self.arrays[array as usize].grid();
+                (Region::of_range(&grid, offset..offset + len), true)
             }
             Extent::Box(elements) => {
                 let block = Block { begin: elements.begin, end: elements.end };
@@ -74,9 +74,9 @@ impl<'r> Walk<'r> {
     /// A box that a launch sees in a grid of its own, see [`Array::region_of`].
     pub fn seen_region(&mut self, array: u32, block: &Block, seen: &Grid, offset: u64) -> (Region, bool) {
         let of = &mut self.arrays[array as usize];
-        let before = *of.directory().grid();
+        let before = of.grid();
         let region = of.region_of(block, seen, offset);
-        let now = *of.directory().grid();
+        let now = of.grid();
         if now != before {
             let same = |region: &mut Region| {
                 *region = region.regrid(&before, &now).unwrap_or_else(|| Region::all(&now));
@@ -100,7 +100,7 @@ impl<'r> Walk<'r> {
         let mut all = SmallVec::new();
         let cut = issue.placed.is_cut();
         for (i, spec) in issue.plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
-            let of = &issue.placed.parts.subspaces[subspace].touched[i];
+            let of = issue.placed.parts.subspaces[subspace].touched_in(i, phases);
             let (array, _) = self.array_of(issue.node, i);
             let mut add = |walk: &mut Self, array: u32, extent: &Extent, touch, second| {
                 let (region, just) = walk.region(issue, i, array, extent);

@@ -1,0 +1,75 @@
+//! What is planned for a launch with options is there for the next one with the same.
+
+use flash::descriptor::{PartBy, Weights, part_by, weights};
+use flash::kernel;
+use flash::kernel::views::{Item, ReadWrite, Scatter};
+use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
+use flash::prelude::*;
+use flash::runtime::devices_where;
+use flash_tests::in_process;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+const TWO: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2")];
+
+/// How often the map was asked.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+#[derive(KernelDefinition)]
+#[kernel(name = "options_again.mark", dims(i))]
+struct Mark<'a> {
+    seen: Item<'a, ReadWrite<u32>>,
+    marks: Scatter<'a, u32>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Mark<'_>> for Plain {
+    fn item(at: Index<1>, k: MarkItem<'_>) {
+        *k.seen += 1;
+        k.marks.add(at[0], 1);
+    }
+}
+
+partition_map! {
+    static COUNTS = "options_again.counts": |at: &Candidate<'_>, boxes: &mut Boxes| {
+        ASKED.fetch_add(1, SeqCst);
+        boxes.set("marks", std::iter::once(at.values("i")));
+    };
+}
+
+fn by() -> PartBy {
+    part_by("i").by(&COUNTS)
+}
+
+#[test]
+fn a_launch_with_the_same_options_is_planned_once() {
+    in_process(TWO, || {
+        let rt = get_runtime("ALL_CPU").unwrap();
+        let [seen, marks] = [(); 2].map(|()| FlashMemory::<u32>::zeroed(64));
+        // How often the map is asked for a launch.
+        let asked = |rt: &RuntimeObj, options: (PartBy, Weights)| {
+            let before = ASKED.load(SeqCst);
+            rt.submit(Mark::of(&seen, &marks)).options(options).exec([64]).unwrap();
+            ASKED.load(SeqCst) - before
+        };
+        let even = || (by(), weights([1, 1]));
+        assert!(asked(&rt, even()) > 0);
+        assert_eq!(asked(&rt, even()), 0, "the same options");
+        assert!(asked(&rt, (by(), weights([3, 1]))) > 0, "others");
+        assert_eq!(asked(&rt, even()), 0, "the first ones again");
+        // The plan is the runtime's, and so are its options.
+        assert!(asked(&rt.options(Priority(1)), even()) > 0, "another runtime");
+        // A condition is not looked into, but at what it leaves.
+        let on = |name: &'static str| {
+            let options = (by(), devices_where(move |device| device.id() == name));
+            let (profile, submission) = (Profile::new(), rt.submit(Mark::of(&seen, &marks)));
+            submission.options(options).options(&profile).exec([64]).unwrap();
+            profile.take()[0].device.clone()
+        };
+        for device in ["ALL_CPU:0", "ALL_CPU:1", "ALL_CPU:0"] {
+            assert_eq!(on(device), device);
+        }
+        assert!(seen.read().unwrap().iter().chain(&*marks.read().unwrap()).all(|count| *count == 8));
+    });
+}
