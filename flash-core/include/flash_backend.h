@@ -570,9 +570,9 @@ typedef struct flash_backend_api {
   // another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
   // version 4.
   uint64_t (*image)(struct flash_device *device, struct flash_kernel *kernel);
-  // Memory in FLASH_SPACE_HOST may be given back from now on, and no launch uses it: a device gives back what it keeps
-  // of arguments that began in these bytes. It is called on any thread, of memory, too, that the device never
-  // saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
+  // Memory in FLASH_SPACE_HOST may be given back from now on: a device gives back what it keeps of arguments that began
+  // in these bytes, when no launch that is under way needs it any more. It is called on any thread, of memory,
+  // too, that the device never saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
   void (*forget_host)(struct flash_device *device, void *pointer, uint64_t bytes);
 } flash_backend_api;
 
