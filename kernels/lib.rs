@@ -9,20 +9,23 @@
 //! | [`conv1d`](fn@conv1d) | the convolution of a signal with a filter |
 //! | [`js`](fn@js) | a sweep of Jacobi's method |
 //! | [`walk`](diffusion::walk), [`count`](diffusion::count), [`heat`](diffusion::heat) in [`diffusion`] | ways and counts of particles, a step of the heat equation |
+//! | [`accelerate`](nbody::accelerate), [`integrate`](nbody::integrate), [`simulate`](nbody::simulate) in [`nbody`] | gravity between bodies, and their motion |
 //!
 //! An entry point checks the shapes of its arguments and returns the definition's value, to be submitted. Arrays are
-//! row by row, with the length of a row first in their shape. [`nbody`] has definitions alone.
+//! row by row, with the length of a row first in their shape.
 //!
 //! A CPU has these implementations of each kernel and takes the fastest that it can run;
 //! `Implementation::named(..)` takes another. On an OpenCL device there is one.
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|
-//! | `mmm` | `openblas`, `blocked`, `avx512`, `avx2`, `portable` |
+//! | `mmm` | `openblas`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable` |
 //! | `mvm`, `vdp`, `smmm`, `ewmm`, `ewmd`, `conv1d`, `js` | `avx512`, `avx2`, `portable` |
 //! | `nbody.accelerate`, `nbody.simulate`, `diffusion.walk`, `diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `diffusion.count` | `stays`, `plain` |
 //! | `nbody.integrate` | `plain` |
+//!
+//! `avx512_bf16` and `blocked` are those for factors in [`bf16`](mmm::bf16).
 
 #[path = "diffusion/mod.rs"]
 pub mod diffusion;

@@ -50,6 +50,8 @@
  * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
  * FLASH_CONSECUTIVE     of a program for the launches whose items have consecutive values of dimension 0 and one
  *                       value of every other: compilers then see that neighbours use neighbouring elements
+ * FLASH_GRID            the same for the launches of kernels with two or three dimensions whose items are a box, with a
+ *                       thread for each in as many dimensions: none of them takes its row apart
  * and what the implementation itself defines. Who compiles a binary defines the same. */
 
 #ifdef __OPENCL_VERSION__
@@ -129,6 +131,10 @@ typedef struct flash_launch {
     flash_u64 block;
     flash_axis axes[FLASH_DIMS];
     flash_array arrays[FLASH_ARRAYS + !FLASH_ARRAYS];
+#ifdef FLASH_GRID
+    /* Not in the table, whose words compilers would read once more for each work item. */
+    flash_u64 strides[FLASH_ARRAYS + !FLASH_ARRAYS][FLASH_DIMS];
+#endif
 } flash_launch;
 
 /* The table begins with FLASH_DETAIL words per array argument: elements of a row, begin and end of its part along
@@ -178,6 +184,12 @@ typedef struct flash_launch {
 #define FLASH_FOR_ITEMS \
     for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
          flash_item += FLASH_THREADS() / FLASH_THREADS_PER_ITEM)
+#elif defined(FLASH_GRID)
+/* Work-groups may go beyond the box, whose extents are the counts. */
+#define FLASH_IS_INSIDE(dim) (get_global_id(dim) < flash_run.axes[dim].count)
+#define FLASH_FOR_ITEMS \
+    for (int flash_item = FLASH_IS_INSIDE(0) && FLASH_IS_INSIDE(1) && FLASH_IS_INSIDE(FLASH_DIMS - 1); flash_item; \
+         flash_item = 0)
 #else
 #define FLASH_FOR_ITEMS \
     for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
@@ -197,7 +209,10 @@ typedef struct flash_launch {
 
 /* The index of the current work item along a dimension: global, whatever the order or the cut. With 32, in 32
  * bits: launches whose indices do not fit are refused. */
-#ifdef FLASH_CONSECUTIVE
+#ifdef FLASH_GRID
+#define FLASH_INDEX(dim) (flash_run.axes[dim].start + get_global_id(dim))
+#define FLASH_INDEX32(dim) ((flash_u32)FLASH_INDEX(dim))
+#elif defined(FLASH_CONSECUTIVE)
 #define FLASH_INDEX(dim) (flash_run.axes[dim].start + ((dim) == 0 ? flash_run.first + flash_item : 0))
 #define FLASH_INDEX32(dim) ((flash_u32)FLASH_INDEX(dim))
 #else
@@ -233,7 +248,11 @@ typedef struct flash_launch {
 #define FLASH_PART_BEGIN(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 1 + (axis)])
 #define FLASH_PART_END(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 4 + (axis)])
 /* Elements of an array between neighbours along a dimension of the index space; 0: it does not index the array. */
+#ifdef FLASH_GRID
+#define FLASH_STRIDE(array, dim) (flash_run.strides[FLASH_ARRAY_##array][dim])
+#else
 #define FLASH_STRIDE(array, dim) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 7 + (dim)])
+#endif
 
 #define FLASH_OF(array) (flash_run.arrays[FLASH_ARRAY_##array])
 
@@ -271,12 +290,16 @@ FLASH_FUNCTION flash_u64 flash_own_index_of(const flash_launch *run, flash_u64 i
                                             FLASH_GLOBAL const flash_u64 *table, flash_u64 detail) {
     flash_u64 element = 0;
     for (int dim = 0; dim < FLASH_DIMS; ++dim) {
-#ifdef FLASH_CONSECUTIVE
+#ifdef FLASH_GRID
+        element += (run->axes[dim].start + get_global_id(dim)) * run->strides[detail / FLASH_DETAIL][dim];
+#else
+#if defined(FLASH_CONSECUTIVE)
         const flash_u64 index = run->axes[dim].start + (dim == 0 ? run->first + item : 0);
 #else
         const flash_u64 index = flash_index_of(run->axes[dim], run->first + item, run->narrow, table);
 #endif
         element += index * table[detail + 7 + dim];
+#endif
     }
     return element;
 }

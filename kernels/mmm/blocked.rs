@@ -6,15 +6,17 @@
 //! stays in the cache of the thread that packed it. What packing puts beyond the edges are zeros, so that every
 //! tile is a full one, and the bits of an element depend on its row and its column alone.
 
-use super::tiles::{Tiles, tile_columns};
+use super::bf16;
+use super::tiles::Tiles;
 use crate::simd::Number;
-use flash_core::kernel::Threads;
+use flash_core::kernel::{Element, Threads};
 use rayon::prelude::*;
 use std::any::Any;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::thread::LocalKey;
 
-/// Columns of `a`, and rows of `b`, of a block. Less, and the result is read and written more often; more, and a
+/// Columns of `a`, and rows of `b`, of a block, packed. Less, and the result is read and written more often; more, and a
 /// tile's share of `b` leaves the first-level cache for good.
 const DEPTH: usize = 384;
 /// Columns of `b` of a block.
@@ -35,8 +37,32 @@ pub(super) struct Matrix<'a, T> {
 
 impl<'a, T> Matrix<'a, T> {
     /// Some elements of a row.
-    fn row(&self, row: usize, columns: std::ops::Range<usize>) -> &'a [T] {
+    fn row(&self, row: usize, columns: Range<usize>) -> &'a [T] {
         &self.elements[row * self.leading..][columns]
+    }
+}
+
+/// What factors of type `F` are packed as.
+pub(super) trait Packed<F>: Element {
+    /// Columns of `a`, and rows of `b`, that are one when they are packed: 1, or 2.
+    const TOGETHER: usize;
+    /// Of one factor, if that is all, or of two.
+    fn of(first: F, second: F) -> Self;
+}
+
+impl<T: Number> Packed<T> for T {
+    const TOGETHER: usize = 1;
+    #[inline(always)]
+    fn of(first: T, _: T) -> T {
+        first
+    }
+}
+
+impl Packed<bf16> for f32 {
+    const TOGETHER: usize = 1;
+    #[inline(always)]
+    fn of(first: bf16, _: bf16) -> f32 {
+        f32::from_bits(u32::from(first.to_bits()) << 16)
     }
 }
 
@@ -44,10 +70,10 @@ impl<'a, T> Matrix<'a, T> {
 ///
 /// # Panics
 /// If the slices are too short for that.
-pub(super) fn product<I: Tiles, T: Number>(
+pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
     [m, n, k]: [usize; 3],
-    (a, b): (Matrix<'_, T>, Matrix<'_, T>),
-    (c, leading): (&mut [T], usize),
+    (a, b): (Matrix<'_, F>, Matrix<'_, F>),
+    (c, leading): (&mut [I::Sum], usize),
     threads: Threads<'_>,
 ) {
     if m == 0 || n == 0 {
@@ -55,24 +81,24 @@ pub(super) fn product<I: Tiles, T: Number>(
     }
     let c = &mut c[..(m - 1) * leading + n];
     if k == 0 {
-        return c.chunks_mut(leading).for_each(|row| row[..n].fill(T::ZERO));
+        return c.chunks_mut(leading).for_each(|row| row[..n].fill(I::Sum::ZERO));
     }
     let alone = threads.count() == 1 || m * n * k <= SMALL;
-    let shape = Shape::of::<I>(m, if alone { 1 } else { threads.count() });
+    let height = height::<P, I>(m, if alone { 1 } else { threads.count() });
     let mut work = || {
         let mut packed = take(&PACKED_B);
         for columns in blocks(n, WIDTH) {
-            for depth in blocks(k, DEPTH) {
-                pack_b::<I, T>(b, &depth, &columns, &mut packed, alone);
-                let block = |(block, c): (usize, &mut [T])| {
-                    let first = block * shape.height;
-                    let rows = first..(first + shape.height).min(m);
+            for depth in blocks(k, DEPTH * P::TOGETHER) {
+                pack_b(I::WIDTH, b, &depth, &columns, &mut packed, alone);
+                let block = |(block, c): (usize, &mut [I::Sum])| {
+                    let first = block * height;
+                    let rows = first..(first + height).min(m);
                     let c = &mut c[columns.start..];
-                    of_block::<I, T>(a, (rows, depth.clone(), columns.len()), &packed, (c, leading));
+                    of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), &packed, (c, leading));
                 };
                 match alone {
-                    true => c.chunks_mut(shape.height * leading).enumerate().for_each(block),
-                    false => c.par_chunks_mut(shape.height * leading).enumerate().for_each(block),
+                    true => c.chunks_mut(height * leading).enumerate().for_each(block),
+                    false => c.par_chunks_mut(height * leading).enumerate().for_each(block),
                 }
             }
         }
@@ -81,85 +107,84 @@ pub(super) fn product<I: Tiles, T: Number>(
     if alone { work() } else { threads.install(work) }
 }
 
-/// How rows are cut into blocks.
-struct Shape {
-    height: usize,
-}
-
-impl Shape {
-    /// Blocks of whole tiles, as many for each thread.
-    fn of<I: Tiles>(m: usize, threads: usize) -> Shape {
-        let tiles = m.div_ceil(I::ROWS);
-        let blocks = m.div_ceil(HEIGHT).next_multiple_of(threads);
-        Shape { height: tiles.div_ceil(blocks) * I::ROWS }
-    }
+/// Rows of a block, of `m` in all: whole tiles, as many for each thread.
+fn height<P, I: Tiles<P>>(m: usize, threads: usize) -> usize {
+    let blocks = m.div_ceil(HEIGHT).next_multiple_of(threads);
+    m.div_ceil(I::ROWS).div_ceil(blocks) * I::ROWS
 }
 
 /// Ranges of at most `size`.
-fn blocks(n: usize, size: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(size).map(move |first| first..(first + size).min(n))
 }
 
-/// Packs rows `depth` and `columns` of `b`: tile by tile, in each row by row.
-fn pack_b<I: Tiles, T: Number>(
-    b: Matrix<'_, T>,
-    depth: &std::ops::Range<usize>,
-    columns: &std::ops::Range<usize>,
-    packed: &mut Vec<T>,
+/// Packs rows `depth` and `columns` of `b`: tile by tile, each of `width` columns, in each row by row.
+fn pack_b<P: Packed<F>, F: Element>(
+    width: usize,
+    b: Matrix<'_, F>,
+    depth: &Range<usize>,
+    columns: &Range<usize>,
+    packed: &mut Vec<P>,
     alone: bool,
 ) {
-    let width = tile_columns::<I, T>();
-    packed.resize(columns.len().div_ceil(width) * width * depth.len(), T::ZERO);
-    let tile = |(tile, to): (usize, &mut [T])| {
+    let tile_len = width * depth.len().div_ceil(P::TOGETHER);
+    packed.resize(columns.len().div_ceil(width) * tile_len, P::zeroed());
+    let tile = |(tile, to): (usize, &mut [P])| {
         let first = columns.start + tile * width;
         let columns = first..(first + width).min(columns.end);
-        for (row, to) in depth.clone().zip(to.chunks_exact_mut(width)) {
-            let from = b.row(row, columns.clone());
-            let (there, beyond) = to.split_at_mut(from.len());
-            there.copy_from_slice(from);
-            beyond.fill(T::ZERO);
+        for (row, to) in depth.clone().step_by(P::TOGETHER).zip(to.chunks_exact_mut(width)) {
+            let (there, beyond) = to.split_at_mut(columns.len());
+            let (first, second) = (b.row(row, columns.clone()), row + 1);
+            if P::TOGETHER > 1 && second < depth.end {
+                let pairs = first.iter().zip(b.row(second, columns.clone()));
+                there.iter_mut().zip(pairs).for_each(|(to, (first, second))| *to = P::of(*first, *second));
+            } else {
+                there.iter_mut().zip(first).for_each(|(to, first)| *to = P::of(*first, F::zeroed()));
+            }
+            beyond.fill(P::zeroed());
         }
     };
-    let tiles = width * depth.len();
     match alone {
-        true => packed.chunks_mut(tiles).enumerate().for_each(tile),
-        false => packed.par_chunks_mut(tiles).enumerate().for_each(tile),
+        true => packed.chunks_mut(tile_len).enumerate().for_each(tile),
+        false => packed.par_chunks_mut(tile_len).enumerate().for_each(tile),
     }
 }
 
-/// Packs `rows` of `a`: tile by tile, in each column by column.
-fn pack_a<I: Tiles, T: Number>(
-    a: Matrix<'_, T>,
-    rows: std::ops::Range<usize>,
-    depth: &std::ops::Range<usize>,
-    packed: &mut Vec<T>,
+/// Packs `rows` of `a`: tile by tile, each of `height` rows, in each column by column.
+fn pack_a<P: Packed<F>, F: Element>(
+    height: usize,
+    a: Matrix<'_, F>,
+    rows: Range<usize>,
+    depth: &Range<usize>,
+    packed: &mut Vec<P>,
 ) {
-    packed.resize(rows.len().next_multiple_of(I::ROWS) * depth.len(), T::ZERO);
-    if !rows.len().is_multiple_of(I::ROWS) {
-        let tile = rows.len() / I::ROWS * I::ROWS * depth.len();
-        packed[tile..].fill(T::ZERO);
+    let columns = depth.len().div_ceil(P::TOGETHER);
+    packed.resize(rows.len().next_multiple_of(height) * columns, P::zeroed());
+    if !rows.len().is_multiple_of(height) {
+        packed[rows.len() / height * height * columns..].fill(P::zeroed());
     }
     for (i, row) in rows.enumerate() {
-        let tile = &mut packed[i / I::ROWS * I::ROWS * depth.len()..];
-        let to = tile[i % I::ROWS..].iter_mut().step_by(I::ROWS);
-        to.zip(a.row(row, depth.clone())).for_each(|(to, from)| *to = *from);
+        let tile = &mut packed[i / height * height * columns..];
+        let to = tile[i % height..].iter_mut().step_by(height);
+        let together = a.row(row, depth.clone()).chunks(P::TOGETHER);
+        to.zip(together)
+            .for_each(|(to, from)| *to = P::of(from[0], from.get(1).copied().unwrap_or(F::zeroed())));
     }
 }
 
 /// Adds to a block of `c`, or makes it if `depth` is the first, what a block of `a` and one of `b` give.
-fn of_block<I: Tiles, T: Number>(
-    a: Matrix<'_, T>,
-    (rows, depth, n): (std::ops::Range<usize>, std::ops::Range<usize>, usize),
-    b: &[T],
-    (c, leading): (&mut [T], usize),
+fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
+    a: Matrix<'_, F>,
+    (rows, depth, n): (Range<usize>, Range<usize>, usize),
+    b: &[P],
+    (c, leading): (&mut [I::Sum], usize),
 ) {
-    let m = rows.len();
+    let (m, columns) = (rows.len(), depth.len().div_ceil(P::TOGETHER));
     let mut packed = take(&PACKED_A);
-    pack_a::<I, T>(a, rows, &depth, &mut packed);
-    let width = tile_columns::<I, T>();
-    for (column, b) in (0..n).step_by(width).zip(b.chunks_exact(width * depth.len())) {
-        for (row, a) in (0..m).step_by(I::ROWS).zip(packed.chunks_exact(I::ROWS * depth.len())) {
-            let size = [(m - row).min(I::ROWS), (n - column).min(width)];
+    pack_a(I::ROWS, a, rows, &depth, &mut packed);
+    for (column, b) in (0..n).step_by(I::WIDTH).zip(b.chunks_exact(I::WIDTH * columns)) {
+        for (row, a) in (0..m).step_by(I::ROWS).zip(packed.chunks_exact(I::ROWS * columns)) {
+            let size = [(m - row).min(I::ROWS), (n - column).min(I::WIDTH)];
             let c = &mut c[row * leading + column..];
             I::tile(a, b, (c, leading), size, depth.start > 0);
         }

@@ -1,23 +1,23 @@
 //! Products of matrices on the CPU.
 
-use super::blocked::{Matrix, product};
-use super::{Mmm, MmmSpan, MmmWhole};
+use super::blocked::{Matrix, Packed, product};
+use super::{Mmm, MmmSpan, MmmWhole, bf16};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
-use crate::simd::{InstructionSet, Number, Portable, spans};
+use crate::simd::{Factor, InstructionSet, Number, Portable, spans};
 use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Span, Threads};
 use std::ops::Range;
 
 /// A product as a library takes it: `m`, `n`, `k`, and the matrices with their leading dimensions.
-pub(super) struct Product<'a, T> {
+pub(super) struct Product<'a, T: Factor> {
     pub size: [usize; 3],
     pub a: Matrix<'a, T>,
     pub b: Matrix<'a, T>,
-    pub c: (&'a mut [T], usize),
+    pub c: (&'a mut [T::Sum], usize),
 }
 
-impl<T: Number> Product<'_, T> {
+impl<T: Factor> Product<'_, T> {
     /// Calls `body` for all rows of a launch: once, if they follow one another.
     ///
     /// # Panics
@@ -77,19 +77,23 @@ fn check<T>(n: usize, k: usize, [a, b, c]: [usize; 3], right: &[T]) {
 pub struct Blocked;
 
 impl Blocked {
-    pub(super) fn multiply<T: Number>(Product { size, a, b, c }: Product<'_, T>, threads: Threads<'_>) {
+    /// The factors become what they are added up in when they are packed.
+    pub(super) fn multiply<T: Factor<Sum: Packed<T>>>(
+        Product { size, a, b, c }: Product<'_, T>,
+        threads: Threads<'_>,
+    ) {
         #[cfg(target_arch = "x86_64")]
         if Avx512::there() {
-            return product::<Avx512, T>(size, (a, b), c, threads);
+            return product::<Avx512, T::Sum, T>(size, (a, b), c, threads);
         } else if Avx2::there() {
-            return product::<Avx2, T>(size, (a, b), c, threads);
+            return product::<Avx2, T::Sum, T>(size, (a, b), c, threads);
         }
-        product::<Portable, T>(size, (a, b), c, threads);
+        product::<Portable, T::Sum, T>(size, (a, b), c, threads);
     }
 }
 
-#[kernel(for(f32, f64), priority = 40)]
-impl<T: Number> CpuWhole<Mmm<'_, T>> for Blocked {
+#[kernel(for(f32, f64, bf16), priority = 40)]
+impl<T: Factor<Sum: Packed<T>>> CpuWhole<Mmm<'_, T>> for Blocked {
     const PARTS: bool = true;
 
     fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, T>, threads: Threads<'_>) {

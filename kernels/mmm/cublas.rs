@@ -1,10 +1,10 @@
 //! The product by cuBLAS, where that library is found at run time.
 
-use super::Mmm;
-use crate::simd::Number;
+use super::{Mmm, bf16};
+use crate::simd::Factor;
 use cudarc::cublas::sys::{
-    cublasCreate_v2, cublasDgemm_v2, cublasHandle_t, cublasOperation_t, cublasSetStream_v2, cublasSgemm_v2,
-    cublasStatus_t,
+    cublasComputeType_t, cublasCreate_v2, cublasDgemm_v2, cublasGemmAlgo_t, cublasGemmEx, cublasHandle_t,
+    cublasOperation_t, cublasSetStream_v2, cublasSgemm_v2, cublasStatus_t, cudaDataType,
 };
 use flash_core::__private::inventory;
 use flash_core::Code;
@@ -13,7 +13,7 @@ use flash_core::kernel::{DeviceCall, DeviceFunction, ImplementationEntry, device
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
@@ -32,7 +32,7 @@ macro_rules! register {
         }
     )*};
 }
-register! { f32 f64 }
+register! { f32 f64 bf16 }
 
 /// The library's state for one stream.
 struct Handle(cublasHandle_t);
@@ -55,7 +55,7 @@ fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
 
 // SAFETY: the library reads `m` rows of `a` and `k` of `b`, and writes `m` of `c`, which the arrays have (looked at
 // before), by work in the stream that it is given.
-unsafe impl<T: Number> DeviceFunction<Mmm<'_, T>> for CuBlas {
+unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
     const TARGET: &'static str = "cuda";
 
     fn enqueue(call: &DeviceCall<'_>) -> Result<(), Failure> {
@@ -89,9 +89,9 @@ unsafe impl<T: Number> DeviceFunction<Mmm<'_, T>> for CuBlas {
             );
             return Err(Failure::new(Code::Invalid, text));
         }
-        let bytes = size_of::<T>() as u64;
-        let left = call.address(5)? + rows.start * lda * bytes;
-        let (right, to) = (call.address(6)?, call.address(7)? + rows.start * ldc * bytes);
+        let [of_a, of_c] = [size_of::<T>() as u64, size_of::<T::Sum>() as u64];
+        let left = call.address(5)? + rows.start * lda * of_a;
+        let (right, to) = (call.address(6)?, call.address(7)? + rows.start * ldc * of_c);
         let mut numbers: [c_int; 6] = [0; 6];
         for (number, size) in numbers.iter_mut().zip([m, n, k, lda.max(1), ldb, ldc]) {
             *number = c_int::try_from(size).map_err(|_| {
@@ -104,7 +104,7 @@ unsafe impl<T: Number> DeviceFunction<Mmm<'_, T>> for CuBlas {
 }
 
 /// Puts a product into a stream: the matrices' sizes and leading dimensions, and their addresses on the device.
-fn multiply<T: Number>(
+fn multiply<T: Factor>(
     stream: u64,
     [m, n, k, lda, ldb, ldc]: [c_int; 6],
     [left, right, to]: [u64; 3],
@@ -131,6 +131,15 @@ fn multiply<T: Number>(
         if TypeId::of::<T>() == TypeId::of::<f32>() {
             let (a, b, c) = (right as *const f32, left as *const f32, to as *mut f32);
             cublasSgemm_v2(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)
+        } else if TypeId::of::<T>() == TypeId::of::<bf16>() {
+            let (factor, sum) = (cudaDataType::CUDA_R_16BF, cudaDataType::CUDA_R_32F);
+            let (a, b, c) = (right as *const c_void, left as *const c_void, to as *mut c_void);
+            let [one, zero] = [&1.0f32, &0.0f32].map(|scalar| std::ptr::from_ref(scalar).cast::<c_void>());
+            let (by, any) = (cublasComputeType_t::CUBLAS_COMPUTE_32F, cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
+            cublasGemmEx(
+                handle, plain, plain, n, m, k, one, a, factor, ldb, b, factor, lda, zero, c, sum, ldc, by,
+                any,
+            )
         } else {
             let (a, b, c) = (right as *const f64, left as *const f64, to as *mut f64);
             cublasDgemm_v2(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)

@@ -1,9 +1,23 @@
-/* The kernel of mod.rs in CUDA C++. FLASH_T is float or double.
+/* The kernel of mod.rs in CUDA C++. FLASH_T is float or double; without it factors are bf16, the upper
+ * halves of floats.
  *
  * A block computes HIGH x WIDE elements of the product at a time, by slabs of DEPTH products from shared memory: one
  * slab is multiplied while the next is on its way. A thread has DOWN x ACROSS of them in registers: for each product of
  * the sums it reads as many packs of 16 bytes as it has down and across. Each element is a sum in the order of its
  * products, wherever it is. */
+
+#ifdef FLASH_T
+typedef FLASH_T factor;
+static FLASH_T as_sum(const factor x) {
+    return x;
+}
+#else
+#define FLASH_T float
+typedef unsigned short factor;
+static float as_sum(const factor x) {
+    return __uint_as_float((flash_u32)x << 16);
+}
+#endif
 
 constexpr int THREADS = 256;
 /* Threads along a side of the tile. */
@@ -38,14 +52,14 @@ template <int COUNT> static void read(const FLASH_T *side, const int thread, FLA
 
 FLASH_KERNEL __launch_bounds__(THREADS, 2)
     mmm(const flash_u64 n, const flash_u64 k, const flash_u64 lda, const flash_u64 ldb, const flash_u64 ldc,
-        const FLASH_T *a, const FLASH_T *b, FLASH_T *c, FLASH_ARGS) {
+        const factor *a, const factor *b, FLASH_T *c, FLASH_ARGS) {
     __shared__ Slab slabs[2];
     /* Where the tile's rows begin in `a` and `c`. */
     __shared__ flash_u64 rows_a[HIGH], rows_c[HIGH];
     if (blockDim.x != THREADS)
         __trap();
     const int thread = threadIdx.x, down = thread / SIDE, across = thread % SIDE;
-    const FLASH_T *left = &FLASH_AT(a, 0), *right = &FLASH_AT(b, 0);
+    const factor *left = &FLASH_AT(a, 0), *right = &FLASH_AT(b, 0);
     FLASH_T *product = &FLASH_AT(c, 0);
     /* No further than the rows go, and those of `b`. */
     const flash_u64 width = min(n, FLASH_ROW_LEN(c)), there = FLASH_LEN(b);
@@ -68,14 +82,14 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
         constexpr int LEFT = THREADS / DEPTH, RIGHT = THREADS / WIDE;
         FLASH_T next_left[HIGH / LEFT], next_right[DEPTH / RIGHT];
         const int left_row = thread / DEPTH, left_l = thread % DEPTH, right_l = thread / WIDE;
-        const FLASH_T *right_column = right + right_l * ldb + min(first_column + thread % WIDE, width - 1);
+        const factor *right_column = right + right_l * ldb + min(first_column + thread % WIDE, width - 1);
         /* Products beyond the last are 0 times 0. */
         auto fetch = [&](const flash_u64 from) {
             const int rest = (int)min(depth - from, (flash_u64)DEPTH);
             for (int i = 0; i < HIGH / LEFT; ++i)
-                next_left[i] = left_l < rest ? left[rows_a[left_row + i * LEFT] + from + left_l] : 0;
+                next_left[i] = left_l < rest ? as_sum(left[rows_a[left_row + i * LEFT] + from + left_l]) : 0;
             for (int i = 0; i < DEPTH / RIGHT; ++i)
-                next_right[i] = right_l + i * RIGHT < rest ? right_column[(from + i * RIGHT) * ldb] : 0;
+                next_right[i] = right_l + i * RIGHT < rest ? as_sum(right_column[(from + i * RIGHT) * ldb]) : 0;
         };
         auto put = [&](Slab &slab) {
             for (int i = 0; i < HIGH / LEFT; ++i)

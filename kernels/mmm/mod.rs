@@ -6,12 +6,15 @@ mod cpu;
 mod cublas;
 #[cfg(target_os = "linux")]
 mod openblas;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
 mod tiles;
 
 use crate::shapes;
-use crate::simd::Number;
+use crate::simd::Factor;
 use flash_core::kernel::views::{Item, Read, Row, Whole, Write};
 use flash_core::{Error, FlashMemory, KernelDefinition};
+pub use half::bf16;
 
 /// `c[i, j]`, the sum over l of `a[i, l] * b[l, j]`. Dimensions: (row: m). Made by [`mmm`](fn@mmm), or by `of` for
 /// slices and owned memories.
@@ -22,16 +25,19 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// order where a product has another number of rows. On NVIDIA's GPUs, where cuBLAS is found, `cublas` runs a product
 /// whole.
 ///
+/// Factors in [`bf16`] are added up in single precision: by `avx512_bf16`, where a CPU has such instructions, which take
+/// numbers below `f32::MIN_POSITIVE` for 0, and by `blocked`, which keeps them.
+///
 /// # Errors
 /// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, or a matrix
 /// shorter than its rows, the kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "mmm", dims(row), part_by(row))]
 #[implementations(
-    opencl = "mmm.cl", cooperating, for(f32, f64);
-    cuda = "mmm.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 64
+    opencl = "mmm.cl", cooperating, for(f32, f64, bf16);
+    cuda = "mmm.cu", cooperating, for(f32, f64, bf16), work_group_size = 256, threads_per_item = 64
 )]
-pub struct Mmm<'a, T: Number> {
+pub struct Mmm<'a, T: Factor> {
     /// Columns of `b` and `c`.
     n: u64,
     /// Columns of `a`, rows of `b`: products in a sum.
@@ -47,14 +53,14 @@ pub struct Mmm<'a, T: Number> {
     /// The right factor, in the same way.
     b: Whole<'a, Read<T>>,
     /// The product, in the same way; its rows have no other elements.
-    c: Item<'a, Write<Row<T>>>,
+    c: Item<'a, Write<Row<T::Sum>>>,
 }
 
 /// The product of the first `m` rows and `k` columns of `a` with the first `k` rows and `n` columns of `b`. To be
 /// launched with the dimensions `[m]`.
 ///
 /// Matrices lie row by row, and their shapes are `[leading dimension, rows]`: at least `[k, m]` for `a`, at least
-/// `[n, k]` for `b`, and just `[n, m]` for `c`.
+/// `[n, k]` for `b`, and just `[n, m]` for `c`. The product is of the same numbers, or of `f32` for factors in [`bf16`].
 ///
 /// # Errors
 /// [`Error::Argument`] if they are not; it names what was expected and what was found.
@@ -71,11 +77,11 @@ pub struct Mmm<'a, T: Number> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn mmm<'a, T: Number>(
+pub fn mmm<'a, T: Factor>(
     [m, n, k]: [usize; 3],
     a: &'a FlashMemory<T>,
     b: &'a FlashMemory<T>,
-    c: &'a FlashMemory<T>,
+    c: &'a FlashMemory<T::Sum>,
 ) -> Result<Mmm<'a, T>, Error> {
     let lda = shapes::matrix("mmm", ("a", a), [m, k])?;
     let ldb = shapes::matrix("mmm", ("b", b), [k, n])?;

@@ -126,7 +126,7 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
 
 /// m, n, k, lda, ldb, ldc, as the library takes them; `None` if one is more than it can, if there is nothing to sum, and
 /// for a product that this thread has done before others are called.
-fn numbers<T>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> {
+fn numbers<T: Number>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> {
     let [m, n, k] = *size;
     if m.saturating_mul(n).saturating_mul(k) <= SMALL {
         return None;

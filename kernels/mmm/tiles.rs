@@ -4,38 +4,75 @@
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{InstructionSet, Number, Portable, Vector, prefetch};
 
-/// An instruction set's tile: what fills its registers but for a row of `b` and an element of `a`.
-pub(super) trait Tiles: InstructionSet {
+/// An instruction set's tile for factors that are packed as `P`: what fills its registers but for a row of `b` and an
+/// element of `a`.
+pub(super) trait Tiles<P> {
+    /// Elements of the result.
+    type Sum: Number;
     /// Rows of a tile.
     const ROWS: usize;
-    /// Registers in a row of it.
-    const COLUMNS: usize;
+    /// Elements in a row of it.
+    const WIDTH: usize;
 
     /// Sets, or adds to if `add`, the first `rows` and `columns` elements of a tile of `c`, whose rows are `leading`
     /// elements apart. `a` has the tile's rows, packed column by column, and `b` its columns, row by row.
     ///
     /// # Panics
     /// If `b` is shorter than that, or `c` has no such elements.
-    fn tile<T: Number>(a: &[T], b: &[T], c: (&mut [T], usize), size: [usize; 2], add: bool);
+    fn tile(a: &[P], b: &[P], c: (&mut [Self::Sum], usize), size: [usize; 2], add: bool);
 }
 
-/// Elements in a row of a tile.
-pub(super) const fn tile_columns<I: Tiles, T: Number>() -> usize {
-    I::COLUMNS * <I::Vector<T> as Vector<T>>::LANES
+/// A register of packed factors, for sums in registers `V`.
+pub(super) trait Factors<P, V>: Copy {
+    /// # Safety
+    /// The CPU has the register's instructions, and there are as many factors at `at` as `V` has sums.
+    unsafe fn read(at: *const P) -> Self;
+
+    /// # Safety
+    /// The CPU has the register's instructions.
+    unsafe fn broadcast(value: P) -> Self;
+
+    /// The sums and what the factors give.
+    ///
+    /// # Safety
+    /// The CPU has the register's instructions.
+    unsafe fn multiply(self, b: Self, sums: V) -> V;
+}
+
+impl<T: Number, V: Vector<T>> Factors<T, V> for V {
+    #[inline(always)]
+    unsafe fn read(at: *const T) -> V {
+        // SAFETY: the caller vouches.
+        unsafe { V::load(at) }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(value: T) -> V {
+        // SAFETY: the caller vouches.
+        unsafe { V::splat(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(self, b: V, sums: V) -> V {
+        // SAFETY: the caller vouches.
+        unsafe { self.mul_add(b, sums) }
+    }
 }
 
 macro_rules! tiles {
     ($set:ident, $rows:literal x $columns:literal) => {
-        impl Tiles for $set {
+        impl<T: Number> Tiles<T> for $set {
+            type Sum = T;
             const ROWS: usize = $rows;
-            const COLUMNS: usize = $columns;
+            const WIDTH: usize = $columns * <<Self as InstructionSet>::Vector<T> as Vector<T>>::LANES;
 
-            fn tile<T: Number>(a: &[T], b: &[T], c: (&mut [T], usize), size: [usize; 2], add: bool) {
+            fn tile(a: &[T], b: &[T], c: (&mut [T], usize), size: [usize; 2], add: bool) {
+                type V<T> = <$set as InstructionSet>::Vector<T>;
                 Self::run(
                     #[inline(always)]
                     move || {
                         // SAFETY: `run` has seen that the CPU has the instructions of the set's registers.
-                        unsafe { tile::<Self::Vector<T>, T, $rows, $columns>(a, b, c, size, add) }
+                        unsafe { tile::<V<T>, V<T>, T, T, $rows, $columns>(a, b, c, size, add) }
                     },
                 );
             }
@@ -55,12 +92,19 @@ const AHEAD: usize = 8;
 /// [`Tiles::tile`].
 ///
 /// # Safety
-/// The CPU has the instructions of `V`.
+/// The CPU has the instructions of `F` and `V`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // all are unrolled, and their arrays become registers
-unsafe fn tile<V: Vector<T>, T: Number, const ROWS: usize, const COLUMNS: usize>(
-    a: &[T],
-    b: &[T],
+pub(super) unsafe fn tile<
+    F: Factors<P, V>,
+    V: Vector<T>,
+    P: Copy,
+    T: Number,
+    const ROWS: usize,
+    const COLUMNS: usize,
+>(
+    a: &[P],
+    b: &[P],
     (c, leading): (&mut [T], usize),
     [rows, columns]: [usize; 2],
     add: bool,
@@ -80,18 +124,18 @@ unsafe fn tile<V: Vector<T>, T: Number, const ROWS: usize, const COLUMNS: usize>
         let mut sums = [[V::splat(T::ZERO); COLUMNS]; ROWS];
         let (mut a, mut b) = (a.as_ptr(), b.as_ptr());
         for _ in 0..depth {
-            let mut row = [V::splat(T::ZERO); COLUMNS];
+            let mut row = [F::read(b); COLUMNS];
             for v in 0..COLUMNS {
-                row[v] = V::load(b.add(v * V::LANES));
+                row[v] = F::read(b.add(v * V::LANES));
                 prefetch(b.wrapping_add(AHEAD * width + v * V::LANES));
             }
-            for line in 0..(ROWS * size_of::<T>()).div_ceil(64) {
-                prefetch(a.wrapping_add(AHEAD * ROWS + line * 64 / size_of::<T>()));
+            for line in 0..(ROWS * size_of::<P>()).div_ceil(64) {
+                prefetch(a.wrapping_add(AHEAD * ROWS + line * 64 / size_of::<P>()));
             }
             for i in 0..ROWS {
-                let x = V::splat(*a.add(i));
+                let x = F::broadcast(*a.add(i));
                 for v in 0..COLUMNS {
-                    sums[i][v] = x.mul_add(row[v], sums[i][v]);
+                    sums[i][v] = x.multiply(row[v], sums[i][v]);
                 }
             }
             (a, b) = (a.add(ROWS), b.add(width));

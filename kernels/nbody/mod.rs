@@ -6,15 +6,18 @@
 //! a_i = sum over j of G m_j (x_j - x_i) (|x_j - x_i|^2 + e^2)^(-3/2),
 //!
 //! then v += a dt, then x += v dt (semi-implicit Euler). With softening 0 a body does not act on
-//! itself. Two forms: [`Accelerate`] and [`Integrate`], one after the other in each step; and
-//! [`Simulate`], one kernel with both as stages of many steps.
+//! itself. Two forms: [`accelerate`] and [`integrate`], one after the other in each step; and
+//! [`simulate`], one kernel with both as stages of many steps.
 
 mod cpu;
 pub mod simd;
+#[cfg(test)]
+mod tests;
 
-use flash_core::KernelDefinition;
+use crate::shapes;
 use flash_core::kernel::Element;
 use flash_core::kernel::views::{Item, Phased, Read, ReadWrite, Whole, Write};
+use flash_core::{Error, FlashMemory, KernelDefinition};
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// The number types of the N-body kernels: `f32` and `f64`.
@@ -50,7 +53,7 @@ impl Real for f64 {
     }
 }
 
-/// Softened gravitational acceleration of every body, in m/s^2. Dimensions: (body: n).
+/// Softened gravitational acceleration of every body, in m/s^2. Dimensions: (body: n). Made by [`accelerate`], or by `of`.
 ///
 /// All lengths are n. 20 flop per pair by the usual count.
 ///
@@ -79,7 +82,8 @@ pub struct Accelerate<'a, T: Real> {
     acc: Item<'a, Write<[T; 3]>>,
 }
 
-/// Moves every body by one step of semi-implicit Euler: v += a dt, x += v dt. Dimensions: (body: n).
+/// Moves every body by one step of semi-implicit Euler: v += a dt, x += v dt. Dimensions: (body: n). Made by
+/// [`integrate`], or by `of`.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.integrate", dims(body), part_by(body))]
 #[implementations(
@@ -102,7 +106,8 @@ pub struct Integrate<'a, T: Real> {
 
 /// [`Accelerate`] and [`Integrate`] as one kernel: the FLASH paper's form. Dimensions: (body: n,
 /// stage: 2, step: any). Stage 0 computes accelerations from all positions, stage 1 moves the bodies;
-/// a barrier stands wherever stage or step change. For the lengths the same holds as for [`Accelerate`].
+/// a barrier stands wherever stage or step change. For the lengths the same holds as for [`Accelerate`]. Made by
+/// [`simulate`], or by `of`.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
 #[implementations(
@@ -131,4 +136,80 @@ pub struct Simulate<'a, T: Real> {
     /// Accelerations, m/s^2: of the last step, afterwards.
     #[along(body)]
     acc: Item<'a, ReadWrite<[T; 3]>>,
+}
+
+/// Checks that arrays have an element per body, as the positions.
+fn per_body<T: Element>(
+    kernel: &str,
+    pos: &FlashMemory<[T; 3]>,
+    array: (&str, &FlashMemory<impl Element>),
+) -> Result<(), Error> {
+    shapes::vector(kernel, array, pos.len(), "`pos`")
+}
+
+/// Accelerations of all bodies, with a gravitational constant in m^3 kg^-1 s^-2 and the square of a softening length in
+/// m^2. To be launched with the dimensions `[n]` for n bodies.
+///
+/// # Errors
+/// [`Error::Argument`] if `mass` or `acc` is not as long as `pos`; it names both lengths.
+///
+/// # Examples
+/// ```
+/// use flash_core::{FlashMemory, get_runtime};
+/// use flash_kernels::nbody::{accelerate, integrate};
+/// # fn example() -> Result<(), flash_core::Error> {
+/// let pos = FlashMemory::from([[0.0f32, 0.0, 0.0], [2.0, 0.0, 0.0]]);
+/// let (mass, acc, vel) = (FlashMemory::from([1.0; 2]), FlashMemory::zeroed(2), FlashMemory::zeroed(2));
+/// let rt = get_runtime("ALL_ACCEL")?;
+/// rt.submit(accelerate(1.0, 0.0, &pos, &mass, &acc)?)
+///     .defer([2])
+///     .submit(integrate(0.5, &acc, &pos, &vel)?)
+///     .exec([2])?;
+/// assert_eq!(vel.get(0)?, [0.125, 0.0, 0.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn accelerate<'a, T: Real>(
+    g: T,
+    softening2: T,
+    pos: &'a FlashMemory<[T; 3]>,
+    mass: &'a FlashMemory<T>,
+    acc: &'a FlashMemory<[T; 3]>,
+) -> Result<Accelerate<'a, T>, Error> {
+    per_body("nbody.accelerate", pos, ("mass", mass))?;
+    per_body("nbody.accelerate", pos, ("acc", acc))?;
+    Ok(Accelerate::of(g, softening2, pos, mass, acc))
+}
+
+/// A step of `dt` seconds for all bodies. To be launched with the dimensions `[n]` for n bodies.
+///
+/// # Errors
+/// [`Error::Argument`] if `acc` or `vel` is not as long as `pos`; it names both lengths.
+pub fn integrate<'a, T: Real>(
+    dt: T,
+    acc: &'a FlashMemory<[T; 3]>,
+    pos: &'a FlashMemory<[T; 3]>,
+    vel: &'a FlashMemory<[T; 3]>,
+) -> Result<Integrate<'a, T>, Error> {
+    per_body("nbody.integrate", pos, ("acc", acc))?;
+    per_body("nbody.integrate", pos, ("vel", vel))?;
+    Ok(Integrate::of(dt, acc, pos, vel))
+}
+
+/// Both, step after step, with the constants of [`accelerate`] and [`integrate`]. To be launched with the dimensions
+/// `(n, 2, steps)` for n bodies.
+///
+/// # Errors
+/// [`Error::Argument`] if `mass`, `vel` or `acc` is not as long as `pos`; it names both lengths.
+pub fn simulate<'a, T: Real>(
+    [g, softening2, dt]: [T; 3],
+    mass: &'a FlashMemory<T>,
+    pos: &'a FlashMemory<[T; 3]>,
+    vel: &'a FlashMemory<[T; 3]>,
+    acc: &'a FlashMemory<[T; 3]>,
+) -> Result<Simulate<'a, T>, Error> {
+    per_body("nbody.simulate", pos, ("mass", mass))?;
+    per_body("nbody.simulate", pos, ("vel", vel))?;
+    per_body("nbody.simulate", pos, ("acc", acc))?;
+    Ok(Simulate::of(g, softening2, dt, mass, pos, vel, acc))
 }

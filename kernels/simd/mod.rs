@@ -13,9 +13,10 @@ pub(crate) use sums::{dot, dots};
 pub(crate) use vector::{Vector, prefetch};
 
 use crate::nbody;
+use flash_core::kernel::Element;
 
 /// The number types of the dense kernels: `f32` and `f64`.
-pub trait Number: nbody::Real {
+pub trait Number: nbody::Real + Factor<Sum = Self> {
     /// 0.
     const ZERO: Self;
     /// A register of 512 bits.
@@ -33,8 +34,22 @@ pub trait Number: nbody::Real {
     fn mul_add(self, b: Self, c: Self) -> Self;
 }
 
+/// What matrices to be multiplied are of: a [`Number`], or [`bf16`](half::bf16).
+pub trait Factor: Element {
+    /// What their products are added up in: `f32` for `bf16`, and numbers in their own type.
+    type Sum: Number;
+}
+
+impl Factor for half::bf16 {
+    type Sum = f32;
+}
+
 macro_rules! number {
     ($($t:ty: $bits512:ident $bits256:ident $lanes:literal;)*) => {$(
+        impl Factor for $t {
+            type Sum = $t;
+        }
+
         impl Number for $t {
             const ZERO: $t = 0.0;
             #[cfg(target_arch = "x86_64")]

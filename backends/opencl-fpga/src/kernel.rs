@@ -23,14 +23,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct OpenClKernel {
     pub(crate) spec: KernelSpec,
     pub(crate) parameters: Vec<Parameter>,
-    /// Of source text that cooperates: for consecutive launches, which most are. Of all else: for all.
+    /// Of source text that cooperates: for simple launches, which most are. Of all else: for all.
     first: Compiled,
     general: Option<General>,
     /// Room for what a launch is told.
     told: Mutex<Told>,
 }
 
-/// For the launches that are not consecutive.
+/// For the launches that are not simple.
 struct General {
     text: String,
     /// When the first one comes.
@@ -105,12 +105,13 @@ impl OpenClKernel {
         &self.first
     }
 
-    /// What runs a launch that was told so.
+    /// What runs a launch that was told so; `grid`: with threads in as many dimensions as its items.
     ///
     /// # Errors
     /// If it does not compile.
-    pub(crate) fn of(&self, device: &OpenClDevice, told: &Told) -> Result<&Compiled, Failure> {
-        let Some(general) = self.general.as_ref().filter(|_| !told.consecutive) else {
+    pub(crate) fn of(&self, device: &OpenClDevice, told: &Told, grid: bool) -> Result<&Compiled, Failure> {
+        let simple = if self.spec.grid { grid } else { told.consecutive };
+        let Some(general) = self.general.as_ref().filter(|_| !simple) else {
             return Ok(&self.first);
         };
         let compile = || Compiled::new(device, &self.spec, Payload::Source(general.text.clone()));
@@ -118,7 +119,7 @@ impl OpenClKernel {
     }
 }
 
-/// The text of a general program, where one is compiled beside that for consecutive launches.
+/// The text of a general program, where one is compiled beside that for simple launches.
 fn general(spec: &KernelSpec, payload: &Payload) -> Option<String> {
     match payload {
         Payload::Source(text) if spec.cooperating => Some(text.clone()),
@@ -128,8 +129,8 @@ fn general(spec: &KernelSpec, payload: &Payload) -> Option<String> {
 
 /// What the first program is compiled for.
 fn first<'s>(spec: &'s KernelSpec, payload: &Payload) -> Cow<'s, KernelSpec> {
-    match (payload, spec.for_consecutive()) {
-        (Payload::Source(_), Some(consecutive)) => Cow::Owned(consecutive),
+    match (payload, spec.for_simple()) {
+        (Payload::Source(_), Some(simple)) => Cow::Owned(simple),
         _ => Cow::Borrowed(spec),
     }
 }
@@ -193,6 +194,7 @@ fn read(
         ));
     }
     let payload = spec.payload(implementation)?;
+    spec.limit_grid(device.found.limits.parameter_bytes);
     Ok((spec, payload))
 }
 

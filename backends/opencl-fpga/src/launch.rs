@@ -17,6 +17,10 @@ const WORK_GROUP_SIZE: &str = "work_group_size";
 
 /// Work items of a work-group that nobody has said anything of.
 const GROUP: usize = 256;
+/// The same where they are a box: enough for what a work-group costs by itself to be little.
+const GRID_GROUP: usize = 1024;
+/// Work items that the widest registers take at once.
+const VECTOR: usize = 16;
 
 /// What is enqueued: an index space of up to three dimensions.
 struct Range {
@@ -68,7 +72,12 @@ impl OpenClKernel {
             let odd = k % 2 == 1;
             commands.keep_pace()?;
             self.spec.tell(space, phase, args, odd, &mut told)?;
-            let compiled = self.of(device, &told)?;
+            // Whoever says how large a work-group is means one of a line.
+            let grid = told.grid.filter(|_| wanted.is_none());
+            if grid.is_some() {
+                told.as_grid();
+            }
+            let compiled = self.of(device, &told, grid.is_some())?;
             let mut places = device.places()?;
             for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
                 // Elements that no item owns keep what they have.
@@ -77,7 +86,10 @@ impl OpenClKernel {
             let mut state = compiled.state(&places);
             self.parameters(device, &mut places, args, odd, told.items, &mut state)?;
             state.set_told(device, &self.spec, self.parameters.len(), &told)?;
-            let range = self.line(device, compiled, &told, wanted)?;
+            let range = match grid {
+                Some(extents) => self.grid(device, compiled, extents),
+                None => self.line(device, compiled, &told, wanted)?,
+            };
             self.run(commands, &state, &range)?;
         }
         *self.told() = told;
@@ -176,6 +188,26 @@ impl OpenClKernel {
             (share.min(most) / together).max(1) * together
         });
         Ok(line(local, threads.div_ceil(local)))
+    }
+
+    /// The range of a box of work items, which may go beyond it: in groups of whole vectors along dimension 0, and of as
+    /// many rows as there is room for.
+    fn grid(&self, device: &OpenClDevice, compiled: &Compiled, extents: [u64; 3]) -> Range {
+        let extents = extents.map(|extent| extent as usize);
+        // All units have something to do.
+        let units = device.found.limits.compute_units.max(1) as usize;
+        let share = extents.iter().product::<usize>().div_ceil(units).next_multiple_of(VECTOR);
+        let most = share.clamp(1, GRID_GROUP.min(compiled.most));
+        let pieces = extents[0].div_ceil(most).max(1);
+        let along = extents[0].div_ceil(pieces).max(1).next_multiple_of(VECTOR).min(most);
+        let local = [along, (most / along).min(extents[1]).max(1), 1];
+        let global = std::array::from_fn(|d| extents[d].next_multiple_of(local[d]));
+        Range {
+            dimensions: self.spec.descriptor.dimensions.len(),
+            offset: [0; 3],
+            global,
+            local: Some(local),
+        }
     }
 
     /// A kernel that does not cooperate: once, over the index space itself, or by one work item.

@@ -129,9 +129,9 @@ fn the_published_problem_is_near_the_published_sums() {
     let text = succeed(&["--report", &path]);
     let report: Value = serde_json::from_slice(&place.bytes("report.json")).expect("JSON");
     assert_eq!(report["source"], "philox");
-    // The words are the library's; how it rounds their inverse is its own.
+    // The words are the library's; how it rounds their inverse is its own, on each kind of CPU.
     for (found, (published, apart)) in
-        report["sums"].as_array().expect("a list").iter().zip([(2_012_665u64, 30), (198, 0), (96_728, 5)])
+        report["sums"].as_array().expect("a list").iter().zip([(2_012_665u64, 10), (198, 0), (96_728, 1)])
     {
         assert!(found.as_u64().expect("a count").abs_diff(published) <= apart, "{found} for {published}");
     }

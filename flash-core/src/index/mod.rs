@@ -15,7 +15,7 @@ mod tests;
 mod view;
 mod walk;
 
-pub(crate) use axes::Axis;
+pub(crate) use axes::{Axes, Axis};
 pub(crate) use cut::with_probes;
 pub use cut::{Cut, cut, cut_by, cut_dimension, may_cut, restrict, value_range};
 pub use dims::{Dim, DimList, IndexValue, IntoDims, InvalidDim, Sequence, count_by, count_by_fn};

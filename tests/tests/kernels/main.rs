@@ -3,6 +3,7 @@
 
 mod edges;
 mod elementwise;
+mod halves;
 mod libraries;
 mod matrices;
 mod names;
@@ -77,8 +78,10 @@ fn implementations(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
         "avx512" => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl"),
         #[cfg(target_arch = "x86_64")]
         "avx2" => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+        #[cfg(target_arch = "x86_64")]
+        "avx512_bf16" => is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vl"),
         #[cfg(not(target_arch = "x86_64"))]
-        "avx512" | "avx2" => false,
+        "avx512" | "avx512_bf16" | "avx2" => false,
         _ => true,
     };
     let mut runtimes = Vec::new();

@@ -1,7 +1,8 @@
 //! The names of implementations, by which programs choose among them.
 
 use flash::Error;
-use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mmm::Mmm, mvm::Mvm, nbody};
+use flash::kernels::mmm::{Mmm, bf16};
+use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mvm::Mvm, nbody};
 use flash::kernels::{smmm::Smmm, vdp::Vdp};
 use flash::prelude::*;
 use flash::runtime::Definitions;
@@ -20,8 +21,8 @@ fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     .collect()
 }
 
-/// Compares with what there is, and gets each ready by its name. Returns the kernel.
-fn check<D: Definitions>(documented: &BTreeMap<&str, BTreeSet<&str>>) -> String {
+/// Compares with what there is, and gets each ready by its name. Returns the kernel, and what takes other arguments.
+fn check<D: Definitions>(documented: &BTreeMap<&str, BTreeSet<&str>>) -> (String, BTreeSet<String>) {
     let rt = get_runtime("ALL_CPU").unwrap();
     let named = |name: &str| match rt.options(Implementation::named(name)).preload::<D>() {
         Ok(()) => Ok(()),
@@ -33,13 +34,18 @@ fn check<D: Definitions>(documented: &BTreeMap<&str, BTreeSet<&str>>) -> String 
     let there: BTreeSet<&str> = ours.filter_map(|line| line.split('`').nth(1)).collect();
     let names = documented.get(none.kernel.as_str());
     assert_eq!(names, Some(&there), "{}", none.kernel);
+    let mut others = BTreeSet::new();
     for name in &there {
         let Err(none) = named(name) else { continue };
         let why = none.found.iter().find(|line| line.starts_with(&format!("`{name}` for cpu")));
         let why = why.expect("it is listed");
-        assert!(why.contains("this CPU lacks") || why.contains("is not found"), "{why}");
+        if why.contains(": it takes ") {
+            others.insert((*name).to_owned());
+        } else {
+            assert!(why.contains("this CPU lacks") || why.contains("is not found"), "{why}");
+        }
     }
-    none.kernel
+    (none.kernel, others)
 }
 
 #[test]
@@ -47,6 +53,7 @@ fn the_page_names_every_implementation_and_each_is_found_by_its_name() {
     let documented = documented();
     let kernels = [
         check::<Mmm<f32>>(&documented),
+        check::<Mmm<bf16>>(&documented),
         check::<Mvm<f32>>(&documented),
         check::<Vdp<f32>>(&documented),
         check::<Smmm<f64>>(&documented),
@@ -61,5 +68,12 @@ fn the_page_names_every_implementation_and_each_is_found_by_its_name() {
         check::<diffusion::Count>(&documented),
         check::<diffusion::Heat>(&documented),
     ];
-    assert_eq!(kernels.len(), documented.len(), "{documented:?}");
+    // Each is for the arguments of a definition.
+    let mut nobody: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (kernel, others) in &kernels {
+        let those = nobody.get(kernel.as_str()).map_or_else(|| others.clone(), |those| those & others);
+        nobody.insert(kernel, those);
+    }
+    assert!(nobody.values().all(BTreeSet::is_empty), "{nobody:?}");
+    assert_eq!(nobody.len(), documented.len(), "{documented:?}");
 }

@@ -92,7 +92,8 @@ partition_map! {
         let n = at.shape("marks")[0];
         let half = if step.start % 2 == 0 { 0 } else { n / 2 };
         // Halves of the array change roles.
-        boxes.set("marks", [(i.start + half) % n..(i.end + half - 1) % n + 1]);
+        let own = (i.start + half) % n..(i.end + half - 1) % n + 1;
+        boxes.set("marks", [own]);
     };
 }
 partition_map! {

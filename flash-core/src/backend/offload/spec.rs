@@ -36,6 +36,8 @@ pub struct KernelSpec {
     pub index32: bool,
     /// Whether its table begins with details of arrays: not, if its text asks for none.
     pub details: bool,
+    /// Whether a launch may have threads in as many dimensions as its items: `FLASH_GRID`.
+    pub grid: bool,
     /// Attribute `build_options`, for the compiler.
     pub build_options: String,
     /// Attribute `requires`: extensions of the device.
@@ -102,6 +104,7 @@ impl KernelSpec {
             work_group_size: None,
             index32: false,
             details: true,
+            grid: false,
             build_options: String::new(),
             requires: Vec::new(),
             defines: Vec::new(),
@@ -253,6 +256,7 @@ impl KernelSpec {
         };
         self.index32 |= text.contains("FLASH_INDEX32");
         self.details = self.asks_for_details(&text);
+        self.grid = self.takes_grid(&text);
         Ok(Payload::Source(text))
     }
 
@@ -267,11 +271,27 @@ impl KernelSpec {
         asks(text) || Self::includes(text) || asks(&self.build_options) || defines.any(|text| asks(text))
     }
 
-    /// The same for launches that are [`consecutive`](super::Told::consecutive) alone. `None`: there is none.
-    pub fn for_consecutive(&self) -> Option<KernelSpec> {
+    /// The same for simple launches alone, as most are: those of a box, if it says [`grid`](Self::grid), else those
+    /// that are [`consecutive`](super::Told::consecutive). `None`: there is none.
+    pub fn for_simple(&self) -> Option<KernelSpec> {
         let mut spec = self.cooperating.then(|| self.clone())?;
-        spec.defines.push(("FLASH_CONSECUTIVE".into(), "1".into()));
+        let define = if self.grid { "FLASH_GRID" } else { "FLASH_CONSECUTIVE" };
+        spec.defines.push((define.into(), "1".into()));
         Some(spec)
+    }
+
+    /// Whether a text can have threads in several dimensions: it does not look at them, and nobody else does for it.
+    fn takes_grid(&self, text: &str) -> bool {
+        let words =
+            ["FLASH_THREAD", "FLASH_LOCAL", "FLASH_GROUP", "FLASH_LANE", "FLASH_BARRIER", "FLASH_FOR_GROUPS"];
+        let others = ["flash_item", "flash_run", "get_", "barrier", "_group", "##"];
+        let looks = |text: &str| words.iter().chain(&others).any(|word| text.contains(word));
+        self.cooperating
+            && (2..=3).contains(&self.descriptor.dimensions.len())
+            && !(self.single_work_item || self.accumulates() || self.work_group_size.is_some())
+            && self.threads_per_item == 1
+            && !(looks(text) || Self::includes(text) || looks(&self.build_options))
+            && !self.defines.iter().any(|(_, text)| looks(text))
     }
 
     /// True if a text includes files, other than `flash_device.h`: it does not say on its own what is compiled.

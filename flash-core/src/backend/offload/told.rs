@@ -4,7 +4,7 @@ use super::KernelSpec;
 use crate::abi::{self, Arg};
 use crate::backend::Failure;
 use crate::error::Code;
-use crate::index::{Axis, SpaceRef};
+use crate::index::{Axes, Axis, SpaceRef};
 
 /// `flash_axis.kind` of the header.
 const CONSTANT: u64 = 0;
@@ -33,12 +33,61 @@ pub struct Told {
     pub block: u64,
     /// A program with `FLASH_CONSECUTIVE` can run it.
     pub consecutive: bool,
+    /// Extents of the box that a program with `FLASH_GRID` can run it as, after [`as_grid`](Told::as_grid).
+    pub grid: Option<[u64; 3]>,
+    /// Where the box begins, and its number of dimensions.
+    begin: [u64; 3],
+    dimensions: usize,
+    /// Of each array, per dimension, if there is a box.
+    strides: Vec<u64>,
+}
+
+impl Told {
+    /// Tells it for a program with `FLASH_GRID`, if it is a box: extents instead of what would take a row apart, and
+    /// strides.
+    pub fn as_grid(&mut self) {
+        let axes = self.words[HEAD..].chunks_mut(AXIS).take(self.dimensions).zip(self.begin);
+        for ((axis, begin), extent) in axes.zip(self.grid.into_iter().flatten()) {
+            (axis[1], axis[4]) = (begin, extent);
+        }
+        self.words.append(&mut self.strides);
+    }
+}
+
+/// The box of a phase whose items are counted in steps of 1 along each dimension, dimension 0 first: where it begins,
+/// and its extents.
+fn grid(axes: &Axes, items: u64) -> Option<([u64; 3], [u64; 3])> {
+    let (mut begin, mut extents, mut before) = ([0; 3], [1; 3], 1);
+    for (dim, axis) in axes.dims.iter().enumerate() {
+        match *axis {
+            Axis::Constant(value) => begin[dim] = value,
+            Axis::Steps { start, step: 1, cell, count } if cell == before => {
+                // The outermost one may begin later and go as far as there are items.
+                let whole = count > 0 || (axes.first.is_multiple_of(cell) && items.is_multiple_of(cell));
+                let (first, count) = if count > 0 { (0, count) } else { (axes.first / cell, items / cell) };
+                (begin[dim], extents[dim]) = (start.wrapping_add(first), whole.then_some(count)?);
+                before *= count;
+            }
+            _ => return None,
+        }
+    }
+    (before == items).then_some((begin, extents))
 }
 
 impl KernelSpec {
     /// Bytes of the parameter `flash_launch`.
     pub fn told_bytes(&self) -> usize {
         8 * (HEAD + AXIS * self.descriptor.dimensions.len() + ARRAY * self.arrays().count().max(1))
+    }
+
+    /// Words that a program with `FLASH_GRID` has behind those.
+    fn grid_words(&self) -> usize {
+        self.descriptor.dimensions.len() * self.arrays().count().max(1)
+    }
+
+    /// Gives `FLASH_GRID` up where a device, whose limit is `most`, does not take its parameters.
+    pub fn limit_grid(&mut self, most: usize) {
+        self.grid &= self.parameter_sizes().iter().sum::<usize>() + 8 * self.grid_words() <= most;
     }
 
     /// Says what a kernel is told of one phase. `odd`: the buffers of phased arguments have changed places.
@@ -85,6 +134,14 @@ impl KernelSpec {
             return Err(self.wide(&format!("has {} work items", first + told.items)));
         }
         told.words.extend([phase, told.items, first, narrow, told.block]);
+        (told.grid, told.dimensions) = (None, dimensions);
+        if let Some((begin, extents)) = axes.as_ref().filter(|_| self.grid).and_then(|a| grid(a, told.items))
+        {
+            (told.begin, told.grid) = (begin, Some(extents));
+            told.strides.clear();
+            self.arrays().for_each(|argument| strides(&args[argument], dimensions, &mut told.strides));
+            told.strides.resize(self.grid_words(), 0);
+        }
         match axes {
             Some(axes) => {
                 for (dim, axis) in axes.dims.iter().enumerate() {
@@ -185,10 +242,14 @@ fn detail(arg: &Arg, dimensions: usize, table: &mut Vec<u64>) {
         // Without a part it is there in full, and seen with one axis.
         None => table.extend([0, 0, 0, arg.len, 1, 1]),
     }
+    strides(arg, dimensions, table);
+}
+
+fn strides(arg: &Arg, dimensions: usize, to: &mut Vec<u64>) {
     match arg.strides.is_null() {
-        true => table.resize(table.len() + dimensions, 0),
+        true => to.resize(to.len() + dimensions, 0),
         // SAFETY: a launch's strides are one per dimension and live for the call.
-        false => table.extend(unsafe { std::slice::from_raw_parts(arg.strides, dimensions) }),
+        false => to.extend(unsafe { std::slice::from_raw_parts(arg.strides, dimensions) }),
     }
 }
 
@@ -205,5 +266,35 @@ fn array(arg: &Arg, odd: bool) -> [u64; ARRAY] {
     match odd && arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0 {
         false => [origin, next, arg.len],
         true => [next, origin, arg.len],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(start: u64, cell: u64, count: u64) -> Axis {
+        Axis::Steps { start, step: 1, cell, count }
+    }
+
+    fn of(first: u64, dims: impl IntoIterator<Item = Axis>, items: u64) -> Option<([u64; 3], [u64; 3])> {
+        grid(&Axes { first, dims: dims.into_iter().collect() }, items)
+    }
+
+    #[test]
+    fn a_phase_is_a_box_if_its_items_fill_one_in_natural_order() {
+        let line = [steps(3, 1, 0), Axis::Constant(7), Axis::Constant(8)];
+        assert_eq!(of(0, line.clone(), 5), Some(([3, 7, 8], [5, 1, 1])));
+        // A phase that begins later in its sweep.
+        assert_eq!(of(2, line, 5), Some(([5, 7, 8], [5, 1, 1])));
+        let planes = |first, items| of(first, [steps(1, 1, 4), steps(2, 4, 3), steps(5, 12, 0)], items);
+        assert_eq!(planes(0, 24), Some(([1, 2, 5], [4, 3, 2])));
+        assert_eq!(planes(36, 24), Some(([1, 2, 8], [4, 3, 2])));
+        assert_eq!(planes(6, 24), None);
+        assert_eq!(planes(0, 30), None);
+        assert_eq!(of(0, [steps(1, 3, 0), steps(2, 1, 3)], 6), None);
+        assert_eq!(of(0, [Axis::Steps { start: 0, step: 2, cell: 1, count: 0 }], 6), None);
+        assert_eq!(of(0, [Axis::Listed { values: vec![4, 2], cell: 1, count: 0 }], 2), None);
+        assert_eq!(of(0, [Axis::Constant(4), Axis::Constant(2)], 1), Some(([4, 2, 0], [1; 3])));
     }
 }

@@ -5,9 +5,10 @@ use super::sparse::Sparse;
 use anyhow::Result;
 use flash::descriptor::Implementation;
 use flash::kernels::diffusion::{count, heat, stretches, walk};
+use flash::kernels::mmm::bf16;
 use flash::kernels::nbody::Accelerate;
 use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
-use flash::{FlashMemory, Pipeline, RuntimeObj};
+use flash::{FlashMemory, Pipeline, RuntimeObj, get_runtime};
 use std::thread;
 
 /// A kernel at a size.
@@ -61,6 +62,10 @@ pub fn each<T: Real>(bytes: usize, c: Option<&Kernels<T>>, cpu: bool, measure: M
         while !mmm_case(n, *name, (threads, openblas.as_ref()), !cpu && n > 256, measure)? {
             n /= 2;
         }
+    }
+    let mut n = most;
+    while T::NAME == "f32" && !halves_case(n, cpu, !cpu && n > 256, measure)? {
+        n /= 2;
     }
     let mut bodies = 16_384;
     while !nbody_case::<T>(bodies, measure)? {
@@ -284,6 +289,34 @@ fn mmm_case<T: Real>(
         submit: &|rt| Ok(named(rt).submit(mmm([n, n, n], a, b, to)?).defer([n])),
         one: &|rt| Ok(named(rt).submit(mmm([1, 1, 1], a1, b1, to1)?).defer([1usize])),
         best: best.as_ref().map(|best| ("OpenBLAS", best as &dyn Fn())).as_slice(),
+        may_shrink,
+    })
+}
+
+/// Of matrices of `n` rows in bf16, beside those of single precision.
+fn halves_case(n: usize, cpu: bool, may_shrink: bool, measure: Measure<'_>) -> Result<bool> {
+    let wide = [(); 2].map(|()| numbers::<f32>(n * n));
+    let factors = |of: &FlashMemory<f32>| -> Result<FlashMemory<bf16>> {
+        let halves: FlashMemory<bf16> = of.read()?.iter().map(|x| bf16::from_f32(*x)).collect();
+        Ok(halves.with_shape([n, n])?)
+    };
+    let [a, b] = &[factors(&wide[0])?, factors(&wide[1])?];
+    let to = &FlashMemory::<f32>::zeroed([n, n]);
+    let [a1, b1]: &[FlashMemory<bf16>; 2] = &std::array::from_fn(|_| FlashMemory::zeroed([1, 1]));
+    let to1 = &FlashMemory::<f32>::zeroed([1, 1]);
+    let [wide_a, wide_b] = wide.map(|x| x.with_shape([n, n]));
+    let (wide_a, wide_b) = (wide_a?, wide_b?);
+    let rt = get_runtime("ALL_CPU")?.options(Implementation::named("blocked"));
+    let single = rt.submit(mmm([n, n, n], &wide_a, &wide_b, to)?).defer([n]);
+    let run = || single.exec().expect("it runs");
+    let best: [Best<'_>; 1] = [("blocked of f32", &run)];
+    measure(Case {
+        kernel: "mmm of bf16",
+        unit: "GFLOP/s",
+        work: 2.0 * (n * n * n) as f64 / 1e9,
+        submit: &|rt| Ok(rt.submit(mmm([n, n, n], a, b, to)?).defer([n])),
+        one: &|rt| Ok(rt.submit(mmm([1, 1, 1], a1, b1, to1)?).defer([1usize])),
+        best: &best[..usize::from(cpu)],
         may_shrink,
     })
 }

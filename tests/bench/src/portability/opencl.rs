@@ -77,9 +77,10 @@ pub struct Prepared {
 
 struct Set {
     kernel: Kernel,
-    /// For consecutive launches.
-    consecutive: Option<Kernel>,
+    /// For simple launches.
+    simple: Option<Kernel>,
     told: Told,
+    is_simple: bool,
     /// Addresses and bytes of the arrays that the buffers were made of, and the table.
     arrays: Vec<(usize, usize)>,
     table: Vec<u64>,
@@ -117,7 +118,7 @@ impl flash::backend::Device for ByHandDevice {
             Kernel::create(&program.map_err(failure)?, &spec.entry).map_err(failure)
         };
         let kernel = compile(&spec)?;
-        let consecutive = spec.for_consecutive().as_ref().map(compile).transpose()?;
+        let simple = spec.for_simple().as_ref().map(compile).transpose()?;
         let id = self.device.id();
         Ok(Prepared {
             parameters: spec.parameters(),
@@ -126,8 +127,9 @@ impl flash::backend::Device for ByHandDevice {
             units: self.device.max_compute_units().map_err(failure)? as usize,
             set: Mutex::new(Set {
                 kernel,
-                consecutive,
+                simple,
                 told: Told::default(),
+                is_simple: false,
                 arrays: Vec::new(),
                 table: Vec::new(),
                 buffers: Vec::new(),
@@ -140,27 +142,40 @@ impl flash::backend::Device for ByHandDevice {
         let (kernel, args) = (launch.kernel(), launch.args());
         let mut set = kernel.set.lock().unwrap_or_else(|e| e.into_inner());
         kernel.spec.tell(launch.space(), 0, args, false, &mut set.told)?;
+        set.told.as_grid();
+        set.is_simple = if kernel.spec.grid { set.told.grid.is_some() } else { set.told.consecutive };
         set.parameters(self, kernel, args).map_err(failure)?;
         let (items, block) = (set.told.items as usize, set.told.block as usize);
         let own = kernel.spec.work_group_size.map(|size| size as usize);
-        let (local, groups) = match block {
-            0 => {
+        let (dimensions, global, local) = match (block, set.told.grid) {
+            (0, Some(extents)) => {
+                let [x, y, z] = extents.map(|extent| extent as usize);
+                let share = items.div_ceil(kernel.units).next_multiple_of(16);
+                let most = share.min(kernel.most.min(1024));
+                let along = x.div_ceil(x.div_ceil(most)).next_multiple_of(16).min(most);
+                let rows = (most / along).clamp(1, y);
+                (3, [x.next_multiple_of(along), y.next_multiple_of(rows), z], [along, rows, 1])
+            }
+            (0, None) => {
                 let most = GROUP.next_multiple_of(kernel.multiple).min(kernel.most);
                 let share = items.div_ceil(kernel.units).next_multiple_of(kernel.multiple);
                 let local = own.unwrap_or(share.min(most));
-                (local, items.div_ceil(local))
+                (1, [items.next_multiple_of(local), 1, 1], [local, 1, 1])
             }
-            block => (own.unwrap_or(1), items.div_ceil(block)),
+            (block, _) => {
+                let local = own.unwrap_or(1);
+                (1, [local * items.div_ceil(block), 1, 1], [local, 1, 1])
+            }
         };
         let run = || {
             // SAFETY: the parameters are set, and what they point to lives for the call, as do the sizes.
             let event = unsafe {
                 self.queue.enqueue_nd_range_kernel(
                     set.kernel().get(),
-                    1,
+                    dimensions,
                     std::ptr::null(),
-                    [local * groups].as_ptr(),
-                    [local].as_ptr(),
+                    global.as_ptr(),
+                    local.as_ptr(),
                     &[],
                 )
             };
@@ -178,7 +193,7 @@ impl flash::backend::Device for ByHandDevice {
 impl Set {
     /// The one that the backend has for such a launch.
     fn kernel(&self) -> &Kernel {
-        self.consecutive.as_ref().filter(|_| self.told.consecutive).unwrap_or(&self.kernel)
+        self.simple.as_ref().filter(|_| self.is_simple).unwrap_or(&self.kernel)
     }
 
     /// Sets all parameters.
