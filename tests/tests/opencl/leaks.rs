@@ -37,8 +37,8 @@ fn buffers_that_come_and_go_leave_nothing_behind() {
                 buffers.made - before_all.made >= 1_000,
                 "{device}: the cache has let none go: {buffers:?}"
             );
-            // Two stages, a table of the kernel's, and what the budget has room for.
-            assert!(kept <= 3 + 8, "{device}: {kept} of them are still there: {buffers:?}");
+            // Two stages, the kernel's latest tables, and what the budget has room for.
+            assert!(kept <= 2 + 8 + 8, "{device}: {kept} of them are still there: {buffers:?}");
         }
     });
 }
