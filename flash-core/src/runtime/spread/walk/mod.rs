@@ -330,11 +330,15 @@ impl<'r> Walk<'r> {
         let arrays = &mut self.arrays;
         let pins = touches.iter().filter_map(|touched| arrays[touched.array as usize].unpin(place));
         let pins: SmallVec<[Arc<DeviceBuffer>; 2]> = pins.collect();
-        let work = self.limited(node, plan, move || {
-            let outcome = work();
-            drop(pins);
-            outcome
-        });
+        // Most have none, and their work is as small as it can be: it is allocated here and freed elsewhere.
+        let work = match pins.is_empty() {
+            true => self.limited(node, plan, work),
+            false => self.limited(node, plan, move || {
+                let outcome = work();
+                drop(pins);
+                outcome
+            }),
+        };
         // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
         // buffers are held until then; kernels may run on any thread.
         let task = unsafe { self.tasks.add(waits, expected, work) };
