@@ -5,7 +5,8 @@
 //! devices, both backends are *unavailable*, and say why.
 //!
 //! - A CPU, and any device that takes any address of the host's, works in place: its buffers lie over the host's
-//!   arrays (`places.rs`). Every other has a memory of its own. It has two in-order queues: kernels, and copies. What a launch waits for has happened before it is enqueued, so nothing orders the two.
+//!   arrays (`places.rs`). Every other has a memory of its own. It has two in-order queues: kernels, and copies. What a
+//!   launch waits for has happened before it is enqueued, so nothing orders the two.
 //! - Copies to and from a memory that lies apart from the host's go by way of two pieces of pinned memory, one of
 //!   which a thread fills while the other is on its way. Others, and small ones, are commands with an event.
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It

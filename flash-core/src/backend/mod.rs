@@ -173,8 +173,8 @@ pub trait Device: Send + Sync + Sized + 'static {
     }
 
     /// Gives back what it keeps of arguments in the host's memory that began in these bytes: they may be given back from
-    /// now on. A launch that is under way keeps what it needs. Only called if [`Backend::KEEPS_HOST`], on any thread, and of memory, too,
-    /// that the device never saw.
+    /// now on. A launch that is under way keeps what it needs. Only called if [`Backend::KEEPS_HOST`], on any thread,
+    /// and of memory, too, that the device never saw.
     fn forget_host(&self, _pointer: *mut u8, _bytes: u64) {}
 
     /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
