@@ -292,21 +292,17 @@ impl Device for OpenClDevice {
         inside.then_some(10e9)
     }
 
-    /// `queue`: the one of kernels, `context`, `device`, and `buffer` of a buffer in a memory of its own. They stay the
-    /// backend's: retain what is to live longer than the process uses the device.
-    fn native_handle(&self, kind: &str, buffer: Option<abi::Buffer>) -> Result<u64, Failure> {
+    /// `queue`: the one of kernels, `context` and `device`. They stay the backend's.
+    fn native_handle(&self, kind: &str, _: Option<abi::Buffer>) -> Result<u64, Failure> {
         let opened = self.opened()?;
         let handle = |object: *mut c_void| Ok(object.expose_provenance() as u64);
-        match (kind, buffer) {
-            ("queue", None) => handle(opened.kernels.raw()),
-            ("context", None) => handle(opened.context.get()),
-            ("device", None) => handle(self.found.device.id()),
-            ("buffer", Some(buffer)) if !self.in_place() => {
-                self.check_space(buffer.space).map(|()| buffer.handle)
-            }
+        match kind {
+            "queue" => handle(opened.kernels.raw()),
+            "context" => handle(opened.context.get()),
+            "device" => handle(self.found.device.id()),
             _ => {
                 let text = format!(
-                    "a native handle of kind `{kind}`: this device has `queue`, `context` and `device`, and `buffer` of a buffer in a memory of its own"
+                    "a native handle of kind `{kind}`: this device has `queue`, `context` and `device`"
                 );
                 Err(Failure::new(Code::Unsupported, text))
             }

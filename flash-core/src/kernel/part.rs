@@ -86,8 +86,8 @@ macro_rules! __partition_map {
 }
 
 /// A part of an index space, and the launch that it is of. With barriers it is a part of one phase, if the map asks for
-/// a dimension whose values change from phase to phase; else what it says holds for all of them. Everything here panics with a clear text if a
-/// name or a type is wrong; the launch is then refused with it.
+/// a dimension whose values change from phase to phase; else what it says holds for all of them. Everything here panics
+/// with a clear text if a name or a type is wrong; the launch is then refused with it.
 pub struct Candidate<'a> {
     descriptor: &'a KernelDescriptor,
     values: &'a [Range<u64>],

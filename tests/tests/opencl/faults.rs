@@ -158,8 +158,8 @@ fn more_memory_than_the_device_has() {
         let budget = api.memory_budget().unwrap();
         assert!(api.set_memory_budget(1 << 20));
         let cells = FlashMemory::<u64>::zeroed(1 << 20);
-        let whole = || rt.submit(Spread::of(&cells)).options(Subspaces(1));
-        let error = whole().exec([1u64 << 20, 1]).unwrap_err().to_string();
+        let in_one_piece = rt.submit(Spread::of(&cells)).options(Subspaces(1));
+        let error = in_one_piece.exec([1u64 << 20, 1]).unwrap_err().to_string();
         assert!(api.set_memory_budget(budget));
         assert!(error.contains("bytes"), "{device}: {error}");
         let cells = FlashMemory::<u64>::zeroed(1 << 20);

@@ -1,14 +1,11 @@
 //! Launches that touch more than a device's memory may take.
 
+use crate::{ONE, TWO};
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Scatter, Sum, Whole, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, kernel};
 use flash_tests::in_process;
-
-const ONE: &[(&str, &str)] = &[("FLASH_CPU_THREADS", "1"), ("FLASH_CPU_COPY", "1")];
-const TWO: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_COPY", "1")];
 
 /// Nothing is said of cuts.
 #[derive(KernelDefinition)]

@@ -1,14 +1,12 @@
 //! Launches with barriers: each phase moves what it needs, and what it needs only.
 
+use crate::TWO;
 use flash::descriptor::{part_by, weights};
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Scatter, Window, Write};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
 use flash::{Error, kernel};
 use flash_tests::in_process;
-
-const TWO: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_COPY", "1")];
 
 /// to[i] += from[i, step]
 #[derive(KernelDefinition)]

@@ -1,5 +1,6 @@
 //! Many readers: launches that only read a memory run at the same time, wherever it is.
 
+use crate::FOUR;
 use flash::descriptor::part_by;
 use flash::kernel::views::{Item, Read, Whole, Window, Write};
 use flash::kernel::{CpuItem, Index};
@@ -8,9 +9,6 @@ use flash::{Error, kernel};
 use flash_tests::in_process;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-
-const FOUR: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4"), ("FLASH_CPU_COPY", "1")];
 
 /// How far each of two has come.
 static ROUND: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
