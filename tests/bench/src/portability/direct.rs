@@ -7,8 +7,10 @@ use crate::peers::{EachShare, int, long};
 use flash::abi;
 use flash::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
 use flash::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
+use flash::kernels::vdp::Total;
 use flash::{Code, register_backend};
 use rayon::ThreadPool;
+use std::any::type_name;
 use std::ffi::{c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{LazyLock, OnceLock};
@@ -136,6 +138,8 @@ enum Sum {
 impl Sum {
     fn of(argument: &ArgumentDescriptor) -> Result<Sum, Failure> {
         let operation = argument.reduce.as_ref().map(|reduce| reduce.operation.as_str());
+        // The library's own is `Sum` of whatever type its kernel has.
+        let operation = operation.map(|name| if name == type_name::<Total>() { "Sum" } else { name });
         match (operation, argument.element.name.as_str()) {
             (Some("Sum"), "u64") => Ok(Sum::Counts),
             (Some("Sum"), "f32") => Ok(Sum::Singles),
