@@ -91,6 +91,14 @@ int clEnqueueNDRangeKernel(object queue, object kernel, unsigned dimensions, con
         clEnqueueNDRangeKernel)(queue, kernel, dimensions, offset, global, local, waits, events, event);
 }
 
+int clEnqueueMarkerWithWaitList(object queue, unsigned waits, const object *events, object *event);
+int clEnqueueMarkerWithWaitList(object queue, unsigned waits, const object *events, object *event) {
+    int code = code_of("clEnqueueMarkerWithWaitList");
+    if (code)
+        return code;
+    return NEXT(int (*)(object, unsigned, const object *, object *), clEnqueueMarkerWithWaitList)(queue, waits, events, event);
+}
+
 int clEnqueueWriteBuffer(object queue, object buffer, unsigned blocking, size_t offset, size_t bytes, const void *host,
     unsigned waits, const object *events, object *event);
 int clEnqueueWriteBuffer(object queue, object buffer, unsigned blocking, size_t offset, size_t bytes, const void *host,

@@ -204,7 +204,7 @@ impl ModuleKernel {
         let space = self.spec.plain_space(launch, Some(1))?;
         // Dimensions behind the third are folded into it.
         let mut extents = [1u64; 3];
-        for (d, values) in space.iter().enumerate() {
+        for (d, values) in space.enumerate() {
             if values.start != 0 {
                 let found = format!("dimension {d} from {} on, where CUDA counts from 0", values.start);
                 return Err(self.spec.not_plain(&found));

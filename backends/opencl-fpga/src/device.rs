@@ -6,7 +6,7 @@ use crate::discover::{self, Found};
 use crate::failure::Call;
 use crate::kernel::OpenClKernel;
 use crate::once::Once;
-use crate::places::{Overlays, Place, Places, over};
+use crate::places::{Place, Places, over};
 use crate::program::Programs;
 use crate::queue::Queue;
 use flash_core::Code;
@@ -68,8 +68,6 @@ pub(crate) struct Opened {
     pub context: Context,
     pub kernels: Arc<Queue>,
     pub buffers: Arc<Buffers>,
-    /// Of a device that works in place.
-    pub overlays: Overlays,
 }
 
 impl OpenClDevice {
@@ -99,12 +97,7 @@ impl OpenClDevice {
         if self.in_place() {
             check_in_place(&self.found.info.name, &context, &buffers)?;
         }
-        Ok(Opened {
-            context,
-            kernels: Queue::new(kernels, self.found.info.class == Class::Fpga),
-            buffers,
-            overlays: Overlays::default(),
-        })
+        Ok(Opened { context, kernels: Queue::new(kernels, self.found.info.class == Class::Fpga), buffers })
     }
 
     /// True if it works in the host's memory.
@@ -113,16 +106,15 @@ impl OpenClDevice {
     }
 
     /// Where arguments are, for a launch that is about to be enqueued.
-    pub(crate) fn places(&self) -> Result<Places<'_>, Failure> {
-        let opened = self.opened()?;
-        Ok(match self.in_place() {
-            true => opened.overlays.places(&opened.context, &opened.buffers),
+    pub(crate) fn places<'d>(&self, opened: &'d Opened) -> Places<'d> {
+        match self.in_place() {
+            true => Places::Host(&opened.context, &opened.buffers),
             false => Places::Device(&opened.buffers, Vec::new()),
-        })
+        }
     }
 
-    /// Where an argument is, in a launch of so many items; and its second buffer, if it has two. `begin`: the byte of its
-    /// own buffer that is its first, for a kernel that is not told.
+    /// Where an argument is, in a launch of so many items; or its `second` buffer, of those that have two. `begin`: the
+    /// byte of its own buffer that is its first, for a kernel that is not told.
     ///
     /// # Errors
     /// If it is in another memory.
@@ -132,7 +124,8 @@ impl OpenClDevice {
         arg: &abi::Arg,
         items: u64,
         begin: usize,
-    ) -> Result<[Place; 2], Failure> {
+        second: bool,
+    ) -> Result<Place, Failure> {
         if arg.space != self.space {
             return Err(Failure::new(
                 Code::Invalid,
@@ -142,9 +135,11 @@ impl OpenClDevice {
                 ),
             ));
         }
-        Ok(match self.in_place() {
-            true => [arg.data, arg.next].map(|data| Place::host(data.expose_provenance(), arg, items)),
-            false => [Place::device(arg.buffer as usize, begin), Place::device(arg.next.addr(), 0)],
+        Ok(match (self.in_place(), second) {
+            (true, false) => Place::host(arg.data.expose_provenance(), arg, items),
+            (true, true) => Place::host(arg.next.expose_provenance(), arg, items),
+            (false, false) => Place::device(arg.buffer as usize, begin),
+            (false, true) => Place::device(arg.next.addr(), 0),
         })
     }
 
@@ -208,7 +203,7 @@ impl Device for OpenClDevice {
     fn forget_host(&self, pointer: *mut u8, bytes: u64) {
         // Of a device that was not opened there is nothing.
         if let Some(opened) = self.opened.get() {
-            opened.overlays.forget(pointer.addr()..pointer.addr().saturating_add(bytes as usize));
+            opened.kernels.forget(pointer.addr()..pointer.addr().saturating_add(bytes as usize));
         }
     }
 

@@ -4,7 +4,8 @@ use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
 use crate::once::Once;
-use crate::places::{Place, Places};
+use crate::places::Place;
+use crate::queue::Alone;
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
@@ -52,12 +53,21 @@ pub(crate) struct Compiled {
 /// and enqueues must be alone.
 pub(crate) struct State {
     pub kernel: Counted<Kernel>,
-    /// What tells the value of each parameter from others.
-    set: Vec<Vec<u8>>,
-    /// [`Places::gone`] when they were set.
+    /// What each parameter is set to.
+    set: Vec<Set>,
+    /// [`Alone::gone`] when they were set.
     gone: u64,
     /// The latest ones on the device, the last used at the end.
     tables: Vec<Table>,
+}
+
+/// What a parameter is set to.
+#[derive(Default)]
+enum Set {
+    #[default]
+    Unknown,
+    Place(Place),
+    Bytes(Vec<u8>),
 }
 
 /// A table of a kernel's launches on the device.
@@ -149,7 +159,8 @@ impl Compiled {
         let multiple = kernel.get_work_group_size_multiple(id).unwrap_or(1);
         let compiled = kernel.get_compile_work_group_size(id).unwrap_or_default();
         let compiled = <[usize; 3]>::try_from(compiled).ok().filter(|size| size[0] != 0);
-        let state = State { kernel, set: vec![Vec::new(); expected], gone: 0, tables: Vec::new() };
+        let set = (0..expected).map(|_| Set::default()).collect();
+        let state = State { kernel, set, gone: 0, tables: Vec::new() };
         Ok(Compiled {
             most: most.max(1),
             multiple: multiple.max(1),
@@ -159,10 +170,10 @@ impl Compiled {
         })
     }
 
-    /// For a launch with arguments in these places: who has it is alone.
-    pub fn state(&self, places: &Places<'_>) -> MutexGuard<'_, State> {
+    /// For a launch of the one who has the queue.
+    pub fn state(&self, alone: &Alone<'_, '_>) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        state.renew(places.gone());
+        state.renew(alone.gone());
         state
     }
 }
@@ -226,27 +237,32 @@ impl State {
     fn renew(&mut self, gone: u64) {
         if self.gone != gone {
             self.gone = gone;
-            self.set.iter_mut().for_each(Vec::clear);
+            self.forget();
         }
+    }
+
+    fn forget(&mut self) {
+        self.set.iter_mut().for_each(|set| *set = Set::Unknown);
     }
 
     /// Sets a parameter, if it is not set so already.
     pub fn set(&mut self, spec: &KernelSpec, number: usize, bytes: &[u8]) -> Result<(), Failure> {
-        match self.set[number] == bytes {
-            true => Ok(()),
-            false => self.set_anew(spec, number, bytes, bytes),
+        if matches!(&self.set[number], Set::Bytes(set) if set == bytes) {
+            return Ok(());
         }
+        let mut room = match std::mem::take(&mut self.set[number]) {
+            Set::Bytes(before) => before,
+            _ => Vec::new(),
+        };
+        self.set_anew(spec, number, bytes)?;
+        room.clear();
+        room.extend_from_slice(bytes);
+        self.set[number] = Set::Bytes(room);
+        Ok(())
     }
 
-    /// Sets a parameter. `key` tells the value from others.
-    fn set_anew(
-        &mut self,
-        spec: &KernelSpec,
-        number: usize,
-        key: &[u8],
-        bytes: &[u8],
-    ) -> Result<(), Failure> {
-        self.set[number].clear();
+    /// Sets a parameter, whatever it was before.
+    fn set_anew(&mut self, spec: &KernelSpec, number: usize, bytes: &[u8]) -> Result<(), Failure> {
         // SAFETY: a live kernel; the value has that many bytes and is copied.
         let outcome = unsafe {
             set_kernel_arg(self.kernel.get(), number as u32, bytes.len(), bytes.as_ptr().cast::<c_void>())
@@ -265,9 +281,7 @@ impl State {
             let text =
                 format!("{}: parameter {number} of `{}`: {}{hint}", spec.title, spec.entry, failure.text);
             Failure::new(failure.code, text)
-        })?;
-        self.set[number].extend_from_slice(key);
-        Ok(())
+        })
     }
 
     /// Sets a parameter to the buffer of a place.
@@ -276,16 +290,16 @@ impl State {
         spec: &KernelSpec,
         number: usize,
         place: Place,
-        places: &mut Places<'_>,
+        alone: &mut Alone<'_, '_>,
     ) -> Result<(), Failure> {
-        let key = place.key();
-        if self.set[number] == key {
+        if matches!(&self.set[number], Set::Place(set) if *set == place) {
             return Ok(());
         }
-        let buffer = places.buffer(place)?;
-        self.set_anew(spec, number, &key, &(buffer as usize).to_ne_bytes())?;
-        if place.is_passing() {
-            self.set[number].clear();
+        let buffer = alone.buffer(place)?;
+        self.set[number] = Set::Unknown;
+        self.set_anew(spec, number, &(buffer as usize).to_ne_bytes())?;
+        if !place.is_passing() {
+            self.set[number] = Set::Place(place);
         }
         Ok(())
     }
@@ -332,7 +346,7 @@ impl State {
         if self.tables.len() == TABLES {
             self.tables.remove(0);
             // Its handle may come again, for another table.
-            self.set.iter_mut().for_each(Vec::clear);
+            self.forget();
         }
         self.tables.push(Table { words, buffer });
         Ok(handle)

@@ -1,14 +1,12 @@
 //! One launch: parameters, work-groups, phases.
 
-use crate::device::OpenClDevice;
+use crate::device::{OpenClDevice, Opened};
 use crate::kernel::{Compiled, OpenClKernel, State};
-use crate::places::{Place, Places};
-use crate::queue::Commands;
+use crate::queue::{Alone, Commands};
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, offset, two_buffers};
 use flash_core::backend::{Event, Failure, Launch};
-use opencl3::command_queue::{enqueue_copy_buffer, enqueue_nd_range_kernel};
 use opencl3::error_codes::{CL_INVALID_WORK_GROUP_SIZE, error_text};
 use std::ptr::null;
 
@@ -47,8 +45,8 @@ impl OpenClKernel {
         let opened = device.opened()?;
         let mut commands = opened.kernels.begin(launch.profiled());
         let outcome = match self.spec.cooperating {
-            true => self.phases(device, launch, wanted, &mut commands),
-            false => self.whole(device, launch, wanted, &mut commands),
+            true => self.phases((device, opened), launch, wanted, &mut commands),
+            false => self.whole((device, opened), launch, wanted, &mut commands),
         };
         if let Err(failure) = outcome {
             commands.abandon();
@@ -60,10 +58,10 @@ impl OpenClKernel {
     /// A cooperating kernel: once per phase.
     fn phases(
         &self,
-        device: &OpenClDevice,
+        (device, opened): (&OpenClDevice, &Opened),
         launch: &Launch<'_, OpenClKernel>,
         wanted: Option<usize>,
-        commands: &mut Commands,
+        commands: &mut Commands<'_>,
     ) -> Result<(), Failure> {
         let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
         // No lock is held while it waits.
@@ -78,26 +76,26 @@ impl OpenClKernel {
                 told.as_grid();
             }
             let compiled = self.of(device, &told, grid.is_some())?;
-            let mut places = device.places()?;
+            let mut alone = commands.alone(device.places(opened));
             for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
                 // Elements that no item owns keep what they have.
-                carry(commands, device, &mut places, arg, odd)?;
+                carry(&mut alone, device, arg, odd)?;
             }
-            let mut state = compiled.state(&places);
-            self.parameters(device, &mut places, args, odd, told.items, &mut state)?;
+            let mut state = compiled.state(&alone);
+            self.parameters(device, &mut alone, args, odd, told.items, &mut state)?;
             state.set_told(device, &self.spec, self.parameters.len(), &told)?;
             let range = match grid {
                 Some(extents) => self.grid(device, compiled, extents),
                 None => self.line(device, compiled, &told, wanted)?,
             };
-            self.run(commands, &state, &range)?;
+            self.run(&mut alone, &state, &range)?;
         }
         *self.told() = told;
         if (phases.end - phases.start) % 2 == 1 {
             let stays = |arg: &&Arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_NEXT_STAYS == 0;
-            let mut places = device.places()?;
+            let mut alone = commands.alone(device.places(opened));
             for arg in args.iter().filter(stays) {
-                carry(commands, device, &mut places, arg, true)?;
+                carry(&mut alone, device, arg, true)?;
             }
         }
         Ok(())
@@ -107,7 +105,7 @@ impl OpenClKernel {
     fn parameters(
         &self,
         device: &OpenClDevice,
-        places: &mut Places<'_>,
+        alone: &mut Alone<'_, '_>,
         args: &[Arg],
         odd: bool,
         items: u64,
@@ -127,9 +125,9 @@ impl OpenClKernel {
                     let arg = &args[argument];
                     // One that cooperates is told where its buffers begin.
                     let begin = if self.spec.cooperating { 0 } else { offset(arg).max(0) as usize };
-                    let [now, next] = both(device.place(argument, arg, items, begin)?, arg, odd);
-                    let place = if parameter == Parameter::Next(argument) { next } else { now };
-                    state.set_place(&self.spec, number, place, places)?;
+                    let wanted = parameter == Parameter::Next(argument);
+                    let place = device.place(argument, arg, items, begin, wanted != swapped(arg, odd))?;
+                    state.set_place(&self.spec, number, place, alone)?;
                 }
             }
         }
@@ -213,10 +211,10 @@ impl OpenClKernel {
     /// A kernel that does not cooperate: once, over the index space itself, or by one work item.
     fn whole(
         &self,
-        device: &OpenClDevice,
+        (device, opened): (&OpenClDevice, &Opened),
         launch: &Launch<'_, OpenClKernel>,
         wanted: Option<usize>,
-        commands: &mut Commands,
+        commands: &mut Commands<'_>,
     ) -> Result<(), Failure> {
         let mut range = self.plain_range(launch, device)?;
         if self.spec.single_work_item {
@@ -236,11 +234,11 @@ impl OpenClKernel {
             }
             range.local = Some([size, 1, 1]);
         }
-        let mut places = device.places()?;
-        let mut state = self.only().state(&places);
+        let mut alone = commands.alone(device.places(opened));
+        let mut state = self.only().state(&alone);
         // It has no accumulators, of which there were as many as items say.
-        self.parameters(device, &mut places, launch.args(), false, 0, &mut state)?;
-        self.run(commands, &state, &range)
+        self.parameters(device, &mut alone, launch.args(), false, 0, &mut state)?;
+        self.run(&mut alone, &state, &range)
     }
 
     /// The index space as OpenCL's, if it can be.
@@ -257,18 +255,18 @@ impl OpenClKernel {
         }
         let mut range =
             Range { dimensions: space.len(), offset: [0; 3], global: [1; 3], local: self.only().compiled };
-        for (d, values) in space.iter().enumerate() {
+        for (d, values) in space.enumerate() {
             range.offset[d] = values.start as usize;
             range.global[d] = (values.end - values.start) as usize;
         }
         Ok(range)
     }
 
-    fn run(&self, commands: &mut Commands, state: &State, range: &Range) -> Result<(), Failure> {
-        // SAFETY: the queue and the kernel are the device's; all parameters are set; the buffers that they
-        // name stay until the launch is done.
-        let outcome = commands.push("clEnqueueNDRangeKernel", |queue| unsafe {
-            enqueue_nd_range_kernel(
+    fn run(&self, alone: &mut Alone<'_, '_>, state: &State, range: &Range) -> Result<(), Failure> {
+        // `cl3` has it as a safe function, and it is used so: the queue and the kernel are the device's; all
+        // parameters are set; the buffers that they name stay until the launch is done.
+        let outcome = alone.push("clEnqueueNDRangeKernel", |opencl, queue, event| {
+            opencl.clEnqueueNDRangeKernel(
                 queue,
                 state.kernel.get(),
                 range.dimensions as u32,
@@ -277,6 +275,7 @@ impl OpenClKernel {
                 range.local.as_ref().map_or(null(), |local| local.as_ptr()),
                 0,
                 null(),
+                event,
             )
         });
         outcome.map_err(|failure| {
@@ -313,28 +312,24 @@ fn check_group(
     Err(Failure::new(Code::Invalid, text))
 }
 
-/// Where an argument with two buffers has what it was as the phase began, and where its writes go.
-fn both([data, next]: [Place; 2], arg: &Arg, odd: bool) -> [Place; 2] {
-    if odd && two_buffers(arg) { [next, data] } else { [data, next] }
+/// True if an argument has what it was as the phase began in its second buffer.
+fn swapped(arg: &Arg, odd: bool) -> bool {
+    odd && two_buffers(arg)
 }
 
 /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
-fn carry(
-    commands: &mut Commands,
-    device: &OpenClDevice,
-    places: &mut Places<'_>,
-    arg: &Arg,
-    odd: bool,
-) -> Result<(), Failure> {
+fn carry(alone: &mut Alone<'_, '_>, device: &OpenClDevice, arg: &Arg, odd: bool) -> Result<(), Failure> {
     // In the host's memory both begin with element 0.
     let [from, to] = if device.in_place() { [0; 2] } else { carried(arg, odd).map(|byte| byte as usize) };
     let bytes = (arg.len * u64::from(arg.element_size)) as usize;
     if bytes == 0 {
         return Ok(());
     }
-    let [now, next] = both(device.place(0, arg, 0, 0)?, arg, odd);
-    let (now, next) = (places.buffer(now)?, places.buffer(next)?);
-    // SAFETY: both have the argument's elements and stay until the launch is done.
-    let copy = |queue| unsafe { enqueue_copy_buffer(queue, now, next, from, to, bytes, 0, null()) };
-    commands.push("clEnqueueCopyBuffer", copy)
+    let mut buffer = |second| alone.buffer(device.place(0, arg, 0, 0, second)?);
+    let now = swapped(arg, odd);
+    let (now, next) = (buffer(now)?, buffer(!now)?);
+    // As above: both have the argument's elements and stay until the launch is done.
+    alone.push("clEnqueueCopyBuffer", |opencl, queue, event| {
+        opencl.clEnqueueCopyBuffer(queue, now, next, from, to, bytes, 0, null(), event)
+    })
 }

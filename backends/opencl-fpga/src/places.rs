@@ -10,7 +10,7 @@
 //! |---|---|
 //! | a buffer over host memory | has the device's and the host's reads and writes at the same addresses: tried when the device is opened |
 //! | a part of a buffer | of the device's own, for a kernel that is not told where a buffer begins: it is a sub-buffer, for one launch |
-//! | a launch | has the table to itself from the first parameter to the enqueue: no buffer goes meanwhile. OpenCL keeps those of commands that were enqueued |
+//! | a launch | has the queue, and so the table, to itself from the first parameter to the enqueue: no buffer goes meanwhile. OpenCL keeps those of commands that were enqueued |
 //! | `gone` | grows whenever a handle may come to mean another buffer: a kernel's parameters are then set anew |
 
 use crate::buffers::Buffers;
@@ -23,7 +23,6 @@ use opencl3::types::cl_mem;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard};
 
 /// Buffers over host memory that are kept at most: of more, somebody uses ever new parts of a memory.
 const MOST: usize = 4096;
@@ -31,11 +30,6 @@ const MOST: usize = 4096;
 /// The buffers over host memory of a device that works in it.
 #[derive(Default)]
 pub(crate) struct Overlays {
-    table: Mutex<Table>,
-}
-
-#[derive(Default)]
-pub(crate) struct Table {
     /// By address and number of bytes.
     live: BTreeMap<(usize, usize), Counted<Memory>>,
     gone: u64,
@@ -45,7 +39,7 @@ pub(crate) struct Table {
 pub(crate) enum Places<'d> {
     /// And parts of buffers, for this launch.
     Device(&'d Buffers, Vec<Counted<Memory>>),
-    Host(&'d Context, &'d Buffers, MutexGuard<'d, Table>),
+    Host(&'d Context, &'d Buffers),
 }
 
 /// Where an argument is.
@@ -60,34 +54,22 @@ pub(crate) struct Place {
 }
 
 impl Overlays {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// For a launch.
-    pub fn places<'d>(&'d self, context: &'d Context, buffers: &'d Buffers) -> Places<'d> {
-        let mut table = self.lock();
-        if table.live.len() >= MOST {
-            table.live.clear();
-            table.gone += 1;
+    /// Makes room, before a launch.
+    pub fn limit(&mut self) {
+        if self.live.len() >= MOST {
+            self.live.clear();
+            self.gone += 1;
         }
-        Places::Host(context, buffers, table)
     }
 
     /// Gives back the buffers that begin in these bytes.
-    pub fn forget(&self, bytes: Range<usize>) {
-        let mut table = self.lock();
-        if table.live.is_empty() {
-            return;
-        }
+    pub fn forget(&mut self, bytes: Range<usize>) {
         let range = (bytes.start, 0)..(bytes.end, 0);
-        let before = table.live.len();
-        table.live.extract_if(range, |_, _| true).for_each(drop);
-        table.gone += u64::from(table.live.len() != before);
+        let before = self.live.len();
+        self.live.extract_if(range, |_, _| true).for_each(drop);
+        self.gone += u64::from(self.live.len() != before);
     }
-}
 
-impl Table {
     fn buffer(&mut self, context: &Context, buffers: &Buffers, place: Place) -> Result<cl_mem, Failure> {
         if let Some(buffer) = self.live.get(&(place.at, place.bytes)) {
             return Ok(buffer.get());
@@ -111,15 +93,15 @@ pub(crate) fn over(context: &Context, address: usize, bytes: usize) -> Result<Co
 
 impl Places<'_> {
     /// Changes whenever a handle may come to mean another buffer.
-    pub fn gone(&self) -> u64 {
+    pub fn gone(&self, overlays: &Overlays) -> u64 {
         match self {
             Places::Device(buffers, _) => buffers.freed(),
-            Places::Host(.., table) => table.gone,
+            Places::Host(..) => overlays.gone,
         }
     }
 
     /// The buffer of a place; NULL for one without bytes.
-    pub fn buffer(&mut self, place: Place) -> Result<cl_mem, Failure> {
+    pub fn buffer(&mut self, overlays: &mut Overlays, place: Place) -> Result<cl_mem, Failure> {
         match self {
             Places::Device(..) if place.begin == 0 => Ok(place.at as cl_mem),
             Places::Device(buffers, parts) => {
@@ -127,7 +109,7 @@ impl Places<'_> {
                 Ok(parts.last().map_or(null_mut(), |part| part.get()))
             }
             Places::Host(..) if place.bytes == 0 => Ok(null_mut()),
-            Places::Host(context, buffers, table) => table.buffer(context, buffers, place),
+            Places::Host(context, buffers) => overlays.buffer(context, buffers, place),
         }
     }
 }
@@ -159,14 +141,5 @@ impl Place {
     /// True if its handle is good for this launch alone.
     pub fn is_passing(self) -> bool {
         self.begin != 0
-    }
-
-    /// What tells it from others, in as many bytes for all.
-    pub fn key(self) -> [u8; 16] {
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&(self.at as u64).to_ne_bytes());
-        // One of the two is 0.
-        key[8..].copy_from_slice(&((self.bytes + self.begin) as u64).to_ne_bytes());
-        key
     }
 }

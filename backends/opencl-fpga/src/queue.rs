@@ -1,31 +1,37 @@
 //! The queue of launches, which runs in order, and which of them have ended.
 //!
-//! To keep the event of a command beyond its end costs: who gives it back then takes the command apart, which else
-//! the driver's own threads do (2 of the 8 microseconds that an empty launch takes on Intel's runtimes). So events
-//! are kept of few commands. Those that a thread enqueues one after another are a *batch*, whose last has the only
-//! event: in a queue that runs in order all have ended when that one has. What fails is said of every launch of the
-//! batch. OpenCL leaves open what becomes of the commands behind one that failed: where a driver goes on with them, the
-//! last one's success is all that is heard, as it is of a kernel that writes to the wrong place.
+//! To have the event of a command costs, and to keep it beyond the command's end costs more: who gives it back then
+//! takes the command apart, which else the driver's own threads do (2 of the 8 microseconds that an empty launch takes
+//! on Intel's runtimes). So few commands have one. Those that a thread enqueues one after another are a *batch*: its
+//! first has an event, and if there are more, a marker behind the last has another: in a queue that runs in order all
+//! have ended when that one has. What fails is said of every launch of the batch. OpenCL leaves open what becomes of
+//! the commands behind one that failed: where a driver goes on with them, the success of the first and of the marker
+//! is all that is heard, as it is of a kernel that writes to the wrong place.
 //!
 //! | what | invariant |
 //! |---|---|
 //! | open batch | the one to which the next command of this thread belongs; there is none, or it has a command |
-//! | `last` | the event of the latest command, which the open batch gets when it is closed |
+//! | `last` | the event of the first command, or of the latest if the launch is timed |
+//! | a marker | is enqueued when a batch is closed whose last command has no event |
 //! | closed | when it has [`BATCH`] commands, when somebody wants to know of it, and when another thread enqueues: who waits waits for no more than its own thread's launches |
 //! | a timed launch | is a batch of its own |
 
 use crate::counted::Counted;
-use crate::event::enqueued;
-use crate::failure::Call;
+use crate::failure::{Call, failed};
+use crate::places::{Overlays, Place, Places};
+use cl3::error_codes::{CL_SUCCESS, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED};
+use cl3::{OpenCl, load_library};
 use flash_core::backend::{self, Completion, Failure};
 use opencl3::command_queue::{CommandQueue, finish};
 use opencl3::event::Event;
-use opencl3::types::{cl_command_queue, cl_event, cl_int};
+use opencl3::types::{cl_command_queue, cl_event, cl_int, cl_mem};
 use std::cell::Cell;
+use std::ops::Range;
+use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Commands of a batch.
-const BATCH: u32 = 64;
+const BATCH: u32 = 256;
 
 /// Commands of one launch that are enqueued before their end is waited for: drivers keep something of each.
 const RUN_AHEAD: u32 = 4096;
@@ -33,7 +39,9 @@ const RUN_AHEAD: u32 = 4096;
 /// Commands that end together, for all that anybody knows.
 #[derive(Default)]
 struct Batch {
-    /// Its first command, if it is timed and has another.
+    /// That in which its first launch began, if not in this one.
+    before: Option<backend::Event>,
+    /// Its first command, if another has its end.
     first: OnceLock<Counted<Event>>,
     /// Once it is closed.
     end: OnceLock<End>,
@@ -43,12 +51,14 @@ struct Batch {
 
 /// The end of a batch.
 struct End {
-    /// Its last command.
+    /// Its last command, or a marker behind that.
     last: Counted<Event>,
     /// How many it has.
     count: u32,
     /// Commands of the queue up to there.
     number: u64,
+    /// Why there is no marker: all was waited for instead.
+    unmarked: Option<Failure>,
 }
 
 /// The launches of a device.
@@ -65,6 +75,8 @@ struct State {
     open: Option<Open>,
     /// Commands so far.
     number: u64,
+    /// Of a device that works in place.
+    overlays: Overlays,
 }
 
 /// The open batch.
@@ -75,16 +87,25 @@ struct Open {
     thread: usize,
     last: Counted<Event>,
     count: u32,
+    /// The command of `last` has others behind it.
+    goes_on: bool,
 }
 
 /// The commands of a launch.
-pub(crate) struct Commands {
-    queue: Arc<Queue>,
+pub(crate) struct Commands<'q> {
+    queue: &'q Arc<Queue>,
     timed: bool,
     /// Of its last command's batch.
     event: Option<backend::Event>,
     /// Since it last waited.
     count: u32,
+}
+
+/// The queue to oneself, until a command is enqueued.
+pub(crate) struct Alone<'c, 'q> {
+    commands: &'c mut Commands<'q>,
+    state: MutexGuard<'q, State>,
+    places: Places<'c>,
 }
 
 /// Fires when a batch has ended.
@@ -109,11 +130,16 @@ impl Queue {
     }
 
     /// Begins a launch.
-    pub fn begin(self: &Arc<Queue>, timed: bool) -> Commands {
+    pub fn begin(self: &Arc<Queue>, timed: bool) -> Commands<'_> {
         if timed {
-            self.state().close();
+            self.close(&mut self.state());
         }
-        Commands { queue: self.clone(), timed, event: None, count: 0 }
+        Commands { queue: self, timed, event: None, count: 0 }
+    }
+
+    /// Gives back the buffers over memory of the host's that goes.
+    pub fn forget(&self, bytes: Range<usize>) {
+        self.state().overlays.forget(bytes);
     }
 
     /// Waits for everything that was enqueued.
@@ -121,12 +147,35 @@ impl Queue {
         finish(self.queue.get()).call("clFinish")
     }
 
+    /// Closes the open batch.
+    fn close(&self, state: &mut State) {
+        let Some(Open { batch, mut last, count, goes_on, .. }) = state.open.take() else { return };
+        let mut unmarked = None;
+        if goes_on {
+            let marker = enqueue("clEnqueueMarkerWithWaitList", true, |opencl, event| {
+                opencl.clEnqueueMarkerWithWaitList(self.queue.get(), 0, null(), event)
+            });
+            match marker {
+                Ok(marker) => {
+                    let first = std::mem::replace(&mut last, marker.expect("an event was asked for"));
+                    let _ = batch.first.set(first);
+                }
+                Err(failure) => {
+                    // Nothing else tells when it has ended.
+                    let _ = self.finish();
+                    unmarked = Some(failure);
+                }
+            }
+        }
+        let _ = batch.end.set(End { last, count, number: state.number, unmarked });
+    }
+
     /// The end of a batch, which is closed if it is open.
     fn end<'b>(&self, batch: &'b Arc<Batch>) -> &'b End {
         batch.end.get().unwrap_or_else(|| {
             let mut state = self.state();
             if state.open.as_ref().is_some_and(|open| Arc::ptr_eq(&open.batch, batch)) {
-                state.close();
+                self.close(&mut state);
             }
             // Who else closed it did so under the lock.
             batch.end.get().expect("a batch is open or closed")
@@ -134,57 +183,12 @@ impl Queue {
     }
 }
 
-impl State {
-    fn close(&mut self) {
-        if let Some(Open { batch, last, count, .. }) = self.open.take() {
-            let _ = batch.end.set(End { last, count, number: self.number });
-        }
-    }
-}
-
-impl Commands {
-    /// Enqueues a command by a call of OpenCL's, which gives its event.
-    ///
-    /// # Errors
-    /// The call's. What was enqueued before stays so.
-    pub fn push(
-        &mut self,
-        name: &str,
-        call: impl FnOnce(cl_command_queue) -> Result<cl_event, cl_int>,
-    ) -> Result<(), Failure> {
-        let Commands { queue, timed, event: own, count } = self;
-        let mut state = queue.state();
-        // The lock makes the order of events that of the commands.
-        let event = enqueued(call(queue.queue.get()), name)?;
-        let thread = this_thread();
-        let goes_on = |open: &Open| open.thread == thread && (!*timed || own.is_some());
-        if !state.open.as_ref().is_some_and(goes_on) {
-            state.close();
-        }
-        state.number += 1;
-        match &mut state.open {
-            Some(open) => {
-                let before = std::mem::replace(&mut open.last, event);
-                open.count += 1;
-                if *timed {
-                    let _ = open.batch.first.set(before);
-                }
-            }
-            None => {
-                let batch = Arc::<Batch>::default();
-                let done = backend::Event::new(Done { queue: queue.clone(), batch: batch.clone() });
-                state.open = Some(Open { batch, event: done, thread, last: event, count: 1 });
-            }
-        }
-        let Some(open) = &state.open else { return Ok(()) };
-        if own.as_ref().is_none_or(|own| !own.is(&open.event)) {
-            *own = Some(open.event.clone());
-        }
-        if open.count >= BATCH && !*timed {
-            state.close();
-        }
-        *count += 1;
-        Ok(())
+impl<'q> Commands<'q> {
+    /// Nobody else enqueues, and no buffer goes, while somebody has the queue to himself.
+    pub fn alone<'c>(&'c mut self, places: Places<'c>) -> Alone<'c, 'q> {
+        let mut state = self.queue.state();
+        state.overlays.limit();
+        Alone { commands: self, state, places }
     }
 
     /// Waits, if very many commands are on their way. Nothing is locked meanwhile: what hears of their end may launch.
@@ -192,6 +196,10 @@ impl Commands {
         if self.count >= RUN_AHEAD {
             self.count = 0;
             self.queue.finish()?;
+            // A timed launch stays one batch.
+            if let Some(event) = self.event.take_if(|_| !self.timed) {
+                event.wait()?;
+            }
         }
         Ok(())
     }
@@ -199,7 +207,7 @@ impl Commands {
     /// Ends the launch. `None`: there was nothing to do.
     pub fn end(self) -> Option<backend::Event> {
         if self.timed {
-            self.queue.state().close();
+            self.queue.close(&mut self.queue.state());
         }
         self.event
     }
@@ -207,6 +215,78 @@ impl Commands {
     /// Ends it after an error: a command that was enqueued stays so, and is waited for.
     pub fn abandon(self) {
         let _ = self.queue.finish();
+    }
+}
+
+impl Alone<'_, '_> {
+    /// Changes whenever the handle of a buffer may come to mean another one.
+    pub fn gone(&self) -> u64 {
+        self.places.gone(&self.state.overlays)
+    }
+
+    /// The buffer of a place; NULL for one without bytes.
+    pub fn buffer(&mut self, place: Place) -> Result<cl_mem, Failure> {
+        self.places.buffer(&mut self.state.overlays, place)
+    }
+
+    /// Enqueues a command by a call of OpenCL's, which takes where to put its event, NULL for none.
+    ///
+    /// # Errors
+    /// The call's. What was enqueued before stays so.
+    pub fn push(
+        &mut self,
+        name: &str,
+        call: impl FnOnce(&OpenCl, cl_command_queue, *mut cl_event) -> Option<cl_int>,
+    ) -> Result<(), Failure> {
+        let Alone { commands: Commands { queue, timed, event: own, count }, state, .. } = self;
+        let thread = this_thread();
+        let same = |open: &Open| open.thread == thread && (!*timed || own.is_some());
+        if !state.open.as_ref().is_some_and(same) {
+            queue.close(state);
+        }
+        let wanted = *timed || state.open.is_none();
+        let event = enqueue(name, wanted, |opencl, event| call(opencl, queue.raw(), event))?;
+        state.number += 1;
+        match (&mut state.open, event) {
+            (Some(open), Some(event)) => {
+                let before = std::mem::replace(&mut open.last, event);
+                let _ = open.batch.first.set(before);
+                open.count += 1;
+            }
+            (Some(open), None) => {
+                open.goes_on = true;
+                open.count += 1;
+            }
+            (none, Some(last)) => {
+                let batch = Arc::new(Batch { before: own.take(), ..Batch::default() });
+                let event = backend::Event::new(Done { queue: Arc::clone(queue), batch: batch.clone() });
+                *none = Some(Open { batch, event, thread, last, count: 1, goes_on: false });
+            }
+            (None, None) => unreachable!("the first command of a batch has an event"),
+        }
+        let Some(open) = &state.open else { return Ok(()) };
+        if own.as_ref().is_none_or(|own| !own.is(&open.event)) {
+            *own = Some(open.event.clone());
+        }
+        if open.count >= BATCH && !*timed {
+            queue.close(state);
+        }
+        *count += 1;
+        Ok(())
+    }
+}
+
+/// Enqueues a command by a call of OpenCL's, and takes its event if one is wanted. (`opencl3` always wants one.)
+fn enqueue(
+    name: &str,
+    wanted: bool,
+    call: impl FnOnce(&OpenCl, *mut cl_event) -> Option<cl_int>,
+) -> Result<Option<Counted<Event>>, Failure> {
+    let opencl = load_library().as_ref().map_err(|_| failed(name, DLOPEN_RUNTIME_LOAD_FAILED))?;
+    let mut event = null_mut();
+    match call(opencl, if wanted { &raw mut event } else { null_mut() }) {
+        Some(CL_SUCCESS) => Ok(wanted.then(|| Counted::new(Event::new(event)))),
+        code => Err(failed(name, code.unwrap_or(DLOPEN_FUNCTION_NOT_AVAILABLE))),
     }
 }
 
@@ -223,14 +303,20 @@ impl Completion for Done {
 
     fn wait(&self) -> Result<(), Failure> {
         let wait = || {
-            let End { last, count, number } = self.queue.end(&self.batch);
+            self.batch.before.as_ref().map_or(Ok(()), |before| before.wait())?;
+            let End { last, count, number, unmarked } = self.queue.end(&self.batch);
+            if let Some(failure) = unmarked {
+                return Err(failure.clone());
+            }
             if self.queue.finishes && self.queue.state().number == *number {
                 self.queue.finish()?;
             }
-            last.wait_for(|| match count {
+            let what = || match count {
                 1 => "a command in the device's queue".to_owned(),
                 _ => format!("one of {count} commands in the device's queue, which went off together"),
-            })
+            };
+            last.wait_for(what)?;
+            self.batch.first.get().map_or(Ok(()), |first| first.wait_for(what))
         };
         self.batch.outcome.get_or_init(wait).clone()
     }

@@ -2,7 +2,7 @@
 //! a remainder and a multiplication, or a list of values.
 
 use super::SpaceRef;
-use crate::abi::space::{DIM_AFFINE, LOOP_FULL, LOOP_GROUP, LOOP_REVERSED, SpaceDim};
+use crate::abi::space::{DIM_AFFINE, LOOP_FULL, LOOP_GROUP, LOOP_REVERSED};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -89,19 +89,17 @@ impl SpaceRef<'_> {
         }
         Some(Axes { first, dims })
     }
+}
 
+impl<'a> SpaceRef<'a> {
     /// The values of each dimension, where they are ranges of step 1 and run in natural order: what a device's
     /// own index space can be.
-    pub fn natural_box(&self) -> Option<SmallVec<[Range<u64>; 4]>> {
+    pub fn natural_box(&self) -> Option<impl ExactSizeIterator<Item = Range<u64>> + use<'a>> {
         // Dimensions without a loop have one value; dimension 0 is innermost.
         let natural = self.loops().is_sorted_by(|outer, inner| outer.dim > inner.dim)
-            && self.loops().iter().all(|lp| lp.kind == LOOP_FULL);
-        let range = |dim: &SpaceDim| match (dim.kind, dim.count) {
-            (DIM_AFFINE, 1) => Some(dim.start..dim.start + 1),
-            (DIM_AFFINE, count) if dim.step == 1 => Some(dim.start..dim.start + count),
-            _ => None,
-        };
-        self.dims().iter().map(range).collect::<Option<_>>().filter(|_| natural)
+            && self.loops().iter().all(|lp| lp.kind == LOOP_FULL)
+            && self.dims().iter().all(|dim| dim.kind == DIM_AFFINE && (dim.count == 1 || dim.step == 1));
+        natural.then(|| self.dims().iter().map(|dim| dim.start..dim.start + dim.count))
     }
 }
 

@@ -4,8 +4,6 @@ use super::KernelSpec;
 use crate::abi::{self, Arg};
 use crate::backend::{Failure, Launch};
 use crate::error::Code;
-use crate::index::SpaceRef;
-use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The values of a submission's options of which a backend knows these; numbers from 1.
@@ -40,6 +38,7 @@ pub fn numbers<K, const N: usize>(
 }
 
 /// True for an argument with two buffers.
+#[inline]
 pub fn two_buffers(arg: &Arg) -> bool {
     arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
 }
@@ -56,6 +55,7 @@ pub fn carried(arg: &Arg, odd: bool) -> [u64; 2] {
 
 /// The byte of an argument's buffer at which its element 0 is, in spaces that have handles; negative if the buffer begins
 /// behind it.
+#[inline]
 pub fn offset(arg: &Arg) -> i64 {
     // SAFETY: a launch's parts live for the call.
     let origin = unsafe { arg.part.as_ref() }.map_or(0, |part| part.origin as i64);
@@ -68,12 +68,12 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`Code::Unsupported`] for a launch that only a kernel can run that is told of it.
-    pub fn plain_space<K>(
+    pub fn plain_space<'a, K>(
         &self,
-        launch: &Launch<'_, K>,
+        launch: &Launch<'a, K>,
         alignment: Option<u64>,
-    ) -> Result<SmallVec<[Range<u64>; 4]>, Failure> {
-        let (space, args): (SpaceRef<'_>, _) = (launch.space(), launch.args());
+    ) -> Result<impl ExactSizeIterator<Item = Range<u64>> + use<'a, K>, Failure> {
+        let (space, args) = (launch.space(), launch.args());
         if launch.is_part() {
             return Err(self.not_plain("a part of a launch"));
         }
