@@ -22,9 +22,9 @@ pub struct Options {
     /// Also draw the scores of `kernels` to FILE
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Size of all arrays of a kernel of `kernels` together, in MiB (default: 192)
-    #[arg(long, value_name = "MIB")]
-    megabytes: Option<u32>,
+    /// Sizes of all arrays of a kernel of `kernels` together, in MiB (default: 48,192,1024)
+    #[arg(long, value_name = "MIB,..")]
+    megabytes: Option<String>,
     /// Leave out all but one kernel of `kernels`
     #[arg(long, value_name = "KERNEL")]
     only: Option<String>,
@@ -66,7 +66,7 @@ fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
             arguments.extend([PathBuf::from(option), file]);
         }
     }
-    if let Some(megabytes) = options.megabytes {
+    if let Some(megabytes) = &options.megabytes {
         arguments.push(PathBuf::from(format!("--megabytes={megabytes}")));
     }
     if let Some(kernel) = &options.only {
@@ -90,7 +90,7 @@ mod tests {
             json: Some("rows.json".into()),
             markdown: None,
             svg: Some("rows.svg".into()),
-            megabytes: Some(48),
+            megabytes: Some("48,192".into()),
             only: Some("mmm blocked".into()),
             device: Some("ALL_CPU".into()),
             list: false,
@@ -101,7 +101,7 @@ mod tests {
             here("rows.json")?,
             "--svg".into(),
             here("rows.svg")?,
-            "--megabytes=48".into(),
+            "--megabytes=48,192".into(),
             "--only=mmm blocked".into(),
             "--device=ALL_CPU".into(),
             "kernels".into(),

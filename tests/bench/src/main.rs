@@ -37,7 +37,8 @@ const BENCHMARKS: [(&str, Measure); 8] = [
     ("overhead", |peers, _| overhead::rows(peers)),
     ("kernels", |peers, arguments| {
         let (only, device) = (arguments.only.as_deref(), arguments.device.as_deref());
-        portability::rows(peers, portability::Wanted { bytes: arguments.megabytes << 20, only, device })
+        let sizes: Vec<usize> = arguments.megabytes.iter().map(|megabytes| megabytes << 20).collect();
+        portability::rows(peers, portability::Wanted { sizes: &sizes, only, device })
     }),
     ("partition", |peers, _| partition::rows(peers)),
     ("opencl", |peers, _| opencl::rows(peers)),
@@ -63,9 +64,9 @@ struct Arguments {
     /// Also draws the scores of `kernels` to a file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Size of all arrays of a kernel of `kernels` together, in MiB; from 48 on they are beyond most caches.
-    #[arg(long, value_name = "MIB", default_value_t = 192)]
-    megabytes: usize,
+    /// Sizes of all arrays of a kernel of `kernels` together, in MiB; from 48 on they are beyond most caches.
+    #[arg(long, value_name = "MIB,..", value_delimiter = ',', default_values_t = [48, 192, 1024])]
+    megabytes: Vec<usize>,
     /// Leaves out all but one kernel of `kernels`.
     #[arg(long, value_name = "KERNEL")]
     only: Option<String>,

@@ -14,6 +14,8 @@ use std::thread;
 /// A kernel at a size.
 pub struct Case<'a> {
     pub kernel: &'static str,
+    /// Of all arrays together, of a kernel that is measured at several sizes.
+    pub bytes: Option<usize>,
     pub unit: &'static str,
     /// What a call does, in thousand millions of that.
     pub work: f64,
@@ -42,19 +44,26 @@ const C: &str = "C with OpenMP";
 /// Bytes of all arrays of a kernel together that are beyond most caches.
 const BEYOND_CACHES: usize = 48 << 20;
 
-/// All cases with arrays of so many bytes together, or of less where that takes too long.
-pub fn each<T: Real>(bytes: usize, c: Option<&Kernels<T>>, cpu: bool, measure: Measure<'_>) -> Result<()> {
+/// All cases with arrays of so many bytes together, or of less where that takes too long. Kernels that reuse what they
+/// have read are measured at one size.
+pub fn each<T: Real>(sizes: &[usize], c: Option<&Kernels<T>>, cpu: bool, measure: Measure<'_>) -> Result<()> {
     let threads = thread::available_parallelism()?.get();
-    streams(bytes, threads, c, measure)?;
-    type Sized<T> = fn(usize, usize, Option<&Kernels<T>>, Measure<'_>) -> Result<bool>;
-    for case in [mvm_case as Sized<T>, smmm_case, conv1d_case, js_case] {
-        let mut bytes = bytes;
-        while !case(bytes, threads, c, measure)? {
-            bytes /= 2;
+    for &bytes in sizes {
+        streams(bytes, threads, c, measure)?;
+        type Sized<T> = fn(usize, usize, Option<&Kernels<T>>, Measure<'_>) -> Result<bool>;
+        for case in [mvm_case as Sized<T>, smmm_case, conv1d_case, js_case] {
+            let mut bytes = bytes;
+            while !case(bytes, threads, c, measure)? {
+                bytes /= 2;
+            }
+        }
+        // They have one precision.
+        if T::NAME == "f32" {
+            diffusion_cases(bytes, measure)?;
         }
     }
-    // They reuse what they read in the caches.
-    let most = ((bytes / 3 / size_of::<T>()).isqrt()).min(2048);
+    let greatest = sizes.iter().copied().max().unwrap_or(0);
+    let most = ((greatest / 3 / size_of::<T>()).isqrt()).min(2048);
     let openblas = if cpu { OpenBlas::<T>::load() } else { None };
     let named: &[Option<&str>] = if openblas.is_some() { &[None, Some("blocked")] } else { &[None] };
     for name in named {
@@ -71,8 +80,7 @@ pub fn each<T: Real>(bytes: usize, c: Option<&Kernels<T>>, cpu: bool, measure: M
     while !nbody_case::<T>(bodies, measure)? {
         bodies /= 2;
     }
-    // They have one precision.
-    if T::NAME == "f32" { diffusion_cases(bytes, measure) } else { Ok(()) }
+    Ok(())
 }
 
 /// Numbers between 1/2 and 1.
@@ -117,7 +125,16 @@ fn streams<T: Real>(
     ];
     for ((kernel, arrays, best), [submit, one]) in cases.iter().zip(submits) {
         let best = if c.is_some() { &best[..] } else { &[] };
-        measure(Case { kernel, unit: "GB/s", work: arrays * array, submit, one, best, may_shrink: false })?;
+        measure(Case {
+            kernel,
+            bytes: Some(bytes),
+            unit: "GB/s",
+            work: arrays * array,
+            submit,
+            one,
+            best,
+            may_shrink: false,
+        })?;
     }
     Ok(())
 }
@@ -140,6 +157,7 @@ fn mvm_case<T: Real>(
     });
     measure(Case {
         kernel: "mvm",
+        bytes: Some(bytes),
         unit: "GB/s",
         work: (m * n * size_of::<T>()) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(mvm([m, n], a, x, y)?).defer([m])),
@@ -190,6 +208,7 @@ fn smmm_case<T: Real>(
     let to1 = &FlashMemory::zeroed([1, 1]);
     measure(Case {
         kernel: "smmm",
+        bytes: Some(bytes),
         unit: "GFLOP/s",
         work: 2.0 * (m * each * n) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(smmm([m, n, m], (start, column, value), b, to)?).defer([m])),
@@ -217,6 +236,7 @@ fn conv1d_case<T: Real>(
     });
     measure(Case {
         kernel: "conv1d",
+        bytes: Some(bytes),
         unit: "GFLOP/s",
         work: 2.0 * (k * (n - k + 1)) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(conv1d(filter, signal, out)?).defer([n - k + 1])),
@@ -245,6 +265,7 @@ fn js_case<T: Real>(
     let inside = 1..n - 1;
     measure(Case {
         kernel: "js",
+        bytes: Some(bytes),
         unit: "G updates/s",
         work: inside.len().pow(3) as f64 / 1e9,
         submit: &|rt| {
@@ -284,6 +305,7 @@ fn mmm_case<T: Real>(
             (None, Some(_)) => "mmm through OpenBLAS",
             (None, None) => "mmm",
         },
+        bytes: None,
         unit: "GFLOP/s",
         work: 2.0 * (n * n * n) as f64 / 1e9,
         submit: &|rt| Ok(named(rt).submit(mmm([n, n, n], a, b, to)?).defer([n])),
@@ -312,6 +334,7 @@ fn halves_case(n: usize, cpu: bool, may_shrink: bool, measure: Measure<'_>) -> R
     let best: [Best<'_>; 1] = [("blocked of f32", &run)];
     measure(Case {
         kernel: "mmm of bf16",
+        bytes: None,
         unit: "GFLOP/s",
         work: 2.0 * (n * n * n) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(mmm([n, n, n], a, b, to)?).defer([n])),
@@ -336,6 +359,7 @@ fn nbody_case<T: Real>(n: usize, measure: Measure<'_>) -> Result<bool> {
     };
     measure(Case {
         kernel: "nbody.accelerate",
+        bytes: None,
         unit: "G interactions/s",
         work: (n * n) as f64 / 1e9,
         submit: &|rt| record(rt, n),
@@ -369,6 +393,7 @@ fn diffusion_cases(bytes: usize, measure: Measure<'_>) -> Result<()> {
         };
         let walked = measure(Case {
             kernel: "diffusion.walk",
+            bytes: Some(12 * n * iterations),
             unit: "G moves/s",
             work: moves,
             submit: &|rt| walking(rt, n),
@@ -387,6 +412,7 @@ fn diffusion_cases(bytes: usize, measure: Measure<'_>) -> Result<()> {
         }
         measure(Case {
             kernel: "diffusion.count",
+            bytes: Some(12 * n * iterations),
             unit: "G moves/s",
             work: moves,
             submit: &|rt| counting(rt, n, iterations),
@@ -404,6 +430,7 @@ fn diffusion_cases(bytes: usize, measure: Measure<'_>) -> Result<()> {
     let (many, one) = (&fields([width, height])?, &fields([1, 1])?);
     measure(Case {
         kernel: "diffusion.heat",
+        bytes: Some(bytes),
         unit: "GB/s",
         work: (8 * width * height) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(heat(0.2, &many.0, &many.1)?).defer((width, height))),

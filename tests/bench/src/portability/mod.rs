@@ -1,7 +1,7 @@
 //! The kernels of the library on each device, beside the same called with no framework.
 //!
 //! The *score* of a kernel on a device is the time of the direct call over that through the framework, 1 if nothing is
-//! lost. Direct calls are of the very same code: on the CPU its functions, called by gcc's OpenMP (`direct`), in OpenCL
+//! lost; of one that is measured at several sizes, the median of all pairs of turns. Direct calls are of the very same code: on the CPU its functions, called by gcc's OpenMP (`direct`), in OpenCL
 //! its program, enqueued in plain `opencl3` (`opencl`), in CUDA its program, launched by the driver's functions (`cuda`).
 //! Beside the rate is, on the CPU, that of the best known, called directly: C with OpenMP, or OpenBLAS (`c`), or sprs
 //! (`sparse`).
@@ -27,10 +27,13 @@ use cases::Case;
 use flash::backend::{DeviceReport, list};
 use flash::{RuntimeObj, get_runtime};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Nanoseconds that a warm call may take, for 30 pairs of it to be measured, if there is a smaller case.
-const LONG: f64 = 0.1e9;
+const LONG: f64 = 0.2e9;
+
+/// A turn is the mean of calls that take so long together.
+const TURN: Duration = Duration::from_millis(20);
 
 /// A device.
 struct Place {
@@ -61,8 +64,8 @@ fn kernel_of(case: &str) -> &str {
 /// What of it is measured.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Size of all arrays of a kernel together.
-    pub bytes: usize,
+    /// Sizes of all arrays of a kernel together, in bytes.
+    pub sizes: &'a [usize],
     /// One kernel alone.
     pub only: Option<&'a str>,
     /// The devices of one key alone.
@@ -88,21 +91,41 @@ fn of_type<T: Real>(wanted: Wanted<'_>, c: Option<&Kernels<T>>) -> Result<Vec<Ro
     let (mut rows, mut on_cpu) = (Vec::new(), Vec::new());
     for place in places(wanted.device)? {
         eprintln!("kernels {} {} ...", T::NAME, place.id);
-        cases::each::<T>(wanted.bytes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
-            if wanted.only.is_some_and(|only| only != case.kernel && only != kernel_of(case.kernel)) {
+        let mut scores: Vec<(&str, Vec<Figures>)> = Vec::new();
+        let mut measured = Vec::new();
+        cases::each::<T>(wanted.sizes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
+            let bytes = case.bytes.filter(|_| wanted.sizes.len() > 1);
+            let is_wanted =
+                wanted.only.is_none_or(|only| [case.kernel, kernel_of(case.kernel)].contains(&only));
+            // A larger one may have shrunk to the size of another.
+            if !is_wanted || measured.contains(&(case.kernel, bytes)) {
                 return Ok(true);
             }
-            let Some((measured, rate)) = place.measure::<T>(&case)? else { return Ok(false) };
-            rows.extend(measured);
+            let at = bytes.map_or(String::new(), |bytes| format!(" at {} MiB", bytes >> 20));
+            let name = format!("{} {} {}{at}", case.kernel, T::NAME, place.id);
+            let Some(Measured { rows: own, pairs, rate }) = place.measure::<T>(&case, &name)? else {
+                return Ok(false);
+            };
+            rows.extend(own);
+            measured.push((case.kernel, bytes));
             if place.cpu {
-                on_cpu.push((case.kernel, rate));
-            } else if let Some((_, best)) = on_cpu.iter().find(|(kernel, _)| kernel_of(kernel) == case.kernel)
+                on_cpu.push((case.kernel, bytes, rate));
+            } else if let Some((.., best)) =
+                on_cpu.iter().find(|(kernel, at, _)| kernel_of(kernel) == case.kernel && *at == bytes)
             {
-                let name = format!("{} {} {} of ALL_CPU", case.kernel, T::NAME, place.id);
-                rows.push(Row::from_turns(name, "score", &[(rate / best, None)]));
+                rows.push(Row::from_turns(format!("{name} of ALL_CPU"), "score", &[(rate / best, None)]));
+            }
+            if bytes.is_some() {
+                match scores.iter_mut().find(|(kernel, _)| *kernel == case.kernel) {
+                    Some((_, all)) => all.extend(pairs),
+                    None => scores.push((case.kernel, pairs)),
+                }
             }
             Ok(true)
         })?;
+        for (kernel, pairs) in scores.iter().filter(|(_, pairs)| !pairs.is_empty()) {
+            rows.push(Row::from_turns(format!("{kernel} {} {} score", T::NAME, place.id), "score", pairs));
+        }
     }
     Ok(rows)
 }
@@ -143,9 +166,31 @@ fn warm(call: impl Fn() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
+/// A figure, and the peer's.
+type Figures = (f64, Option<f64>);
+
+/// What was measured of a kernel.
+struct Measured {
+    rows: Vec<Row>,
+    /// The scores of all pairs of turns.
+    pairs: Vec<Figures>,
+    /// Work per second.
+    rate: f64,
+}
+
+/// The mean of what calls give that take as long as a turn together, at least one.
+fn mean(mut call: impl FnMut() -> Result<f64>) -> Result<f64> {
+    let (start, mut sum, mut count) = (Instant::now(), 0.0, 0);
+    while count == 0 || start.elapsed() < TURN {
+        sum += call()?;
+        count += 1;
+    }
+    Ok(sum / f64::from(count))
+}
+
 impl Place {
     /// What a launch of one work item takes, beside the same by hand.
-    fn launch_of_one<T: Real>(&self, case: &Case<'_>) -> Result<Row> {
+    fn launch_of_one(&self, case: &Case<'_>, name: &str) -> Result<Row> {
         const LAUNCHES: usize = 200;
         let launch = (case.one)(&self.rt)?;
         let by_hand = match &self.direct {
@@ -164,7 +209,7 @@ impl Place {
         // What it needs is there before it is measured.
         launch.exec()?;
         Ok(pair(
-            format!("{} {} {} launch of one item", case.kernel, T::NAME, self.id),
+            format!("{name} launch of one item"),
             "ns",
             REPEATS,
             || {
@@ -177,27 +222,29 @@ impl Place {
         ))
     }
 
-    /// Measures a kernel: its rows, and its rate. `None` if that would take too long.
-    fn measure<T: Real>(&self, case: &Case<'_>) -> Result<Option<(Vec<Row>, f64)>> {
-        let called = |what: &str| format!("{} {} {} {what}", case.kernel, T::NAME, self.id);
+    /// Measures a kernel. `None` if that would take too long.
+    fn measure<T: Real>(&self, case: &Case<'_>, name: &str) -> Result<Option<Measured>> {
+        let called = |what: &str| format!("{name} {what}");
         let launch = (case.submit)(&self.rt)?;
         let direct = self.direct.as_ref().map(|direct| (case.submit)(direct)).transpose()?;
         let ours = || {
             warm(|| Ok(launch.exec()?))?;
-            anyhow::Ok(per_call(1, || launch.exec().expect("it ran before")))
+            mean(|| Ok(per_call(1, || launch.exec().expect("it ran before"))))
         };
         let by_hand = || {
             let Some(direct) = &direct else { return Ok(f64::NAN) };
             warm(|| Ok(direct.exec()?))?;
-            direct.exec()?;
-            anyhow::Ok(last::nanoseconds())
+            mean(|| {
+                direct.exec()?;
+                Ok(last::nanoseconds())
+            })
         };
         let best = |best: &dyn Fn()| {
             warm(|| {
                 best();
                 Ok(())
             })?;
-            anyhow::Ok(per_call(1, best))
+            mean(|| Ok(per_call(1, best)))
         };
         let side = |number: usize| match number {
             0 => ours(),
@@ -224,16 +271,14 @@ impl Place {
             }
         }
         let rate = |ns: f64| case.work * 1e9 / ns;
-        type Figures = (f64, Option<f64>);
         let of = |figures: &dyn Fn(&[f64]) -> Figures| -> Vec<Figures> {
             turns.iter().map(|times| figures(times)).collect()
         };
-        let score = direct
-            .as_ref()
-            .map(|_| Row::from_turns(called("score"), "score", &of(&|times| (times[1] / times[0], None))));
+        let pairs = if direct.is_some() { of(&|times| (times[1] / times[0], None)) } else { Vec::new() };
+        let score = direct.as_ref().map(|_| Row::from_turns(called("score"), "score", &pairs));
         let time = of(&|times| (times[0] / 1e6, Some(times[1] / 1e6)));
         let time = Row::from_turns(called("time"), "ms", &time);
-        let launch = self.launch_of_one::<T>(case)?;
+        let launch = self.launch_of_one(case, name)?;
         let overhead = self.overhead(called("overhead"), case, &launch, &time);
         let mut rates: Vec<Row> = Vec::new();
         for (number, (best, _)) in case.best.iter().enumerate() {
@@ -247,8 +292,9 @@ impl Place {
         if rates.is_empty() {
             rates.push(Row::from_turns(called(case.unit), case.unit, &of(&|times| (rate(times[0]), None))));
         }
-        let value = rates[0].value;
-        Ok(Some((score.into_iter().chain([time, launch, overhead]).chain(rates).collect(), value)))
+        let rate = rates[0].value;
+        let rows = score.into_iter().chain([time, launch, overhead]).chain(rates).collect();
+        Ok(Some(Measured { rows, pairs, rate }))
     }
 
     /// Which part of a kernel's time is a launch's.
