@@ -3,6 +3,7 @@
  * overlap. */
 
 #include <immintrin.h>
+#include <omp.h>
 #include <stdint.h>
 
 #ifdef DOUBLE
@@ -53,6 +54,33 @@ void vdp(int threads, long n, const T *restrict x, const T *restrict y, T *restr
     for (long i = 0; i < n; i++)
         total += x[i] * y[i];
     *sum = total;
+}
+
+/* What two vectors' elements, or a matrix's, cost to read: their bits are combined, from several places at once, which
+ * memory gives more to than to one, and asked for before they are needed. */
+typedef long registers __attribute__((vector_size(64), aligned(8), may_alias));
+
+void reading(int threads, long n, const T *data, T *result) {
+    enum { STREAMS = 4, AHEAD = 2048 };
+    const long lines = n * (long)sizeof(T) / 64;
+    long all = 0;
+#pragma omp parallel num_threads(threads) reduction(^ : all)
+    {
+        const long count = omp_get_num_threads(), thread = omp_get_thread_num();
+        const long first = lines * thread / count, piece = (lines * (thread + 1) / count - first) / STREAMS;
+        const char *begin = (const char *)data + first * 64;
+        registers bits[STREAMS] = {{0}};
+        for (long i = 0; i < piece; i++)
+            for (int s = 0; s < STREAMS; s++) {
+                const char *at = begin + (s * piece + i) * 64;
+                __builtin_prefetch(at + AHEAD);
+                bits[s] ^= *(const registers *)at;
+            }
+        for (int s = 0; s < STREAMS; s++)
+            for (int k = 0; k < 8; k++)
+                all ^= bits[s][k];
+    }
+    *result = (T)all;
 }
 
 void mvm(int threads, long m, long n, const T *restrict a, const T *restrict x, T *restrict y) {

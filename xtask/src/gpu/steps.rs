@@ -32,7 +32,8 @@ const TESTS: u64 = 120;
 const TEST: u64 = 60;
 
 /// Benchmarks, what they are given, and their seconds.
-const BENCHMARKS: [(&str, &[&str], u64); 2] = [("gpu", &[], 120), ("kernels", &["--device", KEY], 120)];
+const BENCHMARKS: [(&str, &[&str], u64); 2] =
+    [("gpu", &[], 120), ("kernels", &["--device", KEY, "--megabytes", "192"], 120)];
 
 /// Checks of `compute-sanitizer`.
 const SANITIZERS: [&str; 2] = ["memcheck", "racecheck"];

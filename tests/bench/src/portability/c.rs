@@ -9,6 +9,7 @@ use std::path::Path;
 
 type Elementwise<T> = unsafe extern "C" fn(c_int, c_long, *const T, *const T, *mut T);
 type MatrixVector<T> = unsafe extern "C" fn(c_int, c_long, c_long, *const T, *const T, *mut T);
+type Reading<T> = unsafe extern "C" fn(c_int, c_long, *const T, *mut T);
 type Sweep<T> = unsafe extern "C" fn(c_int, c_long, c_long, c_long, T, *const T, *const T, *mut T);
 type Sparse<T> =
     unsafe extern "C" fn(c_int, c_long, c_long, *const u64, *const u32, *const T, *const T, *mut T);
@@ -18,6 +19,7 @@ pub struct Kernels<T> {
     ewmm: Elementwise<T>,
     ewmd: Elementwise<T>,
     vdp: Elementwise<T>,
+    reading: Reading<T>,
     mvm: MatrixVector<T>,
     conv1d: MatrixVector<T>,
     js: Sweep<T>,
@@ -56,6 +58,12 @@ impl<T> Kernels<T> {
         assert!(x.len() == y.len() && !sum.is_empty());
         // SAFETY: both have as many elements, and `sum` has the one that is written.
         unsafe { (self.vdp)(int(threads), long(x.len()), x.as_ptr(), y.as_ptr(), sum.as_mut_ptr()) }
+    }
+
+    /// Reads all elements.
+    pub fn read(&self, threads: usize, data: &[T], result: &mut T) {
+        // SAFETY: so many elements, and the one that is written.
+        unsafe { (self.reading)(int(threads), long(data.len()), data.as_ptr(), result) }
     }
 
     pub fn mvm(&self, threads: usize, a: &[T], x: &[T], y: &mut [T]) {
@@ -108,6 +116,7 @@ impl<T> Kernels<T> {
             Ok(Kernels {
                 ewmm: *library.get(b"ewmm\0")?,
                 ewmd: *library.get(b"ewmd\0")?,
+                reading: *library.get(b"reading\0")?,
                 vdp: *library.get(b"vdp\0")?,
                 mvm: *library.get(b"mvm\0")?,
                 conv1d: *library.get(b"conv1d\0")?,

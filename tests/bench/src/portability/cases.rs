@@ -41,6 +41,9 @@ type Measure<'m> = &'m mut dyn FnMut(Case<'_>) -> Result<bool>;
 /// What the best known is, of all kernels but products of matrices.
 const C: &str = "C with OpenMP";
 
+/// What bounds the kernels that read more than they do.
+const READING: &str = "reading as much in C with OpenMP";
+
 /// Bytes of all arrays of a kernel together that are beyond most caches.
 const BEYOND_CACHES: usize = 48 << 20;
 
@@ -118,13 +121,19 @@ fn streams<T: Real>(
             Ok(rt.submit(vdp(a1, b1, to1)?).defer([1usize]))
         }],
     ];
-    let cases: [(_, _, [Best<'_>; 1]); 3] = [
-        ("ewmm", 3.0, [(C, &|| direct(Kernels::ewmm, to))]),
-        ("ewmd", 3.0, [(C, &|| direct(Kernels::ewmd, to))]),
-        ("vdp", 2.0, [(C, &|| direct(Kernels::vdp, sum))]),
+    let reading = || {
+        for vector in [a, b] {
+            let vector = vector.read().expect("free");
+            c.inspect(|c| c.read(threads, &vector, &mut sum.write().expect("free")[0]));
+        }
+    };
+    let cases: [(_, _, &[Best<'_>]); 3] = [
+        ("ewmm", 3.0, &[(C, &|| direct(Kernels::ewmm, to))]),
+        ("ewmd", 3.0, &[(C, &|| direct(Kernels::ewmd, to))]),
+        ("vdp", 2.0, &[(C, &|| direct(Kernels::vdp, sum)), (READING, &reading)]),
     ];
     for ((kernel, arrays, best), [submit, one]) in cases.iter().zip(submits) {
-        let best = if c.is_some() { &best[..] } else { &[] };
+        let best = if c.is_some() { *best } else { &[] };
         measure(Case {
             kernel,
             bytes: Some(bytes),
@@ -155,6 +164,15 @@ fn mvm_case<T: Real>(
             c.mvm(threads, &a, &x, &mut y.write().expect("free"));
         }
     });
+    let reading = c.map(|c| {
+        || {
+            let a = a.read().expect("free");
+            c.read(threads, &a, &mut y.write().expect("free")[0]);
+        }
+    });
+    let by_c = best.as_ref().map(|best| (C, best as &dyn Fn()));
+    let reading = reading.as_ref().map(|reading| (READING, reading as &dyn Fn()));
+    let bests: Vec<Best<'_>> = by_c.into_iter().chain(reading).collect();
     measure(Case {
         kernel: "mvm",
         bytes: Some(bytes),
@@ -162,7 +180,7 @@ fn mvm_case<T: Real>(
         work: (m * n * size_of::<T>()) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(mvm([m, n], a, x, y)?).defer([m])),
         one: &|rt| Ok(rt.submit(mvm([1, 1], a1, x1, y1)?).defer([1usize])),
-        best: best.as_ref().map(|best| (C, best as &dyn Fn())).as_slice(),
+        best: &bests,
         may_shrink: bytes >= 2 * BEYOND_CACHES,
     })
 }
