@@ -15,7 +15,8 @@
 //! row by row, with the length of a row first in their shape.
 //!
 //! A CPU has these implementations of each kernel and takes the fastest that it can run;
-//! `Implementation::named(..)` takes another. On an OpenCL device there is one.
+//! `Implementation::named(..)` takes another. An OpenCL device has `any` of each kernel; one that is the CPU has `cpu`, too,
+//! of `mmm`, `mvm`, `vdp`, `smmm`, `conv1d`, `diffusion.walk`, `nbody.accelerate` and `nbody.simulate`.
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|

@@ -83,6 +83,7 @@ use proc_macro2::TokenStream as Tokens;
 /// | `alignment = 64` | launches are cut at multiples of so many positions of the dimension |
 /// | `work_group_size = 64` | work items of a work-group; default: what the device prefers |
 /// | `threads_per_item = 32` | threads that share each work item, next to each other; default: 1 |
+/// | `items_per_thread = 8` | a thread has a run of work items, for `FLASH_FOR_RUNS`: a multiple of so many |
 /// | `single_work_item` | the loop over work items is in the kernel (FPGAs) |
 /// | `grid_barrier` | its text has `FLASH_FOR_PHASES`: where the device can, one launch runs several phases, with barriers of all threads between them (GPUs) |
 /// | `bounds_checked` | it does not cooperate, and looks itself whether its thread is inside the index space (CUDA): any `work_group_size` will do |

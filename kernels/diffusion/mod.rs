@@ -65,7 +65,11 @@ pub fn reach(radius: f32) -> f32 {
 /// of their moves, or without a track for them, are not moved.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.walk", dims(particle), part_by(particle))]
-#[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false")]
+#[implementations(
+    opencl = "diffusion.cl", name = "any", cooperating;
+    opencl = "walk_cpu.cl", name = "cpu", architecture = "cpu", cooperating, items_per_thread = 16;
+    cuda = "diffusion.cu", cooperating, build_options = "--fmad=false"
+)]
 pub struct Walk<'a> {
     /// Cells along a side of the grid; at most [`LARGEST_GRID`].
     grid: u32,
@@ -102,7 +106,7 @@ pub const STRETCH: usize = 8;
 /// as none, and tracks up to their end.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.count", dims(stretch, particle), part_by(particle))]
-#[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256)]
+#[implementations(opencl = "diffusion.cl", name = "any", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256)]
 pub struct Count<'a> {
     /// Iterations that are counted: the first of a track.
     iterations: u64,
@@ -137,7 +141,7 @@ partition_map! {
 /// said.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1), map = FIELD))]
-#[implementations(opencl = "diffusion.cl", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false")]
+#[implementations(opencl = "diffusion.cl", name = "any", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false")]
 pub struct Heat<'a> {
     /// D dt / h^2.
     rate: f32,

@@ -14,7 +14,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more elements than each of the arrays has is refused.
 #[derive(KernelDefinition)]
 #[kernel(name = "ewmd", dims(i), part_by(i))]
-#[implementations(opencl = "ewmd.c", cuda = "ewmd.c", cooperating, for(f32, f64))]
+#[implementations(opencl = "ewmd.c", cuda = "ewmd.c", name = "any", cooperating, for(f32, f64))]
 pub struct Ewmd<'a, T: Number> {
     /// Elements of the whole quotient: large ones are stored past the caches.
     n: u64,

@@ -14,7 +14,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more elements than each of the arrays has is refused.
 #[derive(KernelDefinition)]
 #[kernel(name = "ewmm", dims(i), part_by(i))]
-#[implementations(opencl = "ewmm.c", cuda = "ewmm.c", cooperating, for(f32, f64))]
+#[implementations(opencl = "ewmm.c", cuda = "ewmm.c", name = "any", cooperating, for(f32, f64))]
 pub struct Ewmm<'a, T: Number> {
     /// Elements of the whole product: large ones are stored past the caches.
     n: u64,

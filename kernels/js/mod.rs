@@ -32,7 +32,7 @@ partition_map! {
 /// has other extents: what `to` has there then is not said.
 #[derive(KernelDefinition)]
 #[kernel(name = "js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1), map = GRID))]
-#[implementations(opencl = "js.c", cuda = "js.c", cooperating, for(f32, f64))]
+#[implementations(opencl = "js.c", cuda = "js.c", name = "any", cooperating, for(f32, f64))]
 pub struct Js<'a, T: Number> {
     /// Square of the distance of points.
     h2: T,

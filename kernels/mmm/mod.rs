@@ -34,7 +34,8 @@ pub use half::bf16;
 #[derive(KernelDefinition)]
 #[kernel(name = "mmm", dims(row), part_by(row))]
 #[implementations(
-    opencl = "mmm.cl", cooperating, for(f32, f64, bf16);
+    opencl = "mmm.cl", name = "any", cooperating, for(f32, f64, bf16);
+    opencl = "mmm_cpu.cl", name = "cpu", architecture = "cpu", cooperating, for(f32, f64, bf16), items_per_thread = 8;
     cuda = "mmm.cu", cooperating, for(f32, f64, bf16), work_group_size = 256, threads_per_item = 64
 )]
 pub struct Mmm<'a, T: Factor> {

@@ -64,8 +64,16 @@ impl Real for f64 {
 #[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
 #[implementations(
     opencl = "nbody.cl",
+    name = "any",
     cooperating,
     for(f32, f64),
+    build_options = "-cl-unsafe-math-optimizations";
+    opencl = "nbody_cpu.cl",
+    name = "cpu",
+    architecture = "cpu",
+    cooperating,
+    for(f32, f64),
+    items_per_thread = 32,
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, for(f32, f64), work_group_size = 256
 )]
@@ -88,6 +96,7 @@ pub struct Accelerate<'a, T: Real> {
 #[kernel(name = "nbody.integrate", dims(body), part_by(body))]
 #[implementations(
     opencl = "nbody.cl",
+    name = "any",
     cooperating,
     for(f32, f64),
     build_options = "-cl-unsafe-math-optimizations";
@@ -112,8 +121,16 @@ pub struct Integrate<'a, T: Real> {
 #[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
 #[implementations(
     opencl = "nbody.cl",
+    name = "any",
     cooperating,
     for(f32, f64),
+    build_options = "-cl-unsafe-math-optimizations";
+    opencl = "nbody_cpu.cl",
+    name = "cpu",
+    architecture = "cpu",
+    cooperating,
+    for(f32, f64),
+    items_per_thread = 32,
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, grid_barrier, for(f32, f64), work_group_size = 256
 )]

@@ -100,6 +100,11 @@ impl OpenClDevice {
         Ok(Opened { context, kernels: Queue::new(kernels, self.found.info.class == Class::Fpga), buffers })
     }
 
+    /// True if it is the CPU, which may play something else.
+    pub(crate) fn is_cpu(&self) -> bool {
+        self.found.info.class == Class::Cpu || self.found.info.emulated
+    }
+
     /// True if it works in the host's memory.
     pub(crate) fn in_place(&self) -> bool {
         self.found.limits.in_place

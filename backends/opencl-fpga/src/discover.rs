@@ -152,7 +152,7 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
         physical_id: physical_id(&device, class, emulated, &name),
         rate_hint: rate(&device, class, compute_units),
         memory_bytes: device.global_mem_size().call("clGetDeviceInfo")?,
-        features: features(&version, &extensions, !limits.spir_v.is_empty()),
+        features: features(&version, &extensions, !limits.spir_v.is_empty(), class == Class::Cpu || emulated),
         name,
     };
     let platform_version = platform.version().unwrap_or_default();
@@ -200,7 +200,7 @@ fn rate(device: &Device, class: Class, compute_units: u32) -> f64 {
 }
 
 /// What kernels ask for.
-fn features(version: &str, extensions: &str, spir_v: bool) -> String {
+fn features(version: &str, extensions: &str, spir_v: bool, cpu: bool) -> String {
     let mut features = Vec::new();
     if let Some(number) = version.split_whitespace().nth(1) {
         features.push(format!("opencl{number}"));
@@ -212,6 +212,7 @@ fn features(version: &str, extensions: &str, spir_v: bool) -> String {
         ("cl_khr_subgroups", "subgroups"),
     ];
     features.extend(spir_v.then(|| "spir-v".to_owned()));
+    features.extend(cpu.then(|| "cpu".to_owned()));
     let has = |extension: &str| extensions.split_whitespace().any(|there| there == extension);
     features.extend(known.iter().filter(|(extension, _)| has(extension)).map(|(_, name)| (*name).to_owned()));
     features.join(",")

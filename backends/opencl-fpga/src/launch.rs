@@ -17,6 +17,8 @@ const WORK_GROUP_SIZE: &str = "work_group_size";
 const GROUP: usize = 256;
 /// The same where they are a box: enough for what a work-group costs by itself to be little.
 const GRID_GROUP: usize = 1024;
+/// Runs of work items for each unit of a CPU: several, for other programs may have some of its time.
+const RUNS: u64 = 4;
 /// Work items that the widest registers take at once.
 const VECTOR: usize = 16;
 
@@ -74,6 +76,11 @@ impl OpenClKernel {
             let grid = told.grid.filter(|_| wanted.is_none());
             if grid.is_some() {
                 told.as_grid();
+            }
+            if let Some(least) = self.spec.items_per_thread
+                && told.block == 0
+            {
+                told.in_runs(run(device, told.items, least));
             }
             let compiled = self.of(device, &told, grid.is_some())?;
             let mut alone = commands.alone(device.places(opened));
@@ -285,6 +292,12 @@ impl OpenClKernel {
             Failure::new(failure.code, text)
         })
     }
+}
+
+/// Work items of a thread that has several: on a CPU the more the better, as long as all units have something to do.
+fn run(device: &OpenClDevice, items: u64, least: u64) -> u64 {
+    let runs = if device.is_cpu() { RUNS * u64::from(device.found.info.threads) } else { items };
+    items.div_ceil(runs.max(1)).next_multiple_of(least)
 }
 
 /// Refuses a work-group that the kernel or the device cannot have.

@@ -11,7 +11,7 @@ use syn::parse::ParseStream;
 use syn::{Attribute, Error, GenericParam, Ident, LitStr, Meta, Token};
 
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
-const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `items_per_thread`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
 /// A kind of device, and the endings of the files that it takes. `c` is text for any.
 struct Target {
@@ -124,7 +124,7 @@ impl Devices {
             "entry" | "requires" | "build_options" | "vendor" | "device" | "architecture" | "version" => {
                 self.texts.push((key.clone(), keys::text(input, &key, "..")?.value()));
             }
-            "alignment" | "work_group_size" | "threads_per_item" => {
+            "alignment" | "work_group_size" | "threads_per_item" | "items_per_thread" => {
                 self.numbers.push((key.clone(), keys::number(input, &key)?));
             }
             "cooperating" | "single_work_item" | "grid_barrier" | "bounds_checked" | "index32" => {

@@ -38,10 +38,15 @@ impl<T: flash::kernel::Element + PartialEq> Guarded<T> {
     }
 }
 
-/// The device, for whole launches and for such that are cut.
-fn runtimes(device: &str) -> [(String, RuntimeObj); 2] {
+/// The device, for whole launches and for such that are cut, and with the OpenCL code for any device.
+fn runtimes(device: &str) -> Vec<(String, RuntimeObj)> {
     let rt = get_runtime(device).unwrap();
-    [(format!("{device}, whole"), rt.clone()), (format!("{device}, cut"), rt.options(Subspaces(2)))]
+    let any = (!device.starts_with("NVIDIA_GPU")).then(|| rt.options(Implementation::named("any")));
+    let cut = (format!("{device}, cut"), rt.options(Subspaces(2)));
+    [(format!("{device}, whole"), rt), cut]
+        .into_iter()
+        .chain(any.map(|any| (format!("{device}, any"), any)))
+        .collect()
 }
 
 /// Attractions of those bodies that have a position and a mass, in single precision.
@@ -274,17 +279,21 @@ fn particles_without_moves_or_a_track_stay_where_they_are() {
 fn a_dot_product_in_groups_of_another_size_is_refused() {
     for device in devices("bounds::a_dot_product_in_groups_of_another_size_is_refused") {
         let rt = get_runtime(&device).unwrap();
-        let run = |size: u64| {
+        let run = |name: &'static str, size: u64| {
             let mut options = Attributes::default();
             options.set_by_name("work_group_size", size.into(), true);
             let (x, sum) = (FlashMemory::from([1.0f32; 1000]), FlashMemory::from([7.0f32]));
-            rt.submit(vdp(&x, &x, &sum).unwrap()).options(options).exec([1000])?;
+            let submission = rt.submit(vdp(&x, &x, &sum).unwrap());
+            submission.options((options, Implementation::named(name))).exec([1000])?;
             sum.get(0)
         };
-        assert_eq!(run(64).unwrap(), 1000.0, "{device}");
-        for size in [1, 63, 128] {
-            let error = run(size).unwrap_err().to_string();
-            assert!(error.contains("for which the kernel was compiled"), "{device}, {size}: {error}");
+        let written_for = [("any", 64), ("cpu", 1)];
+        for (name, size) in written_for {
+            assert_eq!(run(name, size).unwrap(), 1000.0, "{device}, {name}");
+        }
+        for (name, size) in [("any", 1), ("any", 63), ("any", 128), ("cpu", 64)] {
+            let error = run(name, size).unwrap_err().to_string();
+            assert!(error.contains("for which the kernel was compiled"), "{device}, {name}, {size}: {error}");
         }
     }
 }

@@ -132,6 +132,15 @@ fn one_kernel_with_barriers_moves_bodies_as_the_chain_of_two_does() {
         let double =
             distance(&Bodies::<f64>::one_kernel(700, 6, &rt), &Bodies::<f64>::two_kernels(700, 6, &rt));
         assert!(single <= 1e-6 && double <= 1e-14, "{device}: {single:e}, {double:e}");
+        // So does the code for any device, which those that are the CPU have another beside.
+        if !device.starts_with("NVIDIA_GPU") {
+            let any = rt.options(Implementation::named("any"));
+            let single =
+                distance(&Bodies::<f32>::one_kernel(700, 6, &any), &Bodies::<f32>::two_kernels(700, 6, &rt));
+            let double =
+                distance(&Bodies::<f64>::two_kernels(700, 6, &any), &Bodies::<f64>::one_kernel(700, 6, &rt));
+            assert!(single <= 1e-6 && double <= 1e-14, "{device}, any: {single:e}, {double:e}");
+        }
     }
 }
 

@@ -97,8 +97,9 @@ fn implementations(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
     runtimes
 }
 
-/// Those of the implementations for instruction sets, and of the OpenCL devices and GPUs that there are. Where there
-/// is no GPU, the test is run once more on an emulated one, alone.
+/// Those of the implementations for instruction sets, and of the OpenCL devices and GPUs that there are. OpenCL devices
+/// that are the CPU run what is for any device, too. Where there is no GPU, the test is run once more on an emulated one,
+/// alone.
 fn all(test: &str) -> Vec<(String, RuntimeObj)> {
     let reports = list();
     let devices_of = |keys: &[&str]| -> Vec<&str> {
@@ -118,6 +119,11 @@ fn all(test: &str) -> Vec<(String, RuntimeObj)> {
         let opencl = devices_of(&["OPENCL", "INTEL_FPGA"]);
         if opencl.is_empty() {
             flash_tests::skip(test, "no OpenCL device: `cargo xtask setup` makes three");
+        }
+        for device in &opencl {
+            let rt = get_runtime(device).unwrap().options(Implementation::named("any"));
+            runtimes.push((format!("{device}, any, whole"), rt.clone()));
+            runtimes.push((format!("{device}, any, cut"), rt.options(Subspaces(3))));
         }
         devices.extend(opencl);
     }

@@ -47,6 +47,11 @@ const REFUSED: &[(&str, Code, &[&str])] = &[
     ("no entry", Code::Invalid, &["expected a kernel `nobody` in the program, found", "CL_INVALID_"]),
     ("other", Code::Invalid, &["expected a kernel `scale` of 3 parameters (a, x, y), found one of 1"]),
     ("wrong size", Code::Invalid, &["parameter 0 of `scale`", "CL_INVALID_ARG_SIZE (-51)", "has 4 bytes"]),
+    (
+        "runs",
+        Code::Invalid,
+        &["attribute `items_per_thread`: expected a cooperating kernel", "found one without `cooperating`"],
+    ),
     ("attribute", Code::Invalid, &["attribute `cooperating`: expected true or false, found \"yes\""]),
     ("extension", Code::Unsupported, &["expected a device with cl_nobody_has"]),
 ];

@@ -3,6 +3,7 @@
 use crate::devices;
 use crate::kernels::{Far, Scale, Total};
 use flash::descriptor::Attributes;
+use flash::index::Dim;
 use flash::prelude::*;
 use flash_core::backend::Class;
 
@@ -54,5 +55,39 @@ fn one_work_item_does_all_where_the_implementation_says_so() {
         let late = rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named("one plain item"));
         let error = late.exec([count_by(50u64..100)]).unwrap_err().to_string();
         assert!(error.contains("an index space that begins with [50]"), "{device}: {error}");
+    }
+}
+
+#[test]
+fn a_thread_has_a_run_of_consecutive_work_items_where_the_implementation_says_so() {
+    for device in
+        devices("groups::a_thread_has_a_run_of_consecutive_work_items_where_the_implementation_says_so")
+    {
+        let rt = get_runtime(&device).unwrap();
+        let lengths = |n: usize, dims: Dim| {
+            let out = FlashMemory::<u32>::zeroed(n);
+            let run = rt.submit(Far::of(&out)).options(Implementation::named("runs"));
+            run.exec((dims, 1)).map(|()| out.read().unwrap().to_vec())
+        };
+        for n in [1, 15, 16, 17, 1_000, 100_003] {
+            let found = lengths(n, n.into()).unwrap();
+            // All but the last are of one length, a multiple of what the attribute says.
+            let (run, last) = (found[0] as usize, found[n - 1] as usize);
+            let end = n - last;
+            assert!(n == last || (run % 16 == 0 && end % run == 0), "{device}, {n}: {run}, {last}");
+            assert!(last <= run && found[..end].iter().all(|&x| x as usize == run), "{device}, {n}");
+            assert!(found[end..].iter().all(|&x| x as usize == last), "{device}, {n}");
+        }
+        let found = lengths(100, count_by((0..50u64).map(|i| i * 2))).unwrap();
+        assert_eq!(found, [1, 0].repeat(50), "{device}");
+        // Other forms of threads exclude it.
+        let out = FlashMemory::zeroed(9);
+        let one = rt.submit(Far::of(&out)).options(Implementation::named("runs of one item"));
+        let error = one.exec((9, 1)).unwrap_err().to_string();
+        assert!(error.contains("found one with `single_work_item`"), "{device}: {error}");
+        let (values, sum) = (FlashMemory::from([1u64; 9]), FlashMemory::from([0u64]));
+        let total = rt.submit(Total::of(&values, &sum)).options(Implementation::named("runs of groups"));
+        let error = total.exec([9]).unwrap_err().to_string();
+        assert!(error.contains("found one with an accumulator, and work-groups"), "{device}: {error}");
     }
 }

@@ -204,6 +204,44 @@ const MANY: &str = "FLASH_KERNEL many(FLASH_GLOBAL flash_u64 *count, FLASH_ARGS)
 }
 ";
 
+/// Run by run: an element of neighbours is behind the last one's.
+const RUNS: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
+    FLASH_FOR_RUNS {
+        FLASH_GLOBAL flash_u64 *to = &FLASH_AT(out, FLASH_OWN_INDEX(out));
+        const flash_u64 first = 1 + FLASH_INDEX(0) + 1000 * FLASH_INDEX(1) + 1000000 * FLASH_INDEX(2);
+        for (flash_u64 i = 0; i < FLASH_RUN(); ++i)
+            to[i * FLASH_STRIDE(out, 0)] += first + i;
+    }
+}
+";
+
+/// All that a thread has, one by one.
+const ITEMS: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        FLASH_AT(out, FLASH_OWN_INDEX(out)) += 1 + FLASH_INDEX(0) + 1000 * FLASH_INDEX(1) + 1000000 * FLASH_INDEX(2);
+    }
+}
+";
+
+/// A run is a block, if it is consecutive.
+const RUNS_OF_BLOCKS: &str =
+    "FLASH_KERNEL total(FLASH_GLOBAL const flash_u64 *values, FLASH_GLOBAL flash_u64 *sum, FLASH_ARGS) {
+    FLASH_FOR_RUNS {
+        for (flash_u64 i = 0; i < FLASH_RUN(); ++i)
+            FLASH_REDUCE(sum, 0) += FLASH_AT(values, FLASH_INDEX(0) + i);
+    }
+}
+";
+
+/// How long runs are.
+const LONG_RUNS: &str = "FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
+    FLASH_FOR_RUNS {
+        for (flash_u64 i = 0; i < FLASH_RUN(); ++i)
+            FLASH_AT(out, FLASH_INDEX(0) + i) = (flash_u32)FLASH_RUN();
+    }
+}
+";
+
 /// The group's size, of the device's or the launch's choice, and of the text's.
 const GROUPS: &str = "FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
     FLASH_FOR_ITEMS { FLASH_AT(out, FLASH_INDEX(0)) = (flash_u32)FLASH_GROUP_SIZE(); }
@@ -279,6 +317,15 @@ implementations! {
     given::<Far<'_>>("group sizes", GROUPS, json!({ "cooperating": true }));
     given::<Far<'_>>("group sizes of 32", GROUPS_OF_32, json!({ "cooperating": true }));
     given::<Far<'_>>("fpga", FPGA, json!({ "cooperating": true, "single_work_item": true }));
+    given::<Grid<'_>>("runs", RUNS, json!({ "cooperating": true, "items_per_thread": 3 }));
+    given::<Grid<'_>>("items of threads", ITEMS, json!({ "cooperating": true, "items_per_thread": 3 }));
+    given::<Total<'_>>("runs", RUNS_OF_BLOCKS, json!({ "cooperating": true, "items_per_thread": 1 }));
+    given::<Far<'_>>("runs", LONG_RUNS, json!({ "cooperating": true, "items_per_thread": 16 }));
+    given::<Far<'_>>("runs of one item", LONG_RUNS,
+        json!({ "cooperating": true, "items_per_thread": 16, "single_work_item": true }));
+    given::<Total<'_>>("runs of groups", RUNS_OF_BLOCKS,
+        json!({ "cooperating": true, "items_per_thread": 1, "work_group_size": 2 }));
+    given::<Scale<'_>>("runs", ONE, json!({ "items_per_thread": 8 }));
     given::<Many<'_>>("text", MANY, json!({ "cooperating": true }));
     source::<Far<'_>>("index32", json!({ "cooperating": true, "index32": true }));
     source::<Large<'_>>("text", json!({ "cooperating": true, "entry": "grid" }));

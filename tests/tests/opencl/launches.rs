@@ -79,10 +79,10 @@ fn indices_are_global_whatever_the_order() {
         let some = || [vec![3, 4, 5], vec![6, 0, 2], vec![1]];
         let odd = || [Dim::from(3..6), count_by([6u64, 0, 2]), (1..2).into()];
         let none = Attributes::default;
-        for name in ["text", "one item", "indices", "indices32", "plain"] {
+        for name in ["text", "one item", "indices", "indices32", "runs", "items of threads", "plain"] {
             check("all", name, counts(), all(), none());
         }
-        for name in ["text", "one item", "indices", "indices32"] {
+        for name in ["text", "one item", "indices", "indices32", "runs", "items of threads"] {
             check("some", name, odd(), some(), none());
             let line = [Dim::from(2..9), (3..4).into(), (4..5).into()];
             check("a line", name, line, [(2..9).collect(), vec![3], vec![4]], none());
@@ -171,8 +171,8 @@ fn share_launches(devices: &[String]) {
 fn groups_may_combine_their_values_themselves() {
     for device in devices("launches::groups_may_combine_their_values_themselves") {
         let rt = get_runtime(&device).unwrap();
-        for (name, n) in [("text", 1), ("text", 9_000), ("groups", 1), ("groups", 4_096), ("groups", 300_000)]
-        {
+        let sizes = [1, 9_000, 4_096, 300_000];
+        for (name, n) in ["text", "groups", "runs"].into_iter().flat_map(|name| sizes.map(|n| (name, n))) {
             let (values, sum) = (FlashMemory::from(cells(n)), FlashMemory::from([5u64]));
             rt.submit(Total::of(&values, &sum)).options(Implementation::named(name)).exec([n]).unwrap();
             let expected = 5 + cells(n).iter().sum::<u64>();

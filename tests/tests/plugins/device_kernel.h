@@ -10,6 +10,7 @@
  * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is launched so, or has such arguments
  * FLASH_FPGA            of a program for an FPGA or its emulator
  * FLASH_THREADS_PER_ITEM   threads that share a work item; 1, unless the implementation says more
+ * FLASH_ITEMS_PER_THREAD   if a thread has runs of work items, of this number and its multiples
  * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
  * FLASH_CONSECUTIVE     of a program for the launches whose items have consecutive values of dimension 0 and one
  *                       value of every other: compilers then see that neighbours use neighbouring elements
@@ -90,7 +91,7 @@ typedef struct flash_launch {
     flash_u64 first;
     /* 1: rows fit into 32 bits. */
     flash_u64 narrow;
-    /* Items of a work-group, of kernels with accumulators. */
+    /* Items of a work-group, of kernels with accumulators; of a thread, of kernels with FLASH_ITEMS_PER_THREAD. */
     flash_u64 block;
     flash_axis axes[FLASH_DIMS];
     flash_array arrays[FLASH_ARRAYS + !FLASH_ARRAYS];
@@ -133,11 +134,18 @@ typedef struct flash_launch {
 /* Which this thread is of those that share its work item. */
 #define FLASH_LANE() (FLASH_THREAD() % FLASH_THREADS_PER_ITEM)
 
-/* The work items of this thread: one, or none; in a kernel with accumulators those of its block, for each
+/* The work items of this thread: one, or none; with FLASH_ITEMS_PER_THREAD so many, or a multiple of that, next to
+ * each other, which are less at the end alone; in a kernel with accumulators those of its block, for each
  * thread of the work-group every so many; with FLASH_GRID_BARRIER of all items every so many; in a
  * single-work-item kernel all. */
 #if defined(FLASH_SINGLE_WORK_ITEM)
 #define FLASH_FOR_ITEMS for (flash_u64 flash_item = 0; flash_item < flash_run.items; ++flash_item)
+#elif defined(FLASH_ITEMS_PER_THREAD)
+#define FLASH_END_OF_THREAD(item) \
+    ((item) + flash_run.block < flash_run.items ? (item) + flash_run.block : flash_run.items)
+#define FLASH_FOR_ITEMS \
+    for (flash_u64 flash_item = FLASH_THREAD() * flash_run.block, flash_end = FLASH_END_OF_THREAD(flash_item); \
+         flash_item < flash_end; ++flash_item)
 #elif defined(FLASH_ACCUMULATORS)
 #define FLASH_FOR_ITEMS \
     for (flash_u64 flash_item = FLASH_GROUP() * flash_run.block + FLASH_LOCAL_ID(); \
@@ -157,6 +165,20 @@ typedef struct flash_launch {
 #define FLASH_FOR_ITEMS \
     for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
          flash_item = ~(flash_u64)0)
+#endif
+
+/* The same, run by run: FLASH_RUN() work items with consecutive values of dimension 0 and one value of every other, all
+ * that this thread has, or, where they are not so, one after the other. What is said of the current work item is said of
+ * the first of the run; whole vectors can be made of an array's elements behind that. */
+#ifdef FLASH_ITEMS_PER_THREAD
+#define FLASH_FOR_RUNS \
+    for (flash_u64 flash_item = FLASH_THREAD() * flash_run.block, flash_end = FLASH_END_OF_THREAD(flash_item); \
+         flash_item < flash_end; flash_item += FLASH_RUN())
+#ifdef FLASH_CONSECUTIVE
+#define FLASH_RUN() (flash_end - flash_item)
+#else
+#define FLASH_RUN() ((flash_u64)1)
+#endif
 #endif
 
 /* The same where the threads of a work-group meet at FLASH_BARRIER(): all of them go through it equally often, also

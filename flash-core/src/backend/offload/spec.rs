@@ -30,6 +30,9 @@ pub struct KernelSpec {
     pub bounds_checked: bool,
     /// Attribute `threads_per_item`: threads that share a work item, next to each other.
     pub threads_per_item: u64,
+    /// Attribute `items_per_thread`: a thread has a run of work items, a multiple of so many; those of a kernel with
+    /// accumulators a block.
+    pub items_per_thread: Option<u64>,
     /// Attribute `work_group_size`.
     pub work_group_size: Option<u64>,
     /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
@@ -101,6 +104,7 @@ impl KernelSpec {
             grid_barrier: false,
             bounds_checked: false,
             threads_per_item: 1,
+            items_per_thread: None,
             work_group_size: None,
             index32: false,
             details: true,
@@ -116,6 +120,7 @@ impl KernelSpec {
             spec.take(key, value)?;
         }
         spec.check_threads_per_item()?;
+        spec.check_items_per_thread()?;
         spec.check_grid_barrier()?;
         Ok(spec)
     }
@@ -133,6 +138,28 @@ impl KernelSpec {
             Code::Invalid,
             format!(
                 "{}: attribute `threads_per_item`: expected a cooperating kernel, found {found}: remove it",
+                self.title
+            ),
+        ))
+    }
+
+    /// The same for a thread with several work items. A block of accumulators is one thread's.
+    fn check_items_per_thread(&self) -> Result<(), Failure> {
+        let found = match self.items_per_thread {
+            None => return Ok(()),
+            _ if !self.cooperating => "one without `cooperating`",
+            _ if self.single_work_item => "one with `single_work_item`",
+            _ if self.grid_barrier => "one with `grid_barrier`",
+            _ if self.threads_per_item > 1 => "one with `threads_per_item`",
+            _ if self.accumulates() && self.work_group_size.is_some_and(|size| size > 1) => {
+                "one with an accumulator, and work-groups of several threads"
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::new(
+            Code::Invalid,
+            format!(
+                "{}: attribute `items_per_thread`: expected a cooperating kernel whose threads have work items of their own, found {found}: remove it",
                 self.title
             ),
         ))
@@ -179,6 +206,7 @@ impl KernelSpec {
             "index32" => self.index32 = flag()?,
             "work_group_size" => self.work_group_size = Some(number()?),
             "threads_per_item" => self.threads_per_item = number()?,
+            "items_per_thread" => self.items_per_thread = Some(number()?),
             "defines" => {
                 let wanted = "an object of macros and their texts";
                 for (name, text) in json.as_object().ok_or_else(|| expected(wanted))? {
@@ -289,7 +317,7 @@ impl KernelSpec {
         self.cooperating
             && (2..=3).contains(&self.descriptor.dimensions.len())
             && !(self.single_work_item || self.accumulates() || self.work_group_size.is_some())
-            && self.threads_per_item == 1
+            && (self.threads_per_item, self.items_per_thread) == (1, None)
             && !(looks(text) || Self::includes(text) || looks(&self.build_options))
             && !self.defines.iter().any(|(_, text)| looks(text))
     }
@@ -408,6 +436,9 @@ impl KernelSpec {
                 source.push_str("#define FLASH_GRID_BARRIER 1\n");
             }
             let _ = writeln!(source, "#define FLASH_THREADS_PER_ITEM {}", self.threads_per_item);
+            if let Some(items) = self.items_per_thread {
+                let _ = writeln!(source, "#define FLASH_ITEMS_PER_THREAD {items}");
+            }
         }
         let _ = writeln!(source, "#define FLASH_ENTRY_{} 1", identifier(&self.entry));
         for (name, text) in &self.defines {

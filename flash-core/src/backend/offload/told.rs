@@ -14,6 +14,8 @@ const LISTED: u64 = 3;
 
 /// Words of `flash_launch` before the axes.
 const HEAD: usize = 5;
+/// Where they have the work items of a thread.
+const RUN: usize = 4;
 /// Words of an axis, and of an array.
 const AXIS: usize = 5;
 const ARRAY: usize = 3;
@@ -27,7 +29,7 @@ pub struct Told {
     pub table: Vec<u64>,
     /// Work items of the phase.
     pub items: u64,
-    /// Threads for them: as many, unless several share one.
+    /// Threads for them: as many, unless several share one, or one has several.
     pub threads: u64,
     /// Work items of a work-group of a kernel with accumulators; 0 without.
     pub block: u64,
@@ -43,6 +45,12 @@ pub struct Told {
 }
 
 impl Told {
+    /// Tells it for threads with so many work items each, of a kernel without accumulators.
+    pub fn in_runs(&mut self, run: u64) {
+        self.words[RUN] = run;
+        self.threads = self.items.div_ceil(run);
+    }
+
     /// Tells it for a program with `FLASH_GRID`, if it is a box: extents instead of what would take a row apart, and
     /// strides.
     pub fn as_grid(&mut self) {
@@ -134,6 +142,9 @@ impl KernelSpec {
             return Err(self.wide(&format!("has {} work items", first + told.items)));
         }
         told.words.extend([phase, told.items, first, narrow, told.block]);
+        if let (Some(run), 0) = (self.items_per_thread, told.block) {
+            told.in_runs(run);
+        }
         (told.grid, told.dimensions) = (None, dimensions);
         if let Some((begin, extents)) = axes.as_ref().filter(|_| self.grid).and_then(|a| grid(a, told.items))
         {

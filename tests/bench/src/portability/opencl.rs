@@ -103,6 +103,8 @@ impl flash::backend::Device for ByHandDevice {
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             physical_id: "cpu".into(),
+            // The devices that are measured all are one, and get its implementations.
+            features: "cpu".into(),
             ..DeviceInfo::default()
         }
     }
@@ -143,10 +145,15 @@ impl flash::backend::Device for ByHandDevice {
         let mut set = kernel.set.lock().unwrap_or_else(|e| e.into_inner());
         kernel.spec.tell(launch.space(), 0, args, false, &mut set.told)?;
         set.told.as_grid();
+        if let (Some(least), 0) = (kernel.spec.items_per_thread, set.told.block) {
+            let run = set.told.items.div_ceil(4 * kernel.units as u64).next_multiple_of(least);
+            set.told.in_runs(run);
+        }
         set.is_simple = if kernel.spec.grid { set.told.grid.is_some() } else { set.told.consecutive };
         set.parameters(self, kernel, args).map_err(failure)?;
         let (items, block) = (set.told.items as usize, set.told.block as usize);
         let own = kernel.spec.work_group_size.map(|size| size as usize);
+        let own = own.or(kernel.spec.items_per_thread.map(|_| 1));
         let (dimensions, global, local) = match (block, set.told.grid) {
             (0, Some(extents)) => {
                 let [x, y, z] = extents.map(|extent| extent as usize);
@@ -160,7 +167,7 @@ impl flash::backend::Device for ByHandDevice {
                 let most = GROUP.next_multiple_of(kernel.multiple).min(kernel.most);
                 let share = items.div_ceil(kernel.units).next_multiple_of(kernel.multiple);
                 let local = own.unwrap_or(share.min(most));
-                (1, [items.next_multiple_of(local), 1, 1], [local, 1, 1])
+                (1, [(set.told.threads as usize).next_multiple_of(local), 1, 1], [local, 1, 1])
             }
             (block, _) => {
                 let local = own.unwrap_or(1);

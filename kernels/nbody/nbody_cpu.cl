@@ -1,0 +1,122 @@
+/* Attraction between bodies, of mod.rs, in OpenCL C, for CPUs. FLASH_T is float or double. */
+
+#define PASTE(a, b) a##b
+#define JOIN(a, b) PASTE(a, b)
+/* Of a register of 512 bits. */
+#define LANES_float 16
+#define LANES_double 8
+#define LANES JOIN(LANES_, FLASH_T)
+typedef JOIN(FLASH_T, LANES) vector;
+#define LOAD JOIN(vload, LANES)
+#define STORE JOIN(vstore, LANES)
+
+/* Registers of bodies that share each one that attracts them. */
+#ifndef REGISTERS
+#define REGISTERS 2
+#endif
+#define WIDTH (REGISTERS * LANES)
+
+/* Bodies whose attractions are summed by themselves before they go into the sum of all: the rounding of
+ * thousands of additions in a row would show in the sixth digit. */
+#define BLOCK 128
+
+/* Adds the attraction of n bodies to WIDTH of them, without the factor g. A body just where one is, such as itself, does
+ * not attract it. */
+static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
+                           FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T to[3][WIDTH]) {
+    vector x[3][REGISTERS], all[3][REGISTERS];
+#pragma unroll
+    for (int v = 0; v < REGISTERS; ++v)
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            x[k][v] = LOAD(v, at[k]);
+            all[k][v] = 0;
+        }
+    for (flash_u64 first = 0; first < n; first += BLOCK) {
+        const flash_u64 end = min(first + BLOCK, n);
+        vector a[3][REGISTERS];
+#pragma unroll
+        for (int v = 0; v < REGISTERS; ++v)
+#pragma unroll
+            for (int k = 0; k < 3; ++k)
+                a[k][v] = 0;
+        for (flash_u64 j = first; j < end; ++j)
+#pragma unroll
+            for (int v = 0; v < REGISTERS; ++v) {
+                const vector dx = pos[3 * j] - x[0][v], dy = pos[3 * j + 1] - x[1][v], dz = pos[3 * j + 2] - x[2][v];
+                const vector d2 = fma(dx, dx, fma(dy, dy, fma(dz, dz, (vector)softening2)));
+                /* With the build options that allow it the CPU's estimate, and a step of Newton's method. */
+                const vector inverse = 1 / sqrt(d2);
+                const vector weight = d2 > 0 ? mass[j] * inverse * inverse * inverse : 0;
+                a[0][v] = fma(dx, weight, a[0][v]);
+                a[1][v] = fma(dy, weight, a[1][v]);
+                a[2][v] = fma(dz, weight, a[2][v]);
+            }
+#pragma unroll
+        for (int v = 0; v < REGISTERS; ++v)
+#pragma unroll
+            for (int k = 0; k < 3; ++k)
+                all[k][v] += a[k][v];
+    }
+#pragma unroll
+    for (int v = 0; v < REGISTERS; ++v)
+#pragma unroll
+        for (int k = 0; k < 3; ++k)
+            STORE(all[k][v], v, to[k]);
+}
+
+/* The accelerations of `count` bodies, of which `known` have a position. */
+static inline void accelerations(const FLASH_T g, const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *own,
+                                 FLASH_GLOBAL const FLASH_T *pos, FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n,
+                                 FLASH_GLOBAL FLASH_T *acc, const flash_u64 known, const flash_u64 count) {
+    for (flash_u64 first = 0; first < count; first += WIDTH) {
+        const int width = min(count - first, (flash_u64)WIDTH);
+        FLASH_T at[3][WIDTH] = {{0}}, a[3][WIDTH];
+        for (int i = 0; i < width; ++i)
+            for (int k = 0; k < 3; ++k)
+                at[k][i] = first + i < known ? own[3 * (first + i) + k] : 0;
+        attract(at, softening2, pos, mass, n, a);
+        for (int i = 0; i < width; ++i)
+            for (int k = 0; k < 3; ++k)
+                acc[3 * (first + i) + k] = first + i < known ? g * a[k][i] : 0;
+    }
+}
+
+/* Bodies that attract: those with a position and a mass. */
+#define ATTRACTING min(FLASH_LEN(pos), FLASH_LEN(mass))
+/* Those of a run that have a position. */
+#define KNOWN(i) ((i) < FLASH_LEN(pos) ? min(FLASH_LEN(pos) - (i), FLASH_RUN()) : 0)
+#define ACCELERATE(i)                                                                                                \
+    accelerations(g, softening2, &FLASH_AT(pos, 3 * (i)), &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), ATTRACTING,         \
+                  &FLASH_AT(acc, 3 * (i)), KNOWN(i), FLASH_RUN())
+
+#ifdef FLASH_ENTRY_accelerate
+__attribute__((reqd_work_group_size(1, 1, 1)))
+FLASH_KERNEL accelerate(const FLASH_T g, const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
+                        FLASH_GLOBAL const FLASH_T *mass, FLASH_GLOBAL FLASH_T *acc, FLASH_ARGS) {
+    FLASH_FOR_RUNS {
+        const flash_u64 i = FLASH_INDEX(0);
+        ACCELERATE(i);
+    }
+}
+#endif
+
+#ifdef FLASH_ENTRY_simulate
+__attribute__((reqd_work_group_size(1, 1, 1)))
+FLASH_KERNEL simulate(const FLASH_T g, const FLASH_T softening2, const FLASH_T dt,
+                      FLASH_GLOBAL const FLASH_T *mass, FLASH_GLOBAL FLASH_T *pos, FLASH_GLOBAL FLASH_T *vel,
+                      FLASH_GLOBAL FLASH_T *acc, FLASH_ARGS) {
+    FLASH_FOR_RUNS {
+        const flash_u64 i = FLASH_INDEX(0);
+        if (FLASH_INDEX(1) == 0) {
+            ACCELERATE(i);
+            continue;
+        }
+        FLASH_GLOBAL FLASH_T *x = &FLASH_AT(pos, 3 * i), *v = &FLASH_AT(vel, 3 * i), *a = &FLASH_AT(acc, 3 * i);
+        for (flash_u64 k = 0; k < 3 * FLASH_RUN(); ++k) {
+            v[k] += a[k] * dt;
+            x[k] += v[k] * dt;
+        }
+    }
+}
+#endif

@@ -1,0 +1,74 @@
+/* The kernel of mod.rs in OpenCL C, for CPUs. FLASH_T is float or double. */
+
+#define PASTE(a, b) a##b
+#define JOIN(a, b) PASTE(a, b)
+/* Of a register of 512 bits. */
+#define LANES_float 16
+#define LANES_double 8
+#define LANES JOIN(LANES_, FLASH_T)
+typedef JOIN(FLASH_T, LANES) vector;
+#define LOAD JOIN(vload, LANES)
+#define STORE JOIN(vstore, LANES)
+
+/* Registers of columns: a row's elements are read once for all of them. */
+#define REGISTERS 8
+
+/* Adds up a row's elements in some registers of columns, from `first` on. */
+static inline void add_up(const int registers, FLASH_GLOBAL const flash_u32 *column, FLASH_GLOBAL const FLASH_T *value,
+                          const flash_u64 begin, const flash_u64 end, FLASH_GLOBAL const FLASH_T *with,
+                          const flash_u64 leading, const flash_u64 behind, FLASH_GLOBAL FLASH_T *to) {
+    vector sums[REGISTERS];
+#pragma unroll
+    for (int v = 0; v < REGISTERS; ++v)
+        sums[v] = 0;
+    for (flash_u64 at = begin; at < end; ++at) {
+        const flash_u64 row = column[at] * leading;
+        if (row >= behind)
+            continue; /* none of the rows of `b` */
+        const vector x = value[at];
+#pragma unroll
+        for (int v = 0; v < REGISTERS; ++v)
+            if (v < registers)
+                sums[v] = fma(x, LOAD(v, with + row), sums[v]);
+    }
+#pragma unroll
+    for (int v = 0; v < REGISTERS; ++v)
+        if (v < registers)
+            STORE(sums[v], v, to);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1)))
+FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, FLASH_GLOBAL const flash_u64 *start,
+                  FLASH_GLOBAL const flash_u32 *column, FLASH_GLOBAL const FLASH_T *value,
+                  FLASH_GLOBAL const FLASH_T *b, FLASH_GLOBAL FLASH_T *c, FLASH_ARGS) {
+    const flash_u64 width = min(n, FLASH_ROW_LEN(c)), behind = FLASH_LEN(b) < width ? 0 : FLASH_LEN(b) - width + 1;
+    const flash_u64 there = min(FLASH_PART_END(value, 0), FLASH_PART_END(column, 0));
+    const flash_u64 first_there = max(FLASH_PART_BEGIN(value, 0), FLASH_PART_BEGIN(column, 0));
+    FLASH_GLOBAL const flash_u32 *columns = &FLASH_AT(column, 0);
+    FLASH_GLOBAL const FLASH_T *values = &FLASH_AT(value, 0), *with = &FLASH_AT(b, 0);
+    FLASH_FOR_ITEMS {
+        const flash_u64 i = FLASH_INDEX(0);
+        /* Row pointers may say anything: of the row's elements those that are there, and rows of `b` before the end. */
+        const int known = i + 1 < FLASH_LEN(start);
+        const flash_u64 end = known ? min(FLASH_AT(start, i + 1), there) : 0;
+        const flash_u64 begin = known ? min(max(FLASH_AT(start, i), first_there), end) : 0;
+        FLASH_GLOBAL FLASH_T *to = &FLASH_AT(c, FLASH_OWN_INDEX(c));
+        flash_u64 first = 0;
+        for (; first + REGISTERS * LANES <= width; first += REGISTERS * LANES)
+            add_up(REGISTERS, columns, values, begin, end, with + first, leading, behind, to + first);
+        for (; first + LANES <= width; first += LANES)
+            add_up(1, columns, values, begin, end, with + first, leading, behind, to + first);
+        if (first < width) {
+            const int rest = width - first;
+            FLASH_T sums[LANES] = {0};
+            for (flash_u64 at = begin; at < end; ++at) {
+                const flash_u64 row = columns[at] * leading;
+                if (row < behind)
+                    for (int j = 0; j < rest; ++j)
+                        sums[j] = fma(values[at], with[row + first + j], sums[j]);
+            }
+            for (int j = 0; j < rest; ++j)
+                to[first + j] = sums[j];
+        }
+    }
+}
