@@ -19,11 +19,13 @@ const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 /// The runtime's tests once more, over several devices.
 const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
     ("two devices", &[("FLASH_CPU_DEVICES", "2")]),
-    ("three devices with memories of their own", &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")]),
+    ("three devices with memories of their own", OWN_MEMORIES),
 ];
 
+pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")];
+
 /// Tests of one device's name, of records that several devices have several of, and of a window that is not cut.
-const ON_ONE_DEVICE: &[&str] = &[
+pub const ON_ONE_DEVICE: &[&str] = &[
     "a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words",
     "a_profile_records_kernel_device_phases_items_and_times",
     "a_launch_that_is_profiled_is_one_record",
