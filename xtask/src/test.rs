@@ -16,6 +16,13 @@ use crate::{cuda, in_ci, opencl, root, setup};
 /// Where a test that skips itself says so.
 const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 
+/// What tests load and start, built with them: alone it would get fewer features of what it depends on, and most of
+/// that would be built twice.
+const BUILD: &[&str] = &["build", "--workspace", "--lib", "--tests", "--bin", "flash", "--bin", "nbody"];
+
+/// Tells the tests that it is built.
+const BUILT: (&str, &str) = ("FLASH_TEST_BUILT", "1");
+
 /// The runtime's tests once more, over several devices.
 const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
     ("two devices", &[("FLASH_CPU_DEVICES", "2")]),
@@ -50,7 +57,8 @@ pub fn run() -> Result<ExitCode> {
     setup::tests()?;
     let mut report = Report::new(in_ci());
 
-    report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]))?;
+    report.run(Step::cargo("build", BUILD))?;
+    report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]).with(&[BUILT]))?;
     // What a launch means does not depend on how many devices run it, nor on where their memory is.
     for (name, environment) in MANY_DEVICES {
         let skipped = ON_ONE_DEVICE.iter().flat_map(|test| ["--skip", test]);
