@@ -29,6 +29,7 @@ const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
     ("three devices with memories of their own", OWN_MEMORIES),
 ];
 
+/// Devices that see nothing of the host's memory.
 pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")];
 
 /// Tests of one device's name, of records that several devices have several of, and of a window that is not cut.
