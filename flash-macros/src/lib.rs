@@ -1,7 +1,7 @@
 //! The macros of FLASH: `derive(KernelDefinition)`, `kernel`, `register_backend`, `export_plugin`.
 //!
 //! Each is an ordinary function from tokens to tokens, tested here; what the compiler makes of the
-//! result is tested in `tests/compile-fail` and `tests/compile-pass`. `definition` is the derive,
+//! result is tested in `tests/macros`. `definition` is the derive,
 //! `implementation` the attribute of an impl, `backend` the two macros of backend writers.
 //! Nothing here panics: a mistake becomes a `compile_error!` at the token that has to change.
 

@@ -10,6 +10,9 @@ use tempfile::TempDir;
 /// Which part of which test a child process is to run.
 const CHILD: &str = "FLASH_TEST_PART";
 
+/// Set by `cargo xtask test`, which has built all that tests load and start.
+const BUILT: &str = "FLASH_TEST_BUILT";
+
 /// The language of a source text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
@@ -152,7 +155,7 @@ pub fn built() -> &'static Built {
     })
 }
 
-/// Builds packages with the profile of this program; where their libraries and programs are.
+/// Builds packages with the profile of this program, unless they are built; where their libraries and programs are.
 ///
 /// # Panics
 /// If they do not build.
@@ -160,6 +163,10 @@ pub fn build(packages: &[&str]) -> PathBuf {
     // <target>/<profile>/deps/<this>
     let this = std::env::current_exe().expect("this program has a path");
     let place = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps").to_owned();
+    // What is built alone gets fewer features of what it depends on than with the tests: most of it is built anew.
+    if std::env::var_os(BUILT).is_some() {
+        return place;
+    }
     let target = place.parent().expect("a profile's directory lies in the target directory");
     let profile = match place.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
@@ -179,7 +186,7 @@ pub fn build(packages: &[&str]) -> PathBuf {
 /// A command that inherits none of the variables that the library reads.
 fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|n| n.starts_with("FLASH_") && n != "FLASH_SKIP_LOG") {
+        if name.to_str().is_some_and(|n| n.starts_with("FLASH_") && !["FLASH_SKIP_LOG", BUILT].contains(&n)) {
             command.env_remove(name);
         }
     }

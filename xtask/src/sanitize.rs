@@ -1,12 +1,12 @@
 //! What the machine watches while tests run: data races, by ThreadSanitizer, and files that nobody wrote, by
 //! libFuzzer.
 //!
-//! ThreadSanitizer sees every access of the runtime's tests, and of the standard library, which is therefore
-//! built anew (`-Zbuild-std`): that takes a nightly toolchain with `rust-src`. It knows atomic operations, locks
-//! and threads, but no fences: an order that only a fence makes is a race to it. There is none of that
-//! kind here. Fences stand between a write and a look at who sleeps (`memory/state/word.rs`,
-//! `runtime/spread/lane.rs`), where both sides are atomic; contents are handed over by Release and Acquire. So
-//! there are no suppressions, and every report is an error.
+//! ThreadSanitizer sees every access of the runtime's tests, also over devices with memories of their own, which many
+//! read at once, and of the standard library, which is therefore built anew (`-Zbuild-std`): that takes a nightly
+//! toolchain with `rust-src`. It knows atomic operations, locks and threads, but no fences: an order that only a fence
+//! makes is a race to it. There is none of that kind here. Fences stand between a write and a look at who sleeps
+//! (`memory/state/word.rs`, `runtime/spread/lane.rs`), where both sides are atomic; contents are handed over by Release
+//! and Acquire. So there are no suppressions, and every report is an error.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::{env, fs};
@@ -14,6 +14,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 
 use crate::root;
+use crate::test::{ON_ONE_DEVICE, OWN_MEMORIES};
 
 /// Tests that are left out: they compute much, minutes each, and share between threads what others do, too.
 const SKIPPED: &[&str] =
@@ -55,15 +56,23 @@ fn threads() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let target = host("+nightly")?;
-    let skipped = SKIPPED.iter().flat_map(|test| ["--skip", test]);
-    let mut command = Command::new("cargo");
-    command
-        .args(["+nightly", "test", "-Zbuild-std", "--target", &target])
-        .args(["--package", "flash-tests", "--test", "runtime", "--"])
-        .args(skipped)
-        .env("RUSTFLAGS", with_flags("-Zsanitizer=thread"))
-        .env("FLASH_TEST_SUBMISSIONS", SUBMISSIONS);
-    finish(command)
+    let run = |tests: &[&str], skipped: &[&str], environment: &[(&str, &str)]| {
+        let mut command = Command::new("cargo");
+        command
+            .args(["+nightly", "test", "-Zbuild-std", "--target", &target, "--package", "flash-tests"])
+            .args(["--no-fail-fast"])
+            .args(tests.iter().flat_map(|test| ["--test", test]))
+            .arg("--")
+            .args(skipped.iter().flat_map(|test| ["--skip", test]))
+            .env("RUSTFLAGS", with_flags("-Zsanitizer=thread"))
+            // Every access is still watched, and the code is made sooner.
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+            .env("FLASH_TEST_SUBMISSIONS", SUBMISSIONS)
+            .envs(environment.iter().copied());
+        finish(command)
+    };
+    run(&["runtime", "spread"], SKIPPED, &[])?;
+    run(&["runtime"], &[SKIPPED, ON_ONE_DEVICE].concat(), OWN_MEMORIES)
 }
 
 fn fuzz(seconds: u32) -> Result<ExitCode> {

@@ -16,14 +16,24 @@ use crate::{cuda, in_ci, opencl, root, setup};
 /// Where a test that skips itself says so.
 const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 
+/// What tests load and start, built with them: alone it would get fewer features of what it depends on, and most of
+/// that would be built twice.
+const BUILD: &[&str] = &["build", "--workspace", "--lib", "--tests", "--bin", "flash", "--bin", "nbody"];
+
+/// Tells the tests that it is built.
+const BUILT: (&str, &str) = ("FLASH_TEST_BUILT", "1");
+
 /// The runtime's tests once more, over several devices.
 const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
     ("two devices", &[("FLASH_CPU_DEVICES", "2")]),
-    ("three devices with memories of their own", &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")]),
+    ("three devices with memories of their own", OWN_MEMORIES),
 ];
 
+/// Devices that see nothing of the host's memory.
+pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")];
+
 /// Tests of one device's name, of records that several devices have several of, and of a window that is not cut.
-const ON_ONE_DEVICE: &[&str] = &[
+pub const ON_ONE_DEVICE: &[&str] = &[
     "a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words",
     "a_profile_records_kernel_device_phases_items_and_times",
     "a_launch_that_is_profiled_is_one_record",
@@ -48,7 +58,8 @@ pub fn run() -> Result<ExitCode> {
     setup::tests()?;
     let mut report = Report::new(in_ci());
 
-    report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]))?;
+    report.run(Step::cargo("build", BUILD))?;
+    report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]).with(&[BUILT]))?;
     // What a launch means does not depend on how many devices run it, nor on where their memory is.
     for (name, environment) in MANY_DEVICES {
         let skipped = ON_ONE_DEVICE.iter().flat_map(|test| ["--skip", test]);

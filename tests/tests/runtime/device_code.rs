@@ -8,7 +8,7 @@ use flash::prelude::*;
 /// Device code alone.
 #[derive(KernelDefinition)]
 #[kernel(name = "device_code.fill", dims(x))]
-#[implementations(opencl = "../../compile-pass/fill.cl", cooperating, entry = "fill", for(f32))]
+#[implementations(opencl = "../../macros/fill.cl", cooperating, entry = "fill", for(f32))]
 struct Fill<'a, T: flash::kernel::Element> {
     value: T,
     x: Item<'a, Write<T>>,
@@ -17,7 +17,7 @@ struct Fill<'a, T: flash::kernel::Element> {
 /// Device code of a high priority beside a function of the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "device_code.both", dims(x))]
-#[implementations(opencl = "../../compile-pass/fill.cl", cuda = "fill.cu", cooperating, priority = 100)]
+#[implementations(opencl = "../../macros/fill.cl", cuda = "fill.cu", cooperating, priority = 100)]
 struct Both<'a> {
     x: Item<'a, Write<f32>>,
 }

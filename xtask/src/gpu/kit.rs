@@ -22,8 +22,15 @@ pub const PLUGIN: &str = "flash_backend_cuda_plugin";
 /// This program.
 const XTASK: &str = "xtask";
 
-const PACKAGES: [&str; 6] =
-    ["flash-backend-cuda-plugin", "flash-bench", "flash-cli", "flash-tests", "nbody", "xtask"];
+const PACKAGES: [&str; 7] = [
+    "flash-backend-cuda-plugin",
+    "flash-bench",
+    "flash-cli",
+    "flash-tests",
+    "flash-tests-kernels",
+    "nbody",
+    "xtask",
+];
 
 /// What is packed beside this program: the others; NVRTC, which is large; and of which commit all this is.
 const PROGRAMS: &str = "programs.tar.gz";

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let quoted = |cell: &'static str| cell.split('`').skip(1).step_by(2);
     let here = |name: &&str| cfg!(target_arch = "x86_64") || !name.starts_with("avx");
-    let page = include_str!("../../../kernels/lib.rs");
+    let page = include_str!("../../../../kernels/lib.rs");
     let (_, table) = page.split_once("| kernels | implementations on a CPU |").expect("the page has a table");
     let rows = table.lines().filter_map(|line| line.strip_prefix("//! | ")?.split_once(" | "));
     rows.flat_map(|(kernels, names)| {

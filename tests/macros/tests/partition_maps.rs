@@ -1,5 +1,7 @@
 //! Windows, structures and partition maps; the generated code is clean where everything is denied.
 #![deny(warnings, missing_docs, unused, unsafe_op_in_unsafe_fn, private_interfaces)]
+// A box of one dimension.
+#![allow(clippy::single_range_in_vec_init)]
 
 use flash_core::descriptor::{KernelDescriptor, PartBy, columns, csr_rows, part_by, rows, tiles};
 use flash_core::kernel::views::{Item, Phased, Read, Scatter, Whole, Window, Write};
@@ -66,7 +68,8 @@ impl<T: Element> flash_core::kernel::CpuItem<Csr<'_, T>> for Plain {
     }
 }
 
-fn main() {
+#[test]
+fn maps_are_described_as_written() {
     let of = |descriptor: KernelDescriptor| descriptor.attributes.get::<PartBy>().cloned();
     let csr = || csr_rows("row", "start");
     assert_eq!(

@@ -17,6 +17,7 @@ trait Clone {}
 
 #[derive(Debug, ::std::clone::Clone, ::std::marker::Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
+/// A run.
 pub struct Run {
     bound: u32,
 }
@@ -41,7 +42,8 @@ struct Scalars {
     n: u32,
 }
 
-fn main() {
+#[test]
+fn names_of_the_user_are_not_stumbled_over() {
     use flash_core::kernel::KernelDefinition;
     assert_eq!(Names::arguments()[0].name, "type");
     assert_eq!(Names::DIMENSIONS, ["loop", "i"]);

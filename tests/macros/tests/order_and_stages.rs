@@ -28,25 +28,14 @@ fn order<D: flash_core::kernel::KernelDefinition>() -> (&'static [usize], Option
     (D::Sort::SORT, D::Group::GROUP)
 }
 
-fn main() {
+#[test]
+fn order_and_stages_are_as_written() {
     use flash_core::kernel::KernelDefinition;
     assert_eq!(order::<Natural<'_>>(), (&[][..], None));
     assert_eq!(order::<Sorted<'_>>(), (&[0, 2][..], None));
-    assert_eq!(
-        order::<Grouped<'_>>(),
-        (&[][..], Some(Group::Dims(&[1, 2])))
-    );
+    assert_eq!(order::<Grouped<'_>>(), (&[][..], Some(Group::Dims(&[1, 2]))));
     assert_eq!(order::<Only<'_>>(), (&[2][..], Some(Group::Only(&[1]))));
-    assert_eq!(
-        order::<Into<'_>>(),
-        (
-            &[][..],
-            Some(Group::Into {
-                dim: 2,
-                values: &[3, 5]
-            })
-        )
-    );
+    assert_eq!(order::<Into<'_>>(), (&[][..], Some(Group::Into { dim: 2, values: &[3, 5] })));
     let pos = &Natural::arguments()[0];
     assert_eq!(pos.along, [0]);
     assert_eq!(pos.stages, Some((1, vec![Use::Read, Use::Write])));

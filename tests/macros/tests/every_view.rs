@@ -1,11 +1,5 @@
 //! Every view and door; the generated code is clean where everything is denied.
-#![deny(
-    warnings,
-    missing_docs,
-    unused,
-    unsafe_op_in_unsafe_fn,
-    private_interfaces
-)]
+#![deny(warnings, missing_docs, unused, unsafe_op_in_unsafe_fn, private_interfaces)]
 
 use flash_core::descriptor::{Access, View};
 use flash_core::kernel::views::{
@@ -104,13 +98,12 @@ impl CpuWhole<Every<'_, f64>> for ByWhole {
     }
 }
 
-fn main() {
+#[test]
+fn views_and_doors_are_described_as_written() {
     use flash_core::kernel::KernelDefinition;
     let arguments = Every::<'static, f32>::arguments();
-    let seen: Vec<_> = arguments
-        .iter()
-        .map(|a| (a.name.as_str(), a.view, a.access, a.row, a.along.as_slice()))
-        .collect();
+    let seen: Vec<_> =
+        arguments.iter().map(|a| (a.name.as_str(), a.view, a.access, a.row, a.along.as_slice())).collect();
     assert_eq!(
         seen,
         [
@@ -132,21 +125,14 @@ fn main() {
     assert_eq!(Every::<'static, f32>::NAME, "every.view");
     assert_eq!(Every::<'static, f32>::DIMENSIONS, ["x", "y"]);
 
-    let inventory =
-        flash_core::__private::inventory::iter::<flash_core::kernel::ImplementationEntry>;
+    let inventory = flash_core::__private::inventory::iter::<flash_core::kernel::ImplementationEntry>;
     // SAFETY: the strings of an implementation live for ever.
     let text = |text: flash_core::abi::Str| unsafe { text.text() };
     let mut registered: Vec<_> = inventory
         .into_iter()
         .map(|entry| (entry.build)())
         .map(|made| {
-            (
-                text(made.name),
-                made.door,
-                made.priority,
-                text(made.cpu_features),
-                made.attribute_count,
-            )
+            (text(made.name), made.door, made.priority, text(made.cpu_features), made.attribute_count)
         })
         .collect();
     registered.sort();
@@ -158,15 +144,6 @@ fn main() {
     ];
     assert_eq!(registered.len(), expected.len());
     for (made, (name, door, priority, features, attributes)) in registered.iter().zip(expected) {
-        assert_eq!(
-            *made,
-            (
-                name.to_owned(),
-                door,
-                priority,
-                features.to_owned(),
-                attributes
-            )
-        );
+        assert_eq!(*made, (name.to_owned(), door, priority, features.to_owned(), attributes));
     }
 }

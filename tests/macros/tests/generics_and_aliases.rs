@@ -48,7 +48,8 @@ impl CpuSpan<Generic<'_, f32, u32, 3>> for Plain {
     }
 }
 
-fn main() {
+#[test]
+fn a_generic_definition_is_made_of_slices() {
     let (from, kept, lines, mut to) = (vec![[0.0f32; 3]], vec![1u32], [0.0; 4], [0.0; 2]);
     let _: Generic<'_, f32> = Generic::of([1, 2, 3], &from, &kept, &lines[..], &mut to[..]);
 }

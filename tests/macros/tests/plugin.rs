@@ -3,7 +3,8 @@
 
 flash_core::export_plugin!();
 
-fn main() {
+#[test]
+fn a_plugin_exports_its_query() {
     let query: flash_core::abi::PluginQuery = flash_plugin_query;
     let _ = query;
 }

@@ -46,7 +46,8 @@ fn array(kind: u32, data: &mut [u32], row_len: u64, strides: &'static [u64; 2]) 
     }
 }
 
-fn main() {
+#[test]
+fn the_doors_see_the_elements_of_their_items() {
     let mut numbers: Vec<u32> = (0..X as u32 * Y as u32 * ROW as u32).collect();
     let mut staged: Vec<u32> = (100..100 + X as u32).collect();
     let mut out = vec![0; (X * Y) as usize];
@@ -90,10 +91,7 @@ fn main() {
             assert_eq!(*k.unit, [1, 2, 3].map(|x| x + 4 * y as u32));
             assert_eq!((k.strided.len(), k.strided.get(2)), (3, y as u32 + 3 * 3));
             assert_eq!(*k.fixed, y as u32);
-            assert_eq!(
-                k.unit_rows.row(2),
-                [2 * (3 + 4 * y as u32), 2 * (3 + 4 * y as u32) + 1]
-            );
+            assert_eq!(k.unit_rows.row(2), [2 * (3 + 4 * y as u32), 2 * (3 + 4 * y as u32) + 1]);
             assert_eq!(k.strided_rows.row(1)[0], 2 * (y as u32 + 3 * 2));
             assert_eq!(*k.out, [10, 20, 30].map(|x| x + y as u32));
             match y {
