@@ -20,8 +20,8 @@ typedef JOIN(FLASH_T, LANES) vector;
  * thousands of additions in a row would show in the sixth digit. */
 #define BLOCK 128
 
-/* Adds the attraction of n bodies to WIDTH of them, without the factor g. A body just where one is, such as itself, does
- * not attract it. */
+/* Adds the attraction of n bodies to WIDTH of them, without the factor g. A body just where one is, such as itself,
+ * does not attract it. */
 static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
                            FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T to[3][WIDTH]) {
     vector x[3][REGISTERS], all[3][REGISTERS];
