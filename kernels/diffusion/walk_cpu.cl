@@ -60,8 +60,9 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
         FLASH_GLOBAL float *here = &FLASH_AT(x, particle), *there = &FLASH_AT(y, particle);
         for (flash_u64 at = 0; at < count; ++at)
             tracks[at * apart] = in[at];
-        /* Some moves of all particles, then the next: so the arrays of moves are read along their rows. */
-        for (flash_u64 i = 0; i < iterations; i += MOVES) {
+        /* Where nothing moves, iterations may be any number. Some moves of all particles, then the next: so the arrays
+         * of moves are read along their rows. */
+        for (flash_u64 i = 0; moving > 0 && i < iterations; i += MOVES) {
             const int moves = min(iterations - i, (flash_u64)MOVES);
             for (flash_u64 at = 0; at < moving; at += LANES) {
                 const int lanes = min(moving - at, (flash_u64)LANES);
