@@ -181,8 +181,10 @@ fn a_dropped_handle_neither_cancels_nor_leaks() {
     }
     let expected = (0..200).fold(2, |to, k| mixed(k, 1, to));
     assert_eq!(*b.read().unwrap(), [expected; 8]);
-    let last = rt.submit(Mix::of(0, b.clone(), a.clone())).exec_async([8]);
+    let before = rt.submit(Mix::of(0, b.clone(), a.clone())).exec_async([8]);
+    let last = rt.submit(Mix::of(0, a.clone(), b.clone())).exec_async([8]);
     last.wait().unwrap();
+    assert!(matches!(before.try_wait(), Some(Ok(()))), "the last has come after all of them");
     a.with_shape([2, 4]).expect("once the handle is complete, no pipeline has the memory");
     drop(b.write().unwrap());
 }

@@ -29,11 +29,6 @@ impl Extent for Region {
 }
 
 impl Header {
-    /// Its number in the order.
-    pub fn number(&self) -> usize {
-        std::ptr::from_ref(self) as usize
-    }
-
     /// The host will read a part: waits for launches, and for pending pipelines that write some of it. True if
     /// the memory is noted.
     ///
@@ -41,7 +36,7 @@ impl Header {
     /// [`Error::Borrowed`].
     pub fn guard_part(&self, range: Range<u64>) -> Result<bool, Error> {
         let part = Region::of_range(&self.grid(), range);
-        Ok(self.parts.guard(&self.state, &ORDER, self.number(), part)?)
+        Ok(self.parts.guard(&self.state, &ORDER, self.id(), part)?)
     }
 
     /// The host has read a part.

@@ -32,7 +32,7 @@ impl<E: Extent + PartialEq> Parts<E> {
 
     /// The host will read a part of a memory: waits for launches, and for pending pipelines that write some of it.
     /// True if the memory is noted. Fails with [`Refused::Borrowed`].
-    pub fn guard(&self, state: &State, order: &Order<E>, memory: usize, part: E) -> Result<bool, Refused> {
+    pub fn guard(&self, state: &State, order: &Order<E>, memory: u64, part: E) -> Result<bool, Refused> {
         loop {
             let mut parts = self.lock();
             let taken = match state.guard_part(!parts.is_empty()) {

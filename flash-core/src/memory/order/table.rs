@@ -32,7 +32,7 @@ pub(crate) trait Extent {
 /// What a pipeline does to a memory. Every memory at most once per pipeline.
 #[derive(Clone)]
 pub(crate) struct Touch<E> {
-    pub memory: usize,
+    pub memory: u64,
     /// What is read or written.
     pub touched: E,
     /// What is written of that; `None`: nothing.
@@ -68,15 +68,15 @@ struct Table<E> {
     next: Ticket,
     entries: HashMap<Ticket, Entry>,
     /// Of memories that somebody there touches.
-    lines: HashMap<usize, Vec<(Ticket, Touch<E>)>>,
+    lines: HashMap<u64, Vec<(Ticket, Touch<E>)>>,
     /// Memories that are walked: by one who writes (`None`), or by so many who read.
-    walked: HashMap<usize, Option<u32>>,
+    walked: HashMap<u64, Option<u32>>,
     /// Who waits for a change.
     waiting: u32,
 }
 
 struct Entry {
-    memories: Vec<usize>,
+    memories: Vec<u64>,
     /// So many of those before it are there, and one more until it is ready; one counts once for each memory
     /// over which they conflict.
     before: usize,
@@ -159,13 +159,13 @@ impl<E: Extent> Order<E> {
     }
 
     /// What `take` answers, if nobody there writes any of a memory's elements; nobody lines up meanwhile.
-    pub fn beside<R>(&self, memory: usize, extent: &E, take: impl FnOnce() -> Option<R>) -> Option<R> {
+    pub fn beside<R>(&self, memory: u64, extent: &E, take: impl FnOnce() -> Option<R>) -> Option<R> {
         let table = self.lock();
         if table.writes(memory, extent) { None } else { take() }
     }
 
     /// Waits until nobody there writes any of a memory's elements.
-    pub fn wait_beside(&self, memory: usize, extent: &E) {
+    pub fn wait_beside(&self, memory: u64, extent: &E) {
         let mut table = self.lock();
         while table.writes(memory, extent) {
             table = self.wait(table);
@@ -174,7 +174,7 @@ impl<E: Extent> Order<E> {
 
     /// Waits until nobody walks one of these memories who writes it, and nobody at all one that is written here;
     /// from then on this one does, until [`end_walk`](Self::end_walk).
-    pub fn walk(&self, memories: &[(usize, bool)]) {
+    pub fn walk(&self, memories: &[(u64, bool)]) {
         let mut table = self.lock();
         let free = |table: &Table<E>| {
             memories.iter().all(|(memory, written)| match table.walked.get(memory) {
@@ -192,7 +192,7 @@ impl<E: Extent> Order<E> {
     }
 
     /// What [`walk`](Self::walk) began is over.
-    pub fn end_walk(&self, memories: &[(usize, bool)]) {
+    pub fn end_walk(&self, memories: &[(u64, bool)]) {
         let mut table = self.lock();
         for (memory, _) in memories {
             match table.walked.get_mut(memory) {
@@ -238,7 +238,7 @@ impl<E: Extent> Table<E> {
 
     /// Somebody there writes any of a memory's elements. (Of who is in the line no more, another one does who
     /// came after.)
-    fn writes(&self, memory: usize, extent: &E) -> bool {
+    fn writes(&self, memory: u64, extent: &E) -> bool {
         let line = self.lines.get(&memory).map_or(&[][..], Vec::as_slice);
         line.iter().any(|(_, touch)| touch.written.as_ref().is_some_and(|written| written.overlaps(extent)))
     }

@@ -129,10 +129,10 @@ impl Task {
         let run = || launch::run_pending(slots, runtime, &touched, Some(&outcome));
         let result = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|panic| Err(Error::Backend { code: Code::Panic, text: panic_text(&*panic) }));
-        drop(turn);
-        // The outcome comes last: who has it finds the memories' handles given up.
+        // Who has the outcome finds the memories' handles given up; who comes after finds both, and so does who
+        // waits for that one.
         drop(pipeline);
         drop(permit);
-        outcome.set(result);
+        outcome.set_before(result, || drop(turn));
     }
 }

@@ -29,13 +29,22 @@ impl<T: Clone> Outcome<T> {
 
     /// Sets it, and wakes who waits. False: there was one, which stays.
     pub fn set(&self, outcome: T) -> bool {
+        self.set_before(outcome, || ())
+    }
+
+    /// Sets it, does `then`, and wakes who waits: that may run anything, so `then` does not wait for it.
+    /// False: there was one, which stays.
+    pub fn set_before(&self, outcome: T, then: impl FnOnce()) -> bool {
         let mut state = self.lock();
         if state.outcome.is_some() {
+            drop(state);
+            then();
             return false;
         }
         state.outcome = Some(outcome);
         let waker = state.waker.take();
         drop(state);
+        then();
         self.there.notify_all();
         if let Some(waker) = waker {
             waker.wake();

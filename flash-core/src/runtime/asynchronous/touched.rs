@@ -31,7 +31,7 @@ impl Touched {
             place[index as usize] = touches.len();
             let region = || if coarse { Region::all(&memory.grid()) } else { Region::empty() };
             let written = written.then(region);
-            touches.push(Touch { memory: memory.number(), touched: region(), written });
+            touches.push(Touch { memory: memory.id(), touched: region(), written });
             Ok(())
         });
         if !coarse {
@@ -60,7 +60,7 @@ impl Touched {
 
     /// What is written of a memory that is.
     pub fn written(&self, memory: &Header) -> &Region {
-        let touch = self.0.iter().find(|touch| touch.memory == memory.number());
+        let touch = self.0.iter().find(|touch| touch.memory == memory.id());
         let written = touch.and_then(|touch| touch.written.as_ref());
         written.unwrap_or_else(|| unreachable!("the recording has not changed since it was looked at"))
     }
@@ -89,7 +89,7 @@ impl Touched {
 }
 
 /// A run that walks memories which others may use meanwhile, other elements of them; until it is dropped.
-pub(in crate::runtime) struct Walking(Vec<(usize, bool)>);
+pub(in crate::runtime) struct Walking(Vec<(u64, bool)>);
 
 impl Drop for Walking {
     fn drop(&mut self) {
