@@ -210,14 +210,29 @@ impl Crew {
                 }
             }
             phase += 1;
-            // Whoever said stop did so before it was done, and that was seen:
-            // all threads that pass this barrier leave here, or none. A late
-            // one may find the stop cleared again; Acquire, so that it then
-            // finds the tickets gone, too.
-            if phase == job.phases || self.stop.0.load(Ordering::Acquire) {
+            if phase == job.phases {
+                return;
+            }
+            // Whoever said stop in the phase that has drained did so before it
+            // was done, and that was seen: all threads that pass this barrier
+            // leave here. A late one may find the stop cleared again; Acquire,
+            // so that it then finds the tickets gone, too. A late one may also
+            // find the stop of a later phase, in which others still run: any
+            // but the caller may leave then, and the caller may not.
+            if self.stop.0.load(Ordering::Acquire) && (me != 0 || !self.claimed_beyond(job, part.end)) {
                 return;
             }
         }
+    }
+
+    /// Whether somebody has begun the phase whose first ticket is `first`. It
+    /// is right if a stop was seen (Acquire) and everything before has drained:
+    /// a stop in this phase or later came after a claim in it, and after any
+    /// other stop nobody claims.
+    #[cold]
+    fn claimed_beyond(&self, job: &Job, first: u64) -> bool {
+        let slots = &self.slots[..job.shape.width as usize];
+        slots.iter().any(|slot| slot.claimed.0.load(Ordering::Relaxed) != first)
     }
 
     #[inline]
@@ -294,7 +309,8 @@ impl Part<'_> {
         let rows = Rows { start: rows.start, end: rows.end };
         // SAFETY: as above. No other ticket stands for these rows.
         if !unsafe { (job.calls.run)(job.data, self.phase, rows) } {
-            self.crew.stop.0.store(true, Ordering::Relaxed);
+            // Release: who sees it sees that this ticket was claimed.
+            self.crew.stop.0.store(true, Ordering::Release);
         }
     }
 }
