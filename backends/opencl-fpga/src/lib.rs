@@ -34,6 +34,7 @@ mod failure;
 mod kernel;
 mod launch;
 mod once;
+mod past;
 mod places;
 mod program;
 mod queue;

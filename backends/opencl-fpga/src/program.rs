@@ -3,6 +3,7 @@
 use crate::counted::Counted;
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
+use crate::past;
 use flash_core::Code;
 use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache};
 use flash_core::backend::{Class, Failure};
@@ -89,7 +90,7 @@ impl Programs {
                 None if !compile => return Ok(None),
                 None => {
                     let program = build(device, spec, &source)?;
-                    self.keep(key, &program);
+                    self.keep(device, key, &program);
                     program
                 }
             },
@@ -101,21 +102,24 @@ impl Programs {
 
     /// A program that an earlier process kept.
     fn of_disk(&self, device: &OpenClDevice, spec: &KernelSpec, key: &str) -> Option<Counted<Program>> {
-        let program = binary_program(device, &self.cache.get(key)?, &spec.build_options);
-        if program.is_err() {
-            // Whole, and nothing that this driver takes: it is built anew.
-            self.cache.forget(key);
-        }
-        program.ok()
+        past::loadable(&device.found.platform).iter().find_map(|end| {
+            let key = format!("{key}{end}");
+            let program = binary_program(device, &self.cache.get(&key)?, &spec.build_options);
+            if program.is_err() {
+                // Whole, and nothing that this driver takes: it is built anew.
+                self.cache.forget(&key);
+            }
+            program.ok()
+        })
     }
 
-    /// Writes a program to disk. One that cannot be kept is compiled again next time.
-    fn keep(&self, key: &str, program: &Program) {
+    /// Writes a program to disk that was compiled here. One that cannot be kept is compiled again next time.
+    fn keep(&self, device: &OpenClDevice, key: &str, program: &Program) {
         if let Ok(binaries) = program.get_binaries()
             && let [binary] = &binaries[..]
             && !binary.is_empty()
         {
-            self.cache.keep(key, binary);
+            self.cache.keep(&format!("{key}{}", past::kept_as(&device.found.platform)), binary);
         }
     }
 }
@@ -141,7 +145,10 @@ fn compiled(
     spec: &KernelSpec,
     mut program: Counted<Program>,
 ) -> Result<Counted<Program>, Failure> {
-    match program.build(device.opened()?.context.devices(), &spec.build_options) {
+    let context = &device.opened()?.context;
+    let built =
+        past::compile(&device.found.platform, || program.build(context.devices(), &spec.build_options));
+    match built {
         Ok(()) => Ok(program),
         Err(error) => Err(build_failed(device, spec, &program, error.0)),
     }
@@ -178,10 +185,9 @@ fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<C
     compiled(device, spec, Counted::new(program.map_err(refused)?))
 }
 
-/// A program in the device's own form. Intel's runtime for CPUs finds the functions that such programs call (vectors of
-/// integer divisions, for one) only once its compiler was there: a program that is not taken is tried again behind it.
+/// A program in the device's own form.
 fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<Counted<Program>, Failure> {
-    let context = &device.opened()?.context;
+    let (context, platform) = (&device.opened()?.context, &device.found.platform);
     let load = || {
         // SAFETY: the context's own devices, one binary for its one device.
         let mut program = unsafe { Program::create_from_binary(context, context.devices(), &[bytes]) }
@@ -189,10 +195,13 @@ fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<
         program.build(context.devices(), options).call("clBuildProgram")?;
         Ok(Counted::new(program))
     };
-    load().or_else(|failure: Failure| {
-        let any = Program::create_from_source(context, "kernel void flash_any(void) {}");
-        let compiler = any.is_ok_and(|mut any| any.build(context.devices(), "").is_ok());
-        if compiler { load() } else { Err(failure) }
+    past::load(platform, load).or_else(|failure: Failure| {
+        let compile_any = || {
+            let mut any = Program::create_from_source(context, "kernel void flash_any(void) {}")?;
+            past::compile(platform, || any.build(context.devices(), ""))
+        };
+        let again = past::compiling_may_help(platform) && compile_any().is_ok();
+        if again { past::load(platform, load) } else { Err(failure) }
     })
 }
 

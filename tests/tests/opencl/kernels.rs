@@ -185,6 +185,25 @@ const OTHER: &str = "__kernel void scale(float a) {}\n";
 const WRONG_SIZE: &str = "__kernel void scale(double a, __global const float *x, __global float *y) {}\n";
 const INCLUDES: &str = "#include \"flash_device.h\"\n\nFLASH_KERNEL scale(float a, FLASH_GLOBAL const float *x,\n    FLASH_GLOBAL TYPE *y, FLASH_ARGS) {\n    FLASH_FOR_ITEMS { FLASH_AT(y, FLASH_INDEX32(0)) += a * FLASH_AT(x, FLASH_INDEX32(0)); }\n}\n";
 
+/// It divides integers: a function of a library, on some devices.
+const DIVISIONS: &str =
+    "FLASH_KERNEL scale(float a, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        const flash_u64 i = FLASH_INDEX(0);
+        FLASH_AT(y, i) += (uint)(a * a * FLASH_AT(x, i)) / (uint)a + (uint)a % (uint)(FLASH_AT(x, i) + 1);
+    }
+}
+";
+/// It converts integers to doubles: another such function.
+const CONVERSIONS: &str =
+    "FLASH_KERNEL scale(float a, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        const flash_u64 i = FLASH_INDEX(0);
+        FLASH_AT(y, i) += convert_double_rte((ulong)a * (ulong)FLASH_AT(x, i));
+    }
+}
+";
+
 /// It asks only for indices: its table has listed values, or there is none.
 const INDICES: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
     FLASH_FOR_ITEMS {
@@ -294,6 +313,8 @@ implementations! {
     source::<Scale<'_>>("attribute", json!({ "cooperating": "yes" }));
     source::<Scale<'_>>("extension", json!({ "cooperating": true, "requires": "cl_khr_fp64 cl_nobody_has" }));
     given::<Scale<'_>>("index32", INCLUDES, json!({ "cooperating": true, "defines": { "TYPE": "float" } }));
+    given::<Scale<'_>>("divisions", DIVISIONS, json!({ "cooperating": true }));
+    given::<Scale<'_>>("conversions", CONVERSIONS, json!({ "cooperating": true, "requires": "cl_khr_fp64" }));
     given::<Scale<'_>>("broken", BROKEN, json!({ "file": "my/broken.cl" }));
     given::<Scale<'_>>("other", OTHER, json!({}));
     given::<Scale<'_>>("wrong size", WRONG_SIZE, json!({}));

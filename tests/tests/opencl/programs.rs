@@ -102,11 +102,13 @@ fn start(device: &str, names: &str, variables: &[(&str, &str)]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn finish(child: Child) {
+/// What it prints.
+fn finish(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", output.status);
+    text.into_owned()
 }
 
 /// The entries of a cache, and when each was made or used.
@@ -153,6 +155,34 @@ fn a_program_is_compiled_once_and_again_where_its_entry_is_broken() {
 }
 
 #[test]
+fn programs_of_processes_that_loaded_some_first_do_not_disturb_those_that_did_not() {
+    if is_child() {
+        return;
+    }
+    let all =
+        devices("programs::programs_of_processes_that_loaded_some_first_do_not_disturb_those_that_did_not");
+    let place = tempfile::tempdir().unwrap();
+    for (number, device) in all.iter().enumerate() {
+        let folder = place.path().join(number.to_string());
+        let run = |names: &str, entries_after: std::ops::RangeInclusive<usize>| {
+            let printed = finish(start(device, names, &[("FLASH_CACHE_DIR", folder.to_str().unwrap())]));
+            assert!(!printed.contains("Symbols not found"), "{device}, {names}: {printed}");
+            let found = entries(&folder).len();
+            assert!(entries_after.contains(&found), "{device}, {names}: {found} programs are kept");
+        };
+        run("text", 1..=1);
+        // One from disk, then one that is compiled.
+        run("text,divisions", 2..=2);
+        run("text,divisions", 2..=2);
+        // One that is compiled, then those from disk that may be taken, then another that is compiled.
+        run("index32,divisions,conversions", 4..=5);
+        run("divisions,text,conversions,index32", 4..=5);
+        // All from disk.
+        run("index32,divisions,conversions", 4..=5);
+    }
+}
+
+#[test]
 fn processes_share_a_cache() {
     if is_child() {
         return;
@@ -162,7 +192,7 @@ fn processes_share_a_cache() {
     let cache = [("FLASH_CACHE_DIR", place.path().to_str().unwrap())];
     for device in &all {
         let children: Vec<Child> = (0..3).map(|_| start(device, "text", &cache)).collect();
-        children.into_iter().for_each(finish);
+        children.into_iter().map(finish).for_each(drop);
     }
     assert_eq!(entries(place.path()).len(), all.len(), "one entry per device, and nothing half written");
 }
