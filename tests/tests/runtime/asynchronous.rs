@@ -258,7 +258,7 @@ fn a_timeout_is_reported_when_it_passes_and_the_memory_is_busy_until_the_kernel_
     let (rt, a) = (cpu(), FlashMemory::from([0u64]));
     let limit = Duration::from_millis(30);
     let start = Instant::now();
-    let handle = rt.submit(Sleep::of(300, 7, a.clone())).options(Timeout(limit)).exec_async([1]);
+    let handle = rt.submit(Sleep::of(2000, 7, a.clone())).options(Timeout(limit)).exec_async([1]);
     let error = launch_error(handle.wait());
     let reported = start.elapsed();
     assert!(matches!(error.source, Error::Timeout { limit: l, taken: None } if l == limit), "{error}");
@@ -266,28 +266,28 @@ fn a_timeout_is_reported_when_it_passes_and_the_memory_is_busy_until_the_kernel_
         error.to_string().contains("30ms") && error.to_string().contains("has not stopped yet"),
         "{error}"
     );
-    assert!(reported < Duration::from_millis(290), "reported after {reported:?}");
+    assert!(reported < Duration::from_millis(1990), "reported after {reported:?}");
     // The guard comes after the kernel.
     assert!(matches!(a.read(), Err(Error::Poisoned)));
-    assert!(start.elapsed() >= Duration::from_millis(300));
+    assert!(start.elapsed() >= Duration::from_millis(2000));
     assert_eq!(a.write().unwrap()[0], 7, "it did run to its end");
     assert!(matches!(handle.wait(), Err(Error::Launch(_))), "the first outcome stays");
 }
 
 #[test]
 fn exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so() {
-    let rt = cpu().options(Timeout(Duration::from_millis(20)));
+    let rt = cpu().options(Timeout(Duration::from_millis(200)));
     let mut slice = [0u64; 1];
     let start = Instant::now();
-    let error = launch_error(rt.submit(Sleep::of(60, 7, &mut slice[..])).exec([1]));
-    assert!(start.elapsed() >= Duration::from_millis(60));
-    assert!(matches!(error.source, Error::Timeout { taken: Some(taken), .. } if taken.as_millis() >= 60));
+    let error = launch_error(rt.submit(Sleep::of(300, 7, &mut slice[..])).exec([1]));
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    assert!(matches!(error.source, Error::Timeout { taken: Some(taken), .. } if taken.as_millis() >= 300));
     assert!(error.to_string().contains("it has stopped"), "{error}");
     assert_eq!(slice, [7]);
     // Every time, not only the first; and a submission's own limit wins.
-    rt.submit(Sleep::of(60, 8, &mut slice[..])).exec([1]).unwrap_err();
+    rt.submit(Sleep::of(300, 8, &mut slice[..])).exec([1]).unwrap_err();
     let long = Timeout(Duration::from_secs(60));
-    rt.submit(Sleep::of(60, 9, &mut slice[..])).options(long).exec([1]).unwrap();
+    rt.submit(Sleep::of(300, 9, &mut slice[..])).options(long).exec([1]).unwrap();
     rt.submit(Sleep::of(0, 10, &mut slice[..])).exec([1]).unwrap();
     assert_eq!(slice, [10]);
 }
@@ -338,7 +338,7 @@ fn no_more_pipelines_are_in_flight_than_allowed() {
             (0..total).map(one).collect()
         }
     });
-    while count.load(SeqCst) < most {
+    while count.load(SeqCst) < most || submitted.load(SeqCst) < most {
         std::thread::yield_now();
     }
     std::thread::sleep(Duration::from_millis(50));

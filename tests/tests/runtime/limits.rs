@@ -106,7 +106,7 @@ fn pipelines_of_a_higher_priority_go_first_where_they_wait_for_one_device() {
         for (i, priority) in [0, -1, 7, 0].into_iter().enumerate() {
             pipelines.push(start(rt.options(Priority(priority)), &memories[2 * i..]));
             // Each is in the lane before the next: which came first must be known.
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(250));
         }
         assert!(pipelines.iter().all(|pipeline| !pipeline.is_finished()), "the device is held");
         MAY_GO_ON.store(true, SeqCst);

@@ -84,7 +84,7 @@ fn more_subspaces_than_there_can_be_cost_no_memory() {
         let options = (Subspaces(1 << 24), part_by("i"));
         all().submit(Steps::of(0, &memory)).options(options).exec((50, 1)).unwrap();
         assert_eq!(*memory.read().unwrap(), [2; 50]);
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     });
 }
 
