@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// executor of a certain kind. Dropping it neither cancels the pipeline nor leaks anything; the error, if
 /// there is one, is then to be seen only in the poison of the memories.
 ///
+/// When it is complete, so are the handles of all pipelines that it came after, and none of them has its memories
+/// any more.
+///
 /// # Examples
 /// ```
 /// let rt = flash_core::get_runtime("ABACUS");
