@@ -247,9 +247,21 @@ fn what_one_thread_enters_runs_in_its_order() {
         let first = World::exec_async(&world, [Some(true), None], 1).unwrap();
         let other = World::exec_async(&world, second, 2).unwrap();
         World::exec(&world, third, 3).unwrap();
-        assert_eq!((first.get(), other.get()), (Some(()), Some(())), "the last has come after both");
         let expected = update(update(update([0; 2], [Some(true), None], 1), second, 2), third, 3);
         assert_eq!(world.contents(), expected);
+        first.wait();
+        other.wait();
+    });
+}
+
+#[test]
+fn who_has_an_outcome_finds_those_of_all_before_it() {
+    check(3, || {
+        let world = World::new();
+        let first = World::exec_async(&world, [Some(true), None], 1).unwrap();
+        let second = World::exec_async(&world, [Some(false), Some(true)], 2).unwrap();
+        second.wait();
+        assert_eq!(first.get(), Some(()));
     });
 }
 
