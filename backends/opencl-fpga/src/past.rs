@@ -5,60 +5,48 @@
 //! are compiled later may fail with the same words. So kept programs of the second kind have keys of their own, and are
 //! taken in such processes only.
 
-use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// What the keys of programs compiled after a binary was loaded end in.
 const AFTER_A_BINARY: &str = "\nafter a binary";
 
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Past {
-    #[default]
     Nothing,
     Compiled,
     Loaded,
     LoadedThenCompiled,
 }
 
-/// By the names of the platforms.
-type Pasts = HashMap<String, Past>;
-
-fn pasts() -> MutexGuard<'static, Pasts> {
-    static PASTS: LazyLock<Mutex<Pasts>> = LazyLock::new(Mutex::default);
-    PASTS.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn matters(platform: &str) -> bool {
-    platform == "Intel(R) OpenCL" || platform.starts_with("Intel(R) FPGA Emulation")
-}
-
-fn of(platform: &str) -> Past {
-    pasts().get(platform).copied().unwrap_or_default()
-}
-
-/// Compiles a program: no other is compiled or loaded meanwhile where that matters.
-pub(crate) fn compile<T, E>(platform: &str, body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    if !matters(platform) {
-        return body();
-    }
-    let mut pasts = pasts();
-    let compiled = body()?;
-    let past = pasts.entry(platform.to_owned()).or_default();
-    *past = match *past {
-        Past::Nothing | Past::Compiled => Past::Compiled,
-        Past::Loaded | Past::LoadedThenCompiled => Past::LoadedThenCompiled,
+/// That of a platform for which it matters, locked.
+fn of(platform: &str) -> Option<MutexGuard<'static, Past>> {
+    static CPU: Mutex<Past> = Mutex::new(Past::Nothing);
+    static FPGA: Mutex<Past> = Mutex::new(Past::Nothing);
+    let past = match platform {
+        "Intel(R) OpenCL" => &CPU,
+        _ if platform.starts_with("Intel(R) FPGA Emulation") => &FPGA,
+        _ => return None,
     };
+    Some(past.lock().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// Compiles a program; nothing else is compiled or loaded meanwhile where that matters.
+pub(crate) fn compile<T, E>(platform: &str, body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let past = of(platform);
+    let compiled = body()?;
+    if let Some(mut past) = past {
+        *past = match *past {
+            Past::Nothing | Past::Compiled => Past::Compiled,
+            Past::Loaded | Past::LoadedThenCompiled => Past::LoadedThenCompiled,
+        };
+    }
     Ok(compiled)
 }
 
 /// Loads a binary, in the same way.
 pub(crate) fn load<T>(platform: &str, body: impl FnOnce() -> T) -> T {
-    if !matters(platform) {
-        return body();
-    }
-    let mut pasts = pasts();
-    let past = pasts.entry(platform.to_owned()).or_default();
-    if *past == Past::Nothing {
+    let mut past = of(platform);
+    if let Some(past) = past.as_deref_mut().filter(|past| **past == Past::Nothing) {
         *past = Past::Loaded;
     }
     body()
@@ -66,21 +54,13 @@ pub(crate) fn load<T>(platform: &str, body: impl FnOnce() -> T) -> T {
 
 /// True if a binary that was refused may be taken once something was compiled.
 pub(crate) fn compiling_may_help(platform: &str) -> bool {
-    of(platform) == Past::Loaded
+    of(platform).is_some_and(|past| *past == Past::Loaded)
 }
 
-/// What the key of a program ends in that this process has compiled.
-pub(crate) fn kept_as(platform: &str) -> &'static str {
+/// What the keys of programs end in that this process can load; the last is for those that it has compiled.
+pub(crate) fn key_ends(platform: &str) -> &'static [&'static str] {
     match of(platform) {
-        Past::Nothing | Past::Compiled => "",
-        Past::Loaded | Past::LoadedThenCompiled => AFTER_A_BINARY,
-    }
-}
-
-/// What the keys of programs end in that this process can load.
-pub(crate) fn loadable(platform: &str) -> &'static [&'static str] {
-    match of(platform) {
-        Past::LoadedThenCompiled => &["", AFTER_A_BINARY],
+        Some(past) if *past == Past::LoadedThenCompiled => &["", AFTER_A_BINARY],
         _ => &[""],
     }
 }

@@ -102,7 +102,7 @@ impl Programs {
 
     /// A program that an earlier process kept.
     fn of_disk(&self, device: &OpenClDevice, spec: &KernelSpec, key: &str) -> Option<Counted<Program>> {
-        past::loadable(&device.found.platform).iter().find_map(|end| {
+        past::key_ends(&device.found.platform).iter().find_map(|end| {
             let key = format!("{key}{end}");
             let program = binary_program(device, &self.cache.get(&key)?, &spec.build_options);
             if program.is_err() {
@@ -119,7 +119,8 @@ impl Programs {
             && let [binary] = &binaries[..]
             && !binary.is_empty()
         {
-            self.cache.keep(&format!("{key}{}", past::kept_as(&device.found.platform)), binary);
+            let end = past::key_ends(&device.found.platform).last().unwrap_or(&"");
+            self.cache.keep(&format!("{key}{end}"), binary);
         }
     }
 }
