@@ -36,12 +36,8 @@ impl<T: Clone> Outcome<T> {
     /// False: there was one, which stays.
     pub fn set_before(&self, outcome: T, then: impl FnOnce()) -> bool {
         let mut state = self.lock();
-        if state.outcome.is_some() {
-            drop(state);
-            then();
-            return false;
-        }
-        state.outcome = Some(outcome);
+        let first = state.outcome.is_none();
+        state.outcome.get_or_insert(outcome);
         let waker = state.waker.take();
         drop(state);
         then();
@@ -49,7 +45,7 @@ impl<T: Clone> Outcome<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
-        true
+        first
     }
 
     /// The outcome, if there is one.
