@@ -53,7 +53,7 @@ pub fn skip(name: &str, why: &str) {
 /// the test.
 ///
 /// # Panics
-/// If the body does, with the child's output.
+/// If the body does; the child's output is printed.
 pub fn in_process<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
     in_process_of(&name_of::<F>(), variables, body);
 }
@@ -61,7 +61,7 @@ pub fn in_process<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
 /// As [`in_process`], from any function that the test of this name calls.
 ///
 /// # Panics
-/// If the body does, with the child's output.
+/// If the body does; the child's output is printed.
 pub fn in_process_of(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     let this = format!("{name} {variables:?}");
     if let Ok(child) = std::env::var(CHILD) {
@@ -81,7 +81,12 @@ pub fn in_process_of(name: &str, variables: &[(&str, &str)], body: impl FnOnce()
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text).replace('\n', "\n  | ");
     let ran = text.contains("1 passed");
-    assert!(output.status.success() && ran, "{name} with {variables:?}: {}\n  | {text}", output.status);
+    if !output.status.success() || !ran {
+        let failure = format!("{name} with {variables:?}: {}", output.status);
+        // At once, beside its name, and not behind the output of all other tests.
+        let _ = writeln!(std::io::stderr(), "{failure}\n  | {text}");
+        panic!("{failure}; its output is above");
+    }
 }
 
 /// The harness's name of the test whose body this is: `module::test` of `binary::module::test::{{closure}}`.

@@ -83,6 +83,29 @@ fn peak() -> u64 {
 }
 
 #[test]
+fn who_tries_again_while_a_guard_is_alive_leaves_nothing_behind() {
+    in_process(&[], || {
+        let (from, to) = (FlashMemory::from(vec![1u64; 4]), FlashMemory::from(vec![0u64; 4]));
+        let (handle, barrier) = gate(all().pipeline(), HostTask::new("reads").read(from.clone()));
+        let guard = from.read().unwrap();
+        // A place in the order for each of them would be tens of MiB.
+        let before = peak();
+        for _ in 0..200_000 {
+            let outcome = all().submit(Next::of(&to, &from)).exec([4]);
+            assert!(matches!(outcome, Err(Error::Borrowed)), "{outcome:?}");
+        }
+        let more = peak() - before;
+        assert!(more < 16 << 10, "{more} KiB more");
+        drop(guard);
+        let next = all().submit(Next::of(to.clone(), from.clone())).exec_async([4]);
+        barrier.wait();
+        handle.wait().unwrap();
+        next.wait().unwrap();
+        assert_eq!(*from.read().unwrap(), [1; 4]);
+    });
+}
+
+#[test]
 fn more_subspaces_than_there_can_be_cost_no_memory() {
     in_process(SHARING, || {
         let (start, before) = (Instant::now(), peak());

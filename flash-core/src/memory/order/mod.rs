@@ -4,6 +4,8 @@
 mod parts;
 mod sync;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(super) use parts::Parts;
 pub(crate) use table::{Extent, Order, Ticket, Touch};
@@ -42,6 +44,17 @@ impl Header {
     /// The host has read a part.
     pub fn release_guard_part(&self, range: Range<u64>) {
         self.parts.release(&self.state, &Region::of_range(&self.grid(), range));
+    }
+
+    /// What a pipeline would be told by [`pend`](Self::pend) just now.
+    ///
+    /// # Errors
+    /// [`Refused::Borrowed`] if a guard that conflicts is alive.
+    pub fn look(&self, written: Option<&Region>) -> Result<(), Refused> {
+        match written {
+            Some(written) => self.parts.look(&self.state, written),
+            None => self.state.look(false),
+        }
     }
 
     /// A pipeline that has lined up counts itself in the word; `written`: what it writes, if anything.

@@ -60,6 +60,17 @@ impl<E: Extent + PartialEq> Parts<E> {
         }
     }
 
+    /// Fails with [`Refused::Borrowed`] if a guard is alive that conflicts with who writes some of a memory.
+    pub fn look(&self, state: &State, written: &E) -> Result<(), Refused> {
+        match state.look(true) {
+            Err(Refused::Pending) if self.lock().iter().any(|part| part.overlaps(written)) => {
+                Err(Refused::Borrowed)
+            }
+            Err(Refused::Borrowed) => Err(Refused::Borrowed),
+            Ok(()) | Err(Refused::Pending) => Ok(()),
+        }
+    }
+
     /// A pipeline that has lined up, to write some of a memory, counts itself in the word. Fails with
     /// [`Refused::Borrowed`] if a guard that conflicts is alive.
     pub fn pend(&self, state: &State, written: &E) -> Result<(), Refused> {

@@ -77,11 +77,11 @@ struct Table<E> {
 
 struct Entry {
     memories: Vec<u64>,
-    /// So many of those before it are there, and one more until it is ready; one counts once for each memory
-    /// over which they conflict.
+    /// So many of those before it are there, and one more until it is ready or withdraws; one counts once for each
+    /// memory over which they conflict.
     before: usize,
     after: Vec<Ticket>,
-    /// Given when it is ready, taken when it is started.
+    /// Given when it is ready, taken when it is started. Who withdraws has none.
     start: Option<Start>,
 }
 
@@ -120,13 +120,12 @@ impl<E: Extent> Order<E> {
     /// May be started from now on: perhaps before this returns.
     pub fn ready(&self, ticket: Ticket, start: Start) {
         let mut table = self.lock();
-        let now = table.entries.get_mut(&ticket).and_then(|entry| {
-            entry.start = Some(start);
-            entry.step()
-        });
-        drop(table);
-        if let Some(start) = now {
+        let Some(entry) = table.entries.get_mut(&ticket) else { return };
+        if entry.step() {
+            drop(table);
             start(ticket);
+        } else {
+            entry.start = Some(start);
         }
     }
 
@@ -134,22 +133,22 @@ impl<E: Extent> Order<E> {
     /// stands for others that are still there.)
     pub fn leave(&self, ticket: Ticket) {
         let mut table = self.lock();
-        let Some(entry) = table.entries.remove(&ticket) else {
-            return;
-        };
-        for memory in entry.memories {
-            if let Some(line) = table.lines.get_mut(&memory) {
-                line.retain(|(other, _)| *other != ticket);
-                if line.is_empty() {
-                    table.lines.remove(&memory);
-                }
-            }
+        let ready = table.leave(ticket);
+        self.left(table, ready);
+    }
+
+    /// Leaves instead of being made ready: when everybody before has left. Others are behind it only, and not behind
+    /// those that it stands for.
+    pub fn withdraw(&self, ticket: Ticket) {
+        let mut table = self.lock();
+        if table.entries.get_mut(&ticket).is_some_and(Entry::step) {
+            let ready = table.leave(ticket);
+            self.left(table, ready);
         }
-        let mut ready = Vec::new();
-        for next in entry.after {
-            let start = table.entries.get_mut(&next).and_then(Entry::step);
-            ready.extend(start.map(|start| (next, start)));
-        }
+    }
+
+    /// Somebody has left: starts those that this has made ready.
+    fn left(&self, table: MutexGuard<'_, Table<E>>, ready: Vec<(Ticket, Start)>) {
         let waiting = table.waiting > 0;
         drop(table);
         if waiting {
@@ -209,14 +208,46 @@ impl<E: Extent> Order<E> {
 }
 
 impl Entry {
-    /// One thing less to wait for; how to start it, if that was the last.
-    fn step(&mut self) -> Option<Start> {
+    /// One thing less to wait for; true if that was the last.
+    fn step(&mut self) -> bool {
         self.before -= 1;
-        self.start.take_if(|_| self.before == 0)
+        self.before == 0
     }
 }
 
 impl<E: Extent> Table<E> {
+    /// Takes out who leaves, and those that have withdrawn and waited for nobody else: a loop, as there may be any
+    /// number of them, each behind the other. The answer is who is ready now.
+    fn leave(&mut self, mut ticket: Ticket) -> Vec<(Ticket, Start)> {
+        let (mut withdrawn, mut ready) = (Vec::new(), Vec::new());
+        loop {
+            if let Some(entry) = self.entries.remove(&ticket) {
+                for memory in entry.memories {
+                    if let Some(line) = self.lines.get_mut(&memory) {
+                        line.retain(|(other, _)| *other != ticket);
+                        if line.is_empty() {
+                            self.lines.remove(&memory);
+                        }
+                    }
+                }
+                for next in entry.after {
+                    if let Some(after) = self.entries.get_mut(&next)
+                        && after.step()
+                    {
+                        match after.start.take() {
+                            Some(start) => ready.push((next, start)),
+                            None => withdrawn.push(next),
+                        }
+                    }
+                }
+            }
+            match withdrawn.pop() {
+                Some(next) => ticket = next,
+                None => return ready,
+            }
+        }
+    }
+
     /// Takes the last place in the lines of its memories; how many are before it.
     fn line_up(&mut self, ticket: Ticket, touches: Vec<Touch<E>>) -> usize {
         let mut before = 0;

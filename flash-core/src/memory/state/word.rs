@@ -121,6 +121,17 @@ impl Claim {
     /// No claim at all: waits until no launch reads.
     const DRAINED: Claim = Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0 };
 
+    /// What it fails with.
+    fn refuses(&self, word: u64) -> Result<(), Refused> {
+        if word & self.guards != 0 {
+            return Err(Refused::Borrowed);
+        }
+        if word & self.pending != 0 {
+            return Err(Refused::Pending);
+        }
+        Ok(())
+    }
+
     /// Nothing stands against it.
     #[inline]
     fn passes(&self, word: u64) -> bool {
@@ -198,12 +209,7 @@ impl State {
         let mut round = 0;
         loop {
             let old = self.word.load(Relaxed);
-            if old & claim.guards != 0 {
-                return Err(Refused::Borrowed);
-            }
-            if old & claim.pending != 0 {
-                return Err(Refused::Pending);
-            }
+            claim.refuses(old)?;
             if claim.passes(old) {
                 return Ok(old);
             }
@@ -289,6 +295,13 @@ impl State {
     pub fn release_write(&self, noted: bool) {
         self.word.store(if noted { NOTED } else { 0 }, Release);
         self.given();
+    }
+
+    /// Which guards would refuse a pipeline that enters the order, to write or only to read, just now:
+    /// [`Refused::Pending`] stands for guards of parts.
+    pub fn look(&self, written: bool) -> Result<(), Refused> {
+        let claim = if written { Claim::PEND_WRITE } else { Claim::PEND_READ };
+        claim.refuses(self.word.load(Relaxed))
     }
 
     /// A pipeline that enters the order will read.

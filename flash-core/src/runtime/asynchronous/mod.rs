@@ -40,6 +40,8 @@ use std::sync::Arc;
 
 /// Takes a place in the order, and counts a pipeline in the words of its memories.
 fn pend(slots: &Slots, touched: &Touched) -> Result<Turn, Error> {
+    // Who tries again and again while a guard is alive leaves nothing in the order.
+    slots.visit_memories(|_, memory, written| Ok(memory.look(written.then(|| touched.written(memory)))?))?;
     let ticket = ORDER.line_up(touched.touches());
     let mut counted = 0;
     let outcome = slots.visit_memories(|_, memory, written| {
@@ -55,8 +57,7 @@ fn pend(slots: &Slots, touched: &Touched) -> Result<Turn, Error> {
             }
             Ok(())
         });
-        // Not before its turn: others are behind it only, and not behind those that it stands for.
-        ORDER.ready(ticket, Box::new(|ticket| ORDER.leave(ticket)));
+        ORDER.withdraw(ticket);
         return Err(error);
     }
     Ok(Turn(ticket))

@@ -48,7 +48,7 @@ fn limit() -> usize {
 }
 
 /// Runs `body` on a thread of the pool, before all of a lower priority that wait for one. Where not even one thread
-/// can be made, what comes first runs here.
+/// can be made, this one does what waits, until nothing does.
 pub(super) fn run(priority: i32, body: impl FnOnce() + Send + 'static) {
     let mut state = POOL.lock();
     let at = state.queue.partition_point(|before| before.priority >= priority);
@@ -87,7 +87,7 @@ impl Pool {
 
     /// Sees to it that what was queued is taken: by a parked thread, a new one, or one that is busy and
     /// will come back.
-    fn serve(&'static self, mut state: MutexGuard<'_, State>) {
+    fn serve(&'static self, mut state: MutexGuard<'static, State>) {
         let running = state.threads - state.idle - state.blocked;
         if state.queue.is_empty() || running >= limit() {
             return;
@@ -101,24 +101,32 @@ impl Pool {
         let made = std::thread::Builder::new().name("flash-async".into()).spawn(|| POOL.work());
         if made.is_ok() {
             state.threads += 1;
-        } else if running == 0
-            && let Some(job) = state.queue.pop_front()
-        {
-            drop(state);
-            (job.body)();
+        } else if running == 0 {
+            // This is one meanwhile: what its jobs add waits for it, and is not run inside them.
+            let worker = WORKER.replace(true);
+            state.threads += 1;
+            state = self.drain(state);
+            state.threads -= 1;
+            WORKER.set(worker);
         }
     }
 
+    /// Runs what waits, until nothing does.
+    fn drain(&'static self, mut state: MutexGuard<'static, State>) -> MutexGuard<'static, State> {
+        while let Some(job) = state.queue.pop_front() {
+            drop(state);
+            (job.body)();
+            state = self.lock();
+        }
+        state
+    }
+
     /// What a thread does: jobs while there are some, then it parks; it ends if enough others are parked.
-    fn work(&self) {
+    fn work(&'static self) {
         WORKER.set(true);
         let mut state = self.lock();
         loop {
-            while let Some(job) = state.queue.pop_front() {
-                drop(state);
-                (job.body)();
-                state = self.lock();
-            }
+            state = self.drain(state);
             if state.idle >= limit() {
                 state.threads -= 1;
                 return;

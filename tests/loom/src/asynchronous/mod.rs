@@ -175,8 +175,7 @@ impl World {
             let counted = if written { world.parts[m].pend(state, &(0..1)) } else { state.pend_read() };
             if let Err(refused) = counted {
                 Self::touched(touches).filter(|t| t.0 < m).for_each(|(m, w)| world.states[m].unpend(w));
-                let mine = world.clone();
-                world.order.ready(ticket, Box::new(move |ticket| mine.order.leave(ticket)));
+                world.order.withdraw(ticket);
                 return Err(refused);
             }
         }
@@ -366,11 +365,11 @@ impl Halves {
     fn exec_async(halves: &Arc<Halves>, written: Range<u64>) -> Result<Arc<Outcome<()>>, Refused> {
         let touch = Touch { memory: 0, touched: written.clone(), written: Some(written.clone()) };
         let ticket = halves.order.line_up(vec![touch]);
-        let (mine, done) = (halves.clone(), Arc::new(Outcome::new()));
         if let Err(refused) = halves.parts.pend(&halves.state, &written) {
-            halves.order.ready(ticket, Box::new(move |ticket| mine.order.leave(ticket)));
+            halves.order.withdraw(ticket);
             return Err(refused);
         }
+        let (mine, done) = (halves.clone(), Arc::new(Outcome::new()));
         let outcome = done.clone();
         let start = move |ticket| {
             thread::spawn(move || {
