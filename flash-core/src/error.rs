@@ -265,7 +265,7 @@ pub enum Code {
 /// The memory of a device is too small for what is needed at once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "device {device}: {wanted} bytes more are needed, its budget is {budget} bytes, and {held} of them are in use by launches and guards that still go on: cut the launch into more parts, use smaller arrays, or raise the budget{}",
+    "device {device}: {wanted} bytes more are needed, its budget is {budget} bytes, and {held} of them are in use by launches that still go on: cut the launch into more parts, use smaller arrays, or raise the budget{}",
     device_says(reason)
 )]
 pub struct DeviceMemoryError {

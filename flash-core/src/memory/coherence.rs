@@ -171,6 +171,13 @@ impl Header {
         self.state.release_pending_write(Some(directory.is_some()));
     }
 
+    /// Copies were taken from devices.
+    pub fn end_evict(&self) {
+        // Guards may look into it: what they say of it comes before this, or after.
+        let directory = self.tidied();
+        self.state.end_evict(directory.is_some());
+    }
+
     /// The host will read a range: refuses poison, and fetches what is not current there, in granules.
     ///
     /// # Errors
@@ -285,7 +292,7 @@ impl Header {
     }
 
     /// Drops a place's copy; what is current only there is copied to the host first. Answers with the bytes
-    /// that went to the cache. For the only holder.
+    /// that went to the cache. For the only holder, or who [evicts](super::state::State::try_evict).
     ///
     /// # Errors
     /// Those of copies; then the copy stays.

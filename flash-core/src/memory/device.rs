@@ -207,20 +207,28 @@ impl DeviceMemory {
         if let Some(buffer) = self.make_room(bytes)? {
             return Ok(buffer);
         }
-        let raw = match self.alloc_new(bytes) {
+        match self.alloc_claimed(bytes) {
+            Ok(raw) => Ok(DeviceBuffer { memory: self, raw, bytes }),
+            Err(error) => {
+                self.pool().used -= bytes;
+                Err(match error {
+                    Error::Backend { code: Code::OutOfMemory, text } => self.too_little(bytes, text),
+                    other => other,
+                })
+            }
+        }
+    }
+
+    fn alloc_claimed(&self, bytes: u64) -> Result<Buffer, Error> {
+        match self.alloc_new(bytes) {
             Err(Error::Backend { code: Code::OutOfMemory, .. }) => {
                 // The device has less than the budget says: give up whatever can be.
                 self.evict(bytes)?;
                 self.trim(u64::MAX);
-                self.alloc_new(bytes).map_err(|error| match error {
-                    Error::Backend { code: Code::OutOfMemory, text } => self.too_little(bytes, text),
-                    other => other,
-                })?
+                self.alloc_new(bytes)
             }
-            other => other?,
-        };
-        self.pool().used += bytes;
-        Ok(DeviceBuffer { memory: self, raw, bytes })
+            other => other,
+        }
     }
 
     fn cached(&'static self, bytes: u64) -> Option<DeviceBuffer> {
@@ -263,13 +271,13 @@ impl DeviceMemory {
     }
 
     /// Makes room for so many bytes: frees the cache, then drops the copies that were not used for longest
-    /// and that nobody holds; what is current only there is copied to the host first. Answers with the
-    /// buffer of a copy that was dropped, if it is just what is wanted.
+    /// and that nobody uses; what is current only there is copied to the host first. Answers with the
+    /// buffer of a copy that was dropped, if it is just what is wanted; else the bytes are claimed.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`] if that is not enough; those of copies.
     fn make_room(&'static self, bytes: u64) -> Result<Option<DeviceBuffer>, Error> {
-        let missing = self.missing(bytes);
+        let missing = self.claim(bytes);
         if missing == 0 {
             return Ok(None);
         }
@@ -277,7 +285,7 @@ impl DeviceMemory {
             return Err(self.too_little(bytes, String::new()));
         }
         self.trim(missing);
-        let missing = self.missing(bytes);
+        let missing = self.claim(bytes);
         if missing == 0 {
             return Ok(None);
         }
@@ -285,14 +293,25 @@ impl DeviceMemory {
         if let Some(buffer) = self.cached(bytes) {
             return Ok(Some(buffer));
         }
-        self.trim(self.missing(bytes));
-        if self.missing(bytes) > 0 { Err(self.too_little(bytes, String::new())) } else { Ok(None) }
+        let missing = self.claim(bytes);
+        if missing > 0 {
+            self.trim(missing);
+            if self.claim(bytes) > 0 {
+                return Err(self.too_little(bytes, String::new()));
+            }
+        }
+        Ok(None)
     }
 
-    /// By how much so many bytes more would go beyond the budget.
-    fn missing(&self, bytes: u64) -> u64 {
-        let pool = self.pool();
-        pool.used.saturating_add(pool.cached).saturating_add(bytes).saturating_sub(self.budget())
+    /// Counts so many bytes more as used, if the budget has them; else how many are missing.
+    fn claim(&self, bytes: u64) -> u64 {
+        let mut pool = self.pool();
+        let all = pool.used.saturating_add(pool.cached).saturating_add(bytes);
+        let missing = all.saturating_sub(self.budget());
+        if missing == 0 {
+            pool.used += bytes;
+        }
+        missing
     }
 
     /// Frees buffers of the cache, the largest first, until so many bytes are free or there is none left.
@@ -313,7 +332,7 @@ impl DeviceMemory {
         freed.into_iter().for_each(|buffer| self.free(buffer));
     }
 
-    /// Drops copies that nobody holds, the longest unused first, until so many bytes went to the cache.
+    /// Drops copies that nobody uses, the longest unused first, until so many bytes went to the cache.
     fn evict(&self, bytes: u64) -> Result<(), Error> {
         let mut pool = self.pool();
         let mut candidates: Vec<(u64, Arc<Header>)> = Vec::new();
@@ -331,12 +350,12 @@ impl DeviceMemory {
             if freed >= bytes {
                 break;
             }
-            // Held by somebody, perhaps by who wants this room: it stays.
-            if header.state.try_launch_write().is_none() {
+            // Used by somebody, perhaps by who wants this room: it stays.
+            if !header.state.try_evict() {
                 continue;
             }
             let outcome = header.evict(self.place);
-            header.release_written();
+            header.end_evict();
             freed += outcome?;
         }
         Ok(())

@@ -14,6 +14,7 @@ mod header;
 pub(crate) mod home;
 pub(crate) mod keepers;
 pub(crate) mod order;
+pub(crate) mod quiet;
 pub(crate) mod region;
 pub(crate) mod state;
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::error::{Code, Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
 use crate::memory::keepers::{self, Scratch};
+use crate::memory::quiet::Uncounted;
 use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -34,8 +35,14 @@ struct Held<'a> {
     noted: bool,
     /// They are not taken, but the pipeline is counted in them, and it is its turn.
     pending: Option<&'a Touched>,
+    /// It is pending, and has begun.
+    begun: bool,
     /// It is pending, and walks them; until they are given back.
     walking: Option<Walking>,
+    /// As long.
+    going: Option<spread::Going>,
+    /// From before they are taken until it is going, or they are given back: if devices may have copies.
+    uncounted: Option<Uncounted>,
 }
 
 impl<'a> Held<'a> {
@@ -45,7 +52,16 @@ impl<'a> Held<'a> {
         if slots.may_block {
             return Ok(None);
         }
-        let mut held = Held { slots, taken: 0, noted: false, pending: None, walking: None };
+        let mut held = Held {
+            slots,
+            taken: 0,
+            noted: false,
+            pending: None,
+            begun: false,
+            walking: None,
+            going: None,
+            uncounted: runtime.spreads.then(Uncounted::begin),
+        };
         let mut refused = None;
         let taken = slots.visit_memories(|_, memory, written| {
             let taken = match written {
@@ -66,7 +82,16 @@ impl<'a> Held<'a> {
 
     /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
     fn pending(slots: &'a Slots, touched: &'a Touched) -> Held<'a> {
-        let mut held = Held { slots, taken: 0, noted: false, pending: Some(touched), walking: None };
+        let mut held = Held {
+            slots,
+            taken: 0,
+            noted: false,
+            pending: Some(touched),
+            begun: false,
+            walking: None,
+            going: None,
+            uncounted: None,
+        };
         let _ = slots.visit_memories(|_, memory, written| {
             if written {
                 memory.state.drained();
@@ -76,6 +101,19 @@ impl<'a> Held<'a> {
             Ok(())
         });
         held
+    }
+
+    /// It runs from now on, and waits for nobody: what its memories have on devices stays there.
+    #[inline]
+    fn begin(&mut self, runtime: &Runtime) {
+        if self.pending.is_some() && !self.begun {
+            self.uncounted = runtime.spreads.then(Uncounted::begin);
+            let _ = self.slots.visit_memories(|_, memory, _| {
+                memory.state.begin();
+                Ok(())
+            });
+            self.begun = true;
+        }
     }
 }
 
@@ -91,6 +129,7 @@ impl Drop for Held<'_> {
             match (self.pending.is_some(), written) {
                 (false, true) => memory.state.release_write(noted && memory.settle()),
                 (false, false) => memory.state.release_read(),
+                (true, _) if !self.begun => memory.state.unpend(written),
                 (true, true) => memory.release_pending_written(noted),
                 (true, false) => memory.state.release_pending_read(),
             }
@@ -154,6 +193,11 @@ fn run_held(
         if held.pending.is_some_and(|touched| !touched.is_alone(slots)) {
             return long(slots, runtime, &mut held, watch, (0, Vec::new()));
         }
+        held.begin(runtime);
+        // Who wants room may want nobody on the short way.
+        if !held.uncounted.as_ref().is_some_and(Uncounted::may_stay) {
+            return long(slots, runtime, &mut held, watch, (0, Vec::new()));
+        }
         return match near::run(slots, runtime, watch, 0) {
             (done, failures) if done == slots.nodes().len() && failures.is_empty() => Ok(()),
             far => long(slots, runtime, &mut held, watch, far),
@@ -162,6 +206,7 @@ fn run_held(
     if held.noted {
         return long(slots, runtime, &mut held, watch, (0, Vec::new()));
     }
+    held.begin(runtime);
     // Chains have few orders: mostly it is that of the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let mut position = 0;
@@ -210,7 +255,10 @@ fn long(
     held.noted = true;
     if let Some(touched) = held.pending {
         held.walking = Some(touched.walk());
+        held.begin(runtime);
     }
+    held.going = runtime.has_device_memory().then(spread::Going::begin);
+    held.uncounted = None;
     let beside = held.walking.is_some();
     let mut failures = spread::run(slots, runtime, watch, beside, first, failures)?.into_iter();
     match failures.next() {

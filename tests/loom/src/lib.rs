@@ -17,6 +17,8 @@ mod lanes;
 #[cfg(all(test, feature = "loom"))]
 mod memory;
 #[cfg(all(test, feature = "loom"))]
+mod room;
+#[cfg(all(test, feature = "loom"))]
 mod team;
 
 /// Explores `model`, with up to `preemptions` times in an execution that a

@@ -1,7 +1,7 @@
 //! Who waits for whom, and for how long.
 
 use flash::Error;
-use flash::descriptor::part_by;
+use flash::descriptor::{MemoryBudget, part_by};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
@@ -80,6 +80,56 @@ fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Memories of this length are 320 KB each: two are beyond half of [`SMALL`].
+const LARGE: usize = 40_000;
+const SMALL: MemoryBudget = MemoryBudget(1 << 20);
+
+#[test]
+fn launches_that_fit_a_device_one_at_a_time_wait_for_each_other() {
+    in_process(&[("FLASH_CPU_COPY", "1")], || {
+        let rt = all().options(SMALL);
+        let run = |thread: u64| {
+            let mut pair = [vec![thread; LARGE], vec![0; LARGE]].map(FlashMemory::from);
+            let mut handles = Vec::new();
+            for round in 0..60 {
+                let [from, to] = pair.clone();
+                match round % 3 {
+                    0 => rt.submit(Next::of(from, to)).exec([LARGE]).unwrap(),
+                    _ => handles.push(rt.submit(Next::of(from, to)).exec_async([LARGE])),
+                }
+                pair.reverse();
+            }
+            handles.iter().for_each(|handle| handle.wait().unwrap());
+            let [last, _] = pair;
+            assert!(last.read().unwrap().iter().all(|&value| value == thread + 60));
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || run(thread))).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    });
+}
+
+#[test]
+fn what_a_blocked_run_has_on_a_device_is_not_waited_for() {
+    in_process(&[("FLASH_CPU_COPY", "1")], || {
+        let rt = all().options(SMALL);
+        let [a, b, c, d] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(LARGE));
+        let pipeline = rt.submit(Next::of(a.clone(), b.clone())).defer([LARGE]);
+        let (handle, barrier) = gate(pipeline, HostTask::new("wait").read(a.clone()));
+        let error = rt.submit(Next::of(&c, &d)).exec([LARGE]).unwrap_err().to_string();
+        assert!(error.contains("bytes more are needed"), "{error}");
+        barrier.wait();
+        handle.wait().unwrap();
+        rt.submit(Next::of(&c, &d)).exec([LARGE]).unwrap();
+        // A guard reads what the host has: the device's copy may go.
+        let guard = d.read().unwrap();
+        rt.submit(Next::of(&a, &b)).exec([LARGE]).unwrap();
+        assert_eq!(*guard, [1; LARGE]);
+        assert_eq!(*b.read().unwrap(), [1; LARGE]);
+    });
 }
 
 #[test]

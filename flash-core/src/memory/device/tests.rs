@@ -329,14 +329,22 @@ fn the_longest_unused_copies_make_room_and_what_was_only_there_comes_home() {
     assert_eq!([0, 1, 2, 3].map(has), [true, false, true, true]);
     assert_eq!((device.transfers() - before).from_device.bytes, 4096);
     assert_eq!(*memories[1].read().unwrap(), [77; 1024]);
-    // Who is held stays: there is no room.
-    let guards: Vec<_> = [0, 2, 3].map(|k| memories[k].read().unwrap()).into();
+    // What launches use stays: there is no room.
+    let states = [0, 2, 3].map(|k| &memories[k].header().state);
+    states.iter().for_each(|state| assert!(state.launch_read().unwrap()));
     let error = read_on(&memories[1], device, &all(&memories[1])).unwrap_err();
     let Error::DeviceMemory(sizes) = &error else { panic!("{error}") };
     assert_eq!((sizes.wanted, sizes.budget, sizes.held), (4096, 12288, 12288));
     assert!(error.to_string().contains("TEST_APART:0"), "{error}");
-    drop(guards);
+    states.iter().for_each(|state| state.release_read());
+    // Guards that read, and pipelines that have not begun, use the host's.
+    let guards = [0, 2, 3].map(|k| memories[k].read().unwrap());
+    states.iter().for_each(|state| state.pend_read().unwrap());
     read_on(&memories[1], device, &all(&memories[1])).unwrap();
+    assert_eq!([0, 1, 2, 3].map(has), [true, true, false, true]);
+    states.iter().for_each(|state| state.unpend(false));
+    assert!(guards.iter().zip([0, 2, 3]).all(|(guard, value)| guard[..] == [value; 1024]));
+    drop(guards);
     let large = FlashMemory::<u32>::zeroed(1 << 20);
     assert!(matches!(read_on(&large, device, &all(&large)), Err(Error::DeviceMemory(_))));
     device.set_budget(u64::MAX);

@@ -6,7 +6,7 @@ mod sync;
 mod word;
 
 use crate::error::Error;
-pub(crate) use fences::agree;
+pub(crate) use fences::{agree, heavy, light};
 pub(crate) use word::{Refused, State};
 
 impl From<Refused> for Error {

@@ -3,10 +3,11 @@
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | 0..16 | read guards alive | `guard_read` | `release_guard_read` |
-//! | 16..32 | launches that read it | `launch_read` | `release_read` |
+//! | 16..25 | launches that read it | `launch_read` | `release_read` |
+//! | 25..32 | pipelines of the order that run | `begin` | `release_pending_read`, `release_pending_write` |
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
-//! | 33 | a launch writes it | `launch_write` | `release_write` |
-//! | 34 | noted: look into the directory; something is poisoned, not current on the host, or copied to a device | `note`, `release_write`, `release_pending_write`, `release_guard_write` | the last three |
+//! | 33 | a launch writes it, or copies of it are taken from devices | `launch_write`, `try_evict` | `release_write`, `end_evict` |
+//! | 34 | noted: look into the directory; something is poisoned, not current on the host, or copied to a device | `note`, `release_write`, `release_pending_write`, `release_guard_write`, `end_evict` | the last four |
 //! | 35 | guards of parts are alive; which parts, a list says (`memory/order`) | `guard_part` | `release_guard_parts` |
 //! | 36..50 | pipelines of the order that will read it, or do | `pend_read` | `release_pending_read` |
 //! | 50..64 | pipelines of the order that will write it, or do | `pend_write` | `release_pending_write` |
@@ -21,14 +22,18 @@
 //! a pending one is told so ([`Refused::Pending`]), gives back what it has taken, and enters the order
 //! itself; so nobody holds a memory while it waits for a pending pipeline. Counting oneself fails at a
 //! guard and waits for a launch that writes, but not for those that read: a pipeline waits for them
-//! with `drained` before it writes. Where only parts of a memory are concerned, on either side, the order and
+//! with `drained` before it writes. When it runs, it says so in bits 25..32. Where only parts of a memory are concerned, on either side, the order and
 //! the list decide (`memory/order/parts.rs`): a launch that finds bit 35 is sent there, and so is a guard of
 //! a part that finds a pending writer.
+//!
+//! Taking copies from devices, to make room there, is for who finds nobody that may use them: no launch, and no
+//! pipeline that runs. Guards that read and pipelines that have yet to begin stay counted meanwhile, and may leave;
+//! all else waits, as for a launch that writes.
 //!
 //! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
 //! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
 //! a plain store. (That is why counting oneself waits for a launch that writes: its store would undo
-//! the count.)
+//! the count. An eviction may not be the only one that is counted, and stores nothing.)
 //!
 //! Bit 34 is set by whoever holds the word, and cleared by an exclusive holder. One who takes it later as
 //! a writer sees it, because it takes after the setter has given back. One who shares the hold with the
@@ -42,12 +47,14 @@
 
 use super::Error;
 use super::fences::{heavy, light};
-use super::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, spin, with_slot};
+use super::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, asleep, spin, with_slot};
 
 const GUARD: u64 = 1;
 const GUARDS: u64 = 0xffff;
 const READER: u64 = 1 << 16;
-const READERS: u64 = 0xffff << 16;
+const READERS: u64 = 0x1ff << 16;
+const RUNNER: u64 = 1 << 25;
+const RUNNERS: u64 = 0x7f << 25;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
 const NOTED: u64 = 1 << 34;
@@ -118,6 +125,7 @@ impl Claim {
         count: GUARD_WRITES,
         add: GUARD_WRITES,
     };
+    const BEGIN: Claim = Claim { guards: 0, pending: 0, awaited: WRITER, count: RUNNERS, add: RUNNER };
     /// No claim at all: waits until no launch reads.
     const DRAINED: Claim = Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0 };
 
@@ -215,7 +223,7 @@ impl State {
             }
             round += 1;
             if !spin(round) {
-                self.park(claim);
+                asleep(|| self.park(claim));
             }
         }
     }
@@ -264,13 +272,23 @@ impl State {
         self.take_likely(if written { Claim::LAUNCH_WRITE } else { Claim::LAUNCH_READ }, NOTED)
     }
 
-    /// As [`launch_write`](Self::launch_write) if nobody holds it, without waiting; `None` if somebody does.
-    pub fn try_launch_write(&self) -> Option<bool> {
-        let old = self.word.load(Relaxed);
-        if old & !NOTED != 0 {
-            return None;
-        }
-        self.word.compare_exchange(old, old | WRITER, Acquire, Relaxed).ok().map(|before| before & NOTED != 0)
+    /// Takes it to take copies of it from devices, without waiting. False: somebody may use them just now.
+    pub fn try_evict(&self) -> bool {
+        // Again if only somebody was counted who does not use them.
+        let next =
+            |old: u64| (old & (READERS | RUNNERS | GUARD_WRITES | WRITER) == 0).then_some(old | WRITER);
+        self.word.fetch_update(Acquire, Relaxed, next).is_ok()
+    }
+
+    /// The copies are gone, or not; there is something to look up, or not.
+    pub fn end_evict(&self, noted: bool) {
+        self.change(|old| (old & !(WRITER | NOTED)) | if noted { NOTED } else { 0 });
+    }
+
+    /// Changes the word as one who gives it back.
+    fn change(&self, next: impl Fn(u64) -> u64) {
+        let _ = self.word.fetch_update(Release, Relaxed, |old| Some(next(old)));
+        self.given();
     }
 
     /// True if there is something to look up. The caller holds it.
@@ -323,23 +341,27 @@ impl State {
         }
     }
 
+    /// A pending pipeline runs from now on: called when it is its turn, and nobody is waited for after.
+    pub fn begin(&self) {
+        // The claim names no bit that refuses.
+        let _ = self.take(Claim::BEGIN);
+    }
+
     /// The pending pipeline has read.
     pub fn release_pending_read(&self) {
-        self.word.fetch_sub(PENDING_READ, Release);
+        self.word.fetch_sub(PENDING_READ + RUNNER, Release);
         self.given();
     }
 
     /// The pending pipeline has written; there is something to look up, or not, or as much as before.
     pub fn release_pending_write(&self, noted: Option<bool>) {
-        let next = |old: u64| {
-            let left = old - PENDING_WRITE;
-            Some(noted.map_or(left, |noted| if noted { left | NOTED } else { left & !NOTED }))
-        };
-        let _ = self.word.fetch_update(Release, Relaxed, next);
-        self.given();
+        self.change(|old| {
+            let left = old - (PENDING_WRITE + RUNNER);
+            noted.map_or(left, |noted| if noted { left | NOTED } else { left & !NOTED })
+        });
     }
 
-    /// A pipeline that was counted has not entered: what is there stays as it is.
+    /// A pipeline that was counted has not begun: what is there stays as it is.
     pub fn unpend(&self, written: bool) {
         self.word.fetch_sub(if written { PENDING_WRITE } else { PENDING_READ }, Release);
         self.given();

@@ -4,6 +4,7 @@ mod arrays;
 mod lane;
 mod part;
 mod place;
+mod room;
 mod settle;
 mod shared;
 mod stream;
@@ -19,6 +20,8 @@ use crate::error::{Error, LaunchError};
 use lane::Lane;
 pub(super) use part::part_of;
 pub(super) use place::{parts_of, whole_parts};
+use room::Room;
+use std::sync::LazyLock;
 use walk::Walk;
 
 /// The lanes of a device.
@@ -37,9 +40,27 @@ impl Lanes {
     }
 }
 
+static ROOM: LazyLock<Room> = LazyLock::new(Room::default);
+
+/// A run that may use memories of devices, until others may have them.
+pub(super) struct Going(());
+
+impl Going {
+    pub fn begin() -> Going {
+        ROOM.goes();
+        Going(())
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        ROOM.ends();
+    }
+}
+
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
 /// submissions before; `watch` hears of timeouts; `beside`: others may use other elements of the memories
-/// meanwhile. Returns all failures, in order.
+/// meanwhile. If the devices have memories of their own, the run is [`Going`]. Returns all failures, in order.
 ///
 /// # Errors
 /// A map that cannot be: then nothing of these submissions was run.

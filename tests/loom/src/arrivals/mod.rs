@@ -203,7 +203,7 @@ impl Memory {
 
     /// One who wants room for something else takes what nobody holds.
     fn evicts(&self, device: u8) {
-        let held = self.state.try_launch_write().is_none();
+        let held = !self.state.try_evict();
         if held && self.fault != Fault::EvictsWhatIsHeld {
             return;
         }
@@ -212,7 +212,7 @@ impl Memory {
             self.put(site.buffer.number, 2000);
         }
         if !held {
-            self.state.release_write(true);
+            self.state.end_evict(true);
         }
     }
 }

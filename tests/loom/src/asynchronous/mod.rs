@@ -153,6 +153,7 @@ impl World {
     /// Runs a pipeline whose turn it is.
     fn turn(&self, touches: Touches, number: u64) {
         Self::touched(touches).filter(|t| t.1).for_each(|(m, _)| self.states[m].drained());
+        Self::touched(touches).for_each(|(m, _)| self.states[m].begin());
         self.body(touches, number);
         for (m, written) in Self::touched(touches) {
             match written {
@@ -374,6 +375,7 @@ impl Halves {
         let start = move |ticket| {
             thread::spawn(move || {
                 mine.state.drained();
+                mine.state.begin();
                 mine.add(written);
                 mine.state.release_pending_write(None);
                 mine.order.leave(ticket);

@@ -249,20 +249,48 @@ fn what_a_reader_notes_is_seen_by_every_later_writer() {
 fn an_eviction_takes_turns_with_launches_and_guards_or_leaves() {
     check(3, || {
         let memory = [Memory::new()];
-        let evictor = spawn(&memory, |m| match m[0].state.try_launch_write() {
-            Some(noted) => {
+        let evictor = spawn(&memory, |m| {
+            let evicts = m[0].state.try_evict();
+            if evicts {
                 m[0].add();
-                m[0].state.release_write(noted);
-                1
+                m[0].state.end_evict(false);
             }
-            None => 0,
+            u64::from(evicts)
         });
         // What meets it waits for it, and is not refused.
         assert_eq!(memory[0].launch_write(), Ok(false));
-        let seen = memory[0].guard_read();
+        assert!(memory[0].guard_write().is_ok());
         let evicted = evictor.join().unwrap();
-        assert!(seen.is_ok_and(|seen| (1..=1 + evicted).contains(&seen)));
-        assert_eq!(memory[0].launch_read(), Ok(1 + evicted));
+        assert_eq!(memory[0].launch_read(), Ok(2 + evicted));
+    });
+}
+
+#[test]
+fn an_eviction_is_beside_guards_and_who_has_yet_to_begin_and_loses_neither() {
+    check(3, || {
+        let memory = [Memory::new()];
+        let m = memory[0].clone();
+        assert_eq!(m.state.guard_read(), Ok(false));
+        assert_eq!(m.state.pend_write(false), Err(Refused::Borrowed));
+        assert_eq!(m.state.pend_read(), Ok(()));
+        let evictor = spawn(&memory, |m| {
+            let evicts = m[0].state.try_evict();
+            if evicts {
+                m[0].add();
+                m[0].state.end_evict(true);
+            }
+            u64::from(evicts)
+        });
+        m.state.release_guard_read();
+        // From now on nobody takes what the device has.
+        m.state.begin();
+        let seen = m.get();
+        m.state.release_pending_read();
+        let evicted = evictor.join().unwrap();
+        assert!(seen <= evicted);
+        assert_eq!(m.state.launch_write(), Ok(evicted == 1));
+        m.state.release_write(false);
+        assert_eq!(m.launch_write(), Ok(false), "nobody is counted any more");
     });
 }
 

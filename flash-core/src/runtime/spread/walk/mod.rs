@@ -6,18 +6,19 @@ mod phased;
 mod plain;
 mod touches;
 
-use super::Lanes;
 use super::arrays::{Array, Touch, Ways};
 use super::lane::{Lane, drive_until};
 use super::part::KernelPart;
 use super::place::{self, Placed, place_of};
 use super::sync::changed;
 use super::task::{Outcome, TaskRef, Tasks, Waits, Work};
+use super::{Lanes, ROOM};
 use crate::descriptor::{Access, View};
 use crate::error::{Error, LaunchError};
 use crate::memory::device::{DeviceBuffer, DeviceMemory};
 use crate::memory::directory::Place;
 use crate::memory::keepers::Scratch;
+use crate::memory::quiet::Quiet;
 use crate::memory::region::Region;
 use crate::runtime::asynchronous::{self, Watch};
 use crate::runtime::boxes::Parts;
@@ -438,18 +439,47 @@ impl<'r> Walk<'r> {
     }
 
     /// Gives a place room for what is touched there, and what it lacks of it; if its memory is full of arrays of
-    /// this run, at their cost.
+    /// this run, at their cost, and if others have it, when they are done with it.
     pub fn make_current(
         &mut self,
         memory: Option<&'static DeviceMemory>,
         touches: &[Touches],
     ) -> Result<(), Error> {
         match (self.prepare(memory, touches), memory) {
-            (Err(Error::DeviceMemory(_)), Some(memory)) => {
-                self.spill(memory)?;
-                self.prepare(Some(memory), touches)
-            }
+            (Err(Error::DeviceMemory(_)), Some(memory)) => self.make_room(memory, touches),
             (other, _) => other,
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self, memory: &'static DeviceMemory, touches: &[Touches]) -> Result<(), Error> {
+        self.spill(memory)?;
+        let mut quiet: Option<Quiet> = None;
+        loop {
+            if let Some(quiet) = &mut quiet {
+                quiet.settle();
+            }
+            let before = ROOM.before();
+            let error = match self.prepare(Some(memory), touches) {
+                Err(error @ Error::DeviceMemory(_)) => error,
+                other => return other,
+            };
+            if self.bytes(&self.hulls(touches)) > memory.budget() {
+                return Err(error);
+            }
+            for memory in self.runtime.devices.iter().filter_map(|device| device.memory()) {
+                self.spill(memory)?;
+            }
+            // Who sleeps here does not keep others from running.
+            let _blocked = asynchronous::blocked();
+            if !ROOM.wait(before) {
+                // Some launches are not counted: it tries once more without them.
+                match &quiet {
+                    Some(quiet) if quiet.was_undisturbed() => return Err(error),
+                    Some(_) => {}
+                    None => quiet = Some(Quiet::begin()),
+                }
+            }
         }
     }
 
@@ -585,7 +615,14 @@ impl<'r> Walk<'r> {
         if self.beside {
             self.arrays.iter_mut().filter(|array| array.has_copied()).for_each(Array::leave);
         }
+        let away = self.runtime.has_device_memory();
+        if away {
+            ROOM.is_away();
+        }
         task.run();
+        if away {
+            ROOM.goes();
+        }
         self.arrays.iter_mut().for_each(Array::lock);
         changed().notify();
         Ok(())
