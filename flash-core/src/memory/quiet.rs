@@ -1,10 +1,11 @@
-//! Who holds memories and is not counted among the runs that go (`runtime/spread/room.rs`): launches on the short way, and
-//! those that are about to take their memories. How others keep everybody off the short way for a while.
+//! Who holds memories and is not counted among the runs that go (`runtime/spread/room.rs`): launches on the short
+//! way, and those that are about to take their memories. How others keep everybody off the short way for a while.
 //!
-//! Each thread has a flag of its own, so that nobody writes to a line that others want. Who wants quiet says so first, and
-//! then waits until it has seen all flags down; who begins raises its flag first, and then looks whether somebody wants
-//! quiet. One of the two sees the other, as between the word of a memory and who waits for it ([`state`](super::state)).
-//! Who sleeps until it may take a memory has its flag down, as it may wait for who wants quiet.
+//! Each thread has a flag of its own, so that nobody writes to a line that others want. Who wants quiet says so
+//! first, and then waits until it has seen all flags down; who begins raises its flag first, and then looks whether
+//! somebody wants quiet. One of the two sees the other, as between the word of a memory and who waits for it
+//! ([`state`](super::state)). Who sleeps until it may take a memory has its flag down, as it may wait for who wants
+//! quiet: what it holds meanwhile counts as used, and who lacks just that has an error.
 
 use super::state::{heavy, light};
 use std::sync::atomic::{AtomicU32, Ordering::*};

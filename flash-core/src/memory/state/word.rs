@@ -22,9 +22,9 @@
 //! a pending one is told so ([`Refused::Pending`]), gives back what it has taken, and enters the order
 //! itself; so nobody holds a memory while it waits for a pending pipeline. Counting oneself fails at a
 //! guard and waits for a launch that writes, but not for those that read: a pipeline waits for them
-//! with `drained` before it writes. When it runs, it says so in bits 25..32. Where only parts of a memory are concerned, on either side, the order and
-//! the list decide (`memory/order/parts.rs`): a launch that finds bit 35 is sent there, and so is a guard of
-//! a part that finds a pending writer.
+//! with `drained` before it writes. When it runs, it says so in bits 25..32. Where only parts of a memory
+//! are concerned, on either side, the order and the list decide (`memory/order/parts.rs`): a launch that
+//! finds bit 35 is sent there, and so is a guard of a part that finds a pending writer.
 //!
 //! Taking copies from devices, to make room there, is for who finds nobody that may use them: no launch, and no
 //! pipeline that runs. Guards that read and pipelines that have yet to begin stay counted meanwhile, and may leave;

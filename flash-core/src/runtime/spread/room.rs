@@ -5,8 +5,8 @@
 //! waits has nothing for which others wait, and who does not wait ends some time. If all wait, the one who has waited
 //! longest tries again, alone: what finds no room then never does.
 //!
-//! Launches on the short way are not counted. They wait for nobody, so who is alone keeps others off that way, waits for
-//! those that are on it (`memory/quiet.rs`), and tries once more.
+//! Launches on the short way are not counted. They wait for nobody, so who is alone keeps others off that way, waits
+//! for those that are on it (`memory/quiet.rs`), and tries once more.
 //!
 //! A run inside a function of the host does not count: that may wait for anything, and be it for who waits here.
 //!
