@@ -46,22 +46,21 @@ struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
+    /// None of them yet.
+    #[inline(always)]
+    fn of(slots: &'a Slots, pending: Option<&'a Touched>) -> Held<'a> {
+        let (taken, noted, begun) = (0, false, false);
+        Held { slots, taken, noted, pending, begun, walking: None, going: None, uncounted: None }
+    }
+
     /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
     #[inline]
     fn take(slots: &'a Slots, runtime: &Runtime) -> Result<Option<Held<'a>>, Error> {
         if slots.may_block {
             return Ok(None);
         }
-        let mut held = Held {
-            slots,
-            taken: 0,
-            noted: false,
-            pending: None,
-            begun: false,
-            walking: None,
-            going: None,
-            uncounted: runtime.spreads.then(Uncounted::begin),
-        };
+        let mut held = Held::of(slots, None);
+        held.uncounted = runtime.spreads.then(Uncounted::begin);
         let mut refused = None;
         let taken = slots.visit_memories(|_, memory, written| {
             let taken = match written {
@@ -82,16 +81,7 @@ impl<'a> Held<'a> {
 
     /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
     fn pending(slots: &'a Slots, touched: &'a Touched) -> Held<'a> {
-        let mut held = Held {
-            slots,
-            taken: 0,
-            noted: false,
-            pending: Some(touched),
-            begun: false,
-            walking: None,
-            going: None,
-            uncounted: None,
-        };
+        let mut held = Held::of(slots, Some(touched));
         let _ = slots.visit_memories(|_, memory, written| {
             if written {
                 memory.state.drained();

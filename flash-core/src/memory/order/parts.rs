@@ -63,11 +63,11 @@ impl<E: Extent + PartialEq> Parts<E> {
     /// Fails with [`Refused::Borrowed`] if a guard is alive that conflicts with who writes some of a memory.
     pub fn look(&self, state: &State, written: &E) -> Result<(), Refused> {
         match state.look(true) {
-            Err(Refused::Pending) if self.lock().iter().any(|part| part.overlaps(written)) => {
-                Err(Refused::Borrowed)
-            }
-            Err(Refused::Borrowed) => Err(Refused::Borrowed),
-            Ok(()) | Err(Refused::Pending) => Ok(()),
+            Err(Refused::Pending) => match self.lock().iter().any(|part| part.overlaps(written)) {
+                true => Err(Refused::Borrowed),
+                false => Ok(()),
+            },
+            other => other,
         }
     }
 

@@ -64,6 +64,16 @@ impl Memory {
         Ok(seen)
     }
 
+    /// An eviction, if nobody uses it; how many there were.
+    fn evict(&self, noted: bool) -> u64 {
+        let evicts = self.state.try_evict();
+        if evicts {
+            self.add();
+            self.state.end_evict(noted);
+        }
+        u64::from(evicts)
+    }
+
     fn guard_write(&self) -> Result<(), Error> {
         self.state.guard_write()?;
         self.add();
@@ -249,14 +259,7 @@ fn what_a_reader_notes_is_seen_by_every_later_writer() {
 fn an_eviction_takes_turns_with_launches_and_guards_or_leaves() {
     check(3, || {
         let memory = [Memory::new()];
-        let evictor = spawn(&memory, |m| {
-            let evicts = m[0].state.try_evict();
-            if evicts {
-                m[0].add();
-                m[0].state.end_evict(false);
-            }
-            u64::from(evicts)
-        });
+        let evictor = spawn(&memory, |m| m[0].evict(false));
         // What meets it waits for it, and is not refused.
         assert_eq!(memory[0].launch_write(), Ok(false));
         assert!(memory[0].guard_write().is_ok());
@@ -273,14 +276,7 @@ fn an_eviction_is_beside_guards_and_who_has_yet_to_begin_and_loses_neither() {
         assert_eq!(m.state.guard_read(), Ok(false));
         assert_eq!(m.state.pend_write(false), Err(Refused::Borrowed));
         assert_eq!(m.state.pend_read(), Ok(()));
-        let evictor = spawn(&memory, |m| {
-            let evicts = m[0].state.try_evict();
-            if evicts {
-                m[0].add();
-                m[0].state.end_evict(true);
-            }
-            u64::from(evicts)
-        });
+        let evictor = spawn(&memory, |m| m[0].evict(true));
         m.state.release_guard_read();
         // From now on nobody takes what the device has.
         m.state.begin();
