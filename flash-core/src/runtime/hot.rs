@@ -3,6 +3,7 @@
 //! What a launch needs is then at hand: which memories to hold, and the very struct that went to the
 //! backend the last time. It is used only by the one thread that has the buffer.
 
+use super::near::Again;
 use super::record::Slots;
 use super::{Runtime, launch};
 use crate::abi::space::Space;
@@ -27,6 +28,8 @@ struct Launch {
     submission: Submission,
     /// It is run here, without telling the device.
     inline: Option<(abi::ShareFn, abi::Share)>,
+    /// It runs on a device with a memory of its own, and `memories` are there.
+    again: Option<Again>,
     space: Space,
     valid: bool,
 }
@@ -50,7 +53,7 @@ impl Hot {
     #[inline]
     pub fn set(&mut self, slots: &Slots, runtime: &Runtime) {
         if slots.is_one()
-            && !runtime.spreads
+            && (!runtime.spreads || runtime.has_device_memory())
             && runtime.options.profile.is_none()
             && runtime.error.is_none()
             && runtime.timeout.is_none()
@@ -68,6 +71,10 @@ impl Hot {
         if plan.prepared || forgets || (plan.writes && runtime.check_writes) {
             return;
         }
+        let again = match runtime.spreads.then(|| Again::of(slots, runtime)) {
+            Some(None) => return,
+            again => again.flatten(),
+        };
         let mut memories = SmallVec::new();
         let _ = slots.visit_memories(|_, memory, written| {
             memories.push((std::ptr::from_ref(memory), written));
@@ -101,6 +108,7 @@ impl Hot {
             submission,
             // Its space is put in by `run`, too.
             inline: inline.map(|share| (share, launch::share_of(view.get(), args.len()))),
+            again,
             space: *view.get().raw(),
             valid: true,
         };
@@ -119,9 +127,12 @@ impl Hot {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
+        launch.submission.space = &raw const launch.space;
+        if launch.again.is_some() {
+            return launch.run_again(slots);
+        }
         // Anew each time: writing the arguments ended what the last pointer to them was good for.
         launch.submission.args = slots.args().as_ptr();
-        launch.submission.space = &raw const launch.space;
         if hold(&launch.memories)? {
             return Ok(false);
         }
@@ -141,10 +152,34 @@ impl Hot {
         }
         // SAFETY: an error of this host.
         let source = unsafe { take_error(error) }.err().unwrap_or(Error::Nested);
-        let failure = super::launch::failed(slots, &slots.nodes()[0], 0, source);
+        let failure = failed(slots, source);
         release(&launch.memories, true);
-        Err(Error::Launch(Arc::new(failure)))
+        Err(failure)
     }
+}
+
+impl Launch {
+    /// Where the device has a memory of its own.
+    fn run_again(&mut self, slots: &Slots) -> Result<bool, Error> {
+        let Launch { submit, device, submission, again: Some(again), .. } = self else { return Ok(false) };
+        let outcome = again.run(
+            slots,
+            |args| {
+                submission.args = args.as_ptr();
+                // SAFETY: as the first time: the same device, kernel, space and arrays, held, where the device has
+                // them; scalars of the same types. NULL for the signal: it is done on return.
+                unsafe { take_error(submit(*device, std::ptr::null_mut(), submission)) }
+            },
+            |source| failed(slots, source),
+        );
+        outcome.map(|done| done.is_some())
+    }
+}
+
+/// The error of the one submission, whose memories are held.
+#[cold]
+fn failed(slots: &Slots, source: Error) -> Error {
+    Error::Launch(Arc::new(launch::failed(slots, &slots.nodes()[0], 0, source)))
 }
 
 /// Holds memories in turn; true if one of them is noted, or wanted by a pending pipeline, and then none is

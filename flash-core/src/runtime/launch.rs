@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
-struct Held<'a> {
+pub(super) struct Held<'a> {
     slots: &'a Slots,
     /// So many are held, in the order of addresses.
     taken: usize,
@@ -55,7 +55,7 @@ impl<'a> Held<'a> {
 
     /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
     #[inline]
-    fn take(slots: &'a Slots, runtime: &Runtime) -> Result<Option<Held<'a>>, Error> {
+    pub fn take(slots: &'a Slots, runtime: &Runtime) -> Result<Option<Held<'a>>, Error> {
         if slots.may_block {
             return Ok(None);
         }
@@ -91,6 +91,12 @@ impl<'a> Held<'a> {
             Ok(())
         });
         held
+    }
+
+    /// False: somebody finds no room on the devices, and wants nobody on the short way there.
+    #[inline]
+    pub fn may_stay(&self) -> bool {
+        self.uncounted.as_ref().is_some_and(Uncounted::may_stay)
     }
 
     /// It runs from now on, and waits for nobody: what its memories have on devices stays there.
@@ -184,8 +190,7 @@ fn run_held(
             return long(slots, runtime, &mut held, watch, (0, Vec::new()));
         }
         held.begin(runtime);
-        // Who wants room may want nobody on the short way.
-        if !held.uncounted.as_ref().is_some_and(Uncounted::may_stay) {
+        if !held.may_stay() {
             return long(slots, runtime, &mut held, watch, (0, Vec::new()));
         }
         return match near::run(slots, runtime, watch, 0) {

@@ -1,6 +1,6 @@
 //! What [`published`](super::published) takes from `std`. The models have another file of this name, over loom.
 
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use std::cell::UnsafeCell;
 
@@ -29,4 +29,10 @@ pub(super) fn barrier() {}
 /// Waits a moment.
 pub(super) fn spin(round: u32) {
     if round < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
+/// A number above 0 that was never given before.
+pub(super) fn fresh() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

@@ -5,6 +5,7 @@
 //! The first submission for which that is not so, and all after it, go the long way (`spread/`), if the device
 //! has a memory of its own. One that uses the host's has all that is noted nowhere.
 
+mod again;
 mod touched;
 
 use super::launch::{self, ToDevice, complete};
@@ -26,6 +27,7 @@ use crate::memory::transfer::Transfer;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Instant;
+pub(super) use again::Again;
 pub(crate) use touched::{Known, Near};
 
 /// So many launches may be on a device before the host waits for the older half of them. Being woken costs as much
@@ -50,9 +52,8 @@ pub(super) fn run(
         return (first, Vec::new());
     }
     let memory = device.memory();
-    let (shared, pending) = (SmallVec::new(), SmallVec::new());
-    let mut run = Run { slots, runtime, device, known: Known::default(), shared, pending };
-    let mut told = Told { args: SmallVec::new(), parts: SmallVec::new() };
+    let mut run = Run::new(slots, runtime, device);
+    let mut told = Told::default();
     let mut failed = Vec::new();
     // Chains have few orders: mostly it is that of the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
@@ -103,12 +104,19 @@ struct Run<'a> {
 }
 
 /// Arguments as a device with a memory of its own is told of them.
+#[derive(Default)]
 struct Told {
     args: SmallVec<[Arg; 8]>,
     parts: SmallVec<[abi::Part; 8]>,
 }
 
 impl<'a> Run<'a> {
+    #[inline]
+    fn new(slots: &'a Slots, runtime: &'a Runtime, device: &'static DeviceHandle) -> Run<'a> {
+        let (shared, pending) = (SmallVec::new(), SmallVec::new());
+        Run { slots, runtime, device, known: Known::default(), shared, pending }
+    }
+
     /// Says where the device has the arguments, which are copied there first if that is quick. `None`: the
     /// submission goes the long way.
     #[inline]

@@ -1,7 +1,7 @@
 //! What a published value takes from `std`, from loom.
 
 pub(super) use loom::cell::UnsafeCell as Place;
-pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub(super) fn barrier() {
     loom::sync::atomic::fence(Ordering::SeqCst);
@@ -9,4 +9,11 @@ pub(super) fn barrier() {
 
 pub(super) fn spin(_: u32) {
     loom::thread::yield_now();
+}
+
+/// A number above 0 that was never given before.
+pub(super) fn fresh() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

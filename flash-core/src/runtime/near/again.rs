@@ -1,0 +1,176 @@
+//! A submission that went this way, submitted again: as long as its memories say the homes of the last time, the
+//! device has all arguments where it had them then.
+
+use super::{Run, Told};
+use crate::abi::{self, Arg};
+use crate::error::Error;
+use crate::memory::Header;
+use crate::memory::device::LastUse;
+use crate::memory::quiet::Uncounted;
+use crate::memory::state::Refused;
+use crate::runtime::Runtime;
+use crate::runtime::launch::Held;
+use crate::runtime::record::Slots;
+use crate::runtime::spread::Lanes;
+use smallvec::SmallVec;
+
+/// What the device was told, and what that rests on.
+pub(crate) struct Again {
+    lanes: &'static Lanes,
+    /// In the order of addresses.
+    memories: SmallVec<[Home; 8]>,
+    args: SmallVec<[Arg; 8]>,
+    /// Arguments point to them.
+    _parts: Vec<abi::Part>,
+    /// The arguments that are new each time.
+    scalars: SmallVec<[u32; 8]>,
+}
+
+/// A memory, and the home that it had.
+struct Home {
+    memory: *const Header,
+    written: bool,
+    number: u64,
+}
+
+impl Home {
+    #[inline(always)]
+    fn header(&self) -> &Header {
+        // SAFETY: the submission that was just recorded borrows this memory.
+        unsafe { &*self.memory }
+    }
+
+    /// True if it is still that, and then it stays until [`end`](Self::end).
+    #[inline(always)]
+    fn begin(&self, now: u64) -> bool {
+        let (home, same) = (&self.header().home, |number| number == self.number);
+        let found = if self.written { home.alone_if(same) } else { home.share_if(same) };
+        found.is_some_and(|home| {
+            home.last_use.set(now);
+            true
+        })
+    }
+
+    #[inline(always)]
+    fn end(&self) {
+        if !self.written {
+            self.header().home.end();
+        }
+    }
+}
+
+/// Memories that are held, with their homes; given back on drop.
+struct AtHome<'a> {
+    memories: &'a [Home],
+    held: usize,
+    at_home: usize,
+    /// From before they are held until they are given back.
+    _uncounted: Uncounted,
+}
+
+impl<'a> AtHome<'a> {
+    /// `None`: some memory is not where it was, or others come first.
+    #[inline(always)]
+    fn begin(memories: &'a [Home]) -> Result<Option<AtHome<'a>>, Error> {
+        let mut these = AtHome { memories, held: 0, at_home: 0, _uncounted: Uncounted::begin() };
+        for home in memories {
+            match home.header().state.launch_noted(home.written) {
+                Ok(_) => these.held += 1,
+                Err(Refused::Pending) => return Ok(None),
+                Err(Refused::Borrowed) => return Err(Error::Borrowed),
+            }
+        }
+        if !these._uncounted.may_stay() {
+            return Ok(None);
+        }
+        let now = LastUse::now();
+        for home in memories {
+            if !home.begin(now) {
+                return Ok(None);
+            }
+            these.at_home += 1;
+        }
+        Ok(Some(these))
+    }
+
+    /// What is at home may go elsewhere; it stays held.
+    #[inline(always)]
+    fn leave(&mut self) {
+        self.memories[..self.at_home].iter().for_each(Home::end);
+        self.at_home = 0;
+    }
+}
+
+impl Drop for AtHome<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.leave();
+        for home in &self.memories[..self.held] {
+            match home.written {
+                true => home.header().release_written(),
+                false => home.header().state.release_read(),
+            }
+        }
+    }
+}
+
+impl Again {
+    /// Of a recording of one submission; `None`: it does not go this way. Takes the memories once more.
+    pub fn of(slots: &Slots, runtime: &Runtime) -> Option<Again> {
+        let ([device], [node]) = (&runtime.devices[..], slots.nodes()) else { return None };
+        let (plan, memory) = (node.plan(), device.memory()?);
+        let mut all_at_home = true;
+        let _ = slots.visit_memories(|_, header, _| {
+            all_at_home &= header.home.is_some();
+            Ok(())
+        });
+        if !all_at_home || !plan.runs_plainly() || (plan.writes && runtime.check_writes) {
+            return None;
+        }
+        let held = Held::take(slots, runtime).ok()??;
+        if !held.may_stay() {
+            return None;
+        }
+        let mut run = Run::new(slots, runtime, device);
+        let near = slots.near_of(node, || run.known.near(slots, node))?;
+        let mut told = Told::default();
+        run.find(node, near, memory, &mut told)?;
+        let mut memories = SmallVec::new();
+        let _ = slots.visit_memories(|_, header, written| {
+            memories.push(Home { memory: header, written, number: header.home.number() });
+            Ok(())
+        });
+        let mut parts = Vec::with_capacity(told.args.len());
+        for arg in told.args.iter_mut().filter(|arg| !arg.part.is_null()) {
+            // SAFETY: it points into `near` or `told`.
+            parts.push(unsafe { *arg.part });
+            arg.part = parts.last()?;
+        }
+        let kinds = told.args.iter().zip(0..);
+        let scalars = kinds.filter(|(arg, _)| arg.kind == abi::ARG_SCALAR).map(|(_, i)| i).collect();
+        Some(Again { lanes: Lanes::of(device), memories, args: told.args, _parts: parts, scalars })
+    }
+
+    /// Calls `body` with the arguments, while the memories are held. `None`: it is not as simple as that, and
+    /// nothing was called. `failed` hears of an error while the memories are held still.
+    #[inline(always)]
+    pub fn run(
+        &mut self,
+        slots: &Slots,
+        body: impl FnOnce(&[Arg]) -> Result<(), Error>,
+        failed: impl FnOnce(Error) -> Error,
+    ) -> Result<Option<()>, Error> {
+        // Others' work has its place in the lane, before this or behind it.
+        if !self.lanes.kernels.is_idle() {
+            return Ok(None);
+        }
+        let Some(mut at_home) = AtHome::begin(&self.memories)? else { return Ok(None) };
+        for &i in &self.scalars {
+            self.args[i as usize] = slots.args()[i as usize];
+        }
+        body(&self.args).map(Some).map_err(|error| {
+            at_home.leave();
+            failed(error)
+        })
+    }
+}
