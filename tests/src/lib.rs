@@ -5,8 +5,10 @@
 pub mod emulated;
 mod number;
 pub mod plugins;
+mod random;
 
 pub use number::Number;
+pub use random::Random;
 
 use std::fs::OpenOptions;
 use std::io::Write;

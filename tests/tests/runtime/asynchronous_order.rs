@@ -14,7 +14,7 @@ use flash::kernel::CpuItem;
 use flash::kernel::Index;
 use flash::kernel::views::{Item, Read, ReadWrite, Row, Write};
 use flash::prelude::*;
-use flash_tests::in_process;
+use flash_tests::{Random, in_process};
 use std::collections::HashMap;
 use std::ops::{Deref, Range};
 
@@ -105,16 +105,6 @@ struct Ran {
     steps: Vec<Touched>,
     /// Four numbers per item and submission.
     met: FlashMemory<u64>,
-}
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % n
-    }
 }
 
 /// How a submission is cut, if it is.

@@ -10,7 +10,7 @@ use flash::kernel::{CpuItem, Index};
 use flash::memory::MemoryRange;
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
-use flash_tests::in_process;
+use flash_tests::{Random, in_process};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -197,33 +197,6 @@ impl CpuItem<Spread<'_>> for Plain {
     fn item(ix: Index<3>, k: SpreadItem<'_>) {
         let i = flat(&ix, &k.say);
         k.to.add(i, k.from.rotate_left(11) ^ k.say[1]);
-    }
-}
-
-/// Numbers from a seed (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// Below `n`.
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    /// A range inside `0..n` that is not empty.
-    fn range(&mut self, n: usize) -> Range<usize> {
-        let (a, b) = (self.below(n), self.below(n));
-        a.min(b)..a.max(b) + 1
     }
 }
 

@@ -24,10 +24,10 @@ use crate::memory::directory::Place;
 use crate::memory::home::{AtHome, Home};
 use crate::memory::region::Region;
 use crate::memory::transfer::Transfer;
+pub(super) use again::Again;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Instant;
-pub(super) use again::Again;
 pub(crate) use touched::{Known, Near};
 
 /// So many launches may be on a device before the host waits for the older half of them. Being woken costs as much

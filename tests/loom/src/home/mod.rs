@@ -45,6 +45,16 @@ impl Array {
         }
     }
 
+    /// The same, by one who looked before and knows the number of what it saw.
+    fn reads_again(&self, number: u64) {
+        if let Some(&at) = self.home.share_if(|now| now == number) {
+            assert_eq!(at, 0);
+            // SAFETY: what is checked.
+            self.buffers[0].with(|buffer| assert_eq!(unsafe { *buffer }, 7));
+            self.home.end();
+        }
+    }
+
     /// One who shares the hold, too, replaces the copy by another.
     fn moves(&self) {
         let _lock = self.lock.lock();
@@ -61,9 +71,10 @@ impl Array {
 fn who_uses_a_home_has_its_buffer_until_it_ends() {
     check(3, || {
         let array = Array::new();
-        let readers = [(); 2].map(|()| {
+        let number = array.home.number();
+        let readers = [false, true].map(|again| {
             let array = Arc::clone(&array);
-            thread::spawn(move || array.reads())
+            thread::spawn(move || if again { array.reads_again(number) } else { array.reads() })
         });
         array.moves();
         readers.into_iter().for_each(|reader| reader.join().unwrap());
