@@ -69,7 +69,7 @@ typedef uint flash_u32;
 #define FLASH_LOCAL __local
 #define FLASH_FUNCTION static inline
 #define FLASH_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
-#define FLASH_THREAD() ((flash_u64)get_global_id(0))
+#define FLASH_GLOBAL_ID(dim) ((flash_u64)get_global_id(dim))
 #define FLASH_THREADS() ((flash_u64)get_global_size(0))
 #define FLASH_LOCAL_ID() ((flash_u64)get_local_id(0))
 #define FLASH_GROUP() ((flash_u64)get_group_id(0))
@@ -85,12 +85,16 @@ typedef unsigned int flash_u32;
 #define FLASH_LOCAL __shared__
 #define FLASH_FUNCTION __device__ __forceinline__
 #define FLASH_BARRIER() __syncthreads()
-#define FLASH_THREAD() ((flash_u64)blockIdx.x * blockDim.x + threadIdx.x)
+#define FLASH_GLOBAL_ID(dim) \
+    ((dim) == 0   ? (flash_u64)blockIdx.x * blockDim.x + threadIdx.x \
+     : (dim) == 1 ? (flash_u64)(blockIdx.y * blockDim.y + threadIdx.y) \
+                  : (flash_u64)(blockIdx.z * blockDim.z + threadIdx.z))
 #define FLASH_THREADS() ((flash_u64)gridDim.x * blockDim.x)
 #define FLASH_LOCAL_ID() ((flash_u64)threadIdx.x)
 #define FLASH_GROUP() ((flash_u64)blockIdx.x)
 #define FLASH_GROUP_SIZE() ((flash_u64)blockDim.x)
 #endif
+#define FLASH_THREAD() FLASH_GLOBAL_ID(0)
 
 /* The values of a dimension. Row r has `start + at(r) * step`, or `table[start + at(r)]`, with
  * at(r) = r / cell % count. */
@@ -194,7 +198,7 @@ typedef struct flash_launch {
          flash_item += FLASH_THREADS() / FLASH_THREADS_PER_ITEM)
 #elif defined(FLASH_GRID)
 /* Work-groups may go beyond the box, whose extents are the counts. */
-#define FLASH_IS_INSIDE(dim) (get_global_id(dim) < flash_run.axes[dim].count)
+#define FLASH_IS_INSIDE(dim) (FLASH_GLOBAL_ID(dim) < flash_run.axes[dim].count)
 #define FLASH_FOR_ITEMS \
     for (int flash_item = FLASH_IS_INSIDE(0) && FLASH_IS_INSIDE(1) && FLASH_IS_INSIDE(FLASH_DIMS - 1); flash_item; \
          flash_item = 0)
@@ -232,7 +236,7 @@ typedef struct flash_launch {
 /* The index of the current work item along a dimension: global, whatever the order or the cut. With 32, in 32
  * bits: launches whose indices do not fit are refused. */
 #ifdef FLASH_GRID
-#define FLASH_INDEX(dim) (flash_run.axes[dim].start + get_global_id(dim))
+#define FLASH_INDEX(dim) (flash_run.axes[dim].start + FLASH_GLOBAL_ID(dim))
 #define FLASH_INDEX32(dim) ((flash_u32)FLASH_INDEX(dim))
 #elif defined(FLASH_CONSECUTIVE)
 #define FLASH_INDEX(dim) (flash_run.axes[dim].start + ((dim) == 0 ? flash_run.first + flash_item : 0))
@@ -313,7 +317,7 @@ FLASH_FUNCTION flash_u64 flash_own_index_of(const flash_launch *run, flash_u64 i
     flash_u64 element = 0;
     for (int dim = 0; dim < FLASH_DIMS; ++dim) {
 #ifdef FLASH_GRID
-        element += (run->axes[dim].start + get_global_id(dim)) * run->strides[detail / FLASH_DETAIL][dim];
+        element += (run->axes[dim].start + FLASH_GLOBAL_ID(dim)) * run->strides[detail / FLASH_DETAIL][dim];
 #else
 #if defined(FLASH_CONSECUTIVE)
         const flash_u64 index = run->axes[dim].start + (dim == 0 ? run->first + item : 0);

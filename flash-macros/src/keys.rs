@@ -5,7 +5,9 @@ use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitInt, LitStr, Token, Type, UnOp, parenthesized};
+use syn::{
+    Error, Expr, ExprLit, ExprUnary, Lit, LitInt, LitStr, Token, Type, UnOp, bracketed, parenthesized, token,
+};
 
 /// `for(..)`.
 pub struct Elements {
@@ -102,6 +104,23 @@ pub fn text(input: ParseStream<'_>, key: &str, example: &str) -> syn::Result<Lit
     let wrong = |error: Error| Error::new(error.span(), format!("write `{key} = \"{example}\"`"));
     input.parse::<Token![=]>().map_err(wrong)?;
     input.parse().map_err(wrong)
+}
+
+/// `= ".."`, or `= ["..", ".."]`: at least one.
+pub fn texts(input: ParseStream<'_>, key: &str, example: &str) -> syn::Result<Vec<LitStr>> {
+    if !(input.peek(Token![=]) && input.peek2(token::Bracket)) {
+        return Ok(vec![text(input, key, example)?]);
+    }
+    input.parse::<Token![=]>()?;
+    let list;
+    let bracket = bracketed!(list in input);
+    let texts: Vec<LitStr> = Punctuated::<LitStr, Token![,]>::parse_terminated(&list)?.into_iter().collect();
+    match texts.is_empty() {
+        true => {
+            Err(Error::new(bracket.span.join(), format!("this list is empty: write `{key} = \"{example}\"`")))
+        }
+        false => Ok(texts),
+    }
 }
 
 /// `= ".."`, the name of an implementation.

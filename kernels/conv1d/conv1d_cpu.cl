@@ -1,15 +1,5 @@
 /* The kernel of mod.rs in OpenCL C, for CPUs. FLASH_T is float or double. */
 
-#define PASTE(a, b) a##b
-#define JOIN(a, b) PASTE(a, b)
-/* Of a register of 512 bits. */
-#define LANES_float 16
-#define LANES_double 8
-#define LANES JOIN(LANES_, FLASH_T)
-typedef JOIN(FLASH_T, LANES) vector;
-#define LOAD JOIN(vload, LANES)
-#define STORE JOIN(vstore, LANES)
-
 /* Registers of results that share each element of the filter. */
 #define REGISTERS 8
 #define WIDTH (REGISTERS * LANES)
@@ -25,12 +15,12 @@ FLASH_KERNEL conv1d(FLASH_GLOBAL const FLASH_T *filter, FLASH_GLOBAL const FLASH
         FLASH_GLOBAL FLASH_T *to = &FLASH_AT(out, i);
         flash_u64 at = 0;
         for (; at + WIDTH <= inside; at += WIDTH) {
-            vector sums[REGISTERS];
+            VECTOR sums[REGISTERS];
 #pragma unroll
             for (int v = 0; v < REGISTERS; ++v)
                 sums[v] = 0;
             for (flash_u64 j = 0; j < k; ++j) {
-                const vector h = with[k - 1 - j];
+                const VECTOR h = with[k - 1 - j];
 #pragma unroll
                 for (int v = 0; v < REGISTERS; ++v)
                     sums[v] = fma(h, LOAD(v, from + at + j), sums[v]);

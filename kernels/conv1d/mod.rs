@@ -28,7 +28,8 @@ partition_map! {
 #[kernel(name = "conv1d", dims(i), part_by(i, map = REACH))]
 #[implementations(
     opencl = "conv1d.cl", name = "any", cooperating, for(f32, f64);
-    opencl = "conv1d_cpu.cl", name = "cpu", architecture = "cpu", cooperating, for(f32, f64), items_per_thread = 128;
+    opencl = ["../simd/vector.cl", "conv1d_cpu.cl"], name = "cpu", architecture = "cpu",
+    cooperating, for(f32, f64), items_per_thread = 128;
     cuda = "conv1d.cu", cooperating, for(f32, f64), work_group_size = 256
 )]
 pub struct Conv1d<'a, T: Number> {

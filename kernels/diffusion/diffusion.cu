@@ -1,4 +1,4 @@
-/* The diffusion kernels of mod.rs in CUDA C++. Counts are exact, so that sums and products must be rounded as
+/* The kernels of mod.rs for particles in CUDA C++. Counts are exact, so that sums and products must be rounded as
  * written: it is compiled with --fmad=false. */
 
 #define OUTSIDE 0xffffffffu
@@ -113,24 +113,5 @@ FLASH_KERNEL count(const flash_u64 iterations, const flash_u32 *track, flash_u64
     const flash_u64 flash_item = FLASH_GROUP() * flash_run.block;
     for (flash_u64 at = FLASH_LOCAL_ID(); fits && at < len; at += FLASH_GROUP_SIZE())
         FLASH_REDUCE(counts, at) += (flash_u64)(flash_i64)near[at];
-}
-#endif
-
-#ifdef FLASH_ENTRY_heat
-FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height, const float *from, float *to,
-                  FLASH_ARGS) {
-    /* An element's number is the same in both fields if that is the width of `to`; of `from` there are no more. */
-    const flash_u64 end =
-        FLASH_STRIDE(to, 0) == 1 && FLASH_STRIDE(to, 1) == width ? min(width * height, FLASH_LEN(from)) : 0;
-    FLASH_FOR_ITEMS {
-        const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
-        if (i >= end)
-            continue;
-        const float *at = &FLASH_AT(from, i);
-        const float here = at[0];
-        const float west = x > 0 ? at[-1] : here, east = x + 1 < width ? at[1] : here;
-        const float north = y > 0 ? at[-(flash_i64)width] : here, south = i + width < end ? at[width] : here;
-        FLASH_AT(to, i) = here + rate * (((west + east) + (north + south)) - 4.0f * here);
-    }
 }
 #endif

@@ -1,17 +1,27 @@
 //! Element-wise quotients on the CPU.
 
 use super::{Ewmd, EwmdSpan};
-use crate::simd::{InstructionSet, Number, elementwise, spans};
+use crate::simd::{InstructionSet, Number, Operation, Vector, elementwise, spans};
 use flash_core::kernel::Span;
+
+struct Quotient;
+
+impl Operation for Quotient {
+    #[inline(always)]
+    fn of<T: Number>(a: T, b: T) -> T {
+        a / b
+    }
+
+    #[inline(always)]
+    unsafe fn of_registers<T: Number, V: Vector<T>>(a: V, b: V) -> V {
+        // SAFETY: the caller vouches.
+        unsafe { a.div(b) }
+    }
+}
 
 #[inline(always)]
 fn quotient<I: InstructionSet, T: Number>(_: Span<1>, k: EwmdSpan<'_, T>) {
-    elementwise::<I, T>(
-        k.n,
-        (k.a, k.b, k.c),
-        #[inline(always)]
-        |a, b| a / b,
-    );
+    elementwise::<Quotient, I, T>(k.n, (k.a, k.b, k.c));
 }
 
 spans! { Ewmd, EwmdSpan, 1, quotient }

@@ -1,17 +1,27 @@
 //! Element-wise products on the CPU.
 
 use super::{Ewmm, EwmmSpan};
-use crate::simd::{InstructionSet, Number, elementwise, spans};
+use crate::simd::{InstructionSet, Number, Operation, Vector, elementwise, spans};
 use flash_core::kernel::Span;
+
+struct Product;
+
+impl Operation for Product {
+    #[inline(always)]
+    fn of<T: Number>(a: T, b: T) -> T {
+        a * b
+    }
+
+    #[inline(always)]
+    unsafe fn of_registers<T: Number, V: Vector<T>>(a: V, b: V) -> V {
+        // SAFETY: the caller vouches.
+        unsafe { a.mul(b) }
+    }
+}
 
 #[inline(always)]
 fn product<I: InstructionSet, T: Number>(_: Span<1>, k: EwmmSpan<'_, T>) {
-    elementwise::<I, T>(
-        k.n,
-        (k.a, k.b, k.c),
-        #[inline(always)]
-        |a, b| a * b,
-    );
+    elementwise::<Product, I, T>(k.n, (k.a, k.b, k.c));
 }
 
 spans! { Ewmm, EwmmSpan, 1, product }

@@ -9,9 +9,9 @@
 use super::bf16;
 use super::tiles::Tiles;
 use crate::simd::Number;
+use bytemuck::{Pod, Zeroable};
 use flash_core::kernel::{Element, Threads};
 use rayon::prelude::*;
-use std::any::Any;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::thread::LocalKey;
@@ -86,15 +86,20 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
     let alone = threads.count() == 1 || m * n * k <= SMALL;
     let height = height::<P, I>(m, if alone { 1 } else { threads.count() });
     let mut work = || {
-        let mut packed = take(&PACKED_B);
+        let most = n.min(WIDTH).next_multiple_of(I::WIDTH) * k.div_ceil(P::TOGETHER).min(DEPTH);
+        let mut lines = take::<P>(&PACKED_B, most);
+        let all: &mut [P] = bytemuck::cast_slice_mut(&mut lines);
         for columns in blocks(n, WIDTH) {
             for depth in blocks(k, DEPTH * P::TOGETHER) {
-                pack_b(I::WIDTH, b, &depth, &columns, &mut packed, alone);
+                let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
+                let packed = &mut all[..columns.len().div_ceil(I::WIDTH) * tile_len];
+                pack_b(I::WIDTH, b, &depth, &columns, packed, alone);
+                let packed = &*packed;
                 let block = |(block, c): (usize, &mut [I::Sum])| {
                     let first = block * height;
                     let rows = first..(first + height).min(m);
                     let c = &mut c[columns.start..];
-                    of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), &packed, (c, leading));
+                    of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), packed, (c, leading));
                 };
                 match alone {
                     true => c.chunks_mut(height * leading).enumerate().for_each(block),
@@ -102,7 +107,7 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
                 }
             }
         }
-        put(&PACKED_B, packed);
+        PACKED_B.set(lines);
     };
     if alone { work() } else { threads.install(work) }
 }
@@ -124,11 +129,10 @@ fn pack_b<P: Packed<F>, F: Element>(
     b: Matrix<'_, F>,
     depth: &Range<usize>,
     columns: &Range<usize>,
-    packed: &mut Vec<P>,
+    packed: &mut [P],
     alone: bool,
 ) {
     let tile_len = width * depth.len().div_ceil(P::TOGETHER);
-    packed.resize(columns.len().div_ceil(width) * tile_len, P::zeroed());
     let tile = |(tile, to): (usize, &mut [P])| {
         let first = columns.start + tile * width;
         let columns = first..(first + width).min(columns.end);
@@ -156,10 +160,9 @@ fn pack_a<P: Packed<F>, F: Element>(
     a: Matrix<'_, F>,
     rows: Range<usize>,
     depth: &Range<usize>,
-    packed: &mut Vec<P>,
+    packed: &mut [P],
 ) {
     let columns = depth.len().div_ceil(P::TOGETHER);
-    packed.resize(rows.len().next_multiple_of(height) * columns, P::zeroed());
     if !rows.len().is_multiple_of(height) {
         packed[rows.len() / height * height * columns..].fill(P::zeroed());
     }
@@ -180,8 +183,10 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     (c, leading): (&mut [I::Sum], usize),
 ) {
     let (m, columns) = (rows.len(), depth.len().div_ceil(P::TOGETHER));
-    let mut packed = take(&PACKED_A);
-    pack_a(I::ROWS, a, rows, &depth, &mut packed);
+    let len = m.next_multiple_of(I::ROWS) * columns;
+    let mut lines = take::<P>(&PACKED_A, len);
+    let packed: &mut [P] = &mut bytemuck::cast_slice_mut(&mut lines)[..len];
+    pack_a(I::ROWS, a, rows, &depth, packed);
     for (column, b) in (0..n).step_by(I::WIDTH).zip(b.chunks_exact(I::WIDTH * columns)) {
         for (row, a) in (0..m).step_by(I::ROWS).zip(packed.chunks_exact(I::ROWS * columns)) {
             let size = [(m - row).min(I::ROWS), (n - column).min(I::WIDTH)];
@@ -189,23 +194,29 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
             I::tile(a, b, (c, leading), size, depth.start > 0);
         }
     }
-    put(&PACKED_A, packed);
+    PACKED_A.set(lines);
 }
+
+/// A line of the caches, which vectors of packed factors do not cross.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
 
 /// A block that a thread keeps from product to product: fresh memory is cleared, page by page. Whoever packs takes it,
 /// so that what rayon runs on the thread meanwhile has one of its own.
-type Kept = RefCell<Option<Box<dyn Any>>>;
+type Kept = RefCell<Vec<Line>>;
 
 thread_local! {
-    static PACKED_A: Kept = const { RefCell::new(None) };
-    static PACKED_B: Kept = const { RefCell::new(None) };
+    static PACKED_A: Kept = const { RefCell::new(Vec::new()) };
+    static PACKED_B: Kept = const { RefCell::new(Vec::new()) };
 }
 
-/// The last block, if it was of such elements.
-fn take<T: 'static>(kept: &'static LocalKey<Kept>) -> Vec<T> {
-    kept.take().and_then(|kept| kept.downcast().ok()).map_or_else(Vec::new, |block| *block)
-}
-
-fn put<T: 'static>(kept: &'static LocalKey<Kept>, block: Vec<T>) {
-    kept.set(Some(Box::new(block)));
+/// The last block, with room for so many.
+fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> Vec<Line> {
+    let mut block = kept.take();
+    let lines = (len * size_of::<P>()).div_ceil(size_of::<Line>());
+    if block.len() < lines {
+        block.resize(lines, Line::zeroed());
+    }
+    block
 }

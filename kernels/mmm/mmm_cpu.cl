@@ -15,16 +15,6 @@
 #define WIDE_VECTOR(x) as_float16(convert_uint16(x) << 16)
 #endif
 
-#define PASTE(a, b) a##b
-#define JOIN(a, b) PASTE(a, b)
-/* Of a register of 512 bits. */
-#define LANES_float 16
-#define LANES_double 8
-#define LANES JOIN(LANES_, FLASH_T)
-typedef JOIN(FLASH_T, LANES) vector;
-#define LOAD JOIN(vload, LANES)
-#define STORE JOIN(vstore, LANES)
-
 /* A tile: 16 sums in registers, which hide the latency of an addition. */
 #define ROWS 8
 #define REGISTERS 2
@@ -35,8 +25,8 @@ typedef JOIN(FLASH_T, LANES) vector;
 #define TILES 4
 
 /* The product of `depth` columns of `left`, ROWS high, and as many rows of `right`, as wide as a tile. */
-static inline void product(const FLASH_T *left, const vector right[][REGISTERS], const int depth, FLASH_T *to) {
-    vector sums[ROWS][REGISTERS];
+static inline void product(const FLASH_T *left, const VECTOR right[][REGISTERS], const int depth, FLASH_T *to) {
+    VECTOR sums[ROWS][REGISTERS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
@@ -47,7 +37,7 @@ static inline void product(const FLASH_T *left, const vector right[][REGISTERS],
         for (int r = 0; r < ROWS; ++r)
 #pragma unroll
             for (int v = 0; v < REGISTERS; ++v)
-                sums[r][v] = fma((vector)left[l * ROWS + r], right[l][v], sums[r][v]);
+                sums[r][v] = fma((VECTOR)left[l * ROWS + r], right[l][v], sums[r][v]);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
@@ -67,7 +57,7 @@ static inline void copy_left(FLASH_GLOBAL const FACTOR *a, const flash_u64 apart
 
 /* Copies some columns of `b`, tile by tile. */
 static inline void copy_right(FLASH_GLOBAL const FACTOR *b, const flash_u64 apart, const int deep, const int wide,
-                              vector right[TILES][DEPTH][REGISTERS]) {
+                              VECTOR right[TILES][DEPTH][REGISTERS]) {
     for (int l = 0; l < deep; ++l) {
         FLASH_GLOBAL const FACTOR *row = b + l * apart;
         int v = 0;
@@ -103,7 +93,7 @@ FLASH_KERNEL mmm(const flash_u64 n, const flash_u64 k, const flash_u64 lda, cons
                  const flash_u64 ldc, FLASH_GLOBAL const FACTOR *a, FLASH_GLOBAL const FACTOR *b,
                  FLASH_GLOBAL FLASH_T *c, FLASH_ARGS) {
     FLASH_T left[HEIGHT * DEPTH], sums[ROWS * COLUMNS];
-    vector right[TILES][DEPTH][REGISTERS];
+    VECTOR right[TILES][DEPTH][REGISTERS];
     FLASH_FOR_RUNS {
         FLASH_GLOBAL const FACTOR *rows = &FLASH_AT(a, FLASH_OWN_INDEX(a)), *columns = &FLASH_AT(b, 0);
         FLASH_GLOBAL FLASH_T *to = &FLASH_AT(c, FLASH_OWN_INDEX(c));

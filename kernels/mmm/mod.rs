@@ -21,9 +21,9 @@ pub use half::bf16;
 ///
 /// Implementations on the CPU: `openblas`, where that library is found, and `blocked` give all of a device's threads
 /// to one product; `avx512`, `avx2` and `portable`, whichever is named, are for some rows each. Over several devices
-/// each computes some rows of the product, with the bits of one device; but for `openblas`, which may sum in another
-/// order where a product has another number of rows. On NVIDIA's GPUs, where cuBLAS is found, `cublas` runs a product
-/// whole.
+/// each computes some rows of the product, with the bits of one device; but for `openblas` and `cublas`, which may sum
+/// in another order where a product has another number of rows. On NVIDIA's GPUs `cublas` is taken, where that library
+/// is found, else `mmm.cu`.
 ///
 /// Factors in [`bf16`] are added up in single precision: by `avx512_bf16`, where a CPU has such instructions, which take
 /// numbers below `f32::MIN_POSITIVE` for 0, and by `blocked`, which keeps them.
@@ -35,7 +35,8 @@ pub use half::bf16;
 #[kernel(name = "mmm", dims(row), part_by(row))]
 #[implementations(
     opencl = "mmm.cl", name = "any", cooperating, for(f32, f64, bf16);
-    opencl = "mmm_cpu.cl", name = "cpu", architecture = "cpu", cooperating, for(f32, f64, bf16), items_per_thread = 8;
+    opencl = ["../simd/vector.cl", "mmm_cpu.cl"], name = "cpu", architecture = "cpu",
+    cooperating, for(f32, f64, bf16), items_per_thread = 8;
     cuda = "mmm.cu", cooperating, for(f32, f64, bf16), work_group_size = 256, threads_per_item = 64
 )]
 pub struct Mmm<'a, T: Factor> {

@@ -19,7 +19,8 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 #[kernel(name = "mvm", dims(row), part_by(row))]
 #[implementations(
     opencl = "mvm.cl", name = "any", cooperating, for(f32, f64);
-    opencl = "mvm_cpu.cl", name = "cpu", architecture = "cpu", cooperating, for(f32, f64), items_per_thread = 4;
+    opencl = ["../simd/vector.cl", "mvm_cpu.cl"], name = "cpu", architecture = "cpu",
+    cooperating, for(f32, f64), items_per_thread = 4;
     cuda = "../simd/sums.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
 )]
 pub struct Mvm<'a, T: Number> {

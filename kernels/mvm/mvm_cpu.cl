@@ -1,15 +1,5 @@
 /* The kernel of mod.rs in OpenCL C, for CPUs. FLASH_T is float or double. */
 
-#define PASTE(a, b) a##b
-#define JOIN(a, b) PASTE(a, b)
-/* Of a register of 512 bits. */
-#define LANES_float 16
-#define LANES_double 8
-#define LANES JOIN(LANES_, FLASH_T)
-typedef JOIN(FLASH_T, LANES) vector;
-#define LOAD JOIN(vload, LANES)
-#define STORE JOIN(vstore, LANES)
-
 /* Rows that share each part of the vector; parts that are summed beside each other. */
 #define ROWS 4
 #define REGISTERS 4
@@ -18,7 +8,7 @@ typedef JOIN(FLASH_T, LANES) vector;
 /* Products of some rows, `apart` from each other, and the vector. Each has the same sums, however many they are. */
 static inline void products(const int rows, FLASH_GLOBAL const FLASH_T *row, const flash_u64 apart,
                             FLASH_GLOBAL const FLASH_T *with, const flash_u64 end, FLASH_GLOBAL FLASH_T *to) {
-    vector sums[ROWS][REGISTERS];
+    VECTOR sums[ROWS][REGISTERS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
@@ -28,7 +18,7 @@ static inline void products(const int rows, FLASH_GLOBAL const FLASH_T *row, con
     for (; j + WIDTH <= end; j += WIDTH)
 #pragma unroll
         for (int v = 0; v < REGISTERS; ++v) {
-            const vector x = LOAD(v, with + j);
+            const VECTOR x = LOAD(v, with + j);
 #pragma unroll
             for (int r = 0; r < ROWS; ++r)
                 if (r < rows)

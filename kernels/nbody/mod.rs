@@ -68,7 +68,7 @@ impl Real for f64 {
     cooperating,
     for(f32, f64),
     build_options = "-cl-unsafe-math-optimizations";
-    opencl = "nbody_cpu.cl",
+    opencl = ["../simd/vector.cl", "nbody_cpu.cl"],
     name = "cpu",
     architecture = "cpu",
     cooperating,
@@ -125,7 +125,7 @@ pub struct Integrate<'a, T: Real> {
     cooperating,
     for(f32, f64),
     build_options = "-cl-unsafe-math-optimizations";
-    opencl = "nbody_cpu.cl",
+    opencl = ["../simd/vector.cl", "nbody_cpu.cl"],
     name = "cpu",
     architecture = "cpu",
     cooperating,

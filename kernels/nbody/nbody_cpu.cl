@@ -1,15 +1,5 @@
 /* Attraction between bodies, of mod.rs, in OpenCL C, for CPUs. FLASH_T is float or double. */
 
-#define PASTE(a, b) a##b
-#define JOIN(a, b) PASTE(a, b)
-/* Of a register of 512 bits. */
-#define LANES_float 16
-#define LANES_double 8
-#define LANES JOIN(LANES_, FLASH_T)
-typedef JOIN(FLASH_T, LANES) vector;
-#define LOAD JOIN(vload, LANES)
-#define STORE JOIN(vstore, LANES)
-
 /* Registers of bodies that share each one that attracts them. */
 #ifndef REGISTERS
 #define REGISTERS 2
@@ -24,7 +14,7 @@ typedef JOIN(FLASH_T, LANES) vector;
  * does not attract it. */
 static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
                            FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T to[3][WIDTH]) {
-    vector x[3][REGISTERS], all[3][REGISTERS];
+    VECTOR x[3][REGISTERS], all[3][REGISTERS];
 #pragma unroll
     for (int v = 0; v < REGISTERS; ++v)
 #pragma unroll
@@ -34,7 +24,7 @@ static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2,
         }
     for (flash_u64 first = 0; first < n; first += BLOCK) {
         const flash_u64 end = min(first + BLOCK, n);
-        vector a[3][REGISTERS];
+        VECTOR a[3][REGISTERS];
 #pragma unroll
         for (int v = 0; v < REGISTERS; ++v)
 #pragma unroll
@@ -43,11 +33,11 @@ static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2,
         for (flash_u64 j = first; j < end; ++j)
 #pragma unroll
             for (int v = 0; v < REGISTERS; ++v) {
-                const vector dx = pos[3 * j] - x[0][v], dy = pos[3 * j + 1] - x[1][v], dz = pos[3 * j + 2] - x[2][v];
-                const vector d2 = fma(dx, dx, fma(dy, dy, fma(dz, dz, (vector)softening2)));
+                const VECTOR dx = pos[3 * j] - x[0][v], dy = pos[3 * j + 1] - x[1][v], dz = pos[3 * j + 2] - x[2][v];
+                const VECTOR d2 = fma(dx, dx, fma(dy, dy, fma(dz, dz, (VECTOR)softening2)));
                 /* With the build options that allow it the CPU's estimate, and a step of Newton's method. */
-                const vector inverse = 1 / sqrt(d2);
-                const vector weight = d2 > 0 ? mass[j] * inverse * inverse * inverse : 0;
+                const VECTOR inverse = 1 / sqrt(d2);
+                const VECTOR weight = d2 > 0 ? mass[j] * inverse * inverse * inverse : 0;
                 a[0][v] = fma(dx, weight, a[0][v]);
                 a[1][v] = fma(dy, weight, a[1][v]);
                 a[2][v] = fma(dz, weight, a[2][v]);

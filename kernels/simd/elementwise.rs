@@ -1,20 +1,30 @@
 //! A result element by element from two arrays.
 
-use super::{InstructionSet, Number};
+use super::streams::{ask_ahead, streams};
+use super::vector::in_order;
+use super::{InstructionSet, Number, Vector};
 
 /// Bytes of a result from which on its stores go past the caches. What is stored the usual way is read
 /// first, which costs a third of the bandwidth; but what fits into the caches may be wanted there.
 const PAST_CACHES: u64 = 8 << 20;
 
-/// `c[i] = op(a[i], b[i])`, for a run of a result of `n` elements. `op` is inlined always.
+/// What is done with two elements, and with registers of them.
+pub(crate) trait Operation {
+    fn of<T: Number>(a: T, b: T) -> T;
+
+    /// # Safety
+    /// The CPU has the register's instructions.
+    unsafe fn of_registers<T: Number, V: Vector<T>>(a: V, b: V) -> V;
+}
+
+/// `c[i] = O::of(a[i], b[i])`, for a run of a result of `n` elements.
 ///
 /// # Panics
-/// If the lengths differ.
+/// If the lengths differ, or the CPU lacks the instructions.
 #[inline(always)]
-pub(crate) fn elementwise<I: InstructionSet, T: Number>(
+pub(crate) fn elementwise<O: Operation, I: InstructionSet, T: Number>(
     n: u64,
     (a, b, c): (&[T], &[T], &mut [T]),
-    op: impl Fn(T, T) -> T + Copy,
 ) {
     assert!(
         a.len() == c.len() && b.len() == c.len(),
@@ -24,46 +34,47 @@ pub(crate) fn elementwise<I: InstructionSet, T: Number>(
         c.len()
     );
     if n.saturating_mul(size_of::<T>() as u64) < PAST_CACHES {
-        return plain(a, b, c, op);
+        return plain::<O, T>(a, b, c);
     }
-    #[cfg(target_arch = "x86_64")]
-    past_caches(a, b, c, op);
-    #[cfg(not(target_arch = "x86_64"))]
-    plain(a, b, c, op);
+    past_caches::<O, I, T>(a, b, c);
 }
 
 #[inline(always)]
-fn plain<T: Number>(a: &[T], b: &[T], c: &mut [T], op: impl Fn(T, T) -> T) {
+fn plain<O: Operation, T: Number>(a: &[T], b: &[T], c: &mut [T]) {
     for ((a, b), c) in a.iter().zip(b).zip(c) {
-        *c = op(*a, *b);
+        *c = O::of(*a, *b);
     }
 }
 
-/// Elements that are stored at once past the caches: one or two whole cache lines.
-#[cfg(target_arch = "x86_64")]
+/// Elements that are stored at once past the caches: one or two whole cache lines, and whole registers.
 const LINE: usize = 16;
 
-/// Whole cache lines are stored past the caches.
-#[cfg(target_arch = "x86_64")]
+/// Whole cache lines are stored past the caches. The arrays are of one length.
 #[inline(always)]
-fn past_caches<T: Number>(a: &[T], b: &[T], c: &mut [T], op: impl Fn(T, T) -> T + Copy) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+fn past_caches<O: Operation, I: InstructionSet, T: Number>(a: &[T], b: &[T], c: &mut [T]) {
+    assert!(I::there(), "this CPU lacks the instructions");
     let head = c.as_ptr().align_offset(64).min(c.len());
     let ((a_head, a), (b_head, b), (c_head, c)) = (a.split_at(head), b.split_at(head), c.split_at_mut(head));
-    plain(a_head, b_head, c_head, op);
-    let ((a, a_tail), (b, b_tail), (c, c_tail)) =
-        (a.as_chunks::<LINE>(), b.as_chunks::<LINE>(), c.as_chunks_mut::<LINE>());
-    for ((a, b), c) in a.iter().zip(b).zip(c) {
-        let line: [T; LINE] = std::array::from_fn(|l| op(a[l], b[l]));
-        let (from, to) = (line.as_ptr().cast::<__m128i>(), c.as_mut_ptr().cast::<__m128i>());
-        for part in 0..size_of_val(&line) / size_of::<__m128i>() {
-            // SAFETY: both have this part, and `to` is aligned to 64 bytes: `c` is so behind its head. Every
-            // x86-64 has these instructions.
-            unsafe { _mm_stream_si128(to.add(part), _mm_loadu_si128(from.add(part))) };
+    plain::<O, T>(a_head, b_head, c_head);
+    let (n, to) = (c.len(), c.as_mut_ptr());
+    let line = |at: usize| {
+        let (a, b) = (&a[at..][..LINE], &b[at..][..LINE]);
+        ask_ahead(a.as_ptr());
+        ask_ahead(b.as_ptr());
+        for part in (0..LINE).step_by(I::Vector::<T>::LANES) {
+            // SAFETY: the CPU has the instructions, as asserted. `c` is as long as `a`, which has this line, and is
+            // aligned to 64 bytes, as many as the largest register has: it is so behind its head.
+            unsafe {
+                let of = |line: &[T]| I::Vector::<T>::load(line.as_ptr().add(part));
+                O::of_registers(of(a), of(b)).stream(to.add(at + part));
+            }
         }
+    };
+    let (end, lines) = (streams::<T>(n, LINE, |_, at| line(at)), n / LINE * LINE);
+    for at in (end..lines).step_by(LINE) {
+        line(at);
     }
-    plain(a_tail, b_tail, c_tail, op);
-    // Such stores are in no order with others: whoever is told that the run is done must see them.
-    // SAFETY: every x86-64 has it.
-    unsafe { _mm_sfence() };
+    plain::<O, T>(&a[lines..], &b[lines..], &mut c[lines..]);
+    // Whoever is told that the run is done must see them.
+    in_order();
 }

@@ -2,15 +2,17 @@
 //!
 //! A kernel's loop is written once, over lanes that are arrays, and compiled once per instruction set:
 //! everything that `InstructionSet::run` calls is inlined into a function that has the set's features, and
-//! the compiler turns the lanes into registers. Only stores that go past the caches are intrinsics.
+//! the compiler turns the lanes into registers. A `Vector` is one by its name, where a loop needs to say so.
 
 mod elementwise;
+mod streams;
 mod sums;
 mod vector;
 
-pub(crate) use elementwise::elementwise;
+pub(crate) use elementwise::{Operation, elementwise};
+pub(crate) use streams::prefetch;
 pub(crate) use sums::{dot, dots};
-pub(crate) use vector::{Vector, prefetch};
+pub(crate) use vector::Vector;
 
 use crate::nbody;
 use flash_core::kernel::Element;

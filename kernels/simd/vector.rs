@@ -15,6 +15,13 @@ pub trait Vector<T>: Copy {
     /// As [`load`](Self::load); nobody else has the numbers.
     unsafe fn store(self, at: *mut T);
 
+    /// A store past the caches where the CPU has such, which is in no order with other stores.
+    ///
+    /// # Safety
+    /// As [`store`](Self::store), and `at` is aligned to the register's size. Before anybody else uses the numbers,
+    /// this thread calls [`in_order`].
+    unsafe fn stream(self, at: *mut T);
+
     /// # Safety
     /// The CPU has the register's instructions.
     unsafe fn splat(value: T) -> Self;
@@ -27,6 +34,10 @@ pub trait Vector<T>: Copy {
     /// The CPU has the register's instructions.
     unsafe fn mul(self, other: Self) -> Self;
 
+    /// # Safety
+    /// The CPU has the register's instructions.
+    unsafe fn div(self, other: Self) -> Self;
+
     /// `self * b + c`.
     ///
     /// # Safety
@@ -36,7 +47,7 @@ pub trait Vector<T>: Copy {
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! register {
-    ($v:ident, $t:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $add:ident, $mul:ident, $mul_add:ident) => {
+    ($v:ident, $t:ty, $lanes:literal, $load:ident, $store:ident, $stream:ident, $splat:ident, $add:ident, $mul:ident, $div:ident, $mul_add:ident) => {
         impl Vector<$t> for std::arch::x86_64::$v {
             const LANES: usize = $lanes;
 
@@ -50,6 +61,12 @@ macro_rules! register {
             unsafe fn store(self, at: *mut $t) {
                 // SAFETY: the caller vouches.
                 unsafe { std::arch::x86_64::$store(at, self) }
+            }
+
+            #[inline(always)]
+            unsafe fn stream(self, at: *mut $t) {
+                // SAFETY: the caller vouches.
+                unsafe { std::arch::x86_64::$stream(at, self) }
             }
 
             #[inline(always)]
@@ -71,6 +88,12 @@ macro_rules! register {
             }
 
             #[inline(always)]
+            unsafe fn div(self, other: Self) -> Self {
+                // SAFETY: the caller vouches.
+                unsafe { std::arch::x86_64::$div(self, other) }
+            }
+
+            #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
                 // SAFETY: the caller vouches.
                 unsafe { std::arch::x86_64::$mul_add(self, b, c) }
@@ -81,10 +104,10 @@ macro_rules! register {
 #[cfg(target_arch = "x86_64")]
 mod registers {
     use super::Vector;
-    register! { __m512, f32, 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_mul_ps, _mm512_fmadd_ps }
-    register! { __m512d, f64, 8, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_mul_pd, _mm512_fmadd_pd }
-    register! { __m256, f32, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_fmadd_ps }
-    register! { __m256d, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_mul_pd, _mm256_fmadd_pd }
+    register! { __m512, f32, 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_mul_ps, _mm512_div_ps, _mm512_fmadd_ps }
+    register! { __m512d, f64, 8, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_stream_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_mul_pd, _mm512_div_pd, _mm512_fmadd_pd }
+    register! { __m256, f32, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_div_ps, _mm256_fmadd_ps }
+    register! { __m256d, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_stream_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_mul_pd, _mm256_div_pd, _mm256_fmadd_pd }
 }
 
 /// What the compiler makes a register of, on any CPU.
@@ -108,6 +131,23 @@ impl<T: Number, const N: usize> Vector<T> for Lanes<T, N> {
     }
 
     #[inline(always)]
+    unsafe fn stream(self, at: *mut T) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{__m128i, _mm_stream_si128};
+            const { assert!(size_of::<Self>() == size_of::<__m128i>()) };
+            // SAFETY: the caller vouches for the numbers; lanes are as many bytes, as asserted, all of which are of
+            // numbers. Every x86-64 has the instruction.
+            unsafe { _mm_stream_si128(at.cast(), std::mem::transmute_copy(&self)) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        // SAFETY: the caller vouches.
+        unsafe {
+            self.store(at)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn splat(value: T) -> Self {
         Lanes([value; N])
     }
@@ -123,21 +163,23 @@ impl<T: Number, const N: usize> Vector<T> for Lanes<T, N> {
     }
 
     #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        Lanes(std::array::from_fn(|l| self.0[l] / other.0[l]))
+    }
+
+    #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
         use super::{InstructionSet, Portable};
         Lanes(std::array::from_fn(|l| Portable::mul_add(self.0[l], b.0[l], c.0[l])))
     }
 }
 
-/// Asks for the cache line of an element, which may be one of no array.
+/// Stores that this thread made by [`Vector::stream`] come before those that follow.
 #[inline(always)]
-pub(crate) fn prefetch<T>(at: *const T) {
+pub(super) fn in_order() {
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 has it, and it may be of any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    // SAFETY: every x86-64 has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }

@@ -1,11 +1,12 @@
-//! Sparse products on the CPU: each element of a row is a multiple of a row of `b`, which are summed four at a time.
+//! Sparse products on the CPU: registers of a row of the product, to which multiples of rows of `b` are added.
 
 use super::{Smmm, SmmmSpan};
-use crate::simd::{InstructionSet, Number, prefetch, spans};
+use crate::simd::{InstructionSet, Number, Vector, prefetch, spans};
 use flash_core::kernel::Span;
+use std::ops::Range;
 
-/// Bytes of a row of `b` that are asked for while the rows before it are summed: no CPU guesses which row comes next.
-const NEAR: usize = 512;
+/// Elements between asking for a row of `b` and adding it: no CPU guesses which row comes next.
+const AHEAD: usize = 8;
 
 #[inline(always)]
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
@@ -19,45 +20,106 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
         )
     };
     assert!(leading >= n, "smmm: expected a leading dimension of {n} at least, found {leading}");
-    let b = |column: u32| {
-        let at = column as usize * leading;
-        match k.b.get(at..at + n) {
-            Some(row) => row,
-            None => outside(column, n, leading, k.b.len()),
-        }
-    };
-    for i in 0..run.len() {
-        let (begin, end) = (pointers[i] as usize, pointers[i + 1] as usize);
-        assert!(
-            begin <= end,
-            "smmm: expected row pointers that do not decrease, found {begin} and {end} of row {}",
-            first + i
+    assert!(I::there(), "this CPU lacks the instructions");
+    if let Some(row) = pointers.windows(2).position(|pair| pair[0] > pair[1]) {
+        panic!(
+            "smmm: expected row pointers that do not decrease, found {} and {} of row {}",
+            pointers[row],
+            pointers[row + 1],
+            first + row
         );
-        // Views check that these are there.
-        let (columns, values) = (k.column.slice(begin..end), k.value.slice(begin..end));
+    }
+    let begin = pointers[0] as usize;
+    let all = begin..pointers[run.len()] as usize;
+    // Views check that these are there.
+    let sparse =
+        Sparse { columns: k.column.slice(all.clone()), values: k.value.slice(all), b: k.b, leading, n };
+    for i in 0..run.len() {
+        let elements = pointers[i] as usize - begin..pointers[i + 1] as usize - begin;
         let row = k.c.row(i);
         assert!(row.len() >= n, "smmm: expected rows of {n} elements, found {}", row.len());
         let c = &mut row[..n];
-        c.fill(T::ZERO);
-        let ((four_columns, columns), (four_values, values)) =
-            (columns.as_chunks::<4>(), values.as_chunks::<4>());
-        for (four, (columns, x)) in four_columns.iter().zip(four_values).enumerate() {
-            for column in four_columns.get(four + 1).into_iter().flatten() {
-                let row = k.b.as_ptr().wrapping_add((*column as usize).wrapping_mul(leading));
-                let near = n.min(NEAR / size_of::<T>());
-                (0..near).step_by(64 / size_of::<T>()).for_each(|line| prefetch(row.wrapping_add(line)));
+        let lanes = I::Vector::<T>::LANES;
+        if n < lanes {
+            c.fill(T::ZERO);
+            for element in elements {
+                for (c, b) in c.iter_mut().zip(sparse.row(element)) {
+                    *c = I::mul_add(sparse.values[element], *b, *c);
+                }
             }
-            let [b0, b1, b2, b3] = columns.map(b);
-            for j in 0..n {
-                let sum = I::mul_add(x[1], b1[j], I::mul_add(x[0], b0[j], c[j]));
-                c[j] = I::mul_add(x[3], b3[j], I::mul_add(x[2], b2[j], sum));
+            continue;
+        }
+        let mut done = 0;
+        while done < n {
+            // SAFETY: the CPU has the instructions, as asserted.
+            done += unsafe {
+                match (n - done) / lanes {
+                    8.. => sparse.sum::<I, 8>(&elements, done, c),
+                    4.. => sparse.sum::<I, 4>(&elements, done, c),
+                    2.. => sparse.sum::<I, 2>(&elements, done, c),
+                    1 => sparse.sum::<I, 1>(&elements, done, c),
+                    // The last register has elements of the one before once more.
+                    0 => sparse.sum::<I, 1>(&elements, n - lanes, c),
+                }
+            };
+        }
+    }
+}
+
+/// The elements of a run of rows, and the dense factor.
+struct Sparse<'a, T> {
+    columns: &'a [u32],
+    values: &'a [T],
+    b: &'a [T],
+    leading: usize,
+    n: usize,
+}
+
+impl<T: Number> Sparse<'_, T> {
+    /// The row of `b` that an element is multiplied with: `n` elements.
+    #[inline(always)]
+    fn row(&self, element: usize) -> &[T] {
+        let at = self.columns[element] as usize * self.leading;
+        match self.b.get(at..at + self.n) {
+            Some(row) => row,
+            None => outside(self.columns[element], self.n, self.leading, self.b.len()),
+        }
+    }
+
+    /// `R` registers of a row of the product, from number `first` on: the sums of these elements. Returns how many
+    /// numbers that are.
+    ///
+    /// # Safety
+    /// The CPU has the instructions.
+    #[inline(always)]
+    unsafe fn sum<I: InstructionSet, const R: usize>(
+        &self,
+        elements: &Range<usize>,
+        first: usize,
+        c: &mut [T],
+    ) -> usize {
+        let lanes = I::Vector::<T>::LANES;
+        assert!(c.len() == self.n && first + R * lanes <= self.n, "a tile beyond its row");
+        // SAFETY: the caller vouches for the instructions. The registers' numbers are in `c` and in each row of
+        // `b`, which have `n`, as just seen.
+        unsafe {
+            let mut sums = [I::Vector::<T>::splat(T::ZERO); R];
+            for element in elements.clone() {
+                if let Some(column) = self.columns.get(element + AHEAD) {
+                    let row =
+                        self.b.as_ptr().wrapping_add((*column as usize).wrapping_mul(self.leading) + first);
+                    (0..R).for_each(|v| prefetch(row.wrapping_add(v * lanes)));
+                }
+                let (row, value) = (self.row(element), I::Vector::<T>::splat(self.values[element]));
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = value.mul_add(I::Vector::<T>::load(row.as_ptr().add(first + v * lanes)), *sum);
+                }
+            }
+            for (v, sum) in sums.into_iter().enumerate() {
+                sum.store(c.as_mut_ptr().add(first + v * lanes));
             }
         }
-        for (column, x) in columns.iter().zip(values) {
-            for (c, b) in c.iter_mut().zip(b(*column)) {
-                *c = I::mul_add(*x, *b, *c);
-            }
-        }
+        R * lanes
     }
 }
 

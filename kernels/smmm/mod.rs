@@ -25,7 +25,8 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 )]
 #[implementations(
     opencl = "smmm.cl", name = "any", cooperating, for(f32, f64);
-    opencl = "smmm_cpu.cl", name = "cpu", architecture = "cpu", cooperating, for(f32, f64), items_per_thread = 1;
+    opencl = ["../simd/vector.cl", "smmm_cpu.cl"], name = "cpu", architecture = "cpu",
+    cooperating, for(f32, f64), items_per_thread = 1;
     cuda = "smmm.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
 )]
 pub struct Smmm<'a, T: Number> {

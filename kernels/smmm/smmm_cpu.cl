@@ -1,15 +1,5 @@
 /* The kernel of mod.rs in OpenCL C, for CPUs. FLASH_T is float or double. */
 
-#define PASTE(a, b) a##b
-#define JOIN(a, b) PASTE(a, b)
-/* Of a register of 512 bits. */
-#define LANES_float 16
-#define LANES_double 8
-#define LANES JOIN(LANES_, FLASH_T)
-typedef JOIN(FLASH_T, LANES) vector;
-#define LOAD JOIN(vload, LANES)
-#define STORE JOIN(vstore, LANES)
-
 /* Registers of columns: a row's elements are read once for all of them. */
 #define REGISTERS 8
 
@@ -17,7 +7,7 @@ typedef JOIN(FLASH_T, LANES) vector;
 static inline void add_up(const int registers, FLASH_GLOBAL const flash_u32 *column, FLASH_GLOBAL const FLASH_T *value,
                           const flash_u64 begin, const flash_u64 end, FLASH_GLOBAL const FLASH_T *with,
                           const flash_u64 leading, const flash_u64 behind, FLASH_GLOBAL FLASH_T *to) {
-    vector sums[REGISTERS];
+    VECTOR sums[REGISTERS];
 #pragma unroll
     for (int v = 0; v < REGISTERS; ++v)
         sums[v] = 0;
@@ -25,7 +15,7 @@ static inline void add_up(const int registers, FLASH_GLOBAL const flash_u32 *col
         const flash_u64 row = column[at] * leading;
         if (row >= behind)
             continue; /* none of the rows of `b` */
-        const vector x = value[at];
+        const VECTOR x = value[at];
 #pragma unroll
         for (int v = 0; v < REGISTERS; ++v)
             if (v < registers)

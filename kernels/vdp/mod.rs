@@ -18,7 +18,8 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 #[kernel(name = "vdp", dims(i), part_by(i))]
 #[implementations(
     opencl = "vdp.cl", name = "any", cooperating, for(f32, f64), work_group_size = 64;
-    opencl = "vdp_cpu.cl", name = "cpu", architecture = "cpu", cooperating, for(f32, f64), items_per_thread = 1;
+    opencl = ["../simd/vector.cl", "vdp_cpu.cl"], name = "cpu", architecture = "cpu",
+    cooperating, for(f32, f64), items_per_thread = 1;
     cuda = "../simd/sums.cu", cooperating, for(f32, f64), work_group_size = 1024
 )]
 pub struct Vdp<'a, T: Number> {

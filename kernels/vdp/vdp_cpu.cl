@@ -1,15 +1,5 @@
 /* The kernel of mod.rs in OpenCL C, for CPUs. FLASH_T is float or double. A thread has one block of the vectors. */
 
-#define PASTE(a, b) a##b
-#define JOIN(a, b) PASTE(a, b)
-/* Of a register of 512 bits. */
-#define LANES_float 16
-#define LANES_double 8
-#define LANES JOIN(LANES_, FLASH_T)
-typedef JOIN(FLASH_T, LANES) vector;
-#define LOAD JOIN(vload, LANES)
-#define STORE JOIN(vstore, LANES)
-
 /* Sums beside each other: as many as hide the latency of an addition. */
 #define REGISTERS 8
 #define WIDTH (REGISTERS * LANES)
@@ -20,7 +10,7 @@ FLASH_KERNEL vdp(FLASH_GLOBAL const FLASH_T *x, FLASH_GLOBAL const FLASH_T *y, F
     FLASH_FOR_RUNS {
         const flash_u64 i = FLASH_INDEX(0), count = FLASH_RUN();
         FLASH_GLOBAL const FLASH_T *left = &FLASH_AT(x, i), *right = &FLASH_AT(y, i);
-        vector sums[REGISTERS];
+        VECTOR sums[REGISTERS];
 #pragma unroll
         for (int v = 0; v < REGISTERS; ++v)
             sums[v] = 0;

@@ -31,8 +31,11 @@ pub struct Options {
     /// Leave out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
+    /// Pairs of turns of `kernels`, at least 30: more where neighbours take the memory's bandwidth
+    #[arg(long, value_name = "N")]
+    pairs: Option<String>,
     /// List the benchmarks instead
-    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only", "device"])]
+    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only", "device", "pairs"])]
     list: bool,
 }
 
@@ -66,14 +69,13 @@ fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
             arguments.extend([PathBuf::from(option), file]);
         }
     }
-    if let Some(megabytes) = &options.megabytes {
-        arguments.push(PathBuf::from(format!("--megabytes={megabytes}")));
-    }
-    if let Some(kernel) = &options.only {
-        arguments.push(PathBuf::from(format!("--only={kernel}")));
-    }
-    if let Some(key) = &options.device {
-        arguments.push(PathBuf::from(format!("--device={key}")));
+    for (option, value) in [
+        ("megabytes", &options.megabytes),
+        ("only", &options.only),
+        ("device", &options.device),
+        ("pairs", &options.pairs),
+    ] {
+        arguments.extend(value.iter().map(|value| PathBuf::from(format!("--{option}={value}"))));
     }
     arguments.extend(options.name.iter().map(PathBuf::from));
     Ok(arguments)
@@ -93,6 +95,7 @@ mod tests {
             megabytes: Some("48,192".into()),
             only: Some("mmm blocked".into()),
             device: Some("ALL_CPU".into()),
+            pairs: Some("100".into()),
             list: false,
         };
         let here = |name| std::env::current_dir().map(|here| here.join(name));
@@ -104,6 +107,7 @@ mod tests {
             "--megabytes=48,192".into(),
             "--only=mmm blocked".into(),
             "--device=ALL_CPU".into(),
+            "--pairs=100".into(),
             "kernels".into(),
         ];
         assert_eq!(arguments(&options)?, expected);

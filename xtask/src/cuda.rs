@@ -13,12 +13,13 @@ use crate::{in_ci, opencl, root};
 /// What is published under one version. NVRTC's own folder has nothing but NVRTC: it is looked for libraries, and
 /// a driver must be the system's.
 const COMPILERS: Wheels = Wheels {
-    title: "NVIDIA's CUDA compilers, 105 MB",
+    title: "NVIDIA's CUDA compilers, 128 MB",
     packages: "xtask/cuda-compilers.txt",
     keep: |file| {
         let name = file.file_name()?;
         let kept = match file.parent()?.file_name()?.to_str()? {
-            "lib" => name.to_str()?.starts_with("libnvrtc"),
+            // The package has every library a second time, made in another way.
+            "lib" => name.to_str()?.starts_with("libnvrtc") && !name.to_str()?.contains(".alt."),
             "bin" => name == "ptxas",
             _ => false,
         };
@@ -129,12 +130,13 @@ mod tests {
         let keep = |file: &str| (COMPILERS.keep)(Path::new(file));
         assert_eq!(keep("nvidia/cu13/lib/libnvrtc.so.13"), Some("lib/libnvrtc.so.13".into()));
         assert_eq!(
-            keep("nvidia/cu13/lib/libnvrtc-builtins.so.13.5"),
-            Some("lib/libnvrtc-builtins.so.13.5".into())
+            keep("nvidia/cu13/lib/libnvrtc-builtins.so.13.0"),
+            Some("lib/libnvrtc-builtins.so.13.0".into())
         );
+        assert_eq!(keep("nvidia/cu13/lib/libnvrtc.alt.so.13"), None);
         assert_eq!(keep("nvidia/cu13/bin/ptxas"), Some("bin/ptxas".into()));
         assert_eq!(keep("nvidia/cu13/bin/nvcc"), None);
         assert_eq!(keep("nvidia/cu13/lib/libcuda.so.1"), None);
-        assert_eq!(keep("nvidia_cuda_nvrtc-13.5.37.dist-info/RECORD"), None);
+        assert_eq!(keep("nvidia_cuda_nvrtc-13.0.88.dist-info/RECORD"), None);
     }
 }

@@ -22,8 +22,17 @@ pub(crate) struct Buffers {
     context: Context,
     pool: CUmemoryPool,
     live: Mutex<HashMap<CUdeviceptr, u64>>,
-    /// Pinned memory of the host's: its first byte, how many, and how often it was registered.
-    pinned: Mutex<BTreeMap<usize, (usize, usize)>>,
+}
+
+/// Memory of the host's that is pinned, for all devices: by its first byte.
+static PINNED: Mutex<BTreeMap<usize, Pinned>> = Mutex::new(BTreeMap::new());
+
+struct Pinned {
+    bytes: usize,
+    /// How often it was registered, by any device.
+    count: usize,
+    /// Of the device that was the first.
+    context: Context,
 }
 
 // SAFETY: a pool may be used from any thread.
@@ -69,7 +78,7 @@ impl Buffers {
             // SAFETY: so many descriptions, of devices that say that they can. Otherwise copies go by way of the host.
             let _ = unsafe { cuMemPoolSetAccess(pool, access.as_ptr(), access.len()) };
         }
-        Ok(Buffers { context, pool, live: Mutex::default(), pinned: Mutex::default() })
+        Ok(Buffers { context, pool, live: Mutex::default() })
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<CUdeviceptr, u64>> {
@@ -127,8 +136,8 @@ impl Buffers {
         unsafe { cuMemFreeAsync(buffer, stream.get()) }.call("cuMemFreeAsync")
     }
 
-    fn pinned(&self) -> MutexGuard<'_, BTreeMap<usize, (usize, usize)>> {
-        self.pinned.lock().unwrap_or_else(|e| e.into_inner())
+    fn pinned() -> MutexGuard<'static, BTreeMap<usize, Pinned>> {
+        PINNED.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Pins memory of the host's: copies to and from it go at full speed, and without the host.
@@ -136,11 +145,12 @@ impl Buffers {
     /// # Safety
     /// It stays until [`unpin`](Self::unpin).
     pub unsafe fn pin(&self, data: *mut u8, bytes: usize) -> Result<(), Failure> {
-        let mut pinned = self.pinned();
-        if let Some((room, count)) = pinned.get_mut(&data.addr())
-            && *room >= bytes
+        let mut pinned = Self::pinned();
+        // The driver refuses a range that another device has registered.
+        if let Some(known) = pinned.get_mut(&data.addr())
+            && known.bytes >= bytes
         {
-            *count += 1;
+            known.count += 1;
             return Ok(());
         }
         let _current = self.context.enter()?;
@@ -150,20 +160,21 @@ impl Buffers {
             let failure = failed("cuMemHostRegister", result);
             return Err(Failure::new(failure.code, format!("pinning {bytes} bytes: {}", failure.text)));
         }
-        pinned.insert(data.expose_provenance(), (bytes, 1));
+        pinned.insert(data.expose_provenance(), Pinned { bytes, count: 1, context: self.context });
         Ok(())
     }
 
     /// Gives pinned memory back. False: it was not pinned.
-    pub fn unpin(&self, data: usize) -> Result<bool, Failure> {
-        let mut pinned = self.pinned();
-        let Some((_, count)) = pinned.get_mut(&data) else { return Ok(false) };
-        *count -= 1;
-        if *count > 0 {
+    pub fn unpin(data: usize) -> Result<bool, Failure> {
+        let mut pinned = Self::pinned();
+        let Some(known) = pinned.get_mut(&data) else { return Ok(false) };
+        known.count -= 1;
+        if known.count > 0 {
             return Ok(true);
         }
+        let context = known.context;
         pinned.remove(&data);
-        let _current = self.context.enter()?;
+        let _current = context.enter()?;
         // SAFETY: registered by `pin`.
         unsafe { cuMemHostUnregister(std::ptr::with_exposed_provenance_mut(data)) }
             .call("cuMemHostUnregister")?;
@@ -171,10 +182,10 @@ impl Buffers {
     }
 
     /// True if a range of the host's memory is pinned.
-    pub fn is_pinned(&self, data: usize, bytes: usize) -> bool {
-        let pinned = self.pinned();
+    pub fn is_pinned(data: usize, bytes: usize) -> bool {
+        let pinned = Self::pinned();
         let before = pinned.range(..=data).next_back();
-        before.is_some_and(|(first, (room, _))| data - first + bytes <= *room)
+        before.is_some_and(|(first, known)| data - first + bytes <= known.bytes)
     }
 }
 

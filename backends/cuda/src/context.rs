@@ -4,14 +4,14 @@ use crate::failure::{Call, failed};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags, cuCtxPopCurrent_v2,
     cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime_v2,
-    cuEventQuery, cuEventRecord, cuEventSynchronize, cuStreamCreate, cuStreamSynchronize,
+    cuEventQuery, cuEventRecord, cuEventSynchronize, cuStreamCreate, cuStreamQuery, cuStreamSynchronize,
 };
 use flash_core::backend::Failure;
 use std::ptr::null_mut;
 
 /// The primary context of a device, which other users of CUDA in the process share. It is never given back:
 /// devices live for ever.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Context(CUcontext);
 
 // SAFETY: a context may be used from any thread.
@@ -75,6 +75,16 @@ impl Stream {
         self.0
     }
 
+    /// Whether all that was put into it has ended.
+    pub fn is_done(self) -> Result<bool, Failure> {
+        // SAFETY: a stream that is never given back.
+        match unsafe { cuStreamQuery(self.0) } {
+            CUresult::CUDA_SUCCESS => Ok(true),
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => Err(failed("cuStreamQuery", result)),
+        }
+    }
+
     /// Waits for all that was put into it.
     pub fn finish(self) -> Result<(), Failure> {
         // SAFETY: a stream that is never given back.
@@ -111,6 +121,8 @@ impl Event {
 
     /// Whether it was reached.
     pub fn reached(&self) -> Result<bool, Failure> {
+        // Who asks may be on any thread.
+        let _current = self.context.enter()?;
         // SAFETY: a live event.
         match unsafe { cuEventQuery(self.event) } {
             CUresult::CUDA_SUCCESS => Ok(true),
@@ -121,6 +133,7 @@ impl Event {
 
     /// Waits until it is.
     pub fn wait(&self) -> Result<(), Failure> {
+        let _current = self.context.enter()?;
         // SAFETY: a live event.
         unsafe { cuEventSynchronize(self.event) }.call("cuEventSynchronize")
     }

@@ -8,8 +8,8 @@ use crate::buffers::Buffers;
 use crate::context::{Context, Current, Event, Stream};
 use crate::failure::Call;
 use cudarc::driver::sys::{
-    CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, cuMemFreeHost, cuMemHostAlloc, cuMemcpy3DAsync_v2,
-    cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync,
+    CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, cuCtxEnablePeerAccess, cuMemFreeHost, cuMemHostAlloc,
+    cuMemcpy3DAsync_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync,
 };
 use flash_core::abi::CopyBox;
 use flash_core::backend::offload::{Worker, staging};
@@ -24,7 +24,7 @@ const PIECE: usize = 4 << 20;
 const LITTLE: u64 = 64 << 10;
 
 /// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, of every device: bytes from row to row in one command.
-const PITCH: u64 = (1 << 31) - 1;
+pub(crate) const PITCH: u64 = (1 << 31) - 1;
 
 /// Between what is copied.
 #[derive(Clone, Copy)]
@@ -46,6 +46,8 @@ pub(crate) struct Copies {
     down: Direction,
     /// Waits on behalf of who wants to be called.
     waiter: Worker,
+    /// The devices that were copied from.
+    peers: Mutex<Vec<Context>>,
 }
 
 /// One direction.
@@ -80,7 +82,7 @@ impl Copies {
             Ok(Direction { stream, stages: Mutex::default(), worker: Worker::new(name) })
         };
         let (up, down) = (direction("flash-cuda-up")?, direction("flash-cuda-down")?);
-        Ok(Copies { context, up, down, waiter: Worker::new("flash-cuda") })
+        Ok(Copies { context, up, down, waiter: Worker::new("flash-cuda"), peers: Mutex::default() })
     }
 
     /// Begins to copy a box. `None`: it is done.
@@ -89,7 +91,6 @@ impl Copies {
     /// The boxes lie inside the buffers, and nobody else touches them until the copy is complete.
     pub unsafe fn copy(
         &'static self,
-        buffers: &Buffers,
         ends: Ends,
         shape: &CopyBox,
     ) -> Result<Option<backend::Event>, Failure> {
@@ -98,10 +99,8 @@ impl Copies {
         }
         let direction = if matches!(ends, Ends::Down(..)) { &self.down } else { &self.up };
         let is_free = match ends {
-            Ends::Up(host, _) => is_free(buffers, host, shape.source_offset, shape.source_stride, shape),
-            Ends::Down(_, host) => {
-                is_free(buffers, host, shape.destination_offset, shape.destination_stride, shape)
-            }
+            Ends::Up(host, _) => is_free(host, shape.source_offset, shape.source_stride, shape),
+            Ends::Down(_, host) => is_free(host, shape.destination_offset, shape.destination_stride, shape),
             Ends::Inside(..) | Ends::Peer(..) => true,
         };
         if !is_free {
@@ -111,6 +110,9 @@ impl Copies {
             return Ok(Some(direction.worker.begin(work)));
         }
         let current = self.context.enter()?;
+        if let Ends::Peer(peer, ..) = ends {
+            self.meet(&current, peer);
+        }
         for part in staging::regular(shape) {
             // SAFETY: parts of the box, for which the caller vouches; what was begun before an error is waited for.
             if let Err(failure) = unsafe { enqueue(direction.stream, ends, &part) } {
@@ -120,6 +122,17 @@ impl Copies {
         }
         let event = Arc::new(Event::record(&current, self.context, direction.stream, false)?);
         Ok(Some(backend::Event::new(Copied { event, waiter: &self.waiter })))
+    }
+
+    /// Lets this device reach another's memory, the first time that it copies from there. Where it cannot, the driver
+    /// goes by way of the host.
+    fn meet(&self, _: &Current, peer: Context) {
+        let mut peers = self.peers.lock().unwrap_or_else(|e| e.into_inner());
+        if !peers.contains(&peer) {
+            // SAFETY: contexts that are never given back. It may be on already, for others in this process.
+            let _ = unsafe { cuCtxEnablePeerAccess(peer.get(), 0) };
+            peers.push(peer);
+        }
     }
 
     /// Copies a box by way of pinned memory; it is done on return.
@@ -163,13 +176,13 @@ impl Copies {
 }
 
 /// True if the driver copies a box of the host's memory without ours: it is pinned, or little.
-fn is_free(buffers: &Buffers, host: *const u8, offset: u64, stride: [u64; 2], shape: &CopyBox) -> bool {
+fn is_free(host: *const u8, offset: u64, stride: [u64; 2], shape: &CopyBox) -> bool {
     let [bytes, rows, planes] = shape.extent;
     if bytes * rows * planes <= LITTLE {
         return true;
     }
     let span = (planes - 1) * stride[1] + (rows - 1) * stride[0] + bytes;
-    buffers.is_pinned(host.addr() + offset as usize, span as usize)
+    Buffers::is_pinned(host.addr() + offset as usize, span as usize)
 }
 
 /// Puts the copy of a box into a stream, which is regular.
@@ -191,7 +204,8 @@ unsafe fn enqueue(stream: Stream, ends: Ends, shape: &CopyBox) -> Result<(), Fai
             unsafe { enqueue_row(stream, ends, from, to, bytes as usize) }
         });
     }
-    if strides.iter().flatten().any(|&stride| stride > PITCH) {
+    // Planes may be as far apart as they like: only how many rows that is counts.
+    if strides.iter().any(|stride| stride[0] > PITCH) {
         return rows_of(shape).try_for_each(|(from, to)| {
             // SAFETY: as above.
             unsafe { enqueue_row(stream, ends, from, to, bytes as usize) }

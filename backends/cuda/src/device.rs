@@ -7,7 +7,7 @@ use crate::discover::{self, Found};
 use crate::kernel::{CudaKernel, ModuleKernel};
 use crate::program::Programs;
 use crate::queue::Queue;
-use cudarc::driver::sys::{cuCtxEnablePeerAccess, cuDeviceCanAccessPeer};
+use cudarc::driver::sys::cuDeviceCanAccessPeer;
 use flash_core::Code;
 use flash_core::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
 use flash_core::backend::offload::{ProgramCache, call_queue_function, queue_function};
@@ -109,11 +109,6 @@ impl Known {
         let (stream, copies) = (Stream::new(&current)?, Copies::new(&current, context)?);
         let peers = self.peers().map(|peer| peer.found.ordinal);
         let buffers = Buffers::new(&current, context, self.found.ordinal, peers)?;
-        for peer in self.peers() {
-            let peer = Context::retain(peer.found.device)?;
-            // SAFETY: contexts that are never given back. It may be on already, for others in this process.
-            let _ = unsafe { cuCtxEnablePeerAccess(peer.get(), 0) };
-        }
         Ok(Opened { context, queue: Queue::new(context, stream), copies, buffers })
     }
 
@@ -195,9 +190,8 @@ impl Device for CudaDevice {
     }
 
     fn free(&self, buffer: Buffer) -> Result<(), Failure> {
-        let opened = self.0.opened()?;
         if buffer.space == SPACE_HOST {
-            return match opened.buffers.unpin(buffer.handle as usize)? {
+            return match Buffers::unpin(buffer.handle as usize)? {
                 true => Ok(()),
                 false => {
                     let text = format!("{:#x} was not registered with this device", buffer.handle);
@@ -206,6 +200,7 @@ impl Device for CudaDevice {
             };
         }
         self.check_space(buffer.space)?;
+        let opened = self.0.opened()?;
         opened.buffers.free(opened.queue.stream(), buffer.handle)
     }
 
@@ -248,7 +243,7 @@ impl Device for CudaDevice {
         };
         let opened = self.0.opened()?;
         // SAFETY: the caller vouches for the boxes, until the copy is complete.
-        unsafe { opened.copies.copy(&opened.buffers, ends, shape) }
+        unsafe { opened.copies.copy(ends, shape) }
     }
 
     fn can_copy(&self, from: u32, to: u32) -> Option<f64> {

@@ -1,25 +1,27 @@
 //! Batches that come again, as graphs: the driver takes all of their launches in one call, and the device goes from
 //! one to the next without the host.
 //!
-//! A batch becomes a graph when its *shape*, its functions in their order, comes for the second time. Where it comes
+//! A batch becomes a graph when its *shape*, its functions and copies in their order, comes for the second time. Where it comes
 //! with other parameters, there is a graph for each of up to [`SAME`] sets of them; then the one that was not used for
 //! longest is given the new ones, node by node.
 
-use crate::context::Stream;
+use crate::context::{Context, Stream};
+use crate::copies::PITCH;
 use crate::failure::Call;
 use crate::queue::{Command, Commands, Function, Shape, Work};
 use cudarc::driver::sys::{
-    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUresult, cuGraphAddKernelNode_v2,
-    cuGraphCreate, cuGraphDestroy, cuGraphExecDestroy, cuGraphExecKernelNodeSetParams_v2,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUmemorytype,
+    CUresult, cuGraphAddKernelNode_v2, cuGraphAddMemcpyNode, cuGraphCreate, cuGraphDestroy,
+    cuGraphExecDestroy, cuGraphExecKernelNodeSetParams_v2, cuGraphExecMemcpyNodeSetParams,
     cuGraphInstantiateWithFlags, cuGraphLaunch,
 };
 use flash_core::backend::Failure;
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
-/// Fewer launches go one by one.
+/// Fewer commands go one by one.
 const LEAST: usize = 4;
 /// Graphs of one shape.
 const SAME: usize = 8;
@@ -51,7 +53,7 @@ unsafe impl Send for Kept {}
 
 impl Graphs {
     /// Launches a batch as a graph. False: it is none, and nothing was done.
-    pub fn launch(&mut self, commands: &Commands, stream: Stream) -> bool {
+    pub fn launch(&mut self, commands: &Commands, context: Context, stream: Stream) -> bool {
         let Some(shape) = shape_of(commands) else { return false };
         let alike = |kept: &Kept| kept.shape == shape && kept.has_functions_of(commands);
         let same = |kept: &Kept| alike(kept) && kept.does(commands);
@@ -61,9 +63,9 @@ impl Graphs {
             (others.count() + 1 >= SAME).then_some(oldest)
         });
         let kept = match known.and_then(|at| self.kept.remove(at)) {
-            Some(mut kept) => kept.change(commands).map(|()| kept),
+            Some(mut kept) => kept.change(commands, context).map(|()| kept),
             None if !self.comes_again(shape) => return false,
-            None => Kept::new(shape, commands),
+            None => Kept::new(shape, commands, context),
         };
         // What cannot be made a graph goes one by one, and who fails there says why.
         let Ok(kept) = kept else { return false };
@@ -92,28 +94,40 @@ impl Graphs {
     }
 }
 
-/// A number for the functions of a batch in their order, if it can be a graph.
+/// A number for the functions and copies of a batch in their order, if it can be a graph.
 fn shape_of(commands: &Commands) -> Option<u64> {
     if commands.all.len() < LEAST {
         return None;
     }
     let mut hasher = DefaultHasher::new();
     for command in &commands.all {
-        kernel(command)?.0.hash(&mut hasher);
+        if !is_node(command) {
+            return None;
+        }
+        function(command).hash(&mut hasher);
     }
     Some(hasher.finish())
 }
 
-/// What a node can launch.
-fn kernel(command: &Command) -> Option<(Function, Shape)> {
+/// Whether a command can be a node of a graph.
+fn is_node(command: &Command) -> bool {
     match command.work {
-        Work::Kernel(function, shape) if !shape.cooperative => Some((function, shape)),
-        _ => None,
+        Work::Kernel(_, shape) => !shape.cooperative,
+        // A node copies rows.
+        Work::Copy(.., bytes) => bytes as u64 <= PITCH,
+    }
+}
+
+/// What a command launches; `None`: it copies.
+fn function(command: &Command) -> Option<Function> {
+    match command.work {
+        Work::Kernel(function, _) => Some(function),
+        Work::Copy(..) => None,
     }
 }
 
 impl Kept {
-    fn new(shape: u64, commands: &Commands) -> Result<Kept, Failure> {
+    fn new(shape: u64, commands: &Commands, context: Context) -> Result<Kept, Failure> {
         let mut graph = null_mut();
         // SAFETY: a variable of ours.
         unsafe { cuGraphCreate(&mut graph, 0) }.call("cuGraphCreate")?;
@@ -122,13 +136,23 @@ impl Kept {
         for command in &commands.all {
             let mut node = null_mut();
             let before = kept.nodes.last();
-            let dependencies = before.map_or(std::ptr::null(), std::ptr::from_ref);
-            with_node(commands, command, |node_of| {
-                // SAFETY: a live graph, the node before as the one dependency, and all parameters, which are copied.
+            let (dependencies, count) =
+                (before.map_or(std::ptr::null(), std::ptr::from_ref), before.iter().count());
+            with_node(commands, command, |what| {
+                // SAFETY: a live graph of this context, the node before as the one dependency, and all parameters, which
+                // are copied; buffers of a copy have so many bytes.
                 unsafe {
-                    cuGraphAddKernelNode_v2(&mut node, graph, dependencies, before.iter().count(), node_of)
+                    match what {
+                        Node::Kernel(what) => {
+                            cuGraphAddKernelNode_v2(&mut node, graph, dependencies, count, what)
+                                .call("cuGraphAddKernelNode")
+                        }
+                        Node::Copy(what) => {
+                            cuGraphAddMemcpyNode(&mut node, graph, dependencies, count, what, context.get())
+                                .call("cuGraphAddMemcpyNode")
+                        }
+                    }
                 }
-                .call("cuGraphAddKernelNode")
             })?;
             kept.nodes.push(node);
         }
@@ -138,7 +162,6 @@ impl Kept {
     }
 
     fn has_functions_of(&self, commands: &Commands) -> bool {
-        let function = |command: &Command| kernel(command).map(|(function, _)| function);
         self.commands.all.iter().map(function).eq(commands.all.iter().map(function))
     }
 
@@ -152,17 +175,26 @@ impl Kept {
     }
 
     /// Gives it other parameters.
-    fn change(&mut self, commands: &Commands) -> Result<(), Failure> {
+    fn change(&mut self, commands: &Commands, context: Context) -> Result<(), Failure> {
         let mut any = false;
         for ((own, other), node) in self.commands.all.iter().zip(&commands.all).zip(&self.nodes) {
             if self.does_one(own, commands, other) {
                 continue;
             }
             any = true;
-            with_node(commands, other, |node_of| {
-                // SAFETY: a node of this graph, of the same function; launches on their way keep what they have.
-                unsafe { cuGraphExecKernelNodeSetParams_v2(self.ready, *node, node_of) }
-                    .call("cuGraphExecKernelNodeSetParams")
+            with_node(commands, other, |what| {
+                // SAFETY: a node of this graph, of the same function, or a copy of this context; launches on their way
+                // keep what they have.
+                unsafe {
+                    match what {
+                        Node::Kernel(what) => cuGraphExecKernelNodeSetParams_v2(self.ready, *node, what)
+                            .call("cuGraphExecKernelNodeSetParams"),
+                        Node::Copy(what) => {
+                            cuGraphExecMemcpyNodeSetParams(self.ready, *node, what, context.get())
+                                .call("cuGraphExecMemcpyNodeSetParams")
+                        }
+                    }
+                }
             })?;
         }
         if any {
@@ -185,16 +217,25 @@ impl Drop for Kept {
     }
 }
 
-/// Calls `body` with a command as a node. Only for commands that are kernels.
+/// A command as the driver takes it for a node.
+enum Node<'a> {
+    Kernel(&'a CUDA_KERNEL_NODE_PARAMS),
+    Copy(&'a CUDA_MEMCPY3D),
+}
+
+/// Calls `body` with a command as a node.
 fn with_node(
     commands: &Commands,
     command: &Command,
-    body: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> Result<(), Failure>,
+    body: impl FnOnce(Node<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Some((Function(func), Shape { grid, block, shared, .. })) = kernel(command) else { return Ok(()) };
+    let (Function(func), Shape { grid, block, shared, .. }) = match command.work {
+        Work::Kernel(function, shape) => (function, shape),
+        Work::Copy(from, to, bytes) => return body(Node::Copy(&row(from, to, bytes))),
+    };
     let mut pointers = commands.pointers(command);
     let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
-    body(&CUDA_KERNEL_NODE_PARAMS {
+    body(Node::Kernel(&CUDA_KERNEL_NODE_PARAMS {
         func,
         gridDimX: gx,
         gridDimY: gy,
@@ -207,5 +248,36 @@ fn with_node(
         extra: null_mut(),
         kern: null_mut(),
         ctx: null_mut(),
-    })
+    }))
+}
+
+/// A copy of one row between buffers.
+fn row(from: CUdeviceptr, to: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: null(),
+        srcDevice: from,
+        srcArray: null_mut(),
+        reserved0: null_mut(),
+        srcPitch: bytes,
+        srcHeight: 1,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: null_mut(),
+        dstDevice: to,
+        dstArray: null_mut(),
+        reserved1: null_mut(),
+        dstPitch: bytes,
+        dstHeight: 1,
+        WidthInBytes: bytes,
+        Height: 1,
+        Depth: 1,
+    }
 }

@@ -27,25 +27,37 @@ pub struct ModuleKernel {
     pub(crate) spec: KernelSpec,
     pub(crate) title: Arc<str>,
     pub(crate) parameters: Vec<Parameter>,
-    pub(crate) function: Function,
-    /// Threads of a block: at most, and with which most of them run at the same time.
-    pub(crate) most: u32,
-    pub(crate) preferred: u32,
+    /// Of a source that takes `FLASH_GRID`, for the other program.
+    text: String,
     state: Mutex<State>,
 }
 
 /// What changes from launch to launch.
-#[derive(Default)]
 pub(crate) struct State {
     pub told: Told,
+    /// With `FLASH_GRID`, if the kernel takes it: for boxes.
+    pub grid: Option<Entry>,
+    /// For every launch. Beside the other one it is compiled when it is first needed.
+    line: Option<Entry>,
     /// The latest ones on the device, the last used at the end.
     tables: Vec<Table>,
-    /// Bytes of dynamic shared memory that the function was allowed.
-    shared: u32,
-    /// For a block of so many threads with so much shared memory, the blocks that run at the same time.
-    resident: Option<((u32, u32), u32)>,
     /// Counters of grid barriers, and how many of them were used.
     counters: Option<(CUdeviceptr, usize)>,
+}
+
+/// A function of a module, and what is known of it.
+pub(crate) struct Entry {
+    pub function: Function,
+    /// Threads of a block, at most.
+    pub most: u32,
+    /// Bytes of shared memory that every block has by the function's text.
+    fixed: u32,
+    /// Bytes of dynamic shared memory that it was allowed.
+    shared: u32,
+    /// With so much of it, the threads of a block with which most of them run at the same time.
+    preferred: Option<(u32, u32)>,
+    /// For a block of so many threads with so much shared memory, the blocks that run at the same time.
+    resident: Option<((u32, u32), u32)>,
 }
 
 /// Words that launches read on the device.
@@ -60,7 +72,7 @@ const TABLES: usize = 8;
 /// Counters that are zeroed together.
 const COUNTERS: usize = 1024;
 
-/// Dynamic shared memory that every kernel may have.
+/// Shared memory that every block may have, by its text and by option.
 const SHARED: u32 = 48 << 10;
 
 /// Endings of files that CUDA takes.
@@ -72,24 +84,21 @@ impl ModuleKernel {
         implementation: &'static abi::Implementation,
     ) -> Result<ModuleKernel, Failure> {
         let (spec, payload) = read(known, implementation)?;
-        let limits = &known.found.limits;
-        spec.check_parameter_bytes(limits.parameter_bytes, &known.found.info.name)?;
-        let module = known.programs.get(known, &spec, payload)?;
-        let _current = known.opened()?.context.enter()?;
-        let function = module.function(&spec)?;
-        check_parameters(&spec, function)?;
-        let most = get(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?.clamp(1, limits.block);
-        let (mut least, mut preferred) = (0, 0);
-        // SAFETY: variables of ours, and a function of the current context.
-        unsafe { cuOccupancyMaxPotentialBlockSize(&mut least, &mut preferred, function.0, None, 0, 0) }
-            .call("cuOccupancyMaxPotentialBlockSize")?;
+        spec.check_parameter_bytes(known.found.limits.parameter_bytes, &known.found.info.name)?;
+        let (mut grid, mut line, mut text) = (None, None, String::new());
+        match (payload, spec.for_grid()) {
+            (Payload::Source(source), Some(spec)) => {
+                text.clone_from(&source);
+                grid = Some(Entry::new(known, &spec, Payload::Source(source))?);
+            }
+            (payload, _) => line = Some(Entry::new(known, &spec, payload)?),
+        }
+        let state = State { told: Told::default(), grid, line, tables: Vec::new(), counters: None };
         Ok(ModuleKernel {
             title: spec.title.as_str().into(),
             parameters: spec.parameters(),
-            function,
-            most,
-            preferred: (preferred as u32).clamp(1, most),
-            state: Mutex::default(),
+            text,
+            state: Mutex::new(state),
             spec,
         })
     }
@@ -100,22 +109,48 @@ impl ModuleKernel {
         implementation: &abi::Implementation,
     ) -> Result<(), Failure> {
         let (spec, payload) = read(known, implementation)?;
-        known.programs.preload(known, &spec, payload)
+        known.programs.preload(known, &spec.for_grid().unwrap_or(spec), payload)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
+}
+
+impl Entry {
+    fn new(known: &'static Known, spec: &KernelSpec, payload: Payload) -> Result<Entry, Failure> {
+        let module = known.programs.get(known, spec, payload)?;
+        let _current = known.opened()?.context.enter()?;
+        let function = module.function(spec)?;
+        check_parameters(spec, function)?;
+        let most = get(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        let most = most.clamp(1, known.found.limits.block);
+        let fixed = get(function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        Ok(Entry { function, most, fixed, shared: 0, preferred: None, resident: None })
+    }
+
+    /// Threads of a block with so much dynamic shared memory, with which most of them run at the same time.
+    pub fn preferred(&mut self, known: &'static Known, shared: u32) -> Result<u32, Failure> {
+        if let Some((of, preferred)) = self.preferred
+            && of == shared
+        {
+            return Ok(preferred);
+        }
+        let _current = known.opened()?.context.enter()?;
+        let (mut least, mut preferred, function) = (0, 0, self.function.0);
+        // SAFETY: variables of ours, and a function of the current context.
+        unsafe {
+            cuOccupancyMaxPotentialBlockSize(&mut least, &mut preferred, function, None, shared as usize, 0)
+        }
+        .call("cuOccupancyMaxPotentialBlockSize")?;
+        let preferred = (preferred as u32).clamp(1, self.most);
+        self.preferred = Some((shared, preferred));
+        Ok(preferred)
+    }
 
     /// Blocks of so many threads that run at the same time.
-    pub(crate) fn resident(
-        &self,
-        known: &'static Known,
-        state: &mut State,
-        block: u32,
-        shared: u32,
-    ) -> Result<u32, Failure> {
-        if let Some((of, resident)) = state.resident
+    pub fn resident(&mut self, known: &'static Known, block: u32, shared: u32) -> Result<u32, Failure> {
+        if let Some((of, resident)) = self.resident
             && of == (block, shared)
         {
             return Ok(resident);
@@ -128,33 +163,28 @@ impl ModuleKernel {
         }
         .call("cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
         let resident = blocks.max(1) as u32 * known.found.limits.multiprocessors;
-        state.resident = Some(((block, shared), resident));
+        self.resident = Some(((block, shared), resident));
         Ok(resident)
     }
 
-    /// Allows the function so much dynamic shared memory.
-    pub(crate) fn allow_shared(
-        &self,
-        known: &'static Known,
-        state: &mut State,
-        bytes: u64,
-    ) -> Result<u32, Failure> {
-        let most = u64::from(known.found.limits.shared_bytes);
+    /// Allows it so much dynamic shared memory.
+    pub fn allow_shared(&mut self, known: &'static Known, title: &str, bytes: u64) -> Result<u32, Failure> {
+        let most = u64::from(known.found.limits.shared_bytes.saturating_sub(self.fixed));
         if bytes > most {
             let text = format!(
-                "{}: expected up to {most} bytes of shared memory, the limit of {}, found {bytes}",
-                self.title, known.found.info.name
+                "{title}: expected up to {most} bytes of shared memory, the limit of {} beside {} of the kernel's own, found {bytes}",
+                known.found.info.name, self.fixed
             );
             return Err(Failure::new(Code::Invalid, text));
         }
         let bytes = bytes as u32;
-        if bytes > SHARED.max(state.shared) {
+        if bytes > SHARED.saturating_sub(self.fixed).max(self.shared) {
             let _current = known.opened()?.context.enter()?;
             let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: a function of the current context.
             unsafe { cuFuncSetAttribute(self.function.0, attribute, bytes as i32) }
                 .call("cuFuncSetAttribute")?;
-            state.shared = bytes;
+            self.shared = bytes;
         }
         Ok(bytes)
     }
@@ -178,6 +208,7 @@ fn read(known: &Known, implementation: &abi::Implementation) -> Result<(KernelSp
         }
     }
     let payload = spec.payload(implementation)?;
+    spec.limit_grid(known.found.limits.parameter_bytes);
     Ok((spec, payload))
 }
 
@@ -226,6 +257,21 @@ fn parameter_sizes(spec: &KernelSpec) -> Vec<usize> {
 }
 
 impl State {
+    /// What runs every launch.
+    ///
+    /// # Errors
+    /// If it does not compile.
+    pub fn line(&mut self, known: &'static Known, kernel: &ModuleKernel) -> Result<&mut Entry, Failure> {
+        let line = &mut self.line;
+        match line {
+            Some(entry) => Ok(entry),
+            None => {
+                let text = Payload::Source(kernel.text.clone());
+                Ok(line.insert(Entry::new(known, &kernel.spec, text)?))
+            }
+        }
+    }
+
     /// Words on the device; 0 if there are none.
     pub fn on_device(&mut self, known: &'static Known, words: &[u64]) -> Result<CUdeviceptr, Failure> {
         if words.is_empty() {

@@ -1,11 +1,11 @@
 //! One launch: parameters, blocks, phases.
 
 use crate::device::Known;
-use crate::kernel::{CudaKernel, ModuleKernel, State};
-use crate::queue::{Commands, Shape, Work, Writing};
+use crate::kernel::{CudaKernel, Entry, ModuleKernel, State};
+use crate::queue::{Commands, Function, Shape, Work, Writing};
 use flash_core::Code;
 use flash_core::abi::Arg;
-use flash_core::backend::offload::{Parameter, carried, numbers, offset, two_buffers};
+use flash_core::backend::offload::{Parameter, Told, carried, numbers, offset, two_buffers};
 use flash_core::backend::{Event, Failure, Launch};
 
 /// The option, and the attribute, that says how many threads are in a block.
@@ -14,8 +14,15 @@ const WORK_GROUP_SIZE: &str = "work_group_size";
 /// The option that says how many bytes of dynamic shared memory a block has.
 const SHARED_MEMORY: &str = "shared_memory_bytes";
 
-/// What a submission, or else its implementation, wants.
-#[derive(Clone, Copy)]
+/// Threads that run together.
+const WARP: u64 = 32;
+/// Threads of a block of which a multiprocessor takes enough to be busy.
+const BUSY: u64 = 256;
+/// Threads of a block along its third dimension that every device takes.
+const PLANES: u64 = 64;
+
+/// What a submission, or else its implementation, wants of blocks. Who wants anything means those of a line.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Wanted {
     block: Option<u32>,
     shared: u32,
@@ -30,10 +37,16 @@ impl ModuleKernel {
     ) -> Result<Option<Event>, Failure> {
         let [block, shared] = numbers(launch, [WORK_GROUP_SIZE, SHARED_MEMORY])?;
         let mut state = self.state();
-        let shared = shared.map_or(Ok(0), |bytes| self.allow_shared(known, &mut state, bytes))?;
         self.check_option(block)?;
-        let block = block.or(self.spec.work_group_size).map(|size| self.check_block(known, size));
-        let wanted = Wanted { block: block.transpose()?, shared };
+        let wanted = match (block.or(self.spec.work_group_size), shared.unwrap_or(0)) {
+            (None, 0) => Wanted::default(),
+            (block, shared) => {
+                let line = state.line(known, self)?;
+                let shared = line.allow_shared(known, &self.title, shared)?;
+                let block = block.map(|size| self.check_block(known, line, size));
+                Wanted { block: block.transpose()?, shared }
+            }
+        };
         if launch.phases().is_empty() {
             return Ok(None);
         }
@@ -45,7 +58,7 @@ impl ModuleKernel {
                 self.runs_of_phases(known, launch, &mut state, wanted, &mut writing)
             }
             true => self.phases(known, launch, &mut state, wanted, &mut writing),
-            false => self.whole(known, launch, wanted, &mut writing),
+            false => self.whole(known, launch, &mut state, wanted, &mut writing),
         };
         if let Err(failure) = outcome {
             writing.abandon();
@@ -71,14 +84,14 @@ impl ModuleKernel {
         Err(Failure::new(Code::Invalid, text))
     }
 
-    fn check_block(&self, known: &Known, size: u64) -> Result<u32, Failure> {
+    fn check_block(&self, known: &Known, entry: &Entry, size: u64) -> Result<u32, Failure> {
         self.spec.check_group(size)?;
-        if size <= u64::from(self.most) {
+        if size <= u64::from(entry.most) {
             return Ok(size as u32);
         }
         let text = format!(
             "{}: expected a work-group of up to {} threads, the limit of {} for this kernel, found one of {size}: set {WORK_GROUP_SIZE}",
-            self.title, self.most, known.found.info.name
+            self.title, entry.most, known.found.info.name
         );
         Err(Failure::new(Code::Invalid, text))
     }
@@ -107,8 +120,11 @@ impl ModuleKernel {
             let address = state.on_device(known, &table);
             state.told.table = table;
             let address = address?;
-            let shape = self.line(known, state, wanted)?;
-            writing.push(Work::Kernel(self.function, shape), &self.title, |commands| {
+            let (function, shape) = match self.grid(known, state, wanted)? {
+                Some(grid) => grid,
+                None => self.line(known, state, wanted)?,
+            };
+            writing.push(Work::Kernel(function, shape), &self.title, |commands| {
                 self.parameters(known, args, odd, commands)?;
                 commands.words(&state.told.words);
                 commands.words(&[address]);
@@ -153,16 +169,44 @@ impl ModuleKernel {
         Ok(())
     }
 
-    /// The blocks of a cooperating kernel: along one dimension, which the kernel takes apart.
-    fn line(&self, known: &Known, state: &State, wanted: Wanted) -> Result<Shape, Failure> {
-        let threads = state.told.threads;
-        let (block, grid) = match (self.spec.single_work_item, state.told.block) {
+    /// What runs a cooperating kernel's box in blocks of as many dimensions, and tells it so. `None`: it is none, or the
+    /// device has no such grid.
+    fn grid(
+        &self,
+        known: &'static Known,
+        state: &mut State,
+        wanted: Wanted,
+    ) -> Result<Option<(Function, Shape)>, Failure> {
+        let State { told, grid, .. } = state;
+        let (Some(entry), Some(extents), true) = (grid, told.grid, wanted == Wanted::default()) else {
+            return Ok(None);
+        };
+        let block = block_of_box(extents, self.block_for(known, entry, wanted, told.items)?);
+        let blocks: [u64; 3] = std::array::from_fn(|d| extents[d].div_ceil(block[d]));
+        if blocks.iter().zip(known.found.limits.grid).any(|(&blocks, most)| blocks > most) {
+            return Ok(None);
+        }
+        told.as_grid();
+        let (grid, block) = (blocks.map(|blocks| blocks as u32), block.map(|threads| threads as u32));
+        Ok(Some((entry.function, Shape { grid, block, shared: 0, cooperative: false })))
+    }
+
+    /// What runs any launch of a cooperating kernel, in blocks along one dimension, which the kernel takes apart.
+    fn line(
+        &self,
+        known: &'static Known,
+        state: &mut State,
+        wanted: Wanted,
+    ) -> Result<(Function, Shape), Failure> {
+        let Told { threads, items, block: rows, .. } = state.told;
+        let entry = state.line(known, self)?;
+        let (block, grid) = match (self.spec.single_work_item, rows) {
             (true, _) => (1, 1),
             (false, 0) => {
-                let block = wanted.block.unwrap_or_else(|| self.block_for(known, threads));
+                let block = self.block_for(known, entry, wanted, threads)?;
                 (block, threads.div_ceil(u64::from(block)))
             }
-            (false, rows) => (wanted.block.unwrap_or(1), state.told.items.div_ceil(rows)),
+            (false, rows) => (wanted.block.unwrap_or(1), items.div_ceil(rows)),
         };
         let most = known.found.limits.grid[0];
         if grid > most {
@@ -172,25 +216,35 @@ impl ModuleKernel {
             );
             return Err(Failure::new(Code::Invalid, text));
         }
-        Ok(Shape {
+        let shape = Shape {
             grid: [grid as u32, 1, 1],
             block: [block, 1, 1],
             shared: wanted.shared,
             cooperative: false,
-        })
+        };
+        Ok((entry.function, shape))
     }
 
-    /// Threads of a block that nobody has said anything of: as many as keep most threads of a multiprocessor busy,
-    /// and fewer if some multiprocessor would have nothing to do.
-    fn block_for(&self, known: &Known, threads: u64) -> u32 {
-        let mut block = self.preferred;
+    /// Threads of a block: those that are wanted; if nobody has said anything, as many as keep most threads of a
+    /// multiprocessor busy, and fewer if some multiprocessor would have nothing to do.
+    fn block_for(
+        &self,
+        known: &'static Known,
+        entry: &mut Entry,
+        wanted: Wanted,
+        threads: u64,
+    ) -> Result<u32, Failure> {
+        if let Some(block) = wanted.block {
+            return Ok(block);
+        }
+        let mut block = entry.preferred(known, wanted.shared)?;
         let units = u64::from(known.found.limits.multiprocessors);
         while block >= 128 && block.is_multiple_of(64) && threads.div_ceil(u64::from(block)) < 2 * units {
             block /= 2;
         }
         // Threads that share a work item are in one block.
-        let share = self.spec.threads_per_item.min(u64::from(self.most)) as u32;
-        (block / share).max(1) * share
+        let share = self.spec.threads_per_item.min(u64::from(entry.most)) as u32;
+        Ok((block / share).max(1) * share)
     }
 
     /// A kernel that does not cooperate: once, over the index space itself.
@@ -198,6 +252,7 @@ impl ModuleKernel {
         &self,
         known: &'static Known,
         launch: &Launch<'_, CudaKernel>,
+        state: &mut State,
         wanted: Wanted,
         writing: &mut Writing,
     ) -> Result<(), Failure> {
@@ -215,9 +270,10 @@ impl ModuleKernel {
         if extents.contains(&0) {
             return Ok(());
         }
-        let most = || self.block_for(known, extents[0]);
+        let entry = state.line(known, self)?;
+        let most = self.block_for(known, entry, wanted, extents[0])?;
         let block = match (wanted.block, self.spec.bounds_checked) {
-            (block, true) => block.unwrap_or_else(most),
+            (_, true) => most,
             (Some(block), false) if !extents[0].is_multiple_of(u64::from(block)) => {
                 return Err(self.spec.not_plain(&format!(
                     "an extent of {} along the first dimension, which a work-group of {block} does not divide (or say `bounds_checked`)",
@@ -226,7 +282,7 @@ impl ModuleKernel {
             }
             (Some(block), false) => block,
             // No thread is behind the end: the kernel need not look.
-            (None, false) => divisor(extents[0], most()),
+            (None, false) => divisor(extents[0], most),
         };
         let blocks = [extents[0].div_ceil(u64::from(block)), extents[1], extents[2]];
         let most = known.found.limits.grid;
@@ -240,7 +296,7 @@ impl ModuleKernel {
             shared: wanted.shared,
             cooperative: false,
         };
-        writing.push(Work::Kernel(self.function, shape), &self.title, |commands| {
+        writing.push(Work::Kernel(entry.function, shape), &self.title, |commands| {
             self.parameters(known, launch.args(), false, commands)
         })
     }
@@ -295,11 +351,13 @@ impl ModuleKernel {
         if run.threads == 0 {
             return Ok(());
         }
-        let block = wanted.block.unwrap_or_else(|| self.block_for(known, run.threads));
+        let entry = state.line(known, self)?;
+        let block = self.block_for(known, entry, wanted, run.threads)?;
         let most = match run.count > 1 {
-            true => u64::from(self.resident(known, state, block, wanted.shared)?),
+            true => u64::from(entry.resident(known, block, wanted.shared)?),
             false => known.found.limits.grid[0],
         };
+        let function = entry.function;
         let shape = Shape {
             // The threads go on with the next items where there are more.
             grid: [run.threads.div_ceil(u64::from(block)).min(most) as u32, 1, 1],
@@ -310,7 +368,7 @@ impl ModuleKernel {
         let table = state.on_device(known, &run.table)?;
         let structs = state.on_device(known, &run.structs)?;
         let counter = state.counter(known)?;
-        writing.push(Work::Kernel(self.function, shape), &self.title, |commands| {
+        writing.push(Work::Kernel(function, shape), &self.title, |commands| {
             self.parameters(known, launch.args(), false, commands)?;
             commands.words(&run.structs[..run.structs.len() / run.count]);
             [table, structs, run.count as u64, counter].iter().for_each(|&word| commands.words(&[word]));
@@ -360,7 +418,60 @@ fn places(known: &Known, number: usize, arg: &Arg, odd: bool) -> Result<[u64; 2]
     Ok(if odd { [next, data] } else { [data, next] })
 }
 
+/// The threads of a block of a box, at most so many: a warp along dimension 0, as far as that goes, for neighbours there
+/// lie next to each other; rows until they are [`BUSY`]; planes while there is room, for a stencil has neighbours in
+/// them, too; more along dimension 0 if these are still few.
+fn block_of_box(extents: [u64; 3], most: u32) -> [u64; 3] {
+    let most = u64::from(most);
+    // Up to `room`, as far as there are items.
+    let along = |d: usize, room: u64| extents[d].min(room).next_power_of_two().min(room);
+    let warp = along(0, WARP.min(most));
+    let rows = along(1, (most.min(BUSY) / warp).max(1));
+    let planes = along(2, (most / (warp * rows)).min(PLANES));
+    let more = (most.min(BUSY) / (warp * rows * planes)).max(1);
+    [warp * more.min(extents[0].div_ceil(warp)), rows, planes]
+}
+
 /// The largest number up to `most` that divides `extent`.
 fn divisor(extent: u64, most: u32) -> u32 {
     (1..=most).rev().find(|&size| extent.is_multiple_of(u64::from(size))).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_a_box_is_a_warp_wide_and_then_has_rows_and_planes_and_more_warps() {
+        for (extents, most, block) in [
+            ([4096, 4096, 1], 1024, [32, 8, 1]),
+            ([256, 256, 256], 1024, [32, 8, 4]),
+            ([100, 100, 100], 768, [32, 8, 3]),
+            ([100, 100, 100], 128, [32, 4, 1]),
+            ([2500, 3, 2], 1024, [32, 4, 2]),
+            ([1 << 40, 1, 1], 1024, [256, 1, 1]),
+            ([100, 1, 1], 1024, [128, 1, 1]),
+            ([3, 2500, 2], 1024, [4, 64, 2]),
+            ([1, 1, 1 << 40], 1024, [1, 1, 64]),
+            ([7, 1, 100], 1024, [8, 1, 64]),
+            ([40, 40, 40], 24, [24, 1, 1]),
+            ([40, 40, 40], 1, [1, 1, 1]),
+            ([1, 1, 1], 1024, [1, 1, 1]),
+        ] {
+            assert_eq!(block_of_box(extents, most), block, "{extents:?}, {most}");
+        }
+    }
+
+    #[test]
+    fn a_block_of_a_box_has_no_more_threads_than_there_may_be() {
+        for most in [1, 5, 32, 96, 640, 1024] {
+            for x in 1..70 {
+                for (y, z) in [(1, 1), (2, 90), (31, 3), (33, 1), (1000, 7), (1, 5000)] {
+                    let block = block_of_box([x, y, z], most);
+                    let threads: u64 = block.iter().product();
+                    assert!((1..=u64::from(most)).contains(&threads) && block[2] <= PLANES, "{block:?}");
+                }
+            }
+        }
+    }
 }

@@ -16,6 +16,9 @@
 //!
 //! What a launch waits for has happened before it is submitted, so nothing orders the streams.
 //!
+//! Source text that cooperates, and may have threads in two or three dimensions, is compiled for launches of boxes
+//! (`FLASH_GRID`), which most are. The general program is compiled when another launch comes.
+//!
 //! | environment variable | meaning | default |
 //! |---|---|---|
 //! | `FLASH_CACHE_DIR` | folder of compiled programs | `flash` in `XDG_CACHE_HOME`, or in `.cache` of the home directory |

@@ -27,7 +27,7 @@ pub(crate) struct Programs {
 /// All that a module depends on.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
-    /// Versions of what compiles it, architecture, options, entry and the whole text.
+    /// The driver's version, architecture, options, entry and the whole text.
     Source(String),
     Binary(Vec<u8>),
 }
@@ -77,19 +77,15 @@ impl Programs {
             // What it includes may change, and would not be in the key.
             Payload::Source(text) if KernelSpec::includes(&text) => {
                 let build = || build(known, spec, &spec.source(&text));
-                let module = |built: Compiled| of_image(&current, spec, &built.image, built.entry);
+                let module = |built: Compiled| of_built(&current, known, spec, built);
                 return compile.then(|| build().and_then(module)).transpose();
             }
             Payload::Source(text) => {
                 let source = spec.source(&text);
                 let limits = &known.found.limits;
                 let key = format!(
-                    "cuda\n{:?}\n{:?}\n{}\n{}\n{}\n{source}",
-                    nvrtc::version(),
-                    limits.capability,
-                    limits.driver,
-                    spec.build_options,
-                    spec.entry
+                    "cuda\n{:?}\n{}\n{}\n{}\n{source}",
+                    limits.capability, limits.driver, spec.build_options, spec.entry
                 );
                 (Key::Source(key), source)
             }
@@ -107,7 +103,7 @@ impl Programs {
                 None => {
                     let built = build(known, spec, &source)?;
                     self.keep(key, &built);
-                    of_image(&current, spec, &built.image, built.entry)?
+                    of_built(&current, known, spec, built)?
                 }
             },
         };
@@ -115,12 +111,17 @@ impl Programs {
         Ok(Some(module))
     }
 
-    /// A module that an earlier process kept: the entry's name, a NUL, and the image.
+    /// A module that an earlier process kept. One of another NVRTC than that which is here is none; without any, all
+    /// are good.
     fn of_disk(&self, current: &Current, spec: &KernelSpec, key: &str) -> Option<Module> {
         let kept = self.cache.get(key)?;
-        let end = kept.iter().position(|&byte| byte == 0)?;
-        let entry = String::from_utf8_lossy(&kept[..end]).into_owned();
-        let module = of_image(current, spec, &kept[end + 1..], entry);
+        let mut parts = kept.splitn(3, |&byte| byte == 0);
+        let (version, entry, image) = (parts.next()?, parts.next()?, parts.next()?);
+        if nvrtc::version().is_some_and(|here| shown(here).as_bytes() != version) {
+            return None;
+        }
+        let entry = String::from_utf8_lossy(entry).into_owned();
+        let module = of_image(current, spec, image, entry);
         if module.is_err() {
             // Whole, and nothing that this driver takes: it is built anew.
             self.cache.forget(key);
@@ -128,10 +129,18 @@ impl Programs {
         module.ok()
     }
 
-    /// Writes a module to disk. One that cannot be kept is compiled again next time.
+    /// Writes a module to disk: the version of NVRTC, the entry's name, each with a NUL, and the image. One that cannot
+    /// be kept is compiled again next time.
     fn keep(&self, key: &str, built: &Compiled) {
-        self.cache.keep(key, &[built.entry.as_bytes(), b"\0", &built.image].concat());
+        let version = nvrtc::version().map(shown).unwrap_or_default();
+        let parts = [version.as_bytes(), b"\0", built.entry.as_bytes(), b"\0", &built.image];
+        self.cache.keep(key, &parts.concat());
     }
+}
+
+/// A version of NVRTC.
+fn shown((major, minor): (i32, i32)) -> String {
+    format!("{major}.{minor}")
 }
 
 /// Compiles a source.
@@ -139,6 +148,25 @@ fn build(known: &Known, spec: &KernelSpec, source: &str) -> Result<Compiled, Fai
     let (major, minor) = known.found.limits.capability;
     let architecture = Architecture::of(major, minor)?;
     nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)
+}
+
+/// Loads what was compiled here.
+fn of_built(current: &Current, known: &Known, spec: &KernelSpec, built: Compiled) -> Result<Module, Failure> {
+    of_image(current, spec, &built.image, built.entry).map_err(|failure| {
+        let (driver, version) = (known.found.limits.driver, nvrtc::version().unwrap_or_default());
+        // PTX is for drivers as new as its compiler, machine code for those of the same major version.
+        if failure.code != Code::Unsupported || version <= (driver / 1000, driver % 1000 / 10) {
+            return failure;
+        }
+        let text = format!(
+            "{}: NVRTC {} is newer than the driver, for CUDA {}.{}: update the driver, or install NVRTC of that version",
+            failure.text,
+            shown(version),
+            driver / 1000,
+            driver % 1000 / 10
+        );
+        Failure::new(failure.code, text)
+    })
 }
 
 /// Loads a program that came as one.

@@ -256,7 +256,7 @@ impl Queue {
         }
         let marked = self.mark(state, current);
         let State { commands, graphs, refused, .. } = state;
-        if marked.is_err() || !graphs.launch(commands, self.stream) {
+        if marked.is_err() || !graphs.launch(commands, self.context, self.stream) {
             for command in &commands.all {
                 if let Err(failure) = marked.clone().and_then(|()| self.launch(commands, command)) {
                     refused.entry(command.launch).or_insert(failure);
@@ -271,13 +271,14 @@ impl Queue {
 
     /// The latest batch gets its event, if somebody may ask for it.
     fn mark(&self, state: &mut State, current: &Current) -> Result<(), Failure> {
-        if let Some(last) = state.last.take()
+        if let Some(last) = &state.last
             && last.number > self.done.load(Relaxed)
-            && Arc::strong_count(&last) > 1
+            && Arc::strong_count(last) > 1
         {
             let event = Event::record(current, self.context, self.stream, false)?;
             let _ = last.event.set(event);
         }
+        state.last = None;
         Ok(())
     }
 
@@ -350,8 +351,11 @@ impl Queue {
             self.mark(&mut state, &current)?;
         }
         drop(state);
-        // Without an event it has ended meanwhile: `mark` gives none to such a batch.
-        let reached = batch.event.get().map_or(Ok(true), Event::reached)?;
+        // One without an event has ended meanwhile, or got none before others came behind it, for want of something.
+        let reached = match batch.event.get() {
+            Some(event) => event.reached()?,
+            None => self.stream.is_done()?,
+        };
         if reached {
             self.done.fetch_max(batch.number, Relaxed);
         }

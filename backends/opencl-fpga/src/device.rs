@@ -84,6 +84,8 @@ impl OpenClDevice {
 
     fn open(&self) -> Result<Opened, Failure> {
         let device = &self.found.device;
+        #[cfg(target_os = "linux")]
+        crate::svml::load(&self.found.platform);
         let context = Context::from_device(device).call("clCreateContext")?;
         // Deprecated since OpenCL 2.0, and the one way that all versions have.
         #[allow(deprecated)]

@@ -34,11 +34,12 @@ mod failure;
 mod kernel;
 mod launch;
 mod once;
-mod past;
 mod places;
 mod program;
 mod queue;
 mod stages;
+#[cfg(target_os = "linux")]
+mod svml;
 
 pub use device::{IntelFpga, OpenCl, OpenClDevice};
 

@@ -3,7 +3,6 @@
 use crate::counted::Counted;
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
-use crate::past;
 use flash_core::Code;
 use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache};
 use flash_core::backend::{Class, Failure};
@@ -90,7 +89,7 @@ impl Programs {
                 None if !compile => return Ok(None),
                 None => {
                     let program = build(device, spec, &source)?;
-                    self.keep(device, key, &program);
+                    self.keep(key, &program);
                     program
                 }
             },
@@ -102,25 +101,21 @@ impl Programs {
 
     /// A program that an earlier process kept.
     fn of_disk(&self, device: &OpenClDevice, spec: &KernelSpec, key: &str) -> Option<Counted<Program>> {
-        past::key_ends(&device.found.platform).iter().find_map(|end| {
-            let key = format!("{key}{end}");
-            let program = binary_program(device, &self.cache.get(&key)?, &spec.build_options);
-            if program.is_err() {
-                // Whole, and nothing that this driver takes: it is built anew.
-                self.cache.forget(&key);
-            }
-            program.ok()
-        })
+        let program = binary_program(device, &self.cache.get(key)?, &spec.build_options);
+        if program.is_err() {
+            // Whole, and nothing that this driver takes: it is built anew.
+            self.cache.forget(key);
+        }
+        program.ok()
     }
 
     /// Writes a program to disk that was compiled here. One that cannot be kept is compiled again next time.
-    fn keep(&self, device: &OpenClDevice, key: &str, program: &Program) {
+    fn keep(&self, key: &str, program: &Program) {
         if let Ok(binaries) = program.get_binaries()
             && let [binary] = &binaries[..]
             && !binary.is_empty()
         {
-            let end = past::key_ends(&device.found.platform).last().unwrap_or(&"");
-            self.cache.keep(&format!("{key}{end}"), binary);
+            self.cache.keep(key, binary);
         }
     }
 }
@@ -147,9 +142,7 @@ fn compiled(
     mut program: Counted<Program>,
 ) -> Result<Counted<Program>, Failure> {
     let context = &device.opened()?.context;
-    let built =
-        past::compile(&device.found.platform, || program.build(context.devices(), &spec.build_options));
-    match built {
+    match program.build(context.devices(), &spec.build_options) {
         Ok(()) => Ok(program),
         Err(error) => Err(build_failed(device, spec, &program, error.0)),
     }
@@ -188,22 +181,12 @@ fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<C
 
 /// A program in the device's own form.
 fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<Counted<Program>, Failure> {
-    let (context, platform) = (&device.opened()?.context, &device.found.platform);
-    let load = || {
-        // SAFETY: the context's own devices, one binary for its one device.
-        let mut program = unsafe { Program::create_from_binary(context, context.devices(), &[bytes]) }
-            .call("clCreateProgramWithBinary")?;
-        program.build(context.devices(), options).call("clBuildProgram")?;
-        Ok(Counted::new(program))
-    };
-    past::load(platform, load).or_else(|failure: Failure| {
-        let compile_any = || {
-            let mut any = Program::create_from_source(context, "kernel void flash_any(void) {}")?;
-            past::compile(platform, || any.build(context.devices(), ""))
-        };
-        let again = past::compiling_may_help(platform) && compile_any().is_ok();
-        if again { past::load(platform, load) } else { Err(failure) }
-    })
+    let context = &device.opened()?.context;
+    // SAFETY: the context's own devices, one binary for its one device.
+    let mut program = unsafe { Program::create_from_binary(context, context.devices(), &[bytes]) }
+        .call("clCreateProgramWithBinary")?;
+    program.build(context.devices(), options).call("clBuildProgram")?;
+    Ok(Counted::new(program))
 }
 
 /// The error of a build, with what the compiler says.

@@ -17,10 +17,8 @@ pub struct DeviceCode<'a> {
     pub priority: i32,
     /// False if it is source text.
     pub binary: bool,
-    /// What is in the file.
-    pub payload: &'static [u8],
-    /// The file, as seen from `beside`.
-    pub file: &'static str,
+    /// A binary, or texts, of which each builds on those before it: the file as seen from `beside`, and what is in it.
+    pub files: &'a [(&'static str, &'static [u8])],
     /// The Rust source file of the definition.
     pub beside: &'static str,
     /// Macros of source text; one without a value is left out.
@@ -37,7 +35,11 @@ pub struct DeviceCode<'a> {
 /// file and element type.
 pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'static abi::Implementation {
     let descriptor = descriptor_of::<D>();
-    let file = Path::new(code.beside).with_file_name(code.file).display().to_string();
+    let path = |file: &str| Path::new(code.beside).with_file_name(file).display().to_string();
+    let (file, payload) = match code.files {
+        [(file, payload)] => (path(file), *payload),
+        files => (path(files[files.len() - 1].0), joined(files, path)),
+    };
     let mut attributes = vec![attribute("file", file.into())];
     let defines = code.defines.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
     let defines: Map<String, Value> = defines.map(|(name, value)| (name.into(), value.into())).collect();
@@ -63,9 +65,19 @@ pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'st
         attribute_count: attributes.len(),
         share: None,
         span: None,
-        payload: code.payload.as_ptr(),
-        payload_len: code.payload.len(),
+        payload: payload.as_ptr(),
+        payload_len: payload.len(),
     }))
+}
+
+/// Texts one after the other, each with its name for the compiler's messages.
+fn joined(files: &[(&str, &[u8])], path: impl Fn(&str) -> String) -> &'static [u8] {
+    let mut text = Vec::new();
+    for (file, part) in files {
+        text.extend_from_slice(format!("\n#line 1 {:?}\n", path(file).replace('\\', "/")).as_bytes());
+        text.extend_from_slice(part);
+    }
+    text.leak()
 }
 
 /// An attribute whose value lives for ever.
@@ -96,4 +108,17 @@ pub fn c_type<T>() -> Option<String> {
         _ => return None,
     };
     Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_joined_each_with_its_name_and_lines() {
+        let path = |file: &str| format!("src/{file}");
+        let text = joined(&[("../a.cl", b"one"), ("b.cl", b"two\n")], path);
+        let expected = "\n#line 1 \"src/../a.cl\"\none\n#line 1 \"src/b.cl\"\ntwo\n";
+        assert_eq!(std::str::from_utf8(text).unwrap(), expected);
+    }
 }

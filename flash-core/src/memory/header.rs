@@ -4,6 +4,7 @@ use super::directory::Directory;
 use super::home::Home;
 use super::keepers;
 use super::order::Parts;
+use super::pages;
 use super::region::Region;
 use super::state::State;
 use crate::kernel::Element;
@@ -80,6 +81,7 @@ impl Block {
         if base.is_null() {
             handle_alloc_error(layout);
         }
+        pages::ask(base, whole.size());
         let data = base.wrapping_add(base.align_offset(layout.align()));
         Block { data, base, layout: whole }
     }

@@ -14,6 +14,7 @@ mod header;
 pub(crate) mod home;
 pub(crate) mod keepers;
 pub(crate) mod order;
+pub(crate) mod pages;
 pub(crate) mod quiet;
 pub(crate) mod region;
 pub(crate) mod state;
@@ -271,13 +272,18 @@ impl<T: Element, const N: usize> From<[T; N]> for FlashMemory<T> {
 impl<T: Element> From<&[T]> for FlashMemory<T> {
     /// Copies the slice.
     fn from(slice: &[T]) -> Self {
-        slice.to_vec().into()
+        let mut vec = pages::vec(slice.len());
+        vec.extend_from_slice(slice);
+        vec.into()
     }
 }
 
 impl<T: Element> FromIterator<T> for FlashMemory<T> {
     fn from_iter<I: IntoIterator<Item = T>>(iter: I) -> Self {
-        iter.into_iter().collect::<Vec<T>>().into()
+        let iter = iter.into_iter();
+        let mut vec = pages::vec(iter.size_hint().0);
+        vec.extend(iter);
+        vec.into()
     }
 }
 

@@ -75,11 +75,8 @@ impl Hot {
             Some(None) => return,
             again => again.flatten(),
         };
-        let mut memories = SmallVec::new();
-        let _ = slots.visit_memories(|_, memory, written| {
-            memories.push((std::ptr::from_ref(memory), written));
-            Ok(())
-        });
+        let memories = slots.memories().map(|(_, memory, written)| (std::ptr::from_ref(memory), written));
+        let memories = memories.collect();
         let args = slots.args_of(node);
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,

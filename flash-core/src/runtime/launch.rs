@@ -61,35 +61,32 @@ impl<'a> Held<'a> {
         }
         let mut held = Held::of(slots, None);
         held.uncounted = runtime.spreads.then(Uncounted::begin);
-        let mut refused = None;
-        let taken = slots.visit_memories(|_, memory, written| {
+        for (_, memory, written) in slots.memories() {
             let taken = match written {
                 _ if runtime.spreads => memory.state.launch_noted(written),
                 true => memory.state.launch_write(),
                 false => memory.state.launch_read(),
             };
-            held.noted |= taken.inspect_err(|why| refused = Some(*why))?;
+            match taken {
+                Ok(noted) => held.noted |= noted,
+                Err(Refused::Pending) => return Ok(None),
+                Err(Refused::Borrowed) => return Err(Error::Borrowed),
+            }
             held.taken += 1;
-            Ok(())
-        });
-        match taken {
-            Ok(()) => Ok(Some(held)),
-            Err(_) if refused == Some(Refused::Pending) => Ok(None),
-            Err(error) => Err(error),
         }
+        Ok(Some(held))
     }
 
     /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
     fn pending(slots: &'a Slots, touched: &'a Touched) -> Held<'a> {
         let mut held = Held::of(slots, Some(touched));
-        let _ = slots.visit_memories(|_, memory, written| {
+        for (_, memory, written) in slots.memories() {
             if written {
                 memory.state.drained();
             }
             held.taken += 1;
             held.noted |= memory.state.is_noted();
-            Ok(())
-        });
+        }
         held
     }
 
@@ -104,10 +101,7 @@ impl<'a> Held<'a> {
     fn begin(&mut self, runtime: &Runtime) {
         if self.pending.is_some() && !self.begun {
             self.uncounted = runtime.spreads.then(Uncounted::begin);
-            let _ = self.slots.visit_memories(|_, memory, _| {
-                memory.state.begin();
-                Ok(())
-            });
+            self.slots.memories().for_each(|(_, memory, _)| memory.state.begin());
             self.begun = true;
         }
     }
@@ -116,12 +110,8 @@ impl<'a> Held<'a> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        let (mut left, noted) = (self.taken, self.noted);
-        let _ = self.slots.visit_memories(|_, memory, written| {
-            if left == 0 {
-                return Ok(());
-            }
-            left -= 1;
+        let noted = self.noted;
+        for (_, memory, written) in self.slots.memories().take(self.taken) {
             match (self.pending.is_some(), written) {
                 (false, true) => memory.state.release_write(noted && memory.settle()),
                 (false, false) => memory.state.release_read(),
@@ -129,8 +119,7 @@ impl Drop for Held<'_> {
                 (true, true) => memory.release_pending_written(noted),
                 (true, false) => memory.state.release_pending_read(),
             }
-            Ok(())
-        });
+        }
     }
 }
 
@@ -381,14 +370,6 @@ fn launch(
 ) -> Result<(), Error> {
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
-    if let Some(share) = target.inline(space.items())
-        && phases.end == 1
-        && attributes.is_empty()
-        && profile.is_none()
-    {
-        // SAFETY: all rows of a launch whose arguments were proved, in the host's memory.
-        return unsafe { take_error(share(&share_of(space, args.len()), args.as_ptr())) };
-    }
     let position = slots.position_of(node);
     ToDevice { plan, target, space, phases, attributes, profile, position, cut: false }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
@@ -477,9 +458,20 @@ impl ToDevice<'_> {
         Ok(())
     }
 
-    /// Calls the backend for some phases; returns when they are done.
+    /// Calls the backend for some phases, or runs a few work items here, where what they write stays where it is;
+    /// returns when they are done.
     #[inline]
     pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
+        if let Some(share) = self.target.inline(self.space.items())
+            && !self.plan.phased
+            && self.space.phases() == 1
+            && !phases.is_empty()
+            && self.attributes.is_empty()
+            && self.profile.is_none()
+        {
+            // SAFETY: all rows of a launch whose arguments were proved, in the host's memory.
+            return unsafe { take_error(share(&share_of(self.space, args.len()), args.as_ptr())) };
+        }
         match self.call(args, phases, nanoseconds)? {
             // SAFETY: an event of the target's backend, given back once.
             Some(event) => unsafe {

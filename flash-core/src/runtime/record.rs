@@ -45,6 +45,8 @@ pub(crate) struct Slots {
     touched: Vec<Touched>,
     /// Indices into `touched`, in the order of addresses, as long as they are few.
     sorted: SmallVec<[u32; FEW]>,
+    /// The same of many, once somebody asks.
+    sorted_many: OnceLock<Box<[u32]>>,
     /// Where a memory stands in `touched`, once there are many.
     index: HashMap<usize, u32>,
     owned: Vec<Arc<Header>>,
@@ -236,6 +238,7 @@ impl Slots {
             }
         }
         self.sorted.retain(|i| (*i as usize) < kept);
+        self.sorted_many.take();
         self.index.clear();
     }
 
@@ -340,6 +343,7 @@ impl Slots {
         let index = found.unwrap_or(self.touched.len());
         if found.is_none() {
             self.touched.push(Touched { memory, first: node, written_from: u32::MAX });
+            self.sorted_many.take();
             if self.touched.len() <= FEW {
                 let place = self.sorted.iter().position(|&i| self.touched[i as usize].memory > memory);
                 self.sorted.insert(place.unwrap_or(self.sorted.len()), index as u32);
@@ -665,7 +669,7 @@ impl Slots {
     }
 
     /// Number of memories that were ever touched.
-    pub fn memories(&self) -> usize {
+    pub fn memories_touched(&self) -> usize {
         self.touched.len()
     }
 
@@ -676,28 +680,26 @@ impl Slots {
         self.touched.get(index as usize).map(|t| unsafe { &*t.memory })
     }
 
-    /// Calls `visit` with every memory of this recording, by index, and whether it is written, in the
-    /// order of addresses, until it fails.
-    #[inline]
-    pub fn visit_memories(
-        &self,
-        mut visit: impl FnMut(u32, &Header, bool) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let live = self.live as u32;
-        let mut one = |index: u32| {
-            let touched = &self.touched[index as usize];
-            if touched.first >= live {
-                return Ok(());
-            }
+    /// The memories that submissions touch, in the order of addresses; with each its number, and whether some
+    /// submission writes it.
+    #[inline(always)]
+    pub fn memories(&self) -> impl Iterator<Item = (u32, &Header, bool)> {
+        let (live, touched) = (self.live as u32, &self.touched[..]);
+        let sorted = if touched.len() > FEW { self.sort_many() } else { &self.sorted };
+        sorted.iter().filter_map(move |&index| {
+            let touched = &touched[index as usize];
             // SAFETY: as in `memory`: a live node touches it.
-            visit(index, unsafe { &*touched.memory }, touched.written_from < live)
-        };
-        if self.touched.len() > FEW {
-            let mut order: Vec<u32> = (0..self.touched.len() as u32).collect();
+            (touched.first < live).then(|| (index, unsafe { &*touched.memory }, touched.written_from < live))
+        })
+    }
+
+    #[cold]
+    fn sort_many(&self) -> &[u32] {
+        self.sorted_many.get_or_init(|| {
+            let mut order: Box<[u32]> = (0..self.touched.len() as u32).collect();
             order.sort_unstable_by_key(|&i| self.touched[i as usize].memory as usize);
-            return order.into_iter().try_for_each(one);
-        }
-        self.sorted.iter().try_for_each(|&index| one(index))
+            order
+        })
     }
 }
 

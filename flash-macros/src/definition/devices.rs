@@ -38,9 +38,10 @@ pub struct Devices {
     flags: Vec<String>,
 }
 
-/// A file with code.
+/// A file with code, behind the texts that it builds on.
 struct File {
     target: &'static str,
+    before: Vec<LitStr>,
     path: LitStr,
     binary: bool,
 }
@@ -134,7 +135,7 @@ impl Devices {
                 self.flags.push(key.clone());
             }
             _ => match TARGETS.iter().find(|target| target.key == key) {
-                Some(target) => self.files.push(file(target, keys::text(input, &key, "kernel.cl")?)?),
+                Some(target) => self.files.push(file(target, &keys::texts(input, &key, "kernel.cl")?)?),
                 None => return Err(Error::new(span, format!("unknown key `{key}`: there are {KEYS}"))),
             },
         }
@@ -143,7 +144,25 @@ impl Devices {
     }
 }
 
-fn file(target: &Target, path: LitStr) -> syn::Result<File> {
+fn file(target: &Target, paths: &[LitStr]) -> syn::Result<File> {
+    let (path, before) = paths.split_last().expect("at least one");
+    let binary = is_binary(target, path)?;
+    if !before.is_empty() && binary {
+        return Err(Error::new(path.span(), "a binary stands alone: a list is of source texts"));
+    }
+    for path in before {
+        if is_binary(target, path)? {
+            return Err(Error::new(
+                path.span(),
+                "a binary goes before no other file: a list is of source texts",
+            ));
+        }
+    }
+    Ok(File { target: target.key, before: before.to_vec(), path: path.clone(), binary })
+}
+
+/// By its ending.
+fn is_binary(target: &Target, path: &LitStr) -> syn::Result<bool> {
     let value = path.value();
     let (stem, ending) = value.rsplit_once('.').unwrap_or((&value, ""));
     let (source, binary) = (target.source.contains(&ending), target.binary.contains(&ending));
@@ -154,7 +173,7 @@ fn file(target: &Target, path: LitStr) -> syn::Result<File> {
             format!("expected a file for `{}`, which ends with {}", target.key, list(endings)),
         ));
     }
-    Ok(File { target: target.key, path, binary })
+    Ok(binary)
 }
 
 impl File {
@@ -254,12 +273,12 @@ fn entry(
         list => respan(quote!(#ident<#lifetime #(#list),*>), span_of(list)),
     };
     let name = devices.name.as_ref().map_or_else(|| file.name(), LitStr::value);
-    let (target, path, priority) = (file.target, &file.path, devices.priority);
+    let (target, binary, priority) = (file.target, file.binary, devices.priority);
     // A file that cannot be read is reported where it is named.
-    let (binary, payload) = match file.binary {
-        true => (true, quote_spanned!(path.span()=> ::core::include_bytes!(#path))),
-        false => (false, quote_spanned!(path.span()=> ::core::include_str!(#path).as_bytes())),
-    };
+    let files = file.before.iter().chain([&file.path]).map(|path| match binary {
+        true => quote_spanned!(path.span()=> (#path, ::core::include_bytes!(#path))),
+        false => quote_spanned!(path.span()=> (#path, ::core::include_str!(#path).as_bytes())),
+    });
     let defines = parameters.iter().zip(list).map(|(parameter, value)| {
         let name = format!("FLASH_{}", super::unraw(parameter));
         match value {
@@ -280,8 +299,7 @@ fn entry(
                     name: #name,
                     priority: #priority,
                     binary: #binary,
-                    payload: #payload,
-                    file: #path,
+                    files: &[#(#files),*],
                     beside: ::core::file!(),
                     defines: &[#(#defines),*],
                     texts: &[#(#texts),*],

@@ -110,14 +110,14 @@ impl Driver {
     pub unsafe fn launch(
         &self,
         Function(function): Function,
-        blocks: u32,
-        threads: u32,
+        [gx, gy, gz]: [u32; 3],
+        [bx, by, bz]: [u32; 3],
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let to = parameters.as_mut_ptr();
         // SAFETY: the caller vouches; the driver reads the parameters in the call.
         let launched =
-            unsafe { cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, self.stream, to, null_mut()) };
+            unsafe { cuLaunchKernel(function, gx, gy, gz, bx, by, bz, 0, self.stream, to, null_mut()) };
         call("cuLaunchKernel", launched)
     }
 

@@ -38,7 +38,7 @@ const BENCHMARKS: [(&str, Measure); 8] = [
     ("kernels", |peers, arguments| {
         let (only, device) = (arguments.only.as_deref(), arguments.device.as_deref());
         let sizes: Vec<usize> = arguments.megabytes.iter().map(|megabytes| megabytes << 20).collect();
-        portability::rows(peers, portability::Wanted { sizes: &sizes, only, device })
+        portability::rows(peers, portability::Wanted { sizes: &sizes, only, device, pairs: arguments.pairs })
     }),
     ("partition", |peers, _| partition::rows(peers)),
     ("opencl", |peers, _| opencl::rows(peers)),
@@ -73,12 +73,20 @@ struct Arguments {
     /// Leaves out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`.
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
+    /// Pairs of turns of `kernels`, at least 30: more where neighbours take the memory's bandwidth.
+    #[arg(long, value_name = "N", default_value_t = stats::REPEATS, value_parser = at_least_repeats)]
+    pairs: usize,
     /// Names the benchmarks.
     #[arg(long)]
     list: bool,
     /// One measurement that needs a process of its own.
     #[arg(long, hide = true)]
     child: Option<String>,
+}
+
+fn at_least_repeats(text: &str) -> Result<usize, String> {
+    let found = text.parse::<usize>().ok().filter(|pairs| *pairs >= stats::REPEATS);
+    found.ok_or_else(|| format!("expected a number of at least {}, found `{text}`", stats::REPEATS))
 }
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
 //! Launches that go to the driver together.
 
-use crate::devices;
 use crate::kernels::{Scale, Wrap};
+use crate::{devices, has_driver};
 use flash::prelude::*;
 
 /// `y` after `y += a x` with each of these numbers.
@@ -68,7 +68,7 @@ fn chains_of_other_lengths_and_kernels_do_not_mix() {
             for link in 0..(4 + round % 3) {
                 chain = chain.submit(Scale::of(link as f32, &from, &to)).defer([50]);
                 if link % 2 == round % 2 {
-                    // It copies what no item owns, and goes by itself.
+                    // It copies what no item owns.
                     chain = chain.submit(Wrap::of(&cells)).defer([7, 3]);
                     steps += 3;
                 }
@@ -80,6 +80,27 @@ fn chains_of_other_lengths_and_kernels_do_not_mix() {
         let wrapped: Vec<u64> = (0..7).map(|i| (i + steps) % 7 + steps).collect();
         assert_eq!(*cells.read().unwrap(), wrapped, "{device}");
     }
+}
+
+#[test]
+fn copies_between_kernels_are_part_of_a_graph() {
+    let test = "batches::copies_between_kernels_are_part_of_a_graph";
+    if !has_driver(test) || flash_tests::emulated::on_gpu() {
+        return;
+    }
+    // Three phases with a copy before each, and one behind them: the first time alone they go one by one.
+    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_FAULT", "cuMemcpyDtoDAsync:5=1")], || {
+        let rt = get_runtime("NVIDIA_GPU").unwrap();
+        // More arrays than graphs of one shape: some are changed.
+        for n in (7..17).chain(7..12) {
+            let cells = FlashMemory::from((0..n).collect::<Vec<u64>>());
+            for round in 1..4 {
+                rt.submit(Wrap::of(&cells)).exec([n, 3]).unwrap();
+                let wrapped: Vec<u64> = (0..n).map(|i| (i + 3 * round) % n + 3 * round).collect();
+                assert_eq!(*cells.read().unwrap(), wrapped, "{n} cells, round {round}");
+            }
+        }
+    });
 }
 
 #[test]

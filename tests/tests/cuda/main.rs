@@ -2,12 +2,16 @@
 //! GPU.
 
 mod batches;
+#[path = "../opencl/boxes.rs"]
+mod boxes;
 mod faults;
+mod grids;
 #[path = "../opencl/kernels.rs"]
 mod kernels;
 #[path = "../opencl/launches.rs"]
 mod launches;
 mod library;
+mod memory;
 mod plugin;
 mod programs;
 mod several;

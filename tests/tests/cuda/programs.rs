@@ -3,10 +3,12 @@
 use crate::kernels::Scale;
 use crate::{devices, has_driver};
 use flash::Error;
-use flash::kernel::views::{Item, ReadWrite};
+use flash::kernel::views::{Item, Read, ReadWrite};
 use flash::prelude::*;
-use flash_backend_cuda::nvrtc::{Architecture, compile};
-use std::path::Path;
+use flash_backend_cuda::nvrtc::{self, Architecture, compile};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
 
 /// A kernel that knows nothing of FLASH, and whose name is C++'s.
 const PLAIN: &str = "namespace mine {
@@ -59,7 +61,105 @@ fn dimensions_behind_the_third_are_folded_into_it() {
     }
 }
 
-/// The text as PTX, which every device takes.
+/// `y += a x` by a program that is in the implementation.
+#[derive(KernelDefinition)]
+#[kernel(name = "cuda.embedded", dims(i))]
+#[implementations(cuda = "embedded.ptx", entry = "scale")]
+struct Embedded<'a> {
+    a: f32,
+    x: Item<'a, Read<f32>>,
+    y: Item<'a, ReadWrite<f32>>,
+}
+
+#[test]
+fn a_program_may_be_in_the_implementation() {
+    for device in devices("programs::a_program_may_be_in_the_implementation") {
+        let (x, y) = (FlashMemory::from(vec![2.0f32; 300]), FlashMemory::from(vec![1.0f32; 300]));
+        let rt = get_runtime(&device).unwrap();
+        rt.preload::<Embedded<'static>>().unwrap();
+        rt.submit(Embedded::of(3.0, &x, &y)).exec([300]).unwrap();
+        assert_eq!(*y.read().unwrap(), [7.0; 300], "{device}");
+    }
+}
+
+/// The machine code of [`PLAIN`] for a device, and what its architecture is called.
+fn cubin(device: &str) -> (Vec<u8>, String) {
+    let name = get_runtime(device).unwrap().devices()[0].info().features.clone();
+    let number: u32 = name.trim_start_matches("sm_").parse().unwrap();
+    let architecture = Architecture::of(number / 10, number % 10).unwrap();
+    let compiled = compile("test", PLAIN, "plain.cu", "mine::scale", "", architecture).unwrap();
+    assert!(!compiled.is_ptx, "NVRTC knows {name}");
+    (compiled.image, name)
+}
+
+/// True if there is machine code to run a test with.
+fn has_machine_code(test: &str) -> bool {
+    if !flash_tests::emulated::on_gpu() {
+        flash_tests::skip(test, "no GPU: the emulated device takes PTX alone");
+    }
+    flash_tests::emulated::on_gpu()
+}
+
+#[test]
+fn machine_code_is_found_under_plain_and_mangled_names() {
+    let test = "programs::machine_code_is_found_under_plain_and_mangled_names";
+    if !has_machine_code(test) {
+        return;
+    }
+    for device in devices(test) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = write(folder.path(), "plain.cubin", &cubin(&device).0);
+        for entry in ["mine::scale", "_ZN4mine5scaleEfPKfPf"] {
+            let found = scaled(&device, Implementation::file(&file, entry), 1000);
+            assert_eq!(found.unwrap(), [7.0; 1000], "{device}, {entry}");
+        }
+    }
+}
+
+#[test]
+fn a_fatbin_has_the_code_for_the_device() {
+    let test = "programs::a_fatbin_has_the_code_for_the_device";
+    if !has_machine_code(test) {
+        return;
+    }
+    for device in devices(test) {
+        let folder = tempfile::tempdir().unwrap();
+        let (code, architecture) = cubin(&device);
+        let code = write(folder.path(), "plain.cubin", &code);
+        let file = folder.path().join("plain.fatbin").display().to_string();
+        let image = format!("--image3=kind=elf,sm={},file={code}", architecture.trim_start_matches("sm_"));
+        let made = ["fatbinary", "/usr/local/cuda/bin/fatbinary"].iter().find_map(|tool| {
+            Command::new(tool).args(["-64", &format!("--create={file}"), &image]).status().ok()
+        });
+        let Some(made) = made else {
+            return flash_tests::skip(test, "CUDA's fatbinary is not here");
+        };
+        assert!(made.success(), "fatbinary: {made}");
+        let found = scaled(&device, Implementation::file(&file, "mine::scale"), 1000);
+        assert_eq!(found.unwrap(), [7.0; 1000], "{device}");
+    }
+}
+
+#[test]
+fn a_compiler_that_is_newer_than_the_driver_is_named() {
+    let test = "programs::a_compiler_that_is_newer_than_the_driver_is_named";
+    if !has_driver(test) || flash_tests::emulated::on_gpu() {
+        return;
+    }
+    let old = [("FLASH_EMULATED_CUDA_VERSION", "12080"), ("FLASH_CACHE_LIMIT", "0")];
+    flash_tests::in_process_of(test, &old, || {
+        let error = scaled("NVIDIA_GPU:0", Implementation::source(PLAIN, "mine::scale"), 10).unwrap_err();
+        let (error, (major, minor)) = (error.to_string(), nvrtc::version().unwrap());
+        for part in [
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)",
+            &format!("NVRTC {major}.{minor} is newer than the driver, for CUDA 12.8: update the driver"),
+        ] {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+    });
+}
+
+/// The text as PTX, which every device takes whose driver is as new as NVRTC.
 fn ptx(entry: &str) -> Vec<u8> {
     let architecture = Architecture::Ptx { major: 8, minor: 0 };
     let mut image = compile("test", PLAIN, "plain.cu", entry, "", architecture).unwrap().image;
@@ -145,13 +245,49 @@ fn what_cannot_be_a_program_says_why_and_the_device_goes_on() {
     }
 }
 
+/// A folder for programs: a fresh one, or in a process of the test's own that which it was given.
+fn cache() -> (Option<TempDir>, PathBuf) {
+    match std::env::var_os("FLASH_TEST_CHILD") {
+        Some(_) => (None, std::env::var_os("FLASH_CACHE_DIR").unwrap().into()),
+        None => {
+            let place = tempfile::tempdir().unwrap();
+            let folder = place.path().to_owned();
+            (Some(place), folder)
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_on_disk_needs_no_compiler() {
+    let test = "programs::what_is_kept_on_disk_needs_no_compiler";
+    let is_child = std::env::var_os("FLASH_TEST_CHILD").is_some();
+    if flash_tests::emulated::on_gpu() || !is_child && !has_driver(test) {
+        return;
+    }
+    let (_place, folder) = cache();
+    let folder = ("FLASH_CACHE_DIR", folder.to_str().unwrap());
+    let run = |code| scaled("NVIDIA_GPU:0", code, 10);
+    flash_tests::in_process_of(test, &[folder], || {
+        assert_eq!(run(Implementation::named("text")).unwrap(), [7.0; 10]);
+    });
+    let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap();
+    let others = std::env::split_paths(&libraries).filter(|path| !path.join("libnvrtc.so").exists());
+    let others = std::env::join_paths(others).unwrap();
+    flash_tests::in_process_of(test, &[folder, ("LD_LIBRARY_PATH", others.to_str().unwrap())], || {
+        assert_eq!(nvrtc::version(), None);
+        assert_eq!(run(Implementation::named("text")).unwrap(), [7.0; 10]);
+        let error = run(Implementation::source(PLAIN, "mine::scale")).unwrap_err().to_string();
+        assert!(error.contains("expected NVRTC of CUDA 12 or later"), "{error}");
+    });
+}
+
 #[test]
 fn programs_are_kept_on_disk_and_made_again_where_they_are_damaged() {
     let test = "programs::programs_are_kept_on_disk_and_made_again_where_they_are_damaged";
     if !has_driver(test) {
         return;
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-programs");
+    let (_place, folder) = cache();
     let run = || {
         flash_tests::in_process_of(test, &[("FLASH_CACHE_DIR", folder.to_str().unwrap())], || {
             for device in devices(test) {
@@ -162,7 +298,6 @@ fn programs_are_kept_on_disk_and_made_again_where_they_are_damaged() {
     if std::env::var_os("FLASH_TEST_CHILD").is_some() {
         return run();
     }
-    let _ = std::fs::remove_dir_all(&folder);
     let files = || walk(&folder);
     run();
     let kept = files();

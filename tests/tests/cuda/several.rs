@@ -2,8 +2,11 @@
 
 use crate::kernels::{Scale, Spread, Total};
 use crate::{devices, has_driver};
+use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxGetState};
 use flash::kernels::nbody::{Accelerate, Simulate};
 use flash::prelude::*;
+use flash_backend_cuda::NvidiaGpu;
+use flash_core::backend::{Backend, Device};
 
 /// Runs the rest of a test with two devices.
 fn with_two(test: &str, body: impl Fn(&RuntimeObj)) {
@@ -17,6 +20,49 @@ fn with_two(test: &str, body: impl Fn(&RuntimeObj)) {
         }
         assert_eq!(ids, ["NVIDIA_GPU:0", "NVIDIA_GPU:1"]);
         body(&get_runtime("NVIDIA_GPU").unwrap());
+    });
+}
+
+#[test]
+fn memory_of_the_host_is_pinned_for_all_devices_at_once() {
+    let test = "several::memory_of_the_host_is_pinned_for_all_devices_at_once";
+    with_two(test, |_| {
+        let devices = NvidiaGpu::probe().unwrap();
+        let mut memory = vec![0u8; 8 << 20];
+        let mut pin = |device: usize, bytes| {
+            // SAFETY: it lives until the end, when it is registered no more.
+            unsafe { devices[device].register_host(memory.as_mut_ptr(), bytes) }
+        };
+        let all = [pin(0, 8 << 20).unwrap(), pin(1, 8 << 20).unwrap()];
+        // The first gives it back, and the second still has it.
+        devices[0].free(all[0]).unwrap();
+        let again = pin(0, 4 << 20).unwrap();
+        devices[1].free(all[1]).unwrap();
+        devices[0].free(again).unwrap();
+        assert!(devices[1].free(all[1]).is_err(), "nobody has it any more");
+        let last = pin(1, 4 << 20).unwrap();
+        devices[1].free(last).unwrap();
+    });
+}
+
+#[test]
+fn a_device_that_is_not_used_is_not_opened() {
+    let test = "several::a_device_that_is_not_used_is_not_opened";
+    if flash_tests::emulated::on_gpu() || !has_driver(test) {
+        return;
+    }
+    // A runtime of both would open both, to load what other tests have kept on disk.
+    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_DEVICES", "2")], || {
+        let (x, y) = (FlashMemory::from(vec![2.0f32; 9]), FlashMemory::from(vec![1.0f32; 9]));
+        get_runtime("NVIDIA_GPU:0").unwrap().submit(Scale::of(3.0, &x, &y)).exec([9]).unwrap();
+        let is_open = |device| {
+            let (mut flags, mut active) = (0, 0);
+            // SAFETY: variables of ours, after `cuInit`.
+            let asked = unsafe { cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
+            assert_eq!(asked, CUresult::CUDA_SUCCESS);
+            active != 0
+        };
+        assert_eq!([0, 1].map(is_open), [true, false]);
     });
 }
 

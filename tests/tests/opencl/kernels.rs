@@ -1,6 +1,6 @@
 //! Definitions and implementations of these tests.
 
-use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Write};
+use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Window, Write};
 use flash::kernel::{CpuItem, ImplementationEntry, Index, KernelDefinition};
 use flash::{KernelDefinition, kernel};
 use flash_core::abi::{
@@ -32,6 +32,22 @@ pub struct Binary<'a> {
 #[kernel(name = "opencl.grid", dims(x, y, z))]
 pub struct Grid<'a> {
     out: Item<'a, ReadWrite<u64>>,
+}
+
+/// The same of two dimensions.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.plane", dims(x, y))]
+pub struct Plane<'a> {
+    out: Item<'a, ReadWrite<u64>>,
+}
+
+/// Writes what was around an element, in another array.
+#[derive(KernelDefinition)]
+#[kernel(name = "opencl.around", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
+pub struct Around<'a> {
+    a: u64,
+    from: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
 }
 
 /// A stencil over cells and steps.
@@ -218,6 +234,42 @@ fn indices32() -> &'static str {
     INDICES.replace("FLASH_INDEX(", "FLASH_INDEX32(").leak()
 }
 
+/// What [`BOXES`] and [`PLANE`] add for the program that is for boxes.
+pub const BOX: u64 = 1_000_000_000;
+
+/// They say which program it is.
+const BOXES: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+#ifdef FLASH_GRID
+        FLASH_AT(out, FLASH_OWN_INDEX(out)) += 1000000000;
+#endif
+        FLASH_AT(out, FLASH_OWN_INDEX(out)) += 1 + FLASH_INDEX(0) + 1000 * FLASH_INDEX(1) + 1000000 * FLASH_INDEX(2);
+    }
+}
+";
+const PLANE: &str = "FLASH_KERNEL plane(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+#ifdef FLASH_GRID
+        FLASH_AT(out, FLASH_OWN_INDEX(out)) += 1000000000;
+#endif
+        FLASH_AT(out, FLASH_INDEX32(0) * FLASH_STRIDE(out, 0) + FLASH_INDEX32(1) * FLASH_STRIDE(out, 1)) +=
+            1 + FLASH_INDEX(0) + 1000 * FLASH_INDEX(1);
+    }
+}
+";
+const AROUND: &str = "FLASH_KERNEL around(flash_u64 a, FLASH_GLOBAL const flash_u64 *from, FLASH_GLOBAL flash_u64 *to, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), width = FLASH_STRIDE(to, 1), i = x + width * y;
+        flash_u64 sum = a + FLASH_AT(from, i);
+        if (x > 0)
+            sum += 2 * FLASH_AT(from, i - 1);
+        if (i + width < FLASH_LEN(to))
+            sum += 3 * FLASH_AT(from, i + width);
+        FLASH_AT(to, i) = sum;
+    }
+}
+";
+
 const MANY: &str = "FLASH_KERNEL many(FLASH_GLOBAL flash_u64 *count, FLASH_ARGS) {
     FLASH_FOR_ITEMS { FLASH_REDUCE(count, 0) += FLASH_INDEX32(0) < FLASH_INDEX32(2) + 10; }
 }
@@ -329,6 +381,9 @@ implementations! {
     source::<Grid<'_>>("plain", json!({ "entry": "grid_plain" }));
     source::<Grid<'_>>("one item", json!({ "cooperating": true, "single_work_item": true }));
     given::<Grid<'_>>("indices", INDICES, json!({ "cooperating": true }));
+    given::<Grid<'_>>("boxes", BOXES, json!({ "cooperating": true }));
+    given::<Plane<'_>>("boxes", PLANE, json!({ "cooperating": true }));
+    given::<Around<'_>>("boxes", AROUND, json!({ "cooperating": true }));
     given::<Grid<'_>>("indices32", indices32(), json!({ "cooperating": true }));
     source::<Spread<'_>>("text", json!({ "cooperating": true }));
     source::<Wrap<'_>>("text", json!({ "cooperating": true }));

@@ -36,27 +36,6 @@ fn every_kind_of_implementation_gives_the_same() {
 }
 
 #[test]
-fn boxes_have_more_items_than_their_work_groups_along_any_dimension() {
-    for device in devices("launches::boxes_have_more_items_than_their_work_groups_along_any_dimension") {
-        let rt = get_runtime(&device).unwrap();
-        for (shape, whole) in
-            [([2500, 3, 2], true), ([3, 2500, 2], true), ([2, 3, 2500], false), ([37, 41, 19], false)]
-        {
-            let out = FlashMemory::<u64>::zeroed(shape);
-            let begin = usize::from(!whole);
-            let dims = shape.map(|extent| Dim::from(begin as u64..extent as u64));
-            rt.submit(Grid::of(&out)).options(Implementation::named("text")).exec(dims).unwrap();
-            for (at, found) in out.read().unwrap().iter().enumerate() {
-                let [x, y, z] = [at % shape[0], at / shape[0] % shape[1], at / shape[0] / shape[1]];
-                let there = x.min(y).min(z) >= begin;
-                let expected = if there { 1 + x + 1000 * y + 1_000_000 * z } else { 0 };
-                assert_eq!(*found, expected as u64, "{device}, {shape:?}: [{x}, {y}, {z}]");
-            }
-        }
-    }
-}
-
-#[test]
 fn indices_are_global_whatever_the_order() {
     for device in devices("launches::indices_are_global_whatever_the_order") {
         let rt = get_runtime(&device).unwrap();

@@ -1,6 +1,7 @@
 //! The OpenCL backends, on every OpenCL device that there is.
 
 mod binaries;
+mod boxes;
 mod early;
 mod faults;
 mod groups;

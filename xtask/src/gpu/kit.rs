@@ -117,6 +117,12 @@ impl Kit {
         Ok(Kit { files: files.collect(), libraries: vec![libraries, installed()], commit })
     }
 
+    /// One without programs.
+    #[cfg(test)]
+    pub fn nothing() -> Kit {
+        Kit { files: BTreeMap::new(), libraries: Vec::new(), commit: String::new() }
+    }
+
     /// A program, or the plugin.
     pub fn file(&self, name: &str) -> Result<&Path> {
         let file = self.files.get(name).with_context(|| format!("{name} was not built"))?;

@@ -33,7 +33,7 @@ pub struct Options {
     report: Option<PathBuf>,
 }
 
-/// Packs, or runs all steps. The exit status says whether all that ran passed; a goal of the benchmark that is missed
+/// Packs, or runs all steps. The exit status says whether all passed that could run; a goal of the benchmark that is missed
 /// is in the report.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if let Some(folder) = &options.pack {

@@ -50,11 +50,21 @@ impl Display for Report<'_> {
         }
         writeln!(f, "\n## What did not run\n")?;
         match &outcomes.skipped[..] {
-            [] => writeln!(f, "Nothing: all steps and all of their tests ran."),
-            skipped => skipped.iter().try_for_each(|(name, why)| writeln!(f, "- {name}: {why}")),
+            [] => writeln!(f, "Nothing: all steps and all of their tests ran.")?,
+            skipped => skipped.iter().try_for_each(|(name, why)| writeln!(f, "- {name}: {why}"))?,
         }
+        write!(f, "\n{}", unseen())
     }
 }
+
+/// What the page says that was never seen on a GPU: a run does not take it out, who reads its report does.
+fn unseen() -> &'static str {
+    const PAGE: &str = include_str!("../../../docs/gpu.md");
+    PAGE.find(UNSEEN).map_or("", |at| &PAGE[at..])
+}
+
+/// The page's last heading.
+const UNSEEN: &str = "## What was not seen on a GPU";
 
 const FIGURES: &str = "\
 The framework and its peer, the driver called by hand, take turns; *value* and *peer* are medians, *ratio* is the median
@@ -101,7 +111,7 @@ mod tests {
             "\ntests `cuda`:\n\n```text\nexit status: 101\nof `cuda`\n```\n",
             "`cargo xtask bench gpu`:\n\n| name |\n|---|\n| launch |\n",
             "\nGoals that are missed:\n\n- launch; goal: at most 1.05, found 1.1\n",
-            "\n## What did not run\n\n- compute-sanitizer: it is not on PATH\n",
+            "\n## What did not run\n\n- compute-sanitizer: it is not on PATH\n\n## What was not seen on a GPU\n\n",
         ] {
             assert!(text.contains(part), "{part:?} in:\n{text}");
         }

@@ -41,6 +41,8 @@ pub struct KernelSpec {
     pub details: bool,
     /// Whether a launch may have threads in as many dimensions as its items: `FLASH_GRID`.
     pub grid: bool,
+    /// Whether it is told strides: the program with `FLASH_GRID`.
+    pub(super) strides: bool,
     /// Attribute `build_options`, for the compiler.
     pub build_options: String,
     /// Attribute `requires`: extensions of the device.
@@ -109,6 +111,7 @@ impl KernelSpec {
             index32: false,
             details: true,
             grid: false,
+            strides: false,
             build_options: String::new(),
             requires: Vec::new(),
             defines: Vec::new(),
@@ -299,24 +302,30 @@ impl KernelSpec {
         asks(text) || Self::includes(text) || asks(&self.build_options) || defines.any(|text| asks(text))
     }
 
+    /// The same for launches of a box alone, if it says [`grid`](Self::grid).
+    pub fn for_grid(&self) -> Option<KernelSpec> {
+        self.grid.then(|| KernelSpec { strides: true, ..self.with("FLASH_GRID") })
+    }
+
     /// The same for simple launches alone, as most are: those of a box, if it says [`grid`](Self::grid), else those
     /// that are [`consecutive`](super::Told::consecutive). `None`: there is none.
     pub fn for_simple(&self) -> Option<KernelSpec> {
-        let mut spec = self.cooperating.then(|| self.clone())?;
-        let define = if self.grid { "FLASH_GRID" } else { "FLASH_CONSECUTIVE" };
+        self.for_grid().or_else(|| self.cooperating.then(|| self.with("FLASH_CONSECUTIVE")))
+    }
+
+    fn with(&self, define: &str) -> KernelSpec {
+        let mut spec = self.clone();
         spec.defines.push((define.into(), "1".into()));
-        Some(spec)
+        spec
     }
 
     /// Whether a text can have threads in several dimensions: it does not look at them, and nobody else does for it.
     fn takes_grid(&self, text: &str) -> bool {
-        let words =
-            ["FLASH_THREAD", "FLASH_LOCAL", "FLASH_GROUP", "FLASH_LANE", "FLASH_BARRIER", "FLASH_FOR_GROUPS"];
-        let others = ["flash_item", "flash_run", "get_", "barrier", "_group", "##"];
-        let looks = |text: &str| words.iter().chain(&others).any(|word| text.contains(word));
+        let looks = |text: &str| THREAD_WORDS.iter().flat_map(|words| *words).any(|word| text.contains(word));
         self.cooperating
             && (2..=3).contains(&self.descriptor.dimensions.len())
-            && !(self.single_work_item || self.accumulates() || self.work_group_size.is_some())
+            && !(self.single_work_item || self.accumulates() || self.grid_barrier)
+            && self.work_group_size.is_none()
             && (self.threads_per_item, self.items_per_thread) == (1, None)
             && !(looks(text) || Self::includes(text) || looks(&self.build_options))
             && !self.defines.iter().any(|(_, text)| looks(text))
@@ -472,6 +481,33 @@ const DETAIL_MACROS: [&str; 6] = [
     "FLASH_PART_END",
     "FLASH_STRIDE",
     "FLASH_REDUCE",
+];
+
+/// What a text says that looks at its threads: with macros of `flash_device.h`, by what stands behind them, in OpenCL C,
+/// and in CUDA C++.
+const THREAD_WORDS: [&[&str]; 4] = [
+    &[
+        "FLASH_THREAD",
+        "FLASH_GLOBAL_ID",
+        "FLASH_LOCAL",
+        "FLASH_GROUP",
+        "FLASH_LANE",
+        "FLASH_BARRIER",
+        "FLASH_FOR_GROUPS",
+    ],
+    &["flash_item", "flash_run", "##"],
+    &["get_", "barrier", "_group"],
+    &[
+        "threadIdx",
+        "blockIdx",
+        "blockDim",
+        "gridDim",
+        "warpSize",
+        "sync",
+        "__shared__",
+        "__activemask",
+        "asm",
+    ],
 ];
 
 const HEADER_NAME: &str = "flash_device.h";

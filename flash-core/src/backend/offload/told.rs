@@ -85,10 +85,11 @@ fn grid(axes: &Axes, items: u64) -> Option<([u64; 3], [u64; 3])> {
 impl KernelSpec {
     /// Bytes of the parameter `flash_launch`.
     pub fn told_bytes(&self) -> usize {
-        8 * (HEAD + AXIS * self.descriptor.dimensions.len() + ARRAY * self.arrays().count().max(1))
+        let (dimensions, arrays) = (self.descriptor.dimensions.len(), self.arrays().count().max(1));
+        8 * (HEAD + AXIS * dimensions + ARRAY * arrays + if self.strides { self.grid_words() } else { 0 })
     }
 
-    /// Words that a program with `FLASH_GRID` has behind those.
+    /// Words that a program with `FLASH_GRID` has behind the others.
     fn grid_words(&self) -> usize {
         self.descriptor.dimensions.len() * self.arrays().count().max(1)
     }

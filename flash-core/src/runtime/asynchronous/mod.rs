@@ -41,24 +41,16 @@ use std::sync::Arc;
 /// Takes a place in the order, and counts a pipeline in the words of its memories.
 fn pend(slots: &Slots, touched: &Touched) -> Result<Turn, Error> {
     // Who tries again and again while a guard is alive leaves nothing in the order.
-    slots.visit_memories(|_, memory, written| Ok(memory.look(written.then(|| touched.written(memory)))?))?;
+    for (_, memory, written) in slots.memories() {
+        memory.look(written.then(|| touched.written(memory)))?;
+    }
     let ticket = ORDER.line_up(touched.touches());
-    let mut counted = 0;
-    let outcome = slots.visit_memories(|_, memory, written| {
-        memory.pend(written.then(|| touched.written(memory)))?;
-        counted += 1;
-        Ok(())
-    });
-    if let Err(error) = outcome {
-        let _ = slots.visit_memories(|_, memory, written| {
-            if counted > 0 {
-                counted -= 1;
-                memory.state.unpend(written);
-            }
-            Ok(())
-        });
-        ORDER.withdraw(ticket);
-        return Err(error);
+    for (counted, (_, memory, written)) in slots.memories().enumerate() {
+        if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
+            slots.memories().take(counted).for_each(|(_, memory, written)| memory.state.unpend(written));
+            ORDER.withdraw(ticket);
+            return Err(refused.into());
+        }
     }
     Ok(Turn(ticket))
 }

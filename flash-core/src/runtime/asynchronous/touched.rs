@@ -23,17 +23,16 @@ pub(in crate::runtime) struct Touched(Vec<Touch<Region>>);
 
 impl Touched {
     pub fn of(slots: &Slots, runtime: &Runtime) -> Touched {
-        let mut touches = Vec::with_capacity(slots.memories());
-        let mut place = vec![usize::MAX; slots.memories()];
+        let mut touches = Vec::with_capacity(slots.memories_touched());
+        let mut place = vec![usize::MAX; slots.memories_touched()];
         // The check of writes looks at all of an argument.
         let coarse = slots.nodes().len() > MANY || runtime.check_writes;
-        let _ = slots.visit_memories(|index, memory, written| {
+        for (index, memory, written) in slots.memories() {
             place[index as usize] = touches.len();
             let region = || if coarse { Region::all(&memory.grid()) } else { Region::empty() };
             let written = written.then(region);
             touches.push(Touch { memory: memory.id(), touched: region(), written });
-            Ok(())
-        });
+        }
         if !coarse {
             let mut known = Known::default();
             for node in slots.nodes() {
@@ -67,14 +66,9 @@ impl Touched {
 
     /// True if no other pipeline touches any of the memories meanwhile, or all only read.
     pub fn is_alone(&self, slots: &Slots) -> bool {
-        let (mut touches, mut alone) = (self.0.iter(), true);
-        let _ = slots.visit_memories(|_, memory, _| {
-            let all = Region::all(&memory.grid());
-            let own = touches.next().map(|touch| touch.written.as_ref().unwrap_or(&touch.touched));
-            alone &= own.is_some_and(|own| own.contains(&all));
-            Ok(())
-        });
-        alone
+        slots.memories().zip(&self.0).all(|((_, memory, _), touch)| {
+            touch.written.as_ref().unwrap_or(&touch.touched).contains(&Region::all(&memory.grid()))
+        })
     }
 
     /// Waits until nobody walks what this pipeline will.

@@ -119,11 +119,7 @@ impl Again {
     pub fn of(slots: &Slots, runtime: &Runtime) -> Option<Again> {
         let ([device], [node]) = (&runtime.devices[..], slots.nodes()) else { return None };
         let (plan, memory) = (node.plan(), device.memory()?);
-        let mut all_at_home = true;
-        let _ = slots.visit_memories(|_, header, _| {
-            all_at_home &= header.home.is_some();
-            Ok(())
-        });
+        let all_at_home = slots.memories().all(|(_, header, _)| header.home.is_some());
         if !all_at_home || !plan.runs_plainly() || (plan.writes && runtime.check_writes) {
             return None;
         }
@@ -135,11 +131,13 @@ impl Again {
         let near = slots.near_of(node, || run.known.near(slots, node))?;
         let mut told = Told::default();
         run.find(node, near, memory, &mut told)?;
-        let mut memories = SmallVec::new();
-        let _ = slots.visit_memories(|_, header, written| {
-            memories.push(Home { memory: header, written, number: header.home.number() });
-            Ok(())
-        });
+        let memories = slots.memories();
+        let home = |(_, header, written): (u32, &Header, bool)| Home {
+            memory: header,
+            written,
+            number: header.home.number(),
+        };
+        let memories = memories.map(home).collect();
         let mut parts = Vec::with_capacity(told.args.len());
         for arg in told.args.iter_mut().filter(|arg| !arg.part.is_null()) {
             // SAFETY: it points into `near` or `told`.

@@ -210,14 +210,32 @@ fn an_entry_per_file_and_element_type() {
     for part in [
         "device_implementation::<D<'static, f32, 3>>(",
         "device_implementation::<D<'static, f64, {1+1}>>(",
-        "target:\"opencl\", name:\"d.cl\", priority:0i32, binary:false, payload:::core::include_str!(\"code/d.cl\")",
-        "target:\"cuda\", name:\"d.cubin\", priority:0i32, binary:true, payload:::core::include_bytes!(\"d.cubin\")",
+        "target:\"opencl\", name:\"d.cl\", priority:0i32, binary:false, files:&[(\"code/d.cl\", ::core::include_str!(\"code/d.cl\").as_bytes())]",
+        "target:\"cuda\", name:\"d.cubin\", priority:0i32, binary:true, files:&[(\"d.cubin\", ::core::include_bytes!(\"d.cubin\"))]",
         "(\"FLASH_T\", ::flash_core::kernel::c_type::<f32>())",
         "(\"FLASH_N\", ::core::option::Option::Some(::std::string::ToString::to_string(&(3))))",
         "flags:&[\"cooperating\"]",
         "name:\"other\", priority:-2i32,",
         "texts:&[(\"entry\", \"other\"), (\"requires\", \"cl_khr_fp64\"), (\"vendor\", \"Abacus & Sons\")]",
         "numbers:&[(\"work_group_size\", 64u32)]",
+    ] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+}
+
+#[test]
+fn several_texts_are_one_implementation_with_the_name_of_the_last() {
+    let out = written(quote! {
+        #[kernel(name = "d.e", dims(x))]
+        #[implementations(opencl = ["../shared.cl", "code/d.cl"])]
+        struct D {
+            n: u32,
+        }
+    });
+    assert_eq!(out.matches("submit!").count(), 1, "{out}");
+    for part in [
+        "name:\"d.cl\",",
+        "files:&[(\"../shared.cl\", ::core::include_str!(\"../shared.cl\").as_bytes()), (\"code/d.cl\", ::core::include_str!(\"code/d.cl\").as_bytes())]",
     ] {
         assert!(out.contains(part), "{part} is not in {out}");
     }

@@ -42,7 +42,7 @@ impl ByHand {
         let mut value = 1.0f32;
         let mut parameters = self.parameters(&mut value);
         // SAFETY: the four parameters of the kernel, whose arrays stay.
-        let launched = unsafe { self.driver.launch(self.function, 1, 1, &mut parameters) };
+        let launched = unsafe { self.driver.launch(self.function, [1; 3], [1; 3], &mut parameters) };
         launched.expect("an empty kernel runs");
     }
 

@@ -55,10 +55,15 @@ pub struct Prepared {
     spec: KernelSpec,
     parameters: Vec<Parameter>,
     function: Function,
+    /// For boxes.
+    grid: Option<Function>,
     /// Threads of a block with which most of them run at the same time.
     preferred: u64,
     set: Mutex<Set>,
 }
+
+/// Threads of a block of a box: a warp along its rows, and some rows.
+const BLOCK: [u64; 2] = [32, 8];
 
 #[derive(Default)]
 struct Set {
@@ -103,16 +108,19 @@ impl flash::backend::Device for ByHandDevice {
             return unsupported("expected a source, found a binary");
         };
         self.driver.enter().map_err(failure)?;
-        let source = spec.source(&text);
-        let function = self.driver.compile(&source, "kernel.cu", &spec.entry, &spec.build_options);
-        let function = function.map_err(failure)?;
+        let compile = |spec: &KernelSpec| {
+            let source = spec.source(&text);
+            self.driver.compile(&source, "kernel.cu", &spec.entry, &spec.build_options).map_err(failure)
+        };
+        let function = compile(&spec)?;
+        let grid = spec.for_grid().as_ref().map(compile).transpose()?;
         let (mut least, mut preferred) = (0, 0);
         // SAFETY: variables of ours, and a function of the current context.
         let asked =
             unsafe { cuOccupancyMaxPotentialBlockSize(&mut least, &mut preferred, function.0, None, 0, 0) };
         call("cuOccupancyMaxPotentialBlockSize", asked).map_err(failure)?;
         let (parameters, preferred) = (spec.parameters(), preferred.max(1) as u64);
-        Ok(Prepared { parameters, function, preferred, set: Mutex::default(), spec })
+        Ok(Prepared { parameters, function, grid, preferred, set: Mutex::default(), spec })
     }
 
     fn submit(&self, launch: &Launch<'_, Prepared>) -> Result<Option<Event>, Failure> {
@@ -121,13 +129,20 @@ impl flash::backend::Device for ByHandDevice {
         kernel.spec.tell(launch.space(), 0, args, false, &mut set.told)?;
         set.copy(&self.driver, kernel, args).map_err(failure)?;
         let Set { told, places, .. } = &mut *set;
+        let line = |blocks: u64, threads: u64| ([blocks, 1, 1], [threads, 1, 1]);
         let (blocks, threads) = match (kernel.spec.work_group_size, told.block) {
+            (_, 0) if let Some([x, y, z]) = told.grid => {
+                told.as_grid();
+                ([x.div_ceil(BLOCK[0]), y.div_ceil(BLOCK[1]), z], [BLOCK[0], BLOCK[1], 1])
+            }
             (own, 0) => {
                 let size = own.unwrap_or_else(|| kernel.block_for(told.threads, self.driver.multiprocessors));
-                (told.threads.div_ceil(size), size)
+                line(told.threads.div_ceil(size), size)
             }
-            (own, rows) => (told.items.div_ceil(rows), own.unwrap_or(1)),
+            (own, rows) => line(told.items.div_ceil(rows), own.unwrap_or(1)),
         };
+        let function = kernel.grid.filter(|_| told.grid.is_some()).unwrap_or(kernel.function);
+        let [blocks, threads] = [blocks, threads].map(|of| of.map(|count| count as u32));
         // The driver reads what it takes as writable.
         let mut at = places.iter().map(|place| std::ptr::from_ref(place).cast_mut().cast::<c_void>());
         let mut parameters: Vec<*mut c_void> = Vec::new();
@@ -141,10 +156,10 @@ impl flash::backend::Device for ByHandDevice {
         parameters.extend(at);
         let run = || {
             // SAFETY: all parameters, of the sizes that the definition has; the arrays are there in full.
-            unsafe { self.driver.launch(kernel.function, blocks as u32, threads as u32, &mut parameters)? };
+            unsafe { self.driver.launch(function, blocks, threads, &mut parameters)? };
             self.driver.finish()
         };
-        last::time(run).map_err(failure)?;
+        last::time(1, run).map_err(failure)?;
         Ok(None)
     }
 

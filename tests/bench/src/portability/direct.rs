@@ -90,25 +90,31 @@ impl Device for DirectDevice {
         };
         let rows = launch.space().phase(0);
         let call = Call { function, launch, failed: AtomicPtr::default() };
-        if implementation.door == abi::DOOR_WHOLE {
-            let pool = threads_of();
-            last::time(|| call.rows(rows.start, rows.end, &raw const pool));
-        } else {
-            // A block of an accumulator is one thread's.
-            let block = |arg: &abi::Arg| if arg.kind == abi::ARG_REDUCE { arg.row_len } else { 1 };
-            let align = launch.args().iter().map(block).fold(ALIGN, u64::max);
-            let data = (&raw const call).cast_mut().cast();
-            let (items, align) = (long((rows.end - rows.start) as usize), long(align as usize));
-            let sums = Blocks::of(launch, rows.end - rows.start);
-            last::time(|| {
-                sums.iter().for_each(|sum| sum.clear(0));
-                // SAFETY: the call lives until all shares are done, and they are apart.
-                unsafe { (self.each_share)(int(self.threads), items, align, share, data) };
-                sums.iter().for_each(Blocks::add_up);
-            });
-            // Whoever adds them up once more gets the same.
-            sums.iter().for_each(|sum| sum.clear(1));
-        }
+        let pool = (implementation.door == abi::DOOR_WHOLE).then(threads_of);
+        let sums = Blocks::of(launch, rows.end - rows.start);
+        // One row takes less than the clock.
+        let one = rows.end - rows.start == 1;
+        last::time(if one { 100 } else { 1 }, || {
+            sums.iter().for_each(|sum| sum.clear(0));
+            match &pool {
+                Some(pool) => call.rows(rows.start, rows.end, pool),
+                None if one => call.rows(rows.start, rows.end, std::ptr::null()),
+                None => {
+                    // A block of an accumulator is one thread's.
+                    let block = |arg: &abi::Arg| if arg.kind == abi::ARG_REDUCE { arg.row_len } else { 1 };
+                    let align = launch.args().iter().map(block).fold(ALIGN, u64::max);
+                    let (items, align) = (long((rows.end - rows.start) as usize), long(align as usize));
+                    // SAFETY: the call lives until all shares are done, and they are apart.
+                    unsafe {
+                        let data = (&raw const call).cast_mut().cast();
+                        (self.each_share)(int(self.threads), items, align, share, data);
+                    }
+                }
+            }
+            sums.iter().for_each(Blocks::add_up);
+        });
+        // Whoever adds them up once more gets the same.
+        sums.iter().for_each(|sum| sum.clear(1));
         match call.failed.into_inner() {
             error if error.is_null() => Ok(None),
             // SAFETY: an error of the host that runs this.

@@ -70,6 +70,8 @@ pub struct Wanted<'a> {
     pub only: Option<&'a str>,
     /// The devices of one key alone.
     pub device: Option<&'a str>,
+    /// Pairs of turns.
+    pub pairs: usize,
 }
 
 /// All rows that are wanted.
@@ -103,7 +105,8 @@ fn of_type<T: Real>(wanted: Wanted<'_>, c: Option<&Kernels<T>>) -> Result<Vec<Ro
             }
             let at = bytes.map_or(String::new(), |bytes| format!(" at {} MiB", bytes >> 20));
             let name = format!("{} {} {}{at}", case.kernel, T::NAME, place.id);
-            let Some(Measured { rows: own, pairs, rate }) = place.measure::<T>(&case, &name)? else {
+            let Some(Measured { rows: own, pairs, rate }) = place.measure::<T>(&case, &name, wanted.pairs)?
+            else {
                 return Ok(false);
             };
             rows.extend(own);
@@ -193,10 +196,7 @@ impl Place {
     fn launch_of_one(&self, case: &Case<'_>, name: &str) -> Result<Row> {
         const LAUNCHES: usize = 200;
         let launch = (case.one)(&self.rt)?;
-        let by_hand = match &self.direct {
-            Some(direct) if !self.cpu => Some((case.one)(direct)?),
-            _ => None,
-        };
+        let by_hand = self.direct.as_ref().map(|direct| (case.one)(direct)).transpose()?;
         let mut peer = by_hand.map(|launch| {
             move || {
                 let call = |_| {
@@ -223,7 +223,7 @@ impl Place {
     }
 
     /// Measures a kernel. `None` if that would take too long.
-    fn measure<T: Real>(&self, case: &Case<'_>, name: &str) -> Result<Option<Measured>> {
+    fn measure<T: Real>(&self, case: &Case<'_>, name: &str, pairs: usize) -> Result<Option<Measured>> {
         let called = |what: &str| format!("{name} {what}");
         let launch = (case.submit)(&self.rt)?;
         let direct = self.direct.as_ref().map(|direct| (case.submit)(direct)).transpose()?;
@@ -258,7 +258,7 @@ impl Place {
             return Ok(None);
         }
         let mut turns: Vec<Vec<f64>> = Vec::new();
-        for turn in 0..=REPEATS {
+        for turn in 0..=pairs {
             let mut times = vec![0.0; sides];
             for k in 0..sides {
                 let number = if turn % 2 == 0 { k } else { sides - 1 - k };

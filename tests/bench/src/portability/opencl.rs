@@ -10,10 +10,10 @@ use flash::backend::{Backend, DeviceInfo, Event, Failure, Launch, Unavailable, h
 use flash::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
-use opencl3::device::{CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ALL, Device};
+use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
 use opencl3::error_codes::ClError;
 use opencl3::kernel::{Kernel, set_kernel_arg};
-use opencl3::memory::{Buffer, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, ClMem as _};
+use opencl3::memory::{Buffer, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, ClMem as _};
 use opencl3::platform::get_platforms;
 use opencl3::program::Program;
 use std::ffi::c_void;
@@ -48,6 +48,7 @@ pub struct ByHandDevice {
     device: Device,
     context: Context,
     queue: CommandQueue,
+    /// True if it uses the host's memory: both sides then have the very same arrays.
     in_place: bool,
     name: String,
 }
@@ -59,7 +60,7 @@ impl ByHandDevice {
         #[allow(deprecated)]
         // SAFETY: the context is the device's.
         let queue = unsafe { CommandQueue::create(&context, device.id(), CL_QUEUE_PROFILING_ENABLE)? };
-        let in_place = device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0;
+        let in_place = device.host_unified_memory()?;
         let name = device.name()?.trim().to_owned();
         Ok(ByHandDevice { device, context, queue, in_place, name })
     }
@@ -84,7 +85,7 @@ struct Set {
     /// Addresses and bytes of the arrays that the buffers were made of, and the table.
     arrays: Vec<(usize, usize)>,
     table: Vec<u64>,
-    /// Of the arrays, if the device cannot use the host's memory, and of the table.
+    /// Of the arrays and the table.
     buffers: Vec<Buffer<u8>>,
 }
 
@@ -188,7 +189,7 @@ impl flash::backend::Device for ByHandDevice {
             };
             event?.wait()
         };
-        last::time(run).map_err(failure)?;
+        last::time(1, run).map_err(failure)?;
         Ok(None)
     }
 
@@ -225,11 +226,13 @@ impl Set {
         if self.arrays != arrays || self.table != table {
             self.buffers.clear();
             let of_table = (table.as_ptr() as usize, size_of_val(&table[..]));
-            let of_arrays = arrays.iter().filter(|_| !on.in_place);
-            for &(address, bytes) in of_arrays.chain([&of_table]) {
-                let (flags, from) = (CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, address as *mut c_void);
-                // SAFETY: an array of the launch, or the table, of that many bytes, which are copied.
-                self.buffers.push(unsafe { Buffer::<u8>::create(&on.context, flags, bytes, from)? });
+            for (number, &(address, bytes)) in arrays.iter().chain([&of_table]).enumerate() {
+                let shared = on.in_place && number < arrays.len();
+                let from = if shared { CL_MEM_USE_HOST_PTR } else { CL_MEM_COPY_HOST_PTR };
+                let (flags, address) = (CL_MEM_READ_WRITE | from, address as *mut c_void);
+                // SAFETY: an array of the launch, or the table, which is copied, of that many bytes; commands use the
+                // buffer only while there are such launches.
+                self.buffers.push(unsafe { Buffer::<u8>::create(&on.context, flags, bytes, address)? });
             }
             (self.arrays, self.table) = (arrays, table);
         }
@@ -241,14 +244,8 @@ impl Set {
                     self.set(number, arg.element_size as usize, arg.data)?;
                 }
                 Parameter::Array(_) | Parameter::Next(_) => {
-                    if on.in_place {
-                        let address = self.arrays[array].0 as *const c_void;
-                        // SAFETY: a device that takes any address; the array is one of the launch.
-                        unsafe { self.kernel().set_arg_svm_pointer(number, address)? };
-                    } else {
-                        let buffer = self.buffers[array].get();
-                        self.set(number, size_of_val(&buffer), (&raw const buffer).cast())?;
-                    }
+                    let buffer = self.buffers[array].get();
+                    self.set(number, size_of_val(&buffer), (&raw const buffer).cast())?;
                     array += 1;
                 }
             }

@@ -8,7 +8,7 @@ use super::{In, Out, driver};
 use crate::machine::Answer;
 use crate::machine::handles::{Handles, lock};
 use crate::machine::stream::Stream;
-use crate::machine::work::{Set, Side, Work};
+use crate::machine::work::{Copy, Set, Side, Work};
 use cudarc::driver::sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
     CUcontext, CUgraph, CUgraphExec, CUgraphExecUpdateResult, CUgraphExecUpdateResultInfo,
@@ -268,6 +268,29 @@ driver! {
         let mut nodes = lock(&exec.nodes);
         match nodes.get_mut(node.number) {
             Some(own) if Arc::ptr_eq(&node.graph, &exec.graph) && matches!(own.work, Work::Kernel(_)) => own.work = work,
+            _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        }
+    }
+
+    fn cuGraphExecMemcpyNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        copied: In<CUDA_MEMCPY3D>,
+        context: CUcontext,
+    ) {
+        super::context::of_handle(context)?.check()?;
+        let (exec, node, copy) = (EXECS.get(exec)?, NODES.get(node)?, of_box(&copied.get()?)?);
+        copy.to.check(copy.extent)?;
+        copy.from.check(copy.extent)?;
+        // Rows alone can become others.
+        let is_row = |copy: &Copy| copy.extent[0] > 0 && copy.extent[1..] == [1, 1];
+        let mut nodes = lock(&exec.nodes);
+        match nodes.get_mut(node.number) {
+            Some(Node { work: Work::Copy(own), .. })
+                if Arc::ptr_eq(&node.graph, &exec.graph) && is_row(own) && is_row(&copy) =>
+            {
+                *own = copy;
+            }
             _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
         }
     }

@@ -3,6 +3,7 @@
 use super::context::current;
 use super::{In, Out, device, driver};
 use crate::machine::handles::{Handles, lock};
+use crate::machine::settings::settings;
 use crate::machine::space::{self, Owner};
 use crate::machine::{Answer, MULTIPROCESSORS, context::Context};
 use crate::ptx::code::{Function, Program};
@@ -78,6 +79,11 @@ fn load(context: &'static Context, image: *const c_void, log: &mut String) -> An
         log.push_str("expected PTX, which has a .version");
         return Err(CUresult::CUDA_ERROR_INVALID_IMAGE);
     }
+    let newest = newest_ptx(settings().version);
+    if let Some(version) = version_of(&text).filter(|version| *version > newest) {
+        *log = format!("ptxas of the emulated device: PTX {version:?} is newer than {newest:?}");
+        return Err(CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    }
     let mut failed = |text: String| {
         *log = format!("ptxas of the emulated device: {text}");
         CUresult::CUDA_ERROR_INVALID_PTX
@@ -120,6 +126,22 @@ fn load(context: &'static Context, image: *const c_void, log: &mut String) -> An
         KERNELS.add::<c_void>(kernel.clone());
     }
     Ok(MODULES.add(Arc::new(Module { context, variables, kernels: Mutex::new(kernels) })))
+}
+
+/// The newest PTX of a version of CUDA from 12.8 on, which the driver says as 1000 major + 10 minor: the table "PTX
+/// Release History" of the PTX ISA.
+fn newest_ptx(cuda: i32) -> (u32, u32) {
+    match (cuda / 1000, (cuda % 1000 / 10) as u32) {
+        (12, minor) => (8, minor.saturating_sub(1)),
+        (major, minor) => (major as u32 - 4, minor),
+    }
+}
+
+/// What a text says of its version.
+fn version_of(ptx: &str) -> Option<(u32, u32)> {
+    let line = ptx.lines().find_map(|line| line.trim().strip_prefix(".version"))?;
+    let (major, minor) = line.trim().split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// A variable's memory goes.

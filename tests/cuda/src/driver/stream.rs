@@ -191,6 +191,7 @@ driver! {
     }
 
     fn cuEventQuery(event: CUevent) {
+        current()?;
         if let Some(mark) = EVENTS.get(event)?.mark()? {
             if mark.reached().is_none() {
                 mark.hurry();
@@ -201,6 +202,7 @@ driver! {
     }
 
     fn cuEventSynchronize(event: CUevent) {
+        current()?;
         if let Some(mark) = EVENTS.get(event)?.mark()? {
             mark.wait();
             mark.context().check()?;

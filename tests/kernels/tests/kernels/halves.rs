@@ -1,6 +1,6 @@
 //! `mmm` of factors in bf16.
 
-use crate::{all, implementations, is_too_much, near};
+use crate::{all, implementations, is_too_much, matrices, near};
 use flash::RuntimeObj;
 use flash::kernels::mmm;
 use flash::kernels::mmm::bf16;
@@ -9,7 +9,7 @@ use flash_tests::emulated;
 
 /// All that multiply them, whole and cut.
 fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
-    let mut runtimes = all(test);
+    let mut runtimes = matrices::with_cublas(all(test));
     // There is none for each instruction set.
     runtimes.retain(|(which, _)| !crate::SETS.iter().any(|set| which.starts_with(set)));
     if !emulated::is_here() {

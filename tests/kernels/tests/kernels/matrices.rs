@@ -19,9 +19,27 @@ fn openblas() -> Result<flash::RuntimeObj, String> {
     }
 }
 
+/// The same with cuBLAS, where it is found, beside the library's own kernel. Its bits may depend on the number of rows.
+pub fn with_cublas(runtimes: Vec<(String, flash::RuntimeObj)>) -> Vec<(String, flash::RuntimeObj)> {
+    let beside = |(which, rt): (String, flash::RuntimeObj)| {
+        let by = |name| rt.options(Implementation::named(name));
+        if !which.starts_with("NVIDIA_GPU") || by("cublas").preload::<Mmm<'static, f32>>().is_err() {
+            return vec![(which, rt)];
+        }
+        vec![(format!("{which}, by cublas"), by("cublas")), (which, by("mmm.cu"))]
+    };
+    // What is compared lies side by side.
+    let (mut libraries, mut own) = (Vec::new(), Vec::new());
+    for (which, rt) in runtimes.into_iter().flat_map(beside) {
+        if which.ends_with("by cublas") { &mut libraries } else { &mut own }.push((which, rt));
+    }
+    libraries.append(&mut own);
+    libraries
+}
+
 /// Products whole and cut.
 pub fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
-    let mut runtimes = all(test);
+    let mut runtimes = with_cublas(all(test));
     if emulated::is_here() {
         return runtimes;
     }

@@ -64,6 +64,8 @@ pub struct Row {
     pub implementation: String,
     /// The types of floating-point numbers in its arguments.
     pub types: String,
+    /// The launches that it is compiled for: `all`, or `boxes`.
+    pub launches: &'static str,
     /// Such as `sm_90`.
     pub architecture: String,
     /// What it uses.
@@ -106,14 +108,14 @@ impl fmt::Display for Checked {
         let of = self.rows.iter().map(|row| row.implementation.len()).max().unwrap_or(0).max(4);
         writeln!(
             f,
-            "{:<wide$}  {:<of$}  {:<7}  {:<6}  registers  shared  stack  spill stores  spill loads",
-            "kernel", "file", "types", "for"
+            "{:<wide$}  {:<of$}  {:<7}  {:<8}  {:<6}  registers  shared  stack  spill stores  spill loads",
+            "kernel", "file", "types", "launches", "for"
         )?;
-        for Row { kernel, implementation, types, architecture, usage } in &self.rows {
+        for Row { kernel, implementation, types, launches, architecture, usage } in &self.rows {
             let Usage { registers, shared, stack, spill_stores, spill_loads } = usage;
             writeln!(
                 f,
-                "{kernel:<wide$}  {implementation:<of$}  {types:<7}  {architecture:<6}  {registers:>9}  {shared:>6}  {stack:>5}  {spill_stores:>12}  {spill_loads:>11}"
+                "{kernel:<wide$}  {implementation:<of$}  {types:<7}  {launches:<8}  {architecture:<6}  {registers:>9}  {shared:>6}  {stack:>5}  {spill_stores:>12}  {spill_loads:>11}"
             )?;
         }
         for row in self.spilling() {
@@ -122,7 +124,7 @@ impl fmt::Display for Checked {
         for failure in &self.failures {
             writeln!(f, "error: {failure}")?;
         }
-        writeln!(f, "{} CUDA kernels compiled, {} not", self.rows.len(), self.failures.len())
+        writeln!(f, "{} programs of CUDA kernels compiled, {} not", self.rows.len(), self.failures.len())
     }
 }
 
@@ -147,10 +149,10 @@ pub fn check(ptxas: &Path) -> Checked {
             scope.spawn(move || {
                 let next = || jobs.lock().unwrap_or_else(|e| e.into_inner()).next();
                 while let Some((made, at)) = next() {
-                    let outcome = row(made, at, ptxas, &ptx);
+                    let outcome = rows(made, at, ptxas, &ptx);
                     let mut checked = checked.lock().unwrap_or_else(|e| e.into_inner());
                     match outcome {
-                        Ok(row) => checked.rows.push(row),
+                        Ok(rows) => checked.rows.extend(rows),
                         Err(failure) => checked.failures.push(failure),
                     }
                 }
@@ -158,32 +160,55 @@ pub fn check(ptxas: &Path) -> Checked {
         }
     });
     let mut checked = checked.into_inner().unwrap_or_else(|e| e.into_inner());
-    let key = |row: &Row| (row.kernel.clone(), row.implementation.clone(), row.types.clone());
+    let key = |row: &Row| (row.kernel.clone(), row.implementation.clone(), row.types.clone(), row.launches);
     checked.rows.sort_by_cached_key(|row| (key(row), row.architecture.clone()));
     checked
 }
 
-fn row(
+/// Every program of an implementation.
+fn rows(
     made: &'static abi::Implementation,
+    at: (u32, u32),
+    ptxas: &Path,
+    ptx: &Path,
+) -> Result<Vec<Row>, String> {
+    let text = |failure: flash_core::backend::Failure| failure.text;
+    let mut spec = KernelSpec::read(made).map_err(text)?;
+    let Payload::Source(source) = spec.payload(made).map_err(text)? else {
+        return Err(format!("{}: expected a source, found a binary", spec.title));
+    };
+    let row = |spec: &KernelSpec, launches| {
+        // SAFETY: strings of implementations live for ever.
+        let implementation = unsafe { made.name.text() };
+        let names: Vec<&str> = spec.descriptor.arguments.iter().map(|a| a.element.name.as_str()).collect();
+        let types = ["f32", "f64"].into_iter().filter(|ty| names.iter().any(|name| name.contains(ty)));
+        let types = types.collect::<Vec<_>>().join(" ");
+        let (architecture, usage) = used(spec, &source, at, ptxas, ptx)?;
+        let kernel = spec.descriptor.name.clone();
+        Ok(Row { kernel, implementation, types, launches, architecture, usage })
+    };
+    let of_boxes = spec.for_grid().map(|spec| row(&spec, "boxes"));
+    of_boxes.into_iter().chain([row(&spec, "all")]).collect()
+}
+
+/// What a program uses of a device, and what that is called.
+fn used(
+    spec: &KernelSpec,
+    source: &str,
     (major, minor): (u32, u32),
     ptxas: &Path,
     ptx: &Path,
-) -> Result<Row, String> {
-    let text = |failure: flash_core::backend::Failure| failure.text;
-    let mut spec = KernelSpec::read(made).map_err(text)?;
-    let title = spec.title.clone();
-    let Payload::Source(source) = spec.payload(made).map_err(text)? else {
-        return Err(format!("{title}: expected a source, found a binary"));
-    };
+) -> Result<(String, Usage), String> {
+    let title = &spec.title;
     let compiled = nvrtc::compile(
-        &title,
-        &spec.source(&source),
+        title,
+        &spec.source(source),
         "kernel",
         &spec.entry,
         &spec.build_options,
         Architecture::Ptx { major, minor },
     );
-    let compiled = compiled.map_err(text)?;
+    let compiled = compiled.map_err(|failure| failure.text)?;
     if !compiled.log.is_empty() {
         return Err(format!("{title}: compiles with warnings:\n{}", compiled.log));
     }
@@ -204,16 +229,7 @@ fn row(
     }
     let usage = Usage::read(&said, &compiled.entry)
         .ok_or_else(|| format!("{title}: expected what `{}` uses, found:\n{said}", compiled.entry))?;
-    let names: Vec<&str> = spec.descriptor.arguments.iter().map(|a| a.element.name.as_str()).collect();
-    let types = ["f32", "f64"].into_iter().filter(|ty| names.iter().any(|name| name.contains(ty)));
-    Ok(Row {
-        // SAFETY: strings of implementations live for ever.
-        implementation: unsafe { made.name.text() },
-        kernel: spec.descriptor.name,
-        types: types.collect::<Vec<_>>().join(" "),
-        architecture,
-        usage,
-    })
+    Ok((architecture, usage))
 }
 
 #[cfg(test)]
@@ -249,6 +265,7 @@ ptxas info    : Compile time = 1.794 ms
             kernel: "k".into(),
             implementation: "k.cu".into(),
             types: "f32".into(),
+            launches: "all",
             architecture: "sm_80".into(),
             usage: Usage { spill_loads, ..Usage::default() },
         };

@@ -126,8 +126,8 @@ impl<'r> Walk<'r> {
             runtime,
             watch,
             beside,
-            arrays: Vec::with_capacity(slots.memories()),
-            of_memory: (0..slots.memories()).map(|_| None).collect(),
+            arrays: Vec::with_capacity(slots.memories_touched()),
+            of_memory: (0..slots.memories_touched()).map(|_| None).collect(),
             of_slice: Vec::new(),
             of_second: Vec::new(),
             known: Known::default(),
@@ -138,13 +138,10 @@ impl<'r> Walk<'r> {
         };
         // In the order of addresses, in which everybody locks directories.
         let own_memory = runtime.has_device_memory();
-        let _ = slots.visit_memories(|index, memory, written| {
+        for (index, memory, written) in slots.memories() {
             walk.of_memory[index as usize] = Some(walk.arrays.len() as u32);
-            // SAFETY: the memory outlives the recording, which outlives the walk.
-            let memory = unsafe { &*std::ptr::from_ref(memory) };
             walk.arrays.push(Array::of_memory(memory, written, own_memory));
-            Ok(())
-        });
+        }
         walk
     }
 

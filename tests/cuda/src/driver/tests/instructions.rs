@@ -191,6 +191,8 @@ fn integers_are_compared_and_converted() {
                 |a, b, _| if u(a) < u(b) { u64::from(u32::MAX) } else { 0 },
             ),
             ("and.pred %p4, %p1, %p2; not.pred %p0, %p4;", 'p', |a, b, _| 1 - (a & b & 1)),
+            ("mov.pred %p4, -1; mov.u32 %r0, 3; @%p4 mov.u32 %r0, 7;", 'r', |_, _, _| 7),
+            ("and.pred %p0, %p1, -1;", 'p', |a, _, _| a & 1),
             ("@%p1 mov.u32 %r0, 7; @!%p1 add.s32 %r0, %r2, 1;", 'r', |a, b, _| {
                 if a & 1 == 1 { 7 } else { u64::from(u(b).wrapping_add(1)) }
             }),

@@ -33,6 +33,16 @@ fn variables_have_first_values_and_addresses() {
 }
 
 #[test]
+fn ptx_that_is_newer_than_the_driver_is_refused() {
+    let _device = Device::new(0);
+    let (mut module, text) =
+        (null_mut(), CString::new(kernel(0, "").replace(".version 8.0", ".version 9.1")));
+    let text = text.unwrap();
+    let loaded = call!(cuModuleLoadData(Out(&mut module), text.as_ptr().cast()));
+    assert_eq!(loaded, CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+}
+
+#[test]
 fn functions_say_what_they_take_and_need() {
     let device = Device::new(0);
     let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry one(.param .align 8 .b8 s[24], .param .u8 b,

@@ -2,6 +2,7 @@
 
 use super::*;
 use cudarc::driver::sys::{CUevent, CUmemorytype};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Memory of the host that is pinned, full of a number.
 fn pinned(count: usize, value: u32) -> *mut u32 {
@@ -20,6 +21,36 @@ fn read(start: *mut u32) -> u32 {
     unsafe { start.read_volatile() }
 }
 
+/// Holds a stream up: what is put in behind it does not run before it is dropped.
+struct Gate {
+    open: &'static AtomicBool,
+}
+
+impl Gate {
+    fn new(device: &Device) -> Gate {
+        /// # Safety
+        ///
+        /// The data is an `AtomicBool` that stays.
+        unsafe extern "C" fn pass(data: *mut c_void) {
+            // SAFETY: the caller's promise.
+            let open = unsafe { &*data.cast::<AtomicBool>() };
+            while !open.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        }
+        // It is left behind, so that a test may fail while the stream looks at it.
+        let open = Box::leak(Box::new(AtomicBool::new(false)));
+        ok!(cuLaunchHostFunc(device.stream, Some(pass), open.as_ptr().cast()));
+        Gate { open }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open.store(true, Ordering::Release);
+    }
+}
+
 fn event() -> CUevent {
     let mut event = null_mut();
     ok!(cuEventCreate(Out(&mut event), 0));
@@ -30,10 +61,13 @@ fn event() -> CUevent {
 fn a_result_is_old_until_somebody_waits() {
     let device = Device::new(0);
     let (own, address) = (pinned(1, 1), device.upload(&[2u32]));
-    let event = event();
+    let (event, gate) = (event(), Gate::new(&device));
     ok!(cuMemcpyDtoHAsync_v2(own.cast(), address, 4, device.stream));
     ok!(cuEventRecord(event, device.stream));
+    assert_eq!(call!(cuEventQuery(event)), CUresult::CUDA_ERROR_NOT_READY);
+    assert_eq!(call!(cuStreamQuery(device.stream)), CUresult::CUDA_ERROR_NOT_READY);
     assert_eq!(read(own), 1, "it was not waited for");
+    drop(gate);
     ok!(cuEventSynchronize(event));
     assert_eq!(read(own), 2);
     ok!(cuEventQuery(event));
@@ -41,14 +75,30 @@ fn a_result_is_old_until_somebody_waits() {
 }
 
 #[test]
+fn events_are_asked_on_threads_that_have_a_context() {
+    let (device, event) = (Device::new(0), event());
+    ok!(cuEventRecord(event, device.stream));
+    ok!(cuEventSynchronize(event));
+    ok!(cuEventQuery(event));
+    let event = event.addr();
+    let elsewhere = std::thread::spawn(move || {
+        let event = std::ptr::without_provenance_mut(event);
+        [call!(cuEventQuery(event)), call!(cuEventSynchronize(event))]
+    });
+    assert_eq!(elsewhere.join().unwrap(), [CUresult::CUDA_ERROR_INVALID_CONTEXT; 2]);
+}
+
+#[test]
 fn pinned_memory_is_read_when_the_copy_runs_and_other_memory_before() {
     let device = Device::new(0);
     let (own, mut plain, address) = (pinned(1, 1), [1u32], device.allocate(8));
+    let gate = Gate::new(&device);
     ok!(cuMemcpyHtoDAsync_v2(address, own.cast(), 4, device.stream));
     ok!(cuMemcpyHtoDAsync_v2(address + 4, plain.as_ptr().cast(), 4, device.stream));
     // SAFETY: memory of `pinned`; that the copy reads it late is the test.
     unsafe { own.write_volatile(7) };
     std::hint::black_box(&mut plain)[0] = 8;
+    drop(gate);
     assert_eq!(device.wait(), CUresult::CUDA_SUCCESS);
     assert_eq!(device.download::<u32>(address, 2), [7, 1]);
     ok!(cuMemFreeHost(own.cast()));

@@ -261,6 +261,8 @@ impl<'m, 'a> Body<'m, 'a> {
     /// Where an operand's value is, for an instruction of this type.
     pub fn value(&mut self, operand: &Operand<'a>, ty: Ty) -> Result<Slot, Failure> {
         match operand {
+            // Of a predicate, any number but 0 is true.
+            Operand::Bits(bits) if ty == Ty::Pred => Ok(self.constant(u64::from(*bits != 0))),
             Operand::Bits(bits) => Ok(self.constant(bits & mask(ty.bytes()))),
             Operand::Not(name) => {
                 let from = self.register(name)?.0;
