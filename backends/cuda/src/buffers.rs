@@ -90,15 +90,20 @@ impl Buffers {
         self.live().len()
     }
 
-    /// A zeroed buffer; it is there on return.
-    pub fn alloc(&self, stream: Stream, bytes: u64) -> Result<CUdeviceptr, Failure> {
+    /// A zeroed buffer; it is there on return. `freeing`: the stream in which buffers are [freed](Self::free).
+    pub fn alloc(&self, stream: Stream, freeing: Stream, bytes: u64) -> Result<CUdeviceptr, Failure> {
         let _current = self.context.enter()?;
         let mut buffer = 0;
         let room = bytes.max(1) as usize;
         // SAFETY: a variable of ours, a pool and a stream of the current context.
-        match unsafe { cuMemAllocFromPoolAsync(&mut buffer, room, self.pool, stream.get()) } {
-            CUresult::CUDA_SUCCESS => {}
-            result => return Err(self.refused(bytes, result)),
+        let mut try_once = || unsafe { cuMemAllocFromPoolAsync(&mut buffer, room, self.pool, stream.get()) };
+        let result = match try_once() {
+            // What was freed is there when its stream has come to it.
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => freeing.finish().map(|()| try_once())?,
+            result => result,
+        };
+        if result != CUresult::CUDA_SUCCESS {
+            return Err(self.refused(bytes, result));
         }
         // SAFETY: the buffer has so many bytes.
         let filled = unsafe { cuMemsetD8Async(buffer, 0, room, stream.get()) }.call("cuMemsetD8Async");

@@ -185,7 +185,7 @@ impl Device for CudaDevice {
     fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
         self.check_space(space)?;
         let opened = self.0.opened()?;
-        let handle = opened.buffers.alloc(opened.copies.up.stream, bytes)?;
+        let handle = opened.buffers.alloc(opened.copies.up.stream, opened.queue.stream(), bytes)?;
         Ok(Buffer { space, reserved: 0, handle })
     }
 

@@ -34,13 +34,10 @@ fn a_kernel_that_goes_astray_loses_the_device_and_nothing_else() {
 
 #[test]
 fn more_memory_than_there_is_is_refused_with_its_size() {
-    // The host has less memory than two arrays of this size would take beside some GPUs.
-    if flash_tests::emulated::on_gpu() {
-        return;
-    }
-    for device in devices("faults::more_memory_than_there_is_is_refused_with_its_size") {
-        let rt = get_runtime(&device).unwrap();
-        let (there, n) = (rt.devices()[0].info().memory_bytes, 1 << 10);
+    let test = "faults::more_memory_than_there_is_is_refused_with_its_size";
+    with_little_memory(test, |device, there| {
+        let rt = get_runtime(device).unwrap();
+        let n = 1 << 10;
         let huge = FlashMemory::<f32>::zeroed((there / 4 + 1) as usize);
         let [x, y] = arrays(n);
         let part = huge.range(0..n).unwrap();
@@ -49,13 +46,53 @@ fn more_memory_than_there_is_is_refused_with_its_size() {
         let run = rt.submit(Scale::of(3.0, &huge, huge.clone())).exec([huge.len()]);
         assert!(run.is_err(), "{device}: overlapping arguments");
         let other = FlashMemory::<f32>::zeroed(huge.len());
-        let error = rt.submit(Scale::of(3.0, &huge, &other)).exec([huge.len()]).unwrap_err().to_string();
-        for part in [device.as_str(), "bytes more are needed", "its budget is", "smaller arrays"] {
+        let in_one_piece = rt.submit(Scale::of(3.0, &huge, &other)).options(Subspaces(1));
+        let error = in_one_piece.exec([huge.len()]).unwrap_err().to_string();
+        for part in [device, "bytes more are needed", "its budget is", "smaller arrays"] {
             assert!(error.contains(part), "{part} in {error}");
         }
         rt.submit(Scale::of(3.0, &x, &y)).exec([n]).unwrap();
         assert_eq!(*y.read().unwrap(), vec![7.0; n], "{device}");
+    });
+}
+
+#[test]
+fn what_is_larger_than_the_memory_goes_through_it_in_parts() {
+    let test = "faults::what_is_larger_than_the_memory_goes_through_it_in_parts";
+    with_little_memory(test, |device, there| {
+        let rt = get_runtime(device).unwrap();
+        let n = (there / 4) as usize + 1;
+        // The device has less memory than its budget says: this stays on it.
+        let [x, y] = arrays(1 << 10);
+        rt.submit(Scale::of(3.0, &x, &y)).exec([x.len()]).unwrap();
+        let from = FlashMemory::<f32>::from((0..n).map(|i| (i % 1000) as f32).collect::<Vec<_>>());
+        let to = FlashMemory::<f32>::zeroed(n);
+        for times in 1..4 {
+            rt.submit(Scale::of(2.0, &from, &to)).exec([n]).unwrap();
+            let wrong = to
+                .read()
+                .unwrap()
+                .iter()
+                .enumerate()
+                .position(|(i, found)| *found != times as f32 * 2.0 * (i % 1000) as f32);
+            assert_eq!(wrong, None, "{device}, time {times}");
+        }
+    });
+}
+
+/// For each device of a driver whose devices have `there` bytes of memory.
+fn with_little_memory(test: &str, body: impl Fn(&str, u64)) {
+    // A GPU has as much as it has, which may be more than the host.
+    if !has_driver(test) || flash_tests::emulated::on_gpu() {
+        return;
     }
+    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_MEMORY", "4194304")], || {
+        for device in devices(test) {
+            let there = get_runtime(&device).unwrap().devices()[0].info().memory_bytes;
+            assert_eq!(there, 4 << 20, "{device}");
+            body(&device, there);
+        }
+    });
 }
 
 #[test]
