@@ -82,33 +82,39 @@ fn a_program_may_be_in_the_implementation() {
     }
 }
 
-/// The machine code of [`PLAIN`] for a device, and what its architecture is called.
-fn cubin(device: &str) -> (Vec<u8>, String) {
-    let name = get_runtime(device).unwrap().devices()[0].info().features.clone();
-    let number: u32 = name.trim_start_matches("sm_").parse().unwrap();
-    let architecture = Architecture::of(number / 10, number % 10).unwrap();
-    let compiled = compile("test", PLAIN, "plain.cu", "mine::scale", "", architecture).unwrap();
-    assert!(!compiled.is_ptx, "NVRTC knows {name}");
-    (compiled.image, name)
+/// The machine code of [`PLAIN`], and what its architecture is called.
+struct Cubin {
+    image: Vec<u8>,
+    architecture: String,
 }
 
-/// True if there is machine code to run a test with.
-fn has_machine_code(test: &str) -> bool {
+/// The devices that take machine code, each with its own, as far as the compiler knows them.
+fn with_machine_code(test: &str) -> Vec<(String, Cubin)> {
     if !flash_tests::emulated::on_gpu() {
         flash_tests::skip(test, "no GPU: the emulated device takes PTX alone");
+        return Vec::new();
     }
-    flash_tests::emulated::on_gpu()
+    let mut known = Vec::new();
+    for device in devices(test) {
+        let architecture = get_runtime(&device).unwrap().devices()[0].info().features.clone();
+        let number: u32 = architecture.trim_start_matches("sm_").parse().unwrap();
+        let of_number = Architecture::of(number / 10, number % 10).unwrap();
+        let compiled = compile("test", PLAIN, "plain.cu", "mine::scale", "", of_number).unwrap();
+        if compiled.is_ptx {
+            flash_tests::skip(test, &format!("{device}: NVRTC makes no machine code for {architecture}"));
+        } else {
+            known.push((device, Cubin { image: compiled.image, architecture }));
+        }
+    }
+    known
 }
 
 #[test]
 fn machine_code_is_found_under_plain_and_mangled_names() {
     let test = "programs::machine_code_is_found_under_plain_and_mangled_names";
-    if !has_machine_code(test) {
-        return;
-    }
-    for device in devices(test) {
+    for (device, cubin) in with_machine_code(test) {
         let folder = tempfile::tempdir().unwrap();
-        let file = write(folder.path(), "plain.cubin", &cubin(&device).0);
+        let file = write(folder.path(), "plain.cubin", &cubin.image);
         for entry in ["mine::scale", "_ZN4mine5scaleEfPKfPf"] {
             let found = scaled(&device, Implementation::file(&file, entry), 1000);
             assert_eq!(found.unwrap(), [7.0; 1000], "{device}, {entry}");
@@ -119,13 +125,9 @@ fn machine_code_is_found_under_plain_and_mangled_names() {
 #[test]
 fn a_fatbin_has_the_code_for_the_device() {
     let test = "programs::a_fatbin_has_the_code_for_the_device";
-    if !has_machine_code(test) {
-        return;
-    }
-    for device in devices(test) {
+    for (device, Cubin { image, architecture }) in with_machine_code(test) {
         let folder = tempfile::tempdir().unwrap();
-        let (code, architecture) = cubin(&device);
-        let code = write(folder.path(), "plain.cubin", &code);
+        let code = write(folder.path(), "plain.cubin", &image);
         let file = folder.path().join("plain.fatbin").display().to_string();
         let image = format!("--image3=kind=elf,sm={},file={code}", architecture.trim_start_matches("sm_"));
         let made = ["fatbinary", "/usr/local/cuda/bin/fatbinary"].iter().find_map(|tool| {
