@@ -47,6 +47,9 @@ const SANITIZERS: [(&str, &[&str]); 2] = [("memcheck", &["--report-api-errors", 
 /// All steps together, each to its limit. With what unpacking takes before, that is ten minutes.
 const ALL: Duration = Duration::from_secs(540);
 
+/// Why a step is left out.
+const HOURS: &str = "an emulated device would take hours";
+
 /// What the benchmark says of a row that misses its goal.
 const MISSED: &str = "goal missed: ";
 
@@ -109,7 +112,7 @@ impl<'a> Runner<'a> {
         });
         for (name, options) in ENERGIES {
             match device.emulated {
-                true => self.skip(name, "an emulated device would take hours"),
+                true => self.skip(name, HOURS),
                 false => self.step(name, |runner| runner.energies(options)),
             }
         }
@@ -121,7 +124,11 @@ impl<'a> Runner<'a> {
             self.skip(&format!("module `{module}` of tests `{program}`"), why);
         }
         for benchmark in BENCHMARKS {
-            self.step(&format!("benchmark `{}`", benchmark.0), |runner| runner.benchmark(benchmark));
+            let name = format!("benchmark `{}`", benchmark.0);
+            match device.emulated && benchmark.0 == "kernels" {
+                true => self.skip(&name, HOURS),
+                false => self.step(&name, |runner| runner.benchmark(benchmark)),
+            }
         }
         match of_cuda("compute-sanitizer") {
             None => self.skip("compute-sanitizer", "it is not on PATH, nor in /usr/local/cuda/bin"),

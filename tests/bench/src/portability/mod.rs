@@ -21,11 +21,12 @@ mod sparse;
 use crate::dispatch::per_call;
 use crate::peers::Peers;
 use crate::stats::{PAUSE, REPEATS, Row, pair};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use c::{Kernels, Real};
 use cases::Case;
 use flash::backend::{DeviceReport, list};
 use flash::{RuntimeObj, get_runtime};
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,12 +62,17 @@ fn kernel_of(case: &str) -> &str {
     case.split(' ').next().unwrap_or(case)
 }
 
+/// The folder of a case's kernel, which may have several.
+fn folder_of(case: &str) -> &str {
+    case.split([' ', '.']).next().unwrap_or(case)
+}
+
 /// What of it is measured.
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     /// Sizes of all arrays of a kernel together, in bytes.
     pub sizes: &'a [usize],
-    /// One kernel alone.
+    /// One kernel alone, or those of one folder.
     pub only: Option<&'a str>,
     /// The devices of one key alone.
     pub device: Option<&'a str>,
@@ -80,25 +86,36 @@ pub fn rows(peers: &Peers, wanted: Wanted<'_>) -> Result<Vec<Row>> {
         direct::EACH_SHARE.get_or_init(|| openmp.each_share);
     }
     let c = peers.kernels.as_ref();
-    let mut rows = of_type::<f32>(wanted, c.map(|c| &c.0))?;
-    rows.extend(of_type::<f64>(wanted, c.map(|c| &c.1))?);
-    if let (Some(key), []) = (wanted.device, &rows[..]) {
-        eprintln!("no device of {key}: `flash list` says which there are, and why others are not");
+    let (places, mut names) = (places(wanted.device)?, BTreeSet::new());
+    if let (Some(key), []) = (wanted.device, &places[..]) {
+        bail!("no device of `{key}`: `flash list` says which there are, and why others are not");
+    }
+    let mut rows = of_type::<f32>(&places, wanted, c.map(|c| &c.0), &mut names)?;
+    rows.extend(of_type::<f64>(&places, wanted, c.map(|c| &c.1), &mut names)?);
+    if let (Some(kernel), []) = (wanted.only, &rows[..]) {
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        bail!("no kernel `{kernel}` is measured: expected one of {names}");
     }
     Ok(rows)
 }
 
 /// Rows of a precision.
-fn of_type<T: Real>(wanted: Wanted<'_>, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
+fn of_type<T: Real>(
+    places: &[Place],
+    wanted: Wanted<'_>,
+    c: Option<&Kernels<T>>,
+    names: &mut BTreeSet<&'static str>,
+) -> Result<Vec<Row>> {
     let (mut rows, mut on_cpu) = (Vec::new(), Vec::new());
-    for place in places(wanted.device)? {
+    for place in places {
         eprintln!("kernels {} {} ...", T::NAME, place.id);
         let mut scores: Vec<(&str, Vec<Figures>)> = Vec::new();
         let mut measured = Vec::new();
         cases::each::<T>(wanted.sizes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
             let bytes = case.bytes.filter(|_| wanted.sizes.len() > 1);
-            let is_wanted =
-                wanted.only.is_none_or(|only| [case.kernel, kernel_of(case.kernel)].contains(&only));
+            let (kernel, folder) = (kernel_of(case.kernel), folder_of(case.kernel));
+            names.extend([kernel, folder]);
+            let is_wanted = wanted.only.is_none_or(|only| [case.kernel, kernel, folder].contains(&only));
             // A larger one may have shrunk to the size of another.
             if !is_wanted || measured.contains(&(case.kernel, bytes)) {
                 return Ok(true);
