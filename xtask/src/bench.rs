@@ -31,11 +31,12 @@ pub struct Options {
     /// Leave out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
-    /// Pairs of turns of `kernels`, at least 30: more where neighbours take the memory's bandwidth
-    #[arg(long, value_name = "N")]
-    pairs: Option<String>,
+    /// How long a kernel of `kernels` may be measured until its score is known to half a per cent (default: 20); at
+    /// least 30 pairs of turns are
+    #[arg(long, value_name = "S")]
+    seconds: Option<String>,
     /// List the benchmarks instead
-    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only", "device", "pairs"])]
+    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only", "device", "seconds"])]
     list: bool,
 }
 
@@ -73,7 +74,7 @@ fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
         ("megabytes", &options.megabytes),
         ("only", &options.only),
         ("device", &options.device),
-        ("pairs", &options.pairs),
+        ("seconds", &options.seconds),
     ] {
         arguments.extend(value.iter().map(|value| PathBuf::from(format!("--{option}={value}"))));
     }
@@ -95,7 +96,7 @@ mod tests {
             megabytes: Some("48,192".into()),
             only: Some("mmm blocked".into()),
             device: Some("ALL_CPU".into()),
-            pairs: Some("100".into()),
+            seconds: Some("60".into()),
             list: false,
         };
         let here = |name| std::env::current_dir().map(|here| here.join(name));
@@ -107,7 +108,7 @@ mod tests {
             "--megabytes=48,192".into(),
             "--only=mmm blocked".into(),
             "--device=ALL_CPU".into(),
-            "--pairs=100".into(),
+            "--seconds=60".into(),
             "kernels".into(),
         ];
         assert_eq!(arguments(&options)?, expected);

@@ -5,18 +5,20 @@ use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::Path;
 
-const HEAD: [&str; 7] = ["name", "unit", "value", "min .. max", "p99", "peer", "ratio"];
+const HEAD: [&str; 8] = ["name", "unit", "value", "min .. max", "p99", "peer", "ratio", "95 %"];
 
 /// A row's cells below [`HEAD`].
-fn cells(row: &Row) -> [String; 7] {
+fn cells(row: &Row) -> [String; 8] {
+    let range = |[low, high]: [f64; 2]| format!("{} .. {}", figure(low), figure(high));
     [
         row.name.clone(),
         row.unit.clone(),
         figure(row.value),
-        format!("{} .. {}", figure(row.min), figure(row.max)),
+        range([row.min, row.max]),
         figure(row.p99),
         row.peer.map_or_else(|| "-".into(), figure),
         row.ratio.map_or_else(|| "-".into(), figure),
+        row.interval.map_or_else(|| "-".into(), range),
     ]
 }
 
@@ -24,8 +26,8 @@ fn cells(row: &Row) -> [String; 7] {
 pub fn table(rows: &[Row]) -> String {
     let mut all = vec![HEAD.map(String::from)];
     all.extend(rows.iter().map(cells));
-    let widths: [usize; 7] = std::array::from_fn(|column| {
-        let width = |row: &[String; 7]| row[column].chars().count();
+    let widths: [usize; 8] = std::array::from_fn(|column| {
+        let width = |row: &[String; 8]| row[column].chars().count();
         all.iter().map(width).max().unwrap_or(0)
     });
     let mut text = String::new();
@@ -134,9 +136,9 @@ mod tests {
     fn the_tables_columns_line_up() {
         let rows = [row(&[(345.6, Some(760.0))]), Row::from_turns("a longer name", "us", &[(0.01234, None)])];
         let expected = "\
-name           unit    value          min .. max      p99   peer   ratio
-launch         ns      345.6      345.6 .. 345.6    345.6  760.0  0.4547
-a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -
+name           unit    value          min .. max      p99   peer   ratio  95 %
+launch         ns      345.6      345.6 .. 345.6    345.6  760.0  0.4547     -
+a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -     -
 ";
         assert_eq!(table(&rows), expected);
     }
@@ -160,7 +162,7 @@ a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -
         let text = json(&[row(&[(2.0, None)])])?.replace(['\n', ' '], "");
         assert_eq!(
             text,
-            r#"[{"name":"launch","unit":"ns","value":2.0,"min":2.0,"max":2.0,"p99":2.0,"peer":null,"ratio":null}]"#
+            r#"[{"name":"launch","unit":"ns","value":2.0,"min":2.0,"max":2.0,"p99":2.0,"peer":null,"ratio":null,"interval":null}]"#
         );
         Ok(())
     }
@@ -175,10 +177,10 @@ a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -
     fn markdown_has_a_line_per_row_and_no_bar_inside_a_cell() {
         let rows = [row(&[(345.6, Some(760.0))]), Row::from_turns("a|b", "us", &[(0.5, None)])];
         let expected = "\
-| name | unit | value | min .. max | p99 | peer | ratio |
-|---|---|---|---|---|---|---|
-| launch | ns | 345.6 | 345.6 .. 345.6 | 345.6 | 760.0 | 0.4547 |
-| a\\|b | us | 0.5000 | 0.5000 .. 0.5000 | 0.5000 | - | - |
+| name | unit | value | min .. max | p99 | peer | ratio | 95 % |
+|---|---|---|---|---|---|---|---|
+| launch | ns | 345.6 | 345.6 .. 345.6 | 345.6 | 760.0 | 0.4547 | - |
+| a\\|b | us | 0.5000 | 0.5000 .. 0.5000 | 0.5000 | - | - | - |
 ";
         assert_eq!(markdown(&rows), expected);
     }

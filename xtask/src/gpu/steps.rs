@@ -38,7 +38,7 @@ const TEST: u64 = 60;
 
 /// Benchmarks, what they are given, and their seconds.
 const BENCHMARKS: [(&str, &[&str], u64); 2] =
-    [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192"], 60)];
+    [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 60)];
 
 /// Checks of `compute-sanitizer`, and their options. The backend asks some things of the driver by calls that fail, such
 /// as for the parameter behind the last one, and looks at what every call answers: errors of calls are no findings.

@@ -34,7 +34,13 @@ use std::time::{Duration, Instant};
 const LONG: f64 = 0.2e9;
 
 /// A turn is the mean of calls that take so long together.
-const TURN: Duration = Duration::from_millis(20);
+const TURN: Duration = Duration::from_millis(10);
+
+/// A turn where neither side has to rest and to be warm again: a call of each kernel but the shortest.
+const SHORT_TURN: Duration = Duration::from_millis(2);
+
+/// A score is known when its interval goes no further to either side.
+const KNOWN: f64 = 0.005;
 
 /// A device.
 struct Place {
@@ -43,6 +49,8 @@ struct Place {
     /// The device that calls its kernels directly, if there is one.
     direct: Option<RuntimeObj>,
     cpu: bool,
+    /// Sides take turns without a rest: they have the driver's threads, and no memory of their own.
+    in_turn: bool,
 }
 
 /// The software's part of a kernel's time on a CPU in HALO's paper, table 8, in per cent.
@@ -76,8 +84,8 @@ pub struct Wanted<'a> {
     pub only: Option<&'a str>,
     /// The devices of one key alone.
     pub device: Option<&'a str>,
-    /// Pairs of turns.
-    pub pairs: usize,
+    /// How long a kernel may be measured until its score is known. At least 30 pairs of turns are.
+    pub time: Duration,
 }
 
 /// All rows that are wanted.
@@ -122,7 +130,7 @@ fn of_type<T: Real>(
             }
             let at = bytes.map_or(String::new(), |bytes| format!(" at {} MiB", bytes >> 20));
             let name = format!("{} {} {}{at}", case.kernel, T::NAME, place.id);
-            let Some(Measured { rows: own, pairs, rate }) = place.measure::<T>(&case, &name, wanted.pairs)?
+            let Some(Measured { rows: own, pairs, rate }) = place.measure::<T>(&case, &name, wanted.time)?
             else {
                 return Ok(false);
             };
@@ -155,7 +163,9 @@ fn places(only: Option<&str>) -> Result<Vec<Place>> {
     let wanted = |id: &str| only.is_none_or(|only| id == only || id.split(':').next() == Some(only));
     let place = |id: &str, direct: Option<String>| -> Result<Place> {
         let direct = direct.map(|id| get_runtime(&id)).transpose()?;
-        Ok(Place { id: id.to_owned(), rt: get_runtime(id)?, direct, cpu: id == "ALL_CPU" })
+        let (rt, cpu) = (get_runtime(id)?, id == "ALL_CPU");
+        let in_turn = !cpu && rt.devices().iter().all(|device| device.info().host_memory);
+        Ok(Place { id: id.to_owned(), rt, direct, cpu, in_turn })
     };
     let mut places = Vec::new();
     if wanted("ALL_CPU") {
@@ -175,17 +185,6 @@ fn places(only: Option<&str>) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-/// Calls one side after a rest, before it is measured: the first call copies what the other side wrote, and threads
-/// that were just woken share a core until the system's scheduler has moved one of them.
-fn warm(call: impl Fn() -> Result<()>) -> Result<()> {
-    let start = Instant::now();
-    call()?;
-    while start.elapsed() < PAUSE {
-        call()?;
-    }
-    Ok(())
-}
-
 /// A figure, and the peer's.
 type Figures = (f64, Option<f64>);
 
@@ -198,14 +197,19 @@ struct Measured {
     rate: f64,
 }
 
-/// The mean of what calls give that take as long as a turn together, at least one.
-fn mean(mut call: impl FnMut() -> Result<f64>) -> Result<f64> {
+/// The mean of what calls give that take so long together, at least one.
+fn mean(time: Duration, call: &dyn Fn() -> Result<f64>) -> Result<f64> {
     let (start, mut sum, mut count) = (Instant::now(), 0.0, 0);
-    while count == 0 || start.elapsed() < TURN {
+    while count == 0 || start.elapsed() < time {
         sum += call()?;
         count += 1;
     }
     Ok(sum / f64::from(count))
+}
+
+/// True if it is known where a score is.
+fn is_known(score: &Row) -> bool {
+    score.interval.is_some_and(|[low, high]| low >= score.value - KNOWN && high <= score.value + KNOWN)
 }
 
 impl Place {
@@ -239,52 +243,60 @@ impl Place {
         ))
     }
 
-    /// Measures a kernel. `None` if that would take too long.
-    fn measure<T: Real>(&self, case: &Case<'_>, name: &str, pairs: usize) -> Result<Option<Measured>> {
+    /// A turn of one side.
+    fn turn(&self, call: &dyn Fn() -> Result<f64>) -> Result<f64> {
+        if self.in_turn {
+            return mean(SHORT_TURN, call);
+        }
+        // The other side's threads stop spinning. Then the first call copies what the other side wrote, and threads
+        // that were just woken share a core until the system's scheduler has moved one of them.
+        thread::sleep(PAUSE);
+        mean(PAUSE, call)?;
+        mean(TURN, call)
+    }
+
+    /// Measures a kernel, for so long at most until its score is known. `None` if a call takes too long.
+    fn measure<T: Real>(&self, case: &Case<'_>, name: &str, time: Duration) -> Result<Option<Measured>> {
         let called = |what: &str| format!("{name} {what}");
         let launch = (case.submit)(&self.rt)?;
         let direct = self.direct.as_ref().map(|direct| (case.submit)(direct)).transpose()?;
-        let ours = || {
-            warm(|| Ok(launch.exec()?))?;
-            mean(|| Ok(per_call(1, || launch.exec().expect("it ran before"))))
-        };
+        let ours = || Ok(per_call(1, || launch.exec().expect("it ran before")));
         let by_hand = || {
             let Some(direct) = &direct else { return Ok(f64::NAN) };
-            warm(|| Ok(direct.exec()?))?;
-            mean(|| {
-                direct.exec()?;
-                Ok(last::nanoseconds())
-            })
-        };
-        let best = |best: &dyn Fn()| {
-            warm(|| {
-                best();
-                Ok(())
-            })?;
-            mean(|| Ok(per_call(1, best)))
+            direct.exec()?;
+            Ok(last::nanoseconds())
         };
         let side = |number: usize| match number {
-            0 => ours(),
-            1 => by_hand(),
-            number => best(case.best[number - 2].1),
+            0 => self.turn(&ours),
+            1 => self.turn(&by_hand),
+            number => self.turn(&|| Ok(per_call(1, case.best[number - 2].1))),
         };
         let sides = 2 + case.best.len();
-        let time = ours()?;
-        if time > LONG && case.may_shrink {
-            eprintln!("{}: {:.0} ms: a smaller one is measured", called("time"), time / 1e6);
+        launch.exec()?;
+        let call = self.turn(&ours)?;
+        if call > LONG && case.may_shrink {
+            eprintln!("{}: {:.0} ms: a smaller one is measured", called("time"), call / 1e6);
             return Ok(None);
         }
         let mut turns: Vec<Vec<f64>> = Vec::new();
-        for turn in 0..=pairs {
+        let (start, mut known) = (Instant::now(), direct.is_none());
+        // The first does not count.
+        for turn in 0.. {
             let mut times = vec![0.0; sides];
             for k in 0..sides {
                 let number = if turn % 2 == 0 { k } else { sides - 1 - k };
-                thread::sleep(PAUSE);
                 times[number] = side(number)?;
             }
-            // The first does not count.
             if turn > 0 {
                 turns.push(times);
+            }
+            // Seldom enough that chance does not end it.
+            if turns.len() >= REPEATS && turns.len().is_multiple_of(REPEATS) {
+                let scores: Vec<Figures> = turns.iter().map(|times| (times[1] / times[0], None)).collect();
+                known |= direct.is_some() && is_known(&Row::from_turns("", "", &scores));
+                if known || start.elapsed() > time {
+                    break;
+                }
             }
         }
         let rate = |ns: f64| case.work * 1e9 / ns;
