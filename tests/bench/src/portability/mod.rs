@@ -279,7 +279,7 @@ impl Place {
             return Ok(None);
         }
         let mut turns: Vec<Vec<f64>> = Vec::new();
-        let (start, mut known) = (Instant::now(), direct.is_none());
+        let start = Instant::now();
         // The first does not count.
         for turn in 0.. {
             let mut times = vec![0.0; sides];
@@ -291,10 +291,12 @@ impl Place {
                 turns.push(times);
             }
             // Seldom enough that chance does not end it.
-            if turns.len() >= REPEATS && turns.len().is_multiple_of(REPEATS) {
-                let scores: Vec<Figures> = turns.iter().map(|times| (times[1] / times[0], None)).collect();
-                known |= direct.is_some() && is_known(&Row::from_turns("", "", &scores));
-                if known || start.elapsed() > time {
+            if turn > 0 && turns.len().is_multiple_of(REPEATS) {
+                let score = |times: &Vec<f64>| (times[1] / times[0], None);
+                let known = || {
+                    is_known(&Row::from_turns(name, "score", &turns.iter().map(score).collect::<Vec<_>>()))
+                };
+                if direct.is_none() || start.elapsed() > time || known() {
                     break;
                 }
             }
