@@ -1,7 +1,7 @@
 //! Launches that go to the driver together.
 
 use crate::kernels::{Scale, Wrap};
-use crate::{devices, has_driver};
+use crate::{devices, with_emulated};
 use flash::prelude::*;
 
 /// `y` after `y += a x` with each of these numbers.
@@ -85,11 +85,8 @@ fn chains_of_other_lengths_and_kernels_do_not_mix() {
 #[test]
 fn copies_between_kernels_are_part_of_a_graph() {
     let test = "batches::copies_between_kernels_are_part_of_a_graph";
-    if !has_driver(test) || flash_tests::emulated::on_gpu() {
-        return;
-    }
     // Three phases with a copy before each, and one behind them: the first time alone they go one by one.
-    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_FAULT", "cuMemcpyDtoDAsync:5=1")], || {
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_FAULT", "cuMemcpyDtoDAsync:5=1")], || {
         let rt = get_runtime("NVIDIA_GPU").unwrap();
         // More arrays than graphs of one shape: some are changed.
         for n in (7..17).chain(7..12) {

@@ -1,7 +1,7 @@
 //! What goes wrong on a device.
 
 use crate::kernels::Scale;
-use crate::{devices, has_driver};
+use crate::{devices, with_emulated};
 use flash::descriptor::Attributes;
 use flash::prelude::*;
 
@@ -82,11 +82,7 @@ fn what_is_larger_than_the_memory_goes_through_it_in_parts() {
 
 /// For each device of a driver whose devices have `there` bytes of memory.
 fn with_little_memory(test: &str, body: impl Fn(&str, u64)) {
-    // A GPU has as much as it has, which may be more than the host.
-    if !has_driver(test) || flash_tests::emulated::on_gpu() {
-        return;
-    }
-    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_MEMORY", "4194304")], || {
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_MEMORY", "4194304")], || {
         for device in devices(test) {
             let there = get_runtime(&device).unwrap().devices()[0].info().memory_bytes;
             assert_eq!(there, 4 << 20, "{device}");
@@ -128,10 +124,7 @@ fn options_that_cannot_be_are_refused_before_anything_runs() {
 
 /// A call of the driver's that fails once.
 fn with_fault(test: &str, fault: &str, body: impl Fn(&str)) {
-    if !has_driver(test) || flash_tests::emulated::on_gpu() {
-        return;
-    }
-    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_FAULT", fault)], || {
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_FAULT", fault)], || {
         for device in devices(test) {
             body(&device);
         }

@@ -27,25 +27,22 @@ struct Deep<'a> {
     rows: Item<'a, ReadWrite<u64>>,
 }
 
-/// Its blocks have one thread, so that there are as many of them as work items.
-const TALL: &str = "extern \"C\" __global__ void __launch_bounds__(1) tall(flash_u64 *rows, FLASH_ARGS) {
-    FLASH_FOR_ITEMS {
+/// Adds an index to rows, and much more where the threads are a grid. Its blocks have one thread, so that there are as
+/// many of them as work items.
+fn adding(entry: &str, index: &str) -> &'static str {
+    format!(
+        "extern \"C\" __global__ void __launch_bounds__(1) {entry}(flash_u64 *rows, FLASH_ARGS) {{
+    FLASH_FOR_ITEMS {{
 #ifdef FLASH_GRID
         FLASH_AT(rows, FLASH_OWN_INDEX(rows)) += 1000000000;
 #endif
-        FLASH_AT(rows, FLASH_OWN_INDEX(rows)) += 1 + FLASH_INDEX(1);
-    }
+        FLASH_AT(rows, FLASH_OWN_INDEX(rows)) += 1 + {index};
+    }}
+}}
+"
+    )
+    .leak()
 }
-";
-const DEEP: &str = "extern \"C\" __global__ void __launch_bounds__(1) deep(flash_u64 *rows, FLASH_ARGS) {
-    FLASH_FOR_ITEMS {
-#ifdef FLASH_GRID
-        FLASH_AT(rows, FLASH_OWN_INDEX(rows)) += 1000000000;
-#endif
-        FLASH_AT(rows, FLASH_OWN_INDEX(rows)) += 1 + FLASH_INDEX32(2);
-    }
-}
-";
 
 /// Four dimensions, which no grid has.
 #[derive(KernelDefinition)]
@@ -63,10 +60,10 @@ const FOUR: &str = "FLASH_KERNEL four(flash_u64 *out, FLASH_ARGS) {
 ";
 
 flash_core::__private::inventory::submit! {
-    ImplementationEntry { build: || given::<Tall<'_>>("text", TALL, json!({ "cooperating": true })) }
+    ImplementationEntry { build: || given::<Tall<'_>>("text", adding("tall", "FLASH_INDEX(1)"), json!({ "cooperating": true })) }
 }
 flash_core::__private::inventory::submit! {
-    ImplementationEntry { build: || given::<Deep<'_>>("text", DEEP, json!({ "cooperating": true })) }
+    ImplementationEntry { build: || given::<Deep<'_>>("text", adding("deep", "FLASH_INDEX32(2)"), json!({ "cooperating": true })) }
 }
 flash_core::__private::inventory::submit! {
     ImplementationEntry { build: || given::<Four<'_>>("text", FOUR, json!({ "cooperating": true })) }

@@ -38,6 +38,13 @@ fn has_driver(test: &str) -> bool {
     true
 }
 
+/// Runs a test on an emulated driver with such settings, in a process of its own; a GPU has none of them.
+fn with_emulated(test: &str, settings: &[(&str, &str)], body: impl FnOnce()) {
+    if has_driver(test) && !flash_tests::emulated::on_gpu() {
+        flash_tests::in_process_of(test, settings, body);
+    }
+}
+
 /// The ids of all devices; none where the test has run in a process of its own.
 fn devices(test: &str) -> Vec<String> {
     if !has_driver(test) {

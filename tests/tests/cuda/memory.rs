@@ -1,6 +1,6 @@
 //! Shared memory, and copies that go to the driver in one command.
 
-use crate::{devices, has_driver};
+use crate::{devices, with_emulated};
 use flash::descriptor::Attributes;
 use flash::prelude::*;
 use flash_backend_cuda::NvidiaGpu;
@@ -62,11 +62,8 @@ fn blocks_are_as_large_as_their_shared_memory_lets_them() {
 #[test]
 fn boxes_with_planes_far_apart_are_one_command() {
     let test = "memory::boxes_with_planes_far_apart_are_one_command";
-    if !has_driver(test) || flash_tests::emulated::on_gpu() {
-        return;
-    }
     // Row by row would fail.
-    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_FAULT", "cuMemcpyHtoDAsync:1=1")], || {
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_FAULT", "cuMemcpyHtoDAsync:1=1")], || {
         let device = NvidiaGpu::probe().unwrap()[0];
         let space = device.spaces()[0].id;
         let (far, mut near) = (1usize << 31, [0u8; 32]);

@@ -1,7 +1,7 @@
 //! Kernels as text and as programs, and what is wrong with them.
 
 use crate::kernels::Scale;
-use crate::{devices, has_driver};
+use crate::{devices, has_driver, with_emulated};
 use flash::Error;
 use flash::kernel::views::{Item, Read, ReadWrite};
 use flash::prelude::*;
@@ -145,11 +145,8 @@ fn a_fatbin_has_the_code_for_the_device() {
 #[test]
 fn a_compiler_that_is_newer_than_the_driver_is_named() {
     let test = "programs::a_compiler_that_is_newer_than_the_driver_is_named";
-    if !has_driver(test) || flash_tests::emulated::on_gpu() {
-        return;
-    }
     let old = [("FLASH_EMULATED_CUDA_VERSION", "12080"), ("FLASH_CACHE_LIMIT", "0")];
-    flash_tests::in_process_of(test, &old, || {
+    with_emulated(test, &old, || {
         let error = scaled("NVIDIA_GPU:0", Implementation::source(PLAIN, "mine::scale"), 10).unwrap_err();
         let (error, (major, minor)) = (error.to_string(), nvrtc::version().unwrap());
         for part in [

@@ -1,7 +1,7 @@
 //! Several GPUs, and GPUs beside the CPU.
 
 use crate::kernels::{Scale, Spread, Total};
-use crate::{devices, has_driver};
+use crate::{devices, has_driver, with_emulated};
 use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxGetState};
 use flash::kernels::nbody::{Accelerate, Simulate};
 use flash::prelude::*;
@@ -48,11 +48,8 @@ fn memory_of_the_host_is_pinned_for_all_devices_at_once() {
 #[test]
 fn a_device_that_is_not_used_is_not_opened() {
     let test = "several::a_device_that_is_not_used_is_not_opened";
-    if flash_tests::emulated::on_gpu() || !has_driver(test) {
-        return;
-    }
     // A runtime of both would open both, to load what other tests have kept on disk.
-    flash_tests::in_process_of(test, &[("FLASH_EMULATED_CUDA_DEVICES", "2")], || {
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_DEVICES", "2")], || {
         let (x, y) = (FlashMemory::from(vec![2.0f32; 9]), FlashMemory::from(vec![1.0f32; 9]));
         get_runtime("NVIDIA_GPU:0").unwrap().submit(Scale::of(3.0, &x, &y)).exec([9]).unwrap();
         let is_open = |device| {

@@ -1,6 +1,6 @@
 //! The suite that every backend passes, and what is said where there is no device.
 
-use crate::{devices, has_driver};
+use crate::{devices, has_driver, with_emulated};
 use flash_core::backend::conformance;
 
 /// What these devices do not offer.
@@ -42,31 +42,25 @@ fn without_a_driver_the_backend_is_unavailable_and_says_why() {
 #[test]
 fn without_a_device_the_backend_is_unavailable_and_says_why() {
     let test = "suite::without_a_device_the_backend_is_unavailable_and_says_why";
-    if has_driver(test) && !flash_tests::emulated::on_gpu() {
-        flash_tests::in_process(&[("FLASH_EMULATED_CUDA_DEVICES", "0")], || {
-            unavailable("expected an NVIDIA GPU, found the driver alone");
-        });
-    }
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_DEVICES", "0")], || {
+        unavailable("expected an NVIDIA GPU, found the driver alone");
+    });
 }
 
 #[test]
 fn a_driver_that_fails_is_named_with_its_code() {
     let test = "suite::a_driver_that_fails_is_named_with_its_code";
-    if has_driver(test) && !flash_tests::emulated::on_gpu() {
-        flash_tests::in_process(&[("FLASH_EMULATED_CUDA_FAULT", "cuInit=999")], || {
-            unavailable("cuInit: CUDA_ERROR_UNKNOWN (999)");
-        });
-    }
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_FAULT", "cuInit=999")], || {
+        unavailable("cuInit: CUDA_ERROR_UNKNOWN (999)");
+    });
 }
 
 #[test]
 fn a_driver_that_is_too_old_makes_the_backend_unavailable() {
     let test = "suite::a_driver_that_is_too_old_makes_the_backend_unavailable";
-    if has_driver(test) && !flash_tests::emulated::on_gpu() {
-        flash_tests::in_process(&[("FLASH_EMULATED_CUDA_VERSION", "12040")], || {
-            unavailable("expected a driver for CUDA 12.8 or newer, found one for 12.4: update the driver");
-        });
-    }
+    with_emulated(test, &[("FLASH_EMULATED_CUDA_VERSION", "12040")], || {
+        unavailable("expected a driver for CUDA 12.8 or newer, found one for 12.4: update the driver");
+    });
 }
 
 #[test]
