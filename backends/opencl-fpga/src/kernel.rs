@@ -3,13 +3,14 @@
 use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
+use crate::launch::Range;
 use crate::once::Once;
 use crate::places::Place;
 use crate::queue::Alone;
 use flash_core::Code;
 use flash_core::abi;
-use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
-use flash_core::backend::{Class, Failure};
+use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Signature, Told};
+use flash_core::backend::{Class, Failure, Launch};
 use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
 use opencl3::kernel::{Kernel, set_kernel_arg};
 use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer};
@@ -55,6 +56,9 @@ pub(crate) struct State {
     pub kernel: Counted<Kernel>,
     /// What each parameter is set to.
     set: Vec<Set>,
+    /// The launch that they are set for, and what is enqueued for it, if that is known.
+    launch: Signature,
+    range: Option<Range>,
     /// [`Alone::gone`] when they were set.
     gone: u64,
     /// The latest ones on the device, the last used at the end.
@@ -160,7 +164,8 @@ impl Compiled {
         let compiled = kernel.get_compile_work_group_size(id).unwrap_or_default();
         let compiled = <[usize; 3]>::try_from(compiled).ok().filter(|size| size[0] != 0);
         let set = (0..expected).map(|_| Set::default()).collect();
-        let state = State { kernel, set, gone: 0, tables: Vec::new() };
+        let (launch, tables) = (Signature::default(), Vec::new());
+        let state = State { kernel, set, launch, range: None, gone: 0, tables };
         Ok(Compiled {
             most: most.max(1),
             multiple: multiple.max(1),
@@ -243,6 +248,17 @@ impl State {
 
     fn forget(&mut self) {
         self.set.iter_mut().for_each(|set| *set = Set::Unknown);
+        self.range = None;
+    }
+
+    /// What is enqueued for a launch, if all parameters are set for it.
+    pub fn range_of(&self, launch: &Launch<'_, OpenClKernel>) -> Option<Range> {
+        self.range.filter(|_| self.launch.is_of(launch))
+    }
+
+    /// All parameters are set for this launch, until another sets one.
+    pub fn keep(&mut self, launch: &Launch<'_, OpenClKernel>, range: Range) {
+        self.range = self.launch.set(launch).map(|()| range);
     }
 
     /// Sets a parameter, if it is not set so already.
@@ -263,6 +279,7 @@ impl State {
 
     /// Sets a parameter, whatever it was before.
     fn set_anew(&mut self, spec: &KernelSpec, number: usize, bytes: &[u8]) -> Result<(), Failure> {
+        self.range = None;
         // SAFETY: a live kernel; the value has that many bytes and is copied.
         let outcome = unsafe {
             set_kernel_arg(self.kernel.get(), number as u32, bytes.len(), bytes.as_ptr().cast::<c_void>())

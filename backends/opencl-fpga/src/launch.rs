@@ -23,7 +23,8 @@ const RUNS: u64 = 4;
 const VECTOR: usize = 16;
 
 /// What is enqueued: an index space of up to three dimensions.
-struct Range {
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
     dimensions: usize,
     offset: [usize; 3],
     global: [usize; 3],
@@ -45,7 +46,7 @@ impl OpenClKernel {
             return Ok(None);
         }
         let opened = device.opened()?;
-        let mut commands = opened.kernels.begin(launch.profiled());
+        let mut commands = opened.kernels.begin(launch.profiled(), launch.is_awaited());
         let outcome = match self.spec.cooperating {
             true => self.phases((device, opened), launch, wanted, &mut commands),
             false => self.whole((device, opened), launch, wanted, &mut commands),
@@ -54,7 +55,24 @@ impl OpenClKernel {
             commands.abandon();
             return Err(failure);
         }
-        Ok(commands.end())
+        commands.end()
+    }
+
+    /// The latest launch once more: all parameters are set. False: it is another.
+    fn again(
+        &self,
+        (device, opened): (&OpenClDevice, &Opened),
+        launch: &Launch<'_, OpenClKernel>,
+        commands: &mut Commands<'_>,
+    ) -> Result<bool, Failure> {
+        if launch.has_attributes() {
+            return Ok(false);
+        }
+        let mut alone = commands.alone(device.places(opened));
+        let state = self.only().state(&alone);
+        let Some(range) = state.range_of(launch) else { return Ok(false) };
+        self.run(&mut alone, &state, &range)?;
+        Ok(true)
     }
 
     /// A cooperating kernel: once per phase.
@@ -65,6 +83,9 @@ impl OpenClKernel {
         wanted: Option<usize>,
         commands: &mut Commands<'_>,
     ) -> Result<(), Failure> {
+        if self.again((device, opened), launch, commands)? {
+            return Ok(());
+        }
         let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
         // No lock is held while it waits.
         let mut told = std::mem::take(&mut *self.told());
@@ -96,6 +117,11 @@ impl OpenClKernel {
                 None => self.line(device, compiled, &told, wanted)?,
             };
             self.run(&mut alone, &state, &range)?;
+            // Those of other programs are seldom.
+            let is_simple = std::ptr::eq(compiled, self.only()) && !launch.has_attributes();
+            if is_simple && phases == (0..1) && !args.iter().any(two_buffers) {
+                state.keep(launch, range);
+            }
         }
         *self.told() = told;
         if (phases.end - phases.start) % 2 == 1 {

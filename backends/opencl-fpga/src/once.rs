@@ -15,15 +15,22 @@ impl<T> Once<T> {
     }
 
     /// If it was made.
+    #[inline]
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
     /// It, or why it could not be made now.
+    #[inline]
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T, Failure>) -> Result<&T, Failure> {
-        if let Some(value) = self.value.get() {
-            return Ok(value);
+        match self.value.get() {
+            Some(value) => Ok(value),
+            None => self.make(make),
         }
+    }
+
+    #[cold]
+    fn make(&self, make: impl FnOnce() -> Result<T, Failure>) -> Result<&T, Failure> {
         let _alone = self.making.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(value) = self.value.get() {
             return Ok(value);

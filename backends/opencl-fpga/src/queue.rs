@@ -15,6 +15,7 @@
 //! | a marker | is enqueued when a batch is closed whose last command has no event |
 //! | closed | when it has [`BATCH`] commands, when somebody wants to know of it, and when another thread enqueues: who waits waits for no more than its own thread's launches |
 //! | a timed launch | is a batch of its own |
+//! | an awaited launch | who launches it waits for it, so nobody else hears of it: it is in no batch |
 
 use crate::counted::Counted;
 use crate::failure::{Call, failed};
@@ -41,22 +42,29 @@ const RUN_AHEAD: u32 = 4096;
 struct Batch {
     /// That in which its first launch began, if not in this one.
     before: Option<backend::Event>,
-    /// Its first command, if another has its end.
-    first: OnceLock<Counted<Event>>,
     /// Once it is closed.
     end: OnceLock<End>,
     /// How it has ended, once somebody knows.
     outcome: OnceLock<Result<(), Failure>>,
 }
 
-/// The end of a batch.
-struct End {
-    /// Its last command, or a marker behind that.
+/// Commands that were enqueued one after another, one at least.
+struct Row {
+    /// The first, if another has the end.
+    first: Option<Counted<Event>>,
     last: Counted<Event>,
-    /// How many it has.
+    /// The command of `last` has others behind it.
+    goes_on: bool,
+    /// How many they are.
     count: u32,
     /// Commands of the queue up to there.
     number: u64,
+}
+
+/// Commands behind which nothing more comes.
+struct End {
+    /// Its `last` is the last, or a marker behind that.
+    row: Row,
     /// Why there is no marker: all was waited for instead.
     unmarked: Option<Failure>,
 }
@@ -85,18 +93,18 @@ struct Open {
     /// Of every launch of it.
     event: backend::Event,
     thread: usize,
-    last: Counted<Event>,
-    count: u32,
-    /// The command of `last` has others behind it.
-    goes_on: bool,
+    row: Row,
 }
 
 /// The commands of a launch.
 pub(crate) struct Commands<'q> {
     queue: &'q Arc<Queue>,
     timed: bool,
+    awaited: bool,
     /// Of its last command's batch.
     event: Option<backend::Event>,
+    /// Of an awaited launch.
+    row: Option<Row>,
     /// Since it last waited.
     count: u32,
 }
@@ -129,12 +137,12 @@ impl Queue {
         self.queue.get()
     }
 
-    /// Begins a launch.
-    pub fn begin(self: &Arc<Queue>, timed: bool) -> Commands<'_> {
+    /// Begins a launch. `awaited`: it is waited for at its end.
+    pub fn begin(self: &Arc<Queue>, timed: bool, awaited: bool) -> Commands<'_> {
         if timed {
             self.close(&mut self.state());
         }
-        Commands { queue: self, timed, event: None, count: 0 }
+        Commands { queue: self, timed, awaited, event: None, row: None, count: 0 }
     }
 
     /// Gives back the buffers over memory of the host's that goes.
@@ -149,17 +157,19 @@ impl Queue {
 
     /// Closes the open batch.
     fn close(&self, state: &mut State) {
-        let Some(Open { batch, mut last, count, goes_on, .. }) = state.open.take() else { return };
+        let Some(Open { batch, row, .. }) = state.open.take() else { return };
+        let _ = batch.end.set(self.end_of(row));
+    }
+
+    /// The end of commands behind which nobody has enqueued anything.
+    fn end_of(&self, mut row: Row) -> End {
         let mut unmarked = None;
-        if goes_on {
+        if row.goes_on {
             let marker = enqueue("clEnqueueMarkerWithWaitList", true, |opencl, event| {
                 opencl.clEnqueueMarkerWithWaitList(self.queue.get(), 0, null(), event)
             });
             match marker {
-                Ok(marker) => {
-                    let first = std::mem::replace(&mut last, marker.expect("an event was asked for"));
-                    let _ = batch.first.set(first);
-                }
+                Ok(marker) => row.marked(marker.expect("an event was asked for")),
                 Err(failure) => {
                     // Nothing else tells when it has ended.
                     let _ = self.finish();
@@ -167,7 +177,7 @@ impl Queue {
                 }
             }
         }
-        let _ = batch.end.set(End { last, count, number: state.number, unmarked });
+        End { row, unmarked }
     }
 
     /// The end of a batch, which is closed if it is open.
@@ -196,6 +206,7 @@ impl<'q> Commands<'q> {
         if self.count >= RUN_AHEAD {
             self.count = 0;
             self.queue.finish()?;
+            self.wait()?;
             // A timed launch stays one batch.
             if let Some(event) = self.event.take_if(|_| !self.timed) {
                 event.wait()?;
@@ -204,12 +215,26 @@ impl<'q> Commands<'q> {
         Ok(())
     }
 
-    /// Ends the launch. `None`: there was nothing to do.
-    pub fn end(self) -> Option<backend::Event> {
+    /// Waits for an awaited launch, as far as it was enqueued.
+    fn wait(&mut self) -> Result<(), Failure> {
+        let Some(row) = self.row.take() else { return Ok(()) };
+        let end = match row.goes_on {
+            true => {
+                let _alone = self.queue.state();
+                self.queue.end_of(row)
+            }
+            false => End { row, unmarked: None },
+        };
+        end.wait(self.queue)
+    }
+
+    /// Ends the launch. `None`: it is done.
+    pub fn end(mut self) -> Result<Option<backend::Event>, Failure> {
         if self.timed {
             self.queue.close(&mut self.queue.state());
         }
-        self.event
+        self.wait()?;
+        Ok(self.event)
     }
 
     /// Ends it after an error: a command that was enqueued stays so, and is waited for.
@@ -238,41 +263,77 @@ impl Alone<'_, '_> {
         name: &str,
         call: impl FnOnce(&OpenCl, cl_command_queue, *mut cl_event) -> Option<cl_int>,
     ) -> Result<(), Failure> {
-        let Alone { commands: Commands { queue, timed, event: own, count }, state, .. } = self;
-        let thread = this_thread();
-        let same = |open: &Open| open.thread == thread && (!*timed || own.is_some());
-        if !state.open.as_ref().is_some_and(same) {
+        let Alone { commands: Commands { queue, timed, awaited, event: own, row, count }, state, .. } = self;
+        let same = |open: &Open| !*awaited && open.thread == this_thread() && (!*timed || own.is_some());
+        if state.open.as_ref().is_some_and(|open| !same(open)) {
             queue.close(state);
         }
-        let wanted = *timed || state.open.is_none();
+        let State { open, number, .. } = &mut **state;
+        let begun = if *awaited { row.as_mut() } else { open.as_mut().map(|open| &mut open.row) };
+        let wanted = *timed || begun.is_none();
         let event = enqueue(name, wanted, |opencl, event| call(opencl, queue.raw(), event))?;
-        state.number += 1;
-        match (&mut state.open, event) {
-            (Some(open), Some(event)) => {
-                let before = std::mem::replace(&mut open.last, event);
-                let _ = open.batch.first.set(before);
-                open.count += 1;
+        *number += 1;
+        *count += 1;
+        match (begun, event) {
+            (Some(row), event) => row.push(event, *number),
+            (None, Some(last)) => {
+                let first = Row { first: None, last, goes_on: false, count: 1, number: *number };
+                if *awaited {
+                    *row = Some(first);
+                } else {
+                    let batch = Arc::new(Batch { before: own.take(), ..Batch::default() });
+                    let event = backend::Event::new(Done { queue: Arc::clone(queue), batch: batch.clone() });
+                    *open = Some(Open { batch, event, thread: this_thread(), row: first });
+                }
             }
-            (Some(open), None) => {
-                open.goes_on = true;
-                open.count += 1;
-            }
-            (none, Some(last)) => {
-                let batch = Arc::new(Batch { before: own.take(), ..Batch::default() });
-                let event = backend::Event::new(Done { queue: Arc::clone(queue), batch: batch.clone() });
-                *none = Some(Open { batch, event, thread, last, count: 1, goes_on: false });
-            }
-            (None, None) => unreachable!("the first command of a batch has an event"),
+            (None, None) => unreachable!("the first command has an event"),
         }
-        let Some(open) = &state.open else { return Ok(()) };
+        let Some(open) = open else { return Ok(()) };
         if own.as_ref().is_none_or(|own| !own.is(&open.event)) {
             *own = Some(open.event.clone());
         }
-        if open.count >= BATCH && !*timed {
+        if open.row.count >= BATCH && !*timed {
             queue.close(state);
         }
-        *count += 1;
         Ok(())
+    }
+}
+
+impl Row {
+    /// A command more; timed ones have an event each.
+    fn push(&mut self, event: Option<Counted<Event>>, number: u64) {
+        match event {
+            Some(event) => self.marked(event),
+            None => self.goes_on = true,
+        }
+        self.count += 1;
+        self.number = number;
+    }
+
+    /// Whatever comes before this event has ended when it has.
+    fn marked(&mut self, event: Counted<Event>) {
+        let before = std::mem::replace(&mut self.last, event);
+        self.first.get_or_insert(before);
+        self.goes_on = false;
+    }
+}
+
+impl End {
+    /// Waits for all of them.
+    fn wait(&self, queue: &Queue) -> Result<(), Failure> {
+        let End { row: Row { first, last, count, number, .. }, unmarked } = self;
+        if let Some(failure) = unmarked {
+            return Err(failure.clone());
+        }
+        if queue.finishes && queue.state().number == *number {
+            queue.finish()?;
+        }
+        let what = || match count {
+            1 => "a command in the device's queue".to_owned(),
+            _ => format!("one of {count} commands in the device's queue, which went off together"),
+        };
+        last.wait_for(what)?;
+        first.as_ref().map_or(Ok(()), |first| first.wait_for(what))
     }
 }
 
@@ -298,36 +359,24 @@ fn this_thread() -> usize {
 
 impl Completion for Done {
     fn ready(&self) -> bool {
-        self.batch.outcome.get().is_some() || self.queue.end(&self.batch).last.has_ended()
+        self.batch.outcome.get().is_some() || self.queue.end(&self.batch).row.last.has_ended()
     }
 
     fn wait(&self) -> Result<(), Failure> {
         let wait = || {
             self.batch.before.as_ref().map_or(Ok(()), |before| before.wait())?;
-            let End { last, count, number, unmarked } = self.queue.end(&self.batch);
-            if let Some(failure) = unmarked {
-                return Err(failure.clone());
-            }
-            if self.queue.finishes && self.queue.state().number == *number {
-                self.queue.finish()?;
-            }
-            let what = || match count {
-                1 => "a command in the device's queue".to_owned(),
-                _ => format!("one of {count} commands in the device's queue, which went off together"),
-            };
-            last.wait_for(what)?;
-            self.batch.first.get().map_or(Ok(()), |first| first.wait_for(what))
+            self.queue.end(&self.batch).wait(&self.queue)
         };
         self.batch.outcome.get_or_init(wait).clone()
     }
 
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
-        self.queue.end(&self.batch).last.when_ended(callback);
+        self.queue.end(&self.batch).row.last.when_ended(callback);
     }
 
     fn times(&self) -> Option<(u64, u64)> {
-        let End { last, .. } = self.queue.end(&self.batch);
-        let start = self.batch.first.get().unwrap_or(last).profiling_command_start();
+        let Row { first, last, .. } = &self.queue.end(&self.batch).row;
+        let start = first.as_ref().unwrap_or(last).profiling_command_start();
         start.ok().zip(last.profiling_command_end().ok())
     }
 }

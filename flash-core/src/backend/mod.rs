@@ -313,6 +313,12 @@ impl<'a, K> Launch<'a, K> {
         })
     }
 
+    /// True if the host goes on only when it is done: what `submit` returns is waited for at once, and only there.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.raw.signal.is_null()
+    }
+
     /// True if the host wants to know the kernel's time.
     #[inline]
     pub fn profiled(&self) -> bool {

@@ -161,7 +161,7 @@ impl<'a> SpaceRef<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn loops(&self) -> &'a [Loop] {
+    pub(crate) fn loops(&self) -> &'a [Loop] {
         // SAFETY: `new`'s caller promised `nloops` of them.
         unsafe { slice::from_raw_parts(self.raw.loops, self.raw.nloops as usize) }
     }

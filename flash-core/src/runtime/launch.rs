@@ -131,7 +131,7 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
         Some(held) => run_held(slots, runtime, held, None),
         None => asynchronous::exec_here(slots, runtime),
     };
-    if runtime.keeps_host {
+    if runtime.keeps_host && slots.has_slices {
         // Slices are the caller's again. (What is executed asynchronously has none that end.)
         slots.slices().for_each(|arg| {
             keepers::forget(arg.data.cast(), (arg.len * u64::from(arg.element_size)) as usize)
@@ -195,7 +195,8 @@ fn run_held(
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let mut position = 0;
     while position < slots.nodes().len() {
-        if runtime.runs_ahead {
+        // The last one is waited for anyhow.
+        if runtime.runs_ahead && position + 1 < slots.nodes().len() {
             let (next, failures) = near::run(slots, runtime, watch, position);
             if !failures.is_empty() {
                 return long(slots, runtime, &mut held, watch, (next, failures));
@@ -472,30 +473,42 @@ impl ToDevice<'_> {
             // SAFETY: all rows of a launch whose arguments were proved, in the host's memory.
             return unsafe { take_error(share(&share_of(self.space, args.len()), args.as_ptr())) };
         }
-        match self.call(args, phases, nanoseconds)? {
-            // SAFETY: an event of the target's backend, given back once.
-            Some(event) => unsafe {
-                complete(self.target.device, event, self.profile.is_some().then_some(nanoseconds))
-            },
-            None => Ok(()),
+        if self.profile.is_none() {
+            return self.wait(args, phases);
         }
+        let mut event = std::ptr::null_mut();
+        self.call(args, phases, nanoseconds, &raw mut event)?;
+        match event.is_null() {
+            true => Ok(()),
+            // SAFETY: an event of the target's backend, given back once.
+            false => unsafe { complete(self.target.device, event, Some(nanoseconds)) },
+        }
+    }
+
+    /// Calls the backend for some phases, which returns when they are done: with less to do than if it gave an event.
+    #[inline]
+    pub fn wait(&self, args: &[Arg], phases: Range<u64>) -> Result<(), Error> {
+        self.call(args, phases, &mut 0, std::ptr::null_mut())
     }
 
     /// Calls the backend for all phases. `Some`: it fires when they are done, and is to be completed.
     #[inline]
     pub fn begin(&self, args: &[Arg]) -> Result<Option<*mut abi::Event>, Error> {
-        self.call(args, self.phases.clone(), &mut 0)
+        let mut event = std::ptr::null_mut();
+        self.call(args, self.phases.clone(), &mut 0, &raw mut event)?;
+        Ok((!event.is_null()).then_some(event))
     }
 
+    /// `signal`: where the event goes; NULL if the backend is to return when it is done.
     #[inline]
     fn call(
         &self,
         args: &[Arg],
         phases: Range<u64>,
         nanoseconds: &mut u64,
-    ) -> Result<Option<*mut abi::Event>, Error> {
+        signal: *mut *mut abi::Event,
+    ) -> Result<(), Error> {
         let ToDevice { plan, target, space, attributes, profile, .. } = self;
-        let mut event = std::ptr::null_mut();
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,
             flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
@@ -507,7 +520,7 @@ impl ToDevice<'_> {
             arg_count: args.len() as u32,
             wait_count: 0,
             waits: std::ptr::null(),
-            signal: &raw mut event,
+            signal,
             nanoseconds,
             attributes: attributes.as_ptr(),
             attribute_count: attributes.len(),
@@ -518,7 +531,7 @@ impl ToDevice<'_> {
         // arguments that were proved; the arrays live until the event is over, all else until the call is.
         unsafe { take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))? };
         target.launched();
-        Ok((!event.is_null()).then_some(event))
+        Ok(())
     }
 }
 

@@ -72,7 +72,9 @@ pub(crate) struct Slots {
     pub may_block: bool,
     /// The first error of any submission; reported before anything runs.
     pub error: Option<Error>,
-    /// A slice of the host is written: two threads must not run this pipeline at once.
+    /// A slice of the host is, or was, an argument.
+    pub has_slices: bool,
+    /// One is written: two threads must not run this pipeline at once.
     pub slices_written: bool,
 }
 
@@ -209,6 +211,7 @@ impl Slots {
         self.special = false;
         self.open = false;
         self.error = None;
+        self.has_slices = false;
         self.slices_written = false;
     }
 
@@ -438,6 +441,7 @@ impl Slots {
             if !memory.is_null() {
                 self.holds[i].touched = self.touch(memory, written);
             } else if kind != abi::ARG_SCALAR {
+                self.has_slices = true;
                 self.slices_written |= written;
             }
         }

@@ -1,7 +1,7 @@
 //! What kernels compute: whole, sorted, cut, on one device and on all of them together.
 
 use crate::devices;
-use crate::kernels::{Grid, Scale, Spread, Total, Wrap};
+use crate::kernels::{Far, Grid, Scale, Spread, Total, Wrap};
 use flash::descriptor::Attributes;
 use flash::index::Dim;
 use flash::prelude::*;
@@ -177,6 +177,70 @@ fn a_range_of_a_memory_is_found_at_its_place() {
             expected[704..904].copy_from_slice(&scaled(&x[320..520], &before));
             assert_eq!(*to.read().unwrap(), expected, "{device}, {name}");
         }
+    }
+}
+
+/// Launches of one kernel, of which most are the one before once more and others differ in one thing.
+fn launches_that_come_again(rt: &RuntimeObj, mut seed: u64) {
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    const N: usize = 500;
+    let from = [0, 1].map(|k| FlashMemory::from(numbers(N + k)[k..].to_vec()));
+    let mut to = [0, 1].map(|_| FlashMemory::<f32>::zeroed(N));
+    let mut slice = vec![0.0; N];
+    let mut expected = vec![vec![0.0; N]; 3];
+    let (mut x, mut y, mut a, mut items) = (0, 0, 1.0, 0..N);
+    for step in 0..400 {
+        match random(8) {
+            0 => x = 1 - x,
+            1 => y = random(3),
+            2 => a = 3.0 - a,
+            3 => items = random(100)..N - random(100),
+            4 => {
+                // Another memory, which may be where the old one was.
+                to[0] = FlashMemory::zeroed(N);
+                expected[0].fill(0.0);
+            }
+            5 => from[1].write().unwrap().reverse(),
+            _ => {}
+        }
+        let submission = match y {
+            2 => rt.submit(Scale::of(a, &from[x], &mut slice[..])),
+            _ => rt.submit(Scale::of(a, &from[x], &to[y])),
+        };
+        submission.exec([items.start as u64..items.end as u64]).unwrap();
+        let values = from[x].read().unwrap();
+        for i in items.clone() {
+            expected[y][i] += a * values[i];
+        }
+        let found = if y == 2 { slice.clone() } else { to[y].read().unwrap().to_vec() };
+        assert_eq!(found, expected[y], "step {step}: {a} of {x} to {y}, {items:?}");
+    }
+}
+
+#[test]
+fn what_comes_again_is_told_what_is_new() {
+    for device in devices("launches::what_comes_again_is_told_what_is_new") {
+        let rt = &get_runtime(&device).unwrap();
+        std::thread::scope(|scope| {
+            for seed in 1..3 {
+                scope.spawn(move || launches_that_come_again(rt, seed));
+            }
+        });
+    }
+}
+
+#[test]
+fn what_comes_again_after_phases_is_told_anew() {
+    for device in devices("launches::what_comes_again_after_phases_is_told_anew") {
+        let rt = get_runtime(&device).unwrap();
+        let [one, two] = [(); 2].map(|()| FlashMemory::<u32>::zeroed(50));
+        for (out, far) in [(&one, 200..201), (&two, 100..102u64), (&one, 200..201)] {
+            rt.submit(Far::of(out)).options(Implementation::named("text")).exec((50, far)).unwrap();
+        }
+        assert_eq!((&*one.read().unwrap(), &*two.read().unwrap()), (&[2; 50][..], &[1; 50][..]), "{device}");
     }
 }
 

@@ -11,14 +11,20 @@ use std::ops::Range;
 /// # Errors
 /// [`Code::Invalid`] for another value, [`Code::Unsupported`] for an option that nobody knows here and that is
 /// marked as required.
+#[inline]
 pub fn numbers<K, const N: usize>(
     launch: &Launch<'_, K>,
     known: [&str; N],
 ) -> Result<[Option<u64>; N], Failure> {
+    if launch.has_attributes() { numbers_given(launch, known) } else { Ok([None; N]) }
+}
+
+#[cold]
+fn numbers_given<K, const N: usize>(
+    launch: &Launch<'_, K>,
+    known: [&str; N],
+) -> Result<[Option<u64>; N], Failure> {
     let mut found = [None; N];
-    if !launch.has_attributes() {
-        return Ok(found);
-    }
     for (key, value, required) in launch.attributes() {
         if let Some(at) = known.iter().position(|name| *name == key) {
             let number = value.parse().ok().filter(|&number: &u64| number > 0);

@@ -1,6 +1,6 @@
 //! What backends share whose devices have a kernel language of their own: an implementation's attributes
 //! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), what a kernel is told of its launch
-//! ([`KernelSpec::tell`]), compiled programs on disk ([`ProgramCache`]), copies by way of memory that both
+//! ([`KernelSpec::tell`]), whether that is the last one once more ([`Signature`]), compiled programs on disk ([`ProgramCache`]), copies by way of memory that both
 //! sides reach ([`staging`]), a thread that does so ([`Worker`]), and kernels that are functions of the host's
 //! ([`queue_function`]).
 //!
@@ -9,6 +9,7 @@
 mod cache;
 mod function;
 mod launch;
+mod signature;
 mod spec;
 pub mod staging;
 mod told;
@@ -17,6 +18,7 @@ mod worker;
 pub use cache::ProgramCache;
 pub use function::{call_queue_function, queue_function};
 pub use launch::{carried, numbers, offset, two_buffers};
+pub use signature::Signature;
 pub use spec::{KernelSpec, Parameter, Payload};
 pub use told::Told;
 pub use worker::Worker;

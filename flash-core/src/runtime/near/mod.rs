@@ -249,7 +249,12 @@ impl<'a> Run<'a> {
         let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut: false };
         let limit = launch::timeout(node, self.runtime);
         if limit.is_none() && profile.is_none() {
-            match launch.begin(args)? {
+            let event = match self.slots.nodes().len() {
+                // Nothing else goes to the device meanwhile.
+                1 => launch.wait(args, launch.phases.clone()).map(|()| None),
+                _ => launch.begin(args),
+            };
+            match event? {
                 Some(event) => self.pending.push((position, event)),
                 None if self.pending.is_empty() => self.end_shared(),
                 None => {}
