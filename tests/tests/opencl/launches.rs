@@ -210,7 +210,7 @@ fn launches_that_come_again(rt: &RuntimeObj, mut seed: u64) {
             2 => rt.submit(Scale::of(a, &from[x], &mut slice[..])),
             _ => rt.submit(Scale::of(a, &from[x], &to[y])),
         };
-        submission.exec([items.start as u64..items.end as u64]).unwrap();
+        submission.exec([Dim::from(items.start as u64..items.end as u64)]).unwrap();
         let values = from[x].read().unwrap();
         for i in items.clone() {
             expected[y][i] += a * values[i];

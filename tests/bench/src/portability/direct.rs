@@ -3,14 +3,13 @@
 //! accumulators that a kernel has for blocks of its rows are cleared before, and added up afterwards, in that time.
 
 use super::last;
+use super::sums::{Blocks, Sums};
 use crate::peers::{EachShare, int, long};
 use flash::abi;
 use flash::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
-use flash::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
-use flash::kernels::vdp::Total;
+use flash::descriptor::KernelDescriptor;
 use flash::{Code, register_backend};
 use rayon::ThreadPool;
-use std::any::type_name;
 use std::ffi::{c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::{LazyLock, OnceLock};
@@ -73,11 +72,7 @@ impl Device for DirectDevice {
         let descriptor = unsafe { implementation.descriptor.text() };
         let descriptor = KernelDescriptor::from_json(&descriptor)
             .map_err(|why| Failure::new(Code::Invalid, format!("expected a descriptor: {why}")))?;
-        let sums = descriptor.arguments.iter().enumerate().filter(|(_, a)| a.view == View::Reduce);
-        Ok(Function {
-            implementation,
-            sums: sums.map(|(i, a)| Ok((i, Sum::of(a)?))).collect::<Result<_, _>>()?,
-        })
+        Ok(Function { implementation, sums: Sums::of(&descriptor)? })
     }
 
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
@@ -91,7 +86,7 @@ impl Device for DirectDevice {
         let rows = launch.space().phase(0);
         let call = Call { function, launch, failed: AtomicPtr::default() };
         let pool = (implementation.door == abi::DOOR_WHOLE).then(threads_of);
-        let sums = Blocks::of(launch, rows.end - rows.start);
+        let sums = launch.kernel().sums.blocks(launch, rows.end - rows.start);
         // One row takes less than the clock.
         let one = rows.end - rows.start == 1;
         last::time(if one { 100 } else { 1 }, || {
@@ -127,103 +122,10 @@ impl Device for DirectDevice {
     }
 }
 
-/// A function, and its arguments that are sums.
+/// A function.
 struct Function {
     implementation: &'static abi::Implementation,
-    sums: Vec<(usize, Sum)>,
-}
-
-/// What a sum is of.
-#[derive(Clone, Copy)]
-enum Sum {
-    Counts,
-    Singles,
-    Doubles,
-}
-
-impl Sum {
-    fn of(argument: &ArgumentDescriptor) -> Result<Sum, Failure> {
-        let operation = argument.reduce.as_ref().map(|reduce| reduce.operation.as_str());
-        // The library's own is `Sum` of whatever type its kernel has.
-        let operation = operation.map(|name| if name == type_name::<Total>() { "Sum" } else { name });
-        match (operation, argument.element.name.as_str()) {
-            (Some("Sum"), "u64") => Ok(Sum::Counts),
-            (Some("Sum"), "f32") => Ok(Sum::Singles),
-            (Some("Sum"), "f64") => Ok(Sum::Doubles),
-            found => {
-                Err(Failure::new(Code::Unsupported, format!("expected sums of numbers, found {found:?}")))
-            }
-        }
-    }
-}
-
-/// The accumulators of an argument, one per block of rows.
-struct Blocks {
-    sum: Sum,
-    data: *mut c_void,
-    count: usize,
-    /// Elements of each.
-    len: usize,
-}
-
-impl Blocks {
-    /// Of all arguments that are sums.
-    fn of(launch: &Launch<'_, Function>, rows: u64) -> Vec<Blocks> {
-        let blocks = |&(argument, sum): &(usize, Sum)| {
-            let arg = &launch.args()[argument];
-            let count = rows.div_ceil(arg.row_len) as usize;
-            Blocks { sum, data: arg.data.cast(), count, len: arg.len as usize }
-        };
-        launch.kernel().sums.iter().map(blocks).collect()
-    }
-
-    /// All of them as numbers.
-    ///
-    /// # Safety
-    /// They are of this type, and nobody else uses them meanwhile.
-    #[allow(clippy::mut_from_ref)] // they are the launch's
-    unsafe fn all<T>(&self) -> &mut [T] {
-        // SAFETY: the host has made as many, and the caller vouches.
-        unsafe { std::slice::from_raw_parts_mut(self.data.cast(), self.count * self.len) }
-    }
-
-    /// Makes those from one on 0.
-    fn clear(&self, from: usize) {
-        fn fill<T: Default + Copy>(all: &mut [T], from: usize) {
-            all.iter_mut().skip(from).for_each(|element| *element = T::default());
-        }
-        let from = from * self.len;
-        // SAFETY: of the types that the definition has, and no share runs.
-        unsafe {
-            match self.sum {
-                Sum::Counts => fill(self.all::<u64>(), from),
-                Sum::Singles => fill(self.all::<f32>(), from),
-                Sum::Doubles => fill(self.all::<f64>(), from),
-            }
-        }
-    }
-
-    /// Makes one of them, the first, in pairs.
-    fn add_up(&self) {
-        fn pairs<T: Copy>(all: &mut [T], len: usize, add: impl Fn(T, T) -> T) {
-            let mut distance = len;
-            while distance < all.len() {
-                for pair in all.chunks_mut(2 * distance).filter(|pair| pair.len() > distance) {
-                    let (to, from) = pair.split_at_mut(distance);
-                    to[..len].iter_mut().zip(from).for_each(|(to, from)| *to = add(*to, *from));
-                }
-                distance *= 2;
-            }
-        }
-        // SAFETY: of the types that the definition has, and all shares are done.
-        unsafe {
-            match self.sum {
-                Sum::Counts => pairs(self.all::<u64>(), self.len, u64::wrapping_add),
-                Sum::Singles => pairs(self.all::<f32>(), self.len, |a, b| a + b),
-                Sum::Doubles => pairs(self.all::<f64>(), self.len, |a, b| a + b),
-            }
-        }
-    }
+    sums: Sums,
 }
 
 /// A launch, for all threads.

@@ -17,6 +17,7 @@ mod direct;
 mod last;
 mod opencl;
 mod sparse;
+mod sums;
 
 use crate::dispatch::per_call;
 use crate::peers::Peers;

@@ -1,8 +1,10 @@
 //! The programs of the OpenCL implementations in plain `opencl3`, with no framework: a backend that builds them, sets
-//! their parameters, and takes the time of enqueueing a kernel and waiting for it alone. Where the device cannot use
-//! the host's memory it copies the arrays once; results stay there.
+//! their parameters, and takes the time of enqueueing a kernel and waiting for it alone. Accumulators in the host's memory
+//! are cleared before, and added up afterwards, in that time. Where the device cannot use that memory it copies the arrays
+//! once; results stay there.
 
 use super::last;
+use super::sums::{Blocks, Sums};
 use anyhow::Result;
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
@@ -69,6 +71,8 @@ impl ByHandDevice {
 /// A kernel, and what its parameters were set to.
 pub struct Prepared {
     spec: KernelSpec,
+    /// Of a device that uses the host's memory.
+    sums: Option<Sums>,
     parameters: Vec<Parameter>,
     multiple: usize,
     most: usize,
@@ -124,6 +128,7 @@ impl flash::backend::Device for ByHandDevice {
         let simple = spec.for_simple().as_ref().map(compile).transpose()?;
         let id = self.device.id();
         Ok(Prepared {
+            sums: self.in_place.then(|| Sums::of(&spec.descriptor)).transpose()?,
             parameters: spec.parameters(),
             multiple: kernel.get_work_group_size_multiple(id).map_err(failure)?.max(1),
             most: kernel.get_work_group_size(id).map_err(failure)?,
@@ -189,8 +194,16 @@ impl flash::backend::Device for ByHandDevice {
             };
             event?.wait()
         };
-        last::time(1, run).map_err(failure)?;
-        Ok(None)
+        let sums = kernel.sums.as_ref().map(|sums| sums.blocks(launch, set.told.items)).unwrap_or_default();
+        let outcome = last::time(1, || {
+            sums.iter().for_each(|sum| sum.clear(0));
+            run()?;
+            sums.iter().for_each(Blocks::add_up);
+            Ok(())
+        });
+        // Whoever adds them up once more gets the same.
+        sums.iter().for_each(|sum| sum.clear(1));
+        outcome.map_err(|error: ClError| failure(error)).map(|()| None)
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
