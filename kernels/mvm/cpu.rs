@@ -1,13 +1,13 @@
 //! Products of matrices and vectors on the CPU: a dot product per row.
 
 use super::{Mvm, MvmSpan};
-use crate::simd::{InstructionSet, Number, dots, spans};
+use crate::simd::{InstructionSet, Number, dots, one_stream, spans};
 use flash_core::kernel::Span;
 
 /// Rows `first..` of a run, `N` at once while there are as many, and the number of the first one that is left. No `N`
-/// changes a bit of a row.
+/// changes a bit of a row. `ASK`: what follows soon is asked for.
 #[inline(always)]
-fn several<I: InstructionSet, T: Number, const N: usize>(
+fn several<I: InstructionSet, T: Number, const N: usize, const ASK: bool>(
     run: &Span<1>,
     k: &mut MvmSpan<'_, T>,
     first: usize,
@@ -23,20 +23,27 @@ fn several<I: InstructionSet, T: Number, const N: usize>(
     let (chunks, _) = k.y[first..].as_chunks_mut::<N>();
     let count = chunks.len() * N;
     for (chunk, y) in chunks.iter_mut().enumerate() {
-        *y = dots::<I, T, N, 1>(std::array::from_fn(|r| row(first + chunk * N + r)), x);
+        *y = dots::<I, T, N, 1, ASK>(std::array::from_fn(|r| row(first + chunk * N + r)), x);
     }
     first + count
 }
 
 /// Memory gives more to several streams than to one: on a Sapphire Rapids eight rows at once are read at the rate of
-/// reads alone, four at 0.93 of it. One register of sums for each is enough, since eight do not wait for each other.
+/// reads alone, four at 0.93 of it. One register of sums for each is enough, since eight do not wait for each other. On
+/// an EPYC (Zen 4) four are, for which nobody asks ahead, and one is at 0.9, for which all of the vector is read from the
+/// second-level cache.
 #[inline(always)]
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MvmSpan<'_, T>) {
     let n = k.n as usize;
     assert!(k.x.len() >= n, "mvm: expected a vector of {n} elements, found {}", k.x.len());
-    let first = several::<I, T, 8>(&run, &mut k, 0);
-    let first = several::<I, T, 4>(&run, &mut k, first);
-    several::<I, T, 1>(&run, &mut k, first);
+    if one_stream() {
+        let first = several::<I, T, 4, false>(&run, &mut k, 0);
+        several::<I, T, 1, false>(&run, &mut k, first);
+        return;
+    }
+    let first = several::<I, T, 8, true>(&run, &mut k, 0);
+    let first = several::<I, T, 4, true>(&run, &mut k, first);
+    several::<I, T, 1, true>(&run, &mut k, first);
 }
 
 spans! { Mvm, MvmSpan, 1, rows }

@@ -10,7 +10,7 @@ mod sums;
 mod vector;
 
 pub(crate) use elementwise::{Operation, elementwise};
-pub(crate) use streams::prefetch;
+pub(crate) use streams::{one_stream, prefetch};
 pub(crate) use sums::{dot, dots};
 pub(crate) use vector::Vector;
 

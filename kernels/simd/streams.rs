@@ -1,6 +1,9 @@
 //! Loops over arrays that are beyond the caches.
 
-/// Places of an array that a loop goes through at the same time: memory gives more to several streams than to one.
+use std::sync::OnceLock;
+
+/// Places of an array that a loop goes through at the same time, on CPUs where memory gives more to several streams than
+/// to one.
 pub(super) const STREAMS: usize = 4;
 
 /// Bytes of a stream, before the next ones begin. On a Sapphire Rapids `vdp` then reads at the rate of reads alone, at
@@ -11,19 +14,42 @@ pub(super) const STREAM: usize = 32 << 10;
 /// Bytes between asking for elements and using them.
 const AHEAD: usize = 2048;
 
-/// Calls `each` with the number of a stream and with the first of `step` elements there, for the elements below the
+/// True on CPUs that give most to one stream for which nobody asks ahead, for they ask better by themselves: AMD's. On an
+/// EPYC (Zen 4) `vdp` reads 1.05 to 1.5 times as much so, and `ewmm` goes through 1.1 times as much.
+pub(crate) fn one_stream() -> bool {
+    static ONE: OnceLock<bool> = OnceLock::new();
+    *ONE.get_or_init(|| vendor().is_some_and(|vendor| vendor == *b"AuthenticAMD"))
+}
+
+/// The name that the CPU has for its maker.
+fn vendor() -> Option<[u8; 12]> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let leaf = std::arch::x86_64::__cpuid(0);
+        let words = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
+        words.as_flattened().try_into().ok()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+/// Calls `each` with the number of a stream, of `N`, and with the first of `step` elements there, for the elements below the
 /// result, each once; the others, fewer than all streams have at a time, are left.
 ///
 /// # Panics
 /// If a stream is not whole steps.
 #[inline(always)]
-pub(super) fn streams<T>(elements: usize, step: usize, mut each: impl FnMut(usize, usize)) -> usize {
+pub(super) fn streams<T, const N: usize>(
+    elements: usize,
+    step: usize,
+    mut each: impl FnMut(usize, usize),
+) -> usize {
     let stream = STREAM / size_of::<T>();
     assert!(stream.is_multiple_of(step), "expected streams of whole steps");
-    let end = elements / (STREAMS * stream) * (STREAMS * stream);
-    for first in (0..end).step_by(STREAMS * stream) {
+    let end = elements / (N * stream) * (N * stream);
+    for first in (0..end).step_by(N * stream) {
         for next in (0..stream).step_by(step) {
-            for number in 0..STREAMS {
+            for number in 0..N {
                 each(number, first + number * stream + next);
             }
         }
@@ -56,11 +82,16 @@ mod tests {
 
     #[test]
     fn every_element_below_the_result_is_gone_through_once() {
-        let whole = STREAMS * STREAM / 8;
+        gone_through_once::<1>();
+        gone_through_once::<STREAMS>();
+    }
+
+    fn gone_through_once<const N: usize>() {
+        let whole = N * STREAM / 8;
         for elements in [0, 1, whole - 1, whole, whole + 1, 3 * whole + 77] {
             let mut seen = vec![0u8; elements];
-            let end = streams::<f64>(elements, 16, |number, at| {
-                assert!(number < STREAMS);
+            let end = streams::<f64, N>(elements, 16, |number, at| {
+                assert!(number < N);
                 seen[at..at + 16].iter_mut().for_each(|seen| *seen += 1);
             });
             assert_eq!(end, elements / whole * whole);

@@ -1,29 +1,38 @@
 //! Sums of products.
 
-use super::streams::{STREAMS, ask_ahead, streams};
+use super::streams::{STREAMS, ask_ahead, one_stream, streams};
 use super::{InstructionSet, Number, Vector};
 
 /// Registers of sums of one dot product: so many additions do not wait for each other.
 const REGISTERS: usize = 8;
 
-/// The sum of `x[i] * y[i]`. Its bits depend on the elements, their number and the registers alone.
+/// The sum of `x[i] * y[i]`. Its bits depend on the elements, their number, the registers and the CPU's maker alone.
 ///
 /// # Panics
 /// If the lengths differ, or the CPU lacks the instructions.
 #[inline(always)]
 pub(crate) fn dot<I: InstructionSet, T: Number>(x: &[T], y: &[T]) -> T {
+    match one_stream() {
+        true => dots::<I, T, 1, REGISTERS, false>([x], y)[0],
+        false => dot_of_streams::<I, T>(x, y),
+    }
+}
+
+/// The same by several streams.
+#[inline(always)]
+fn dot_of_streams<I: InstructionSet, T: Number>(x: &[T], y: &[T]) -> T {
     check::<I, T>(x, y);
     let mut sums = [T::ZERO; 16];
     // SAFETY: the CPU has the instructions, as checked; both have the elements that are gone through.
     let together = unsafe {
         let mut all = [I::Vector::<T>::splat(T::ZERO); STREAMS];
-        let together = streams::<T>(x.len(), I::Vector::<T>::LANES, |stream, at| {
-            all[stream] = load::<I, T>(x, at).mul_add(load::<I, T>(y, at), all[stream]);
+        let together = streams::<T, STREAMS>(x.len(), I::Vector::<T>::LANES, |stream, at| {
+            all[stream] = load::<I, T, true>(x, at).mul_add(load::<I, T, true>(y, at), all[stream]);
         });
         total::<I, T, STREAMS>(all).store(sums.as_mut_ptr());
         together
     };
-    across(sums) + dots::<I, T, 1, REGISTERS>([&x[together..]], &y[together..])[0]
+    across(sums) + dots::<I, T, 1, REGISTERS, true>([&x[together..]], &y[together..])[0]
 }
 
 /// # Panics
@@ -35,13 +44,15 @@ fn check<I: InstructionSet, T: Number>(x: &[T], y: &[T]) {
     assert!(I::there(), "this CPU lacks the instructions");
 }
 
-/// A register of elements; those that follow soon are asked for.
+/// A register of elements; `ASK`: those that follow soon are asked for.
 ///
 /// # Safety
 /// The CPU has the instructions, and the vector the elements.
 #[inline(always)]
-unsafe fn load<I: InstructionSet, T: Number>(vector: &[T], at: usize) -> I::Vector<T> {
-    ask_ahead(vector.as_ptr().wrapping_add(at));
+unsafe fn load<I: InstructionSet, T: Number, const ASK: bool>(vector: &[T], at: usize) -> I::Vector<T> {
+    if ASK {
+        ask_ahead(vector.as_ptr().wrapping_add(at));
+    }
     // SAFETY: the caller vouches.
     unsafe { I::Vector::<T>::load(vector.as_ptr().add(at)) }
 }
@@ -76,12 +87,12 @@ fn across<T: Number>(mut lanes: [T; 16]) -> T {
 }
 
 /// The same of several vectors with one, for as many streams from memory, with `R` registers of sums for each, a power
-/// of two. Its bits depend on the elements, their number and `R`, not on `N`.
+/// of two. Its bits depend on the elements, their number and `R`, not on `N`. `ASK`: as for [`load`].
 ///
 /// # Panics
 /// As [`dot`].
 #[inline(always)]
-pub(crate) fn dots<I: InstructionSet, T: Number, const N: usize, const R: usize>(
+pub(crate) fn dots<I: InstructionSet, T: Number, const N: usize, const R: usize, const ASK: bool>(
     xs: [&[T]; N],
     y: &[T],
 ) -> [T; N] {
@@ -93,7 +104,7 @@ pub(crate) fn dots<I: InstructionSet, T: Number, const N: usize, const R: usize>
     let mut rests = [[T::ZERO; 16]; N];
     // SAFETY: the CPU has the instructions, as asserted; all have so many registers of elements, and a rest one.
     unsafe {
-        let at = |vector: &[T], register: usize| load::<I, T>(vector, register * lanes);
+        let at = |vector: &[T], register: usize| load::<I, T, ASK>(vector, register * lanes);
         let mut sums = [[I::Vector::<T>::splat(T::ZERO); R]; N];
         for block in 0..blocks {
             for v in 0..R {
@@ -140,7 +151,9 @@ mod tests {
             let expected: usize = (0..n).map(|i| (i % 7) * (i % 5)).sum();
             let (x, y) = (numbers(7), numbers(5));
             assert_eq!(Into::<f64>::into(dot::<I, T>(&x, &y)), expected as f64, "{n}");
-            let several: [f64; 4] = dots::<I, T, 4, 1>([&x, &y, &x, &y], &y).map(Into::into);
+            assert_eq!(Into::<f64>::into(dot_of_streams::<I, T>(&x, &y)), expected as f64, "{n}");
+            assert_eq!(dots::<I, T, 1, REGISTERS, false>([&x], &y).map(Into::into), [expected as f64], "{n}");
+            let several: [f64; 4] = dots::<I, T, 4, 1, true>([&x, &y, &x, &y], &y).map(Into::into);
             let squares = (0..n).map(|i| (i % 5) * (i % 5)).sum::<usize>() as f64;
             assert_eq!(several, [expected as f64, squares, expected as f64, squares], "{n}");
         }
