@@ -7,7 +7,7 @@ use crate::error::Code;
 use crate::kernel::ImplementationEntry;
 use crate::kernel::shim::panic_text;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -305,10 +305,23 @@ unsafe extern "C" fn submit<B: Backend>(
             // SAFETY: the host's variable.
             unsafe { *raw.signal = event.map_or(std::ptr::null_mut(), Event::into_raw) };
         } else if let Some(event) = event {
-            event.wait()?;
+            wait_and_release(event)?;
         }
         Ok(())
     })
+}
+
+/// Waits for an event that the host does not hear of.
+#[inline]
+fn wait_and_release(event: Event) -> Result<(), Failure> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| event.wait()));
+    release_event(event);
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Drops an event. What panics then gives no answer to whether the work is done.
+fn release_event(event: Event) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(event)));
 }
 
 /// # Safety
@@ -547,7 +560,7 @@ unsafe extern "C" fn event_times(event: *mut abi::Event, start: *mut u64, end: *
 unsafe extern "C" fn event_release(event: *mut abi::Event) {
     if !event.is_null() {
         // SAFETY: of `into_raw`, released once.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Event::from_raw(event) })));
+        release_event(unsafe { Event::from_raw(event) });
     }
 }
 
