@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use flash_core::abi::space;
 use flash_core::index::{
-    Dim, DimList, DynRuns, Group, IndexError, IntoDims, Order, OrderTraits, ProofFailure, Runs, count_by,
-    count_by_fn, item_is_exclusive,
+    Dim, DimList, DynRuns, Group, IndexError, IntoDims, Order, OrderTraits, Patch, ProofFailure, Runs,
+    SpaceRef, count_by, count_by_fn, item_is_exclusive,
 };
 use proptest::prelude::*;
 
@@ -141,7 +141,7 @@ fn any_case() -> impl Strategy<Value = Case> {
 fn items_of<const N: usize>(order: &Order, rows: Range<u64>) -> Vec<Vec<u64>> {
     let (view, mut items) = (order.view(), Vec::new());
     let mut dynamic = DynRuns::new(view.get(), rows.clone());
-    for run in Runs::<N>::new(view.get(), rows) {
+    for run in Runs::<N>::new(view.get(), rows.clone()) {
         let same = dynamic.next_run().expect("as many runs");
         assert_eq!(
             (same.index, same.dim, same.step, same.count),
@@ -155,6 +155,24 @@ fn items_of<const N: usize>(order: &Order, rows: Range<u64>) -> Vec<Vec<u64>> {
         }
     }
     assert!(dynamic.next_run().is_none());
+    assert_eq!(items_of_patches::<N>(view.get(), rows), items);
+    items
+}
+
+/// The same, by runs side by side.
+fn items_of_patches<const N: usize>(space: SpaceRef<'_>, rows: Range<u64>) -> Vec<Vec<u64>> {
+    let (mut patches, mut items) = (Runs::<N>::new(space, rows), Vec::new());
+    while let Some(Patch { run, across, stride, runs }) = patches.next_patch() {
+        assert!(runs > 0);
+        for row in 0..runs {
+            for i in 0..run.count {
+                let mut item = run.index.to_vec();
+                item[across] = item[across].wrapping_add_signed(stride * row as i64);
+                item[run.dim] = item[run.dim].wrapping_add_signed(run.step * i as i64);
+                items.push(item);
+            }
+        }
+    }
     items
 }
 
@@ -435,6 +453,43 @@ fn runs_cover_as_much_as_the_innermost_loop_allows() {
     );
     assert_eq!(runs(dims([1, 1]), 0..1), [(vec![0, 0], 0, 1, 1)]);
     assert_eq!(runs(dims([1u64 << 63]), 5..1 << 63), [(vec![5], 0, 1, (1 << 63) - 5)]);
+}
+
+#[test]
+fn runs_side_by_side_come_together() {
+    let patches = |list: DimList, traits, rows| {
+        let order = Order::new(&list, traits).unwrap();
+        let view = order.view();
+        let mut patches = Runs::<3>::new(view.get(), rows);
+        let mut found = Vec::new();
+        while let Some(Patch { run, across, stride, runs }) = patches.next_patch() {
+            found.push((run.index, run.count, (runs > 1).then_some((across, stride)), runs));
+        }
+        found
+    };
+    // The rest of a row, the rest of a plane, a plane, whole rows of the last one, and a part of one.
+    let down = Some((1, 1));
+    assert_eq!(
+        patches(dims([10, 5, 3]), &NONE, 8..137),
+        [
+            ([8, 0, 0], 2, None, 1),
+            ([0, 1, 0], 10, down, 4),
+            ([0, 0, 1], 10, down, 5),
+            ([0, 0, 2], 10, down, 3),
+            ([0, 3, 2], 7, None, 1)
+        ]
+    );
+    assert_eq!(
+        patches(dims([4, 1, 3]), &NONE, 0..12),
+        [([0, 0, 0], 4, Some((2, 1)), 3)],
+        "a dimension of one position lies in no loop"
+    );
+    let listed = (count_by([0, 1, 2]), count_by([5, 3, 4]), 1);
+    assert_eq!(
+        patches(dims(listed), &NONE, 0..9),
+        [([0, 5, 0], 3, None, 1), ([0, 3, 0], 3, None, 1), ([0, 4, 0], 3, None, 1)],
+        "the outer values are listed"
+    );
 }
 
 #[test]

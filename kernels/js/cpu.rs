@@ -1,27 +1,33 @@
 //! Sweeps of Jacobi's method on the CPU: a run is a piece of a row, and reads five rows.
 
 use super::{Js, JsSpan};
-use crate::simd::{InstructionSet, Number, Vector, prefetch, spans};
+use crate::simd::{InstructionSet, Number, Vector, one_stream, prefetch, spans};
 use flash_core::kernel::Span;
 
-/// Bytes between asking for what no earlier row has read and using it: about a row. What there is to do between two
-/// rows would else keep the memory waiting.
+/// Bytes between asking for what no earlier row has read and using it, about a row, on CPUs that do not ask well enough
+/// by themselves. On an EPYC (Zen 4) asking makes no difference to 0.05 less.
 const AHEAD: usize = 1024;
 
 #[inline(always)]
-fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
+fn sweep<I: InstructionSet, T: Number>(run: &Span<3>, k: &mut JsSpan<'_, T>) {
     let [x, y, z] = run.first().values();
     let (nx, ny, n) = (k.nx as usize, k.ny as usize, run.len());
-    assert!(
-        x > 0 && x + n < nx && y > 0 && y + 1 < ny && z > 0,
-        "js: expected points inside a grid of {nx} x {ny} x .. points, found {x}..{} x {y} x {z}",
-        x + n
-    );
-    let row = |y: usize, z: usize| (z * ny + y) * nx + x;
-    let at = |first: usize| k.from.slice(first..first + n);
-    let middle = k.from.slice(row(y, z) - 1..row(y, z) + n + 1);
-    let (front, back) = (at(row(y - 1, z)), at(row(y + 1, z)));
-    let (below, above) = (at(row(y, z - 1)), at(row(y, z + 1)));
+    if !(x > 0 && x + n < nx && y > 0 && y + 1 < ny && z > 0) {
+        outside([nx, ny], [x, y, z], n);
+    }
+    // The points that are read begin with the neighbours below and end with those above. Looked for at once, for what
+    // is done for a row in vain, and all that it writes to the stack, keeps the results of rows from being stored.
+    let (plane, below) = (nx * ny, ((z - 1) * ny + y) * nx + x);
+    let (middle, front, back, below, above) = match k.from.stretch(below..below + 2 * plane + n) {
+        Some(all) => {
+            let at = |first: usize| &all[first..][..n];
+            (&all[plane - 1..][..n + 2], at(plane - nx), at(plane + nx), at(0), at(2 * plane))
+        }
+        None => {
+            let [middle, front, back, below, above] = apart(k, below, n);
+            (middle, front, back, below, above)
+        }
+    };
     let (f, to) = (&k.f[..n], &mut k.to[..n]);
     let two = T::ONE + T::ONE;
     let (sixth, minus) = (T::ONE / (two + two + two), T::ZERO - k.h2);
@@ -33,12 +39,15 @@ fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
         }
         return;
     }
+    let ask = !one_stream();
     assert!(I::there(), "this CPU lacks the instructions");
     for first in (0..n).step_by(lanes) {
         // The last register has points of the one before once more.
         let first = first.min(n - lanes);
-        for row in [above.as_ptr(), f.as_ptr(), to.as_ptr()] {
-            prefetch(row.wrapping_add(first + AHEAD / size_of::<T>()));
+        if ask {
+            for row in [above.as_ptr(), f.as_ptr(), to.as_ptr()] {
+                prefetch(row.wrapping_add(first + AHEAD / size_of::<T>()));
+            }
         }
         // SAFETY: the CPU has the instructions, as asserted. `lanes` points from `first` on are in all
         // rows, of which `middle` has two more.
@@ -50,6 +59,26 @@ fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
             minus.mul_add(at(f), around).mul(sixth).store(to.as_mut_ptr().add(first));
         }
     }
+}
+
+/// The rows that are read, if the device has not all between them.
+#[cold]
+fn apart<'k, T: Number>(k: &JsSpan<'k, T>, below: usize, n: usize) -> [&'k [T]; 5] {
+    let (nx, plane) = (k.nx as usize, (k.nx * k.ny) as usize);
+    let at = |first: usize| k.from.slice(first..first + n);
+    let middle = below + plane;
+    [
+        k.from.slice(middle - 1..middle + n + 1),
+        at(middle - nx),
+        at(middle + nx),
+        at(below),
+        at(middle + plane),
+    ]
+}
+
+#[cold]
+fn outside([nx, ny]: [usize; 2], [x, y, z]: [usize; 3], n: usize) -> ! {
+    panic!("js: expected points inside a grid of {nx} x {ny} x .. points, found {x}..{} x {y} x {z}", x + n)
 }
 
 spans! { Js, JsSpan, 3, sweep }

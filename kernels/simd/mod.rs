@@ -16,6 +16,7 @@ pub(crate) use vector::Vector;
 
 use crate::nbody;
 use flash_core::kernel::Element;
+use std::sync::LazyLock;
 
 /// The number types of the dense kernels: `f32` and `f64`.
 pub trait Number: nbody::Real + Factor<Sum = Self> {
@@ -123,10 +124,13 @@ impl InstructionSet for Avx512 {
 
     #[inline(always)]
     fn there() -> bool {
-        is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512bw")
+        static THERE: LazyLock<bool> = LazyLock::new(|| {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512bw")
+        });
+        *THERE
     }
 
     #[inline(always)]
@@ -148,7 +152,9 @@ impl InstructionSet for Avx2 {
 
     #[inline(always)]
     fn there() -> bool {
-        is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+        static THERE: LazyLock<bool> =
+            LazyLock::new(|| is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"));
+        *THERE
     }
 
     #[inline(always)]
@@ -181,11 +187,11 @@ macro_rules! spans {
     (@one $definition:ident, $arguments:ident, $rank:literal, $body:ident, $set:ident, [$($options:tt)*]) => {
         #[flash_core::kernel(for(f32, f64), $($options)*)]
         impl<T: crate::simd::Number> flash_core::kernel::CpuSpan<$definition<'_, T>> for crate::simd::$set {
-            fn span(run: flash_core::kernel::Span<$rank>, k: $arguments<'_, T>) {
+            fn span(run: flash_core::kernel::Span<$rank>, mut k: $arguments<'_, T>) {
                 use crate::simd::InstructionSet;
                 Self::run(
                     #[inline(always)]
-                    move || $body::<Self, T>(run, k),
+                    || $body::<Self, T>(&run, &mut k),
                 );
             }
         }

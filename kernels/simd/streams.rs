@@ -1,6 +1,6 @@
 //! Loops over arrays that are beyond the caches.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 /// Places of an array that a loop goes through at the same time, on CPUs where memory gives more to several streams than
 /// to one.
@@ -17,8 +17,8 @@ const AHEAD: usize = 2048;
 /// True on CPUs that give most to one stream for which nobody asks ahead, for they ask better by themselves: AMD's. On an
 /// EPYC (Zen 4) `vdp` reads 1.05 to 1.5 times as much so, and `ewmm` goes through 1.1 times as much.
 pub(crate) fn one_stream() -> bool {
-    static ONE: OnceLock<bool> = OnceLock::new();
-    *ONE.get_or_init(|| vendor().is_some_and(|vendor| vendor == *b"AuthenticAMD"))
+    static ONE: LazyLock<bool> = LazyLock::new(|| vendor().is_some_and(|vendor| vendor == *b"AuthenticAMD"));
+    *ONE
 }
 
 /// The name that the CPU has for its maker.

@@ -23,4 +23,4 @@ pub use error::IndexError;
 pub use order::{Group, Order, OrderTraits};
 pub use proof::{ProofFailure, item_is_exclusive};
 pub use view::{SpaceRef, SpaceView};
-pub use walk::{DynRun, DynRuns, Run, Runs};
+pub use walk::{DynRun, DynRuns, Patch, Run, Runs};

@@ -26,6 +26,12 @@ fn walk<const N: usize>(space: SpaceRef<'_>) -> Vec<[u64; N]> {
             .flat_map(|r| along(r.index, r.dim, r.step, r.count))
             .collect();
         assert_eq!(runs, here);
+        let (mut runs, mut patches) = (Runs::<N>::new(space, rows.clone()), Vec::new());
+        while let Some(Patch { run, across, stride, runs }) = runs.next_patch() {
+            let firsts = along(run.index, across, stride, runs);
+            patches.extend(firsts.flat_map(|first| along(first, run.dim, run.step, run.count)));
+        }
+        assert_eq!(patches, here);
         let (mut runs, mut found) = (DynRuns::new(space, rows), Vec::new());
         while let Some(run) = runs.next_run() {
             found.extend(along(run.index.try_into().unwrap(), run.dim, run.step, run.count));

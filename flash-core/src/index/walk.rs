@@ -25,7 +25,20 @@ pub struct Run<const N: usize> {
     pub count: u64,
 }
 
-/// The same for a number of dimensions that is known only at run time.
+/// Runs of one length, each the one before moved along a second dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch<const N: usize> {
+    /// The first run.
+    pub run: Run<N>,
+    /// The dimension that varies from run to run.
+    pub across: usize,
+    /// What its value grows by.
+    pub stride: i64,
+    /// Number of runs, at least 1.
+    pub runs: u64,
+}
+
+/// The same as a [`Run`] for a number of dimensions that is known only at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynRun<'r> {
     /// Index values of the first item.
@@ -55,6 +68,14 @@ impl<'a, const N: usize> Runs<'a, N> {
     pub fn next_run(&mut self) -> Option<Run<N>> {
         let (dim, step, count) = self.0.next()?;
         Some(Run { index: self.0.index, dim, step, count })
+    }
+
+    /// The next run with those that follow it along a second dimension, as long as there is one.
+    #[inline(always)]
+    pub fn next_patch(&mut self) -> Option<Patch<N>> {
+        let run = self.next_run()?;
+        let (across, stride, more) = self.0.alike(run.count);
+        Some(Patch { run, across, stride, runs: 1 + more })
     }
 }
 
@@ -183,6 +204,34 @@ impl<'a, S: Slots> Cursor<'a, S> {
         self.left -= count;
         self.room -= count;
         Some((self.dim, step, count))
+    }
+
+    /// Hands out the runs that follow the last one, of `count` items, and differ from it by steps of the loop around
+    /// the innermost one: its dimension, what that grows by, and how many runs.
+    #[inline]
+    fn alike(&mut self, count: u64) -> (usize, i64, u64) {
+        const NONE: (usize, i64, u64) = (0, 0, 0);
+        let [.., around, last] = self.space.loops() else {
+            return NONE;
+        };
+        // The values are listed, or the run is a part of the innermost loop.
+        if self.step == 0 || self.room != 0 || count != last.count {
+            return NONE;
+        }
+        let across = around.dim as usize;
+        let dim = &self.space.dims()[across];
+        let stride = match (dim.kind, around.kind) {
+            (DIM_AFFINE, LOOP_FULL) => dim.step,
+            (DIM_AFFINE, LOOP_REVERSED) => dim.step.wrapping_neg(),
+            _ => return NONE,
+        };
+        let at = &mut self.at.as_mut()[across];
+        let more = (around.count - 1 - *at).min(self.left / count);
+        *at += more;
+        let value = &mut self.index.as_mut()[across];
+        *value = value.wrapping_add(more.wrapping_mul(stride as u64));
+        self.left -= more * count;
+        (across, stride, more)
     }
 
     /// Puts a loop at iteration `i`.

@@ -132,9 +132,11 @@ impl<I: Rank> Space<'_, I> {
     /// Calls `body` with the index of every work item.
     pub fn for_each(&self, mut body: impl FnMut(I)) {
         let mut runs = I::runs(self.space, self.rows.clone());
-        while let Some(run) = I::next_run(&mut runs, self.names) {
-            for i in 0..run.count {
-                body(run.first.along(run.dimension, run.step, i));
+        while let Some(patch) = I::next_patch(&mut runs, self.names) {
+            for run in patch.runs() {
+                for i in 0..run.count {
+                    body(run.first.along(run.dimension, run.step, i));
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a CPU kernel knows of its place: [`Index`] of a work item, [`Span`] of a run of them.
 
-use crate::index::{Run, Runs, SpaceRef};
+use crate::index::{Patch, Run, Runs, SpaceRef};
 use std::fmt;
 use std::ops::{Index as Subscript, Range};
 
@@ -98,9 +98,13 @@ pub trait Rank: Copy + sealed::Sealed + 'static {
     #[doc(hidden)]
     fn runs(space: SpaceRef<'_>, rows: Range<u64>) -> Self::Runs<'_>;
     #[doc(hidden)]
-    fn line(space: SpaceRef<'_>, rows: &Range<u64>, names: &'static [&'static str]) -> Option<RankRun<Self>>;
+    fn line(
+        space: SpaceRef<'_>,
+        rows: &Range<u64>,
+        names: &'static [&'static str],
+    ) -> Option<RankPatch<Self>>;
     #[doc(hidden)]
-    fn next_run(runs: &mut Self::Runs<'_>, names: &'static [&'static str]) -> Option<RankRun<Self>>;
+    fn next_patch(runs: &mut Self::Runs<'_>, names: &'static [&'static str]) -> Option<RankPatch<Self>>;
     #[doc(hidden)]
     fn along(self, dimension: usize, step: i64, count: usize) -> Self;
     #[doc(hidden)]
@@ -111,11 +115,31 @@ pub trait Rank: Copy + sealed::Sealed + 'static {
 
 /// A run, as the shims see it.
 #[doc(hidden)]
+#[derive(Clone, Copy)]
 pub struct RankRun<I> {
     pub first: I,
     pub dimension: usize,
     pub step: i64,
     pub count: usize,
+}
+
+/// Runs side by side, as the shims see them.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct RankPatch<I> {
+    pub run: RankRun<I>,
+    pub across: usize,
+    pub stride: i64,
+    pub runs: usize,
+}
+
+impl<I: Rank> RankPatch<I> {
+    /// The runs, one after the other.
+    #[inline(always)]
+    pub fn runs(self) -> impl Iterator<Item = RankRun<I>> {
+        let first = self.run.first;
+        (0..self.runs).map(move |i| RankRun { first: first.along(self.across, self.stride, i), ..self.run })
+    }
 }
 
 impl<const N: usize> Rank for Index<N> {
@@ -129,27 +153,38 @@ impl<const N: usize> Rank for Index<N> {
     }
 
     #[inline(always)]
-    fn line(space: SpaceRef<'_>, rows: &Range<u64>, names: &'static [&'static str]) -> Option<RankRun<Self>> {
+    fn line(
+        space: SpaceRef<'_>,
+        rows: &Range<u64>,
+        names: &'static [&'static str],
+    ) -> Option<RankPatch<Self>> {
         if N != 1 {
             return None;
         }
         let (first, step) = space.line(rows.start)?;
         let first = Index { values: [first as usize; N], names };
-        Some(RankRun { first, dimension: 0, step, count: (rows.end - rows.start) as usize })
+        let run = RankRun { first, dimension: 0, step, count: (rows.end - rows.start) as usize };
+        Some(RankPatch { run, across: 0, stride: 0, runs: 1 })
     }
 
     #[inline]
-    fn next_run(runs: &mut Runs<'_, N>, names: &'static [&'static str]) -> Option<RankRun<Self>> {
-        let Run { index, dim, step, count } = runs.next_run()?;
+    fn next_patch(runs: &mut Runs<'_, N>, names: &'static [&'static str]) -> Option<RankPatch<Self>> {
+        let Patch { run: Run { index, dim, step, count }, across, stride, runs } = runs.next_patch()?;
         let first = Index { values: index.map(|v| v as usize), names };
-        Some(RankRun { first, dimension: dim, step, count: count as usize })
+        let run = RankRun { first, dimension: dim, step, count: count as usize };
+        Some(RankPatch { run, across, stride, runs: runs as usize })
     }
 
+    /// Compares instead of indexing, which keeps the values in registers: what was written to memory in another
+    /// width than it is read in has to wait for all stores before it, a kernel's results among them.
     #[inline(always)]
-    fn along(mut self, dimension: usize, step: i64, count: usize) -> Self {
-        let value = &mut self.values[dimension];
-        *value = value.wrapping_add((step as usize).wrapping_mul(count));
-        self
+    fn along(self, dimension: usize, step: i64, count: usize) -> Self {
+        let by = (step as usize).wrapping_mul(count);
+        let values = std::array::from_fn(|dim| {
+            let value = self.values[dim];
+            if dim == dimension { value.wrapping_add(by) } else { value }
+        });
+        Index { values, ..self }
     }
 
     #[inline(always)]

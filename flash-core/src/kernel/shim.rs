@@ -117,11 +117,11 @@ unsafe fn for_runs<D: KernelDefinition>(
     // in it. Where it does not, a jump may lie across 32 bytes, which makes a loop half as fast on some CPUs.
     let (mut next, mut runs) = (D::Index::line(space, &rows, D::DIMENSIONS), None);
     if next.is_none() {
-        next = D::Index::next_run(runs.insert(D::Index::runs(space, rows)), D::DIMENSIONS);
+        next = D::Index::next_patch(runs.insert(D::Index::runs(space, rows)), D::DIMENSIONS);
     }
-    while let Some(run) = next {
-        body(run);
-        next = runs.as_mut().and_then(|runs| D::Index::next_run(runs, D::DIMENSIONS));
+    while let Some(patch) = next {
+        patch.runs().for_each(&body);
+        next = runs.as_mut().and_then(|runs| D::Index::next_patch(runs, D::DIMENSIONS));
     }
 }
 

@@ -383,6 +383,11 @@ proptest::proptest! {
         let (from, to) = (range.0.min(range.1) % (len + 1), range.0.max(range.1) % (len + 2));
         let all = (from..to).all(|i| i < len && inside(axes(i)));
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| window.slice(from..to).to_vec()));
-        assert_eq!(found.ok(), all.then(|| (from as u32..to as u32).collect()), "slice({from}..{to})");
+        let expected = all.then(|| (from as u32..to as u32).collect());
+        assert_eq!(found.ok(), expected, "slice({from}..{to})");
+        // Nothing lies between what there is.
+        let whole = (first..=last).all(|i| inside(axes(i)));
+        let found = window.stretch(from..to).map(<[u32]>::to_vec);
+        assert_eq!(found, expected.filter(|_| whole || from >= to), "stretch({from}..{to})");
     }
 }

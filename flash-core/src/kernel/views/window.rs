@@ -125,15 +125,28 @@ impl<'k, T: Element> WindowView<'k, T> {
     #[inline]
     #[track_caller]
     pub fn slice(&self, range: Range<usize>) -> &'k [T] {
+        self.stretch(range.clone()).unwrap_or_else(|| {
+            self.check_range(range.start, range.end);
+            // SAFETY: all of them are in the part, one beside the other, and nobody writes them.
+            unsafe {
+                std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start)
+            }
+        })
+    }
+
+    /// The elements with these numbers, if they lie in the whole rows and planes of the array that the part has: all
+    /// elements, where the launch is not cut. `None` says nothing of single ones. For a kernel that reads many rows and
+    /// would ask for them once.
+    #[inline]
+    pub fn stretch(&self, range: Range<usize>) -> Option<&'k [T]> {
         if range.start >= range.end {
-            return &[];
+            return Some(&[]);
         }
         let inside = range.start >= self.first && range.end - self.first <= self.count;
-        if !inside {
-            self.check_range(&range);
-        }
         // SAFETY: all of them are in the part, one beside the other, and nobody writes them.
-        unsafe { std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start) }
+        inside.then(|| unsafe {
+            std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start)
+        })
     }
 
     #[cold]
@@ -150,18 +163,18 @@ impl<'k, T: Element> WindowView<'k, T> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn check_range(&self, range: &Range<usize>) {
-        let (part, last) = (&self.part, range.end - 1);
-        self.check(range.start);
+    fn check_range(&self, start: usize, end: usize) {
+        let (part, last) = (&self.part, end - 1);
+        self.check(start);
         self.check(last);
-        let (a, b) = (axes(part, range.start), axes(part, last));
+        let (a, b) = (axes(part, start), axes(part, last));
         let full = |axis: usize, extent: u64| part.begin[axis] == 0 && part.end[axis] == extent;
         // What lies between leaves the row, or the plane, unless the part has all of those.
         let rows = a[1] == b[1] || full(0, part.stride[0]);
         let planes =
             a[2] == b[2] || (full(0, part.stride[0]) && full(1, part.stride[1] / part.stride[0].max(1)));
         if !(rows && planes) {
-            missing(part, a, &format!("a part of the elements {range:?}, the first"));
+            missing(part, a, &format!("a part of the elements {start}..{end}, the first"));
         }
     }
 }
