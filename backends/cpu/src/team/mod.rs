@@ -5,6 +5,7 @@
 
 mod crew;
 mod mailbox;
+mod place;
 mod shares;
 mod sync;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crew::{Crew, Spin};
 use mailbox::{Calls, Job, Rows};
+use place::Place;
 use shares::Shape;
 use turn::{MyTurn, Turn};
 
@@ -93,6 +95,8 @@ pub struct Team {
 struct Shared {
     turn: Turn,
     crew: Crew,
+    /// Where the worker of each slot runs; the caller's is not used.
+    places: Box<[Place]>,
     /// More threads than cores: spinning takes the core from a thread that has
     /// something to do.
     crowded: bool,
@@ -315,7 +319,8 @@ impl Shared {
         } else {
             Spin { before_help: 64, before_yield: 1_000 }
         };
-        Self { turn: Turn::new(), crew: Crew::new(threads, spin), crowded, linger }
+        let places = (0..threads).map(|_| Place::default()).collect();
+        Self { turn: Turn::new(), crew: Crew::new(threads, spin), places, crowded, linger }
     }
 
     /// Which of slots `1..width` have no worker polling, and how many.
@@ -345,17 +350,30 @@ impl Shared {
     /// thread, and slot s must always be the same thread, so that an item is.
     #[cold]
     fn fetch(self: &Arc<Self>, pool: &ThreadPool, count: usize) {
-        let shared = Arc::clone(self);
+        let (shared, here) = (Arc::clone(self), Place::here());
         let attend = move |context: rayon::BroadcastContext<'_>| {
             let slot = context.index() + 1;
+            shared.places[slot].arrived();
             shared.crew.attend(slot, shared.linger());
         };
         if count <= 2 && pool.current_num_threads() <= 4 {
+            self.keep_off(here);
             pool.spawn_broadcast(attend);
         } else {
-            // Each thread costs a system call: let the first woken pay.
-            pool.spawn(move || rayon::spawn_broadcast(attend));
+            // Each thread costs some system calls: let the first woken pay.
+            let shared = Arc::clone(self);
+            pool.spawn(move || {
+                shared.keep_off(here);
+                rayon::spawn_broadcast(attend);
+            });
         }
+    }
+
+    /// Keeps those that are not awake off a core, until they are. One that may be on that core itself leaves it at once.
+    #[cold]
+    fn keep_off(&self, core: i32) {
+        let away = (1..self.places.len()).filter(|&slot| !self.crew.mailbox(slot).is_awake());
+        away.for_each(|slot| self.places[slot].keep_off(core));
     }
 
     /// Sends lingering workers back to rayon.
