@@ -8,7 +8,7 @@ use flash_core::kernel::Span;
 const REGISTERS: usize = 8;
 
 #[inline(always)]
-fn convolve<I: InstructionSet, T: Number>(run: &Span<1>, k: &mut Conv1dSpan<'_, T>) {
+fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
     let filter = k.filter;
     if filter.is_empty() {
         return k.out.fill(T::ZERO);

@@ -20,7 +20,7 @@ impl Operation for Quotient {
 }
 
 #[inline(always)]
-fn quotient<I: InstructionSet, T: Number>(_: &Span<1>, k: &mut EwmdSpan<'_, T>) {
+fn quotient<I: InstructionSet, T: Number>(_: Span<1>, k: EwmdSpan<'_, T>) {
     elementwise::<Quotient, I, T>(k.n, (k.a, k.b, k.c));
 }
 

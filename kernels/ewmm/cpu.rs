@@ -20,7 +20,7 @@ impl Operation for Product {
 }
 
 #[inline(always)]
-fn product<I: InstructionSet, T: Number>(_: &Span<1>, k: &mut EwmmSpan<'_, T>) {
+fn product<I: InstructionSet, T: Number>(_: Span<1>, k: EwmmSpan<'_, T>) {
     elementwise::<Product, I, T>(k.n, (k.a, k.b, k.c));
 }
 

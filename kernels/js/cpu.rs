@@ -9,7 +9,7 @@ use flash_core::kernel::Span;
 const AHEAD: usize = 1024;
 
 #[inline(always)]
-fn sweep<I: InstructionSet, T: Number>(run: &Span<3>, k: &mut JsSpan<'_, T>) {
+fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
     let [x, y, z] = run.first().values();
     let (nx, ny, n) = (k.nx as usize, k.ny as usize, run.len());
     if !(x > 0 && x + n < nx && y > 0 && y + 1 < ny && z > 0) {
@@ -24,7 +24,7 @@ fn sweep<I: InstructionSet, T: Number>(run: &Span<3>, k: &mut JsSpan<'_, T>) {
             (&all[plane - 1..][..n + 2], at(plane - nx), at(plane + nx), at(0), at(2 * plane))
         }
         None => {
-            let [middle, front, back, below, above] = apart(k, below, n);
+            let [middle, front, back, below, above] = apart(&k, below, n);
             (middle, front, back, below, above)
         }
     };

@@ -103,7 +103,7 @@ impl<T: Factor<Sum: Packed<T>>> CpuWhole<Mmm<'_, T>> for Blocked {
 
 /// Row after row, each a sum of rows of `b`: four of them at once, to read and write the row of `c` less often.
 #[inline(always)]
-fn rows<I: InstructionSet, T: Number>(run: &Span<1>, k: &mut MmmSpan<'_, T>) {
+fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MmmSpan<'_, T>) {
     let (n, depth, [lda, ldb, ldc]) =
         (k.n as usize, k.k as usize, [k.lda, k.ldb, k.ldc].map(|leading| leading as usize));
     check(n, depth, [lda, ldb, ldc], k.b);

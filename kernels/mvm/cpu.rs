@@ -33,17 +33,17 @@ fn several<I: InstructionSet, T: Number, const N: usize, const ASK: bool>(
 /// an EPYC (Zen 4) four are, for which nobody asks ahead, and one is at 0.9, for which all of the vector is read from the
 /// second-level cache.
 #[inline(always)]
-fn rows<I: InstructionSet, T: Number>(run: &Span<1>, k: &mut MvmSpan<'_, T>) {
+fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MvmSpan<'_, T>) {
     let n = k.n as usize;
     assert!(k.x.len() >= n, "mvm: expected a vector of {n} elements, found {}", k.x.len());
     if one_stream() {
-        let first = several::<I, T, 4, false>(run, k, 0);
-        several::<I, T, 1, false>(run, k, first);
+        let first = several::<I, T, 4, false>(&run, &mut k, 0);
+        several::<I, T, 1, false>(&run, &mut k, first);
         return;
     }
-    let first = several::<I, T, 8, true>(run, k, 0);
-    let first = several::<I, T, 4, true>(run, k, first);
-    several::<I, T, 1, true>(run, k, first);
+    let first = several::<I, T, 8, true>(&run, &mut k, 0);
+    let first = several::<I, T, 4, true>(&run, &mut k, first);
+    several::<I, T, 1, true>(&run, &mut k, first);
 }
 
 spans! { Mvm, MvmSpan, 1, rows }

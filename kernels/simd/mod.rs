@@ -187,12 +187,14 @@ macro_rules! spans {
     (@one $definition:ident, $arguments:ident, $rank:literal, $body:ident, $set:ident, [$($options:tt)*]) => {
         #[flash_core::kernel(for(f32, f64), $($options)*)]
         impl<T: crate::simd::Number> flash_core::kernel::CpuSpan<$definition<'_, T>> for crate::simd::$set {
-            fn span(run: flash_core::kernel::Span<$rank>, mut k: $arguments<'_, T>) {
-                use crate::simd::InstructionSet;
-                Self::run(
-                    #[inline(always)]
-                    || $body::<Self, T>(&run, &mut k),
-                );
+            #[inline(always)]
+            fn span(run: flash_core::kernel::Span<$rank>, k: $arguments<'_, T>) {
+                $body::<Self, T>(run, k);
+            }
+
+            #[inline(always)]
+            fn around<R>(share: impl FnOnce() -> R) -> R {
+                <Self as crate::simd::InstructionSet>::run(share)
             }
         }
     };

@@ -9,7 +9,7 @@ use std::ops::Range;
 const AHEAD: usize = 8;
 
 #[inline(always)]
-fn rows<I: InstructionSet, T: Number>(run: &Span<1>, k: &mut SmmmSpan<'_, T>) {
+fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
     let (n, leading, first) = (k.n as usize, k.leading as usize, run.range().start);
     let pointers = k.start.get(first..=first + run.len());
     let Some(pointers) = pointers else {

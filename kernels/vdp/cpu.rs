@@ -6,7 +6,7 @@ use flash_core::kernel::Span;
 
 /// A run is a whole block of the accumulator: its sum depends on the vectors alone.
 #[inline(always)]
-fn sum<I: InstructionSet, T: Number>(_: &Span<1>, k: &mut VdpSpan<'_, T>) {
+fn sum<I: InstructionSet, T: Number>(_: Span<1>, mut k: VdpSpan<'_, T>) {
     k.sum.put(dot::<I, T>(k.x, k.y));
 }
 

@@ -26,6 +26,30 @@ pub trait CpuItem<D: KernelDefinition> {
 pub trait CpuSpan<D: KernelDefinition> {
     /// Computes `run.len()` work items.
     fn span(run: <D::Index as Rank>::Span, args: D::Span<'_>);
+
+    /// Calls `share`, which calls `span` for every run of a thread's share of a launch. An implementation for certain
+    /// instructions may do so in a function that has them (`#[target_feature]`): what is inlined into that, `span` and
+    /// the loop around it, is compiled for them, and nothing is handed over from run to run. It looks whether the CPU has
+    /// them, once per share:
+    ///
+    /// ```
+    /// # fn wide<R>(share: impl FnOnce() -> R) -> R {
+    /// #[cfg(target_arch = "x86_64")]
+    /// if is_x86_feature_detected!("avx2") {
+    ///     #[target_feature(enable = "avx2")]
+    ///     fn with<R>(share: impl FnOnce() -> R) -> R {
+    ///         share()
+    ///     }
+    ///     // SAFETY: this CPU has the instructions.
+    ///     return unsafe { with(share) };
+    /// }
+    /// share()
+    /// # }
+    /// ```
+    #[inline(always)]
+    fn around<R>(share: impl FnOnce() -> R) -> R {
+        share()
+    }
 }
 
 /// Once per phase, and once per subspace if it takes [parts](CpuWhole::PARTS): for libraries that have threads of
@@ -133,7 +157,7 @@ impl<I: Rank> Space<'_, I> {
     pub fn for_each(&self, mut body: impl FnMut(I)) {
         let mut runs = I::runs(self.space, self.rows.clone());
         while let Some(patch) = I::next_patch(&mut runs, self.names) {
-            for run in patch.runs() {
+            for run in (0..patch.runs).map(|i| patch.run(i)) {
                 for i in 0..run.count {
                     body(run.first.along(run.dimension, run.step, i));
                 }

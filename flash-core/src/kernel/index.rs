@@ -134,11 +134,10 @@ pub struct RankPatch<I> {
 }
 
 impl<I: Rank> RankPatch<I> {
-    /// The runs, one after the other.
+    /// Run number `i`, less than `runs`.
     #[inline(always)]
-    pub fn runs(self) -> impl Iterator<Item = RankRun<I>> {
-        let first = self.run.first;
-        (0..self.runs).map(move |i| RankRun { first: first.along(self.across, self.stride, i), ..self.run })
+    pub fn run(&self, i: usize) -> RankRun<I> {
+        RankRun { first: self.run.first.along(self.across, self.stride, i), ..self.run }
     }
 }
 

@@ -120,7 +120,9 @@ unsafe fn for_runs<D: KernelDefinition>(
         next = D::Index::next_patch(runs.insert(D::Index::runs(space, rows)), D::DIMENSIONS);
     }
     while let Some(patch) = next {
-        patch.runs().for_each(&body);
+        for i in 0..patch.runs {
+            body(patch.run(i));
+        }
         next = runs.as_mut().and_then(|runs| D::Index::next_patch(runs, D::DIMENSIONS));
     }
 }
@@ -187,6 +189,33 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
     unsafe { guarded(share, body) }
 }
 
+/// Inlined always, and what it calls with it: into a function for instructions that others have not.
+///
+/// # Safety
+/// As [`span_share`].
+#[inline(always)]
+unsafe fn spans<D: KernelDefinition, I: CpuSpan<D>>(share: &Share, args: *const Arg) {
+    // SAFETY: the space lives for the call.
+    let space = unsafe { SpaceRef::new(&*share.space) };
+    // SAFETY: these are rows of the launch, ours alone; the arguments live for the call.
+    unsafe {
+        for_blocks::<D>(
+            space,
+            share,
+            args,
+            #[inline(always)]
+            |bound, rows| {
+                for_runs::<D>(
+                    space,
+                    rows,
+                    #[inline(always)]
+                    |run| span_run::<D, I>(bound, &run),
+                );
+            },
+        );
+    }
+}
+
 /// The `span` door: one call of `I::span` per run along dimension 0.
 ///
 /// # Safety
@@ -198,14 +227,11 @@ pub unsafe extern "C" fn span_share<D: KernelDefinition, I: CpuSpan<D>>(
     // SAFETY: the caller vouches for `share`.
     let share = unsafe { &*share };
     let body = || {
-        // SAFETY: the space lives for the call.
-        let space = unsafe { SpaceRef::new(&*share.space) };
-        // SAFETY: these are rows of the launch, ours alone; the arguments live for the call.
-        unsafe {
-            for_blocks::<D>(space, share, args, |bound, rows| {
-                for_runs::<D>(space, rows, |run| span_run::<D, I>(bound, &run));
-            });
-        }
+        I::around(
+            #[inline(always)]
+            // SAFETY: the caller vouches for both.
+            || unsafe { spans::<D, I>(share, args) },
+        );
     };
     // SAFETY: `share.host` lives for ever.
     unsafe { guarded(share, body) }

@@ -6,6 +6,7 @@ use flash::kernel::views::{Item, Read, Whole, Window, Write};
 use flash::kernel::{CpuItem, CpuSpan, CpuWhole, Index, Space, Span, Threads};
 use flash::prelude::*;
 use flash::{Error, PartError};
+use std::cell::Cell;
 
 /// The sum of an element and its right and upper neighbour, with the array's borders around it.
 #[derive(KernelDefinition)]
@@ -15,6 +16,11 @@ struct Sum<'a> {
     factor: Whole<'a, Read<u64>>,
     from: Window<'a, Read<u64>>,
     to: Item<'a, Write<u64>>,
+}
+
+thread_local! {
+    /// `around` of the spans is being called.
+    static AROUND: Cell<bool> = const { Cell::new(false) };
 }
 
 struct ByItem;
@@ -36,6 +42,7 @@ impl CpuItem<Sum<'_>> for ByItem {
 #[kernel]
 impl CpuSpan<Sum<'_>> for BySpan {
     fn span(run: Span<2>, k: SumSpan<'_>) {
+        assert!(AROUND.get(), "a run outside of `around`");
         let [width, height, _] = k.from.end();
         let (x, y) = (run.first()[0], run.first()[1]);
         let own = k.from.slice(y * width + x..y * width + x + run.len());
@@ -44,6 +51,13 @@ impl CpuSpan<Sum<'_>> for BySpan {
             let up = if y + 1 < height { k.from.at([x + i, y + 1, 0]) } else { 0 };
             *to = k.factor[0] * (own[i] + right + up);
         }
+    }
+
+    fn around<R>(share: impl FnOnce() -> R) -> R {
+        AROUND.set(true);
+        let result = share();
+        AROUND.set(false);
+        result
     }
 }
 
