@@ -102,16 +102,43 @@ void reading(int threads, long n, const T *data, T *result) {
     *result = (T)all;
 }
 
-void mvm(int threads, long m, long n, const T *restrict a, const T *restrict x, T *restrict y) {
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (long i = 0; i < m; i++) {
-        const T *restrict row = a + i * n;
+typedef T lanes __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
+
+/* Some rows at once, for as many streams from memory; `rows` and `ask` are constants where it is inlined. */
+static inline __attribute__((always_inline)) void dots(const int rows, const int ask, long n, const T *restrict a,
+                                                       const T *restrict x, T *restrict y) {
+    enum { LANES = BYTES / sizeof(T), AHEAD = 2048 / sizeof(T) };
+    lanes sums[8] = {{0}};
+    const long end = n / LANES * LANES;
+    for (long j = 0; j < end; j += LANES)
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            if (ask)
+                __builtin_prefetch(a + r * n + j + AHEAD);
+            sums[r] += *(const lanes *)(a + r * n + j) * *(const lanes *)(x + j);
+        }
+    for (int r = 0; r < rows; r++) {
         T total = 0;
-#pragma omp simd reduction(+ : total)
-        for (long j = 0; j < n; j++)
-            total += row[j] * x[j];
-        y[i] = total;
+        for (int k = 0; k < LANES; k++)
+            total += sums[r][k];
+        for (long j = end; j < n; j++)
+            total += a[r * n + j] * x[j];
+        y[r] = total;
     }
+}
+
+void mvm(int threads, long m, long n, const T *restrict a, const T *restrict x, T *restrict y) {
+    const int one = one_place();
+    const long rows = one ? 4 : 8, all = m / rows * rows;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (long i = 0; i < all; i += rows) {
+        if (one)
+            dots(4, 0, n, a + i * n, x, y + i);
+        else
+            dots(8, 1, n, a + i * n, x, y + i);
+    }
+    for (long i = all; i < m; i++)
+        dots(1, 0, n, a + i * n, x, y + i);
 }
 
 /* In pieces that stay in the first-level cache for all of the filter. */
