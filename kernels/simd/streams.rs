@@ -33,28 +33,28 @@ fn vendor() -> Option<[u8; 12]> {
     None
 }
 
-/// Calls `each` with the number of a stream, of `N`, and with the first of `step` elements there, for the elements below the
-/// result, each once; the others, fewer than all streams have at a time, are left.
+/// Calls `each` with the first of `step` elements of every stream, for the elements below the result, each once; the
+/// others, fewer than all streams have at a time, are left.
 ///
 /// # Panics
 /// If a stream is not whole steps.
 #[inline(always)]
-pub(super) fn streams<T, const N: usize>(
-    elements: usize,
-    step: usize,
-    mut each: impl FnMut(usize, usize),
-) -> usize {
+pub(super) fn streams<T>(elements: usize, step: usize, mut each: impl FnMut([usize; STREAMS])) -> usize {
     let stream = STREAM / size_of::<T>();
     assert!(stream.is_multiple_of(step), "expected streams of whole steps");
-    let end = elements / (N * stream) * (N * stream);
-    for first in (0..end).step_by(N * stream) {
+    let end = elements / (STREAMS * stream) * (STREAMS * stream);
+    for first in (0..end).step_by(STREAMS * stream) {
         for next in (0..stream).step_by(step) {
-            for number in 0..N {
-                each(number, first + number * stream + next);
-            }
+            each(side_by_side(first + next, stream));
         }
     }
     end
+}
+
+/// As many positions as there are streams, so far from each other.
+#[inline(always)]
+pub(super) fn side_by_side(first: usize, stride: usize) -> [usize; STREAMS] {
+    std::array::from_fn(|number| first + number * stride)
 }
 
 /// Asks for the cache line of what is used soon by a loop that uses this element now; it may be one of no array.
@@ -82,17 +82,13 @@ mod tests {
 
     #[test]
     fn every_element_below_the_result_is_gone_through_once() {
-        gone_through_once::<1>();
-        gone_through_once::<STREAMS>();
-    }
-
-    fn gone_through_once<const N: usize>() {
-        let whole = N * STREAM / 8;
+        let whole = STREAMS * STREAM / 8;
         for elements in [0, 1, whole - 1, whole, whole + 1, 3 * whole + 77] {
             let mut seen = vec![0u8; elements];
-            let end = streams::<f64, N>(elements, 16, |number, at| {
-                assert!(number < N);
-                seen[at..at + 16].iter_mut().for_each(|seen| *seen += 1);
+            let end = streams::<f64>(elements, 16, |all| {
+                for at in all {
+                    seen[at..at + 16].iter_mut().for_each(|seen| *seen += 1);
+                }
             });
             assert_eq!(end, elements / whole * whole);
             assert!(seen[..end].iter().all(|seen| *seen == 1) && seen[end..].iter().all(|seen| *seen == 0));

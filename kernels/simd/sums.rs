@@ -26,8 +26,11 @@ fn dot_of_streams<I: InstructionSet, T: Number>(x: &[T], y: &[T]) -> T {
     // SAFETY: the CPU has the instructions, as checked; both have the elements that are gone through.
     let together = unsafe {
         let mut all = [I::Vector::<T>::splat(T::ZERO); STREAMS];
-        let together = streams::<T, STREAMS>(x.len(), I::Vector::<T>::LANES, |stream, at| {
-            all[stream] = load::<I, T, true>(x, at).mul_add(load::<I, T, true>(y, at), all[stream]);
+        let together = streams::<T>(x.len(), I::Vector::<T>::LANES, |at| {
+            for stream in 0..STREAMS {
+                let (x, y) = (load::<I, T, true>(x, at[stream]), load::<I, T, true>(y, at[stream]));
+                all[stream] = x.mul_add(y, all[stream]);
+            }
         });
         total::<I, T, STREAMS>(all).store(sums.as_mut_ptr());
         together

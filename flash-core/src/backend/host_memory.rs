@@ -4,7 +4,8 @@
 use super::Failure;
 use crate::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use crate::error::Code;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use crate::memory::block::{ALIGNMENT, Block};
+use std::alloc::Layout;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -17,7 +18,7 @@ pub fn space(id: u32, bytes: u64) -> MemorySpace {
         numa_node: -1,
         size: bytes,
         host_visible: 1,
-        alignment: 64,
+        alignment: ALIGNMENT as u32,
     }
 }
 
@@ -26,13 +27,14 @@ pub fn space(id: u32, bytes: u64) -> MemorySpace {
 pub struct HostBuffers {
     /// The memory space in which they are.
     space: u32,
-    layouts: Mutex<HashMap<u64, Option<Layout>>>,
+    /// With their bytes, which are 0 for those that were registered.
+    blocks: Mutex<HashMap<u64, (Block, u64)>>,
 }
 
 impl HostBuffers {
     /// Those of a memory space; [`SPACE_HOST`] is the default.
     pub fn of_space(space: u32) -> HostBuffers {
-        HostBuffers { space, layouts: Mutex::default() }
+        HostBuffers { space, blocks: Mutex::default() }
     }
 
     /// The memory space in which they are.
@@ -40,8 +42,8 @@ impl HostBuffers {
         self.space
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Option<Layout>>> {
-        self.layouts.lock().unwrap_or_else(|e| e.into_inner())
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Block, u64)>> {
+        self.blocks.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Allocates zeroed memory, aligned to 64 bytes.
@@ -53,43 +55,37 @@ impl HostBuffers {
             };
             return Err(Failure::new(Code::Invalid, format!("memory space {space}: there is {there}")));
         }
-        let layout = usize::try_from(bytes.max(1)).ok().and_then(|n| Layout::from_size_align(n, 64).ok());
-        // SAFETY: the size is at least 1.
-        let data = layout.map_or(std::ptr::null_mut(), |layout| unsafe { alloc_zeroed(layout) });
-        if data.is_null() {
+        let size = bytes.max(1);
+        let layout = usize::try_from(size).ok().and_then(|n| Layout::from_size_align(n, ALIGNMENT).ok());
+        let Some(block) = layout.and_then(Block::zeroed) else {
             return Err(Failure::new(
                 Code::OutOfMemory,
                 format!("{bytes} bytes of host memory were refused"),
             ));
-        }
-        self.lock().insert(data as u64, layout);
-        Ok(Buffer { space, reserved: 0, handle: data as u64 })
+        };
+        let handle = block.data() as u64;
+        self.lock().insert(handle, (block, size));
+        Ok(Buffer { space, reserved: 0, handle })
     }
 
     /// Bytes that were allocated for a buffer; 0 if it is none, or was registered.
     pub fn bytes(&self, buffer: Buffer) -> u64 {
-        self.lock().get(&buffer.handle).copied().flatten().map_or(0, |layout| layout.size() as u64)
+        self.lock().get(&buffer.handle).map_or(0, |(_, bytes)| *bytes)
     }
 
     /// Takes host memory as a buffer.
     pub fn register(&self, pointer: *mut u8) -> Buffer {
-        self.lock().entry(pointer as u64).or_insert(None);
+        self.lock().entry(pointer as u64).or_insert_with(|| (Block::lent(pointer), 0));
         Buffer { space: SPACE_HOST, reserved: 0, handle: pointer as u64 }
     }
 
     /// Frees an allocated buffer, forgets a registered one.
     pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
-        match self.lock().remove(&buffer.handle) {
-            Some(Some(layout)) => {
-                // SAFETY: allocated by `alloc` with this layout, and out of the table now.
-                unsafe { dealloc(buffer.handle as *mut u8, layout) };
-                Ok(())
-            }
-            Some(None) => Ok(()),
-            None => {
-                Err(Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle)))
-            }
-        }
+        // Dropped when the table is free again: devices may be told.
+        let removed = self.lock().remove(&buffer.handle);
+        removed.map(drop).ok_or_else(|| {
+            Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle))
+        })
     }
 }
 

@@ -1,20 +1,16 @@
 //! What all handles of one memory share.
 
+use super::block::{self, Block};
 use super::directory::Directory;
 use super::home::Home;
-use super::keepers;
 use super::order::Parts;
-use super::pages;
 use super::region::Region;
 use super::state::State;
 use crate::kernel::Element;
 use smallvec::SmallVec;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
-
-/// Alignment of what we allocate ourselves: a cache line, and the widest vector register.
-const ALIGNMENT: usize = 64;
 
 /// Data, shape and state of one memory.
 pub(crate) struct Header {
@@ -43,18 +39,6 @@ pub(crate) struct Header {
     me: Weak<Header>,
 }
 
-/// A block of the host's memory, freed on drop.
-struct Block {
-    data: *mut u8,
-    /// What was allocated, and how.
-    base: *mut u8,
-    layout: Layout,
-}
-
-/// The largest alignment with which large memory comes zeroed from the system, and is not written to before
-/// somebody uses it.
-const SYSTEM_ALIGNMENT: usize = 16;
-
 // SAFETY: the data are plain old data of a Send + Sync type; who may touch them when is ruled by
 // `state`.
 unsafe impl Send for Header {}
@@ -66,44 +50,8 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-impl Block {
-    /// Zeroed memory; dangling if the layout has no size.
-    fn zeroed(layout: Layout) -> Block {
-        if layout.size() == 0 {
-            return Block::lent(std::ptr::without_provenance_mut(layout.align()));
-        }
-        let room = layout.size().checked_add(layout.align());
-        let Some(Ok(whole)) = room.map(|room| Layout::from_size_align(room, SYSTEM_ALIGNMENT)) else {
-            handle_alloc_error(layout);
-        };
-        // SAFETY: the size is not 0.
-        let base = unsafe { alloc_zeroed(whole) };
-        if base.is_null() {
-            handle_alloc_error(layout);
-        }
-        pages::ask(base, whole.size());
-        let data = base.wrapping_add(base.align_offset(layout.align()));
-        Block { data, base, layout: whole }
-    }
-
-    /// Somebody else's: nobody frees a block without size.
-    fn lent(data: *mut u8) -> Block {
-        Block { data, base: data, layout: Layout::new::<()>() }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        if self.layout.size() != 0 {
-            keepers::forget(self.base, self.layout.size());
-            // SAFETY: allocated with this layout by `zeroed` or by the vector that was taken.
-            unsafe { dealloc(self.base, self.layout) };
-        }
-    }
-}
-
 fn aligned<T>(len: usize) -> Layout {
-    Layout::array::<T>(len).and_then(|l| l.align_to(ALIGNMENT)).unwrap_or_else(|_| {
+    Layout::array::<T>(len).and_then(|l| l.align_to(block::ALIGNMENT)).unwrap_or_else(|_| {
         panic!("an array of {len} elements of {} bytes is larger than memory", size_of::<T>())
     })
 }
@@ -111,14 +59,13 @@ fn aligned<T>(len: usize) -> Layout {
 impl Header {
     pub fn zeroed<T: Element>(len: usize, shape: SmallVec<[u64; 4]>) -> Arc<Header> {
         let layout = aligned::<T>(len);
-        Header::new::<T>(Block::zeroed(layout), len, shape)
+        Header::new::<T>(Block::zeroed_or_abort(layout), len, shape)
     }
 
-    pub fn of_vec<T: Element>(vec: Vec<T>) -> Arc<Header> {
-        let mut vec = std::mem::ManuallyDrop::new(vec);
-        let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
-        let data = vec.as_mut_ptr().cast();
-        Header::new::<T>(Block { data, base: data, layout }, vec.len(), SmallVec::new())
+    /// A vector's elements but for so many in front.
+    pub fn of_vec<T: Element>(vec: Vec<T>, in_front: usize) -> Arc<Header> {
+        let len = vec.len() - in_front;
+        Header::new::<T>(Block::of_vec(vec, in_front), len, SmallVec::new())
     }
 
     fn new<T: Element>(first: Block, len: usize, shape: SmallVec<[u64; 4]>) -> Arc<Header> {
@@ -180,9 +127,9 @@ impl Header {
         let layout = element
             .size()
             .checked_mul(len)
-            .and_then(|bytes| Layout::from_size_align(bytes, element.align().max(ALIGNMENT)).ok());
+            .and_then(|bytes| Layout::from_size_align(bytes, element.align().max(block::ALIGNMENT)).ok());
         let layout = layout.ok_or(len)?;
-        Ok(Header::of_block(Block::zeroed(layout), len, element.size(), layout, shape))
+        Ok(Header::of_block(Block::zeroed_or_abort(layout), len, element.size(), layout, shape))
     }
 
     /// A number that no other memory has, nor this one before its shape was changed.
@@ -194,12 +141,12 @@ impl Header {
     /// First element.
     #[inline]
     pub fn data(&self) -> *mut u8 {
-        self.first.data
+        self.first.data()
     }
 
     /// False for memory that somebody else owns.
     pub fn is_ours(&self) -> bool {
-        self.first.layout.size() != 0
+        self.first.is_ours()
     }
 
     /// Number of elements.
@@ -215,6 +162,6 @@ impl Header {
 
     /// The second buffer.
     pub fn second(&self) -> *mut u8 {
-        self.second.get_or_init(|| Block::zeroed(self.second_layout)).data
+        self.second.get_or_init(|| Block::zeroed_or_abort(self.second_layout)).data()
     }
 }

@@ -31,32 +31,43 @@ static int one_place(void) {
     return __builtin_cpu_is("amd");
 }
 
-/* With non-temporal stores, which go past the caches, for whole vectors. */
-#define ELEMENTWISE(kernel, operation, sign)                                                      \
-    void kernel(int threads, long n, const T *restrict a, const T *restrict b, T *restrict c) {   \
-        const long lanes = BYTES / sizeof(T), past = (long)((uintptr_t)c % BYTES);                \
-        const long stream = 32768 / sizeof(T), ahead = 2048 / sizeof(T);                          \
-        long head = past ? (BYTES - past) / (long)sizeof(T) : 0;                                  \
-        if (head > n)                                                                             \
-            head = n;                                                                             \
-        const long all = one_place() ? head : head + (n - head) / (4 * stream) * (4 * stream);    \
-        const long end = head + (n - head) / lanes * lanes;                                       \
-        _Pragma("omp parallel num_threads(threads)") {                                            \
-            _Pragma("omp for schedule(static) nowait") for (long k = head; k < all; k += 4 * stream) \
-                for (long j = k; j < k + stream; j += lanes)                                      \
-                    for (long i = j; i < j + 4 * stream; i += stream) {                           \
-                        __builtin_prefetch(a + i + ahead);                                        \
-                        __builtin_prefetch(b + i + ahead);                                        \
-                        VECTOR(stream)(c + i, VECTOR(operation)(VECTOR(loadu)(a + i), VECTOR(loadu)(b + i))); \
-                    }                                                                             \
-            _Pragma("omp for schedule(static) nowait") for (long i = all; i < end; i += lanes)    \
-                VECTOR(stream)(c + i, VECTOR(operation)(VECTOR(loadu)(a + i), VECTOR(loadu)(b + i))); \
-            _mm_sfence();                                                                         \
-        }                                                                                         \
-        for (long i = 0; i < head; i++)                                                           \
-            c[i] = a[i] sign b[i];                                                                \
-        for (long i = end; i < n; i++)                                                            \
-            c[i] = a[i] sign b[i];                                                                \
+/* With non-temporal stores, which go past the caches, for whole vectors: of four places, or four that follow each other.
+ * All four are read before the first is stored, for reads of the place of a page where was just stored wait for that. */
+#define ELEMENTWISE(kernel, operation, sign)                                                                 \
+    static inline __attribute__((always_inline)) void four_##kernel(long i, long apart, const T *restrict a, \
+        const T *restrict b, T *restrict c) {                                                                \
+        __typeof__(VECTOR(loadu)(a)) results[4];                                                             \
+        _Pragma("GCC unroll 4") for (long k = 0, j = i; k < 4; k++, j += apart)                              \
+            results[k] = VECTOR(operation)(VECTOR(loadu)(a + j), VECTOR(loadu)(b + j));                      \
+        __asm__ volatile("" : : : "memory");                                                                 \
+        _Pragma("GCC unroll 4") for (long k = 0, j = i; k < 4; k++, j += apart)                              \
+            VECTOR(stream)(c + j, results[k]);                                                               \
+    }                                                                                                        \
+    void kernel(int threads, long n, const T *restrict a, const T *restrict b, T *restrict c) {              \
+        const long lanes = BYTES / sizeof(T), past = (long)((uintptr_t)c % BYTES);                           \
+        const long stream = 32768 / sizeof(T), ahead = 2048 / sizeof(T);                                     \
+        long head = past ? (BYTES - past) / (long)sizeof(T) : 0;                                             \
+        if (head > n)                                                                                        \
+            head = n;                                                                                        \
+        const long all = one_place() ? head : head + (n - head) / (4 * stream) * (4 * stream);               \
+        const long end = all + (n - all) / (4 * lanes) * (4 * lanes);                                        \
+        _Pragma("omp parallel num_threads(threads)") {                                                       \
+            _Pragma("omp for schedule(static) nowait") for (long k = head; k < all; k += 4 * stream)         \
+                for (long j = k; j < k + stream; j += lanes) {                                               \
+                    for (long i = j + ahead; i < j + ahead + 4 * stream; i += stream) {                      \
+                        __builtin_prefetch(a + i);                                                           \
+                        __builtin_prefetch(b + i);                                                           \
+                    }                                                                                        \
+                    four_##kernel(j, stream, a, b, c);                                                       \
+                }                                                                                            \
+            _Pragma("omp for schedule(static) nowait") for (long i = all; i < end; i += 4 * lanes)           \
+                four_##kernel(i, lanes, a, b, c);                                                            \
+            _mm_sfence();                                                                                    \
+        }                                                                                                    \
+        for (long i = 0; i < head; i++)                                                                      \
+            c[i] = a[i] sign b[i];                                                                           \
+        for (long i = end; i < n; i++)                                                                       \
+            c[i] = a[i] sign b[i];                                                                           \
     }
 
 ELEMENTWISE(ewmm, mul, *)
