@@ -38,9 +38,9 @@ use std::sync::Arc;
 
 /// An array that launches read and write: an owning handle, always initialised, with a shape.
 ///
-/// Arrays of 64 KiB and more that are made here ([`zeroed`](Self::zeroed), collected, copied) begin at a multiple of 64 bytes,
-/// or of the element's size if that is no part of 64, and each at another place of its page: kernels that go through
-/// several of them are up to three times as fast so. A vector that is taken stays where it is.
+/// Large arrays that are made here ([`zeroed`](Self::zeroed), collected, copied) begin at multiples of 64 bytes, if the size of
+/// their elements divides 16, and each at another place of its page: kernels that go through several of them are up to
+/// three times as fast so. A vector that is taken stays where it is.
 ///
 /// # Examples
 /// ```
