@@ -9,9 +9,10 @@ use crate::memory::device::DeviceMemory;
 use crate::memory::{Transfers, keepers};
 use crate::runtime::Lanes;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Once, OnceLock};
 
 /// One backend, or one plugin that brings none.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -311,7 +312,7 @@ impl Registry {
     }
 
     /// The best of everything: fastest first, one device per physical id, none that is emulated or for
-    /// tests.
+    /// tests. Plugins that were refused might have been among them: that is said once.
     fn group(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
         let mut all: Vec<&'static DeviceHandle> =
             self.backends.iter().filter_map(|b| self.probe(b).ok()).flatten().copied().collect();
@@ -326,7 +327,27 @@ impl Registry {
         if group.is_empty() {
             return Err(self.key_error(key, "no device was found".into()));
         }
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            for (key, line) in self.refused() {
+                // Another one that has its key is what somebody wanted. Who has no standard error is not told.
+                if !self.backends.iter().any(|b| b.key == key) {
+                    let _ = writeln!(std::io::stderr(), "flash: a plugin is left out: {line}");
+                }
+            }
+        });
         Ok(group)
+    }
+
+    /// What is not in order, each with the key that it has or wants, if that is known, and a line for people.
+    fn refused(&self) -> impl Iterator<Item = (&str, String)> {
+        self.plugins.iter().enumerate().flat_map(move |(index, plugin)| {
+            plugin.refusals.iter().map(move |(key, outcome)| {
+                let key = key.as_deref().unwrap_or_default();
+                let space = if key.is_empty() { "" } else { " " };
+                (key, format!("{key}{space}({}): {outcome}", self.origin(index)))
+            })
+        })
     }
 
     fn devices_of(
@@ -385,12 +406,7 @@ impl Registry {
                 }
             }
         }
-        for (index, plugin) in self.plugins.iter().enumerate() {
-            for (key, outcome) in &plugin.refusals {
-                let key = key.as_ref().map_or(String::new(), |k| format!("{k} "));
-                unusable.push(format!("{key}({}): {outcome}", self.origin(index)));
-            }
-        }
+        unusable.extend(self.refused().map(|(_, line)| line));
         Error::Key(Box::new(KeyError { key: key.to_owned(), text, keys, unusable }))
     }
 

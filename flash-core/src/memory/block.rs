@@ -125,13 +125,13 @@ fn to_next_place(base: *mut u8) -> usize {
 }
 
 /// Asks for large pages for memory that was just allocated and has not been used. A wish: nothing fails.
-pub(crate) fn ask(data: *mut u8, bytes: usize) {
+fn ask(data: *mut u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
     if bytes >= WORTH {
         /// A large page, or a part of one: a multiple of every other size of page.
-        const PAGE: usize = 2 << 20;
-        let skipped = data.align_offset(PAGE);
-        let whole = bytes.saturating_sub(skipped) / PAGE * PAGE;
+        const LARGE: usize = 2 << 20;
+        let skipped = data.align_offset(LARGE);
+        let whole = bytes.saturating_sub(skipped) / LARGE * LARGE;
         // SAFETY: whole pages inside the allocation; the advice changes nothing that is in them.
         unsafe { libc::madvise(data.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
     }

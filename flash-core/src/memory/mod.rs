@@ -3,8 +3,8 @@
 //! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
 //! reaches its contents through guards only. Who holds what is one word per array (`state`); where its
 //! elements are current, if not just on the host, is in its `directory`; `home` is the short answer, for one
-//! device. Who comes when of those that cannot have it at once, or want only a part of it, is in `order`. `coherence` moves elements,
-//! between the memories of `device`. Where an array begins on the host is up to `block`.
+//! device. Who comes when of those that cannot have it at once, or want only a part of it, is in `order`. `coherence`
+//! moves elements, between the memories of `device`. Where an array begins on the host is up to `block`.
 
 pub(crate) mod arrivals;
 pub(crate) mod block;
@@ -39,8 +39,8 @@ use std::sync::Arc;
 /// An array that launches read and write: an owning handle, always initialised, with a shape.
 ///
 /// Large arrays that are made here ([`zeroed`](Self::zeroed), collected, copied) begin at multiples of 64 bytes, if the size of
-/// their elements divides 16, and each at another place of its page: kernels that go through several of them are up to
-/// three times as fast so. A vector that is taken stays where it is.
+/// their elements divides 16, and each at another place of its page: of arrays that begin at the same one, some CPUs hold
+/// up what is loaded of one for what was just stored of another. A vector that is taken stays where it is.
 ///
 /// # Examples
 /// ```

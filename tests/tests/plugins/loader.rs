@@ -439,6 +439,27 @@ fn of_two_plugins_with_one_key_the_first_in_the_path_wins() {
 }
 
 #[test]
+fn who_asks_for_the_best_is_told_once_what_was_left_out() {
+    let place = plugins::directory();
+    let file = place.path().join("text.so");
+    std::fs::write(&file, "hello").unwrap();
+    let said = |path: &Path, key: &str| {
+        let arguments = ["--bodies", "64", "--steps", "1", "--runtime", key];
+        let output = plugins::program(&plugins::built().nbody, path, &arguments).output().unwrap();
+        assert!(output.status.success(), "{}", plugins::text_of(&output));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let line = format!("flash: a plugin is left out: ({}): refused: expected ", file.display());
+    let [group, list] = ["ALL_ACCEL", "ALL,ALL_ACCEL"].map(|key| said(place.path(), key));
+    for said in [group, list] {
+        assert_eq!(said.matches(&line).count(), 1, "{said}");
+    }
+    // One backend is what was asked for; and who brings another one for a key wants just that.
+    assert!(!said(place.path(), "ALL_CPU").contains("left out"));
+    assert!(!said(&plugins::built().cpu, "ALL_ACCEL").contains("left out"));
+}
+
+#[test]
 fn a_plugin_wins_over_the_embedded_backend() {
     let cpu = &plugins::built().cpu;
     let entries = list(cpu);

@@ -95,26 +95,34 @@ pub fn rows(peers: &Peers, wanted: Wanted<'_>) -> Result<Vec<Row>> {
         direct::EACH_SHARE.get_or_init(|| openmp.each_share);
     }
     let c = peers.kernels.as_ref();
-    let (places, mut names) = (places(wanted.device)?, BTreeSet::new());
+    if let Some(kernel) = wanted.only {
+        let names = names()?;
+        if !names.contains(kernel) {
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            bail!("no kernel `{kernel}` is measured: expected one of {names}");
+        }
+    }
+    let places = places(wanted.device)?;
     if let (Some(key), []) = (wanted.device, &places[..]) {
         bail!("no device of `{key}`: `flash list` says which there are, and why others are not");
     }
-    let mut rows = of_type::<f32>(&places, wanted, c.map(|c| &c.0), &mut names)?;
-    rows.extend(of_type::<f64>(&places, wanted, c.map(|c| &c.1), &mut names)?);
-    if let (Some(kernel), []) = (wanted.only, &rows[..]) {
-        let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        bail!("no kernel `{kernel}` is measured: expected one of {names}");
-    }
+    let mut rows = of_type::<f32>(&places, wanted, c.map(|c| &c.0))?;
+    rows.extend(of_type::<f64>(&places, wanted, c.map(|c| &c.1))?);
     Ok(rows)
 }
 
+/// What a case may be called.
+fn names() -> Result<BTreeSet<&'static str>> {
+    let mut names = BTreeSet::new();
+    cases::each::<f32>(&[1 << 20], None, true, &mut |case| {
+        names.extend([case.kernel, kernel_of(case.kernel), folder_of(case.kernel)]);
+        Ok(true)
+    })?;
+    Ok(names)
+}
+
 /// Rows of a precision.
-fn of_type<T: Real>(
-    places: &[Place],
-    wanted: Wanted<'_>,
-    c: Option<&Kernels<T>>,
-    names: &mut BTreeSet<&'static str>,
-) -> Result<Vec<Row>> {
+fn of_type<T: Real>(places: &[Place], wanted: Wanted<'_>, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
     let (mut rows, mut on_cpu) = (Vec::new(), Vec::new());
     for place in places {
         eprintln!("kernels {} {} ...", T::NAME, place.id);
@@ -123,7 +131,6 @@ fn of_type<T: Real>(
         cases::each::<T>(wanted.sizes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
             let bytes = case.bytes.filter(|_| wanted.sizes.len() > 1);
             let (kernel, folder) = (kernel_of(case.kernel), folder_of(case.kernel));
-            names.extend([kernel, folder]);
             let is_wanted = wanted.only.is_none_or(|only| [case.kernel, kernel, folder].contains(&only));
             // A larger one may have shrunk to the size of another.
             if !is_wanted || measured.contains(&(case.kernel, bytes)) {
