@@ -66,7 +66,7 @@ impl Peers {
             eprintln!("peers: all are left out: they are measured on Linux");
             return Ok(Self::default());
         }
-        set_openmp_environment()?;
+        set_environment()?;
         let cache = env::current_exe()?.with_file_name("peers");
         fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
         Ok(Self {
@@ -265,14 +265,15 @@ fn touch(item: Item) -> c_int {
 
 /// Gives libgomp, before it is loaded, the settings of a measurement: threads that
 /// spin for [`SPIN`], bound to no core (libgomp would bind this thread too, and with it
-/// every thread that FLASH starts).
-fn set_openmp_environment() -> Result<()> {
+/// every thread that FLASH starts). matrixmultiply gets as many threads as the others.
+fn set_environment() -> Result<()> {
     let threads = fs::read_dir("/proc/self/task")?.count();
     ensure!(
         threads == 1,
         "peers are loaded before any thread is started (expected 1 thread, found {threads}): \
-         they set OpenMP's environment"
+         they set the environment"
     );
+    let processors = std::thread::available_parallelism()?;
     // SAFETY: no other thread is there to read or write the environment.
     unsafe {
         for name in [
@@ -287,6 +288,7 @@ fn set_openmp_environment() -> Result<()> {
             env::remove_var(name);
         }
         env::set_var("GOMP_SPINCOUNT", spin_count().to_string());
+        env::set_var("MATMUL_NUM_THREADS", processors.to_string());
     }
     Ok(())
 }

@@ -134,7 +134,7 @@ fn elementwise<T>(f: Elementwise<T>, threads: usize, a: &[T], b: &[T], c: &mut [
 }
 
 /// The number types, with what differs between them.
-pub trait Real: Number + sprs::MulAcc {
+pub trait Real: Number + sprs::MulAcc + ndarray::LinalgScalar + faer::traits::ComplexField {
     const NAME: &'static str;
     /// Its product of matrices in a CBLAS.
     const GEMM: &'static [u8];

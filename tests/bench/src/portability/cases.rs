@@ -1,6 +1,7 @@
 //! What is measured: each kernel of the library, at a size.
 
 use super::c::{Kernels, OpenBlas, Real};
+use super::dense::Dense;
 use super::sparse::Sparse;
 use anyhow::Result;
 use flash::descriptor::Implementation;
@@ -71,7 +72,7 @@ pub fn each<T: Real>(sizes: &[usize], c: Option<&Kernels<T>>, cpu: bool, measure
     let named: &[Option<&str>] = if openblas.is_some() { &[None, Some("blocked")] } else { &[None] };
     for name in named {
         let mut n = most;
-        while !mmm_case(n, *name, (threads, openblas.as_ref()), !cpu && n > 256, measure)? {
+        while !mmm_case(n, *name, (threads, cpu, openblas.as_ref()), measure)? {
             n /= 2;
         }
     }
@@ -300,8 +301,7 @@ fn js_case<T: Real>(
 fn mmm_case<T: Real>(
     n: usize,
     name: Option<&str>,
-    (threads, openblas): (usize, Option<&OpenBlas<T>>),
-    may_shrink: bool,
+    (threads, cpu, openblas): (usize, bool, Option<&OpenBlas<T>>),
     measure: Measure<'_>,
 ) -> Result<bool> {
     let [a, b] = [(); 2].map(|()| numbers::<T>(n * n).with_shape([n, n]));
@@ -311,12 +311,28 @@ fn mmm_case<T: Real>(
         Some(name) => rt.options(Implementation::named(name)),
         None => rt.clone(),
     };
-    let best = openblas.map(|openblas| {
+    let arrays = || (a.read().expect("free"), b.read().expect("free"), to.write().expect("free"));
+    let through = openblas.map(|openblas| {
         move || {
-            let (a, b) = (a.read().expect("free"), b.read().expect("free"));
-            openblas.product(threads, n, &a, &b, &mut to.write().expect("free"));
+            let (a, b, mut to) = arrays();
+            openblas.product(threads, n, &a, &b, &mut to);
         }
     });
+    let embedded = cpu && (name.is_some() || openblas.is_none());
+    let crates = embedded.then(|| Dense::new(threads)).transpose()?;
+    let crates = crates.iter().flat_map(|dense| {
+        Dense::products::<T>().map(|(name, product)| {
+            let run = move || {
+                let (a, b, mut to) = arrays();
+                product(dense, n, &a, &b, &mut to);
+            };
+            (name, run)
+        })
+    });
+    let crates: Vec<_> = crates.collect();
+    let through = through.iter().map(|run| ("OpenBLAS", run as &dyn Fn()));
+    let best: Vec<Best<'_>> =
+        through.chain(crates.iter().map(|(name, run)| (*name, run as &dyn Fn()))).collect();
     measure(Case {
         kernel: match (name, openblas) {
             (Some(_), _) => "mmm blocked",
@@ -328,8 +344,8 @@ fn mmm_case<T: Real>(
         work: 2.0 * (n * n * n) as f64 / 1e9,
         submit: &|rt| Ok(named(rt).submit(mmm([n, n, n], a, b, to)?).defer([n])),
         one: &|rt| Ok(named(rt).submit(mmm([1, 1, 1], a1, b1, to1)?).defer([1usize])),
-        best: best.as_ref().map(|best| ("OpenBLAS", best as &dyn Fn())).as_slice(),
-        may_shrink,
+        best: &best,
+        may_shrink: !cpu && n > 256,
     })
 }
 
