@@ -3,7 +3,7 @@
 use crate::team::{Estimate, Team, Work};
 use flash_core::Code;
 use flash_core::abi::{self, Arg, Share};
-use flash_core::backend::{Failure, Launch, run_rows};
+use flash_core::backend::{Failure, Launch, alignment, run_rows};
 use flash_core::index::SpaceRef;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -16,6 +16,9 @@ use std::time::Instant;
 pub struct CpuKernel {
     implementation: &'static abi::Implementation,
     whole: bool,
+    by_item: bool,
+    /// Rows at multiples of which its shares begin, if it has said so.
+    alignment: Option<u64>,
     /// Nanoseconds that one work item takes on one thread, as bits of an `f32`; 0: not measured yet.
     rate: AtomicU32,
     launches: AtomicU32,
@@ -26,12 +29,18 @@ pub struct CpuKernel {
 /// what it costs to have it.
 const SMALL: f32 = 500.0;
 
-/// Every how many launches the time is taken.
+/// Every how many launches the time is taken, beside the first.
 const SAMPLE: u32 = 64;
+/// So many.
+const FIRST: u32 = 4;
 
 /// Share boundaries fall on multiples of this many rows, so that two threads rarely write one cache
-/// line.
+/// line, and runs of rows are whole vectors.
 const ALIGN: u64 = 16;
+
+/// Nanoseconds of a work item from which on each may have a thread of its own: what a cache line between two threads
+/// costs is less.
+const LONG_ITEM: f32 = 250.0;
 
 impl CpuKernel {
     pub(crate) fn new(implementation: &'static abi::Implementation) -> Result<CpuKernel, Failure> {
@@ -44,6 +53,8 @@ impl CpuKernel {
         Ok(CpuKernel {
             implementation,
             whole: implementation.door == abi::DOOR_WHOLE,
+            by_item: implementation.door == abi::DOOR_ITEM,
+            alignment: alignment(implementation),
             rate: AtomicU32::new(0),
             launches: AtomicU32::new(0),
             warned: AtomicBool::new(false),
@@ -76,30 +87,65 @@ impl CpuKernel {
         if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) }
     }
 
-    /// So few items never leave the caller.
+    /// Nanoseconds of a work item; 0: not known yet.
+    #[inline]
+    fn rate(&self) -> f32 {
+        f32::from_bits(self.rate.load(Relaxed))
+    }
+
+    /// Its items are known to be short.
+    #[inline]
+    fn has_short_items(&self) -> bool {
+        let rate = self.rate();
+        rate > 0.0 && rate <= LONG_ITEM
+    }
+
+    /// So many items have no use of other threads.
+    #[inline]
+    fn few(&self) -> u64 {
+        if self.has_short_items() { ALIGN } else { self.align() }
+    }
+
+    /// Rows at multiples of which shares begin. A run of rows may be computed by vectors, an item by itself is not.
+    #[inline]
+    fn align(&self) -> u64 {
+        match self.alignment {
+            Some(said) => said,
+            None if self.by_item && !self.has_short_items() => 1,
+            None => ALIGN,
+        }
+    }
+
+    /// So few items never leave the caller: they are short, or no other thread could have one.
     pub(crate) fn inline_items(&self) -> u64 {
-        if self.whole || self.implementation.share.is_none() { 0 } else { ALIGN }
+        let known = self.rate() > 0.0 && !self.whole && self.implementation.share.is_some();
+        if known { self.few() } else { 0 }
     }
 
     /// True if no other thread could help with so few items.
     #[inline]
     fn is_small(&self, items: u64) -> bool {
-        items <= ALIGN || {
-            let rate = f32::from_bits(self.rate.load(Relaxed));
-            rate > 0.0 && items as f32 * rate < SMALL
-        }
+        let rate = self.rate();
+        rate > 0.0 && (items <= self.few() || items as f32 * rate < SMALL)
     }
 
     /// Takes in a measured time.
     fn measured(&self, nanoseconds: u64, items: u64, threads: usize) {
         if items > 0 {
+            // No more than it has pieces for.
+            let threads = items.div_ceil(self.align()).min(threads as u64);
             let now = (nanoseconds as f32 * threads as f32 / items as f32).max(0.01);
-            let old = f32::from_bits(self.rate.load(Relaxed));
-            let new = if old == 0.0 { now } else { old + (now - old) * 0.25 };
+            let new = match self.rate() {
+                0.0 => now,
+                // The first ones load code and data, too.
+                old if self.launches.load(Relaxed) <= FIRST => old.min(now),
+                old => old + (now - old) * 0.25,
+            };
             self.rate.store(new.to_bits(), Relaxed);
         }
     }
 }
+
 
 /// Attributes of a launch that this backend knows.
 const PARALLEL: &str = "cpu.parallel";
@@ -110,7 +156,7 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
     let (kernel, space) = (launch.kernel(), launch.space());
     let launches = kernel.launches.load(Relaxed);
     kernel.launches.store(launches.wrapping_add(1), Relaxed);
-    let sampled = launches < 4 || launches.is_multiple_of(SAMPLE);
+    let sampled = launches < FIRST || launches.is_multiple_of(SAMPLE);
     if sampled || !launch.is_plain() || kernel.whole || space.phases() != 1 || !kernel.is_small(space.items())
     {
         return run_any(team, launch, sampled);
@@ -219,9 +265,9 @@ fn estimate(kernel: &CpuKernel, args: &[Arg], parallel: bool) -> Estimate {
     // A block of an accumulator is one thread's.
     let block = |arg: &Arg| if arg.kind == abi::ARG_REDUCE { arg.row_len } else { 1 };
     Estimate {
-        ns_per_item: f32::from_bits(kernel.rate.load(Relaxed)),
+        ns_per_item: kernel.rate(),
         force_parallel: parallel,
-        align: args.iter().map(block).fold(ALIGN, u64::max),
+        align: args.iter().map(block).fold(kernel.align(), u64::max),
     }
 }
 

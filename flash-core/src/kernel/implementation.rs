@@ -33,8 +33,9 @@ pub(crate) fn takes_parts(implementation: &abi::Implementation) -> bool {
 /// The attribute of an implementation that wants to be cut at multiples of so many positions.
 const ALIGNMENT: &str = "alignment";
 
-/// On multiples of how many positions of a dimension launches of an implementation are cut, along whichever they are.
-pub(crate) fn alignment(implementation: &abi::Implementation) -> u64 {
+/// On multiples of how many positions of a dimension launches of an implementation are cut, along whichever they are, if
+/// it has said so: 1 or more.
+pub fn alignment(implementation: &abi::Implementation) -> Option<u64> {
     // SAFETY: attributes and strings of implementations live for ever.
     let said = |i| unsafe {
         let attribute = &*implementation.attributes.add(i);
@@ -42,7 +43,7 @@ pub(crate) fn alignment(implementation: &abi::Implementation) -> u64 {
     };
     // A number, or the text of one.
     let value = (0..implementation.attribute_count).find_map(said);
-    value.and_then(|value| value.trim_matches('"').parse().ok()).unwrap_or(1).max(1)
+    value.and_then(|value| value.trim_matches('"').parse().ok()).map(|value: u64| value.max(1))
 }
 
 /// The generated function of a door.

@@ -7,7 +7,7 @@
 mod definition;
 mod device;
 mod doors;
-mod implementation;
+pub(crate) mod implementation;
 mod index;
 pub mod order;
 mod part;
@@ -22,7 +22,6 @@ pub(crate) use device::attribute;
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
 pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
-pub(crate) use implementation::{alignment, takes_parts};
 pub use index::{Index, Rank, Span};
 pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
 #[doc(hidden)]

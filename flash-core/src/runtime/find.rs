@@ -9,7 +9,7 @@ use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
-use crate::kernel::{alignment, takes_parts};
+use crate::kernel::implementation::{alignment, takes_parts};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -38,28 +38,30 @@ pub(crate) struct Target {
     pub widening: Widening,
 }
 
-/// Launches of few work items that the host runs itself.
+/// Launches of few work items that the host runs itself, for the device has said that it would do no better.
 struct Inline {
     share: abi::ShareFn,
-    most: u64,
-    /// `most`, once the device has had a launch: it may have something to say about it.
-    now: AtomicU64,
+    ask: unsafe extern "C" fn(*mut abi::Device, *mut abi::Kernel) -> u64,
+    /// Up to so many items, as the device said after the last launch that it had; 0 before.
+    most: AtomicU64,
 }
 
 impl Target {
     /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device.
     #[inline]
     pub fn inline(&self, items: u64) -> Option<abi::ShareFn> {
-        self.inline.as_ref().filter(|inline| items <= inline.now.load(Relaxed)).map(|inline| inline.share)
+        self.inline.as_ref().filter(|inline| items <= inline.most.load(Relaxed)).map(|inline| inline.share)
     }
 
-    /// The device has had a launch.
+    /// The device has had a launch, and knows better now what items take.
     #[inline]
     pub fn launched(&self) {
-        if let Some(inline) = &self.inline
-            && inline.now.load(Relaxed) != inline.most
-        {
-            inline.now.store(inline.most, Relaxed);
+        if let Some(inline) = &self.inline {
+            // SAFETY: a device of this vtable, and its kernel.
+            let most = unsafe { (inline.ask)(self.device.raw, self.kernel) };
+            if inline.most.load(Relaxed) != most {
+                inline.most.store(most, Relaxed);
+            }
         }
     }
 }
@@ -258,14 +260,14 @@ pub(super) fn prepare(
     let name = unsafe { implementation.name.text() };
     let whole = implementation.door == abi::DOOR_WHOLE;
     let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
-    let inline = device.api.inline_items.zip(implementation.share).and_then(|(ask, share)| {
-        // SAFETY: a device of this vtable, and its kernel.
-        let most = unsafe { ask(device.raw, kernel) };
-        (most > 0).then(|| Inline { share, most, now: AtomicU64::new(0) })
+    let inline = device.api.inline_items.zip(implementation.share).map(|(ask, share)| Inline {
+        share,
+        ask,
+        most: AtomicU64::new(0),
     });
     // SAFETY: a device of this vtable, and its kernel.
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
-    let (parts, alignment) = (takes_parts(implementation), alignment(implementation));
+    let (parts, alignment) = (takes_parts(implementation), alignment(implementation).unwrap_or(1));
     let widening = Widening::default();
     let implementation = name;
     Ok(Target {

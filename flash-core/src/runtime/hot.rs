@@ -32,6 +32,8 @@ struct Launch {
     again: Option<Again>,
     space: Space,
     valid: bool,
+    /// So many times more, and then it is looked at anew.
+    left: u64,
 }
 
 impl Hot {
@@ -108,6 +110,7 @@ impl Hot {
             again,
             space: *view.get().raw(),
             valid: true,
+            left: launch::INLINE,
         };
         match &mut self.0 {
             Some(old) => **old = launch,
@@ -130,6 +133,11 @@ impl Hot {
         }
         // Anew each time: writing the arguments ended what the last pointer to them was good for.
         launch.submission.args = slots.args().as_ptr();
+        let Some(left) = launch.left.checked_sub(1) else {
+            slots.tell_device();
+            return Ok(false);
+        };
+        launch.left = left;
         if hold(&launch.memories)? {
             return Ok(false);
         }

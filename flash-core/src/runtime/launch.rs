@@ -26,6 +26,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Of so many launches that the host could run itself, the device gets one, and so learns what its items take by now. The
+/// next prime below 256: kernels that take turns have their turns there, too.
+pub(super) const INLINE: u64 = 251;
+
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
 pub(super) struct Held<'a> {
     slots: &'a Slots,
@@ -193,6 +197,7 @@ fn run_held(
     held.begin(runtime);
     // Chains have few orders: mostly it is that of the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
+    let before = slots.count_launches();
     let mut position = 0;
     while position < slots.nodes().len() {
         // The last one is waited for anyhow.
@@ -209,14 +214,15 @@ fn run_held(
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
             _ => last.insert((order, order.view())).1.get(),
         };
+        let inline = !(before + position as u64).is_multiple_of(INLINE);
         let outcome = match timeout(node, runtime) {
-            None => submit(slots, node, plan, space, runtime),
+            None => submit(slots, node, plan, space, runtime, inline),
             Some(limit) => asynchronous::timed(
                 limit,
                 Instant::now(),
                 watch,
                 |source| blame(node, plan, position, source),
-                || submit(slots, node, plan, space, runtime),
+                || submit(slots, node, plan, space, runtime, inline),
             ),
         };
         position += 1;
@@ -295,16 +301,16 @@ fn submit(
     plan: &Plan,
     space: SpaceRef<'_>,
     runtime: &Runtime,
+    inline: bool,
 ) -> Result<(), Error> {
     let target = match plan.target() {
         Ok(target) => target,
         Err(error) => return failsafe(slots, node, plan, error),
     };
-    let args = slots.args_of(node);
     if plan.prepared || (plan.writes && runtime.check_writes) {
-        return submit_prepared(slots, node, plan, target, space, runtime);
+        return submit_prepared(slots, node, (plan, target), space, runtime, inline);
     }
-    launch(slots, node, plan, target, space, args, runtime)
+    launch(slots, node, (plan, target), space, runtime, inline)
 }
 
 #[cold]
@@ -319,10 +325,10 @@ fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(),
 fn submit_prepared(
     slots: &Slots,
     node: &Node,
-    plan: &Plan,
-    target: &Target,
+    (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
     runtime: &Runtime,
+    inline: bool,
 ) -> Result<(), Error> {
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
     let mut scratch: SmallVec<[Scratch; 2]> = SmallVec::new();
@@ -351,7 +357,8 @@ fn submit_prepared(
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = slots.position_of(node);
-    let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut: false };
+    let cut = false;
+    let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut, inline };
     let outcome = submit_to(launch, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -363,16 +370,17 @@ fn submit_prepared(
 fn launch(
     slots: &Slots,
     node: &Node,
-    plan: &Plan,
-    target: &Target,
+    (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
-    args: &[Arg],
     runtime: &Runtime,
+    inline: bool,
 ) -> Result<(), Error> {
+    let args = slots.args_of(node);
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = slots.position_of(node);
-    ToDevice { plan, target, space, phases, attributes, profile, position, cut: false }
+    let cut = false;
+    ToDevice { plan, target, space, phases, attributes, profile, position, cut, inline }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }
 
@@ -413,6 +421,8 @@ pub(super) struct ToDevice<'a> {
     pub position: usize,
     /// The space is a part of the submission's.
     pub cut: bool,
+    /// The host may run it itself, if it is small.
+    pub inline: bool,
 }
 
 /// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
@@ -463,7 +473,8 @@ impl ToDevice<'_> {
     /// returns when they are done.
     #[inline]
     pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
-        if let Some(share) = self.target.inline(self.space.items())
+        if self.inline
+            && let Some(share) = self.target.inline(self.space.items())
             && !self.plan.phased
             && self.space.phases() == 1
             && !phases.is_empty()

@@ -28,6 +28,7 @@ use crate::memory::Header;
 use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// The submissions of one pipeline.
@@ -76,6 +77,8 @@ pub(crate) struct Slots {
     pub has_slices: bool,
     /// One is written: two threads must not run this pipeline at once.
     pub slices_written: bool,
+    /// How many launches it had, of this recording and those before.
+    launches: AtomicU64,
 }
 
 /// One submission.
@@ -184,6 +187,20 @@ impl Node {
 }
 
 impl Slots {
+    /// How many launches it had before these. Where two threads run one pipeline, some may not be counted.
+    #[inline]
+    pub fn count_launches(&self) -> u64 {
+        let before = self.launches.load(Relaxed);
+        self.launches.store(before + self.live as u64, Relaxed);
+        before
+    }
+
+    /// The device gets the next launch, and the host none instead.
+    #[cold]
+    pub fn tell_device(&self) {
+        self.launches.store(0, Relaxed);
+    }
+
     /// Ends a recording. It stays for comparison, unless something of it must go: then false.
     #[inline]
     pub fn clear(&mut self) -> bool {

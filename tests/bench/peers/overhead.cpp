@@ -35,10 +35,15 @@ double &busy() {
     return slots[slot].busy;
 }
 
-// Time in a share, added to its thread's.
+thread_local int stays = 0;
+
+// Time in a share, or in several, added to its thread's.
 struct Stay {
-    double start = now_ns();
-    ~Stay() { busy() += now_ns() - start; }
+    double start = stays++ == 0 ? now_ns() : 0;
+    ~Stay() {
+        if (--stays == 0)
+            busy() += now_ns() - start;
+    }
 };
 
 void forget() {
@@ -57,7 +62,20 @@ template <typename Share> double by_openmp(int threads, long count, Share share)
     return now_ns() - start;
 }
 
-template <typename Share> double by_tbb(int threads, long count, Share share) {
+// Items one by one, in chunks that OpenMP chooses: what choosing them takes counts as the kernel's.
+template <typename Share> double by_openmp_guided(int threads, long count, Share share) {
+    double start = now_ns();
+#pragma omp parallel num_threads(threads)
+    {
+        Stay stay;
+#pragma omp for schedule(guided) nowait
+        for (long i = 0; i < count; i++)
+            share(i, i + 1);
+    }
+    return now_ns() - start;
+}
+
+template <typename Partitioner, typename Share> double by_tbb(int threads, long count, Share share) {
     static std::unique_ptr<tbb::global_control> limit;
     static std::unique_ptr<tbb::task_arena> arena;
     if (!arena || arena->max_concurrency() != threads) {
@@ -73,7 +91,7 @@ template <typename Share> double by_tbb(int threads, long count, Share share) {
         tbb::parallel_for(
             tbb::blocked_range<long>(0, count),
             [&](const tbb::blocked_range<long> &range) { share(range.begin(), range.end()); },
-            tbb::static_partitioner());
+            Partitioner());
         wall = now_ns() - start;
     });
     return wall;
@@ -81,7 +99,16 @@ template <typename Share> double by_tbb(int threads, long count, Share share) {
 
 template <typename Share> double dispatched(int by, int threads, long count, Share share) {
     forget();
-    return by == 0 ? by_openmp(threads, count, share) : by_tbb(threads, count, share);
+    switch (by) {
+    case 0:
+        return by_openmp(threads, count, share);
+    case 1:
+        return by_openmp_guided(threads, count, share);
+    case 2:
+        return by_tbb<tbb::static_partitioner>(threads, count, share);
+    default:
+        return by_tbb<tbb::auto_partitioner>(threads, count, share);
+    }
 }
 
 } // namespace
@@ -145,7 +172,7 @@ void walk_share(long first, long end, long grid, float reach, long iterations, l
     }
 }
 
-// Nanoseconds of a launch, by OpenMP (0) or oneTBB (1).
+// Nanoseconds of a launch, by OpenMP, static (0) and guided (1), or by oneTBB, static (2) and by itself (3).
 double accelerate_ns(int by, int threads, long n, float g, float softening2, const float *pos, const float *mass,
                      float *acc) {
     return dispatched(by, threads, n, [=](long first, long end) {

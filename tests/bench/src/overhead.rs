@@ -63,6 +63,9 @@ type WalkNs = unsafe extern "C" fn(
     c_long,
 ) -> f64;
 
+/// Who else dispatches the kernels, by the numbers that `overhead.cpp` has for them.
+const PEERS: [&str; 4] = ["OpenMP", "OpenMP, guided", "oneTBB, static", "oneTBB"];
+
 /// `overhead.cpp`.
 #[derive(Clone, Copy)]
 pub struct Shares {
@@ -130,7 +133,8 @@ fn bounds(run: &Span<1>) -> (c_long, c_long) {
     (run.range().start as c_long, run.range().end as c_long)
 }
 
-#[kernel]
+// Each body, and each particle, is worth a share of its own.
+#[kernel(alignment = 1)]
 impl CpuSpan<Accelerate<'_>> for Shared {
     fn span(run: Span<1>, k: AccelerateSpan<'_>) {
         let (shares, (first, end)) = (SHARES.get().expect("loaded"), bounds(&run));
@@ -141,7 +145,7 @@ impl CpuSpan<Accelerate<'_>> for Shared {
     }
 }
 
-#[kernel]
+#[kernel(alignment = 1)]
 impl CpuSpan<Walk<'_>> for Shared {
     fn span(run: Span<1>, k: WalkSpan<'_>) {
         let (shares, (first, end)) = (SHARES.get().expect("loaded"), bounds(&run));
@@ -186,17 +190,22 @@ fn turn(launches: usize, launch: Launch<'_>) -> [f64; 2] {
 }
 
 /// Rows of a program: beside each peer, in both units.
-fn program(name: &str, launches: usize, ours: Launch<'_>, peers: &mut [(&str, Launch<'_>)]) -> Vec<Row> {
-    let mut turns = vec![Vec::new(); peers.len()];
+fn program(
+    name: &str,
+    launches: usize,
+    ours: Launch<'_>,
+    peer: &mut dyn FnMut(usize) -> (f64, f64),
+) -> Vec<Row> {
+    let mut turns = PEERS.map(|_| Vec::new());
     for _ in 0..REPEATS {
         std::thread::sleep(PAUSE);
         let own = turn(launches, ours);
-        for ((_, peer), turns) in peers.iter_mut().zip(&mut turns) {
+        for (by, turns) in turns.iter_mut().enumerate() {
             std::thread::sleep(PAUSE);
-            turns.push((own, turn(launches, peer)));
+            turns.push((own, turn(launches, &mut || peer(by))));
         }
     }
-    let rows = peers.iter().zip(&turns).flat_map(|((peer, _), turns)| {
+    let rows = PEERS.iter().zip(&turns).flat_map(|(peer, turns)| {
         ["ns", "% of kernel"].into_iter().enumerate().map(move |(unit, unit_name)| {
             let turns: Vec<_> = turns.iter().map(|(own, peer)| (own[unit], Some(peer[unit]))).collect();
             Row::from_turns(format!("overhead of a launch, {name}, against {peer}"), unit_name, &turns)
@@ -236,10 +245,9 @@ fn bodies(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Vec<Row> {
     let mass = vec![1.0f32; BODIES];
     let (x, m) = (FlashMemory::from(&pos[..]), FlashMemory::from(&mass[..]));
     let acc = FlashMemory::<[f32; 3]>::zeroed(BODIES);
-    let mut out = [vec![[0.0f32; 3]; BODIES], vec![[0.0f32; 3]; BODIES]];
+    let mut out = PEERS.map(|_| vec![[0.0f32; 3]; BODIES]);
     let launch = rt.submit(Accelerate::of(&x, &m, &acc)).defer([BODIES]);
     let mut ours = || timed(shares, threads, || launch.exec().expect("runs"));
-    let [by_openmp, by_tbb] = &mut out;
     let call = |by: c_int, out: &mut Vec<[f32; 3]>| {
         let (pos, mass, n) = (pos.as_ptr().cast(), mass.as_ptr(), BODIES as c_long);
         // SAFETY: all arrays have that many bodies; nobody else runs shares.
@@ -250,12 +258,7 @@ fn bodies(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Vec<Row> {
         }
     };
     let name = format!("N-body, n = {BODIES}, {threads} threads");
-    program(
-        &name,
-        5,
-        &mut ours,
-        &mut [("OpenMP", &mut || call(0, by_openmp)), ("oneTBB", &mut || call(1, by_tbb))],
-    )
+    program(&name, 5, &mut ours, &mut |by| call(by as c_int, &mut out[by]))
 }
 
 fn particles(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Result<Vec<Row>> {
@@ -268,7 +271,7 @@ fn particles(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Result<Vec<Row
     let launch = rt.submit(Walk::of(&moves[0], &moves[1], &x, &y, &cell, &track)).defer([PARTICLES]);
     let mut ours = || timed(shares, threads, || launch.exec().expect("runs"));
     let state = || (start.clone(), start.clone(), vec![OUTSIDE; PARTICLES], vec![0u32; ROW * PARTICLES]);
-    let (mut by_openmp, mut by_tbb) = (state(), state());
+    let mut states = PEERS.map(|_| state());
     let call = |by: c_int, (x, y, cell, track): &mut (Vec<f32>, Vec<f32>, Vec<u32>, Vec<u32>)| {
         // SAFETY: the arrays have as many particles and moves; nobody else runs shares.
         unsafe {
@@ -291,13 +294,10 @@ fn particles(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Result<Vec<Row
         }
     };
     let name = format!("ways of {PARTICLES} particles, {ITERATIONS} iterations, {threads} threads");
-    let rows = program(
-        &name,
-        51,
-        &mut ours,
-        &mut [("OpenMP", &mut || call(0, &mut by_openmp)), ("oneTBB", &mut || call(1, &mut by_tbb))],
-    );
+    let rows = program(&name, 51, &mut ours, &mut |by| call(by as c_int, &mut states[by]));
     // The last positions are the same only if all made the same number of launches: they did.
-    assert_eq!(x.read()?[..], by_openmp.0, "the same kernel");
+    for (peer, (by_peer, ..)) in PEERS.iter().zip(&states) {
+        assert_eq!(x.read()?[..], by_peer[..], "the same kernel by {peer}");
+    }
     Ok(rows)
 }

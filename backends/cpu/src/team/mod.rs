@@ -38,13 +38,14 @@ const WAKE: f32 = 60_000.0;
 const WAKE_AFTER: Duration = Duration::from_micros(30);
 /// Nanoseconds of a share beyond which it is cut into chunks.
 const LONG_SHARE: f32 = 20_000.0;
-/// Nanoseconds of a chunk, at least: some 50 times what claiming it costs.
-const CHUNK: f32 = 5_000.0;
+/// Nanoseconds of the smallest chunk of a share, the last: some ten times what
+/// claiming it costs, and all the others are larger.
+const CHUNK: f32 = 1_000.0;
 /// At most `1 << LOG_CHUNKS` chunks in a share.
 const LOG_CHUNKS: u32 = 6;
 /// Chunks of a share of unknown cost: without them a first launch of few, long
 /// items could not be shared with workers that come late.
-const LOG_CHUNKS_UNKNOWN: u32 = 3;
+const LOG_CHUNKS_UNKNOWN: u32 = 4;
 /// Phases of one dispatch; a launch of more is several.
 const MAX_PHASES: u64 = 1 << 32;
 /// More than any machine has; far from where the cuts would overflow.
@@ -516,7 +517,8 @@ fn log_chunks(per_phase: f32, pieces: u64, width: u32, known: bool) -> u32 {
     } else if share <= LONG_SHARE {
         return 0;
     } else {
-        ((share / CHUNK).min(1e6) as u32).ilog2().min(LOG_CHUNKS)
+        // n of them are n^2 of the last.
+        (((share / CHUNK).min(1e6) as u32).ilog2() / 2).min(LOG_CHUNKS)
     };
     let pieces_per_share = pieces / u64::from(width);
     wanted.min(pieces_per_share.max(1).ilog2())

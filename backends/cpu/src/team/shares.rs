@@ -5,6 +5,10 @@ use std::ops::Range;
 
 /// How the phases of one launch are cut: `width` shares of `1 << log_chunks`
 /// chunks each, at multiples of `1 << log_align` rows from the phase's start.
+///
+/// Of n chunks of a share each is by as much smaller than the one before, down to
+/// `1 / n^2` of it (trapezoid self-scheduling: Tzen and Ni, 1993). What threads
+/// wait for each other at the end is part of a last one, and there are few to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Shares in a phase, at least 2.
@@ -42,9 +46,12 @@ impl Shape {
         if share >= self.width {
             return length;
         }
+        // What is left of the share is as the square of the chunks that are left:
+        // 1 - (n - c)^2 / n^2 = c (2 n - c) / n^2 lies before.
+        let before = u64::from(chunk) * ((2 << self.log_chunks) - u64::from(chunk));
         // Does not wrap: share <= width - 1 and per_share <= 2^64 / width + 1,
         // and the chunk adds less than one share.
-        let part = u64::from(share) * per_share + u64::from(chunk) * (per_share >> self.log_chunks);
+        let part = u64::from(share) * per_share + before * (per_share >> (2 * self.log_chunks));
         let at = ((u128::from(length) * u128::from(part)) >> 64) as u64;
         let mask = (1_u64 << self.log_align) - 1;
         match at.checked_add(mask) {
