@@ -116,7 +116,7 @@ pub fn kernel_definition(input: TokenStream) -> TokenStream {
 /// | `for(f32, f64)` | the element types to register, for an impl with a type parameter; `for((f32, u32), (f64, u64))` for one with two |
 /// | `priority = 10` | the highest wins among implementations that fit; default 0 |
 /// | `cpu_features = "avx2,fma"` | what the machine must have |
-/// | `alignment = 64` | launches are cut at multiples of so many positions of the dimension, so that all parts but the last are whole blocks or vectors |
+/// | `alignment = 64` | launches are cut at multiples of so many positions of the dimension, so that all parts but the last are whole blocks or vectors, and shares of threads at multiples of so many items (default: 16; of `CpuItem`, 1 where items take long) |
 /// | `name = "blocked"` | name among the kernel's implementations; default: the struct's, in snake case |
 /// | `vendor`, `device`, `architecture`, `version` `= ".."` | the devices it is for |
 #[proc_macro_attribute]

@@ -68,9 +68,7 @@ pub(crate) unsafe fn fill(operation: &Operation, to: *mut u8, n: usize) -> Resul
     guarded(|| unsafe { operation.fill(to, n) })
 }
 
-/// Makes one of the accumulators of `count` blocks, `len` elements each, that stand one after the other;
-/// the result is in the first. Neighbours are combined in pairs, the earlier one first, then those of the
-/// pairs, and so on; one without a neighbour stays as it is.
+/// Makes one of the accumulators of `count` blocks, as [`Operation::merge`] does.
 ///
 /// # Errors
 /// [`Error::Backend`] if the operation panics.
@@ -84,20 +82,8 @@ pub(crate) unsafe fn merge(
     count: usize,
     len: usize,
 ) -> Result<(), Error> {
-    let bytes = len * operation.size;
-    guarded(|| {
-        let mut distance = 1;
-        while distance < count {
-            for block in (0..count - distance).step_by(2 * distance) {
-                // SAFETY: block + distance < count; two accumulators are apart.
-                unsafe {
-                    let to = partials.add(block * bytes);
-                    operation.combine(to, to.add(distance * bytes), len);
-                }
-            }
-            distance *= 2;
-        }
-    })
+    // SAFETY: the caller vouches.
+    guarded(|| unsafe { operation.merge(partials, count, len) })
 }
 
 /// Takes the outcome of a phase into the result: `result = combine(result, outcome)`.

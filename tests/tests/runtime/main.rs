@@ -31,6 +31,7 @@ mod recordings;
 mod reduce;
 mod regions;
 mod scatter;
+mod sharing;
 mod views;
 mod waiting;
 mod whole;

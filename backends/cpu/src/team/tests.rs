@@ -96,6 +96,9 @@ fn the_chunks_of_all_shares_cover_a_phase_once_and_in_order() {
         }
         assert_eq!(next, start + length, "{shape:?} of {length}");
     }
+    let shape = Shape { width: 2, log_chunks: 2, log_align: 0 };
+    let chunks = [0, 1, 2, 3].map(|chunk| shape.rows(fraction(2), 0..3200, 1, chunk));
+    assert_eq!(chunks, [1600..2300, 2300..2800, 2800..3100, 3100..3200]);
     let shape = Shape { width: 2, log_chunks: 0, log_align: 4 };
     assert_eq!(shape.rows(fraction(2), 0..1024, 0, 0), 0..512);
     assert_eq!(shape.rows(fraction(2), 0..u64::MAX, 1, 0).end, u64::MAX);

@@ -10,6 +10,7 @@ use std::any::TypeId;
 pub struct Operation {
     identity: unsafe fn(*mut u8, usize),
     combine: unsafe fn(*mut u8, *const u8, usize),
+    merge: unsafe fn(*mut u8, usize, usize),
     /// Bytes of an element.
     pub(crate) size: usize,
     /// Alignment of an element.
@@ -44,9 +45,28 @@ impl Operation {
                 }
             }
         }
+        /// # Safety
+        /// There are `count * len` initialised elements.
+        unsafe fn merge<T: Copy, Op: ReduceOp<T>>(partials: *mut u8, count: usize, len: usize) {
+            let partials = partials.cast::<T>();
+            let mut distance = 1;
+            while distance < count {
+                for block in (0..count - distance).step_by(2 * distance) {
+                    for i in 0..len {
+                        // SAFETY: block + distance < count, and i < len.
+                        unsafe {
+                            let to = partials.add(block * len + i);
+                            to.write(Op::combine(to.read(), to.add(distance * len).read()));
+                        }
+                    }
+                }
+                distance *= 2;
+            }
+        }
         Operation {
             identity: identity::<T, Op>,
             combine: combine::<T, Op>,
+            merge: merge::<T, Op>,
             size: size_of::<T>(),
             align: align_of::<T>(),
         }
@@ -104,6 +124,17 @@ impl Operation {
     pub(crate) unsafe fn combine(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller vouches.
         unsafe { (self.combine)(to, from, n) }
+    }
+
+    /// Makes one of `count` blocks of `len` elements each, one behind the other; it is in the first. Neighbours are
+    /// combined in pairs, the earlier one first, then those of the pairs, and so on; one without a neighbour stays as
+    /// it is.
+    ///
+    /// # Safety
+    /// There are `count * len` initialised elements, aligned, and nobody else reaches them.
+    pub(crate) unsafe fn merge(&self, partials: *mut u8, count: usize, len: usize) {
+        // SAFETY: the caller vouches.
+        unsafe { (self.merge)(partials, count, len) }
     }
 }
 

@@ -1,0 +1,122 @@
+//! Which of the CPU's threads run the items of a launch.
+
+use flash::descriptor::Implementation;
+use flash::kernel;
+use flash::kernel::views::{Item, Write};
+use flash::kernel::{CpuItem, CpuSpan, Index, Span};
+use flash::prelude::*;
+use flash_tests::in_process;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Items that take so long, and say who ran them.
+#[derive(KernelDefinition)]
+#[kernel(name = "sharing.rest", dims(item))]
+struct Rest<'a> {
+    microseconds: u64,
+    thread: Item<'a, Write<u64>>,
+}
+
+/// A number that no other thread has meanwhile.
+fn this_thread() -> u64 {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr() as u64)
+}
+
+fn rest(microseconds: u64) -> u64 {
+    if microseconds > 0 {
+        std::thread::sleep(Duration::from_micros(microseconds));
+    }
+    this_thread()
+}
+
+struct ByItem;
+struct ByRun;
+struct ByAnyRun;
+
+#[kernel(priority = 1)]
+impl CpuItem<Rest<'_>> for ByItem {
+    fn item(_: Index<1>, k: RestItem<'_>) {
+        k.thread.set(rest(k.microseconds));
+    }
+}
+
+#[kernel]
+impl CpuSpan<Rest<'_>> for ByRun {
+    fn span(_: Span<1>, k: RestSpan<'_>) {
+        k.thread.fill_with(|| rest(k.microseconds));
+    }
+}
+
+#[kernel(alignment = 1)]
+impl CpuSpan<Rest<'_>> for ByAnyRun {
+    fn span(_: Span<1>, k: RestSpan<'_>) {
+        k.thread.fill_with(|| rest(k.microseconds));
+    }
+}
+
+/// How many threads ran the items.
+fn threads(of: &FlashMemory<u64>) -> usize {
+    of.read().unwrap().iter().collect::<BTreeSet<_>>().len()
+}
+
+fn on_two_threads(body: impl FnOnce(&RuntimeObj)) {
+    in_process(&[("FLASH_CPU_THREADS", "2")], || body(&get_runtime("ALL_CPU").unwrap()));
+}
+
+#[test]
+fn few_long_items_have_both_threads_from_the_first_launch_on() {
+    on_two_threads(|rt| {
+        for _ in 0..3 {
+            let thread = FlashMemory::zeroed(8);
+            rt.submit(Rest::of(5_000, &thread)).exec([8usize]).unwrap();
+            assert_eq!(threads(&thread), 2);
+        }
+    });
+}
+
+/// Launches of short items stay with the caller, and nobody is told of most of them.
+#[test]
+fn items_that_come_to_take_long_have_both_threads_before_long() {
+    // Launched anew each time, and recorded once for each time that items take.
+    type Launch<'a> = &'a dyn Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize);
+    let anew: Launch<'_> = &|rt, thread, microseconds, times| {
+        (0..times).for_each(|_| rt.submit(Rest::of(microseconds, thread)).exec([4usize]).unwrap());
+    };
+    let again: Launch<'_> = &|rt, thread, microseconds, times| {
+        let launch = rt.submit(Rest::of(microseconds, thread)).defer([4usize]);
+        (0..times).for_each(|_| launch.exec().unwrap());
+    };
+    for launch in [anew, again] {
+        on_two_threads(|rt| {
+            let thread = FlashMemory::zeroed(4);
+            launch(rt, &thread, 0, 500);
+            assert_eq!(threads(&thread), 1);
+            launch(rt, &thread, 300, 300);
+            let mut shared = 0;
+            for _ in 0..20 {
+                launch(rt, &thread, 5_000, 1);
+                shared += usize::from(threads(&thread) == 2);
+            }
+            assert!(shared >= 10, "{shared} of 20 launches had both threads");
+        });
+    }
+}
+
+#[test]
+fn runs_are_whole_vectors_unless_an_implementation_says_otherwise() {
+    on_two_threads(|rt| {
+        for (name, items, expected) in [("by_run", 16, 1), ("by_any_run", 16, 2), ("by_run", 48, 2)] {
+            let rt = rt.options(Implementation::named(name));
+            for _ in 0..3 {
+                let thread = FlashMemory::zeroed(items);
+                rt.submit(Rest::of(2_000, &thread)).exec([items]).unwrap();
+                assert_eq!(threads(&thread), expected, "{items} items by `{name}`");
+                if name == "by_run" {
+                    let thread = thread.read().unwrap();
+                    assert!(thread.chunks(16).all(|run| run.iter().all(|by| *by == run[0])));
+                }
+            }
+        }
+    });
+}
