@@ -11,8 +11,6 @@ pub struct Operation {
     identity: unsafe fn(*mut u8, usize),
     combine: unsafe fn(*mut u8, *const u8, usize),
     merge: unsafe fn(*mut u8, usize, usize),
-    /// Bytes of an element.
-    pub(crate) size: usize,
     /// Alignment of an element.
     pub(crate) align: usize,
 }
@@ -67,7 +65,6 @@ impl Operation {
             identity: identity::<T, Op>,
             combine: combine::<T, Op>,
             merge: merge::<T, Op>,
-            size: size_of::<T>(),
             align: align_of::<T>(),
         }
     }
