@@ -1,5 +1,5 @@
 //! The programs of the OpenCL implementations in plain `opencl3`, with no framework: a backend that builds them, sets
-//! their parameters, and takes the time of enqueueing a kernel and waiting for it alone, the second of two. Accumulators in the host's memory
+//! their parameters, and takes the time of enqueueing a kernel and waiting for it alone. Accumulators in the host's memory
 //! are cleared before, and added up afterwards, in that time. Where the device cannot use that memory it copies the arrays
 //! once; results stay there.
 
@@ -195,15 +195,12 @@ impl flash::backend::Device for ByHandDevice {
             event?.wait()
         };
         let sums = kernel.sums.as_ref().map(|sums| sums.blocks(launch, set.told.items)).unwrap_or_default();
-        let call = || {
+        let outcome = last::time(1, || {
             sums.iter().for_each(|sum| sum.clear(0));
             run()?;
             sums.iter().for_each(Blocks::add_up);
             Ok(())
-        };
-        // The one that counts comes behind another, as in a loop of calls, and as FLASH's does: caches are what a kernel
-        // has left of them. Setting parameters loads much of the driver's code and data, which then is there.
-        let outcome = call().and_then(|()| last::time(1, call));
+        });
         // Whoever adds them up once more gets the same.
         sums.iter().for_each(|sum| sum.clear(1));
         outcome.map_err(|error: ClError| failure(error)).map(|()| None)
