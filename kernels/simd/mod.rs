@@ -2,7 +2,8 @@
 //!
 //! A kernel's loop is written once, over lanes that are arrays, and compiled once per instruction set:
 //! everything that `InstructionSet::run` calls is inlined into a function that has the set's features, and
-//! the compiler turns the lanes into registers. A `Vector` is one by its name, where a loop needs to say so.
+//! the compiler turns the lanes into registers. A `Vector` is one by its name, where a loop needs to say so: to store past
+//! the caches, which the registers of crates such as pulp cannot.
 
 mod elementwise;
 mod streams;

@@ -146,7 +146,6 @@ impl CpuKernel {
     }
 }
 
-
 /// Attributes of a launch that this backend knows.
 const PARALLEL: &str = "cpu.parallel";
 
@@ -156,7 +155,9 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
     let (kernel, space) = (launch.kernel(), launch.space());
     let launches = kernel.launches.load(Relaxed);
     kernel.launches.store(launches.wrapping_add(1), Relaxed);
-    let sampled = launches < FIRST || launches.is_multiple_of(SAMPLE);
+    // Of so few items the host runs most launches itself: this one is to say what they take by now.
+    let sampled =
+        launches < FIRST || launches.is_multiple_of(SAMPLE) || space.items() <= kernel.inline_items();
     if sampled || !launch.is_plain() || kernel.whole || space.phases() != 1 || !kernel.is_small(space.items())
     {
         return run_any(team, launch, sampled);

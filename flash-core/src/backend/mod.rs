@@ -16,10 +16,10 @@ pub(crate) mod registry;
 #[cfg(test)]
 mod tests;
 
+pub use crate::kernel::implementation::alignment;
 pub use elf::signature;
 pub use event::{Completion, Event};
 pub use glue::{BackendEntry, BackendStatic, Instance, api, query};
-pub use crate::kernel::implementation::alignment;
 pub use host::run_rows;
 pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;

@@ -60,13 +60,12 @@ fn threads(of: &FlashMemory<u64>) -> usize {
     of.read().unwrap().iter().collect::<BTreeSet<_>>().len()
 }
 
-fn on_two_threads(body: impl FnOnce(&RuntimeObj)) {
-    in_process(&[("FLASH_CPU_THREADS", "2")], || body(&get_runtime("ALL_CPU").unwrap()));
-}
+const TWO_THREADS: &[(&str, &str)] = &[("FLASH_CPU_THREADS", "2")];
 
 #[test]
 fn few_long_items_have_both_threads_from_the_first_launch_on() {
-    on_two_threads(|rt| {
+    in_process(TWO_THREADS, || {
+        let rt = get_runtime("ALL_CPU").unwrap();
         for _ in 0..3 {
             let thread = FlashMemory::zeroed(8);
             rt.submit(Rest::of(5_000, &thread)).exec([8usize]).unwrap();
@@ -75,37 +74,44 @@ fn few_long_items_have_both_threads_from_the_first_launch_on() {
     });
 }
 
-/// Launches of short items stay with the caller, and nobody is told of most of them.
+/// Launches of short items stay with the caller, and nobody is told of most of them: until they take long.
+fn come_to_take_long(launch: impl Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize)) {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let thread = FlashMemory::zeroed(4);
+    launch(&rt, &thread, 0, 500);
+    assert_eq!(threads(&thread), 1);
+    launch(&rt, &thread, 300, 300);
+    let mut shared = 0;
+    for _ in 0..20 {
+        launch(&rt, &thread, 5_000, 1);
+        shared += usize::from(threads(&thread) == 2);
+    }
+    assert!(shared >= 10, "{shared} of 20 launches had both threads");
+}
+
 #[test]
 fn items_that_come_to_take_long_have_both_threads_before_long() {
-    // Launched anew each time, and recorded once for each time that items take.
-    type Launch<'a> = &'a dyn Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize);
-    let anew: Launch<'_> = &|rt, thread, microseconds, times| {
-        (0..times).for_each(|_| rt.submit(Rest::of(microseconds, thread)).exec([4usize]).unwrap());
-    };
-    let again: Launch<'_> = &|rt, thread, microseconds, times| {
-        let launch = rt.submit(Rest::of(microseconds, thread)).defer([4usize]);
-        (0..times).for_each(|_| launch.exec().unwrap());
-    };
-    for launch in [anew, again] {
-        on_two_threads(|rt| {
-            let thread = FlashMemory::zeroed(4);
-            launch(rt, &thread, 0, 500);
-            assert_eq!(threads(&thread), 1);
-            launch(rt, &thread, 300, 300);
-            let mut shared = 0;
-            for _ in 0..20 {
-                launch(rt, &thread, 5_000, 1);
-                shared += usize::from(threads(&thread) == 2);
-            }
-            assert!(shared >= 10, "{shared} of 20 launches had both threads");
+    in_process(TWO_THREADS, || {
+        come_to_take_long(|rt, thread, microseconds, times| {
+            (0..times).for_each(|_| rt.submit(Rest::of(microseconds, thread)).exec([4usize]).unwrap());
         });
-    }
+    });
+}
+
+#[test]
+fn items_of_a_recorded_launch_that_come_to_take_long_have_both_threads_before_long() {
+    in_process(TWO_THREADS, || {
+        come_to_take_long(|rt, thread, microseconds, times| {
+            let launch = rt.submit(Rest::of(microseconds, thread)).defer([4usize]);
+            (0..times).for_each(|_| launch.exec().unwrap());
+        });
+    });
 }
 
 #[test]
 fn runs_are_whole_vectors_unless_an_implementation_says_otherwise() {
-    on_two_threads(|rt| {
+    in_process(TWO_THREADS, || {
+        let rt = get_runtime("ALL_CPU").unwrap();
         for (name, items, expected) in [("by_run", 16, 1), ("by_any_run", 16, 2), ("by_run", 48, 2)] {
             let rt = rt.options(Implementation::named(name));
             for _ in 0..3 {

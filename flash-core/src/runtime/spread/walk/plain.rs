@@ -79,8 +79,7 @@ impl<'r> Walk<'r> {
             let view = order.view();
             let (space, phases) = (view.get(), 0..order.phases());
             let (cut, inline) = (false, false);
-            let launch =
-                ToDevice { plan, target, space, phases, attributes, profile, position, cut, inline };
+            let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut, inline };
             part::run_timed(target, order.items(), || {
                 launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
             })
