@@ -560,7 +560,7 @@ typedef struct flash_backend_api {
   struct flash_error *(*cancel)(struct flash_event *event);
   // For a kernel with a flash_share_fn in FLASH_SPACE_HOST: up to so many work items, a launch of one phase without
   // flags and attributes may be run by the host, which calls that function on its own thread and does not
-  // tell the device. 0, or NULL: none. It is asked after each launch that the device had, which are one in 251 of
+  // tell the device. 0, or NULL: none. It is asked after each launch that the device had, which are one in 256 of
   // those at least: what items take may change. Since minor version 3.
   uint64_t (*inline_items)(struct flash_device *device, struct flash_kernel *kernel);
   // An implementation may be prepared soon: loads its program if that needs no compiler, and returns when

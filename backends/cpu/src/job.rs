@@ -138,7 +138,7 @@ impl CpuKernel {
             let new = match self.rate() {
                 0.0 => now,
                 // The first ones load code and data, too.
-                old if self.launches.load(Relaxed) <= FIRST => old.min(now),
+                old if self.launches.load(Relaxed) <= FIRST && now < old => now,
                 old => old + (now - old) * 0.25,
             };
             self.rate.store(new.to_bits(), Relaxed);

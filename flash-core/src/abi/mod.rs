@@ -704,7 +704,7 @@ pub struct BackendApi {
     pub cancel: Option<unsafe extern "C" fn(event: *mut Event) -> *mut Error>,
     /// For a kernel with a [`ShareFn`] in [`SPACE_HOST`]: up to so many work items, a launch of one phase without
     /// flags and attributes may be run by the host, which calls that function on its own thread and does not
-    /// tell the device. 0, or NULL: none. It is asked after each launch that the device had, which are one in 251 of
+    /// tell the device. 0, or NULL: none. It is asked after each launch that the device had, which are one in 256 of
     /// those at least: what items take may change. Since minor version 3.
     pub inline_items: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
     /// An implementation may be prepared soon: loads its program if that needs no compiler, and returns when

@@ -183,7 +183,7 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// Up to how many work items a launch of one phase need not come here: the host calls the implementation's
     /// `share` on its own thread instead, which spares an indirect call. For devices that use host memory and
-    /// would run so few items on the caller, too. It is asked after each launch that came here, which are one in 251
+    /// would run so few items on the caller, too. It is asked after each launch that came here, which are one in 256
     /// of those at least: what items take may change.
     fn inline_items(&self, _kernel: &Self::Kernel) -> u64 {
         0

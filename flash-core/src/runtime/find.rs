@@ -13,7 +13,7 @@ use crate::kernel::implementation::{alignment, takes_parts};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where it runs.
 pub(crate) struct Target {
@@ -44,13 +44,24 @@ struct Inline {
     ask: unsafe extern "C" fn(*mut abi::Device, *mut abi::Kernel) -> u64,
     /// Up to so many items, as the device said after the last launch that it had; 0 before.
     most: AtomicU64,
+    /// Launches that draw a lot below this go to the device, which so learns what items take by now: one in 4 after the
+    /// first, and fewer with each, down to one in 256.
+    told: AtomicU32,
 }
 
 impl Target {
-    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device.
+    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device. `lot`:
+    /// each number is as likely.
     #[inline]
-    pub fn inline(&self, items: u64) -> Option<abi::ShareFn> {
-        self.inline.as_ref().filter(|inline| items <= inline.most.load(Relaxed)).map(|inline| inline.share)
+    pub fn inline(&self, items: u64, lot: u32) -> Option<abi::ShareFn> {
+        let inline = self.inline.as_ref()?;
+        let here = items <= inline.most.load(Relaxed) && lot >= inline.told.load(Relaxed);
+        here.then_some(inline.share)
+    }
+
+    /// How many launches are run here for one that goes to the device, of those that may be.
+    pub fn inline_for_each_told(&self) -> u32 {
+        self.inline.as_ref().map_or(1, |inline| u32::MAX / inline.told.load(Relaxed).max(1))
     }
 
     /// The device has had a launch, and knows better now what items take.
@@ -59,8 +70,11 @@ impl Target {
         if let Some(inline) = &self.inline {
             // SAFETY: a device of this vtable, and its kernel.
             let most = unsafe { (inline.ask)(self.device.raw, self.kernel) };
-            if inline.most.load(Relaxed) != most {
+            let told = (inline.told.load(Relaxed) / 4).max(u32::MAX / 256);
+            // Other threads read them all the time.
+            if (inline.most.load(Relaxed), inline.told.load(Relaxed)) != (most, told) {
                 inline.most.store(most, Relaxed);
+                inline.told.store(told, Relaxed);
             }
         }
     }
@@ -264,6 +278,7 @@ pub(super) fn prepare(
         share,
         ask,
         most: AtomicU64::new(0),
+        told: AtomicU32::new(u32::MAX),
     });
     // SAFETY: a device of this vtable, and its kernel.
     let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });

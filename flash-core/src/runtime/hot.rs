@@ -33,7 +33,7 @@ struct Launch {
     space: Space,
     valid: bool,
     /// So many times more, and then it is looked at anew.
-    left: u64,
+    left: u32,
 }
 
 impl Hot {
@@ -99,7 +99,8 @@ impl Hot {
             phase_end: order.phases(),
         };
         let view = order.view();
-        let inline = target.inline(order.items()).filter(|_| order.phases() == 1 && node.extra.is_none());
+        let inline =
+            target.inline(order.items(), u32::MAX).filter(|_| order.phases() == 1 && node.extra.is_none());
         let launch = Launch {
             submit: target.submit,
             device: target.device.raw,
@@ -110,7 +111,7 @@ impl Hot {
             again,
             space: *view.get().raw(),
             valid: true,
-            left: launch::INLINE,
+            left: target.inline_for_each_told(),
         };
         match &mut self.0 {
             Some(old) => **old = launch,

@@ -26,9 +26,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of so many launches that the host could run itself, the device gets one, and so learns what its items take by now. The
-/// next prime below 256: kernels that take turns have their turns there, too.
-pub(super) const INLINE: u64 = 251;
+/// What the launch of a number draws, the first one 0: each number is as likely, whether one looks at every launch or at
+/// every second one.
+#[inline]
+fn lot(number: u64) -> u32 {
+    // 2^32 over the golden ratio: what is drawn is spread evenly all the time.
+    (number as u32).wrapping_mul(0x9E37_79B9)
+}
 
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
 pub(super) struct Held<'a> {
@@ -214,15 +218,15 @@ fn run_held(
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
             _ => last.insert((order, order.view())).1.get(),
         };
-        let inline = !(before + position as u64).is_multiple_of(INLINE);
+        let lot = Some(lot(before + position as u64));
         let outcome = match timeout(node, runtime) {
-            None => submit(slots, node, plan, space, runtime, inline),
+            None => submit(slots, node, plan, space, runtime, lot),
             Some(limit) => asynchronous::timed(
                 limit,
                 Instant::now(),
                 watch,
                 |source| blame(node, plan, position, source),
-                || submit(slots, node, plan, space, runtime, inline),
+                || submit(slots, node, plan, space, runtime, lot),
             ),
         };
         position += 1;
@@ -301,16 +305,16 @@ fn submit(
     plan: &Plan,
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    inline: bool,
+    lot: Option<u32>,
 ) -> Result<(), Error> {
     let target = match plan.target() {
         Ok(target) => target,
         Err(error) => return failsafe(slots, node, plan, error),
     };
     if plan.prepared || (plan.writes && runtime.check_writes) {
-        return submit_prepared(slots, node, (plan, target), space, runtime, inline);
+        return submit_prepared(slots, node, (plan, target), space, runtime, lot);
     }
-    launch(slots, node, (plan, target), space, runtime, inline)
+    launch(slots, node, (plan, target), space, runtime, lot)
 }
 
 #[cold]
@@ -328,7 +332,7 @@ fn submit_prepared(
     (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    inline: bool,
+    lot: Option<u32>,
 ) -> Result<(), Error> {
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
     let mut scratch: SmallVec<[Scratch; 2]> = SmallVec::new();
@@ -358,7 +362,7 @@ fn submit_prepared(
     let phases = 0..space.phases();
     let position = slots.position_of(node);
     let cut = false;
-    let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut, inline };
+    let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut, lot };
     let outcome = submit_to(launch, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -373,14 +377,14 @@ fn launch(
     (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    inline: bool,
+    lot: Option<u32>,
 ) -> Result<(), Error> {
     let args = slots.args_of(node);
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = slots.position_of(node);
     let cut = false;
-    ToDevice { plan, target, space, phases, attributes, profile, position, cut, inline }
+    ToDevice { plan, target, space, phases, attributes, profile, position, cut, lot }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }
 
@@ -421,8 +425,8 @@ pub(super) struct ToDevice<'a> {
     pub position: usize,
     /// The space is a part of the submission's.
     pub cut: bool,
-    /// The host may run it itself, if it is small.
-    pub inline: bool,
+    /// The host may run it itself, if it is small; with what it has drawn.
+    pub lot: Option<u32>,
 }
 
 /// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
@@ -473,8 +477,8 @@ impl ToDevice<'_> {
     /// returns when they are done.
     #[inline]
     pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
-        if self.inline
-            && let Some(share) = self.target.inline(self.space.items())
+        if let Some(lot) = self.lot
+            && let Some(share) = self.target.inline(self.space.items(), lot)
             && !self.plan.phased
             && self.space.phases() == 1
             && !phases.is_empty()

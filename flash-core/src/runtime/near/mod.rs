@@ -246,17 +246,8 @@ impl<'a> Run<'a> {
         let plan = node.plan();
         let (attributes, profile) = launch::extras(node, self.runtime);
         let phases = 0..space.phases();
-        let launch = ToDevice {
-            plan,
-            target,
-            space,
-            phases,
-            attributes,
-            profile,
-            position,
-            cut: false,
-            inline: false,
-        };
+        let launch =
+            ToDevice { plan, target, space, phases, attributes, profile, position, cut: false, lot: None };
         let limit = launch::timeout(node, self.runtime);
         if limit.is_none() && profile.is_none() {
             let event = match self.slots.nodes().len() {

@@ -160,7 +160,7 @@ impl<'r> KernelPart<'r> {
             profile: own.as_ref().or(self.profile.as_ref()),
             position: self.position,
             cut: self.cut,
-            inline: false,
+            lot: None,
         };
         run_timed(self.target, self.items, || launch::submit_to(launch, &mut self.args, self.merged))?;
         if let (Some(own), Some(all)) = (own, &self.by_phase) {

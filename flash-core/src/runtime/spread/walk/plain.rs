@@ -78,8 +78,8 @@ impl<'r> Walk<'r> {
             let (attributes, profile) = launch::extras(node, runtime);
             let view = order.view();
             let (space, phases) = (view.get(), 0..order.phases());
-            let (cut, inline) = (false, false);
-            let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut, inline };
+            let (cut, lot) = (false, None);
+            let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut, lot };
             part::run_timed(target, order.items(), || {
                 launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
             })
