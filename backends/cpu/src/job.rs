@@ -16,7 +16,6 @@ use std::time::Instant;
 pub struct CpuKernel {
     implementation: &'static abi::Implementation,
     whole: bool,
-    by_item: bool,
     /// Rows at multiples of which its shares begin, if it has said so.
     alignment: Option<u64>,
     /// Nanoseconds that one work item takes on one thread, as bits of an `f32`; 0: not measured yet.
@@ -29,9 +28,9 @@ pub struct CpuKernel {
 /// what it costs to have it.
 const SMALL: f32 = 500.0;
 
-/// Every how many launches the time is taken, beside the first.
+/// Every how many launches the time is taken.
 const SAMPLE: u32 = 64;
-/// So many.
+/// So many first launches of which it is taken, too.
 const FIRST: u32 = 4;
 
 /// Share boundaries fall on multiples of this many rows, so that two threads rarely write one cache
@@ -53,7 +52,6 @@ impl CpuKernel {
         Ok(CpuKernel {
             implementation,
             whole: implementation.door == abi::DOOR_WHOLE,
-            by_item: implementation.door == abi::DOOR_ITEM,
             alignment: alignment(implementation),
             rate: AtomicU32::new(0),
             launches: AtomicU32::new(0),
@@ -111,7 +109,7 @@ impl CpuKernel {
     fn align(&self) -> u64 {
         match self.alignment {
             Some(said) => said,
-            None if self.by_item && !self.has_short_items() => 1,
+            None if self.implementation.door == abi::DOOR_ITEM && !self.has_short_items() => 1,
             None => ALIGN,
         }
     }

@@ -59,9 +59,9 @@ impl Target {
         here.then_some(inline.share)
     }
 
-    /// How many launches are run here for one that goes to the device, of those that may be.
-    pub fn inline_for_each_told(&self) -> u32 {
-        self.inline.as_ref().map_or(1, |inline| u32::MAX / inline.told.load(Relaxed).max(1))
+    /// So many launches that are the same may be made alike before it is asked again where they run.
+    pub fn alike(&self) -> u32 {
+        self.inline.as_ref().map_or(u32::MAX, |inline| u32::MAX / inline.told.load(Relaxed))
     }
 
     /// The device has had a launch, and knows better now what items take.

@@ -32,7 +32,7 @@ struct Launch {
     again: Option<Again>,
     space: Space,
     valid: bool,
-    /// So many times more, and then it is looked at anew.
+    /// So many times more, and then the device gets it, which may want the host to run the next ones, or not to.
     left: u32,
 }
 
@@ -111,7 +111,7 @@ impl Hot {
             again,
             space: *view.get().raw(),
             valid: true,
-            left: target.inline_for_each_told(),
+            left: target.alike(),
         };
         match &mut self.0 {
             Some(old) => **old = launch,

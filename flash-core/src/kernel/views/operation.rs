@@ -34,6 +34,7 @@ impl Operation {
         }
         /// # Safety
         /// Both have `n` initialised elements, and are apart.
+        #[inline]
         unsafe fn combine<T: Copy, Op: ReduceOp<T>>(to: *mut u8, from: *const u8, n: usize) {
             for i in 0..n {
                 // SAFETY: i < n.
@@ -46,16 +47,14 @@ impl Operation {
         /// # Safety
         /// There are `count * len` initialised elements.
         unsafe fn merge<T: Copy, Op: ReduceOp<T>>(partials: *mut u8, count: usize, len: usize) {
-            let partials = partials.cast::<T>();
+            let bytes = len * size_of::<T>();
             let mut distance = 1;
             while distance < count {
                 for block in (0..count - distance).step_by(2 * distance) {
-                    for i in 0..len {
-                        // SAFETY: block + distance < count, and i < len.
-                        unsafe {
-                            let to = partials.add(block * len + i);
-                            to.write(Op::combine(to.read(), to.add(distance * len).read()));
-                        }
+                    // SAFETY: block + distance < count; two blocks are apart.
+                    unsafe {
+                        let to = partials.add(block * bytes);
+                        combine::<T, Op>(to, to.add(distance * bytes), len);
                     }
                 }
                 distance *= 2;
