@@ -108,6 +108,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     if let Some(child) = &arguments.child {
         return child::measure(child);
     }
+    // Before minutes of measuring.
+    let files = [&arguments.json, &arguments.markdown, &arguments.svg];
+    files.into_iter().flatten().try_for_each(|path| report::can_write(path))?;
     let wanted = |name: &str| arguments.name.as_deref().is_none_or(|n| n == name);
     // Peers of devices are the drivers: a machine without a compiler can measure them.
     let of_devices = matches!(arguments.name.as_deref(), Some("opencl" | "gpu"))

@@ -124,6 +124,12 @@ pub fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
+/// An error if a file cannot be written; what is in it stays.
+pub fn can_write(file: &Path) -> Result<()> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+    opened.map(drop).with_context(|| format!("cannot write {}", file.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +177,7 @@ a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -     -
     fn a_file_that_cannot_be_written_is_named() {
         let error = write(Path::new("/nowhere/rows.json"), "").unwrap_err();
         assert_eq!(error.to_string(), "cannot write /nowhere/rows.json");
+        assert_eq!(can_write(Path::new("/nowhere/rows.json")).unwrap_err().to_string(), error.to_string());
     }
 
     #[test]
