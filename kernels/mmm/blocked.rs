@@ -9,21 +9,20 @@
 use super::bf16;
 use super::tiles::Tiles;
 use crate::simd::Number;
-use bytemuck::{Pod, Zeroable};
 use flash_core::kernel::{Element, Threads};
+use memmap2::MmapMut;
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::thread::LocalKey;
 
-/// Columns of `a`, and rows of `b`, of a block, packed. Less, and the result is read and written more often; more, and a
-/// tile's share of `b` leaves the first-level cache for good.
-const DEPTH: usize = 384;
 /// Columns of `b` of a block.
-const WIDTH: usize = 4096;
-/// Rows of `a` of a block, about: with [`DEPTH`] columns a third of a second-level cache, and few enough for threads
-/// to share them out evenly.
-const HEIGHT: usize = 112;
+const WIDTH: usize = 2048;
+/// Rows of `a` of a block, at most, and about: with as many columns as a block has, what a second-level cache has room
+/// for, and few enough for threads to share them out evenly.
+const HEIGHT: usize = 84;
+/// Columns of `a` that are packed together, row by row: what is written of a tile stays in the first-level cache.
+const TURNED: usize = 8;
 /// Multiplications below which threads cost more than they save.
 pub(super) const SMALL: usize = 1 << 18;
 
@@ -84,38 +83,74 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
         return c.chunks_mut(leading).for_each(|row| row[..n].fill(I::Sum::ZERO));
     }
     let alone = threads.count() == 1 || m * n * k <= SMALL;
-    let height = height::<P, I>(m, if alone { 1 } else { threads.count() });
+    let rows = Blocks::of::<P, I>(m.div_ceil(I::ROWS), if alone { 1 } else { threads.count() });
     let mut work = || {
-        let most = n.min(WIDTH).next_multiple_of(I::WIDTH) * k.div_ceil(P::TOGETHER).min(DEPTH);
-        let mut lines = take::<P>(&PACKED_B, most);
-        let all: &mut [P] = bytemuck::cast_slice_mut(&mut lines);
+        let most = n.min(WIDTH).next_multiple_of(I::WIDTH) * k.div_ceil(P::TOGETHER).min(I::DEPTH);
+        let mut block = take::<P>(&PACKED_B, most);
+        let all: &mut [P] = bytemuck::cast_slice_mut(&mut block[..most * size_of::<P>()]);
         for columns in blocks(n, WIDTH) {
-            for depth in blocks(k, DEPTH * P::TOGETHER) {
+            for depth in blocks(k, even::<P, F>(k, I::DEPTH)) {
                 let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
                 let packed = &mut all[..columns.len().div_ceil(I::WIDTH) * tile_len];
-                pack_b(I::WIDTH, b, &depth, &columns, packed, alone);
+                pack_b::<I, P, F>(b, &depth, &columns, packed, alone);
                 let packed = &*packed;
-                let block = |(block, c): (usize, &mut [I::Sum])| {
-                    let first = block * height;
-                    let rows = first..(first + height).min(m);
+                rows.each(0..rows.count, (c, leading * I::ROWS), alone, &|tiles, c| {
+                    let rows = tiles.start * I::ROWS..(tiles.end * I::ROWS).min(m);
                     let c = &mut c[columns.start..];
                     of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), packed, (c, leading));
-                };
-                match alone {
-                    true => c.chunks_mut(height * leading).enumerate().for_each(block),
-                    false => c.par_chunks_mut(height * leading).enumerate().for_each(block),
-                }
+                });
             }
         }
-        PACKED_B.set(lines);
+        PACKED_B.set(Some(block));
     };
     if alone { work() } else { threads.install(work) }
 }
 
-/// Rows of a block, of `m` in all: whole tiles, as many for each thread.
-fn height<P, I: Tiles<P>>(m: usize, threads: usize) -> usize {
-    let blocks = m.div_ceil(HEIGHT).next_multiple_of(threads);
-    m.div_ceil(I::ROWS).div_ceil(blocks) * I::ROWS
+/// Tiles below one another in blocks of about as many.
+struct Blocks {
+    tiles: usize,
+    count: usize,
+}
+
+impl Blocks {
+    /// As many blocks for each thread.
+    fn of<P, I: Tiles<P>>(tiles: usize, threads: usize) -> Blocks {
+        let count = (tiles * I::ROWS).div_ceil(HEIGHT).next_multiple_of(threads);
+        Blocks { tiles, count: count.min(tiles) }
+    }
+
+    /// The first tile of a block.
+    fn first(&self, block: usize) -> usize {
+        block * self.tiles / self.count
+    }
+
+    /// Calls `body` with the tiles of each of some blocks, and the elements of `c` from there on; the first of them
+    /// is the first of `c`, and from tile to tile are `tile` elements.
+    fn each<T: Send>(
+        &self,
+        blocks: Range<usize>,
+        (c, tile): (&mut [T], usize),
+        alone: bool,
+        body: &(impl Fn(Range<usize>, &mut [T]) + Sync),
+    ) {
+        if blocks.len() == 1 {
+            return body(self.first(blocks.start)..self.first(blocks.end), c);
+        }
+        let half = blocks.start + blocks.len() / 2;
+        let (above, below) = c.split_at_mut((self.first(half) - self.first(blocks.start)) * tile);
+        let each = |blocks, c| self.each(blocks, (c, tile), alone, body);
+        if alone {
+            each(blocks.start..half, above);
+            each(half..blocks.end, below);
+        } else {
+            rayon::join(|| each(blocks.start..half, above), || each(half..blocks.end, below));
+        }
+    }
+}
+
+/// Products of a block's sums, of `k` in all: as many in each block, at most `depth` when they are packed.
+fn even<P: Packed<F>, F: Element>(k: usize, depth: usize) -> usize {
+    k.div_ceil(k.div_ceil(depth * P::TOGETHER)).next_multiple_of(P::TOGETHER)
 }
 
 /// Ranges of at most `size`.
@@ -123,55 +158,75 @@ fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(size).map(move |first| first..(first + size).min(n))
 }
 
-/// Packs rows `depth` and `columns` of `b`: tile by tile, each of `width` columns, in each row by row.
-fn pack_b<P: Packed<F>, F: Element>(
-    width: usize,
+/// Packs rows `depth` and `columns` of `b`: tile by tile, in each row by row.
+fn pack_b<I: Tiles<P>, P: Packed<F>, F: Element>(
     b: Matrix<'_, F>,
     depth: &Range<usize>,
     columns: &Range<usize>,
     packed: &mut [P],
     alone: bool,
 ) {
-    let tile_len = width * depth.len().div_ceil(P::TOGETHER);
-    let tile = |(tile, to): (usize, &mut [P])| {
-        let first = columns.start + tile * width;
-        let columns = first..(first + width).min(columns.end);
-        for (row, to) in depth.clone().step_by(P::TOGETHER).zip(to.chunks_exact_mut(width)) {
-            let (there, beyond) = to.split_at_mut(columns.len());
-            let (first, second) = (b.row(row, columns.clone()), row + 1);
-            if P::TOGETHER > 1 && second < depth.end {
-                let pairs = first.iter().zip(b.row(second, columns.clone()));
-                there.iter_mut().zip(pairs).for_each(|(to, (first, second))| *to = P::of(*first, *second));
-            } else {
-                there.iter_mut().zip(first).for_each(|(to, first)| *to = P::of(*first, F::zeroed()));
+    let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
+    let threads = if alone { 1 } else { rayon::current_num_threads() };
+    // Side by side: rows of `b` are read in pieces as long as can be.
+    let tiles = (packed.len() / tile_len).div_ceil(threads);
+    let some = |(some, to): (usize, &mut [P])| {
+        let first = columns.start + some * tiles * I::WIDTH;
+        let columns = first..(first + tiles * I::WIDTH).min(columns.end);
+        for (at, row) in depth.clone().step_by(P::TOGETHER).enumerate() {
+            let first = b.row(row, columns.clone()).chunks(I::WIDTH);
+            let second = (P::TOGETHER > 1 && row + 1 < depth.end).then(|| b.row(row + 1, columns.clone()));
+            for (tile, (to, first)) in to.chunks_exact_mut(tile_len).zip(first).enumerate() {
+                let (to, beyond) = to[at * I::WIDTH..][..I::WIDTH].split_at_mut(first.len());
+                if let Some(second) = second {
+                    let pairs = first.iter().zip(&second[tile * I::WIDTH..]);
+                    to.iter_mut().zip(pairs).for_each(|(to, (first, second))| *to = P::of(*first, *second));
+                } else {
+                    to.iter_mut().zip(first).for_each(|(to, first)| *to = P::of(*first, F::zeroed()));
+                }
+                beyond.fill(P::zeroed());
             }
-            beyond.fill(P::zeroed());
         }
     };
     match alone {
-        true => packed.chunks_mut(tile_len).enumerate().for_each(tile),
-        false => packed.par_chunks_mut(tile_len).enumerate().for_each(tile),
+        true => packed.chunks_mut(tiles * tile_len).enumerate().for_each(some),
+        false => packed.par_chunks_mut(tiles * tile_len).enumerate().for_each(some),
     }
 }
 
-/// Packs `rows` of `a`: tile by tile, each of `height` rows, in each column by column.
-fn pack_a<P: Packed<F>, F: Element>(
-    height: usize,
+/// Packs `rows` of `a`: tile by tile, in each column by column.
+fn pack_a<I: Tiles<P>, P: Packed<F>, F: Element>(
     a: Matrix<'_, F>,
     rows: Range<usize>,
     depth: &Range<usize>,
     packed: &mut [P],
 ) {
     let columns = depth.len().div_ceil(P::TOGETHER);
-    if !rows.len().is_multiple_of(height) {
-        packed[rows.len() / height * height * columns..].fill(P::zeroed());
-    }
-    for (i, row) in rows.enumerate() {
-        let tile = &mut packed[i / height * height * columns..];
-        let to = tile[i % height..].iter_mut().step_by(height);
-        let together = a.row(row, depth.clone()).chunks(P::TOGETHER);
-        to.zip(together)
-            .for_each(|(to, from)| *to = P::of(from[0], from.get(1).copied().unwrap_or(F::zeroed())));
+    for (first, tile) in rows.clone().step_by(I::ROWS).zip(packed.chunks_exact_mut(I::ROWS * columns)) {
+        let there = (rows.end - first).min(I::ROWS);
+        if there < I::ROWS {
+            tile.fill(P::zeroed());
+        }
+        let some = depth.clone().step_by(TURNED);
+        for (some, to) in some.zip(tile.chunks_mut(TURNED / P::TOGETHER * I::ROWS)) {
+            let columns = some..(some + TURNED).min(depth.end);
+            for i in 0..there {
+                let from = a.row(first + i, columns.clone());
+                match <&[F; TURNED]>::try_from(from) {
+                    Ok(from) if to.len() == TURNED / P::TOGETHER * I::ROWS => {
+                        for at in 0..TURNED / P::TOGETHER {
+                            let last = (at + 1) * P::TOGETHER - 1;
+                            to[at * I::ROWS + i] = P::of(from[at * P::TOGETHER], from[last]);
+                        }
+                    }
+                    _ => {
+                        for (to, from) in to[i..].iter_mut().step_by(I::ROWS).zip(from.chunks(P::TOGETHER)) {
+                            *to = P::of(from[0], from.get(1).copied().unwrap_or(F::zeroed()));
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -184,9 +239,9 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
 ) {
     let (m, columns) = (rows.len(), depth.len().div_ceil(P::TOGETHER));
     let len = m.next_multiple_of(I::ROWS) * columns;
-    let mut lines = take::<P>(&PACKED_A, len);
-    let packed: &mut [P] = &mut bytemuck::cast_slice_mut(&mut lines)[..len];
-    pack_a(I::ROWS, a, rows, &depth, packed);
+    let mut block = take::<P>(&PACKED_A, len);
+    let packed: &mut [P] = bytemuck::cast_slice_mut(&mut block[..len * size_of::<P>()]);
+    pack_a::<I, P, F>(a, rows, &depth, packed);
     for (column, b) in (0..n).step_by(I::WIDTH).zip(b.chunks_exact(I::WIDTH * columns)) {
         for (row, a) in (0..m).step_by(I::ROWS).zip(packed.chunks_exact(I::ROWS * columns)) {
             let size = [(m - row).min(I::ROWS), (n - column).min(I::WIDTH)];
@@ -194,29 +249,31 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
             I::tile(a, b, (c, leading), size, depth.start > 0);
         }
     }
-    PACKED_A.set(lines);
+    PACKED_A.set(Some(block));
 }
-
-/// A line of the caches, which vectors of packed factors do not cross.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
 
 /// A block that a thread keeps from product to product: fresh memory is cleared, page by page. Whoever packs takes it,
-/// so that what rayon runs on the thread meanwhile has one of its own.
-type Kept = RefCell<Vec<Line>>;
+/// so that what rayon runs on the thread meanwhile has one of its own. On large pages, where there are such: all of it is
+/// read again and again, and is more than the address cache has small ones for.
+type Kept = RefCell<Option<MmapMut>>;
 
 thread_local! {
-    static PACKED_A: Kept = const { RefCell::new(Vec::new()) };
-    static PACKED_B: Kept = const { RefCell::new(Vec::new()) };
+    static PACKED_A: Kept = const { RefCell::new(None) };
+    static PACKED_B: Kept = const { RefCell::new(None) };
 }
 
-/// The last block, with room for so many.
-fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> Vec<Line> {
-    let mut block = kept.take();
-    let lines = (len * size_of::<P>()).div_ceil(size_of::<Line>());
-    if block.len() < lines {
-        block.resize(lines, Line::zeroed());
+/// The last block, with room for so many. It begins with a page, so that no vector crosses a line of the caches.
+fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> MmapMut {
+    let bytes = len * size_of::<P>();
+    match kept.take() {
+        Some(block) if block.len() >= bytes => block,
+        _ => {
+            let block = MmapMut::map_anon(bytes)
+                .unwrap_or_else(|error| panic!("{bytes} bytes for packed blocks: {error}"));
+            #[cfg(target_os = "linux")]
+            // A wish, which systems without such pages refuse.
+            let _ = block.advise(memmap2::Advice::HugePage);
+            block
+        }
     }
-    block
 }

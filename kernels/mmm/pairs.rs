@@ -2,9 +2,9 @@
 
 use super::blocked::{Packed, product};
 use super::cpu::Product;
-use super::tiles::{Factors, Tiles, tile};
+use super::tiles::{Factors, Tiles, sized, tile};
 use super::{Mmm, MmmWhole, bf16};
-use crate::simd::{Avx512, InstructionSet};
+use crate::simd::{Avx512, InstructionSet, Vector};
 use bytemuck::{Pod, Zeroable};
 use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Threads};
@@ -72,15 +72,10 @@ impl Tiles<Pair> for Avx512Bf16 {
     type Sum = f32;
     const ROWS: usize = 14;
     const WIDTH: usize = 32;
+    const DEPTH: usize = 1024;
 
     fn tile(a: &[Pair], b: &[Pair], c: (&mut [f32], usize), size: [usize; 2], add: bool) {
-        Self::run(
-            #[inline(always)]
-            move || {
-                // SAFETY: `run` has seen that the CPU has the instructions.
-                unsafe { tile::<__m512bh, __m512, Pair, f32, 14, 2>(a, b, c, size, add) }
-            },
-        );
+        sized! { Avx512Bf16, __m512bh, Pair, f32, 14 x 2, or [4 8 11] rows, (a, b, c, size, add) }
     }
 }
 
