@@ -124,10 +124,15 @@ pub fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// An error if a file cannot be written; what is in it stays.
+/// An error if a file cannot be written. What is in it stays, and none is left where none was.
 pub fn can_write(file: &Path) -> Result<()> {
+    let is_new = !file.exists();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-    opened.map(drop).with_context(|| format!("cannot write {}", file.display()))
+    opened.map(drop).with_context(|| format!("cannot write {}", file.display()))?;
+    if is_new {
+        std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
