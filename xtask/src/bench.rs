@@ -35,8 +35,12 @@ pub struct Options {
     /// least 30 pairs of turns are
     #[arg(long, value_name = "S")]
     seconds: Option<String>,
+    /// Measure in N processes, one after the other: of each figure the median of theirs (default: 1). Where a process has
+    /// its code and its data makes a difference of its own, up to some per cent
+    #[arg(long, value_name = "N")]
+    processes: Option<String>,
     /// List the benchmarks instead
-    #[arg(long, conflicts_with_all = ["name", "json", "markdown", "svg", "megabytes", "only", "device", "seconds"])]
+    #[arg(long, exclusive = true)]
     list: bool,
 }
 
@@ -75,6 +79,7 @@ fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
         ("only", &options.only),
         ("device", &options.device),
         ("seconds", &options.seconds),
+        ("processes", &options.processes),
     ] {
         arguments.extend(value.iter().map(|value| PathBuf::from(format!("--{option}={value}"))));
     }
@@ -97,6 +102,7 @@ mod tests {
             only: Some("mmm blocked".into()),
             device: Some("ALL_CPU".into()),
             seconds: Some("60".into()),
+            processes: Some("6".into()),
             list: false,
         };
         let here = |name| std::env::current_dir().map(|here| here.join(name));
@@ -109,6 +115,7 @@ mod tests {
             "--only=mmm blocked".into(),
             "--device=ALL_CPU".into(),
             "--seconds=60".into(),
+            "--processes=6".into(),
             "kernels".into(),
         ];
         assert_eq!(arguments(&options)?, expected);

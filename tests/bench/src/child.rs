@@ -7,11 +7,35 @@ use anyhow::{Context, Result, bail};
 use flash::{FlashMemory, get_runtime};
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Fresh processes per row.
 const PROCESSES: usize = 30;
+
+/// What a child is told that measures all that its other arguments say.
+pub const ROWS: &str = "rows";
+
+/// The rows that so many processes with the arguments of this one measure, one after the other.
+pub fn rows(processes: u64) -> Result<Vec<Row>> {
+    let mut rows: Vec<Vec<Row>> = Vec::new();
+    for number in 1..=processes {
+        eprintln!("process {number} of {processes} ...");
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(std::env::args_os().skip(1)).args(["--child", ROWS]).stderr(Stdio::inherit());
+        let output = command.output().context("a process that measures")?;
+        if !output.status.success() {
+            bail!("process {number} of {processes} did not measure to its end: {}", output.status);
+        }
+        for row in serde_json::from_slice::<Vec<Row>>(&output.stdout).context("the rows of a process")? {
+            match rows.iter_mut().find(|same| same[0].name == row.name) {
+                Some(same) => same.push(row),
+                None => rows.push(vec![row]),
+            }
+        }
+    }
+    Ok(rows.iter().map(|same| Row::of_processes(same)).collect())
+}
 
 /// What a child measures: one figure, or a pair, on standard output.
 pub fn measure(what: &str) -> Result<()> {

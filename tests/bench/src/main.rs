@@ -82,6 +82,10 @@ struct Arguments {
     /// turns are.
     #[arg(long, value_name = "S", default_value_t = 20)]
     seconds: u64,
+    /// Measures in so many processes, one after the other: of each figure the median of theirs. Where a process has its code
+    /// and its data makes a difference of its own, up to some per cent.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    processes: u64,
     /// Names the benchmarks.
     #[arg(long)]
     list: bool,
@@ -105,24 +109,21 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         BENCHMARKS.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(());
     }
-    if let Some(child) = &arguments.child {
-        return child::measure(child);
+    match arguments.child.as_deref() {
+        Some(child::ROWS) => {
+            println!("{}", serde_json::to_string(&measured(&arguments)?)?);
+            return Ok(());
+        }
+        Some(child) => return child::measure(child),
+        None => {}
     }
     // Before minutes of measuring.
     let files = [&arguments.json, &arguments.markdown, &arguments.svg];
     files.into_iter().flatten().try_for_each(|path| report::can_write(path))?;
-    let wanted = |name: &str| arguments.name.as_deref().is_none_or(|n| n == name);
-    // Peers of devices are the drivers: a machine without a compiler can measure them.
-    let of_devices = matches!(arguments.name.as_deref(), Some("opencl" | "gpu"))
-        || arguments.device.as_deref().is_some_and(|key| key != "ALL_CPU");
-    let peers = if of_devices { peers::Peers::default() } else { peers::Peers::load()? };
-    let mut rows = Vec::new();
-    for (name, measure) in BENCHMARKS {
-        if wanted(name) {
-            eprintln!("{name} ...");
-            rows.extend(measure(&peers, &arguments)?);
-        }
-    }
+    let rows = match arguments.processes {
+        1 => measured(&arguments)?,
+        processes => child::rows(processes)?,
+    };
     print!("{}", report::table(&rows));
     if let Some(path) = &arguments.json {
         report::write(path, &report::json(&rows)?)?;
@@ -134,4 +135,21 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         report::write(path, &report::svg(&rows))?;
     }
     Ok(())
+}
+
+/// The rows that are wanted, measured in this process.
+fn measured(arguments: &Arguments) -> anyhow::Result<Vec<stats::Row>> {
+    let wanted = |name: &str| arguments.name.as_deref().is_none_or(|n| n == name);
+    // Peers of devices are the drivers: a machine without a compiler can measure them.
+    let of_devices = matches!(arguments.name.as_deref(), Some("opencl" | "gpu"))
+        || arguments.device.as_deref().is_some_and(|key| key != "ALL_CPU");
+    let peers = if of_devices { peers::Peers::default() } else { peers::Peers::load()? };
+    let mut rows = Vec::new();
+    for (name, measure) in BENCHMARKS {
+        if wanted(name) {
+            eprintln!("{name} ...");
+            rows.extend(measure(&peers, arguments)?);
+        }
+    }
+    Ok(rows)
 }

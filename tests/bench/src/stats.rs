@@ -119,6 +119,21 @@ impl Row {
             interval: interval(if ratios.is_empty() { &ours } else { &ratios }),
         }
     }
+
+    /// The row of what was measured in several processes: each is a turn, and its ratio the median of its own pairs.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn of_processes(rows: &[Row]) -> Self {
+        let turns: Vec<_> = rows.iter().map(|row| (row.value, row.peer)).collect();
+        let row = Row::from_turns(&rows[0].name, &rows[0].unit, &turns);
+        let ratios = sorted(rows.iter().filter_map(|row| row.ratio));
+        match &ratios[..] {
+            [] => row,
+            ratios => Row { ratio: Some(median(ratios)), interval: interval(ratios), ..row },
+        }
+    }
 }
 
 fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
@@ -184,6 +199,20 @@ mod tests {
         assert_eq!(row(&turns(300)).interval, Some([134.0, 167.0]));
         let of_ratios: Vec<_> = turns(6).iter().map(|(ours, _)| (*ours, Some(2.0))).collect();
         assert_eq!(row(&of_ratios).interval, Some([0.5, 3.0]));
+    }
+
+    #[test]
+    fn of_processes_are_the_medians_of_theirs() {
+        let scores = [0.9, 1.0, 1.3, 1.1, 0.8, 1.2, 1.05].map(|score| row(&[(score, None)]));
+        let score = Row::of_processes(&scores);
+        assert_eq!((score.value, score.min, score.max), (1.05, 0.8, 1.3));
+        assert_eq!((score.peer, score.ratio, score.interval), (None, None, Some([0.8, 1.3])));
+        // The ratio of each is 0.5, that of the medians is not.
+        let turns =
+            |ours: f64| [(ours, Some(2.0 * ours)), (ours, Some(2.0 * ours)), (10.0 * ours, Some(1.0))];
+        let times = Row::of_processes(&[1.0, 3.0].map(|ours| row(&turns(ours))));
+        assert_eq!((times.name.as_str(), times.unit.as_str()), ("launch", "ns"));
+        assert_eq!((times.value, times.peer, times.ratio, times.interval), (2.0, Some(4.0), Some(0.5), None));
     }
 
     #[test]
