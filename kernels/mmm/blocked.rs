@@ -3,8 +3,9 @@
 //! A *tile* of the result is a few rows by a few registers, all in registers: for each of a block of `k`, its
 //! columns of `a` are broadcast to its rows of `b`. Both are packed before, in the order in which a tile reads
 //! them. A block of `b` is packed once for all threads and stays in the cache that they share; a block of `a`
-//! stays in the cache of the thread that packed it. What packing puts beyond the edges are zeros, so that every
-//! tile is a full one, and the bits of an element depend on its row and its column alone.
+//! stays in the cache of the thread that packed it. What packing puts beyond the edges are zeros, and a tile there
+//! computes no more rows and registers than it has to: the bits of an element depend on its row of `a`, its column
+//! of `b` and nothing around them.
 
 use super::bf16;
 use super::tiles::Tiles;

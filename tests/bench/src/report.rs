@@ -126,7 +126,8 @@ pub fn write(file: &Path, text: &str) -> Result<()> {
 
 /// An error if a file cannot be written. What is in it stays, and none is left where none was.
 pub fn can_write(file: &Path) -> Result<()> {
-    let is_new = !file.exists();
+    // A link to nothing is there.
+    let is_new = file.symlink_metadata().is_err();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
     opened.map(drop).with_context(|| format!("cannot write {}", file.display()))?;
     if is_new {
@@ -183,6 +184,18 @@ a longer name  us    0.01234  0.01234 .. 0.01234  0.01234      -       -     -
         let error = write(Path::new("/nowhere/rows.json"), "").unwrap_err();
         assert_eq!(error.to_string(), "cannot write /nowhere/rows.json");
         assert_eq!(can_write(Path::new("/nowhere/rows.json")).unwrap_err().to_string(), error.to_string());
+    }
+
+    #[test]
+    fn looking_whether_a_file_can_be_written_changes_nothing() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let (new, old) = (directory.path().join("new.json"), directory.path().join("old.json"));
+        std::fs::write(&old, "rows")?;
+        can_write(&new)?;
+        can_write(&old)?;
+        assert!(!new.exists());
+        assert_eq!(std::fs::read_to_string(&old)?, "rows");
+        Ok(())
     }
 
     #[test]
