@@ -117,11 +117,13 @@ typedef struct flash_axis {
 /* flash_axis.kind: listed in the table. */
 #define FLASH_AXIS_LISTED 3
 
-/* Where an array's buffers begin, in bytes from its first element, and its number of elements. */
+/* Where an array's buffers begin, in bytes from its first element, its number of elements, and one past the last of
+ * them that is there. */
 typedef struct flash_array {
     flash_i64 origin;
     flash_i64 next_origin;
     flash_u64 len;
+    flash_u64 end;
 } flash_array;
 
 /* What a kernel is told of its launch: one phase of what its device runs. */
@@ -268,6 +270,10 @@ typedef struct flash_launch {
 /* Number of elements of an array, and of a row of it. */
 #define FLASH_LEN(array) (FLASH_OF(array).len)
 #define FLASH_ROW_LEN(array) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array])
+
+/* One past the last element of a `Window` that is there: a device has no more of it than the partition map gives to the
+ * launch, or to its part. At most FLASH_LEN. */
+#define FLASH_END(array) (FLASH_OF(array).end)
 
 /* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
@@ -513,6 +519,9 @@ extern "C" {
 #define FLASH_LEN(argument) (flash_args[argument].len)
 #define FLASH_ROW_LEN(argument) (flash_args[argument].row_len)
 
+/* One past the last element of a `Window` that is there, as above. */
+#define FLASH_END(argument) flash_end_of(&flash_args[argument])
+
 /* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
 #define FLASH_PART_BEGIN(argument, axis) flash_part_begin_of(&flash_args[argument], (axis))
@@ -529,6 +538,15 @@ static inline uint64_t flash_part_begin_of(const flash_arg *arg, uint32_t axis) 
 
 static inline uint64_t flash_part_end_of(const flash_arg *arg, uint32_t axis) {
     return arg->part ? arg->part->end[axis] : axis == 0 ? arg->len : 1;
+}
+
+static inline uint64_t flash_end_of(const flash_arg *arg) {
+    const flash_part *part = arg->part;
+    if (!part)
+        return arg->len;
+    if (!part->end[0] || !part->end[1] || !part->end[2])
+        return 0;
+    return part->end[0] + (part->end[1] - 1) * part->stride[0] + (part->end[2] - 1) * part->stride[1];
 }
 
 static inline uint64_t flash_own_index_of(const flash_span *span, uint64_t item, const flash_arg *arg) {

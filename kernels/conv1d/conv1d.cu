@@ -27,6 +27,18 @@ static Pack pack_of(const FLASH_T *at) {
     return *(const Pack *)at;
 }
 
+/* Elements of a chunk of the filter in a slice, but for the last: whole packs, so that they are aligned. */
+static int share_of(const int chunk) {
+    return (chunk + SLICES * OWN - 1) / (SLICES * OWN) * OWN;
+}
+
+static FLASH_T sum_of(const FLASH_T (&sums)[SLICES]) {
+    FLASH_T sum = sums[0];
+    for (int s = 1; s < SLICES; ++s)
+        sum += sums[s];
+    return sum;
+}
+
 /* Adds the products of filter elements `from` to `to` of the chunk; `signal` is what the first of the chunk meets. */
 static void add(const FLASH_T *filter, const FLASH_T *signal, int from, const int to, FLASH_T (&sums)[OWN]) {
     /* A slice that begins behind the last may begin anywhere. */
@@ -51,15 +63,19 @@ FLASH_KERNEL __launch_bounds__(THREADS)
     __shared__ Shared shared;
     if (blockDim.x != THREADS)
         __trap();
-    const flash_u64 k = FLASH_LEN(filter), len = FLASH_LEN(signal);
+    const flash_u64 k = FLASH_LEN(filter), len = FLASH_END(signal);
     if (flash_run.axes[0].kind != FLASH_AXIS_LINE || flash_run.axes[0].step != 1) {
-        /* No neighbours: each by itself. */
+        /* No neighbours: each by itself, in the same order, which no cut may change. */
         FLASH_FOR_ITEMS {
             const flash_u64 i = FLASH_INDEX(0);
-            FLASH_T sum = 0;
-            for (flash_u64 j = 0; i + k <= len && j < k; ++j)
-                sum = fma(FLASH_AT(filter, k - 1 - j), FLASH_AT(signal, i + j), sum);
-            FLASH_AT(out, i) = sum;
+            FLASH_T sums[SLICES] = {};
+            for (flash_u64 done = 0; i + k <= len && done < k; done += CHUNK) {
+                const int chunk = (int)min(k - done, (flash_u64)CHUNK), share = share_of(chunk);
+                for (int s = 0; s < SLICES; ++s)
+                    for (int j = s * share; j < min((s + 1) * share, chunk); ++j)
+                        sums[s] = fma(FLASH_AT(filter, k - 1 - done - j), FLASH_AT(signal, i + done + j), sums[s]);
+            }
+            FLASH_AT(out, i) = sum_of(sums);
         }
         return;
     }
@@ -76,8 +92,7 @@ FLASH_KERNEL __launch_bounds__(THREADS)
         for (int j = thread; j < THREADS + chunk + OWN; j += THREADS)
             shared.signal[j] = first + done + j < end ? FLASH_AT(signal, first + done + j) : 0;
         __syncthreads();
-        /* Whole packs, so that they are aligned. */
-        const int share = (chunk + SLICES * OWN - 1) / (SLICES * OWN) * OWN;
+        const int share = share_of(chunk);
         add(shared.filter, shared.signal + column * OWN, min(slice * share, chunk), min((slice + 1) * share, chunk),
             sums);
         __syncthreads();
@@ -85,9 +100,10 @@ FLASH_KERNEL __launch_bounds__(THREADS)
     for (int o = 0; o < OWN; ++o)
         shared.sums[slice][column * OWN + o] = sums[o];
     __syncthreads();
-    FLASH_T sum = shared.sums[0][thread];
-    for (int s = 1; s < SLICES; ++s)
-        sum += shared.sums[s][thread];
+    FLASH_T own[SLICES];
+    for (int s = 0; s < SLICES; ++s)
+        own[s] = shared.sums[s][thread];
+    const FLASH_T sum = sum_of(own);
     if (thread < count)
         FLASH_AT(out, first + thread) = first + thread + k <= len ? sum : 0;
 }

@@ -8,7 +8,7 @@ __attribute__((reqd_work_group_size(1, 1, 1)))
 FLASH_KERNEL conv1d(FLASH_GLOBAL const FLASH_T *filter, FLASH_GLOBAL const FLASH_T *signal,
                     FLASH_GLOBAL FLASH_T *out, FLASH_ARGS) {
     FLASH_FOR_RUNS {
-        const flash_u64 i = FLASH_INDEX(0), k = FLASH_LEN(filter), len = FLASH_LEN(signal), count = FLASH_RUN();
+        const flash_u64 i = FLASH_INDEX(0), k = FLASH_LEN(filter), len = FLASH_END(signal), count = FLASH_RUN();
         /* Results for which the signal is long enough. */
         const flash_u64 inside = i + k <= len ? min(count, len - k - i + 1) : 0;
         FLASH_GLOBAL const FLASH_T *from = &FLASH_AT(signal, i), *with = &FLASH_AT(filter, 0);

@@ -11,9 +11,15 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 partition_map! {
     /// `a..b` of the result needs `a..b + k - 1` of the signal, for a filter of `k` elements.
     static REACH = "conv1d.reach": |at: &Candidate<'_>, boxes: &mut Boxes| {
-        let (values, filter, signal) = (at.values("i"), at.shape("filter")[0], at.shape("signal")[0]);
-        let end = (values.end + filter.saturating_sub(1)).min(signal);
-        boxes.set("signal", std::iter::once(values.start..end));
+        let (values, k) = (at.values("i"), at.len("filter"));
+        match *at.shape("signal") {
+            [n] => {
+                let end = values.end.saturating_add(k.saturating_sub(1)).min(n);
+                boxes.set("signal", std::iter::once(values.start.min(end)..end));
+            }
+            // Neighbours of numbers: in a shape of several axes they may be anywhere.
+            _ => boxes.all("signal"),
+        }
     };
 }
 

@@ -299,13 +299,16 @@ fn heat(run: Span<2>, k: HeatSpan<'_>) {
     }
 }
 
-/// Width and height of a field that are as many elements.
+/// Width and height of a field that are its own.
 #[inline(always)]
 #[track_caller]
 fn shape(width: u64, height: u64, from: &WindowView<'_, f32>) -> (usize, usize) {
     let (width, height) = (width as usize, height as usize);
-    let found = from.len();
-    assert!(width.checked_mul(height) == Some(found), "expected {width} x {height} elements, found {found}");
+    let (found, [row, _]) = (from.len(), from.strides());
+    assert!(
+        width.checked_mul(height) == Some(found) && row == width,
+        "expected `from` of {width} x {height} elements, found {found}, {row} in a row"
+    );
     (width, height)
 }
 

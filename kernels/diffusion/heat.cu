@@ -4,14 +4,14 @@ FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 heigh
                   FLASH_ARGS) {
     /* An element's number is the same in both fields if that is the width of `to`; of `from` there are no more. */
     const flash_u64 end =
-        FLASH_STRIDE(to, 0) == 1 && FLASH_STRIDE(to, 1) == width ? min(width * height, FLASH_LEN(from)) : 0;
+        FLASH_STRIDE(to, 0) == 1 && FLASH_STRIDE(to, 1) == width ? min(width * height, FLASH_END(from)) : 0;
     FLASH_FOR_ITEMS {
         const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
         if (i >= end)
             continue;
         const float *at = &FLASH_AT(from, i);
         const float here = at[0];
-        const float west = x > 0 ? at[-1] : here, east = x + 1 < width ? at[1] : here;
+        const float west = x > 0 ? at[-1] : here, east = x + 1 < width && i + 1 < end ? at[1] : here;
         const float north = y > 0 ? at[-(flash_i64)width] : here, south = i + width < end ? at[width] : here;
         FLASH_AT(to, i) = here + rate * (((west + east) + (north + south)) - 4.0f * here);
     }

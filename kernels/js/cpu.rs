@@ -12,8 +12,9 @@ const AHEAD: usize = 1024;
 fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
     let [x, y, z] = run.first().values();
     let (nx, ny, n) = (k.nx as usize, k.ny as usize, run.len());
-    if !(x > 0 && x + n < nx && y > 0 && y + 1 < ny && z > 0) {
-        outside([nx, ny], [x, y, z], n);
+    let is_shaped = k.from.strides() == [nx, nx.wrapping_mul(ny)];
+    if !(is_shaped && x > 0 && x + n < nx && y > 0 && y + 1 < ny && z > 0) {
+        outside([nx, ny], k.from.strides(), [x, y, z], n);
     }
     // The points that are read begin with the neighbours below and end with those above. Looked for at once, for what
     // is done for a row in vain, and all that it writes to the stack, keeps the results of rows from being stored.
@@ -77,7 +78,11 @@ fn apart<'k, T: Number>(k: &JsSpan<'k, T>, below: usize, n: usize) -> [&'k [T]; 
 }
 
 #[cold]
-fn outside([nx, ny]: [usize; 2], [x, y, z]: [usize; 3], n: usize) -> ! {
+fn outside([nx, ny]: [usize; 2], [row, plane]: [usize; 2], [x, y, z]: [usize; 3], n: usize) -> ! {
+    assert!(
+        [row, plane] == [nx, nx.wrapping_mul(ny)],
+        "js: expected `from` of the shape [{nx}, {ny}, ..], found rows of {row} points and planes of {plane}"
+    );
     panic!("js: expected points inside a grid of {nx} x {ny} x .. points, found {x}..{} x {y} x {z}", x + n)
 }
 

@@ -5,7 +5,7 @@
 
 FLASH_KERNEL js(const FLASH_T h2, const flash_u64 nx, const flash_u64 ny, FLASH_GLOBAL const FLASH_T *from,
                 FLASH_GLOBAL const FLASH_T *f, FLASH_GLOBAL FLASH_T *to, FLASH_ARGS) {
-    const flash_u64 plane = nx * ny, len = FLASH_LEN(from);
+    const flash_u64 plane = nx * ny, len = FLASH_END(from);
     /* A point's number is the same in all arrays if these are the extents of `f` and `to`. */
     const flash_u64 fits = IS_SHAPED(f) && IS_SHAPED(to) && nx > 0 && nx <= plane;
     /* Points in a row, from the first that has a plane below to the last that has one above. */

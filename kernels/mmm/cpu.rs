@@ -62,8 +62,8 @@ impl<T: Factor> Product<'_, T> {
 /// Checks what no type says.
 fn check<T>(n: usize, k: usize, [a, b, c]: [usize; 3], right: &[T]) {
     assert!(
-        a >= k && b >= n && c >= n,
-        "mmm: expected leading dimensions of at least {k}, {n} and {n}, found {a}, {b} and {c}"
+        a >= k && b >= n && c == n,
+        "mmm: expected leading dimensions of at least {k} and {n}, and just {n} of the product, found {a}, {b} and {c}"
     );
     let needed = if k == 0 || n == 0 { 0 } else { (k - 1) * b + n };
     assert!(

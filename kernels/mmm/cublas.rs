@@ -3,9 +3,10 @@
 use super::{Mmm, bf16};
 use crate::simd::Factor;
 use cudarc::cublas::sys::{
-    cublasComputeType_t, cublasCreate_v2, cublasDgemm_v2, cublasGemmAlgo_t, cublasGemmEx, cublasHandle_t,
-    cublasOperation_t, cublasSetStream_v2, cublasSgemm_v2, cublasStatus_t, cudaDataType,
+    cublasComputeType_t, cublasCreate_v2, cublasDgemm_v2_64, cublasGemmAlgo_t, cublasGemmEx_64,
+    cublasHandle_t, cublasOperation_t, cublasSetStream_v2, cublasSgemm_v2_64, cublasStatus_t, cudaDataType,
 };
+use cudarc::driver::sys::{CUresult, cuMemsetD8Async};
 use flash_core::__private::inventory;
 use flash_core::Code;
 use flash_core::backend::Failure;
@@ -13,7 +14,7 @@ use flash_core::kernel::{DeviceCall, DeviceFunction, ImplementationEntry, device
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
@@ -49,6 +50,13 @@ fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
         cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => {
             Err(Failure::new(Code::OutOfMemory, format!("mmm: {call}: {status:?}")))
         }
+        // A library that is there, and newer than the driver, for example.
+        cublasStatus_t::CUBLAS_STATUS_NOT_INITIALIZED => Err(Failure::new(
+            Code::Kernel,
+            format!(
+                "mmm: {call}: {status:?}: this cuBLAS ({LIBRARY}) does not work with this driver: install one that does, or run without it, by `Implementation::named(\"mmm.cu\")`"
+            ),
+        )),
         _ => Err(Failure::new(Code::Kernel, format!("mmm: {call}: {status:?}"))),
     }
 }
@@ -57,6 +65,7 @@ fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
 // before), by work in the stream that it is given.
 unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
     const TARGET: &'static str = "cuda";
+    const PARTS: bool = true;
 
     fn enqueue(call: &DeviceCall<'_>) -> Result<(), Failure> {
         let rows = call.dimensions()[0].clone();
@@ -65,10 +74,6 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
             *size = call.scalar::<u64>(argument)?;
         }
         let [n, k, lda, ldb, ldc] = sizes;
-        let m = rows.end - rows.start;
-        if m == 0 || n == 0 {
-            return Ok(());
-        }
         let [a, b, c] = [5, 6, 7].map(|argument| call.args()[argument].len);
         // Saturating: what is too large is refused.
         let needs = |rows: u64, columns: u64, leading: u64| {
@@ -76,7 +81,7 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
         };
         // Of `a` and `c` there may be some rows alone, which are as far apart as the arrays' own.
         let own = lda == call.args()[5].row_len && ldc == call.args()[7].row_len;
-        let there = lda >= k && ldb >= n && ldc >= n;
+        let there = lda >= k && ldb >= n && ldc == n;
         if !own
             || !there
             || needs(rows.end, k, lda) > a
@@ -90,23 +95,46 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
             return Err(Failure::new(Code::Invalid, text));
         }
         let [of_a, of_c] = [size_of::<T>() as u64, size_of::<T::Sum>() as u64];
-        let left = call.address(5)? + rows.start * lda * of_a;
-        let (right, to) = (call.address(6)?, call.address(7)? + rows.start * ldc * of_c);
-        let mut numbers: [c_int; 6] = [0; 6];
-        for (number, size) in numbers.iter_mut().zip([m, n, k, lda.max(1), ldb, ldc]) {
-            *number = c_int::try_from(size).map_err(|_| {
-                let text = format!("mmm: expected sizes up to {}, cuBLAS's limit, found {size}", c_int::MAX);
-                Failure::new(Code::Invalid, text)
-            })?;
-        }
-        multiply::<T>(call.native("stream")?, numbers, [left, right, to])
+        let [left, right, to] = [call.address(5)?, call.address(6)?, call.address(7)?];
+        let stream = call.native("stream")?;
+        call.for_each_run(|first, m| {
+            let (left, to) = (left + first[0] * lda * of_a, to + first[0] * ldc * of_c);
+            if n == 0 {
+                return Ok(());
+            }
+            if k == 0 {
+                return clear(stream, to, m * n * of_c);
+            }
+            let mut numbers = [0; 6];
+            for (number, size) in numbers.iter_mut().zip([m, n, k, lda, ldb, ldc]) {
+                *number = i64::try_from(size).map_err(|_| {
+                    let text =
+                        format!("mmm: expected sizes up to {}, cuBLAS's limit, found {size}", i64::MAX);
+                    Failure::new(Code::Invalid, text)
+                })?;
+            }
+            multiply::<T>(stream, numbers, [left, right, to])
+        })
+    }
+}
+
+fn stream_of(handle: u64) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(handle as usize)
+}
+
+/// Puts zeros into a stream: sums of no products.
+fn clear(stream: u64, to: u64, bytes: u64) -> Result<(), Failure> {
+    // SAFETY: the stream is of the current context, and so many bytes of the result are at the address.
+    match unsafe { cuMemsetD8Async(to, 0, bytes as usize, stream_of(stream).cast()) } {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        status => Err(Failure::new(Code::Kernel, format!("mmm: cuMemsetD8Async: {status:?}"))),
     }
 }
 
 /// Puts a product into a stream: the matrices' sizes and leading dimensions, and their addresses on the device.
 fn multiply<T: Factor>(
     stream: u64,
-    [m, n, k, lda, ldb, ldc]: [c_int; 6],
+    [m, n, k, lda, ldb, ldc]: [i64; 6],
     [left, right, to]: [u64; 3],
 ) -> Result<(), Failure> {
     let mut handles = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
@@ -117,9 +145,8 @@ fn multiply<T: Factor>(
             let mut handle = null_mut();
             // SAFETY: the library is there (attribute `library`), the device's context is current, the variable ours.
             check("cublasCreate", unsafe { cublasCreate_v2(&mut handle) })?;
-            let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
             // SAFETY: a handle of this context, and a stream of it.
-            check("cublasSetStream", unsafe { cublasSetStream_v2(handle, stream) })?;
+            check("cublasSetStream", unsafe { cublasSetStream_v2(handle, stream_of(stream).cast()) })?;
             free.insert(Handle(handle)).0
         }
     };
@@ -130,19 +157,19 @@ fn multiply<T: Factor>(
     let status = unsafe {
         if TypeId::of::<T>() == TypeId::of::<f32>() {
             let (a, b, c) = (right as *const f32, left as *const f32, to as *mut f32);
-            cublasSgemm_v2(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)
+            cublasSgemm_v2_64(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)
         } else if TypeId::of::<T>() == TypeId::of::<bf16>() {
             let (factor, sum) = (cudaDataType::CUDA_R_16BF, cudaDataType::CUDA_R_32F);
             let (a, b, c) = (right as *const c_void, left as *const c_void, to as *mut c_void);
             let [one, zero] = [&1.0f32, &0.0f32].map(|scalar| std::ptr::from_ref(scalar).cast::<c_void>());
             let (by, any) = (cublasComputeType_t::CUBLAS_COMPUTE_32F, cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
-            cublasGemmEx(
+            cublasGemmEx_64(
                 handle, plain, plain, n, m, k, one, a, factor, ldb, b, factor, lda, zero, c, sum, ldc, by,
                 any,
             )
         } else {
             let (a, b, c) = (right as *const f64, left as *const f64, to as *mut f64);
-            cublasDgemm_v2(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)
+            cublasDgemm_v2_64(handle, plain, plain, n, m, k, &1.0, a, ldb, b, lda, &0.0, c, ldc)
         }
     };
     check("cublasGemm", status)

@@ -29,8 +29,9 @@ pub use half::bf16;
 /// numbers below `f32::MIN_POSITIVE` for 0, and by `blocked`, which keeps them.
 ///
 /// # Errors
-/// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, or a matrix
-/// shorter than its rows, the kernel fails on the CPU.
+/// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, a row of `c` longer
+/// than `n`, or a matrix shorter than its rows, the kernel fails on the CPU and by `cublas`. Devices compute what can be
+/// computed; what `c` has beside that then is not said.
 #[derive(KernelDefinition)]
 #[kernel(name = "mmm", dims(row), part_by(row))]
 #[implementations(

@@ -60,6 +60,10 @@ impl Real for f64 {
 /// # Errors
 /// A launch of more bodies than `acc` holds is refused. Where `mass` is not as long as `pos`, the kernel fails on the
 /// CPU; on devices those bodies attract that have both, and one without a position is not accelerated.
+///
+/// Devices multiply the attraction of a body on itself by its distance, 0: where m / e^3 is too large a number, but e is
+/// not 0, they may give NaN (in single precision, for m = 1, e below 1.4e-13). Two bodies in one place without softening: NaN
+/// on the CPU, as by the formula, no attraction on devices.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
 #[implementations(

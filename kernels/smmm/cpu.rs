@@ -37,8 +37,8 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
     for i in 0..run.len() {
         let elements = pointers[i] as usize - begin..pointers[i + 1] as usize - begin;
         let row = k.c.row(i);
-        assert!(row.len() >= n, "smmm: expected rows of {n} elements, found {}", row.len());
-        let c = &mut row[..n];
+        assert!(row.len() == n, "smmm: expected rows of {n} elements, found {}", row.len());
+        let c = &mut row[..];
         let lanes = I::Vector::<T>::LANES;
         if n < lanes {
             c.fill(T::ZERO);

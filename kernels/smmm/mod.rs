@@ -15,8 +15,8 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 ///
 /// # Errors
 /// A launch of more rows than `c` has is refused; where the row pointers decrease, leave the elements, or a column is
-/// none of `b`'s rows, the kernel fails on the CPU. On devices the product is that of the elements that are there, in
-/// columns that `b` has rows for.
+/// none of `b`'s rows, or a row of `c` has not `n` elements, the kernel fails on the CPU. On devices the product is that of
+/// the elements that are there, in columns that `b` has rows for.
 #[derive(KernelDefinition)]
 #[kernel(
     name = "smmm",
@@ -78,9 +78,11 @@ pub fn smmm<'a, T: Number>(
     b: &'a FlashMemory<T>,
     c: &'a FlashMemory<T>,
 ) -> Result<Smmm<'a, T>, Error> {
-    shapes::vector("smmm", ("start", start), m + 1, "the matrix has rows, and one more")?;
+    shapes::vector("smmm", ("start", start), m.saturating_add(1), "the matrix has rows, and one more")?;
     shapes::vector("smmm", ("column", column), value.len(), "`value` has")?;
     let leading = shapes::matrix("smmm", ("b", b), [k, n])?;
     shapes::just("smmm", ("c", c), [m, n])?;
+    // By their numbers, whatever their shapes.
+    let (column, value, b) = (column.range(..)?, value.range(..)?, b.range(..k * leading as usize)?);
     Ok(Smmm::of(n as u64, leading, start, column, value, b, c))
 }

@@ -199,18 +199,18 @@ fn radius(text: &str) -> Result<f32, String> {
 fn coefficient(text: &str) -> Result<f64, String> {
     positive(
         text,
-        "expected a coefficient above zero, such as 0.2 (1e-30 to 1e30): with none, nothing spreads",
+        "expected a coefficient above zero, such as 0.2 (1e-31 to 1e30): with none, nothing spreads",
     )
 }
 
 fn step(text: &str) -> Result<f64, String> {
-    positive(text, "expected a time above zero, such as 1 (1e-30 to 1e30): diffusion does not run backwards")
+    positive(text, "expected a time above zero, such as 1 (1e-31 to 1e30): diffusion does not run backwards")
 }
 
 fn positive(text: &str, otherwise: &str) -> Result<f64, String> {
     // What is larger or smaller than this by far has no sensible inverse.
     match text.trim().parse::<f64>() {
-        Ok(number) if (1e-30..=1e30).contains(&number) => Ok(number),
+        Ok(number) if (1e-31..=1e30).contains(&number) => Ok(number),
         _ => Err(otherwise.into()),
     }
 }

@@ -17,7 +17,7 @@ pub struct ImplementationEntry {
 inventory::collect!(ImplementationEntry);
 
 /// The attribute of a `whole` implementation that computes parts of a launch, too; its value is `true`.
-const PARTS: &str = "parts";
+pub(super) const PARTS: &str = "parts";
 
 /// Whether an implementation may be given a part of a launch: the doors of single items can, the `whole` door
 /// must say so.

@@ -150,6 +150,15 @@ impl<'a> Candidate<'a> {
         self.shapes[number]
     }
 
+    /// The number of elements of an array argument, of which its shape may have fewer.
+    #[track_caller]
+    pub fn len(&self, argument: &str) -> u64 {
+        let number = self.number(argument);
+        let view = self.descriptor.arguments[number].view;
+        assert!(view != View::Scalar, "argument `{argument}` is a scalar: take its value with `scalar`");
+        self.args[number].len
+    }
+
     /// The elements of an array argument that is marked `#[structure]`.
     #[track_caller]
     pub fn structure<T: Element>(&self, argument: &str) -> &'a [T] {

@@ -1,17 +1,18 @@
 //! Kernels of a device that are functions of the host's, such as those of a vendor's library.
 
-use super::implementation::descriptor_of;
+use super::implementation::{PARTS, descriptor_of};
 use super::shim::panic_text;
 use super::{Element, KernelDefinition, attribute};
 use crate::abi::{self, Arg, Buffer, QueueCall, QueueFn, Str};
 use crate::backend::Failure;
 use crate::error::Code;
-use crate::index::SpaceRef;
+use crate::index::{DynRuns, SpaceRef};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A kernel of a device that is a function of the host's: it puts the work of one phase into the device's queue, by a
-/// library of the vendor's or its own interface, and returns before that is done. Launches are whole.
+/// library of the vendor's or its own interface, and returns before that is done.
 ///
 /// [`device_function`] makes an implementation of it, which is registered as `ImplementationEntry`.
 ///
@@ -21,6 +22,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub unsafe trait DeviceFunction<D: KernelDefinition> {
     /// The kind of device, such as `cuda`.
     const TARGET: &'static str;
+
+    /// True if it computes parts of a launch, too; else each launch is one device's.
+    const PARTS: bool = false;
 
     /// Puts the work of one phase into the queue.
     ///
@@ -44,11 +48,53 @@ impl<'a> DeviceCall<'a> {
         unsafe { std::slice::from_raw_parts(self.raw.args, self.raw.arg_count as usize) }
     }
 
-    /// The half-open range of each dimension's values.
-    pub fn dimensions(&self) -> Vec<Range<u64>> {
+    fn space(&self) -> SpaceRef<'a> {
         // SAFETY: the space of a call lives as long as it does.
-        let space = unsafe { SpaceRef::new(&*self.raw.space) };
+        unsafe { SpaceRef::new(&*self.raw.space) }
+    }
+
+    /// The half-open range of each dimension's values, all of which need not be there, nor in this phase.
+    pub fn dimensions(&self) -> Vec<Range<u64>> {
+        let space = self.space();
         (0..space.dims().len()).map(|dim| space.value_range(dim)).collect()
+    }
+
+    /// Calls `body` for the work items of this phase, in their order, until it fails: for each run of them that follow one
+    /// another along dimension 0, with the index of the first and their number.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn for_each_run(
+        &self,
+        mut body: impl FnMut(&[u64], u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let space = self.space();
+        let mut runs = DynRuns::new(space, space.phase(self.raw.phase));
+        let mut index: SmallVec<[u64; 4]> = SmallVec::new();
+        let (mut first, mut items) = (SmallVec::from_elem(0, space.dims().len()), 0);
+        let mut add = |index: &SmallVec<[u64; 4]>, count: u64| {
+            let next = |first: &SmallVec<[u64; 4]>| first.first().map(|value| value.wrapping_add(items));
+            if items > 0 && index.first().copied() == next(&first) && index[1..] == first[1..] {
+                items += count;
+                return Ok(());
+            }
+            let (before, count) =
+                (std::mem::replace(&mut first, index.clone()), std::mem::replace(&mut items, count));
+            if count > 0 { body(&before, count) } else { Ok(()) }
+        };
+        while let Some(run) = runs.next_run() {
+            index.clear();
+            index.extend_from_slice(run.index);
+            if (run.dim, run.step) == (0, 1) {
+                add(&index, run.count)?;
+                continue;
+            }
+            for _ in 0..run.count {
+                add(&index, 1)?;
+                index[run.dim] = index[run.dim].wrapping_add_signed(run.step);
+            }
+        }
+        if items > 0 { body(&first, items) } else { Ok(()) }
     }
 
     /// The phase.
@@ -150,7 +196,8 @@ pub fn device_function<D: KernelDefinition, I: DeviceFunction<D>>(
 ) -> &'static abi::Implementation {
     let descriptor = descriptor_of::<D>();
     let attributes = attributes.iter().map(|(key, value)| attribute(key, (*value).into()));
-    let attributes = attributes.collect::<Vec<_>>().leak();
+    let parts = I::PARTS.then(|| attribute(PARTS, true.into()));
+    let attributes = attributes.chain(parts).collect::<Vec<_>>().leak();
     let function: QueueFn = queue_fn::<D, I>;
     Box::leak(Box::new(abi::Implementation {
         struct_size: size_of::<abi::Implementation>() as u32,
@@ -169,4 +216,53 @@ pub fn device_function<D: KernelDefinition, I: DeviceFunction<D>>(
         payload: function as *const u8,
         payload_len: 0,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{Dim, Order, OrderTraits, count_by};
+
+    /// The runs of each phase: of each the index of its first item, and how many there are.
+    fn runs(dims: &[Dim], traits: &OrderTraits<'_>) -> Vec<Vec<(Vec<u64>, u64)>> {
+        let order = Order::new(dims, traits).unwrap();
+        let view = order.view();
+        let space = view.get();
+        let of = |phase| {
+            let raw = QueueCall {
+                struct_size: size_of::<QueueCall>() as u32,
+                arg_count: 0,
+                space: space.raw(),
+                phase,
+                args: std::ptr::null(),
+                context: std::ptr::null_mut(),
+                native_handle: None,
+                fail: None,
+            };
+            let mut runs = Vec::new();
+            let call = DeviceCall { raw: &raw };
+            call.for_each_run(|first, count| {
+                runs.push((first.to_vec(), count));
+                Ok(())
+            })
+            .unwrap();
+            runs
+        };
+        (0..space.phases()).map(of).collect()
+    }
+
+    #[test]
+    fn items_that_follow_one_another_are_one_run() {
+        let none = OrderTraits::default();
+        assert_eq!(runs(&[Dim::from(3..40)], &none), [[(vec![3], 37)]]);
+        assert_eq!(runs(&[count_by([1, 2, 3, 30, 7])], &none), [[(vec![1], 3), (vec![30], 1), (vec![7], 1)]]);
+        assert_eq!(
+            runs(&[Dim::from((2..9).step_by(3))], &none),
+            [[(vec![2], 1), (vec![5], 1), (vec![8], 1)]]
+        );
+        let rows = OrderTraits { sort: &[0], group: None };
+        assert_eq!(runs(&[Dim::from(5..7)], &rows), [[(vec![5], 1)], [(vec![6], 1)]]);
+        assert_eq!(runs(&[Dim::from(0), Dim::from(3)], &none), [[]; 0]);
+        assert_eq!(runs(&[Dim::from(2..5), Dim::from(0..2)], &none), [[(vec![2, 0], 3), (vec![2, 1], 3)]]);
+    }
 }

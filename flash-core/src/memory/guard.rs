@@ -3,6 +3,7 @@
 use super::Header;
 use crate::error::Error;
 use crate::kernel::{Element, shim};
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
@@ -107,6 +108,18 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: while this guard is alive nobody else touches the array.
         unsafe { std::slice::from_raw_parts_mut(self.header.data().cast(), self.header.len()) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for ReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for WriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 

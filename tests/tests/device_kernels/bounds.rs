@@ -4,6 +4,7 @@
 use crate::{devices, devices_of_all_kinds};
 use flash::RuntimeObj;
 use flash::descriptor::Attributes;
+use flash::kernels::conv1d::Conv1d;
 use flash::kernels::diffusion::{Count, Heat, OUTSIDE, Walk};
 use flash::kernels::js::Js;
 use flash::kernels::nbody::{Accelerate, Simulate};
@@ -98,6 +99,24 @@ fn bodies_without_a_position_or_a_mass_attract_none() {
                 assert_near(&acc.elements(), &expected, &what);
             }
         }
+    }
+}
+
+#[test]
+fn bodies_in_one_place_and_a_softening_next_to_nothing() {
+    let accelerated = |key: &str, softening: f32, bodies: usize| {
+        let (pos, mass) =
+            (FlashMemory::from(vec![[1.0f32; 3]; bodies]), FlashMemory::from(vec![1.0f32; bodies]));
+        let acc = FlashMemory::zeroed(bodies);
+        let kernel = Accelerate::of(1.0, softening * softening, &pos, &mass, &acc);
+        get_runtime(key).unwrap().submit(kernel).exec([bodies]).unwrap();
+        acc.read().unwrap().to_vec()
+    };
+    assert_eq!(accelerated("ALL_CPU", 1e-14, 1), [[0.0; 3]]);
+    assert!(accelerated("ALL_CPU", 0.0, 2).as_flattened().iter().all(|a| a.is_nan()));
+    for device in devices_of_all_kinds("bounds::bodies_in_one_place_and_a_softening_next_to_nothing") {
+        assert_eq!(accelerated(&device, 1.5e-13, 1), [[0.0; 3]], "{device}");
+        assert_eq!(accelerated(&device, 0.0, 2), [[0.0; 3]; 2], "{device}");
     }
 }
 
@@ -210,6 +229,82 @@ fn a_field_is_heated_as_far_as_both_arrays_go() {
             // More rows are said to be than there are, and are launched.
             let heated = step([6, 1 << 40], [[6, 9], [6, 40]], (6, 40)).unwrap();
             assert!(heated.iter().enumerate().all(|(i, &heated)| heated == (i < 54)), "{which}");
+        }
+    }
+}
+
+/// What a launch has of an array ends with the shape that is said to be it, and with that begins what others have.
+#[test]
+fn what_lies_behind_a_shape_is_not_read() {
+    for device in devices_of_all_kinds("bounds::what_lies_behind_a_shape_is_not_read") {
+        for (which, rt) in runtimes(&device) {
+            let value = new_number();
+            let [from, f, to] = [value, 0.0, 0.0].map(|all| FlashMemory::from([all; 900]));
+            let kernel = Js::of(1.0, 6, 5, &from, &f, &to);
+            let points = (1..5, 1..4, 1..29);
+            rt.submit(kernel).sizes([[6, 5, 8], [6, 5, 30], [6, 5, 30]]).exec(points).unwrap();
+            for (i, &x) in to.read().unwrap().iter().enumerate() {
+                let inside =
+                    [i % 6, i / 6 % 5, i / 30].iter().zip([5, 4, 7]).all(|(i, end)| (1..end).contains(i));
+                assert_eq!(x == value, inside, "{which}: point {i}");
+            }
+            // A row and a cell more, for a field of seven cells.
+            for (cells, sizes) in [(7, Some([[3, 2], [3, 40]])), (7, None)] {
+                let from = Guarded::new(vec![value; cells], f32::NAN);
+                let to = FlashMemory::<f32>::zeroed([3, 40]);
+                let submission = rt.submit(Heat::of(0.0, 3, 40, from.range(), &to));
+                let ran = match sizes {
+                    Some(sizes) => submission.sizes(sizes).exec((3, 40)),
+                    None => submission.exec((3, 40)),
+                };
+                match ran.map_err(|error| error.to_string()) {
+                    Ok(()) => {
+                        let to = to.read().unwrap();
+                        assert!(!to.iter().any(|x| x.is_nan()), "{which}: {to:?}");
+                        assert!(
+                            to.iter().enumerate().all(|(i, &x)| (x == value) == (i < 6) || i == 6),
+                            "{which}"
+                        );
+                    }
+                    // Without a shape there is no telling what a part needs.
+                    Err(error) => {
+                        assert!(
+                            sizes.is_none() && error.contains("expected `from` of the shape"),
+                            "{which}: {error}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_and_a_signal_may_have_any_shape() {
+    for device in devices_of_all_kinds("bounds::a_filter_and_a_signal_may_have_any_shape") {
+        let (k, n) = (16, 200);
+        let signal: Vec<f32> = (0..n).map(|i| (i * 7 % 31) as f32).collect();
+        let expected: Vec<f32> = signal.windows(k).map(|window| window.iter().sum()).collect();
+        let len = expected.len();
+        for (which, rt) in runtimes(&device) {
+            for (of_filter, of_signal) in
+                [(&[2usize, 8][..], &[n][..]), (&[16], &[20, 10]), (&[4, 4], &[2, 50, 2])]
+            {
+                let filter = FlashMemory::from(vec![1.0f32; k]).with_shape(of_filter).unwrap();
+                let signal = FlashMemory::from(&signal[..]).with_shape(of_signal).unwrap();
+                let out = FlashMemory::zeroed(len);
+                rt.submit(Conv1d::of(&filter, &signal, &out)).exec([len]).unwrap();
+                assert_eq!(*out.read().unwrap(), expected, "{which}: {of_filter:?}, {of_signal:?}");
+            }
+            // Half of the signal: no results where it does not reach.
+            let (filter, out) = (FlashMemory::from([1.0f32; 16]), FlashMemory::zeroed(len));
+            let signal = FlashMemory::from(&signal[..]);
+            let kernel = Conv1d::of(&filter, &signal, &out);
+            rt.submit(kernel).sizes([&[k][..], &[n / 2], &[len]]).exec([len]).unwrap();
+            let there = n / 2 + 1 - k;
+            let out = out.read().unwrap();
+            assert_eq!(out[..there], expected[..there], "{which}");
+            assert_eq!(out[there..], vec![0.0; len - there], "{which}");
         }
     }
 }

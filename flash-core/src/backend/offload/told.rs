@@ -18,7 +18,7 @@ const HEAD: usize = 5;
 const RUN: usize = 4;
 /// Words of an axis, and of an array.
 const AXIS: usize = 5;
-const ARRAY: usize = 3;
+const ARRAY: usize = 4;
 
 /// What a kernel is told: to be kept and filled again.
 #[derive(Clone, Debug, Default)]
@@ -265,10 +265,13 @@ fn strides(arg: &Arg, dimensions: usize, to: &mut Vec<u64>) {
     }
 }
 
-/// The words of an array: where its buffers begin, in bytes from its first element, and its length.
+/// The words of an array: where its buffers begin, in bytes from its first element, its length, and where what is there
+/// of it ends.
 fn array(arg: &Arg, odd: bool) -> [u64; ARRAY] {
     // SAFETY: a launch's parts live for the call.
-    let origins = match unsafe { arg.part.as_ref() } {
+    let part = unsafe { arg.part.as_ref() };
+    let end = part.map_or(arg.len, end_of);
+    let origins = match part {
         Some(part) if arg.space != abi::SPACE_HOST => (part.origin, part.next_origin),
         // Addresses are those of element 0.
         _ => (0, 0),
@@ -276,8 +279,16 @@ fn array(arg: &Arg, odd: bool) -> [u64; ARRAY] {
     let bytes = |elements: u64| elements.wrapping_mul(u64::from(arg.element_size));
     let (origin, next) = (bytes(origins.0), bytes(origins.1));
     match odd && arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0 {
-        false => [origin, next, arg.len],
-        true => [next, origin, arg.len],
+        false => [origin, next, arg.len, end],
+        true => [next, origin, arg.len, end],
+    }
+}
+
+/// One past the number of a part's last element.
+fn end_of(part: &abi::Part) -> u64 {
+    match part.end.contains(&0) {
+        true => 0,
+        false => part.end[0] + (part.end[1] - 1) * part.stride[0] + (part.end[2] - 1) * part.stride[1],
     }
 }
 

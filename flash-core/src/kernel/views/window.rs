@@ -93,6 +93,13 @@ impl<'k, T: Element> WindowView<'k, T> {
         self.part.end.map(|end| end as usize)
     }
 
+    /// Elements from neighbour to neighbour along axes 1 and 2 of the array's shape: the extent of axis 0, and that of
+    /// the first two together; all elements, of an array without a shape.
+    #[inline]
+    pub fn strides(&self) -> [usize; 2] {
+        self.part.stride.map(|stride| stride as usize)
+    }
+
     /// Element number `i` of the array. Panics if it is not in the part.
     #[inline]
     #[track_caller]

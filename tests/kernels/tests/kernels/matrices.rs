@@ -256,10 +256,12 @@ fn matrices_that_do_not_fit_are_refused_and_named() {
         let run = |[lda, ldb, ldc]: [u64; 3]| {
             rt.submit(Mmm::of(5, 4, lda, ldb, ldc, &a, &b, &c)).exec([3]).unwrap_err().to_string()
         };
-        assert!(
-            run([4, 3, 5]).contains("expected leading dimensions of at least 4, 5 and 5, found 4, 3 and 5"),
-            "{which}"
-        );
+        for leading @ [lda, ldb, ldc] in [[4, 3, 5], [3, 5, 5], [4, 5, 4], [4, 5, 6]] {
+            let expected = format!(
+                "expected leading dimensions of at least 4 and 5, and just 5 of the product, found {lda}, {ldb} and {ldc}"
+            );
+            assert!(run(leading).contains(&expected), "{which}");
+        }
         assert!(
             run([4, 6, 5]).contains("expected 23 elements of `b` for 4 rows of 5, 6 apart, found 20"),
             "{which}"

@@ -2,6 +2,7 @@
 
 use crate::{Real, all, near, numbers};
 use flash::kernels::conv1d::Conv1d;
+use flash::kernels::diffusion::Heat;
 use flash::kernels::js::Js;
 use flash::kernels::{conv1d, js};
 use flash::prelude::*;
@@ -163,5 +164,22 @@ fn grids_that_do_not_fit_and_points_on_the_border_are_refused() {
     for dims in [(0..2, 1..2, 1..2), (1..3, 0..1, 1..2), (1..4, 1..2, 1..2)] {
         let error = rt.submit(js(1.0, &a, &a, &c).unwrap()).exec(dims).unwrap_err().to_string();
         assert!(error.contains("expected points inside a grid of 4 x 3 x .. points"), "{error}");
+    }
+    // Of other extents than the arrays have; whole, and cut.
+    let [u, f, next] = [(); 3].map(|()| FlashMemory::<f32>::zeroed([6, 5, 8]));
+    for rt in [rt.clone(), rt.options(Subspaces(2))] {
+        let run = |[nx, ny]: [u64; 2]| {
+            rt.submit(Js::of(1.0, nx, ny, &u, &f, &next)).exec((1..3, 1..3, 1..7)).map_err(|e| e.to_string())
+        };
+        assert_eq!(run([6, 5]), Ok(()));
+        for extents @ [nx, ny] in [[4, 4], [5, 6], [6, 4], [30, 1], [u64::MAX, 5]] {
+            let error = run(extents).unwrap_err();
+            assert!(error.contains(&format!("expected `from` of the shape [{nx}, {ny}, ..]")), "{error}");
+        }
+    }
+    let [from, to] = [[4, 4], [2, 8]].map(|shape: [usize; 2]| FlashMemory::<f32>::zeroed(shape));
+    for rt in [rt.clone(), rt.options(Subspaces(2))] {
+        let error = rt.submit(Heat::of(0.1, 2, 8, &from, &to)).exec((2, 8)).unwrap_err().to_string();
+        assert!(error.contains("expected `from` of"), "{error}");
     }
 }

@@ -95,6 +95,19 @@ fn what_does_not_fit_is_refused_and_wrong_rows_and_columns_are_found() {
     };
     let outside = run(start([0, 1, 2]), &FlashMemory::from([0u32, 2]));
     assert!(outside.contains("column 2 is none of the rows of `b`"), "{outside}");
+    // Rows of `b` beyond the matrix's columns are none either, and shapes of the elements say nothing.
+    let more = FlashMemory::<f32>::from([1.0; 9]).with_shape([3, 3]).unwrap();
+    let flat = |x: FlashMemory<f32>| x.with_shape([1, 2]).unwrap();
+    let value_2d = flat(FlashMemory::from([1.0f32, 1.0]));
+    let run_2d = |column: [u32; 2]| {
+        let (start, column) = (start([0, 1, 2]), FlashMemory::from(column).with_shape([1, 2]).unwrap());
+        let kernel = smmm([2, 3, 2], (&start, &column, &value_2d), &more, &c).unwrap();
+        rt.submit(kernel).exec([2])
+    };
+    run_2d([0, 1]).unwrap();
+    assert_eq!(*c.read().unwrap(), [1.0; 6]);
+    let outside = run_2d([0, 2]).unwrap_err().to_string();
+    assert!(outside.contains("column 2 is none of the rows of `b`"), "{outside}");
     let decreasing = run(start([0, 2, 1]), &column);
     assert!(
         decreasing.contains("expected row pointers that do not decrease, found 2 and 1 of row 1"),
