@@ -291,11 +291,18 @@ fn heat(run: Span<2>, k: HeatSpan<'_>) {
     let new = |i: usize, west: usize, east: usize| {
         step(k.rate, here[i], [here[west], here[east], above[i], below[i]])
     };
-    let (skip, last) = (range.start - left, here.len() - 1);
-    // The first and the last have neighbours of their own; those between need no look.
-    for (j, to) in k.to.iter_mut().enumerate() {
+    let (skip, last, to) = (range.start - left, here.len() - 1, k.to);
+    for j in [0, to.len() - 1] {
         let i = j + skip;
-        *to = new(i, i.saturating_sub(1), (i + 1).min(last));
+        to[j] = new(i, i.saturating_sub(1), (i + 1).min(last));
+    }
+    // Those between have a neighbour to either side: of slices of one length the compiler makes vectors.
+    let Some(between) = to.len().checked_sub(2) else { return };
+    let (first, to) = (skip + 1, &mut to[1..][..between]);
+    let [west, here, east] = [first - 1, first, first + 1].map(|first| &here[first..][..between]);
+    let [above, below] = [above, below].map(|row| &row[first..][..between]);
+    for i in 0..between {
+        to[i] = step(k.rate, here[i], [west[i], east[i], above[i], below[i]]);
     }
 }
 
