@@ -198,7 +198,7 @@ fn heated_plainly((width, height): (usize, usize), rate: f32) -> Vec<f32> {
     step(&step(&field(width, height).read().unwrap()))
 }
 
-const SIZES: [(usize, usize); 6] = [(1, 1), (1, 7), (9, 1), (2, 2), (33, 65), (257, 130)];
+const SIZES: [(usize, usize); 8] = [(1, 1), (1, 7), (9, 1), (2, 2), (3, 5), (20, 3), (33, 65), (257, 130)];
 
 #[test]
 fn heat_spreads_alike_through_every_implementation() {
@@ -209,6 +209,24 @@ fn heat_spreads_alike_through_every_implementation() {
         for name in ["plain", "portable"] {
             let rt = rt.options(Implementation::named(name));
             assert_eq!(heated(&rt, size, 0.2), expected, "{name}, {size:?}");
+        }
+    }
+}
+
+#[test]
+fn heat_of_some_cells_leaves_the_others() {
+    let (width, height) = (40, 5);
+    let from = field(width, height);
+    let to = FlashMemory::<f32>::zeroed([width, height]);
+    get_runtime("ALL_CPU").unwrap().submit(heat(0.2, &from, &to).unwrap()).exec((width, height)).unwrap();
+    let all = to.read().unwrap().to_vec();
+    for columns in [0..1, 39..40, 0..40, 0..17, 23..40, 7..8, 7..9, 7..30] {
+        let some = FlashMemory::<f32>::from(vec![9.0; width * height]).with_shape([width, height]).unwrap();
+        let rt = get_runtime("ALL_CPU").unwrap();
+        rt.submit(heat(0.2, &from, &some).unwrap()).exec((columns.clone(), 1..4)).unwrap();
+        for (i, &cell) in some.read().unwrap().iter().enumerate() {
+            let is_in = columns.contains(&(i % width)) && (1..4).contains(&(i / width));
+            assert_eq!(cell, if is_in { all[i] } else { 9.0 }, "{columns:?}: cell {i}");
         }
     }
 }
@@ -233,7 +251,7 @@ fn what_does_not_fit_fails_the_launch_and_nothing_else() {
     let rt = get_runtime("ALL_CPU").unwrap();
     let (from, to) = (field(4, 4), field(4, 4));
     let error = rt.submit(Heat::of(0.1, 4, 5, &from, &to)).exec((4, 4)).unwrap_err().to_string();
-    assert!(error.contains("expected 4 x 5 elements, found 16"), "{error}");
+    assert!(error.contains("expected `from` of 4 x 5 elements, found 16, 4 in a row"), "{error}");
 
     let track = FlashMemory::from(vec![7u32; 4]).with_shape([2, 2]).unwrap();
     let counts = FlashMemory::<u64>::zeroed(3 * 7);
