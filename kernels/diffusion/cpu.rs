@@ -3,6 +3,7 @@
 use super::{
     Count, CountItem, CountSpan, Heat, HeatItem, HeatSpan, OUTSIDE, STRETCH, Walk, WalkItem, WalkSpan,
 };
+use crate::simd::{self, InstructionSet, Vector};
 use flash_core::kernel;
 use flash_core::kernel::views::{Accumulator, RowsMut, Sum, WindowView};
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
@@ -159,18 +160,6 @@ macro_rules! spans {
             }
         }
 
-        #[kernel($($options)*)]
-        impl CpuSpan<Heat<'_>> for $name {
-            fn span(run: Span<2>, k: HeatSpan<'_>) {
-                #[target_feature(enable = $features)]
-                fn with_features(run: Span<2>, k: HeatSpan<'_>) {
-                    heat(run, k);
-                }
-                assert!($there, "this CPU lacks the instructions");
-                // SAFETY: this CPU has the instructions.
-                unsafe { with_features(run, k) }
-            }
-        }
     };
 }
 
@@ -198,12 +187,28 @@ impl CpuSpan<Walk<'_>> for Portable {
     }
 }
 
-#[kernel(priority = 10)]
-impl CpuSpan<Heat<'_>> for Portable {
-    fn span(run: Span<2>, k: HeatSpan<'_>) {
-        heat(run, k);
-    }
+macro_rules! heat {
+    ($($set:ident, [$($options:tt)*];)*) => {$(
+        #[kernel($($options)*)]
+        impl CpuSpan<Heat<'_>> for simd::$set {
+            #[inline(always)]
+            fn span(run: Span<2>, k: HeatSpan<'_>) {
+                heat::<Self>(run, k);
+            }
+
+            #[inline(always)]
+            fn around<R>(share: impl FnOnce() -> R) -> R {
+                <Self as InstructionSet>::run(share)
+            }
+        }
+    )*};
 }
+#[cfg(target_arch = "x86_64")]
+heat! {
+    Avx512, [priority = 30, cpu_features = "avx512f,avx512dq,avx512vl,avx512bw"];
+    Avx2, [priority = 20, cpu_features = "avx2,fma"];
+}
+heat! { Portable, [priority = 10]; }
 
 /// Counts one move: from a cell, or none, to another.
 #[inline(always)]
@@ -281,7 +286,7 @@ impl CpuSpan<Count<'_>> for Stays {
 
 /// One row of the field, or a stretch of it.
 #[inline(always)]
-fn heat(run: Span<2>, k: HeatSpan<'_>) {
+fn heat<I: InstructionSet>(run: Span<2>, k: HeatSpan<'_>) {
     let (range, y) = (run.range(), run.first()["y"]);
     let (width, height) = shape(k.width, k.height, &k.from);
     let (above, below) = (y.saturating_sub(1), (y + 1).min(height - 1));
@@ -296,13 +301,28 @@ fn heat(run: Span<2>, k: HeatSpan<'_>) {
         let i = j + skip;
         to[j] = new(i, i.saturating_sub(1), (i + 1).min(last));
     }
-    // Those between have a neighbour to either side: of slices of one length the compiler makes vectors.
+    // Those between have a neighbour to either side.
     let Some(between) = to.len().checked_sub(2) else { return };
     let (first, to) = (skip + 1, &mut to[1..][..between]);
     let [west, here, east] = [first - 1, first, first + 1].map(|first| &here[first..][..between]);
     let [above, below] = [above, below].map(|row| &row[first..][..between]);
-    for i in 0..between {
-        to[i] = step(k.rate, here[i], [west[i], east[i], above[i], below[i]]);
+    let cell = |i: usize| step(k.rate, here[i], [west[i], east[i], above[i], below[i]]);
+    let lanes = I::Vector::<f32>::LANES;
+    if between < lanes {
+        return (0..between).for_each(|i| to[i] = cell(i));
+    }
+    assert!(I::there(), "this CPU lacks the instructions");
+    for first in (0..between).step_by(lanes) {
+        // The last register has cells of the one before once more.
+        let first = first.min(between - lanes);
+        // SAFETY: the CPU has the instructions, as asserted. `lanes` cells from `first` on are in all rows. They are rounded
+        // as in `step`: times -4 is no rounding.
+        unsafe {
+            let at = |row: &[f32]| I::Vector::<f32>::load(row.as_ptr().add(first));
+            let (here, around) = (at(here), at(west).add(at(east)).add(at(above).add(at(below))));
+            let flow = around.add(here.mul(I::Vector::<f32>::splat(-4.0)));
+            here.add(flow.mul(I::Vector::<f32>::splat(k.rate))).store(to.as_mut_ptr().add(first));
+        }
     }
 }
 

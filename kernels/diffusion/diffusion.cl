@@ -72,22 +72,3 @@ FLASH_KERNEL count(const flash_u64 iterations, FLASH_GLOBAL const flash_u32 *tra
     }
 }
 #endif
-
-#ifdef FLASH_ENTRY_heat
-FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height,
-                  FLASH_GLOBAL const float *from, FLASH_GLOBAL float *to, FLASH_ARGS) {
-    /* An element's number is the same in both fields if that is the width of `to`; of `from` there are no more. */
-    const flash_u64 end =
-        FLASH_STRIDE(to, 0) == 1 && FLASH_STRIDE(to, 1) == width ? min(width * height, FLASH_END(from)) : 0;
-    FLASH_FOR_ITEMS {
-        const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
-        if (i >= end)
-            continue;
-        const float here = FLASH_AT(from, i);
-        const float west = FLASH_AT(from, x > 0 ? i - 1 : i), east = FLASH_AT(from, x + 1 < width && i + 1 < end ? i + 1 : i);
-        const float north = FLASH_AT(from, y > 0 ? i - width : i);
-        const float south = FLASH_AT(from, i + width < end ? i + width : i);
-        FLASH_AT(to, i) = here + rate * (((west + east) + (north + south)) - 4.0f * here);
-    }
-}
-#endif

@@ -141,7 +141,7 @@ partition_map! {
 /// said.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1), map = FIELD))]
-#[implementations(opencl = "diffusion.cl", name = "any", cooperating; cuda = "heat.cu", cooperating, build_options = "--fmad=false")]
+#[implementations(opencl = "heat.c", name = "any", cooperating; cuda = "heat.c", cooperating, build_options = "--fmad=false")]
 pub struct Heat<'a> {
     /// D dt / h^2.
     rate: f32,

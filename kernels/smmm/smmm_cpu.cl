@@ -3,15 +3,27 @@
 /* Registers of columns: a row's elements are read once for all of them. */
 #define REGISTERS 8
 
-/* Adds up a row's elements in some registers of columns, from `first` on. */
+/* Elements between asking for a row of `b` and adding it: no CPU guesses which row comes next. */
+#define AHEAD 8
+#define ASK(at) __builtin_prefetch((const void *)(flash_u64)(at))
+
+/* Adds up a row's elements in some registers of columns, from those at `with` on. The matrix's elements end at `there`. */
 static inline void add_up(const int registers, FLASH_GLOBAL const flash_u32 *column, FLASH_GLOBAL const FLASH_T *value,
-                          const flash_u64 begin, const flash_u64 end, FLASH_GLOBAL const FLASH_T *with,
-                          const flash_u64 leading, const flash_u64 behind, FLASH_GLOBAL FLASH_T *to) {
+                          const flash_u64 begin, const flash_u64 end, const flash_u64 there,
+                          FLASH_GLOBAL const FLASH_T *with, const flash_u64 leading, const flash_u64 behind,
+                          FLASH_GLOBAL FLASH_T *to) {
     VECTOR sums[REGISTERS];
 #pragma unroll
     for (int v = 0; v < REGISTERS; ++v)
         sums[v] = 0;
     for (flash_u64 at = begin; at < end; ++at) {
+        if (at + AHEAD < there) {
+            FLASH_GLOBAL const FLASH_T *soon = with + column[at + AHEAD] * leading;
+#pragma unroll
+            for (int v = 0; v < REGISTERS; ++v)
+                if (v < registers)
+                    ASK(soon + v * LANES);
+        }
         const flash_u64 row = column[at] * leading;
         if (row >= behind)
             continue; /* none of the rows of `b` */
@@ -43,22 +55,37 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, FLASH_GLOBAL const
         const flash_u64 end = known ? min(FLASH_AT(start, i + 1), there) : 0;
         const flash_u64 begin = known ? min(max(FLASH_AT(start, i), first_there), end) : 0;
         FLASH_GLOBAL FLASH_T *to = &FLASH_AT(c, FLASH_OWN_INDEX(c));
-        flash_u64 first = 0;
-        for (; first + REGISTERS * LANES <= width; first += REGISTERS * LANES)
-            add_up(REGISTERS, columns, values, begin, end, with + first, leading, behind, to + first);
-        for (; first + LANES <= width; first += LANES)
-            add_up(1, columns, values, begin, end, with + first, leading, behind, to + first);
-        if (first < width) {
-            const int rest = width - first;
+        if (width < LANES) {
             FLASH_T sums[LANES] = {0};
             for (flash_u64 at = begin; at < end; ++at) {
                 const flash_u64 row = columns[at] * leading;
                 if (row < behind)
-                    for (int j = 0; j < rest; ++j)
-                        sums[j] = fma(values[at], with[row + first + j], sums[j]);
+                    for (int j = 0; j < (int)width; ++j)
+                        sums[j] = fma(values[at], with[row + j], sums[j]);
             }
-            for (int j = 0; j < rest; ++j)
-                to[first + j] = sums[j];
+            for (int j = 0; j < (int)width; ++j)
+                to[j] = sums[j];
+            continue;
         }
+#define TILE(registers, first) \
+    add_up(registers, columns, values, begin, end, there, with + (first), leading, behind, to + (first))
+        flash_u64 first = 0;
+        for (; first + 8 * LANES <= width; first += 8 * LANES)
+            TILE(8, first);
+        if (first + 4 * LANES <= width) {
+            TILE(4, first);
+            first += 4 * LANES;
+        }
+        if (first + 2 * LANES <= width) {
+            TILE(2, first);
+            first += 2 * LANES;
+        }
+        if (first + LANES <= width) {
+            TILE(1, first);
+            first += LANES;
+        }
+        /* The last register has columns of the one before once more. */
+        if (first < width)
+            TILE(1, width - LANES);
     }
 }

@@ -80,11 +80,13 @@ typedef struct flash_axis {
 /* flash_axis.kind: listed in the table. */
 #define FLASH_AXIS_LISTED 3
 
-/* Where an array's buffers begin, in bytes from its first element, and its number of elements. */
+/* Where an array's buffers begin, in bytes from its first element, its number of elements, and one past the last of
+ * them that is there. */
 typedef struct flash_array {
     flash_i64 origin;
     flash_i64 next_origin;
     flash_u64 len;
+    flash_u64 end;
 } flash_array;
 
 /* What a kernel is told of its launch: one phase of what its device runs. */
@@ -231,6 +233,10 @@ typedef struct flash_launch {
 /* Number of elements of an array, and of a row of it. */
 #define FLASH_LEN(array) (FLASH_OF(array).len)
 #define FLASH_ROW_LEN(array) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array])
+
+/* One past the last element of a `Window` that is there: a device has no more of it than the partition map gives to the
+ * launch, or to its part. At most FLASH_LEN. */
+#define FLASH_END(array) (FLASH_OF(array).end)
 
 /* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */

@@ -35,6 +35,9 @@ extern "C" {
 #define FLASH_LEN(argument) (flash_args[argument].len)
 #define FLASH_ROW_LEN(argument) (flash_args[argument].row_len)
 
+/* One past the last element of a `Window` that is there, as above. */
+#define FLASH_END(argument) flash_end_of(&flash_args[argument])
+
 /* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
 #define FLASH_PART_BEGIN(argument, axis) flash_part_begin_of(&flash_args[argument], (axis))
@@ -51,6 +54,15 @@ static inline uint64_t flash_part_begin_of(const flash_arg *arg, uint32_t axis) 
 
 static inline uint64_t flash_part_end_of(const flash_arg *arg, uint32_t axis) {
     return arg->part ? arg->part->end[axis] : axis == 0 ? arg->len : 1;
+}
+
+static inline uint64_t flash_end_of(const flash_arg *arg) {
+    const flash_part *part = arg->part;
+    if (!part)
+        return arg->len;
+    if (!part->end[0] || !part->end[1] || !part->end[2])
+        return 0;
+    return part->end[0] + (part->end[1] - 1) * part->stride[0] + (part->end[2] - 1) * part->stride[1];
 }
 
 static inline uint64_t flash_own_index_of(const flash_span *span, uint64_t item, const flash_arg *arg) {

@@ -1,7 +1,11 @@
-/* The kernel of mod.rs for heat in CUDA C++. It is compiled with --fmad=false: a step is rounded as it is written. */
+/* The kernel of mod.rs for heat in OpenCL C and CUDA C++, where it is compiled with --fmad=false: a step is rounded as it is
+ * written. */
+#ifndef __CUDACC__
+#pragma OPENCL FP_CONTRACT OFF
+#endif
 
-FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height, const float *from, float *to,
-                  FLASH_ARGS) {
+FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height,
+                  FLASH_GLOBAL const float *from, FLASH_GLOBAL float *to, FLASH_ARGS) {
     /* An element's number is the same in both fields if that is the width of `to`; of `from` there are no more. */
     const flash_u64 end =
         FLASH_STRIDE(to, 0) == 1 && FLASH_STRIDE(to, 1) == width ? min(width * height, FLASH_END(from)) : 0;
@@ -9,7 +13,8 @@ FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 heigh
         const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
         if (i >= end)
             continue;
-        const float *at = &FLASH_AT(from, i);
+        /* Reads that are left out at the border, and not of other cells: those of neighbours stay neighbours. */
+        FLASH_GLOBAL const float *at = &FLASH_AT(from, i);
         const float here = at[0];
         const float west = x > 0 ? at[-1] : here, east = x + 1 < width && i + 1 < end ? at[1] : here;
         const float north = y > 0 ? at[-(flash_i64)width] : here, south = i + width < end ? at[width] : here;
