@@ -4,8 +4,23 @@ use super::{Conv1d, Conv1dSpan};
 use crate::simd::{InstructionSet, Number, Vector, spans};
 use flash_core::kernel::Span;
 
-/// Registers of results that share each element of the filter.
-const REGISTERS: usize = 8;
+/// Elements of the filter, a register's lanes apart, that are multiplied with the same registers of the signal: each is
+/// loaded once for all of them, and not once for each. Loads that cross cache lines, as most of these do, take twice as long
+/// as multiplying.
+const TAPS: usize = 4;
+
+/// Calls `body` with the numbers of a filter's elements in the order in which their products are added: `C` of them at a time,
+/// each `lanes` behind the one before.
+macro_rules! in_order {
+    ($k:expr, $lanes:expr, |$first:ident, $count:ident| $body:expr) => {
+        for block in (0..$k).step_by(TAPS * $lanes) {
+            for $first in block..$k.min(block + $lanes) {
+                let $count = ($k.min(block + TAPS * $lanes) - $first).div_ceil($lanes);
+                $body
+            }
+        }
+    };
+}
 
 #[inline(always)]
 fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
@@ -15,33 +30,98 @@ fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
     }
     // The elements of the signal that the run needs, which the view checks.
     let signal = k.signal.slice(run.range().start..run.range().end + filter.len() - 1);
-    let width = REGISTERS * I::Vector::<T>::LANES;
-    let mut first = 0;
+    let (n, lanes) = (k.out.len(), I::Vector::<T>::LANES);
     assert!(I::there(), "this CPU lacks the instructions");
-    while first + width <= k.out.len() {
-        let (from, to) = (&signal[first..first + width + filter.len() - 1], &mut k.out[first..first + width]);
-        // SAFETY: the CPU has the instructions, as asserted; `to` has `width` elements,
-        // and `from` as many from each place of the filter on.
-        unsafe {
-            let zero = I::Vector::<T>::splat(T::ZERO);
-            let mut sums = [zero; REGISTERS];
-            for (j, h) in filter.iter().rev().enumerate() {
-                let h = I::Vector::<T>::splat(*h);
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    let x = I::Vector::<T>::load(from.as_ptr().add(j + v * I::Vector::<T>::LANES));
-                    *sum = h.mul_add(x, *sum);
+    if n < lanes {
+        for (i, out) in k.out.iter_mut().enumerate() {
+            let mut sum = T::ZERO;
+            in_order!(filter.len(), lanes, |first, count| {
+                for j in (first..).step_by(lanes).take(count) {
+                    sum = I::mul_add(filter[filter.len() - 1 - j], signal[i + j], sum);
+                }
+            });
+            *out = sum;
+        }
+        return;
+    }
+    let mut done = 0;
+    while done < n {
+        // SAFETY: the CPU has the instructions, as asserted.
+        done += unsafe {
+            match (n - done) / lanes {
+                8.. => results::<I, T, 8>(filter, signal, done, k.out),
+                4.. => results::<I, T, 4>(filter, signal, done, k.out),
+                2.. => results::<I, T, 2>(filter, signal, done, k.out),
+                1 => results::<I, T, 1>(filter, signal, done, k.out),
+                // The last register has results of the one before once more: no cut changes a bit.
+                0 => results::<I, T, 1>(filter, signal, n - lanes, k.out),
+            }
+        };
+    }
+}
+
+/// `R` registers of results, from number `first` on. Returns how many numbers that are.
+///
+/// # Safety
+/// The CPU has the instructions.
+#[inline(always)]
+unsafe fn results<I: InstructionSet, T: Number, const R: usize>(
+    filter: &[T],
+    signal: &[T],
+    first: usize,
+    out: &mut [T],
+) -> usize {
+    let (k, lanes) = (filter.len(), I::Vector::<T>::LANES);
+    let width = R * lanes;
+    let (from, to) = (&signal[first..][..width + k - 1], &mut out[first..][..width]);
+    // SAFETY: the caller vouches for the instructions. `to` has `width` elements, and `from` as many from the place of each
+    // of the filter's elements on: those from number `first` on, every `lanes` of `count`, are there.
+    unsafe {
+        let mut sums = [I::Vector::<T>::splat(T::ZERO); R];
+        in_order!(k, lanes, |first, count| {
+            let with = filter.as_ptr().add(k - 1 - first);
+            let from = from.as_ptr().add(first);
+            match count {
+                1 => add::<I, T, R, 1>(with, from, &mut sums),
+                2 => add::<I, T, R, 2>(with, from, &mut sums),
+                3 => add::<I, T, R, 3>(with, from, &mut sums),
+                _ => add::<I, T, R, TAPS>(with, from, &mut sums),
+            }
+        });
+        for (v, sum) in sums.into_iter().enumerate() {
+            sum.store(to.as_mut_ptr().add(v * lanes));
+        }
+    }
+    width
+}
+
+/// Adds the products of `C` elements of the filter, the first at `with` and each of the others `lanes` in front of it, with
+/// the registers of the signal from `from` on.
+///
+/// # Safety
+/// The CPU has the instructions, and the elements are there.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // all are unrolled, and their arrays become registers
+unsafe fn add<I: InstructionSet, T: Number, const R: usize, const C: usize>(
+    with: *const T,
+    from: *const T,
+    sums: &mut [I::Vector<T>; R],
+) {
+    let lanes = I::Vector::<T>::LANES;
+    // SAFETY: the caller vouches.
+    unsafe {
+        let mut h = [I::Vector::<T>::splat(T::ZERO); C];
+        for c in 0..C {
+            h[c] = I::Vector::<T>::splat(*with.sub(c * lanes));
+        }
+        for u in 0..R + C - 1 {
+            let x = I::Vector::<T>::load(from.add(u * lanes));
+            for c in 0..C {
+                if u >= c && u - c < R {
+                    sums[u - c] = h[c].mul_add(x, sums[u - c]);
                 }
             }
-            for (v, sum) in sums.into_iter().enumerate() {
-                sum.store(to.as_mut_ptr().add(v * I::Vector::<T>::LANES));
-            }
         }
-        first += width;
-    }
-    // One by one in the same order: no cut changes a bit.
-    for (i, out) in k.out.iter_mut().enumerate().skip(first) {
-        let products = filter.iter().rev().zip(&signal[i..]);
-        *out = products.fold(T::ZERO, |sum, (h, x)| I::mul_add(*h, *x, sum));
     }
 }
 
