@@ -159,7 +159,6 @@ macro_rules! spans {
                 unsafe { with_features(run, k) }
             }
         }
-
     };
 }
 

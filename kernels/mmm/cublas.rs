@@ -95,13 +95,16 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
             return Err(Failure::new(Code::Invalid, text));
         }
         let [of_a, of_c] = [size_of::<T>() as u64, size_of::<T::Sum>() as u64];
-        let [left, right, to] = [call.address(5)?, call.address(6)?, call.address(7)?];
-        let stream = call.native("stream")?;
+        // Arrays without elements have no address.
+        if rows.is_empty() || n == 0 {
+            return Ok(());
+        }
+        let (stream, to) = (call.native("stream")?, call.address(7)?);
+        let [left, right] = if k == 0 { [0; 2] } else { [call.address(5)?, call.address(6)?] };
         call.for_each_run(|first, m| {
-            let (left, to) = (left + first[0] * lda * of_a, to + first[0] * ldc * of_c);
-            if n == 0 {
-                return Ok(());
-            }
+            // Element 0 of a part's array may be in front of all addresses.
+            let left = left.wrapping_add(first[0] * lda * of_a);
+            let to = to.wrapping_add(first[0] * ldc * of_c);
             if k == 0 {
                 return clear(stream, to, m * n * of_c);
             }

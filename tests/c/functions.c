@@ -53,6 +53,8 @@ int columns(FLASH_ARGS) {
         uint64_t x = FLASH_INDEX(0), width = FLASH_PART_END(0, 0), sum = 0;
         if (x < FLASH_PART_BEGIN(0, 0) || FLASH_PART_END(0, 2) != 1)
             return 1;
+        if (FLASH_END(0) != FLASH_PART_END(0, 1) * width)
+            return 1;
         for (uint64_t y = FLASH_PART_BEGIN(0, 1); y < FLASH_PART_END(0, 1); ++y)
             sum += FLASH_AT(const uint64_t, 0, x + y * width);
         FLASH_AT(uint64_t, 1, x) = sum;

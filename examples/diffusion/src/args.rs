@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn an_unstable_step_is_refused_with_one_that_is_taken() {
         assert_eq!(args("--field f.png --coefficient 0.25").rate().expect("stable"), 0.25);
-        for coefficient in ["0.2500001", "0.3", "0.7", "3", "123.456", "1e9", "1e25"] {
+        for coefficient in ["0.2500001", "0.3", "0.7", "3", "123.456", "1e9", "1e25", "1e30"] {
             let line = format!("--field f.png --coefficient {coefficient}");
             let error = args(&line).rate().expect_err("unstable");
             assert!(error.is::<Refused>() && error.to_string().contains("largest stable step"), "{error}");

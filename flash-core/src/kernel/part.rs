@@ -142,21 +142,13 @@ impl<'a> Candidate<'a> {
     /// The shape of an array argument, axis 0 first; without one, its length.
     #[track_caller]
     pub fn shape(&self, argument: &str) -> &'a [u64] {
-        let number = self.number(argument);
-        assert!(
-            self.descriptor.arguments[number].view != View::Scalar,
-            "argument `{argument}` is a scalar: take its value with `scalar`"
-        );
-        self.shapes[number]
+        self.shapes[self.array(argument)]
     }
 
     /// The number of elements of an array argument, of which its shape may have fewer.
     #[track_caller]
     pub fn len(&self, argument: &str) -> u64 {
-        let number = self.number(argument);
-        let view = self.descriptor.arguments[number].view;
-        assert!(view != View::Scalar, "argument `{argument}` is a scalar: take its value with `scalar`");
-        self.args[number].len
+        self.args[self.array(argument)].len
     }
 
     /// The elements of an array argument that is marked `#[structure]`.
@@ -178,6 +170,16 @@ impl<'a> Candidate<'a> {
             let names: Vec<&str> = arguments.iter().map(|a| a.name.as_str()).collect();
             panic!("no argument `{argument}`: the kernel has {}", names.join(", "))
         })
+    }
+
+    #[track_caller]
+    fn array(&self, argument: &str) -> usize {
+        let number = self.number(argument);
+        assert!(
+            self.descriptor.arguments[number].view != View::Scalar,
+            "argument `{argument}` is a scalar: take its value with `scalar`"
+        );
+        number
     }
 
     #[track_caller]

@@ -71,10 +71,9 @@ impl<'a> DeviceCall<'a> {
         let space = self.space();
         let mut runs = DynRuns::new(space, space.phase(self.raw.phase));
         let mut index: SmallVec<[u64; 4]> = SmallVec::new();
-        let (mut first, mut items) = (SmallVec::from_elem(0, space.dims().len()), 0);
+        let (mut first, mut items) = (index.clone(), 0u64);
         let mut add = |index: &SmallVec<[u64; 4]>, count: u64| {
-            let next = |first: &SmallVec<[u64; 4]>| first.first().map(|value| value.wrapping_add(items));
-            if items > 0 && index.first().copied() == next(&first) && index[1..] == first[1..] {
+            if items > 0 && index[0] == first[0].wrapping_add(items) && index[1..] == first[1..] {
                 items += count;
                 return Ok(());
             }
