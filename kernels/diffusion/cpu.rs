@@ -7,6 +7,7 @@ use crate::simd::{self, InstructionSet, Vector};
 use flash_core::kernel;
 use flash_core::kernel::views::{Accumulator, RowsMut, Sum, WindowView};
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
+use std::array;
 use std::ops::Range;
 
 /// One particle, move or cell at a time: the readable version.
@@ -53,146 +54,137 @@ impl CpuItem<Walk<'_>> for Plain {
     }
 }
 
-/// Iterations that are run together: all particles of a run, then the next. So moves are read as they lie in memory,
-/// and each row of the tracks is written a few cache lines at a time.
-const TILE: usize = 32;
-
-/// Moves `L` particles, which are `first` and those after it of `n`, and writes their cells from entry `begin` of
-/// their rows on; `row` is the first one's row of the run. The distances are those of `Plain`: what is subtracted
-/// here leaves no rest to round, and at a tie both centres are as far.
+/// The nearest cell along an axis, floor(x + 1/2) as if added without rounding, and the distance from its centre; of what
+/// is beyond 2^22 and of NaN some number above 2^22. No step of it is one that only newer CPUs have.
 #[inline(always)]
-fn lanes<const L: usize>(
-    (grid, reach): (u32, f32),
-    (rx, ry): (&[f32], &[f32]),
-    (n, first): (usize, usize),
-    (x, y, cell): (&mut [f32; L], &mut [f32; L], &mut [u32; L]),
-    (track, row, begin): (&mut RowsMut<'_, u32>, usize, usize),
-) {
-    let mut cells = [[0; L]; TILE];
-    let (mut xs, mut ys, side) = (*x, *y, grid as f32);
-    let tile = rx.len() / n;
-    for (i, cells) in cells[..tile].iter_mut().enumerate() {
-        let at = i * n + first;
-        let (rx, ry) = (&rx[at..at + L], &ry[at..at + L]);
-        for l in 0..L {
-            xs[l] += rx[l];
-            ys[l] += ry[l];
-            let (cx, cy) = (nearest(xs[l]), nearest(ys[l]));
-            let (dx, dy) = (xs[l] - cx, ys[l] - cy);
-            let on_grid = (cx >= 0.0) & (cx < side) & (cy >= 0.0) & (cy < side);
-            let inside = on_grid & (dx * dx + dy * dy <= reach);
-            let number = whole(cx).wrapping_add(whole(cy).wrapping_mul(grid));
-            cells[l] = if inside { number } else { OUTSIDE };
+pub(super) fn nearest(x: f32) -> (u32, f32) {
+    // Next to it the last bit of a float is one: what is added is rounded to a whole number, at a tie to an even one.
+    const ONES: f32 = 1.5 * (1 << 23) as f32;
+    let sum = x + ONES;
+    // Exact where the sum is. At a tie both centres are as far.
+    let distance = x - (sum - ONES);
+    let even = sum.to_bits().wrapping_sub(ONES.to_bits());
+    (even.wrapping_add(u32::from(distance >= 0.5)), distance)
+}
+
+/// Particles that are moved together: moves of an iteration are read some cache lines in a row.
+const BLOCK: usize = 256;
+
+/// Iterations of which a block's cells are kept, so that a track is written a cache line at a time.
+const TILE: usize = 16;
+
+/// Iterations between asking for moves and using them. More would not stay in the caches where a power of two is between
+/// the moves of a particle.
+const AHEAD: usize = 2;
+
+/// Moves particles once, whose cells these become.
+#[inline(always)]
+fn moved((grid, reach): (u32, f32), moves: [&[f32]; 2], position: [&mut [f32]; 2], cells: &mut [u32]) {
+    let ([rx, ry], [x, y]) = (moves, position);
+    for ((((x, y), rx), ry), cell) in x.iter_mut().zip(y).zip(rx).zip(ry).zip(cells) {
+        *x += rx;
+        *y += ry;
+        let ((cx, dx), (cy, dy)) = (nearest(*x), nearest(*y));
+        let inside = (cx < grid) & (cy < grid) & (dx * dx + dy * dy <= reach);
+        *cell = if inside { cx.wrapping_add(cy.wrapping_mul(grid)) } else { OUTSIDE };
+    }
+}
+
+/// Writes cells of particles, one iteration after the other, from an entry of their tracks on; the first particle's is
+/// this row. What comes after it in the tracks is asked for: there are more of them than a CPU foresees.
+#[inline(always)]
+fn write_down(cells: &[[u32; BLOCK]], track: &mut RowsMut<'_, u32>, rows: Range<usize>, entry: usize) {
+    let mut done = 0;
+    if let Ok(tile) = <&[[u32; BLOCK]; TILE]>::try_from(cells) {
+        while done + 4 <= rows.len() {
+            let four = |i: usize| [0, 1, 2, 3].map(|l| tile[i][done + l]);
+            let groups: [_; TILE / 4] = array::from_fn(|g| transposed(array::from_fn(|i| four(4 * g + i))));
+            for l in 0..4 {
+                let to = &mut track.row(rows.start + done + l)[entry..][..TILE];
+                // The last of what is written next.
+                simd::prefetch(to.as_ptr().wrapping_add(2 * TILE - 1));
+                for (to, group) in to.as_chunks_mut().0.iter_mut().zip(&groups) {
+                    *to = group[l];
+                }
+            }
+            done += 4;
         }
     }
-    for l in 0..L {
-        let to = &mut track.row(row + l)[begin + 1..][..tile];
-        for (to, cells) in to.iter_mut().zip(&cells) {
-            *to = cells[l];
-        }
+    for particle in done..rows.len() {
+        let to = &mut track.row(rows.start + particle)[entry..][..cells.len()];
+        to.iter_mut().zip(cells).for_each(|(to, cells)| *to = cells[particle]);
     }
-    *cell = cells[tile - 1];
-    (*x, *y) = (xs, ys);
 }
 
-/// floor(x + 1/2) as if added without rounding. The rest of x above its floor is exact but for small negative
-/// x, where it rounds within [1/2, 1].
+/// Rows become columns, in registers that every CPU of the kind has: left alone, the compiler goes by way of the stack,
+/// number by number.
 #[inline(always)]
-pub(super) fn nearest(x: f32) -> f32 {
-    let floor = x.floor();
-    floor + if x - floor >= 0.5 { 1.0 } else { 0.0 }
+fn transposed(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{
+            __m128i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+        };
+        let [a, b, c, d] = rows.map(bytemuck::cast::<_, __m128i>);
+        // SAFETY: every x86-64 has these instructions.
+        let columns = unsafe {
+            let (low, high) = (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
+            let (low_two, high_two) = (_mm_unpacklo_epi32(c, d), _mm_unpackhi_epi32(c, d));
+            [
+                _mm_unpacklo_epi64(low, low_two),
+                _mm_unpackhi_epi64(low, low_two),
+                _mm_unpacklo_epi64(high, high_two),
+                _mm_unpackhi_epi64(high, high_two),
+            ]
+        };
+        columns.map(bytemuck::cast)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    array::from_fn(|l| rows.map(|row| row[l]))
 }
-
-/// A whole number from 0 to 2^23, of anything else something: unlike a cast, it is for vectors. Above 2^23 the
-/// last bits of a float count ones.
-#[inline(always)]
-fn whole(x: f32) -> u32 {
-    const ONES: f32 = (1 << 23) as f32;
-    (x + ONES).to_bits().wrapping_sub(ONES.to_bits())
-}
-
-/// Particles in vector registers.
-const LANES: usize = 16;
 
 #[inline(always)]
 fn walk(run: Span<1>, mut k: WalkSpan<'_>) {
-    let (n, first) = (particles(k.iterations, k.rx, k.ry), run.range().start);
-    let scalars = (k.grid, k.reach);
+    let (n, start, count) = (particles(k.iterations, k.rx, k.ry), run.range().start, k.cell.len());
     for (row, cell) in k.cell.iter().enumerate() {
         k.track.row(row)[0] = *cell;
     }
     if n == 0 {
         return;
     }
-    let (x, x_rest) = k.x.as_chunks_mut::<LANES>();
-    let (y, y_rest) = k.y.as_chunks_mut::<LANES>();
-    let (cell, cell_rest) = k.cell.as_chunks_mut::<LANES>();
-    for (tile, moves) in k.rx.chunks(TILE * n).zip(k.ry.chunks(TILE * n)).enumerate() {
-        let (begin, mut row) = (tile * TILE, 0);
-        for ((x, y), cell) in x.iter_mut().zip(&mut *y).zip(&mut *cell) {
-            lanes(scalars, moves, (n, first + row), (x, y, cell), (&mut k.track, row, begin));
-            row += LANES;
-        }
-        for ((x, y), cell) in x_rest.iter_mut().zip(&mut *y_rest).zip(&mut *cell_rest) {
-            let state = (std::array::from_mut(x), std::array::from_mut(y), std::array::from_mut(cell));
-            lanes::<1>(scalars, moves, (n, first + row), state, (&mut k.track, row, begin));
-            row += 1;
-        }
-    }
-}
-
-/// Spans of one instruction set. The code is the same; the compiler makes other vectors of it.
-macro_rules! spans {
-    ($(#[$doc:meta])* $name:ident, $features:literal, if $there:expr, [$($options:tt)*]) => {
-        $(#[$doc])*
-        pub struct $name;
-
-        #[kernel($($options)*)]
-        impl CpuSpan<Walk<'_>> for $name {
-            fn span(run: Span<1>, k: WalkSpan<'_>) {
-                #[target_feature(enable = $features)]
-                fn with_features(run: Span<1>, k: WalkSpan<'_>) {
-                    walk(run, k);
+    let (scalars, iterations) = ((k.grid, k.reach), k.iterations as usize);
+    let mut cells = [[0; BLOCK]; TILE];
+    for first in (0..count).step_by(BLOCK) {
+        let block = first..(first + BLOCK).min(count);
+        let (x, y) = (&mut k.x[block.clone()], &mut k.y[block.clone()]);
+        for done in (0..iterations).step_by(TILE) {
+            let tile = &mut cells[..(iterations - done).min(TILE)];
+            for (i, cells) in (done..).zip(&mut *tile) {
+                let moves = [k.rx, k.ry].map(|moves| &moves[i * n + start + first..][..block.len()]);
+                for line in moves.iter().flat_map(|moves| moves.chunks(64 / size_of::<f32>())) {
+                    simd::prefetch(line.as_ptr().wrapping_add(AHEAD * n));
                 }
-                assert!($there, "this CPU lacks the instructions");
-                // SAFETY: this CPU has the instructions.
-                unsafe { with_features(run, k) }
+                moved(scalars, moves, [&mut *x, &mut *y], &mut cells[..block.len()]);
             }
+            write_down(tile, &mut k.track, block.clone(), done + 1);
         }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-spans! {
-    /// For AVX-512.
-    Avx512, "avx512f", if is_x86_feature_detected!("avx512f"),
-    [priority = 30, cpu_features = "avx512f"]
-}
-
-#[cfg(target_arch = "x86_64")]
-spans! {
-    /// For AVX2.
-    Avx2, "avx2", if is_x86_feature_detected!("avx2"),
-    [priority = 20, cpu_features = "avx2"]
-}
-
-/// In the vectors that any CPU of its kind has.
-pub struct Portable;
-
-#[kernel(priority = 10)]
-impl CpuSpan<Walk<'_>> for Portable {
-    fn span(run: Span<1>, k: WalkSpan<'_>) {
-        walk(run, k);
+        let last = &cells[(iterations - 1) % TILE];
+        k.cell[block.clone()].copy_from_slice(&last[..block.len()]);
     }
 }
 
-macro_rules! heat {
+/// Spans of one instruction set, which the loops are compiled for.
+macro_rules! spans {
     ($($set:ident, [$($options:tt)*];)*) => {$(
+        spans! { @one $set, [$($options)*], Walk, WalkSpan, 1, walk }
+        spans! { @one $set, [$($options)*], Heat, HeatSpan, 2, heat::<Self> }
+    )*};
+    (@one $set:ident, [$($options:tt)*], $definition:ident, $arguments:ident, $rank:literal, $body:expr) => {
         #[kernel($($options)*)]
-        impl CpuSpan<Heat<'_>> for simd::$set {
+        impl CpuSpan<$definition<'_>> for simd::$set {
             #[inline(always)]
-            fn span(run: Span<2>, k: HeatSpan<'_>) {
-                heat::<Self>(run, k);
+            fn span(run: Span<$rank>, k: $arguments<'_>) {
+                $body(run, k);
             }
 
             #[inline(always)]
@@ -200,14 +192,14 @@ macro_rules! heat {
                 <Self as InstructionSet>::run(share)
             }
         }
-    )*};
+    };
 }
 #[cfg(target_arch = "x86_64")]
-heat! {
+spans! {
     Avx512, [priority = 30, cpu_features = "avx512f,avx512dq,avx512vl,avx512bw"];
     Avx2, [priority = 20, cpu_features = "avx2,fma"];
 }
-heat! { Portable, [priority = 10]; }
+spans! { Portable, [priority = 10]; }
 
 /// Counts one move: from a cell, or none, to another.
 #[inline(always)]
@@ -263,23 +255,46 @@ fn stayed(cell: u32, iterations: u64, counts: &mut Accumulator<'_, [u64], Sum>) 
 /// Counts a particle's stays in cells at once.
 pub struct Stays;
 
+/// Entries of a track that are compared together, in vector registers.
+const COMPARED: usize = 16;
+
+/// A bit for each entry that is not as the one before.
+#[inline(always)]
+fn changes(before: &[u32; COMPARED], now: &[u32; COMPARED]) -> u32 {
+    let bit = |i: usize| if before[i] != now[i] { 1 << i } else { 0 };
+    (0..COMPARED).fold(0, |bits, i| bits | bit(i))
+}
+
 #[kernel(priority = 10)]
 impl CpuSpan<Count<'_>> for Stays {
     fn span(run: Span<2>, mut k: CountSpan<'_>) {
         let cells = k.counts.len() / 3;
-        let (range, row) = (iterations(run.range(), k.iterations), k.track);
-        let (mut cell, mut stay) = (row[range.start], 0);
+        let range = iterations(run.range(), k.iterations);
+        let count = range.len();
+        let (before, now) = (&k.track[range.start..][..count], &k.track[range.start + 1..][..count]);
+        let (mut cell, mut since) = (k.track[range.start], 0);
         check(cell, cells);
-        for &next in &row[range.start + 1..=range.end] {
-            if next != cell {
-                check(next, cells);
-                stayed(cell, stay, &mut k.counts);
-                enter(cell, next, cells, &mut k.counts);
-                (cell, stay) = (next, 0);
+        let mut change = |i: usize| {
+            let next = now[i];
+            check(next, cells);
+            stayed(cell, (i - since) as u64, &mut k.counts);
+            enter(cell, next, cells, &mut k.counts);
+            (cell, since) = (next, i);
+        };
+        let ((before, before_rest), (after, after_rest)) = (before.as_chunks(), now.as_chunks());
+        for (number, (before, now)) in before.iter().zip(after).enumerate() {
+            let mut bits = changes(before, now);
+            while bits != 0 {
+                change(number * COMPARED + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
             }
-            stay += 1;
         }
-        stayed(cell, stay, &mut k.counts);
+        for (i, (before, now)) in before_rest.iter().zip(after_rest).enumerate() {
+            if before != now {
+                change(after.len() * COMPARED + i);
+            }
+        }
+        stayed(cell, (count - since) as u64, &mut k.counts);
     }
 }
 

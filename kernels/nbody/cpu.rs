@@ -2,9 +2,10 @@
 
 use super::simd::*;
 use super::{
-    Accelerate, AccelerateItem, AccelerateSpan, Integrate, IntegrateItem, Real, Simulate, SimulateItem,
-    SimulateSpan,
+    Accelerate, AccelerateItem, AccelerateSpan, Integrate, IntegrateItem, IntegrateSpan, Real, Simulate,
+    SimulateItem, SimulateSpan,
 };
+use crate::simd::{Avx2, Avx512, InstructionSet, Number, Portable};
 use flash_core::kernel;
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
 
@@ -70,6 +71,16 @@ fn step<T: Real>(dt: T, a: &[T; 3], x: &mut [T; 3], v: &mut [T; 3]) {
     }
 }
 
+/// Moves a run of bodies: `step` for each, in vector registers.
+#[inline(always)]
+fn steps<T: Real>(dt: T, acc: &[[T; 3]], pos: &mut [[T; 3]], vel: &mut [[T; 3]]) {
+    let (acc, pos, vel) = (acc.as_flattened(), pos.as_flattened_mut(), vel.as_flattened_mut());
+    for ((a, x), v) in acc.iter().zip(pos).zip(vel) {
+        *v += *a * dt;
+        *x += *v * dt;
+    }
+}
+
 #[kernel(for(f32, f64))]
 impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain {
     fn item(body: Index<1>, k: AccelerateItem<'_, T>) {
@@ -98,20 +109,23 @@ impl<T: Real> CpuItem<Simulate<'_, T>> for Plain {
     }
 }
 
+#[inline(always)]
+fn integrate<I: InstructionSet, T: Number>(_: Span<1>, k: IntegrateSpan<'_, T>) {
+    steps(k.dt, k.acc, k.pos, k.vel);
+}
+crate::simd::spans! { Integrate, IntegrateSpan, 1, integrate }
+
 /// Spans of one instruction set: accelerations of a run of bodies, and both stages of the paper's form.
 macro_rules! spans {
-    ($(#[$doc:meta])* $name:ident, if $there:expr, [$($options:tt)*], $f32:ident, $f64:ident) => {
-        $(#[$doc])*
-        pub struct $name;
-
-        spans! { @one $name, $there, [$($options)*], f32, $f32 }
-        spans! { @one $name, $there, [$($options)*], f64, $f64 }
+    ($set:ident, [$($options:tt)*], $f32:ident, $f64:ident) => {
+        spans! { @one $set, [$($options)*], f32, $f32 }
+        spans! { @one $set, [$($options)*], f64, $f64 }
     };
-    (@one $name:ident, $there:expr, [$($options:tt)*], $t:ident, $accelerate:ident) => {
+    (@one $set:ident, [$($options:tt)*], $t:ident, $accelerate:ident) => {
         #[kernel(for($t), $($options)*)]
-        impl CpuSpan<Accelerate<'_, $t>> for $name {
+        impl CpuSpan<Accelerate<'_, $t>> for $set {
             fn span(run: Span<1>, k: AccelerateSpan<'_, $t>) {
-                assert!($there, "this CPU lacks the instructions");
+                assert!($set::there(), "this CPU lacks the instructions");
                 #[allow(unused_unsafe)] // the portable version is safe
                 // SAFETY: this CPU has the instructions.
                 unsafe {
@@ -121,9 +135,9 @@ macro_rules! spans {
         }
 
         #[kernel(for($t), $($options)*)]
-        impl CpuSpan<Simulate<'_, $t>> for $name {
+        impl CpuSpan<Simulate<'_, $t>> for $set {
             fn span(run: Span<3>, mut k: SimulateSpan<'_, $t>) {
-                assert!($there, "this CPU lacks the instructions");
+                assert!($set::there(), "this CPU lacks the instructions");
                 if run.first()["stage"] == 0 {
                     #[allow(unused_unsafe)] // the portable version is safe
                     // SAFETY: this CPU has the instructions.
@@ -131,9 +145,7 @@ macro_rules! spans {
                         $accelerate(k.g, k.softening2, k.pos.was(), k.mass, run.range().start, k.acc)
                     }
                 } else {
-                    for ((a, x), v) in k.acc.iter().zip(k.pos.own()).zip(k.vel) {
-                        step(k.dt, a, x, v);
-                    }
+                    $set::run(|| steps(k.dt, k.acc, k.pos.own(), k.vel));
                 }
             }
         }
@@ -142,20 +154,14 @@ macro_rules! spans {
 
 #[cfg(target_arch = "x86_64")]
 spans! {
-    /// 16 bodies (8 in double precision) to a register.
-    Avx512, if is_x86_feature_detected!("avx512f"), [priority = 30, cpu_features = "avx512f"],
+    Avx512, [priority = 30, cpu_features = "avx512f,avx512dq,avx512vl,avx512bw"],
     accelerate_f32_avx512, accelerate_f64_avx512
 }
 
 #[cfg(target_arch = "x86_64")]
 spans! {
-    /// 8 bodies (4 in double precision) to a register.
-    Avx2, if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-    [priority = 20, cpu_features = "avx2,fma"],
+    Avx2, [priority = 20, cpu_features = "avx2,fma"],
     accelerate_f32_avx2, accelerate_f64_avx2
 }
 
-spans! {
-    /// Lanes that the compiler vectorises for any CPU.
-    Portable, if true, [priority = 10], accelerate_f32_portable, accelerate_f64_portable
-}
+spans! { Portable, [priority = 10], accelerate_f32_portable, accelerate_f64_portable }

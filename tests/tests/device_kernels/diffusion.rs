@@ -139,6 +139,8 @@ fn every_implementation_on_the_cpu_counts_the_same() {
         (1, 0.0, 17, 33, 0.5),
         (300, 10.0, 50, 65, 1e3),
         (22, -1.0, 16, 32, 0.1),
+        // More than are moved together.
+        (22, 0.5, 523, 50, 0.5),
     ] {
         let problem = Problem::new(grid, radius, particles, iterations, scale);
         let expected = problem.expected();
@@ -148,6 +150,20 @@ fn every_implementation_on_the_cpu_counts_the_same() {
                 assert_eq!(found, expected, "{walk}, {count}: {particles} particles, radius {radius}");
             }
         }
+    }
+}
+
+#[test]
+fn stretches_beyond_the_iterations_count_nothing() {
+    let track = FlashMemory::from(vec![OUTSIDE, 1, 1, 0]).with_shape([4, 1]).unwrap();
+    for name in ["plain", "stays"] {
+        let counts = FlashMemory::<u64>::zeroed(3 * 4);
+        let rt = get_runtime("ALL_CPU").unwrap().options(Implementation::named(name));
+        rt.submit(count(3, &track, &counts).unwrap()).exec((stretches(3) + 5, 1)).unwrap();
+        assert_eq!(counts.read().unwrap()[..], [1, 2, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0], "{name}");
+        // Nor does a launch of them alone.
+        rt.submit(count(3, &track, &counts).unwrap()).exec((1..3, 1)).unwrap();
+        assert_eq!(counts.read().unwrap()[..3], [1, 2, 0], "{name}");
     }
 }
 

@@ -111,13 +111,15 @@ impl<T: Number> Bodies<T> {
 /// `Accelerate` and `Integrate` in each step.
 fn two_kernels<T: Number>(rt: &RuntimeObj, implementation: Option<&str>) -> Result<Bodies<T>, Error> {
     let b = Bodies::<T>::new();
+    let rt = match implementation {
+        Some(name) => rt.options(Implementation::named(name)),
+        None => rt.clone(),
+    };
     for _ in 0..STEPS {
-        let accelerate = rt.submit(Accelerate::of(T::of(G), T::of(SOFTENING2), &b.pos, &b.mass, &b.acc));
-        let accelerate = match implementation {
-            Some(name) => accelerate.options(Implementation::named(name)),
-            None => accelerate,
-        };
-        accelerate.defer([N]).submit(Integrate::of(T::of(DT), &b.acc, &b.pos, &b.vel)).exec([N])?;
+        rt.submit(Accelerate::of(T::of(G), T::of(SOFTENING2), &b.pos, &b.mass, &b.acc))
+            .defer([N])
+            .submit(Integrate::of(T::of(DT), &b.acc, &b.pos, &b.vel))
+            .exec([N])?;
     }
     Ok(b)
 }
@@ -143,6 +145,31 @@ fn assert_close<T: Number>(bodies: &Bodies<T>, expected: &System, energy: f64, p
     assert!((p - p0).abs() <= energy * p0.abs(), "{what}: potential energy {p}, expected {p0}");
     for (x, x0) in found.pos.iter().flatten().zip(expected.pos.iter().flatten()) {
         assert!((x - x0).abs() <= place * 10.0, "{what}: at {x}, expected at {x0}");
+    }
+}
+
+#[test]
+fn bodies_are_moved_with_the_same_bits_by_every_implementation() {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    let moved = |name: &'static str, n: usize| {
+        let vectors =
+            |seed: f32| (0..n).map(|i| [1.0, 2.0, 3.0].map(|k| (seed * k * i as f32).sin())).collect();
+        let [acc, pos, vel] = [0.3, 0.7, 1.1].map(vectors).map(FlashMemory::<[f32; 3]>::from_iter::<Vec<_>>);
+        let rt = rt.options(Implementation::named(name));
+        rt.submit(Integrate::of(0.1, &acc, &pos, &vel)).exec([n]).unwrap();
+        [pos, vel].map(|of| of.read().unwrap().iter().flatten().map(|x| x.to_bits()).collect::<Vec<u32>>())
+    };
+    let mut names = vec!["portable"];
+    #[cfg(target_arch = "x86_64")]
+    {
+        names.extend((is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some("avx2"));
+        names.extend(is_x86_feature_detected!("avx512bw").then_some("avx512"));
+    }
+    for n in [1, 2, 5, 16, 1001] {
+        let expected = moved("plain", n);
+        for name in &names {
+            assert!(moved(name, n) == expected, "{name}, {n} bodies");
+        }
     }
 }
 
