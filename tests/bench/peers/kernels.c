@@ -152,23 +152,30 @@ void mvm(int threads, long m, long n, const T *restrict a, const T *restrict x, 
         dots(1, 0, n, a + i * n, x, y + i);
 }
 
-/* In pieces that stay in the first-level cache for all of the filter. */
+/* Registers of results, to which each element of the filter adds its part of the signal. */
 void conv1d(int threads, long k, long n, const T *restrict filter, const T *restrict signal,
                   T *restrict out) {
-    const long len = n - k + 1, piece = 512;
+    enum { LANES = BYTES / sizeof(T), R = 12 };
+    const long len = n - k + 1, end = len / (R * LANES) * (R * LANES);
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (long first = 0; first < len; first += piece) {
-        const long count = len - first < piece ? len - first : piece;
-        T sums[512] = {0};
+    for (long first = 0; first < end; first += R * LANES) {
+        lanes sums[R] = {{0}};
         for (long j = 0; j < k; j++) {
             const T h = filter[k - 1 - j];
-            const T *restrict x = signal + first + j;
-#pragma omp simd
-            for (long i = 0; i < count; i++)
-                sums[i] += h * x[i];
+            const T *x = signal + first + j;
+#pragma GCC unroll 16
+            for (int r = 0; r < R; r++)
+                sums[r] += h * *(const lanes *)(x + r * LANES);
         }
-        for (long i = 0; i < count; i++)
-            out[first + i] = sums[i];
+#pragma GCC unroll 16
+        for (int r = 0; r < R; r++)
+            *(lanes *)(out + first + r * LANES) = sums[r];
+    }
+    for (long i = end; i < len; i++) {
+        T sum = 0;
+        for (long j = 0; j < k; j++)
+            sum += filter[k - 1 - j] * signal[i + j];
+        out[i] = sum;
     }
 }
 
@@ -189,20 +196,48 @@ void js(int threads, long nx, long ny, long nz, T h2, const T *restrict from, co
     }
 }
 
-/* Rows of equal length on average: a static schedule is a fair one. */
+/* 64 columns of a row in registers, to which multiples of rows of b are added; nobody but this asks for these rows
+ * ahead. Rows of equal length on average: a static schedule is a fair one. */
 void smmm(int threads, long m, long n, const uint64_t *restrict start, const uint32_t *restrict column,
                 const T *restrict value, const T *restrict b, T *restrict c) {
+    enum { LANES = BYTES / sizeof(T), COLUMNS = 64, R = COLUMNS / LANES, AHEAD = 8 };
+    const long end = n / COLUMNS * COLUMNS;
+    const uint64_t all = start[m];
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (long i = 0; i < m; i++) {
-        T *restrict sums = c + i * n;
-        for (long j = 0; j < n; j++)
-            sums[j] = 0;
-        for (uint64_t at = start[i]; at < start[i + 1]; at++) {
-            const T x = value[at];
-            const T *restrict row = b + (long)column[at] * n;
-#pragma omp simd
-            for (long j = 0; j < n; j++)
-                sums[j] += x * row[j];
+        for (long first = 0; first < end; first += COLUMNS) {
+            lanes sums[R] = {{0}};
+            for (uint64_t at = start[i]; at < start[i + 1]; at++) {
+                if (at + AHEAD < all) {
+                    const char *next = (const char *)(b + (long)column[at + AHEAD] * n + first);
+#pragma GCC unroll 8
+                    for (long line = 0; line < COLUMNS * (long)sizeof(T); line += 64)
+                        __builtin_prefetch(next + line);
+                }
+                const T x = value[at];
+                const T *row = b + (long)column[at] * n + first;
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r++)
+                    sums[r] += x * *(const lanes *)(row + r * LANES);
+            }
+#pragma GCC unroll 16
+            for (int r = 0; r < R; r++)
+                *(lanes *)(c + i * n + first + r * LANES) = sums[r];
         }
+        for (long j = end; j < n; j++) {
+            T sum = 0;
+            for (uint64_t at = start[i]; at < start[i + 1]; at++)
+                sum += value[at] * b[(long)column[at] * n + j];
+            c[i * n + j] = sum;
+        }
+    }
+}
+
+/* Three numbers for each body. */
+void integrate(int threads, long n, T dt, const T *restrict acc, T *restrict pos, T *restrict vel) {
+#pragma omp parallel for simd schedule(static) num_threads(threads)
+    for (long i = 0; i < 3 * n; i++) {
+        vel[i] += acc[i] * dt;
+        pos[i] += vel[i] * dt;
     }
 }

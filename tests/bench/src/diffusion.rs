@@ -1,12 +1,12 @@
-//! Particle diffusion beside a plain loop in C.
+//! Particle diffusion beside a plain loop in C, and the kernels of diffusion in C.
 
 use crate::child;
-use crate::peers::{Peers, Source};
+use crate::peers::{Peers, Source, int, long};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::Result;
 use flash::kernels::diffusion::{OUTSIDE, count, stretches, walk};
 use flash::{FlashMemory, get_runtime};
-use std::ffi::c_long;
+use std::ffi::{c_int, c_long};
 use std::path::Path;
 use std::time::Instant;
 
@@ -18,9 +18,29 @@ const RADIUS: f32 = 0.5;
 
 type Serial = unsafe extern "C" fn(c_long, f32, c_long, c_long, *const f32, *const f32, *mut u64);
 
+type Walk = unsafe extern "C" fn(
+    c_int,
+    c_long,
+    f32,
+    c_long,
+    c_long,
+    *const f32,
+    *const f32,
+    *mut f32,
+    *mut f32,
+    *mut u32,
+    c_long,
+    *mut u32,
+);
+type Count = unsafe extern "C" fn(c_int, c_long, c_long, c_long, c_long, *const u32, *mut u64);
+type Heat = unsafe extern "C" fn(c_int, c_long, c_long, f32, *const f32, *mut f32);
+
 /// `diffusion.c`.
 pub struct Diffusion {
     serial: Serial,
+    walk: Walk,
+    count: Count,
+    heat: Heat,
 }
 
 const DIFFUSION: Source = Source {
@@ -31,6 +51,8 @@ const DIFFUSION: Source = Source {
     flags: &[
         "-O3",
         "-march=native",
+        "-mprefer-vector-width=512",
+        "-fopenmp",
         "-ffp-contract=off",
         "-fno-math-errno",
         "-fno-trapping-math",
@@ -43,8 +65,54 @@ const DIFFUSION: Source = Source {
 impl Diffusion {
     pub fn load(cache: &Path) -> Result<Diffusion> {
         let library = DIFFUSION.load(cache)?;
-        // SAFETY: the signature is that of the function in diffusion.c, and `load` keeps the library for ever.
-        Ok(Diffusion { serial: unsafe { *library.get(b"diffusion_serial\0")? } })
+        // SAFETY: the signatures are those of the functions in diffusion.c, and `load` keeps the library for ever.
+        unsafe {
+            Ok(Diffusion {
+                serial: *library.get(b"diffusion_serial\0")?,
+                walk: *library.get(b"walk\0")?,
+                count: *library.get(b"count\0")?,
+                heat: *library.get(b"heat\0")?,
+            })
+        }
+    }
+
+    /// The kernel `diffusion.walk`, with as many entries for each particle's track.
+    pub fn walk(
+        &self,
+        threads: usize,
+        (grid, reach): (u32, f32),
+        [rx, ry]: [&[f32]; 2],
+        [x, y]: [&mut [f32]; 2],
+        cell: &mut [u32],
+        track: &mut [u32],
+    ) {
+        let n = cell.len();
+        let (iterations, row) = (rx.len() / n, track.len() / n);
+        assert!([ry.len(), x.len(), y.len()] == [rx.len(), n, n] && iterations < row);
+        let [grid, iterations, n, row] = [grid as usize, iterations, n, row].map(long);
+        let (rx, ry, x, y) = (rx.as_ptr(), ry.as_ptr(), x.as_mut_ptr(), y.as_mut_ptr());
+        let (cell, track) = (cell.as_mut_ptr(), track.as_mut_ptr());
+        // SAFETY: as many moves as particles and iterations, and rows for more of these.
+        unsafe { (self.walk)(int(threads), grid, reach, iterations, n, rx, ry, x, y, cell, row, track) }
+    }
+
+    /// The kernel `diffusion.count`, of tracks of one entry more than there are iterations.
+    ///
+    /// # Safety
+    /// Entries are cells of the planes, or [`OUTSIDE`].
+    pub unsafe fn count(&self, threads: usize, iterations: usize, track: &[u32], counts: &mut [u64]) {
+        let (cells, row) = (counts.len() / 3, iterations + 1);
+        let [cells, iterations, n, row] = [cells, iterations, track.len() / row, row].map(long);
+        // SAFETY: `n` tracks and three planes; the caller vouches for the cells.
+        unsafe { (self.count)(int(threads), cells, iterations, n, row, track.as_ptr(), counts.as_mut_ptr()) }
+    }
+
+    /// The kernel `diffusion.heat`, of fields of this width.
+    pub fn heat(&self, threads: usize, width: usize, rate: f32, from: &[f32], to: &mut [f32]) {
+        assert!(width > 0 && from.len() == to.len() && from.len().is_multiple_of(width));
+        let (width, height) = (long(width), long(from.len() / width));
+        // SAFETY: two fields of this width and height.
+        unsafe { (self.heat)(int(threads), width, height, rate, from.as_ptr(), to.as_mut_ptr()) }
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Saxpy<'a> {
 #[kernel(name = "bench.triad", dims(i))]
 pub struct Triad<'a> {
     s: f64,
+    /// Elements of each array.
+    n: u64,
     b: Item<'a, Read<f64>>,
     c: Item<'a, Read<f64>>,
     a: Item<'a, Write<f64>>,
@@ -133,7 +135,7 @@ pub struct Stream;
 impl CpuSpan<Triad<'_>> for Stream {
     fn span(_: Span<1>, k: TriadSpan<'_>) {
         #[cfg(target_arch = "x86_64")]
-        if k.a.len() >= STREAM && is_x86_feature_detected!("avx512f") {
+        if k.n >= STREAM && is_x86_feature_detected!("avx512f") {
             // SAFETY: this CPU has AVX-512.
             return unsafe { stream_avx512(k.a, k.b, k.c, k.s) };
         }
@@ -141,8 +143,8 @@ impl CpuSpan<Triad<'_>> for Stream {
     }
 }
 
-/// Elements of a run from which on its stores go past the caches: a share of arrays larger than they.
-const STREAM: usize = 1 << 20;
+/// Elements of an array from which on its stores go past the caches. A run may be a small piece of it.
+const STREAM: u64 = 1 << 20;
 
 fn plain(a: &mut [f64], b: &[f64], c: &[f64], s: f64) {
     for ((a, b), c) in a.iter_mut().zip(b).zip(c) {

@@ -18,11 +18,12 @@ const FLOP: f64 = 20.0;
 const G: f64 = 6.67259e-11;
 const SOFTENING2: f64 = 1e-3;
 
-type Accel<T> = unsafe extern "C" fn(usize, usize, usize, T, T, *const T, *const T, *mut T, c_int);
+/// Accelerations of some bodies of all: see `nbody.c`.
+pub type Accel<T> = unsafe extern "C" fn(usize, usize, usize, T, T, *const T, *const T, *mut T, c_int);
 
 /// `nbody.c`.
 pub struct NBody {
-    best: (Accel<f32>, Accel<f64>),
+    pub best: (Accel<f32>, Accel<f64>),
     exact: Accel<f32>,
     plain: (Accel<f32>, Accel<f64>),
 }

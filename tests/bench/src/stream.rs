@@ -28,7 +28,7 @@ fn triad(peers: &Peers, threads: usize, n: usize, passes: usize, place: &str) ->
     // Both sides work on the same arrays.
     let a = FlashMemory::<f64>::zeroed(n);
     let (b, c) = (FlashMemory::from(vec![1.0f64; n]), FlashMemory::from(vec![2.0f64; n]));
-    let launch = rt.submit(Triad::of(3.0, &b, &c, &a)).defer([n]);
+    let launch = rt.submit(Triad::of(3.0, n as u64, &b, &c, &a)).defer([n]);
     launch.exec()?;
     let rate = |ns: f64| 24.0 * n as f64 / ns;
     let mut peer = peers.stream.as_ref().map(|stream| {

@@ -11,6 +11,7 @@ type Elementwise<T> = unsafe extern "C" fn(c_int, c_long, *const T, *const T, *m
 type MatrixVector<T> = unsafe extern "C" fn(c_int, c_long, c_long, *const T, *const T, *mut T);
 type Reading<T> = unsafe extern "C" fn(c_int, c_long, *const T, *mut T);
 type Sweep<T> = unsafe extern "C" fn(c_int, c_long, c_long, c_long, T, *const T, *const T, *mut T);
+type Integrate<T> = unsafe extern "C" fn(c_int, c_long, T, *const T, *mut T, *mut T);
 type Sparse<T> =
     unsafe extern "C" fn(c_int, c_long, c_long, *const u64, *const u32, *const T, *const T, *mut T);
 
@@ -24,6 +25,7 @@ pub struct Kernels<T> {
     conv1d: MatrixVector<T>,
     js: Sweep<T>,
     smmm: Sparse<T>,
+    integrate: Integrate<T>,
 }
 
 const SINGLE: Source = Source {
@@ -107,6 +109,14 @@ impl<T> Kernels<T> {
         }
     }
 
+    /// Three numbers for each body.
+    pub fn integrate(&self, threads: usize, dt: T, acc: &[T], pos: &mut [T], vel: &mut [T]) {
+        assert!(acc.len() == pos.len() && acc.len() == vel.len() && acc.len().is_multiple_of(3));
+        let (n, pos, vel) = (long(acc.len() / 3), pos.as_mut_ptr(), vel.as_mut_ptr());
+        // SAFETY: all three have `n` bodies.
+        unsafe { (self.integrate)(int(threads), n, dt, acc.as_ptr(), pos, vel) }
+    }
+
     /// # Safety
     /// The source's elements are `T`.
     unsafe fn load(source: &Source, cache: &Path) -> Result<Kernels<T>> {
@@ -122,6 +132,7 @@ impl<T> Kernels<T> {
                 conv1d: *library.get(b"conv1d\0")?,
                 js: *library.get(b"js\0")?,
                 smmm: *library.get(b"smmm\0")?,
+                integrate: *library.get(b"integrate\0")?,
             })
         }
     }

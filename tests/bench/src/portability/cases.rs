@@ -2,12 +2,13 @@
 
 use super::c::{Kernels, OpenBlas, Real};
 use super::dense::Dense;
+use super::motion;
 use super::sparse::Sparse;
+use crate::diffusion::Diffusion;
+use crate::nbody::Accel;
 use anyhow::Result;
 use flash::descriptor::Implementation;
-use flash::kernels::diffusion::{count, heat, stretches, walk};
 use flash::kernels::mmm::bf16;
-use flash::kernels::nbody::Accelerate;
 use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
 use flash::{FlashMemory, Pipeline, RuntimeObj, get_runtime};
 use std::thread;
@@ -31,16 +32,16 @@ pub struct Case<'a> {
 }
 
 /// What it is, and a call.
-type Best<'a> = (&'static str, &'a dyn Fn());
+pub type Best<'a> = (&'static str, &'a dyn Fn());
 
 /// Records a launch on a runtime.
-type Submit<'a> = &'a dyn Fn(&RuntimeObj) -> Result<Pipeline<'a>>;
+pub type Submit<'a> = &'a dyn Fn(&RuntimeObj) -> Result<Pipeline<'a>>;
 
 /// Measures a case; false if it takes too long.
-type Measure<'m> = &'m mut dyn FnMut(Case<'_>) -> Result<bool>;
+pub type Measure<'m> = &'m mut dyn FnMut(Case<'_>) -> Result<bool>;
 
 /// What the best known is, of all kernels but products of matrices.
-const C: &str = "C with OpenMP";
+pub const C: &str = "C with OpenMP";
 
 /// What bounds the kernels that read more than they do.
 const READING: &str = "reading as much in C with OpenMP";
@@ -48,10 +49,24 @@ const READING: &str = "reading as much in C with OpenMP";
 /// Bytes of all arrays of a kernel together that are beyond most caches.
 const BEYOND_CACHES: usize = 48 << 20;
 
+/// The best known in C, if it is there.
+#[derive(Clone, Copy)]
+pub struct InC<'a, T> {
+    pub kernels: Option<&'a Kernels<T>>,
+    pub attraction: Option<Accel<T>>,
+    pub diffusion: Option<&'a Diffusion>,
+}
+
+impl<T> InC<'_, T> {
+    /// On other devices than the CPU.
+    pub const NONE: Self = InC { kernels: None, attraction: None, diffusion: None };
+}
+
 /// All cases with arrays of so many bytes together, or of less where that takes too long. Kernels that reuse what they
 /// have read are measured at one size.
-pub fn each<T: Real>(sizes: &[usize], c: Option<&Kernels<T>>, cpu: bool, measure: Measure<'_>) -> Result<()> {
+pub fn each<T: Real>(sizes: &[usize], in_c: InC<'_, T>, cpu: bool, measure: Measure<'_>) -> Result<()> {
     let threads = thread::available_parallelism()?.get();
+    let c = in_c.kernels;
     for &bytes in sizes {
         streams(bytes, threads, c, measure)?;
         type Sized<T> = fn(usize, usize, Option<&Kernels<T>>, Measure<'_>) -> Result<bool>;
@@ -61,9 +76,11 @@ pub fn each<T: Real>(sizes: &[usize], c: Option<&Kernels<T>>, cpu: bool, measure
                 bytes /= 2;
             }
         }
+        motion::bodies_moved(bytes, threads, c, measure)?;
         // They have one precision.
         if T::NAME == "f32" {
-            diffusion_cases(bytes, measure)?;
+            motion::particles(bytes, threads, in_c.diffusion, measure)?;
+            motion::field(bytes, threads, in_c.diffusion, measure)?;
         }
     }
     let greatest = sizes.iter().copied().max().unwrap_or(0);
@@ -81,14 +98,14 @@ pub fn each<T: Real>(sizes: &[usize], c: Option<&Kernels<T>>, cpu: bool, measure
         n /= 2;
     }
     let mut bodies = 16_384;
-    while !nbody_case::<T>(bodies, measure)? {
+    while !motion::bodies_attracted::<T>(bodies, threads, in_c.attraction, measure)? {
         bodies /= 2;
     }
     Ok(())
 }
 
 /// Numbers between 1/2 and 1.
-fn numbers<T: Real>(n: usize) -> FlashMemory<T> {
+pub fn numbers<T: Real>(n: usize) -> FlashMemory<T> {
     (0..n).map(|i| T::of(0.5 + (i.wrapping_mul(2_654_435_761) % 4096) as f64 / 8192.0)).collect()
 }
 
@@ -99,55 +116,55 @@ fn streams<T: Real>(
     c: Option<&Kernels<T>>,
     measure: Measure<'_>,
 ) -> Result<()> {
-    let n = bytes / 3 / size_of::<T>();
-    let (a, b) = (&numbers::<T>(n), &numbers::<T>(n));
-    let (to, sum) = (&FlashMemory::<T>::zeroed(n), &FlashMemory::<T>::zeroed(1));
-    let array = (n * size_of::<T>()) as f64 / 1e9;
-    let [a1, b1, to1]: &[FlashMemory<T>; 3] = &std::array::from_fn(|_| FlashMemory::zeroed(1));
     type Direct<T> = fn(&Kernels<T>, usize, &[T], &[T], &mut [T]);
-    let direct = |f: Direct<T>, to: &FlashMemory<T>| {
-        let (a, b) = (a.read().expect("free"), b.read().expect("free"));
-        if let Some(c) = c {
-            f(c, threads, &a, &b, &mut to.write().expect("free"));
-        }
-    };
-    let submits: [[Submit<'_>; 2]; 3] = [
-        [&|rt| Ok(rt.submit(ewmm(a, b, to)?).defer([n])), &|rt| {
-            Ok(rt.submit(ewmm(a1, b1, to1)?).defer([1usize]))
-        }],
-        [&|rt| Ok(rt.submit(ewmd(a, b, to)?).defer([n])), &|rt| {
-            Ok(rt.submit(ewmd(a1, b1, to1)?).defer([1usize]))
-        }],
-        [&|rt| Ok(rt.submit(vdp(a, b, sum)?).defer([n])), &|rt| {
-            Ok(rt.submit(vdp(a1, b1, to1)?).defer([1usize]))
-        }],
+    let one = &std::array::from_fn::<FlashMemory<T>, 3, _>(|_| FlashMemory::zeroed(1));
+    let elementwise: [(_, _, Record<T>); 2] = [
+        ("ewmm", Kernels::ewmm as Direct<T>, |rt, [a, b, c]| Ok(rt.submit(ewmm(a, b, c)?).defer([a.len()]))),
+        ("ewmd", Kernels::ewmd, |rt, [a, b, c]| Ok(rt.submit(ewmd(a, b, c)?).defer([a.len()]))),
     ];
+    let n = bytes / 3 / size_of::<T>();
+    let all = &[numbers::<T>(n), numbers::<T>(n), FlashMemory::zeroed(n)];
+    let direct = |f: Direct<T>, [a, b, to]: &[FlashMemory<T>; 3]| {
+        let (a, b) = (a.read().expect("free"), b.read().expect("free"));
+        c.inspect(|c| f(c, threads, &a, &b, &mut to.write().expect("free")));
+    };
+    for (kernel, f, record) in elementwise {
+        let best: [Best<'_>; 1] = [(C, &|| direct(f, all))];
+        let best = if c.is_some() { &best[..] } else { &[] };
+        let arrays = (bytes, 3 * n * size_of::<T>());
+        measure(streaming(kernel, arrays, &|rt| record(rt, all), &|rt| record(rt, one), best))?;
+    }
+    let n = bytes / 2 / size_of::<T>();
+    let all = &[numbers::<T>(n), numbers::<T>(n), FlashMemory::zeroed(1)];
+    let [a, b, sum] = all;
     let reading = || {
         for vector in [a, b] {
             let vector = vector.read().expect("free");
             c.inspect(|c| c.read(threads, &vector, &mut sum.write().expect("free")[0]));
         }
     };
-    let cases: [(_, _, &[Best<'_>]); 3] = [
-        ("ewmm", 3.0, &[(C, &|| direct(Kernels::ewmm, to))]),
-        ("ewmd", 3.0, &[(C, &|| direct(Kernels::ewmd, to))]),
-        ("vdp", 2.0, &[(C, &|| direct(Kernels::vdp, sum)), (READING, &reading)]),
-    ];
-    for ((kernel, arrays, best), [submit, one]) in cases.iter().zip(submits) {
-        let best = if c.is_some() { *best } else { &[] };
-        measure(Case {
-            kernel,
-            bytes: Some(bytes),
-            unit: "GB/s",
-            work: arrays * array,
-            submit,
-            one,
-            best,
-            may_shrink: false,
-        })?;
-    }
+    let record: Record<T> = |rt, [a, b, sum]| Ok(rt.submit(vdp(a, b, sum)?).defer([a.len()]));
+    let best: [Best<'_>; 2] = [(C, &|| direct(Kernels::vdp, all)), (READING, &reading)];
+    let best = if c.is_some() { &best[..] } else { &[] };
+    let arrays = (bytes, 2 * n * size_of::<T>());
+    measure(streaming("vdp", arrays, &|rt| record(rt, all), &|rt| record(rt, one), best))?;
     Ok(())
 }
+
+/// A case of as many bytes as were asked for, and of so many that are moved.
+fn streaming<'a>(
+    kernel: &'static str,
+    (bytes, moved): (usize, usize),
+    submit: Submit<'a>,
+    one: Submit<'a>,
+    best: &'a [Best<'a>],
+) -> Case<'a> {
+    let work = moved as f64 / 1e9;
+    Case { kernel, bytes: Some(bytes), unit: "GB/s", work, submit, one, best, may_shrink: false }
+}
+
+/// Records a launch of three arrays.
+type Record<T> = for<'a> fn(&RuntimeObj, &'a [FlashMemory<T>; 3]) -> Result<Pipeline<'a>>;
 
 fn mvm_case<T: Real>(
     bytes: usize,
@@ -376,101 +393,4 @@ fn halves_case(n: usize, cpu: bool, may_shrink: bool, measure: Measure<'_>) -> R
         best: &best[..usize::from(cpu)],
         may_shrink,
     })
-}
-
-/// Of `n` bodies.
-fn nbody_case<T: Real>(n: usize, measure: Measure<'_>) -> Result<bool> {
-    let bodies = |n: usize| -> Result<_> {
-        let all = numbers::<T>(3 * n);
-        let pos: FlashMemory<[T; 3]> = all.read()?.as_chunks::<3>().0.iter().copied().collect();
-        Ok((pos, numbers::<T>(n), FlashMemory::<[T; 3]>::zeroed(n)))
-    };
-    let (many, one) = (&bodies(n)?, &bodies(1)?);
-    let softening2 = T::of(1e-3);
-    let record = |rt: &RuntimeObj, n: usize| {
-        let (pos, mass, acc) = if n == 1 { one } else { many };
-        Ok(rt.submit(Accelerate::of(T::ONE, softening2, pos, mass, acc)).defer([n]))
-    };
-    measure(Case {
-        kernel: "nbody.accelerate",
-        bytes: None,
-        unit: "G interactions/s",
-        work: (n * n) as f64 / 1e9,
-        submit: &|rt| record(rt, n),
-        one: &|rt| record(rt, 1),
-        best: &[],
-        may_shrink: n > 1024,
-    })
-}
-
-/// `diffusion.walk`, `diffusion.count` and `diffusion.heat`.
-fn diffusion_cases(bytes: usize, measure: Measure<'_>) -> Result<()> {
-    const GRID: u32 = 22;
-    // Moves along two axes and a track, 4 bytes each.
-    let iterations = 256;
-    let most = bytes / 12 / iterations;
-    let particles = |n: usize, iterations: usize| -> Result<_> {
-        // There and back, so that they do not leave the grid.
-        let moves = |i: usize| if (i / n).is_multiple_of(2) { 0.25f32 } else { -0.25 };
-        let [rx, ry] = [(); 2].map(|()| (0..n * iterations).map(moves).collect::<FlashMemory<f32>>());
-        let [x, y] = [(); 2].map(|()| FlashMemory::from(vec![GRID as f32 / 2.0; n]));
-        let track = FlashMemory::<u32>::zeroed([iterations + 1, n]);
-        Ok(([rx, ry], [x, y], FlashMemory::<u32>::zeroed(n), track))
-    };
-    let mut n = most;
-    loop {
-        let (many, one) = (&particles(n, iterations)?, &particles(1, 1)?);
-        let moves = (n * iterations) as f64 / 1e9;
-        let walking = |rt: &RuntimeObj, n: usize| {
-            let ([rx, ry], [x, y], cell, track) = if n == 1 { one } else { many };
-            Ok(rt.submit(walk(GRID, 0.5, [rx, ry], [x, y], cell, track)?).defer([n]))
-        };
-        let walked = measure(Case {
-            kernel: "diffusion.walk",
-            bytes: Some(12 * n * iterations),
-            unit: "G moves/s",
-            work: moves,
-            submit: &|rt| walking(rt, n),
-            one: &|rt| walking(rt, 1),
-            best: &[],
-            may_shrink: n > 1024,
-        })?;
-        let counts = &FlashMemory::<u64>::zeroed(3 * (GRID * GRID) as usize);
-        let counting = |rt: &RuntimeObj, n: usize, iterations: usize| {
-            let track = if n == 1 { &one.3 } else { &many.3 };
-            Ok(rt.submit(count(iterations, track, counts)?).defer((stretches(iterations), n)))
-        };
-        if !walked {
-            n /= 2;
-            continue;
-        }
-        measure(Case {
-            kernel: "diffusion.count",
-            bytes: Some(12 * n * iterations),
-            unit: "G moves/s",
-            work: moves,
-            submit: &|rt| counting(rt, n, iterations),
-            one: &|rt| counting(rt, 1, 1),
-            best: &[],
-            may_shrink: false,
-        })?;
-        break;
-    }
-    let (width, height) = (2048, bytes / 8 / 2048);
-    let fields = |shape: [usize; 2]| -> Result<_> {
-        let from = numbers::<f32>(shape[0] * shape[1]).with_shape(shape)?;
-        Ok((from, FlashMemory::zeroed(shape)))
-    };
-    let (many, one) = (&fields([width, height])?, &fields([1, 1])?);
-    measure(Case {
-        kernel: "diffusion.heat",
-        bytes: Some(bytes),
-        unit: "GB/s",
-        work: (8 * width * height) as f64 / 1e9,
-        submit: &|rt| Ok(rt.submit(heat(0.2, &many.0, &many.1)?).defer((width, height))),
-        one: &|rt| Ok(rt.submit(heat(0.2, &one.0, &one.1)?).defer((1usize, 1usize))),
-        best: &[],
-        may_shrink: false,
-    })?;
-    Ok(())
 }

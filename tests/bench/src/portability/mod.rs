@@ -1,7 +1,7 @@
 //! The kernels of the library on each device, beside the same called with no framework.
 //!
 //! The *score* of a kernel on a device is the time of the direct call over that through the framework, 1 if nothing is
-//! lost; of one that is measured at several sizes, the median of all pairs of turns. Direct calls are of the very same
+//! lost; of one that is measured at several sizes, the median of as many pairs of turns of each. Direct calls are of the very same
 //! code: on the CPU its functions, called by gcc's OpenMP (`direct`), in OpenCL its program, enqueued in plain `opencl3`
 //! (`opencl`), in CUDA its program, launched by the driver's functions (`cuda`). Beside the rate is, on the CPU, that of
 //! the best known, called directly: C with OpenMP, or OpenBLAS (`c`), or crates of Rust (`dense`, `sparse`).
@@ -16,6 +16,7 @@ mod cuda;
 mod dense;
 mod direct;
 mod last;
+mod motion;
 mod opencl;
 mod sparse;
 mod sums;
@@ -24,8 +25,8 @@ use crate::dispatch::per_call;
 use crate::peers::Peers;
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::{Result, bail};
-use c::{Kernels, Real};
-use cases::Case;
+use c::Real;
+use cases::{Case, InC};
 use flash::backend::{DeviceReport, list};
 use flash::{RuntimeObj, get_runtime};
 use std::collections::BTreeSet;
@@ -95,7 +96,6 @@ pub fn rows(peers: &Peers, wanted: Wanted<'_>) -> Result<Vec<Row>> {
     if let Some(openmp) = &peers.openmp {
         direct::EACH_SHARE.get_or_init(|| openmp.each_share);
     }
-    let c = peers.kernels.as_ref();
     if let Some(kernel) = wanted.only {
         let names = names()?;
         if !names.contains(kernel) {
@@ -107,15 +107,19 @@ pub fn rows(peers: &Peers, wanted: Wanted<'_>) -> Result<Vec<Row>> {
     if let (Some(key), []) = (wanted.device, &places[..]) {
         bail!("no device of `{key}`: `flash list` says which there are, and why others are not");
     }
-    let mut rows = of_type::<f32>(&places, wanted, c.map(|c| &c.0))?;
-    rows.extend(of_type::<f64>(&places, wanted, c.map(|c| &c.1))?);
+    let (kernels, diffusion) = (peers.kernels.as_ref(), peers.diffusion.as_ref());
+    let attraction = peers.nbody.as_ref().map(|nbody| nbody.best);
+    let single = InC { kernels: kernels.map(|c| &c.0), attraction: attraction.map(|c| c.0), diffusion };
+    let double = InC { kernels: kernels.map(|c| &c.1), attraction: attraction.map(|c| c.1), diffusion };
+    let mut rows = of_type::<f32>(&places, wanted, single)?;
+    rows.extend(of_type::<f64>(&places, wanted, double)?);
     Ok(rows)
 }
 
 /// What a case may be called.
 fn names() -> Result<BTreeSet<&'static str>> {
     let mut names = BTreeSet::new();
-    cases::each::<f32>(&[1 << 20], None, true, &mut |case| {
+    cases::each::<f32>(&[1 << 20], InC::NONE, true, &mut |case| {
         names.extend([case.kernel, kernel_of(case.kernel), folder_of(case.kernel)]);
         Ok(true)
     })?;
@@ -123,13 +127,14 @@ fn names() -> Result<BTreeSet<&'static str>> {
 }
 
 /// Rows of a precision.
-fn of_type<T: Real>(places: &[Place], wanted: Wanted<'_>, c: Option<&Kernels<T>>) -> Result<Vec<Row>> {
+fn of_type<T: Real>(places: &[Place], wanted: Wanted<'_>, in_c: InC<'_, T>) -> Result<Vec<Row>> {
     let (mut rows, mut on_cpu) = (Vec::new(), Vec::new());
     for place in places {
         eprintln!("kernels {} {} ...", T::NAME, place.id);
-        let mut scores: Vec<(&str, Vec<Figures>)> = Vec::new();
+        let mut scores: Vec<(&str, Vec<Vec<Figures>>)> = Vec::new();
         let mut measured = Vec::new();
-        cases::each::<T>(wanted.sizes, c.filter(|_| place.cpu), place.cpu, &mut |case| {
+        let in_c = if place.cpu { in_c } else { InC::NONE };
+        cases::each::<T>(wanted.sizes, in_c, place.cpu, &mut |case| {
             let bytes = case.bytes.filter(|_| wanted.sizes.len() > 1);
             let (kernel, folder) = (kernel_of(case.kernel), folder_of(case.kernel));
             let is_wanted = wanted.only.is_none_or(|only| [case.kernel, kernel, folder].contains(&only));
@@ -154,14 +159,21 @@ fn of_type<T: Real>(places: &[Place], wanted: Wanted<'_>, c: Option<&Kernels<T>>
             }
             if bytes.is_some() {
                 match scores.iter_mut().find(|(kernel, _)| *kernel == case.kernel) {
-                    Some((_, all)) => all.extend(pairs),
-                    None => scores.push((case.kernel, pairs)),
+                    Some((_, sizes)) => sizes.push(pairs),
+                    None => scores.push((case.kernel, vec![pairs])),
                 }
             }
             Ok(true)
         })?;
-        for (kernel, pairs) in scores.iter().filter(|(_, pairs)| !pairs.is_empty()) {
-            rows.push(Row::from_turns(format!("{kernel} {} {} score", T::NAME, place.id), "score", pairs));
+        for (kernel, sizes) in &scores {
+            let pairs = evenly(sizes);
+            if !pairs.is_empty() {
+                rows.push(Row::from_turns(
+                    format!("{kernel} {} {} score", T::NAME, place.id),
+                    "score",
+                    &pairs,
+                ));
+            }
         }
     }
     Ok(rows)
@@ -196,6 +208,12 @@ fn places(only: Option<&str>) -> Result<Vec<Place>> {
 
 /// A figure, and the peer's.
 type Figures = (f64, Option<f64>);
+
+/// Of each size as many pairs as of the one with the fewest, from all the time that it was measured.
+fn evenly(sizes: &[Vec<Figures>]) -> Vec<Figures> {
+    let fewest = sizes.iter().map(Vec::len).min().unwrap_or(0);
+    sizes.iter().flat_map(|pairs| (0..fewest).map(|i| pairs[i * pairs.len() / fewest])).collect()
+}
 
 /// What was measured of a kernel.
 struct Measured {
@@ -348,5 +366,21 @@ impl Place {
             }
             None => Row::from_turns(name, "%", &[(share, None)]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_count_the_same_however_often_they_were_measured() {
+        let pairs = |count: u32, score: f64| vec![(score, None); count as usize];
+        let short: Vec<Figures> = (0..90).map(|i| (f64::from(i), None)).collect();
+        let even = evenly(&[short, pairs(30, 500.0), pairs(31, 1000.0)]);
+        assert_eq!(even.len(), 90);
+        assert_eq!((even[0].0, even[29].0, even[30].0, even[89].0), (0.0, 87.0, 500.0, 1000.0));
+        assert_eq!(evenly(&[pairs(30, 1.0), Vec::new()]), []);
+        assert_eq!(evenly(&[]), []);
     }
 }
