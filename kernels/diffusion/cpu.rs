@@ -7,7 +7,6 @@ use crate::simd::{self, InstructionSet, Vector};
 use flash_core::kernel;
 use flash_core::kernel::views::{Accumulator, RowsMut, Sum, WindowView};
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
-use std::array;
 use std::ops::Range;
 
 /// One particle, move or cell at a time: the readable version.
@@ -97,8 +96,13 @@ fn write_down(cells: &[[u32; BLOCK]], track: &mut RowsMut<'_, u32>, rows: Range<
     let mut done = 0;
     if let Ok(tile) = <&[[u32; BLOCK]; TILE]>::try_from(cells) {
         while done + 4 <= rows.len() {
-            let four = |i: usize| [0, 1, 2, 3].map(|l| tile[i][done + l]);
-            let groups: [_; TILE / 4] = array::from_fn(|g| transposed(array::from_fn(|i| four(4 * g + i))));
+            let mut groups = [[[0; 4]; 4]; TILE / 4];
+            for (group, rows) in groups.iter_mut().zip(tile.as_chunks::<4>().0) {
+                for (four, row) in group.iter_mut().zip(rows) {
+                    four.copy_from_slice(&row[done..done + 4]);
+                }
+                *group = transposed(*group);
+            }
             for l in 0..4 {
                 let to = &mut track.row(rows.start + done + l)[entry..][..TILE];
                 // The last of what is written next.
@@ -125,9 +129,9 @@ fn transposed(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
         use std::arch::x86_64::{
             __m128i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
         };
-        let [a, b, c, d] = rows.map(bytemuck::cast::<_, __m128i>);
+        let [a, b, c, d]: [__m128i; 4] = bytemuck::cast(rows);
         // SAFETY: every x86-64 has these instructions.
-        let columns = unsafe {
+        let columns: [__m128i; 4] = unsafe {
             let (low, high) = (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
             let (low_two, high_two) = (_mm_unpacklo_epi32(c, d), _mm_unpackhi_epi32(c, d));
             [
@@ -137,10 +141,10 @@ fn transposed(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
                 _mm_unpackhi_epi64(high, high_two),
             ]
         };
-        columns.map(bytemuck::cast)
+        bytemuck::cast(columns)
     }
     #[cfg(not(target_arch = "x86_64"))]
-    array::from_fn(|l| rows.map(|row| row[l]))
+    std::array::from_fn(|l| rows.map(|row| row[l]))
 }
 
 #[inline(always)]
