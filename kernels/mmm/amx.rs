@@ -20,7 +20,7 @@ use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Threads, cpu_has};
 use rayon::prelude::*;
 use std::arch::asm;
-use std::arch::x86_64::__m512;
+use std::arch::x86_64::{__m512, __m512i, _mm512_maskz_loadu_epi16};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -35,14 +35,14 @@ const LOADED: usize = SIDE * STEP;
 const PIECE: usize = 256;
 /// Products of a block, at most. Less, and the result is read and written more often.
 const DEPTH: usize = 2048;
-/// Rows of `a` of a block, at most and about: 1 MiB, half of a second-level cache.
+/// Rows of `a` of a block, at most and about: of the greatest depth 1 MiB, half of a second-level cache.
 const HEIGHT: usize = 256;
 /// Columns of `b` of a block.
 const WIDTH: usize = 2048;
 /// Multiplications, and elements of all matrices, up to which threads cost more than they save.
 const SMALL: [usize; 2] = [1 << 24, 1 << 18];
-/// Elements of `b` below which tiles, which are filled whatever there is, cost more than they save. A number of rows of
-/// `a` would do as well, but other rows must not change bits.
+/// Elements of `b` below which tiles, which are filled whatever there is, cost more than they save; or products in a sum
+/// below half a step. A number of rows of `a` would say more, but how many there are must not change bits.
 const FEW: usize = 1024;
 
 /// Sums of [`SIDE`] rows and columns, row by row.
@@ -66,7 +66,7 @@ impl CpuWhole<Mmm<'_, bf16>> for AmxBf16 {
     fn whole(space: Space<'_, Index<1>>, k: MmmWhole<'_, bf16>, threads: Threads<'_>) {
         assert!(AmxBf16::there(), "this CPU lacks AMX for bf16, or the system does not allow it");
         Product::of(&space, k, |Product { size, a, b, c }| {
-            if size[1] * size[2] < FEW {
+            if size[1] * size[2] < FEW || size[2] < STEP / 2 {
                 return product::<Avx512Bf16, Pair, bf16>(size, (a, b), c, threads);
             }
             // SAFETY: the CPU has the instructions, as just asserted.
@@ -108,7 +108,7 @@ fn by_tiles(
                 } else {
                     packed.par_chunks_mut(share * len).enumerate().for_each(some);
                 }
-                let (packed, past) = (&*packed, past && depth.end == k);
+                let packed = &*packed;
                 rows.each(0..rows.count, (c, leading * SIDE), alone, &|panels, c| {
                     let rows = panels.start * SIDE..(panels.end * SIDE).min(m);
                     let c = &mut c[columns.start..];
@@ -122,14 +122,19 @@ fn by_tiles(
 }
 
 /// The line of a number of a row's factors, and zeros beyond its end.
-#[inline(always)]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
 fn line(row: &[bf16], number: usize) -> [bf16; STEP] {
     let there = &row[(number * STEP).min(row.len())..((number + 1) * STEP).min(row.len())];
-    there.try_into().unwrap_or_else(|_| {
-        let mut line = [bf16::ZERO; STEP];
-        line[..there.len()].copy_from_slice(there);
-        line
-    })
+    if there.is_empty() {
+        // The load would be right, but slow: it is one of an address that is none.
+        return [bf16::ZERO; STEP];
+    }
+    let mask = u32::MAX >> (STEP - there.len());
+    // SAFETY: only what is there is read; a register has as many factors, for which all bits are good.
+    unsafe {
+        std::mem::transmute::<__m512i, [bf16; STEP]>(_mm512_maskz_loadu_epi16(mask, there.as_ptr().cast()))
+    }
 }
 
 /// Packs rows `depth` and `columns` of `b`: in panels of [`SIDE`] columns, in each step by step the left tile and the
@@ -154,13 +159,14 @@ fn pack_b(b: Matrix<'_, bf16>, depth: &Range<usize>, columns: Range<usize>, pack
     }
 }
 
-/// Packs `rows` of `a`: in panels of [`SIDE`] rows, in each step by step the upper tile and the lower one.
+/// Packs `rows` of `a`: in panels of [`SIDE`] rows, in each step by step the upper tile and the lower one. What a panel has
+/// below the last row stays what it was: it gives sums that nobody reads.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pack_a(a: Matrix<'_, bf16>, rows: Range<usize>, depth: &Range<usize>, packed: &mut [bf16]) {
     let len = SIDE * depth.len().next_multiple_of(STEP);
     for (first, panel) in rows.clone().step_by(SIDE).zip(packed.chunks_exact_mut(len)) {
-        for i in 0..SIDE {
-            let row = if first + i < rows.end { a.row(first + i, depth.clone()) } else { &[] };
+        for i in 0..(rows.end - first).min(SIDE) {
+            let row = a.row(first + i, depth.clone());
             for (step, to) in panel.chunks_exact_mut(LOADED).enumerate() {
                 to[i * STEP..][..STEP].copy_from_slice(&line(row, step));
             }
@@ -256,15 +262,11 @@ impl Tiles {
             row_bytes: [u16; 16],
             rows: [u8; 16],
         }
-        const fn eight(first: u16) -> [u16; 16] {
-            let x = first;
-            [x, x, x, x, x, x, x, x, 0, 0, 0, 0, 0, 0, 0, 0]
-        }
         static SHAPES: Shapes = Shapes {
             palette: 1,
             first_row: 0,
             reserved: [0; 14],
-            row_bytes: eight(64),
+            row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
             rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
         };
         // SAFETY: the caller vouches for the instruction; it reads the 64 bytes of a shape that is valid, or else would

@@ -85,11 +85,11 @@ fn empty_matrices_of_halves_have_products() {
     }
 }
 
-/// With an odd number of products in a sum: the last one is alone.
+/// With an odd number of products in a sum: the last one is alone. The larger ones are for tiles.
 #[test]
 fn halves_that_are_not_numbers_stay_in_their_row_and_column() {
-    let (m, n, k) = (17, 35, 5);
-    for (which, rt) in everywhere("halves::halves_that_are_not_numbers_stay_in_their_row_and_column") {
+    let runtimes = everywhere("halves::halves_that_are_not_numbers_stay_in_their_row_and_column");
+    for ((which, rt), [m, n, k]) in runtimes.iter().flat_map(|rt| [(rt, [17, 35, 5]), (rt, [17, 67, 33])]) {
         let (mut a, mut b) = (vec![bf16::ONE; m * k], vec![bf16::ONE; k * n]);
         a[3 * k + 2] = bf16::NAN;
         b[4 * n + 33] = bf16::INFINITY;
@@ -101,27 +101,31 @@ fn halves_that_are_not_numbers_stay_in_their_row_and_column() {
                 (3, _) => c.is_nan(),
                 (8, _) => *c == f32::NEG_INFINITY,
                 (_, 33) => *c == f32::INFINITY,
-                _ => *c == 5.0,
+                _ => *c == k as f32,
             };
-            assert!(right, "{which}: {c} in row {}, column {}", at / n, at % n);
+            assert!(right, "{which}: {c} in row {}, column {} of {m} x {n} x {k}", at / n, at % n);
         }
     }
 }
 
+/// Of two products, and of as many as tiles are for.
 #[test]
 fn sums_of_halves_have_the_digits_and_the_range_of_single_precision() {
     let (large, small) = (bf16::MAX, bf16::from_f32(2.0f32.powi(-60)));
-    for (which, rt) in everywhere("halves::sums_of_halves_have_the_digits_and_the_range_of_single_precision")
-    {
+    let runtimes = everywhere("halves::sums_of_halves_have_the_digits_and_the_range_of_single_precision");
+    for ((which, rt), k) in runtimes.iter().flat_map(|rt| [(rt, 2), (rt, 1024)]) {
         // 256 + 1/256, and products at both ends.
-        let a = matrix(
-            vec![bf16::from_f32(16.0), bf16::from_f32(0.0625), large, bf16::ZERO, small, bf16::ZERO],
-            [2, 3],
-        );
-        let b = matrix(vec![bf16::from_f32(16.0), bf16::from_f32(0.0625)], [1, 2]);
+        let two = |first: bf16, second: bf16| {
+            let mut row = vec![bf16::ZERO; k];
+            [row[0], row[1]] = [first, second];
+            row
+        };
+        let (sixteen, sixteenth) = (bf16::from_f32(16.0), bf16::from_f32(0.0625));
+        let rows = [two(sixteen, sixteenth), two(large, bf16::ZERO), two(small, bf16::ZERO)];
+        let (a, b) = (matrix(rows.concat(), [k, 3]), matrix(two(sixteen, sixteenth), [1, k]));
         let c = FlashMemory::<f32>::zeroed([1, 3]);
-        rt.submit(mmm([3, 1, 2], &a, &b, &c).unwrap()).exec([3]).unwrap();
-        assert_eq!(*c.read().unwrap(), [256.003_9, f32::INFINITY, 2.0f32.powi(-56)], "{which}");
+        rt.submit(mmm([3, 1, k], &a, &b, &c).unwrap()).exec([3]).unwrap();
+        assert_eq!(*c.read().unwrap(), [256.003_9, f32::INFINITY, 2.0f32.powi(-56)], "{which}, {k}");
     }
 }
 
@@ -170,15 +174,15 @@ fn products_of_halves_by_tiles_end_where_the_matrices_do() {
         let n = if n * k < 1024 { n + 1024 } else { n };
         let (a, b) = (factors(m * k, 15), factors(k * n, 16));
         let [a, b] = [guarded(&a), guarded(&b)];
-        let [expected, found] = [blocked, tiles].map(|rt| {
+        let [expected, found]: [&[f32]; 2] = [blocked, tiles].map(|rt| {
             let c = guarded(&vec![7.0f32; m * n]);
             let [lda, ldb, ldc] = [k, n, n].map(|leading| leading as u64);
             let submit = rt.submit(Mmm::of(n as u64, k as u64, lda, ldb, ldc, &*a, &*b, &mut *c));
             submit.sizes([&[k, m][..], &[n, k], &[n, m]]).exec([m]).unwrap();
-            c.iter().map(|c| f64::from(*c)).collect::<Vec<f64>>()
+            &*c
         });
-        let found: Vec<f32> = found.into_iter().map(|c| c as f32).collect();
-        near(&found, &expected, |_| 2.0 * k as f64 * f64::from(f32::EPSILON), &format!("{m} x {n} x {k}"));
+        let expected: Vec<f64> = expected.iter().map(|c| f64::from(*c)).collect();
+        near(found, &expected, |_| 2.0 * k as f64 * f64::from(f32::EPSILON), &format!("{m} x {n} x {k}"));
     }
 }
 
