@@ -20,12 +20,12 @@
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|
-//! | `mmm` | `openblas`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable` |
+//! | `mmm` | `openblas`, `amx_bf16`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable` |
 //! | `mvm`, `vdp`, `smmm`, `ewmm`, `ewmd`, `conv1d`, `js` | `avx512`, `avx2`, `portable` |
 //! | `nbody.accelerate`, `nbody.simulate`, `nbody.integrate`, `diffusion.walk`, `diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `diffusion.count` | `stays`, `plain` |
 //!
-//! `avx512_bf16` and `blocked` are those for factors in [`bf16`](mmm::bf16).
+//! `amx_bf16`, `avx512_bf16` and `blocked` are those for factors in [`bf16`](mmm::bf16).
 
 #[path = "diffusion/mod.rs"]
 pub mod diffusion;

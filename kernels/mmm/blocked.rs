@@ -37,7 +37,8 @@ pub(super) struct Matrix<'a, T> {
 
 impl<'a, T> Matrix<'a, T> {
     /// Some elements of a row.
-    fn row(&self, row: usize, columns: Range<usize>) -> &'a [T] {
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize, columns: Range<usize>) -> &'a [T] {
         &self.elements[row * self.leading..][columns]
     }
 }
@@ -84,7 +85,8 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
         return c.chunks_mut(leading).for_each(|row| row[..n].fill(I::Sum::ZERO));
     }
     let alone = threads.count() == 1 || m * n * k <= SMALL;
-    let rows = Blocks::of::<P, I>(m.div_ceil(I::ROWS), if alone { 1 } else { threads.count() });
+    let rows = m.div_ceil(I::ROWS);
+    let rows = Blocks::of(rows, (rows * I::ROWS).div_ceil(HEIGHT), if alone { 1 } else { threads.count() });
     let mut work = || {
         let most = n.min(WIDTH).next_multiple_of(I::WIDTH) * k.div_ceil(P::TOGETHER).min(I::DEPTH);
         let mut block = take::<P>(&PACKED_B, most);
@@ -108,16 +110,15 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
 }
 
 /// Tiles below one another in blocks of about as many.
-struct Blocks {
+pub(super) struct Blocks {
     tiles: usize,
-    count: usize,
+    pub count: usize,
 }
 
 impl Blocks {
-    /// As many blocks for each thread.
-    fn of<P, I: Tiles<P>>(tiles: usize, threads: usize) -> Blocks {
-        let count = (tiles * I::ROWS).div_ceil(HEIGHT).next_multiple_of(threads);
-        Blocks { tiles, count: count.min(tiles) }
+    /// At least so many blocks, and as many for each thread, but none without tiles.
+    pub fn of(tiles: usize, count: usize, threads: usize) -> Blocks {
+        Blocks { tiles, count: count.next_multiple_of(threads).min(tiles) }
     }
 
     /// The first tile of a block.
@@ -127,7 +128,7 @@ impl Blocks {
 
     /// Calls `body` with the tiles of each of some blocks, and the elements of `c` from there on; the first of them
     /// is the first of `c`, and from tile to tile are `tile` elements.
-    fn each<T: Send>(
+    pub fn each<T: Send>(
         &self,
         blocks: Range<usize>,
         (c, tile): (&mut [T], usize),
@@ -155,7 +156,7 @@ fn even<P: Packed<F>, F: Element>(k: usize, depth: usize) -> usize {
 }
 
 /// Ranges of at most `size`.
-fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(size).map(move |first| first..(first + size).min(n))
 }
 
@@ -256,15 +257,15 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
 /// A block that a thread keeps from product to product: fresh memory is cleared, page by page. Whoever packs takes it,
 /// so that what rayon runs on the thread meanwhile has one of its own. On large pages, where there are such: all of it is
 /// read again and again, and is more than the address cache has small ones for.
-type Kept = RefCell<Option<MmapMut>>;
+pub(super) type Kept = RefCell<Option<MmapMut>>;
 
 thread_local! {
-    static PACKED_A: Kept = const { RefCell::new(None) };
-    static PACKED_B: Kept = const { RefCell::new(None) };
+    pub(super) static PACKED_A: Kept = const { RefCell::new(None) };
+    pub(super) static PACKED_B: Kept = const { RefCell::new(None) };
 }
 
 /// The last block, with room for so many. It begins with a page, so that no vector crosses a line of the caches.
-fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> MmapMut {
+pub(super) fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> MmapMut {
     let bytes = len * size_of::<P>();
     match kept.take() {
         Some(block) if block.len() >= bytes => block,

@@ -1,5 +1,7 @@
 //! The product of two matrices.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod blocked;
 mod cpu;
 #[cfg(target_os = "linux")]
@@ -25,8 +27,9 @@ pub use half::bf16;
 /// in another order where a product has another number of rows. On NVIDIA's GPUs `cublas` is taken, where that library
 /// is found, else `mmm.cu`.
 ///
-/// Factors in [`bf16`] are added up in single precision: by `avx512_bf16`, where a CPU has such instructions, which take
-/// numbers below `f32::MIN_POSITIVE` for 0, and by `blocked`, which keeps them.
+/// Factors in [`bf16`] are added up in single precision: by `amx_bf16`, where a CPU has tiles and Linux lets the process
+/// use them, and by `avx512_bf16`, where it has such instructions, which both take numbers below `f32::MIN_POSITIVE` for 0;
+/// and by `blocked`, which keeps them.
 ///
 /// # Errors
 /// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, a row of `c` longer

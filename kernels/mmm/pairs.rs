@@ -13,7 +13,7 @@ use std::arch::x86_64::{__m512, __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_load
 /// Two factors whose products are added to one sum, the first in the lower half.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(transparent)]
-struct Pair(u32);
+pub(super) struct Pair(u32);
 
 impl Packed<bf16> for Pair {
     const TOGETHER: usize = 2;

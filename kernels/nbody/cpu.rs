@@ -5,7 +5,9 @@ use super::{
     Accelerate, AccelerateItem, AccelerateSpan, Integrate, IntegrateItem, IntegrateSpan, Real, Simulate,
     SimulateItem, SimulateSpan,
 };
-use crate::simd::{Avx2, Avx512, InstructionSet, Number, Portable};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Avx2, Avx512};
+use crate::simd::{InstructionSet, Number, Portable};
 use flash_core::kernel;
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
 

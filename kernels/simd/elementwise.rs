@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 /// Bytes of a result from which on its stores go past the caches. What is stored the usual way is read
 /// first, which costs a third of the bandwidth; but what fits into the caches may be wanted there.
-const PAST_CACHES: u64 = 8 << 20;
+pub(crate) const PAST_CACHES: u64 = 8 << 20;
 
 /// What is done with two elements, and with registers of them.
 pub(crate) trait Operation {

@@ -10,10 +10,10 @@ mod streams;
 mod sums;
 mod vector;
 
-pub(crate) use elementwise::{Operation, elementwise};
+pub(crate) use elementwise::{Operation, PAST_CACHES, elementwise};
 pub(crate) use streams::{one_stream, prefetch};
 pub(crate) use sums::{dot, dots};
-pub(crate) use vector::Vector;
+pub(crate) use vector::{Vector, in_order};
 
 use crate::nbody;
 use flash_core::kernel::Element;

@@ -176,7 +176,7 @@ impl<T: Number, const N: usize> Vector<T> for Lanes<T, N> {
 
 /// Stores that this thread made by [`Vector::stream`] come before those that follow.
 #[inline(always)]
-pub(super) fn in_order() {
+pub(crate) fn in_order() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has it.
     unsafe {

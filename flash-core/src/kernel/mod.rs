@@ -7,6 +7,7 @@
 mod definition;
 mod device;
 mod doors;
+mod features;
 pub(crate) mod implementation;
 mod index;
 pub mod order;
@@ -21,6 +22,7 @@ pub use definition::{ArgumentWriter, KernelDefinition};
 pub(crate) use device::attribute;
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
+pub use features::cpu_has;
 pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
 pub use index::{Index, Rank, Span};
 pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};

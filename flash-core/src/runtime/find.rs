@@ -9,6 +9,7 @@ use crate::backend::registry::{Found, registry};
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
+use crate::kernel::cpu_has;
 use crate::kernel::implementation::{alignment, takes_parts};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -311,24 +312,4 @@ fn is_there(library: &str) -> bool {
         let opened = |name: &str| unsafe { libloading::Library::new(name) };
         library.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
     })
-}
-
-/// True if this CPU has a feature, by the name that `is_x86_feature_detected!` uses.
-fn cpu_has(feature: &str) -> bool {
-    macro_rules! detect {
-        ($detected:ident: $($name:tt)*) => {
-            match feature {
-                $($name => std::arch::$detected!($name),)*
-                _ => false,
-            }
-        };
-    }
-    #[cfg(target_arch = "x86_64")]
-    return detect!(is_x86_feature_detected: "sse3" "ssse3" "sse4.1" "sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2"
-        "lzcnt" "popcnt" "aes" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16"
-        "avx512fp16" "avx512vbmi" "avx512vbmi2" "avx512ifma" "avx512bitalg" "avx512vpopcntdq" "vaes" "gfni");
-    #[cfg(target_arch = "aarch64")]
-    return detect!(is_aarch64_feature_detected: "neon" "sve" "sve2" "fp16" "dotprod" "bf16" "i8mm");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return false;
 }

@@ -8,6 +8,7 @@ use crate::diffusion::Diffusion;
 use crate::nbody::Accel;
 use anyhow::Result;
 use flash::descriptor::Implementation;
+use flash::kernel::cpu_has;
 use flash::kernels::mmm::bf16;
 use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
 use flash::{FlashMemory, Pipeline, RuntimeObj, get_runtime};
@@ -379,10 +380,17 @@ fn halves_case(n: usize, cpu: bool, may_shrink: bool, measure: Measure<'_>) -> R
     let to1 = &FlashMemory::<f32>::zeroed([1, 1]);
     let [wide_a, wide_b] = wide.map(|x| x.with_shape([n, n]));
     let (wide_a, wide_b) = (wide_a?, wide_b?);
-    let rt = get_runtime("ALL_CPU")?.options(Implementation::named("blocked"));
-    let single = rt.submit(mmm([n, n, n], &wide_a, &wide_b, to)?).defer([n]);
-    let run = || single.exec().expect("it runs");
-    let best: [Best<'_>; 1] = [("blocked of f32", &run)];
+    let named = |name| Ok::<_, anyhow::Error>(get_runtime("ALL_CPU")?.options(Implementation::named(name)));
+    let single = named("blocked")?.submit(mmm([n, n, n], &wide_a, &wide_b, to)?).defer([n]);
+    let single = || single.exec().expect("it runs");
+    // The next best where tiles are there.
+    let pairs = match cpu_has("amx-tile") && cpu_has("amx-bf16") {
+        true => Some(named("avx512_bf16")?.submit(mmm([n, n, n], a, b, to)?).defer([n])),
+        false => None,
+    };
+    let pairs = pairs.as_ref().map(|pairs| || pairs.exec().expect("it runs"));
+    let pairs = pairs.as_ref().map(|run| ("avx512_bf16", run as &dyn Fn()));
+    let best: Vec<Best<'_>> = [("blocked of f32", &single as &dyn Fn())].into_iter().chain(pairs).collect();
     measure(Case {
         kernel: "mmm of bf16",
         bytes: None,
@@ -390,7 +398,7 @@ fn halves_case(n: usize, cpu: bool, may_shrink: bool, measure: Measure<'_>) -> R
         work: 2.0 * (n * n * n) as f64 / 1e9,
         submit: &|rt| Ok(rt.submit(mmm([n, n, n], a, b, to)?).defer([n])),
         one: &|rt| Ok(rt.submit(mmm([1, 1, 1], a1, b1, to1)?).defer([1usize])),
-        best: &best[..usize::from(cpu)],
+        best: if cpu { &best } else { &[] },
         may_shrink,
     })
 }

@@ -82,6 +82,7 @@ fn implementations(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
         "avx512_bf16" => is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vl"),
         #[cfg(not(target_arch = "x86_64"))]
         "avx512" | "avx512_bf16" | "avx2" => false,
+        "amx_bf16" => flash::kernel::cpu_has("amx-tile") && flash::kernel::cpu_has("amx-bf16"),
         _ => true,
     };
     let mut runtimes = Vec::new();
