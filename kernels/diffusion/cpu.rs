@@ -101,7 +101,7 @@ fn write_down(cells: &[[u32; BLOCK]], track: &mut RowsMut<'_, u32>, rows: Range<
                 for (four, row) in group.iter_mut().zip(rows) {
                     four.copy_from_slice(&row[done..done + 4]);
                 }
-                *group = transposed(*group);
+                *group = simd::transposed(*group);
             }
             for l in 0..4 {
                 let to = &mut track.row(rows.start + done + l)[entry..][..TILE];
@@ -118,33 +118,6 @@ fn write_down(cells: &[[u32; BLOCK]], track: &mut RowsMut<'_, u32>, rows: Range<
         let to = &mut track.row(rows.start + particle)[entry..][..cells.len()];
         to.iter_mut().zip(cells).for_each(|(to, cells)| *to = cells[particle]);
     }
-}
-
-/// Rows become columns, in registers that every CPU of the kind has: left alone, the compiler goes by way of the stack,
-/// number by number.
-#[inline(always)]
-fn transposed(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{
-            __m128i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
-        };
-        let [a, b, c, d]: [__m128i; 4] = bytemuck::cast(rows);
-        // SAFETY: every x86-64 has these instructions.
-        let columns: [__m128i; 4] = unsafe {
-            let (low, high) = (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
-            let (low_two, high_two) = (_mm_unpacklo_epi32(c, d), _mm_unpackhi_epi32(c, d));
-            [
-                _mm_unpacklo_epi64(low, low_two),
-                _mm_unpackhi_epi64(low, low_two),
-                _mm_unpacklo_epi64(high, high_two),
-                _mm_unpackhi_epi64(high, high_two),
-            ]
-        };
-        bytemuck::cast(columns)
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    std::array::from_fn(|l| rows.map(|row| row[l]))
 }
 
 #[inline(always)]

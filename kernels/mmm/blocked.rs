@@ -9,7 +9,7 @@
 
 use super::bf16;
 use super::tiles::Tiles;
-use crate::simd::Number;
+use crate::simd::{Number, prefetch, transposed};
 use flash_core::kernel::{Element, Threads};
 use memmap2::MmapMut;
 use rayon::prelude::*;
@@ -22,8 +22,11 @@ const WIDTH: usize = 2048;
 /// Rows of `a` of a block, at most, and about: with as many columns as a block has, what a second-level cache has room
 /// for, and few enough for threads to share them out evenly.
 const HEIGHT: usize = 84;
-/// Columns of `a` that are packed together, row by row: what is written of a tile stays in the first-level cache.
-const TURNED: usize = 8;
+/// Tiles of `b` that are packed together, row by row: as many rows of tiles begin in the same lines of the first-level
+/// cache.
+const BESIDE: usize = 16;
+/// Rows of `b` between asking for a row and packing it: the next is on another page, where the CPU does not look ahead.
+const AHEAD: usize = 4;
 /// Multiplications below which threads cost more than they save.
 pub(super) const SMALL: usize = 1 << 18;
 
@@ -170,8 +173,7 @@ fn pack_b<I: Tiles<P>, P: Packed<F>, F: Element>(
 ) {
     let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
     let threads = if alone { 1 } else { rayon::current_num_threads() };
-    // Side by side: rows of `b` are read in pieces as long as can be.
-    let tiles = (packed.len() / tile_len).div_ceil(threads);
+    let tiles = (packed.len() / tile_len).div_ceil(threads).min(BESIDE);
     let some = |(some, to): (usize, &mut [P])| {
         let first = columns.start + some * tiles * I::WIDTH;
         let columns = first..(first + tiles * I::WIDTH).min(columns.end);
@@ -179,6 +181,10 @@ fn pack_b<I: Tiles<P>, P: Packed<F>, F: Element>(
             let first = b.row(row, columns.clone()).chunks(I::WIDTH);
             let second = (P::TOGETHER > 1 && row + 1 < depth.end).then(|| b.row(row + 1, columns.clone()));
             for (tile, (to, first)) in to.chunks_exact_mut(tile_len).zip(first).enumerate() {
+                let ahead = first.as_ptr().wrapping_add(AHEAD * P::TOGETHER * b.leading);
+                for line in (0..size_of_val(first)).step_by(64) {
+                    prefetch(ahead.wrapping_byte_add(line));
+                }
                 let (to, beyond) = to[at * I::WIDTH..][..I::WIDTH].split_at_mut(first.len());
                 if let Some(second) = second {
                     let pairs = first.iter().zip(&second[tile * I::WIDTH..]);
@@ -204,29 +210,34 @@ fn pack_a<I: Tiles<P>, P: Packed<F>, F: Element>(
     packed: &mut [P],
 ) {
     let columns = depth.len().div_ceil(P::TOGETHER);
+    let (mut whole, last) = (depth.clone(), depth.len() % (4 * P::TOGETHER));
+    whole.end -= last;
     for (first, tile) in rows.clone().step_by(I::ROWS).zip(packed.chunks_exact_mut(I::ROWS * columns)) {
         let there = (rows.end - first).min(I::ROWS);
         if there < I::ROWS {
             tile.fill(P::zeroed());
         }
-        let some = depth.clone().step_by(TURNED);
-        for (some, to) in some.zip(tile.chunks_mut(TURNED / P::TOGETHER * I::ROWS)) {
-            let columns = some..(some + TURNED).min(depth.end);
-            for i in 0..there {
-                let from = a.row(first + i, columns.clone());
-                match <&[F; TURNED]>::try_from(from) {
-                    Ok(from) if to.len() == TURNED / P::TOGETHER * I::ROWS => {
-                        for at in 0..TURNED / P::TOGETHER {
-                            let last = (at + 1) * P::TOGETHER - 1;
-                            to[at * I::ROWS + i] = P::of(from[at * P::TOGETHER], from[last]);
-                        }
-                    }
-                    _ => {
-                        for (to, from) in to[i..].iter_mut().step_by(I::ROWS).zip(from.chunks(P::TOGETHER)) {
-                            *to = P::of(from[0], from.get(1).copied().unwrap_or(F::zeroed()));
-                        }
+        // Four rows of four columns at once, the last of them where there are four.
+        let whole = if there < 4 { whole.start..whole.start } else { whole.clone() };
+        for (column, to) in whole.clone().step_by(4 * P::TOGETHER).zip(tile.chunks_exact_mut(4 * I::ROWS)) {
+            for i in (0..there).step_by(4).map(|i| i.min(there - 4)) {
+                let mut four = [[P::zeroed(); 4]; 4];
+                for (row, to) in four.iter_mut().enumerate() {
+                    let from = a.row(first + i + row, column..column + 4 * P::TOGETHER);
+                    for (to, from) in to.iter_mut().zip(from.chunks_exact(P::TOGETHER)) {
+                        *to = P::of(from[0], from[P::TOGETHER - 1]);
                     }
                 }
+                for (to, column) in to.chunks_exact_mut(I::ROWS).zip(transposed(four)) {
+                    to[i..][..4].copy_from_slice(&column);
+                }
+            }
+        }
+        let (rest, done) = (whole.end..depth.end, whole.len() / P::TOGETHER * I::ROWS);
+        for i in 0..there {
+            let from = a.row(first + i, rest.clone());
+            for (to, from) in tile[done..].chunks_exact_mut(I::ROWS).zip(from.chunks(P::TOGETHER)) {
+                to[i] = P::of(from[0], from.get(1).copied().unwrap_or(F::zeroed()));
             }
         }
     }
@@ -244,11 +255,16 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     let mut block = take::<P>(&PACKED_A, len);
     let packed: &mut [P] = bytemuck::cast_slice_mut(&mut block[..len * size_of::<P>()]);
     pack_a::<I, P, F>(a, rows, &depth, packed);
-    for (column, b) in (0..n).step_by(I::WIDTH).zip(b.chunks_exact(I::WIDTH * columns)) {
-        for (row, a) in (0..m).step_by(I::ROWS).zip(packed.chunks_exact(I::ROWS * columns)) {
+    let (tiles, tile_len) = (m.div_ceil(I::ROWS), I::WIDTH * columns);
+    let b = b.chunks_exact(tile_len);
+    // The columns of `b` after these come from the cache that threads share, a part of them with each tile of these.
+    for (column, (b, next)) in (0..n).step_by(I::WIDTH).zip(b.clone().zip(b.cycle().skip(1))) {
+        for (tile, a) in packed.chunks_exact(I::ROWS * columns).enumerate() {
+            let row = tile * I::ROWS;
             let size = [(m - row).min(I::ROWS), (n - column).min(I::WIDTH)];
+            let soon = &next[tile * tile_len / tiles..(tile + 1) * tile_len / tiles];
             let c = &mut c[row * leading + column..];
-            I::tile(a, b, (c, leading), size, depth.start > 0);
+            I::tile(a, (b, soon), (c, leading), size, depth.start > 0);
         }
     }
     PACKED_A.set(Some(block));

@@ -74,7 +74,7 @@ impl Tiles<Pair> for Avx512Bf16 {
     const WIDTH: usize = 32;
     const DEPTH: usize = 1024;
 
-    fn tile(a: &[Pair], b: &[Pair], c: (&mut [f32], usize), size: [usize; 2], add: bool) {
+    fn tile(a: &[Pair], b: (&[Pair], &[Pair]), c: (&mut [f32], usize), size: [usize; 2], add: bool) {
         sized! { Avx512Bf16, __m512bh, Pair, f32, 14 x 2, or [4 8 11] rows, (a, b, c, size, add) }
     }
 }

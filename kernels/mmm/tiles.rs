@@ -18,11 +18,12 @@ pub(super) trait Tiles<P>: InstructionSet {
     const DEPTH: usize;
 
     /// Sets, or adds to if `add`, the first `rows` and `columns` elements of a tile of `c`, whose rows are `leading`
-    /// elements apart. `a` has the tile's rows, packed column by column, and `b` its columns, row by row.
+    /// elements apart. `a` has the tile's rows, packed column by column, and `b` its columns, row by row; beside it is
+    /// what is read soon after, which comes into the caches meanwhile.
     ///
     /// # Panics
     /// If `b` is shorter than that, or `c` has no such elements.
-    fn tile(a: &[P], b: &[P], c: (&mut [Self::Sum], usize), size: [usize; 2], add: bool);
+    fn tile(a: &[P], b: (&[P], &[P]), c: (&mut [Self::Sum], usize), size: [usize; 2], add: bool);
 }
 
 /// A register of packed factors, for sums in registers `V`.
@@ -70,7 +71,7 @@ macro_rules! tiles {
             const WIDTH: usize = $columns * <<Self as InstructionSet>::Vector<T> as Vector<T>>::LANES;
             const DEPTH: usize = $depth;
 
-            fn tile(a: &[T], b: &[T], c: (&mut [T], usize), size: [usize; 2], add: bool) {
+            fn tile(a: &[T], b: (&[T], &[T]), c: (&mut [T], usize), size: [usize; 2], add: bool) {
                 sized! { $set, <Self as InstructionSet>::Vector<T>, T, T, $rows x $columns, or $fewer rows, (a, b, c, size, add) }
             }
         }
@@ -130,7 +131,7 @@ pub(super) unsafe fn tile<
     const C: usize,
 >(
     a: &[P],
-    b: &[P],
+    (b, soon): (&[P], &[P]),
     (c, leading): (&mut [T], usize),
     [rows, columns]: [usize; 2],
     add: bool,
@@ -146,11 +147,20 @@ pub(super) unsafe fn tile<
         prefetch(row);
         prefetch(row.wrapping_add(columns.max(1) - 1));
     }
+    // Products from line to line of what comes meanwhile: one of each at least, or all of it would not.
+    let every = (depth / size_of_val(soon).div_ceil(64).max(1)).max(1);
     // SAFETY: the CPU has the instructions. Per product `a` has `ROWS` elements and `b` has `width`.
     let sums = unsafe {
         let mut sums = [[V::splat(T::ZERO); C]; R];
         let (mut a, mut b) = (a.as_ptr(), b.as_ptr());
+        let mut soon = soon.as_ptr();
+        let mut left = every;
         for _ in 0..depth {
+            left -= 1;
+            if left == 0 {
+                prefetch(soon);
+                (soon, left) = (soon.wrapping_byte_add(64), every);
+            }
             let mut row = [F::read(b); C];
             for v in 0..C {
                 row[v] = F::read(b.add(v * V::LANES));
@@ -215,7 +225,7 @@ mod tests {
             for add in [false, true] {
                 let before: Vec<T> = (0..I::ROWS * leading).map(|i| number(2 * i)).collect();
                 let mut c = before.clone();
-                I::tile(&a, &b, (&mut c, leading), [rows, columns], add);
+                I::tile(&a, (&b, &b[DEPTH..]), (&mut c, leading), [rows, columns], add);
                 for (i, (c, before)) in c.iter().zip(&before).enumerate() {
                     let (row, column) = (i / leading, i % leading);
                     let product = |l: usize| a[l * I::ROWS + row] * b[l * I::WIDTH + column];

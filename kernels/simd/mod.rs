@@ -8,11 +8,13 @@
 mod elementwise;
 mod streams;
 mod sums;
+mod transposed;
 mod vector;
 
 pub(crate) use elementwise::{Operation, PAST_CACHES, elementwise};
 pub(crate) use streams::{one_stream, prefetch};
 pub(crate) use sums::{dot, dots};
+pub(crate) use transposed::transposed;
 pub(crate) use vector::{Vector, in_order};
 
 use crate::nbody;
