@@ -247,16 +247,22 @@ typedef struct flash_attr {
   uint32_t reserved;
 } flash_attr;
 
-// The threads that a `whole` implementation may use.
+// The threads that a `whole` implementation may use. The functions may be called from any thread, and inside of themselves.
 typedef struct flash_threads {
   // Size of this struct.
   uint32_t struct_size;
   // How many.
   uint32_t count;
-  // Passed to `install`.
+  // Passed to `install` and `each`.
   void *context;
   // Calls `body(data)` once, on a thread of the backend's pool; returns when it has.
   void (*install)(void *context, void (*body)(void*), void *data);
+  // Calls `body(data, begin, end)`, on all threads at the same time, for ranges that are apart and together `[0,
+  // count)`, none of them empty; returns when all have been gone through.
+  void (*each)(void *context,
+               uint64_t count,
+               void (*body)(void *data, uint64_t begin, uint64_t end),
+               void *data);
 } flash_threads;
 
 // What one call of a flash_share_fn has to do: rows `[begin, end)` of phase `phase`.

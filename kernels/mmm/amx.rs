@@ -18,7 +18,6 @@ use super::{Mmm, MmmWhole, bf16};
 use crate::simd::{PAST_CACHES, Vector, in_order};
 use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Threads, cpu_has};
-use rayon::prelude::*;
 use std::arch::asm;
 use std::arch::x86_64::{__m512, __m512i, _mm512_maskz_loadu_epi16};
 use std::marker::PhantomData;
@@ -84,41 +83,32 @@ fn by_tiles(
     threads: Threads<'_>,
 ) {
     let small = m * n * k <= SMALL[0] && m * k + k * n + m * n <= SMALL[1];
-    let alone = small || threads.count() == 1;
-    let team = if alone { 1 } else { threads.count() };
-    let rows = Blocks::of(m.div_ceil(SIDE), m.div_ceil(HEIGHT), team);
+    let threads = if small { Threads::one() } else { threads };
+    let rows = Blocks::of(m.div_ceil(SIDE), m.div_ceil(HEIGHT), threads);
     let past = (m * n * size_of::<f32>()) as u64 >= PAST_CACHES;
     let deep = k.div_ceil(k.div_ceil(DEPTH)).next_multiple_of(STEP);
-    let mut work = || {
-        let most = n.min(WIDTH).next_multiple_of(SIDE) * deep / 2;
-        let mut block = take::<Pair>(&PACKED_B, most);
-        let all: &mut [Pair] = bytemuck::cast_slice_mut(&mut block[..most * size_of::<Pair>()]);
-        for columns in blocks(n, WIDTH) {
-            for depth in blocks(k, deep) {
-                let len = SIDE * depth.len().next_multiple_of(STEP) / 2;
-                let panels = columns.len().div_ceil(SIDE);
-                let packed = &mut all[..panels * len];
-                let share = panels.div_ceil(team);
-                let some = |(some, to): (usize, &mut [Pair])| {
-                    let first = columns.start + some * share * SIDE;
-                    pack_b(b, &depth, first..(first + share * SIDE).min(columns.end), to);
-                };
-                if alone {
-                    some((0, packed));
-                } else {
-                    packed.par_chunks_mut(share * len).enumerate().for_each(some);
-                }
-                let packed = &*packed;
-                rows.each(0..rows.count, (c, leading * SIDE), alone, &|panels, c| {
-                    let rows = panels.start * SIDE..(panels.end * SIDE).min(m);
-                    let c = &mut c[columns.start..];
-                    of_block(a, (rows, depth.clone(), columns.len()), packed, (c, leading), past);
-                });
-            }
+    let most = n.min(WIDTH).next_multiple_of(SIDE) * deep / 2;
+    let mut block = take::<Pair>(&PACKED_B, most);
+    let all: &mut [Pair] = bytemuck::cast_slice_mut(&mut block[..most * size_of::<Pair>()]);
+    for columns in blocks(n, WIDTH) {
+        for depth in blocks(k, deep) {
+            let len = SIDE * depth.len().next_multiple_of(STEP) / 2;
+            let panels = columns.len().div_ceil(SIDE);
+            let packed = &mut all[..panels * len];
+            Blocks::of(panels, 1, threads).each((packed, len), threads, |panels, packed| {
+                let first = columns.start + panels.start * SIDE;
+                let columns = first..(columns.start + panels.end * SIDE).min(columns.end);
+                pack_b(b, &depth, columns, packed);
+            });
+            let packed = &*packed;
+            rows.each((c, leading * SIDE), threads, |panels, c| {
+                let rows = panels.start * SIDE..(panels.end * SIDE).min(m);
+                let c = &mut c[columns.start..];
+                of_block(a, (rows, depth.clone(), columns.len()), packed, (c, leading), past);
+            });
         }
-        PACKED_B.set(Some(block));
-    };
-    if alone { work() } else { threads.install(work) }
+    }
+    PACKED_B.set(Some(block));
 }
 
 /// The line of a number of a row's factors, and zeros beyond its end.

@@ -12,7 +12,6 @@ use super::tiles::Tiles;
 use crate::simd::{Number, prefetch, transposed};
 use flash_core::kernel::{Element, Threads};
 use memmap2::MmapMut;
-use rayon::prelude::*;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::thread::LocalKey;
@@ -22,13 +21,13 @@ const WIDTH: usize = 2048;
 /// Rows of `a` of a block, at most, and about: with as many columns as a block has, what a second-level cache has room
 /// for, and few enough for threads to share them out evenly.
 const HEIGHT: usize = 84;
-/// Tiles of `b` that are packed together, row by row: as many rows of tiles begin in the same lines of the first-level
+/// Tiles of `b` that are packed together, about, row by row: as many rows of tiles begin in the same lines of the first-level
 /// cache.
 const BESIDE: usize = 16;
 /// Rows of `b` between asking for a row and packing it: the next is on another page, where the CPU does not look ahead.
 const AHEAD: usize = 4;
-/// Multiplications below which threads cost more than they save.
-pub(super) const SMALL: usize = 1 << 18;
+/// Multiplications up to which threads cost more than they save.
+const SMALL: usize = 1 << 20;
 
 /// A matrix, row by row.
 #[derive(Clone, Copy)]
@@ -87,69 +86,90 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
     if k == 0 {
         return c.chunks_mut(leading).for_each(|row| row[..n].fill(I::Sum::ZERO));
     }
-    let alone = threads.count() == 1 || m * n * k <= SMALL;
+    let threads = if m * n * k <= SMALL { Threads::one() } else { threads };
     let rows = m.div_ceil(I::ROWS);
-    let rows = Blocks::of(rows, (rows * I::ROWS).div_ceil(HEIGHT), if alone { 1 } else { threads.count() });
-    let mut work = || {
-        let most = n.min(WIDTH).next_multiple_of(I::WIDTH) * k.div_ceil(P::TOGETHER).min(I::DEPTH);
-        let mut block = take::<P>(&PACKED_B, most);
-        let all: &mut [P] = bytemuck::cast_slice_mut(&mut block[..most * size_of::<P>()]);
-        for columns in blocks(n, WIDTH) {
-            for depth in blocks(k, even::<P, F>(k, I::DEPTH)) {
-                let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
-                let packed = &mut all[..columns.len().div_ceil(I::WIDTH) * tile_len];
-                pack_b::<I, P, F>(b, &depth, &columns, packed, alone);
-                let packed = &*packed;
-                rows.each(0..rows.count, (c, leading * I::ROWS), alone, &|tiles, c| {
-                    let rows = tiles.start * I::ROWS..(tiles.end * I::ROWS).min(m);
-                    let c = &mut c[columns.start..];
-                    of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), packed, (c, leading));
-                });
-            }
+    let rows = Blocks::of(rows, (rows * I::ROWS).div_ceil(HEIGHT), threads);
+    let most = n.min(WIDTH).next_multiple_of(I::WIDTH) * k.div_ceil(P::TOGETHER).min(I::DEPTH);
+    let mut block = take::<P>(&PACKED_B, most);
+    let all: &mut [P] = bytemuck::cast_slice_mut(&mut block[..most * size_of::<P>()]);
+    for columns in blocks(n, WIDTH) {
+        for depth in blocks(k, even::<P, F>(k, I::DEPTH)) {
+            let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
+            let tiles = columns.len().div_ceil(I::WIDTH);
+            let packed = &mut all[..tiles * tile_len];
+            Blocks::of(tiles, tiles.div_ceil(BESIDE), threads).each(
+                (packed, tile_len),
+                threads,
+                |tiles, packed| {
+                    let first = columns.start + tiles.start * I::WIDTH;
+                    let columns = first..(columns.start + tiles.end * I::WIDTH).min(columns.end);
+                    pack_b::<I, P, F>(b, &depth, columns, packed);
+                },
+            );
+            let packed = &*packed;
+            rows.each((c, leading * I::ROWS), threads, |tiles, c| {
+                let rows = tiles.start * I::ROWS..(tiles.end * I::ROWS).min(m);
+                let c = &mut c[columns.start..];
+                of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), packed, (c, leading));
+            });
         }
-        PACKED_B.set(Some(block));
-    };
-    if alone { work() } else { threads.install(work) }
+    }
+    PACKED_B.set(Some(block));
 }
 
-/// Tiles below one another in blocks of about as many.
+/// Tiles beside or below one another, in blocks of about as many.
+#[derive(Clone, Copy)]
 pub(super) struct Blocks {
     tiles: usize,
-    pub count: usize,
+    count: usize,
 }
 
 impl Blocks {
     /// At least so many blocks, and as many for each thread, but none without tiles.
-    pub fn of(tiles: usize, count: usize, threads: usize) -> Blocks {
-        Blocks { tiles, count: count.next_multiple_of(threads).min(tiles) }
+    pub fn of(tiles: usize, count: usize, threads: Threads<'_>) -> Blocks {
+        Blocks { tiles, count: count.next_multiple_of(threads.count()).min(tiles) }
     }
 
-    /// The first tile of a block.
+    /// The first tile of a block; as many as there are, of the one after the last.
     fn first(&self, block: usize) -> usize {
         block * self.tiles / self.count
     }
 
-    /// Calls `body` with the tiles of each of some blocks, and the elements of `c` from there on; the first of them
-    /// is the first of `c`, and from tile to tile are `tile` elements.
+    /// Calls `body` with the tiles of each block, and the elements of `all` from there up to the next block's; the first
+    /// tile is the first of `all`, and from tile to tile are `tile` elements, in the last tile as many as there are.
+    ///
+    /// # Panics
+    /// If `all` ends before the last tile.
     pub fn each<T: Send>(
         &self,
-        blocks: Range<usize>,
-        (c, tile): (&mut [T], usize),
-        alone: bool,
-        body: &(impl Fn(Range<usize>, &mut [T]) + Sync),
+        (all, tile): (&mut [T], usize),
+        threads: Threads<'_>,
+        body: impl Fn(Range<usize>, &mut [T]) + Sync,
     ) {
-        if blocks.len() == 1 {
-            return body(self.first(blocks.start)..self.first(blocks.end), c);
+        struct All<T>(*mut T);
+        // SAFETY: threads have parts of it that are apart.
+        unsafe impl<T: Send> Sync for All<T> {}
+        impl<T> All<T> {
+            fn at(&self, element: usize) -> *mut T {
+                self.0.wrapping_add(element)
+            }
         }
-        let half = blocks.start + blocks.len() / 2;
-        let (above, below) = c.split_at_mut((self.first(half) - self.first(blocks.start)) * tile);
-        let each = |blocks, c| self.each(blocks, (c, tile), alone, body);
-        if alone {
-            each(blocks.start..half, above);
-            each(half..blocks.end, below);
-        } else {
-            rayon::join(|| each(blocks.start..half, above), || each(half..blocks.end, below));
-        }
+        let (len, all) = (all.len(), All(all.as_mut_ptr()));
+        assert!(
+            self.tiles.saturating_sub(1) * tile <= len,
+            "{} tiles of {tile} in {len} elements",
+            self.tiles
+        );
+        threads.each(self.count, |blocks| {
+            for block in blocks {
+                let tiles = self.first(block)..self.first(block + 1);
+                let from = tiles.start * tile;
+                let to = if tiles.end == self.tiles { len } else { tiles.end * tile };
+                // SAFETY: a block is gone through once, and ends where the next begins, or with the array: `first` grows
+                // with the block, to the number of tiles, of which all but the last end inside.
+                body(tiles, unsafe { std::slice::from_raw_parts_mut(all.at(from), to - from) });
+            }
+        });
     }
 }
 
@@ -167,38 +187,27 @@ pub(super) fn blocks(n: usize, size: usize) -> impl Iterator<Item = Range<usize>
 fn pack_b<I: Tiles<P>, P: Packed<F>, F: Element>(
     b: Matrix<'_, F>,
     depth: &Range<usize>,
-    columns: &Range<usize>,
+    columns: Range<usize>,
     packed: &mut [P],
-    alone: bool,
 ) {
     let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
-    let threads = if alone { 1 } else { rayon::current_num_threads() };
-    let tiles = (packed.len() / tile_len).div_ceil(threads).min(BESIDE);
-    let some = |(some, to): (usize, &mut [P])| {
-        let first = columns.start + some * tiles * I::WIDTH;
-        let columns = first..(first + tiles * I::WIDTH).min(columns.end);
-        for (at, row) in depth.clone().step_by(P::TOGETHER).enumerate() {
-            let first = b.row(row, columns.clone()).chunks(I::WIDTH);
-            let second = (P::TOGETHER > 1 && row + 1 < depth.end).then(|| b.row(row + 1, columns.clone()));
-            for (tile, (to, first)) in to.chunks_exact_mut(tile_len).zip(first).enumerate() {
-                let ahead = first.as_ptr().wrapping_add(AHEAD * P::TOGETHER * b.leading);
-                for line in (0..size_of_val(first)).step_by(64) {
-                    prefetch(ahead.wrapping_byte_add(line));
-                }
-                let (to, beyond) = to[at * I::WIDTH..][..I::WIDTH].split_at_mut(first.len());
-                if let Some(second) = second {
-                    let pairs = first.iter().zip(&second[tile * I::WIDTH..]);
-                    to.iter_mut().zip(pairs).for_each(|(to, (first, second))| *to = P::of(*first, *second));
-                } else {
-                    to.iter_mut().zip(first).for_each(|(to, first)| *to = P::of(*first, F::zeroed()));
-                }
-                beyond.fill(P::zeroed());
+    for (at, row) in depth.clone().step_by(P::TOGETHER).enumerate() {
+        let first = b.row(row, columns.clone()).chunks(I::WIDTH);
+        let second = (P::TOGETHER > 1 && row + 1 < depth.end).then(|| b.row(row + 1, columns.clone()));
+        for (tile, (to, first)) in packed.chunks_exact_mut(tile_len).zip(first).enumerate() {
+            let ahead = first.as_ptr().wrapping_add(AHEAD * P::TOGETHER * b.leading);
+            for line in (0..size_of_val(first)).step_by(64) {
+                prefetch(ahead.wrapping_byte_add(line));
             }
+            let (to, beyond) = to[at * I::WIDTH..][..I::WIDTH].split_at_mut(first.len());
+            if let Some(second) = second {
+                let pairs = first.iter().zip(&second[tile * I::WIDTH..]);
+                to.iter_mut().zip(pairs).for_each(|(to, (first, second))| *to = P::of(*first, *second));
+            } else {
+                to.iter_mut().zip(first).for_each(|(to, first)| *to = P::of(*first, F::zeroed()));
+            }
+            beyond.fill(P::zeroed());
         }
-    };
-    match alone {
-        true => packed.chunks_mut(tiles * tile_len).enumerate().for_each(some),
-        false => packed.par_chunks_mut(tiles * tile_len).enumerate().for_each(some),
     }
 }
 
@@ -270,8 +279,7 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     PACKED_A.set(Some(block));
 }
 
-/// A block that a thread keeps from product to product: fresh memory is cleared, page by page. Whoever packs takes it,
-/// so that what rayon runs on the thread meanwhile has one of its own. On large pages, where there are such: all of it is
+/// A block that a thread keeps from product to product: fresh memory is cleared, page by page. Whoever packs takes it. On large pages, where there are such: all of it is
 /// read again and again, and is more than the address cache has small ones for.
 pub(super) type Kept = RefCell<Option<MmapMut>>;
 

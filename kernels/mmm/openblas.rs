@@ -1,6 +1,6 @@
 //! The product by OpenBLAS, where that library is found at run time.
 
-use super::blocked::{Matrix, SMALL};
+use super::blocked::Matrix;
 use super::cpu::{Blocked, Product};
 use super::{Mmm, MmmWhole};
 use crate::simd::Number;
@@ -12,6 +12,8 @@ use libloading::Library;
 use std::ffi::c_int;
 use std::sync::{Mutex, OnceLock};
 
+/// Multiplications up to which the library, whose threads have to be woken, is slower than [`Blocked`].
+const SMALL: usize = 1 << 21;
 /// As the loader knows it.
 const LIBRARY: &str = "libopenblas.so.0";
 

@@ -305,11 +305,37 @@ fn threads_of(team: &Team) -> abi::Threads {
         let call = Call(body, data);
         team.install(move || call.run());
     }
+    unsafe extern "C" fn each(
+        context: *mut c_void,
+        count: u64,
+        body: unsafe extern "C" fn(*mut c_void, u64, u64),
+        data: *mut c_void,
+    ) {
+        struct Parts(u64, unsafe extern "C" fn(*mut c_void, u64, u64), *mut c_void);
+        // SAFETY: the body may run on all threads at once: it is Sync by the door's signature.
+        unsafe impl Sync for Parts {}
+        impl Work for Parts {
+            fn phase(&self, _: u64) -> Range<u64> {
+                0..self.0
+            }
+
+            fn run(&self, _: u64, part: Range<u64>) -> bool {
+                // SAFETY: each part once, before `each` returns.
+                unsafe { (self.1)(self.2, part.start, part.end) };
+                true
+            }
+        }
+        // SAFETY: the context is the team of this launch.
+        let team = unsafe { &*context.cast_const().cast::<Team>() };
+        let unknown = Estimate { ns_per_item: 0.0, force_parallel: false, align: 1 };
+        team.run(&Parts(count, body, data), 1, unknown);
+    }
     abi::Threads {
         struct_size: size_of::<abi::Threads>() as u32,
         count: team.threads() as u32,
         context: std::ptr::from_ref(team).cast_mut().cast(),
         install: Some(install),
+        each: Some(each),
     }
 }
 

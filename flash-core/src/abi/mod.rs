@@ -354,20 +354,30 @@ pub struct Arg {
     pub part: *const Part,
 }
 
-/// The threads that a `whole` implementation may use.
+/// The threads that a `whole` implementation may use. The functions may be called from any thread, and inside of themselves.
 #[repr(C)]
 pub struct Threads {
     /// Size of this struct.
     pub struct_size: u32,
     /// How many.
     pub count: u32,
-    /// Passed to `install`.
+    /// Passed to `install` and `each`.
     pub context: *mut c_void,
     /// Calls `body(data)` once, on a thread of the backend's pool; returns when it has.
     pub install: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
             body: unsafe extern "C" fn(*mut c_void),
+            data: *mut c_void,
+        ),
+    >,
+    /// Calls `body(data, begin, end)`, on all threads at the same time, for ranges that are apart and together `[0,
+    /// count)`, none of them empty; returns when all have been gone through.
+    pub each: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            count: u64,
+            body: unsafe extern "C" fn(data: *mut c_void, begin: u64, end: u64),
             data: *mut c_void,
         ),
     >,

@@ -4,8 +4,12 @@ use super::index::Rank;
 use super::{Index, KernelDefinition, Span};
 use crate::abi;
 use crate::index::SpaceRef;
+use std::any::Any;
 use std::ffi::c_void;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// One work item at a time. The loop is generated around it, so that the compiler vectorises the
 /// body where it can.
@@ -172,10 +176,75 @@ pub struct Threads<'a> {
     pub(super) raw: Option<&'a abi::Threads>,
 }
 
+// SAFETY: its functions may be called from any thread, by the interface.
+unsafe impl Send for Threads<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Threads<'_> {}
+
 impl Threads<'_> {
+    /// The calling thread alone.
+    pub const fn one() -> Threads<'static> {
+        Threads { raw: None }
+    }
+
     /// How many; at least 1.
     pub fn count(&self) -> usize {
         self.raw.map_or(1, |t| t.count.max(1) as usize)
+    }
+
+    /// Calls `body` with parts of `0..count`, which together are all of it, each of them once. They run on all threads
+    /// at the same time, the calling one among them, as work items of a launch do, and as soon: after 0.3 us where threads
+    /// are awake. Inside `body` it may be called again, and goes through all of it where it is called: the threads are busy.
+    ///
+    /// # Panics
+    /// If `body` does: with what it panicked with first, when all parts that had begun are done. Others do not begin.
+    ///
+    /// ```
+    /// # use flash_core as flash;
+    /// use flash::kernel::Threads;
+    /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    ///
+    /// let sum = AtomicUsize::new(0);
+    /// Threads::one().each(100, |part| _ = sum.fetch_add(part.sum(), Relaxed));
+    /// assert_eq!(sum.into_inner(), 4950);
+    /// ```
+    pub fn each(&self, count: usize, body: impl Fn(Range<usize>) + Sync) {
+        if count == 0 {
+            return;
+        }
+        let there = |raw: &abi::Threads| raw.struct_size as usize >= size_of::<abi::Threads>();
+        let Some((raw, each)) = self.raw.filter(|raw| there(raw)).and_then(|raw| Some((raw, raw.each?)))
+        else {
+            return body(0..count);
+        };
+        struct Job<B> {
+            body: B,
+            failed: AtomicBool,
+            panic: Mutex<Option<Box<dyn Any + Send>>>,
+        }
+        unsafe extern "C" fn call<B: Fn(Range<usize>) + Sync>(data: *mut c_void, begin: u64, end: u64) {
+            // SAFETY: `data` is the job below, which lives until `each` returns and which threads share.
+            let job = unsafe { &*data.cast_const().cast::<Job<B>>() };
+            if job.failed.load(Relaxed) {
+                return;
+            }
+            // Another thread than the kernel's, it may be, and still inside the kernel.
+            let _mark = super::shim::KernelMark::set();
+            let part = begin as usize..end as usize;
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (job.body)(part))) {
+                job.failed.store(true, Relaxed);
+                job.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+            }
+        }
+        fn call_of<B: Fn(Range<usize>) + Sync>(_: &Job<B>) -> unsafe extern "C" fn(*mut c_void, u64, u64) {
+            call::<B>
+        }
+        let job = Job { body, failed: AtomicBool::new(false), panic: Mutex::new(None) };
+        // SAFETY: the backend calls the function with this pointer, on any threads, before it returns; the job is `Sync`.
+        unsafe { each(raw.context, count as u64, call_of(&job), (&raw const job).cast_mut().cast()) };
+        if let Some(panic) = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            resume_unwind(panic);
+        }
     }
 
     /// Runs `body` inside the backend's thread pool, so that a library on rayon uses these threads
@@ -191,7 +260,7 @@ impl Threads<'_> {
             if let Some(body) = job.0.take() {
                 // Another thread than the kernel's, as a rule, and still inside the kernel.
                 let _mark = super::shim::KernelMark::set();
-                job.1 = Some(std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)));
+                job.1 = Some(catch_unwind(AssertUnwindSafe(body)));
             }
         }
         fn call_of<B: FnOnce() -> R, R>(_: &B) -> unsafe extern "C" fn(*mut c_void) {
@@ -204,7 +273,7 @@ impl Threads<'_> {
         unsafe { install(raw.context, function, (&raw mut job).cast()) };
         match job.1 {
             Some(Ok(result)) => result,
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            Some(Err(panic)) => resume_unwind(panic),
             None => panic!("the backend's thread pool did not run the body it was given"),
         }
     }

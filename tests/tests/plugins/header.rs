@@ -232,7 +232,7 @@ fn layout() -> Vec<String> {
         abi::QueueCall { struct_size, arg_count, space, phase, args, context, native_handle, fail }
         abi::Part { begin, end, stride, origin, next_origin }
         abi::Arg { kind, access, space, element_size, data, next, buffer, len, row_len, flags, strides, part }
-        abi::Threads { struct_size, count, context, install }
+        abi::Threads { struct_size, count, context, install, each }
         abi::Share { struct_size, arg_count, host, space, phase, begin, end, threads }
         abi::Span { struct_size, dimensions, index, count, step, dimension, arg_count, phase }
         abi::DeviceInfo {

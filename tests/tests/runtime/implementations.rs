@@ -4,6 +4,7 @@ use flash::kernel;
 use flash::kernel::views::{Item, Write};
 use flash::kernel::{CpuItem, CpuSpan, CpuWhole, Index, Space, Span, Threads};
 use flash::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A kernel whose implementations leave their number.
 macro_rules! numbered {
@@ -187,6 +188,64 @@ impl CpuWhole<Pool<'_>> for Parallel {
         );
         assert_eq!(sum, (width * (width - 1) / 2) as u64);
         to[0] = 1000 + space.phase();
+    }
+}
+
+#[derive(KernelDefinition)]
+#[kernel(name = "implementations.each", dims(i))]
+struct Each<'a> {
+    panics_at: u64,
+    to: Item<'a, Write<u64>>,
+}
+
+/// In a whole, as many times as there are threads that it may have.
+const SEVERAL: usize = 200;
+
+#[kernel]
+impl CpuWhole<Each<'_>> for Parallel {
+    fn whole(_: Space<'_, Index<1>>, k: EachWhole<'_>, threads: Threads<'_>) {
+        let (count, panics_at) = (k.to.len(), k.panics_at);
+        let seen: Vec<AtomicU64> = k.to.iter().map(|_| AtomicU64::new(0)).collect();
+        let (together, mine) = (AtomicU64::new(0), std::thread::current().id());
+        for _ in 0..SEVERAL {
+            threads.each(count, |part| {
+                assert!(!part.is_empty() && part.end <= count);
+                assert!(!part.contains(&(panics_at as usize)), "at {panics_at}, as it was asked to");
+                let here = std::thread::current().id();
+                // Without other threads, which are busy.
+                threads.each(part.len(), |inner| {
+                    assert_eq!(std::thread::current().id(), here);
+                    seen[part.clone()][inner].iter().for_each(|seen| _ = seen.fetch_add(1, Relaxed));
+                });
+                together.fetch_add(u64::from(here != mine), Relaxed);
+            });
+        }
+        threads.each(0, |part| panic!("there is nothing in {part:?}"));
+        assert!(threads.count() > 1 || together.into_inner() == 0);
+        k.to.iter_mut().zip(seen).for_each(|(to, seen)| *to = seen.into_inner());
+    }
+}
+
+fn each_part_of_a_whole(counts: &[usize]) {
+    let rt = get_runtime("ALL_CPU").unwrap();
+    for &count in counts {
+        let to = FlashMemory::<u64>::zeroed(count);
+        rt.submit(Each::of(u64::MAX, &to)).exec([count]).unwrap();
+        assert!(to.read().unwrap().iter().all(|&times| times == SEVERAL as u64), "{count} parts");
+        for panics_at in [0, count / 2, count - 1] {
+            let other = FlashMemory::<u64>::zeroed(count);
+            let text = rt.submit(Each::of(panics_at as u64, &other)).exec([count]).unwrap_err().to_string();
+            assert!(text.contains(&format!("at {panics_at}, as it was asked to")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_whole_door_goes_through_each_part_once_on_the_teams_threads() {
+    for threads in ["1", "2", "3", "7"] {
+        flash_tests::in_process(&[("FLASH_CPU_THREADS", threads)], || {
+            each_part_of_a_whole(&[1, 2, 3, 7, 64, 1000])
+        });
     }
 }
 

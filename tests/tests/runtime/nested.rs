@@ -74,6 +74,12 @@ impl CpuWhole<Outer<'_>> for ByWhole {
         assert!(matches!(outcome, Err(Error::Nested)), "inside `install`: {outcome:?}");
         let outcome = misbehave(k.how);
         assert!(matches!(outcome, Err(Error::Nested)), "after `install`: {outcome:?}");
+        threads.each(64, |part| {
+            let outcome = misbehave(k.how);
+            assert!(matches!(outcome, Err(Error::Nested)), "in {part:?} of `each`: {outcome:?}");
+        });
+        let outcome = misbehave(k.how);
+        assert!(matches!(outcome, Err(Error::Nested)), "after `each`: {outcome:?}");
         k.to.fill(2);
     }
 }
@@ -101,12 +107,12 @@ fn a_kernel_that_launches_or_takes_a_guard_gets_nested() {
 }
 
 #[test]
-fn a_whole_kernel_gets_nested_inside_and_after_install() {
+fn a_whole_kernel_gets_nested_on_all_its_threads_and_after() {
     flash_tests::in_process(&[("FLASH_CPU_THREADS", "2")], || every_way("by_whole"));
 }
 
 #[test]
-fn a_whole_kernel_on_one_thread_gets_nested_inside_and_after_install() {
+fn a_whole_kernel_on_one_thread_gets_nested_on_all_its_threads_and_after() {
     flash_tests::in_process(&[("FLASH_CPU_THREADS", "1")], || every_way("by_whole"));
 }
 

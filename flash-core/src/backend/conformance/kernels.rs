@@ -8,6 +8,7 @@ use crate::kernel::{
     cpu_implementation, device_implementation,
 };
 use flash_macros::KernelDefinition;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Adds 1 to every work item's own element.
 #[derive(KernelDefinition)]
@@ -44,6 +45,12 @@ impl CpuWhole<Count<'_>> for ByWhole {
     fn whole(space: Space<'_, Index<3>>, k: CountWhole<'_>, threads: Threads<'_>) {
         let (nx, ny) = (k.nx as usize, k.ny as usize);
         let hits = k.hits;
+        let parts = [const { AtomicU32::new(0) }; 37];
+        threads.each(parts.len(), |part| parts[part].iter().for_each(|part| _ = part.fetch_add(1, Relaxed)));
+        assert!(
+            parts.iter().all(|part| part.load(Relaxed) == 1),
+            "`each` goes through all of it once: {parts:?}"
+        );
         threads.install(move || space.for_each(|ix| hits[ix[0] + nx * (ix[1] + ny * ix[2])] += 1));
     }
 }

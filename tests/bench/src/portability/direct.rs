@@ -85,7 +85,7 @@ impl Device for DirectDevice {
         };
         let rows = launch.space().phase(0);
         let call = Call { function, launch, failed: AtomicPtr::default() };
-        let pool = (implementation.door == abi::DOOR_WHOLE).then(threads_of);
+        let pool = (implementation.door == abi::DOOR_WHOLE).then(|| threads_of(&self.each_share));
         let sums = launch.kernel().sums.blocks(launch, rows.end - rows.start);
         // One row takes less than the clock.
         let one = rows.end - rows.start == 1;
@@ -155,8 +155,8 @@ unsafe extern "C" fn share(data: *mut c_void, begin: c_long, end: c_long) {
     call.rows(begin as u64, end as u64, std::ptr::null());
 }
 
-/// Threads for implementations that have a whole launch: a pool of rayon's, as a program has it.
-fn threads_of() -> abi::Threads {
+/// Threads for implementations that have a whole launch: a pool of rayon's, as a program has it, and OpenMP's.
+fn threads_of(each_share: &EachShare) -> abi::Threads {
     static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
         rayon::ThreadPoolBuilder::new().num_threads(threads()).build().expect("threads start")
     });
@@ -173,10 +173,28 @@ fn threads_of() -> abi::Threads {
         // SAFETY: called once, before `install` returns.
         POOL.install(move || unsafe { body(data.get()) });
     }
+    type Body = unsafe extern "C" fn(*mut c_void, u64, u64);
+    unsafe extern "C" fn each(context: *mut c_void, count: u64, body: Body, data: *mut c_void) {
+        unsafe extern "C" fn part(data: *mut c_void, begin: c_long, end: c_long) {
+            // SAFETY: what `each` passes on, which lives until all parts are done.
+            let (body, data) = unsafe { *data.cast_const().cast::<(Body, *mut c_void)>() };
+            if begin < end {
+                // SAFETY: each part once.
+                unsafe { body(data, begin as u64, end as u64) };
+            }
+        }
+        let mut call = (body, data);
+        // SAFETY: the context is the function that the device has; the call lives until all parts are done.
+        unsafe {
+            let each_share = &*context.cast_const().cast::<EachShare>();
+            each_share(int(threads()), long(count as usize), 1, part, (&raw mut call).cast());
+        }
+    }
     abi::Threads {
         struct_size: size_of::<abi::Threads>() as u32,
         count: threads() as u32,
-        context: std::ptr::null_mut(),
+        context: std::ptr::from_ref(each_share).cast_mut().cast(),
         install: Some(install),
+        each: Some(each),
     }
 }
