@@ -17,7 +17,8 @@ const SMALL: usize = 1 << 21;
 /// As the loader knows it.
 const LIBRARY: &str = "libopenblas.so.0";
 
-/// The fastest there is on most machines. What it lacks numbers for is left to [`Blocked`].
+/// What somebody has installed is taken, though [`Blocked`] is as fast on some CPUs and faster on others. What it lacks
+/// numbers for is left to that.
 ///
 /// The library has one number of threads for the whole process. A product sets its device's, and what the program had
 /// set before when it is done: whoever calls the library meanwhile may get either.

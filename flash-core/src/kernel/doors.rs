@@ -105,7 +105,8 @@ pub trait CpuWhole<D: KernelDefinition> {
     /// What is cut, and what not, is said at [`PartBy`](crate::descriptor::PartBy).
     const PARTS: bool = false;
 
-    /// Computes all work items of `space`.
+    /// Computes all work items of `space`, on as many `threads`: a library on rayon [inside](Threads::install) of them,
+    /// a loop of its own [over](Threads::each) them.
     fn whole(space: Space<'_, D::Index>, args: D::Whole<'_>, threads: Threads<'_>);
 }
 
