@@ -258,11 +258,11 @@ typedef struct flash_threads {
   // Calls `body(data)` once, on a thread of the backend's pool; returns when it has.
   void (*install)(void *context, void (*body)(void*), void *data);
   // Calls `body(data, begin, end)`, on all threads at the same time, for ranges that are apart and together `[0,
-  // count)`, none of them empty; returns when all have been gone through.
-  void (*each)(void *context,
-               uint64_t count,
-               void (*body)(void *data, uint64_t begin, uint64_t end),
-               void *data);
+  // count)`, none of them empty; returns when all have been gone through. One of `count` takes about `ns` nanoseconds on
+  // one thread; 0: nobody knows.
+  void (*each)(void *context, uint64_t count, float ns, void (*body)(void *data,
+                                                                     uint64_t begin,
+                                                                     uint64_t end), void *data);
 } flash_threads;
 
 // What one call of a flash_share_fn has to do: rows `[begin, end)` of phase `phase`.

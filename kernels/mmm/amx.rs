@@ -11,7 +11,7 @@
 //! and pieces too, and the last one is filled with zeros: the bits of an element depend on its row of `a`, its column
 //! of `b` and nothing around them.
 
-use super::blocked::{Blocks, Matrix, PACKED_A, PACKED_B, Packed, blocks, product, take};
+use super::blocked::{Blocks, Matrix, PACKED_A, PACKED_B, PACKING, Packed, blocks, product, take};
 use super::cpu::Product;
 use super::pairs::{Avx512Bf16, Pair};
 use super::{Mmm, MmmWhole, bf16};
@@ -40,6 +40,8 @@ const HEIGHT: usize = 256;
 const WIDTH: usize = 2048;
 /// Multiplications, and elements of all matrices, up to which threads cost more than they save.
 const SMALL: [usize; 2] = [1 << 24, 1 << 18];
+/// Nanoseconds of a multiplication on one thread, at least.
+const MULTIPLIED: f32 = 0.0007;
 /// Elements of `b` below which tiles, which are filled whatever there is, cost more than they save; or products in a sum
 /// below half a step. A number of rows of `a` would say more, but how many there are must not change bits.
 const FEW: usize = 1024;
@@ -95,13 +97,15 @@ fn by_tiles(
             let len = SIDE * depth.len().next_multiple_of(STEP) / 2;
             let panels = columns.len().div_ceil(SIDE);
             let packed = &mut all[..panels * len];
-            Blocks::of(panels, 1, threads).each((packed, len), threads, |panels, packed| {
+            let packing = (threads, packed.len() as f32 * PACKING);
+            Blocks::of(panels, 1, threads).each((packed, len), packing, |panels, packed| {
                 let first = columns.start + panels.start * SIDE;
                 let columns = first..(columns.start + panels.end * SIDE).min(columns.end);
                 pack_b(b, &depth, columns, packed);
             });
             let packed = &*packed;
-            rows.each((c, leading * SIDE), threads, |panels, c| {
+            let multiplying = (threads, (m * columns.len() * depth.len()) as f32 * MULTIPLIED);
+            rows.each((c, leading * SIDE), multiplying, |panels, c| {
                 let rows = panels.start * SIDE..(panels.end * SIDE).min(m);
                 let c = &mut c[columns.start..];
                 of_block(a, (rows, depth.clone(), columns.len()), packed, (c, leading), past);

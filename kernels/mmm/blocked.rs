@@ -26,6 +26,10 @@ const HEIGHT: usize = 84;
 const BESIDE: usize = 16;
 /// Rows of `b` between asking for a row and packing it: the next is on another page, where the CPU does not look ahead.
 const AHEAD: usize = 4;
+/// Nanoseconds that packing an element of `b` takes on one thread, about: so many bytes are read and written.
+pub(super) const PACKING: f32 = 0.4;
+/// Nanoseconds of a multiplication on one thread, at least, in registers of 512 bits.
+const MULTIPLIED: f32 = 0.01;
 /// Multiplications up to which threads cost more than they save.
 const SMALL: usize = 1 << 20;
 
@@ -97,9 +101,10 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
             let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
             let tiles = columns.len().div_ceil(I::WIDTH);
             let packed = &mut all[..tiles * tile_len];
+            let packing = (threads, packed.len() as f32 * PACKING);
             Blocks::of(tiles, tiles.div_ceil(BESIDE), threads).each(
                 (packed, tile_len),
-                threads,
+                packing,
                 |tiles, packed| {
                     let first = columns.start + tiles.start * I::WIDTH;
                     let columns = first..(columns.start + tiles.end * I::WIDTH).min(columns.end);
@@ -107,7 +112,8 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
                 },
             );
             let packed = &*packed;
-            rows.each((c, leading * I::ROWS), threads, |tiles, c| {
+            let multiplying = (threads, (m * columns.len() * depth.len()) as f32 * MULTIPLIED);
+            rows.each((c, leading * I::ROWS), multiplying, |tiles, c| {
                 let rows = tiles.start * I::ROWS..(tiles.end * I::ROWS).min(m);
                 let c = &mut c[columns.start..];
                 of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), packed, (c, leading));
@@ -136,14 +142,15 @@ impl Blocks {
     }
 
     /// Calls `body` with the tiles of each block, and the elements of `all` from there up to the next block's; the first
-    /// tile is the first of `all`, and from tile to tile are `tile` elements, in the last tile as many as there are.
+    /// tile is the first of `all`, and from tile to tile are `tile` elements, in the last tile as many as there are. All of
+    /// it takes about `ns` nanoseconds on one thread.
     ///
     /// # Panics
     /// If `all` ends before the last tile.
     pub fn each<T: Send>(
         &self,
         (all, tile): (&mut [T], usize),
-        threads: Threads<'_>,
+        (threads, ns): (Threads<'_>, f32),
         body: impl Fn(Range<usize>, &mut [T]) + Sync,
     ) {
         struct All<T>(*mut T);
@@ -160,7 +167,7 @@ impl Blocks {
             "{} tiles of {tile} in {len} elements",
             self.tiles
         );
-        threads.each(self.count, |blocks| {
+        threads.each(self.count, ns / self.count as f32, |blocks| {
             for block in blocks {
                 let tiles = self.first(block)..self.first(block + 1);
                 let from = tiles.start * tile;

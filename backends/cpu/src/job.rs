@@ -308,6 +308,7 @@ fn threads_of(team: &Team) -> abi::Threads {
     unsafe extern "C" fn each(
         context: *mut c_void,
         count: u64,
+        ns: f32,
         body: unsafe extern "C" fn(*mut c_void, u64, u64),
         data: *mut c_void,
     ) {
@@ -327,8 +328,8 @@ fn threads_of(team: &Team) -> abi::Threads {
         }
         // SAFETY: the context is the team of this launch.
         let team = unsafe { &*context.cast_const().cast::<Team>() };
-        let unknown = Estimate { ns_per_item: 0.0, force_parallel: false, align: 1 };
-        team.run(&Parts(count, body, data), 1, unknown);
+        let estimate = Estimate { ns_per_item: ns, force_parallel: false, align: 1 };
+        team.run(&Parts(count, body, data), 1, estimate);
     }
     abi::Threads {
         struct_size: size_of::<abi::Threads>() as u32,

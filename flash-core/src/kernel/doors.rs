@@ -195,7 +195,8 @@ impl Threads<'_> {
 
     /// Calls `body` with parts of `0..count`, which together are all of it, each of them once. They run on all threads
     /// at the same time, the calling one among them, as work items of a launch do, and as soon: after 0.3 us where threads
-    /// are awake. Inside `body` it may be called again, and goes through all of it where it is called: the threads are busy.
+    /// are awake. Threads that sleep are woken if that pays: one of `count` takes about `ns` nanoseconds on one thread; 0: that
+    /// is not known, and it is begun without them. Inside `body` it may be called again, and goes through all of it where it is called: the threads are busy.
     ///
     /// # Panics
     /// If `body` does: with what it panicked with first, when all parts that had begun are done. Others do not begin.
@@ -206,10 +207,10 @@ impl Threads<'_> {
     /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     ///
     /// let sum = AtomicUsize::new(0);
-    /// Threads::one().each(100, |part| _ = sum.fetch_add(part.sum(), Relaxed));
+    /// Threads::one().each(100, 2.0, |part| _ = sum.fetch_add(part.sum(), Relaxed));
     /// assert_eq!(sum.into_inner(), 4950);
     /// ```
-    pub fn each(&self, count: usize, body: impl Fn(Range<usize>) + Sync) {
+    pub fn each(&self, count: usize, ns: f32, body: impl Fn(Range<usize>) + Sync) {
         if count == 0 {
             return;
         }
@@ -242,7 +243,7 @@ impl Threads<'_> {
         }
         let job = Job { body, failed: AtomicBool::new(false), panic: Mutex::new(None) };
         // SAFETY: the backend calls the function with this pointer, on any threads, before it returns; the job is `Sync`.
-        unsafe { each(raw.context, count as u64, call_of(&job), (&raw const job).cast_mut().cast()) };
+        unsafe { each(raw.context, count as u64, ns, call_of(&job), (&raw const job).cast_mut().cast()) };
         if let Some(panic) = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(panic);
         }

@@ -207,20 +207,22 @@ impl CpuWhole<Each<'_>> for Parallel {
         let (count, panics_at) = (k.to.len(), k.panics_at);
         let seen: Vec<AtomicU64> = k.to.iter().map(|_| AtomicU64::new(0)).collect();
         let (together, mine) = (AtomicU64::new(0), std::thread::current().id());
-        for _ in 0..SEVERAL {
-            threads.each(count, |part| {
+        for time in 0..SEVERAL {
+            // Not known, too little to share, or much.
+            let ns = [0.0, 0.1, 1e6][time % 3];
+            threads.each(count, ns, |part| {
                 assert!(!part.is_empty() && part.end <= count);
                 assert!(!part.contains(&(panics_at as usize)), "at {panics_at}, as it was asked to");
                 let here = std::thread::current().id();
                 // Without other threads, which are busy.
-                threads.each(part.len(), |inner| {
+                threads.each(part.len(), ns, |inner| {
                     assert_eq!(std::thread::current().id(), here);
                     seen[part.clone()][inner].iter().for_each(|seen| _ = seen.fetch_add(1, Relaxed));
                 });
                 together.fetch_add(u64::from(here != mine), Relaxed);
             });
         }
-        threads.each(0, |part| panic!("there is nothing in {part:?}"));
+        threads.each(0, 1.0, |part| panic!("there is nothing in {part:?}"));
         assert!(threads.count() > 1 || together.into_inner() == 0);
         k.to.iter_mut().zip(seen).for_each(|(to, seen)| *to = seen.into_inner());
     }

@@ -74,7 +74,7 @@ impl CpuWhole<Outer<'_>> for ByWhole {
         assert!(matches!(outcome, Err(Error::Nested)), "inside `install`: {outcome:?}");
         let outcome = misbehave(k.how);
         assert!(matches!(outcome, Err(Error::Nested)), "after `install`: {outcome:?}");
-        threads.each(64, |part| {
+        threads.each(64, 0.0, |part| {
             let outcome = misbehave(k.how);
             assert!(matches!(outcome, Err(Error::Nested)), "in {part:?} of `each`: {outcome:?}");
         });

@@ -46,11 +46,14 @@ impl CpuWhole<Count<'_>> for ByWhole {
         let (nx, ny) = (k.nx as usize, k.ny as usize);
         let hits = k.hits;
         let parts = [const { AtomicU32::new(0) }; 37];
-        threads.each(parts.len(), |part| parts[part].iter().for_each(|part| _ = part.fetch_add(1, Relaxed)));
-        assert!(
-            parts.iter().all(|part| part.load(Relaxed) == 1),
-            "`each` goes through all of it once: {parts:?}"
-        );
+        // Known or not, to be shared or not.
+        for (times, ns) in (1..).zip([0.0, 1.0, 1e6, -1.0, f32::NAN, f32::INFINITY]) {
+            threads.each(parts.len(), ns, |part| {
+                parts[part].iter().for_each(|part| _ = part.fetch_add(1, Relaxed));
+            });
+            let once = parts.iter().all(|part| part.load(Relaxed) == times);
+            assert!(once, "`each` goes through all of it once, {times} times: {parts:?}");
+        }
         threads.install(move || space.for_each(|ix| hits[ix[0] + nx * (ix[1] + ny * ix[2])] += 1));
     }
 }

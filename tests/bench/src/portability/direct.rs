@@ -174,7 +174,7 @@ fn threads_of(each_share: &EachShare) -> abi::Threads {
         POOL.install(move || unsafe { body(data.get()) });
     }
     type Body = unsafe extern "C" fn(*mut c_void, u64, u64);
-    unsafe extern "C" fn each(context: *mut c_void, count: u64, body: Body, data: *mut c_void) {
+    unsafe extern "C" fn each(context: *mut c_void, count: u64, _: f32, body: Body, data: *mut c_void) {
         unsafe extern "C" fn part(data: *mut c_void, begin: c_long, end: c_long) {
             // SAFETY: what `each` passes on, which lives until all parts are done.
             let (body, data) = unsafe { *data.cast_const().cast::<(Body, *mut c_void)>() };
