@@ -36,6 +36,8 @@ const PIECE: usize = 256;
 const DEPTH: usize = 2048;
 /// Rows of `a` of a block, at most and about: of the greatest depth 1 MiB, half of a second-level cache.
 const HEIGHT: usize = 256;
+/// Panels of `b` that are packed together, about.
+const BESIDE: usize = 16;
 /// Columns of `b` of a block.
 const WIDTH: usize = 2048;
 /// Multiplications, and elements of all matrices, up to which threads cost more than they save.
@@ -98,11 +100,15 @@ fn by_tiles(
             let panels = columns.len().div_ceil(SIDE);
             let packed = &mut all[..panels * len];
             let packing = (threads, packed.len() as f32 * PACKING);
-            Blocks::of(panels, 1, threads).each((packed, len), packing, |panels, packed| {
-                let first = columns.start + panels.start * SIDE;
-                let columns = first..(columns.start + panels.end * SIDE).min(columns.end);
-                pack_b(b, &depth, columns, packed);
-            });
+            Blocks::of(panels, panels.div_ceil(BESIDE), threads).each(
+                (packed, len),
+                packing,
+                |panels, packed| {
+                    let first = columns.start + panels.start * SIDE;
+                    let columns = first..(columns.start + panels.end * SIDE).min(columns.end);
+                    pack_b(b, &depth, columns, packed);
+                },
+            );
             let packed = &*packed;
             let multiplying = (threads, (m * columns.len() * depth.len()) as f32 * MULTIPLIED);
             rows.each((c, leading * SIDE), multiplying, |panels, c| {
