@@ -11,7 +11,7 @@
 //! and pieces too, and the last one is filled with zeros: the bits of an element depend on its row of `a`, its column
 //! of `b` and nothing around them.
 
-use super::blocked::{Blocks, Matrix, PACKED_A, PACKED_B, PACKING, Packed, blocks, product, take};
+use super::blocked::{Blocks, Matrix, PACKED_A, PACKED_B, PACKING, Packed, blocks, inside, product, take};
 use super::cpu::Product;
 use super::pairs::{Avx512Bf16, Pair};
 use super::{Mmm, MmmWhole, bf16};
@@ -104,15 +104,13 @@ fn by_tiles(
                 (packed, len),
                 packing,
                 |panels, packed| {
-                    let first = columns.start + panels.start * SIDE;
-                    let columns = first..(columns.start + panels.end * SIDE).min(columns.end);
-                    pack_b(b, &depth, columns, packed);
+                    pack_b(b, &depth, inside(panels, SIDE, &columns), packed);
                 },
             );
             let packed = &*packed;
             let multiplying = (threads, (m * columns.len() * depth.len()) as f32 * MULTIPLIED);
             rows.each((c, leading * SIDE), multiplying, |panels, c| {
-                let rows = panels.start * SIDE..(panels.end * SIDE).min(m);
+                let rows = inside(panels, SIDE, &(0..m));
                 let c = &mut c[columns.start..];
                 of_block(a, (rows, depth.clone(), columns.len()), packed, (c, leading), past);
             });

@@ -106,15 +106,13 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
                 (packed, tile_len),
                 packing,
                 |tiles, packed| {
-                    let first = columns.start + tiles.start * I::WIDTH;
-                    let columns = first..(columns.start + tiles.end * I::WIDTH).min(columns.end);
-                    pack_b::<I, P, F>(b, &depth, columns, packed);
+                    pack_b::<I, P, F>(b, &depth, inside(tiles, I::WIDTH, &columns), packed);
                 },
             );
             let packed = &*packed;
             let multiplying = (threads, (m * columns.len() * depth.len()) as f32 * MULTIPLIED);
             rows.each((c, leading * I::ROWS), multiplying, |tiles, c| {
-                let rows = tiles.start * I::ROWS..(tiles.end * I::ROWS).min(m);
+                let rows = inside(tiles, I::ROWS, &(0..m));
                 let c = &mut c[columns.start..];
                 of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), packed, (c, leading));
             });
@@ -124,7 +122,6 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
 }
 
 /// Tiles beside or below one another, in blocks of about as many.
-#[derive(Clone, Copy)]
 pub(super) struct Blocks {
     tiles: usize,
     count: usize,
@@ -178,6 +175,11 @@ impl Blocks {
             }
         });
     }
+}
+
+/// What tiles of `side` rows or columns hold of a range, with whose start the first tile begins.
+pub(super) fn inside(tiles: Range<usize>, side: usize, range: &Range<usize>) -> Range<usize> {
+    range.start + tiles.start * side..(range.start + tiles.end * side).min(range.end)
 }
 
 /// Products of a block's sums, of `k` in all: as many in each block, at most `depth` when they are packed.

@@ -195,8 +195,9 @@ impl Threads<'_> {
 
     /// Calls `body` with parts of `0..count`, which together are all of it, each of them once. They run on all threads
     /// at the same time, the calling one among them, as work items of a launch do, and as soon: after 0.3 us where threads
-    /// are awake. Threads that sleep are woken if that pays: one of `count` takes about `ns` nanoseconds on one thread; 0: that
-    /// is not known, and it is begun without them. Inside `body` it may be called again, and goes through all of it where it is called: the threads are busy.
+    /// are awake. Threads that sleep are woken if that pays: one of `count` takes about `ns` nanoseconds on one thread. 0
+    /// says that nobody knows: it is begun without them. Inside `body` it may be called again, and goes through all of it
+    /// where it is called, for the threads are busy.
     ///
     /// # Panics
     /// If `body` does: with what it panicked with first, when all parts that had begun are done. Others do not begin.
