@@ -5,7 +5,7 @@
 //! read at once, and of the standard library, which is therefore built anew (`-Zbuild-std`): that takes a nightly
 //! toolchain with `rust-src`. It knows atomic operations, locks and threads, but no fences: an order that only a fence
 //! makes is a race to it. There is none of that kind here. Fences stand between a write and a look at who sleeps
-//! (`memory/state/word.rs`, `runtime/spread/lane.rs`), where both sides are atomic; contents are handed over by Release
+//! (`memory/state/word.rs`, `runtime/distributed/lane.rs`), where both sides are atomic; contents are handed over by Release
 //! and Acquire. So there are no suppressions, and every report is an error.
 
 use std::process::{Command, ExitCode, Stdio};
@@ -71,7 +71,7 @@ fn threads() -> Result<ExitCode> {
             .envs(environment.iter().copied());
         finish(command)
     };
-    run(&["runtime", "spread"], SKIPPED, &[])?;
+    run(&["runtime", "distributed"], SKIPPED, &[])?;
     run(&["runtime"], &[SKIPPED, ON_ONE_DEVICE].concat(), OWN_MEMORIES)
 }
 

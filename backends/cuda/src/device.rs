@@ -32,10 +32,10 @@ unsafe impl Backend for NvidiaGpu {
 
 /// A device. There is one for each GPU, for ever.
 #[derive(Clone, Copy)]
-pub struct CudaDevice(&'static Known);
+pub struct CudaDevice(&'static DeviceFacts);
 
 /// What is known of a device.
-pub(crate) struct Known {
+pub(crate) struct DeviceFacts {
     pub found: Found,
     pub programs: Programs,
     opened: OnceLock<Result<Opened, Failure>>,
@@ -54,7 +54,7 @@ static DEVICES: OnceLock<Vec<CudaDevice>> = OnceLock::new();
 
 impl CudaDevice {
     pub(crate) fn new(found: Found, cache: ProgramCache) -> CudaDevice {
-        let known = Known { found, programs: Programs::new(cache), opened: OnceLock::new() };
+        let known = DeviceFacts { found, programs: Programs::new(cache), opened: OnceLock::new() };
         CudaDevice(Box::leak(Box::new(known)))
     }
 
@@ -97,7 +97,7 @@ impl CudaDevice {
     }
 }
 
-impl Known {
+impl DeviceFacts {
     /// Context, streams, memory.
     pub fn opened(&'static self) -> Result<&'static Opened, Failure> {
         self.opened.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)
@@ -113,7 +113,7 @@ impl Known {
     }
 
     /// The devices that reach this one's memory.
-    fn peers(&self) -> impl Iterator<Item = &'static Known> {
+    fn peers(&self) -> impl Iterator<Item = &'static DeviceFacts> {
         let own = self.found.device;
         DEVICES.get().into_iter().flatten().map(|device| device.0).filter(move |peer| {
             let mut can = 0;

@@ -1,6 +1,6 @@
 //! Implementations made ready.
 
-use crate::device::Known;
+use crate::device::DeviceFacts;
 use crate::failure::Call;
 use crate::queue::Function;
 use cudarc::driver::sys::{
@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 use flash_core::Code;
 use flash_core::abi::{self, QueueFn};
 use flash_core::backend::Failure;
-use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Told};
+use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A kernel, for one device.
@@ -34,7 +34,7 @@ pub struct ModuleKernel {
 
 /// What changes from launch to launch.
 pub(crate) struct State {
-    pub told: Told,
+    pub told: LaunchWords,
     /// With `FLASH_GRID`, if the kernel takes it: for boxes.
     pub grid: Option<Entry>,
     /// For every launch. Beside the other one it is compiled when it is first needed.
@@ -80,7 +80,7 @@ const FILES: [&str; 6] = ["cu", "cuh", "c", "ptx", "cubin", "fatbin"];
 
 impl ModuleKernel {
     pub(crate) fn new(
-        known: &'static Known,
+        known: &'static DeviceFacts,
         implementation: &'static abi::Implementation,
     ) -> Result<ModuleKernel, Failure> {
         let (spec, payload) = read(known, implementation)?;
@@ -93,7 +93,7 @@ impl ModuleKernel {
             }
             (payload, _) => line = Some(Entry::new(known, &spec, payload)?),
         }
-        let state = State { told: Told::default(), grid, line, tables: Vec::new(), counters: None };
+        let state = State { told: LaunchWords::default(), grid, line, tables: Vec::new(), counters: None };
         Ok(ModuleKernel {
             title: spec.title.as_str().into(),
             parameters: spec.parameters(),
@@ -105,7 +105,7 @@ impl ModuleKernel {
 
     /// Loads an implementation's module, if that needs no compiler.
     pub(crate) fn preload(
-        known: &'static Known,
+        known: &'static DeviceFacts,
         implementation: &abi::Implementation,
     ) -> Result<(), Failure> {
         let (spec, payload) = read(known, implementation)?;
@@ -118,7 +118,7 @@ impl ModuleKernel {
 }
 
 impl Entry {
-    fn new(known: &'static Known, spec: &KernelSpec, payload: Payload) -> Result<Entry, Failure> {
+    fn new(known: &'static DeviceFacts, spec: &KernelSpec, payload: Payload) -> Result<Entry, Failure> {
         let module = known.programs.get(known, spec, payload)?;
         let _current = known.opened()?.context.enter()?;
         let function = module.function(spec)?;
@@ -130,7 +130,7 @@ impl Entry {
     }
 
     /// Threads of a block with so much dynamic shared memory, with which most of them run at the same time.
-    pub fn preferred(&mut self, known: &'static Known, shared: u32) -> Result<u32, Failure> {
+    pub fn preferred(&mut self, known: &'static DeviceFacts, shared: u32) -> Result<u32, Failure> {
         if let Some((of, preferred)) = self.preferred
             && of == shared
         {
@@ -149,7 +149,7 @@ impl Entry {
     }
 
     /// Blocks of so many threads that run at the same time.
-    pub fn resident(&mut self, known: &'static Known, block: u32, shared: u32) -> Result<u32, Failure> {
+    pub fn resident(&mut self, known: &'static DeviceFacts, block: u32, shared: u32) -> Result<u32, Failure> {
         if let Some((of, resident)) = self.resident
             && of == (block, shared)
         {
@@ -168,7 +168,12 @@ impl Entry {
     }
 
     /// Allows it so much dynamic shared memory.
-    pub fn allow_shared(&mut self, known: &'static Known, title: &str, bytes: u64) -> Result<u32, Failure> {
+    pub fn allow_shared(
+        &mut self,
+        known: &'static DeviceFacts,
+        title: &str,
+        bytes: u64,
+    ) -> Result<u32, Failure> {
         let most = u64::from(known.found.limits.shared_bytes.saturating_sub(self.fixed));
         if bytes > most {
             let text = format!(
@@ -191,7 +196,7 @@ impl Entry {
 }
 
 /// What an implementation says, and its code, if it is for this device.
-fn read(known: &Known, implementation: &abi::Implementation) -> Result<(KernelSpec, Payload), Failure> {
+fn read(known: &DeviceFacts, implementation: &abi::Implementation) -> Result<(KernelSpec, Payload), Failure> {
     let mut spec = KernelSpec::read(implementation)?;
     spec.file_of(implementation, &FILES)?;
     let (major, minor) = known.found.limits.capability;
@@ -261,7 +266,11 @@ impl State {
     ///
     /// # Errors
     /// If it does not compile.
-    pub fn line(&mut self, known: &'static Known, kernel: &ModuleKernel) -> Result<&mut Entry, Failure> {
+    pub fn line(
+        &mut self,
+        known: &'static DeviceFacts,
+        kernel: &ModuleKernel,
+    ) -> Result<&mut Entry, Failure> {
         let line = &mut self.line;
         match line {
             Some(entry) => Ok(entry),
@@ -273,7 +282,7 @@ impl State {
     }
 
     /// Words on the device; 0 if there are none.
-    pub fn on_device(&mut self, known: &'static Known, words: &[u64]) -> Result<CUdeviceptr, Failure> {
+    pub fn on_device(&mut self, known: &'static DeviceFacts, words: &[u64]) -> Result<CUdeviceptr, Failure> {
         if words.is_empty() {
             return Ok(0);
         }
@@ -305,7 +314,7 @@ impl State {
     }
 
     /// A counter that is 0 when the launch that comes next begins.
-    pub fn counter(&mut self, known: &'static Known) -> Result<CUdeviceptr, Failure> {
+    pub fn counter(&mut self, known: &'static DeviceFacts) -> Result<CUdeviceptr, Failure> {
         if let Some((counters, used)) = &mut self.counters
             && *used < COUNTERS
         {

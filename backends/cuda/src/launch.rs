@@ -1,11 +1,11 @@
 //! One launch: parameters, blocks, phases.
 
-use crate::device::Known;
+use crate::device::DeviceFacts;
 use crate::kernel::{CudaKernel, Entry, ModuleKernel, State};
 use crate::queue::{Commands, Function, Shape, Work, Writing};
 use flash_core::Code;
 use flash_core::abi::Arg;
-use flash_core::backend::offload::{Parameter, Told, carried, numbers, offset, two_buffers};
+use flash_core::backend::offload::{LaunchWords, Parameter, carried, numbers, offset, two_buffers};
 use flash_core::backend::{Event, Failure, Launch};
 
 /// The option, and the attribute, that says how many threads are in a block.
@@ -32,7 +32,7 @@ impl ModuleKernel {
     /// Puts a launch into the queue.
     pub(crate) fn submit(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         launch: &Launch<'_, CudaKernel>,
     ) -> Result<Option<Event>, Failure> {
         let [block, shared] = numbers(launch, [WORK_GROUP_SIZE, SHARED_MEMORY])?;
@@ -84,7 +84,7 @@ impl ModuleKernel {
         Err(Failure::new(Code::Invalid, text))
     }
 
-    fn check_block(&self, known: &Known, entry: &Entry, size: u64) -> Result<u32, Failure> {
+    fn check_block(&self, known: &DeviceFacts, entry: &Entry, size: u64) -> Result<u32, Failure> {
         self.spec.check_group(size)?;
         if size <= u64::from(entry.most) {
             return Ok(size as u32);
@@ -99,7 +99,7 @@ impl ModuleKernel {
     /// A cooperating kernel: once per phase.
     fn phases(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         launch: &Launch<'_, CudaKernel>,
         state: &mut State,
         wanted: Wanted,
@@ -142,7 +142,7 @@ impl ModuleKernel {
     /// Adds the parameters that are the definition's.
     fn parameters(
         &self,
-        known: &Known,
+        known: &DeviceFacts,
         args: &[Arg],
         odd: bool,
         commands: &mut Commands,
@@ -173,7 +173,7 @@ impl ModuleKernel {
     /// device has no such grid.
     fn grid(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         state: &mut State,
         wanted: Wanted,
     ) -> Result<Option<(Function, Shape)>, Failure> {
@@ -194,11 +194,11 @@ impl ModuleKernel {
     /// What runs any launch of a cooperating kernel, in blocks along one dimension, which the kernel takes apart.
     fn line(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         state: &mut State,
         wanted: Wanted,
     ) -> Result<(Function, Shape), Failure> {
-        let Told { threads, items, block: rows, .. } = state.told;
+        let LaunchWords { threads, items, block: rows, .. } = state.told;
         let entry = state.line(known, self)?;
         let (block, grid) = match (self.spec.single_work_item, rows) {
             (true, _) => (1, 1),
@@ -229,7 +229,7 @@ impl ModuleKernel {
     /// multiprocessor busy, and fewer if some multiprocessor would have nothing to do.
     fn block_for(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         entry: &mut Entry,
         wanted: Wanted,
         threads: u64,
@@ -250,7 +250,7 @@ impl ModuleKernel {
     /// A kernel that does not cooperate: once, over the index space itself.
     fn whole(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         launch: &Launch<'_, CudaKernel>,
         state: &mut State,
         wanted: Wanted,
@@ -302,7 +302,7 @@ impl ModuleKernel {
     }
 
     /// Copies a phased argument's elements to its other buffer. `odd`: they are in the second now.
-    fn carry(&self, known: &Known, arg: &Arg, odd: bool, writing: &mut Writing) -> Result<(), Failure> {
+    fn carry(&self, known: &DeviceFacts, arg: &Arg, odd: bool, writing: &mut Writing) -> Result<(), Failure> {
         let bytes = (arg.len * u64::from(arg.element_size)) as usize;
         if bytes == 0 {
             return Ok(());
@@ -314,7 +314,7 @@ impl ModuleKernel {
     /// A cooperating kernel that goes through several phases itself: once for as many as have the same table.
     fn runs_of_phases(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         launch: &Launch<'_, CudaKernel>,
         state: &mut State,
         wanted: Wanted,
@@ -341,7 +341,7 @@ impl ModuleKernel {
     /// Some phases as one launch: with several, of as many blocks as run at the same time.
     fn run_of_phases(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         launch: &Launch<'_, CudaKernel>,
         state: &mut State,
         wanted: Wanted,
@@ -409,7 +409,7 @@ fn stays(arg: &Arg) -> bool {
 }
 
 /// The addresses of an argument's buffers: as the phase began, and the one that takes its writes.
-fn places(known: &Known, number: usize, arg: &Arg, odd: bool) -> Result<[u64; 2], Failure> {
+fn places(known: &DeviceFacts, number: usize, arg: &Arg, odd: bool) -> Result<[u64; 2], Failure> {
     let data = known.place(number, arg)?;
     if !two_buffers(arg) {
         return Ok([data, 0]);

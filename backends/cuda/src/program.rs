@@ -1,7 +1,7 @@
 //! Modules: from source, from the cache on disk, from PTX, cubin or fatbin.
 
 use crate::context::Current;
-use crate::device::Known;
+use crate::device::DeviceFacts;
 use crate::failure::failed;
 use crate::nvrtc::{self, Architecture, Compiled};
 use crate::queue::Function;
@@ -53,20 +53,30 @@ impl Programs {
     }
 
     /// The module of a kernel.
-    pub fn get(&self, known: &'static Known, spec: &KernelSpec, payload: Payload) -> Result<Module, Failure> {
+    pub fn get(
+        &self,
+        known: &'static DeviceFacts,
+        spec: &KernelSpec,
+        payload: Payload,
+    ) -> Result<Module, Failure> {
         let module = self.load(known, spec, payload, true)?;
         Ok(module.unwrap_or_else(|| unreachable!("what is not there is compiled")))
     }
 
     /// Loads a module, if that needs no compiler.
-    pub fn preload(&self, known: &'static Known, spec: &KernelSpec, payload: Payload) -> Result<(), Failure> {
+    pub fn preload(
+        &self,
+        known: &'static DeviceFacts,
+        spec: &KernelSpec,
+        payload: Payload,
+    ) -> Result<(), Failure> {
         self.load(known, spec, payload, false).map(|_| ())
     }
 
     /// A module that was loaded before, is a binary or is on disk; what is not is compiled, or `None`.
     fn load(
         &self,
-        known: &'static Known,
+        known: &'static DeviceFacts,
         spec: &KernelSpec,
         payload: Payload,
         compile: bool,
@@ -144,14 +154,19 @@ fn shown((major, minor): (i32, i32)) -> String {
 }
 
 /// Compiles a source.
-fn build(known: &Known, spec: &KernelSpec, source: &str) -> Result<Compiled, Failure> {
+fn build(known: &DeviceFacts, spec: &KernelSpec, source: &str) -> Result<Compiled, Failure> {
     let (major, minor) = known.found.limits.capability;
     let architecture = Architecture::of(major, minor)?;
     nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)
 }
 
 /// Loads what was compiled here.
-fn of_built(current: &Current, known: &Known, spec: &KernelSpec, built: Compiled) -> Result<Module, Failure> {
+fn of_built(
+    current: &Current,
+    known: &DeviceFacts,
+    spec: &KernelSpec,
+    built: Compiled,
+) -> Result<Module, Failure> {
     of_image(current, spec, &built.image, built.entry).map_err(|failure| {
         let (driver, version) = (known.found.limits.driver, nvrtc::version().unwrap_or_default());
         // PTX is for drivers as new as its compiler, machine code for those of the same major version.
@@ -170,7 +185,12 @@ fn of_built(current: &Current, known: &Known, spec: &KernelSpec, built: Compiled
 }
 
 /// Loads a program that came as one.
-fn of_binary(current: &Current, known: &Known, spec: &KernelSpec, bytes: &[u8]) -> Result<Module, Failure> {
+fn of_binary(
+    current: &Current,
+    known: &DeviceFacts,
+    spec: &KernelSpec,
+    bytes: &[u8],
+) -> Result<Module, Failure> {
     let refused = |why: &str| {
         let text = format!(
             "{}: expected PTX, a cubin or a fatbin for {} ({}), found {} bytes that it does not take: {why}",

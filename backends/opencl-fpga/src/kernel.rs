@@ -9,7 +9,7 @@ use crate::places::Place;
 use crate::queue::Alone;
 use flash_core::Code;
 use flash_core::abi;
-use flash_core::backend::offload::{KernelSpec, Parameter, Payload, Signature, Told};
+use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, Signature};
 use flash_core::backend::{Class, Failure, Launch};
 use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
 use opencl3::kernel::{Kernel, set_kernel_arg};
@@ -29,7 +29,7 @@ pub struct OpenClKernel {
     first: Compiled,
     general: Option<General>,
     /// Room for what a launch is told.
-    told: Mutex<Told>,
+    told: Mutex<LaunchWords>,
 }
 
 /// For the launches that are not simple.
@@ -110,7 +110,7 @@ impl OpenClKernel {
         Arc::as_ptr(&self.first.program).addr() as u64
     }
 
-    pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
+    pub(crate) fn told(&self) -> MutexGuard<'_, LaunchWords> {
         self.told.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -123,7 +123,12 @@ impl OpenClKernel {
     ///
     /// # Errors
     /// If it does not compile.
-    pub(crate) fn of(&self, device: &OpenClDevice, told: &Told, grid: bool) -> Result<&Compiled, Failure> {
+    pub(crate) fn of(
+        &self,
+        device: &OpenClDevice,
+        told: &LaunchWords,
+        grid: bool,
+    ) -> Result<&Compiled, Failure> {
         let simple = if self.spec.grid { grid } else { told.consecutive };
         let Some(general) = self.general.as_ref().filter(|_| !simple) else {
             return Ok(&self.first);
@@ -327,7 +332,7 @@ impl State {
         device: &OpenClDevice,
         spec: &KernelSpec,
         number: usize,
-        told: &Told,
+        told: &LaunchWords,
     ) -> Result<(), Failure> {
         let words = &told.words[..];
         // SAFETY: the bytes of whole numbers, which all are.

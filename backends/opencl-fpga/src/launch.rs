@@ -5,7 +5,9 @@ use crate::kernel::{Compiled, OpenClKernel, State};
 use crate::queue::{Alone, Commands};
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
-use flash_core::backend::offload::{KernelSpec, Parameter, Told, carried, numbers, offset, two_buffers};
+use flash_core::backend::offload::{
+    KernelSpec, LaunchWords, Parameter, carried, numbers, offset, two_buffers,
+};
 use flash_core::backend::{Event, Failure, Launch};
 use opencl3::error_codes::{CL_INVALID_WORK_GROUP_SIZE, error_text};
 use std::ptr::null;
@@ -172,7 +174,7 @@ impl OpenClKernel {
         &self,
         device: &OpenClDevice,
         compiled: &Compiled,
-        told: &Told,
+        told: &LaunchWords,
         wanted: Option<usize>,
     ) -> Result<Range, Failure> {
         let threads = usize::try_from(told.threads).unwrap_or(usize::MAX);

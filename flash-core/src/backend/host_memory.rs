@@ -4,7 +4,7 @@
 use super::Failure;
 use crate::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use crate::error::Code;
-use crate::memory::block::{ALIGNMENT, Block};
+use crate::memory::block::{ALIGNMENT, HostBlock};
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ pub struct HostBuffers {
     /// The memory space in which they are.
     space: u32,
     /// With their bytes, which are 0 for those that were registered.
-    blocks: Mutex<HashMap<u64, (Block, u64)>>,
+    blocks: Mutex<HashMap<u64, (HostBlock, u64)>>,
 }
 
 impl HostBuffers {
@@ -42,7 +42,7 @@ impl HostBuffers {
         self.space
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Block, u64)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (HostBlock, u64)>> {
         self.blocks.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -57,7 +57,7 @@ impl HostBuffers {
         }
         let size = bytes.max(1);
         let layout = usize::try_from(size).ok().and_then(|n| Layout::from_size_align(n, ALIGNMENT).ok());
-        let Some(block) = layout.and_then(Block::zeroed) else {
+        let Some(block) = layout.and_then(HostBlock::zeroed) else {
             return Err(Failure::new(
                 Code::OutOfMemory,
                 format!("{bytes} bytes of host memory were refused"),
@@ -75,7 +75,7 @@ impl HostBuffers {
 
     /// Takes host memory as a buffer.
     pub fn register(&self, pointer: *mut u8) -> Buffer {
-        self.lock().entry(pointer as u64).or_insert_with(|| (Block::lent(pointer), 0));
+        self.lock().entry(pointer as u64).or_insert_with(|| (HostBlock::lent(pointer), 0));
         Buffer { space: SPACE_HOST, reserved: 0, handle: pointer as u64 }
     }
 

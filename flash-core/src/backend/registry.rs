@@ -6,7 +6,7 @@ use super::{Class, DeviceInfo, glue, take_error};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};
 use crate::memory::device::DeviceMemory;
-use crate::memory::{Transfers, keepers};
+use crate::memory::{Transfers, host_handles};
 use crate::runtime::Lanes;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -164,7 +164,7 @@ struct Plugin {
 
 /// An implementation and where it is from.
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct RegisteredImplementation {
     pub raw: &'static Implementation,
     pub plugin: usize,
 }
@@ -270,16 +270,15 @@ impl Registry {
     }
 
     /// Where an implementation is from, for messages.
-    pub fn origin_of(&self, found: Found) -> String {
+    pub fn origin_of(&self, found: RegisteredImplementation) -> String {
         self.origin(found.plugin)
     }
 
     /// All implementations, in path order, those of the program last.
-    pub fn implementations(&self) -> impl Iterator<Item = Found> {
-        self.plugins
-            .iter()
-            .enumerate()
-            .flat_map(|(plugin, p)| p.implementations.iter().map(move |&raw| Found { raw, plugin }))
+    pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {
+        self.plugins.iter().enumerate().flat_map(|(plugin, p)| {
+            p.implementations.iter().map(move |&raw| RegisteredImplementation { raw, plugin })
+        })
     }
 
     /// The devices of a runtime key.
@@ -501,7 +500,7 @@ fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle
             };
             let handle: &'static DeviceHandle = Box::leak(Box::new(handle));
             if api.forget_host.is_some() {
-                keepers::add(handle);
+                host_handles::add(handle);
             }
             handles.push(handle);
         }

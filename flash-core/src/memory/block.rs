@@ -7,7 +7,7 @@
 //! Large pages take fewer faults when they are first used, and fewer misses of the address cache where they are used in
 //! no order. Linux has them for who asks, where it is set to `madvise` (or `always`).
 
-use super::keepers;
+use super::host_handles;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ const PLACED: usize = 64 << 10;
 const WORTH: usize = 4 << 20;
 
 /// A block of the host's memory, freed on drop.
-pub(crate) struct Block {
+pub(crate) struct HostBlock {
     data: *mut u8,
     /// What was allocated, and how.
     base: *mut u8,
@@ -37,15 +37,15 @@ pub(crate) struct Block {
 }
 
 // SAFETY: an address; who may touch what is there is not ruled by a block.
-unsafe impl Send for Block {}
+unsafe impl Send for HostBlock {}
 // SAFETY: as above.
-unsafe impl Sync for Block {}
+unsafe impl Sync for HostBlock {}
 
-impl Block {
+impl HostBlock {
     /// Zeroed memory; dangling if the layout has no size; `None` if there is not so much.
-    pub fn zeroed(layout: Layout) -> Option<Block> {
+    pub fn zeroed(layout: Layout) -> Option<HostBlock> {
         if layout.size() == 0 {
-            return Some(Block::lent(std::ptr::without_provenance_mut(layout.align())));
+            return Some(HostBlock::lent(std::ptr::without_provenance_mut(layout.align())));
         }
         let placed = layout.size() >= PLACED && layout.align() <= ALIGNMENT;
         let room = layout.size().checked_add(if placed { PAGE } else { layout.align() })?;
@@ -57,25 +57,25 @@ impl Block {
         }
         ask(base, whole.size());
         let in_front = if placed { to_next_place(base) } else { base.align_offset(layout.align()) };
-        Some(Block { data: base.wrapping_add(in_front), base, layout: whole })
+        Some(HostBlock { data: base.wrapping_add(in_front), base, layout: whole })
     }
 
     /// Zeroed memory, as a vector would allocate it.
-    pub fn zeroed_or_abort(layout: Layout) -> Block {
-        Block::zeroed(layout).unwrap_or_else(|| handle_alloc_error(layout))
+    pub fn zeroed_or_abort(layout: Layout) -> HostBlock {
+        HostBlock::zeroed(layout).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
     /// A vector's memory, that begins behind so many elements.
-    pub fn of_vec<T>(vec: Vec<T>, in_front: usize) -> Block {
+    pub fn of_vec<T>(vec: Vec<T>, in_front: usize) -> HostBlock {
         let mut vec = ManuallyDrop::new(vec);
         let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
         let data = vec[in_front..].as_mut_ptr().cast();
-        Block { data, base: vec.as_mut_ptr().cast(), layout }
+        HostBlock { data, base: vec.as_mut_ptr().cast(), layout }
     }
 
     /// Somebody else's: nobody frees a block without size.
-    pub fn lent(data: *mut u8) -> Block {
-        Block { data, base: data, layout: Layout::new::<()>() }
+    pub fn lent(data: *mut u8) -> HostBlock {
+        HostBlock { data, base: data, layout: Layout::new::<()>() }
     }
 
     /// The first byte.
@@ -90,10 +90,10 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for HostBlock {
     fn drop(&mut self) {
         if self.is_ours() {
-            keepers::forget(self.base, self.layout.size());
+            host_handles::forget(self.base, self.layout.size());
             // SAFETY: allocated with this layout by `zeroed` or by the vector that was taken.
             unsafe { dealloc(self.base, self.layout) };
         }
@@ -184,9 +184,9 @@ mod tests {
     }
 
     /// Elements, of which it says that they are so many.
-    struct Said<I>(I, usize);
+    struct ExactLength<I>(I, usize);
 
-    impl<I: Iterator> Iterator for Said<I> {
+    impl<I: Iterator> Iterator for ExactLength<I> {
         type Item = I::Item;
 
         fn next(&mut self) -> Option<I::Item> {
@@ -208,7 +208,7 @@ mod tests {
             let grown: FlashMemory<[u8; N]> = expected.iter().copied().filter(|_| true).collect();
             assert_eq!(*grown.read().unwrap(), expected[..]);
             for said in [0, len.saturating_sub(1), len + 1] {
-                let told: FlashMemory<[u8; N]> = Said(expected.iter().copied(), said).collect();
+                let told: FlashMemory<[u8; N]> = ExactLength(expected.iter().copied(), said).collect();
                 assert_eq!(*told.read().unwrap(), expected[..]);
             }
             assert_eq!(*FlashMemory::from(&expected[..]).read().unwrap(), expected[..]);

@@ -10,13 +10,13 @@
 //! nobody computes with. One who walks a memory that he writes may let go of the lock while nothing is on its
 //! way but what it writes itself (`Directory::in_flight`).
 
-use super::Header;
-use super::arrivals::{Arrivals, Ticket};
+use super::ArrayInner;
 #[cfg(test)]
 use super::device::{DeviceMemory, memory_of};
 use super::directory::{Directory, Place};
-use super::home::Home;
+use super::incoming::{IncomingCopies, Ticket};
 use super::region::{Grid, Region};
+use super::residence::PublishedResidence;
 use super::transfer::Transfer;
 use crate::error::{Code, Error};
 use std::ops::{Deref, DerefMut, Range};
@@ -24,13 +24,13 @@ use std::sync::{MutexGuard, OnceLock};
 
 /// The directory of a memory, locked. When the lock ends, the memory's [home](super::home) is what the
 /// directory says.
-pub(crate) struct Directed<'a> {
+pub(crate) struct DirectoryGuard<'a> {
     lock: MutexGuard<'a, Option<Box<Directory>>>,
-    home: &'a Home,
+    home: &'a PublishedResidence,
     changed: bool,
 }
 
-impl Deref for Directed<'_> {
+impl Deref for DirectoryGuard<'_> {
     type Target = Directory;
 
     fn deref(&self) -> &Directory {
@@ -38,22 +38,22 @@ impl Deref for Directed<'_> {
     }
 }
 
-impl DerefMut for Directed<'_> {
+impl DerefMut for DirectoryGuard<'_> {
     fn deref_mut(&mut self) -> &mut Directory {
         self.changed = true;
         self.lock.as_deref_mut().unwrap_or_else(|| unreachable!("made when it was locked"))
     }
 }
 
-impl Directed<'_> {
+impl DirectoryGuard<'_> {
     /// What is on its way: the home does not depend on it.
-    pub fn arrivals(&mut self) -> &mut Arrivals<Place, Region> {
+    pub fn arrivals(&mut self) -> &mut IncomingCopies<Place, Region> {
         let directory = self.lock.as_deref_mut();
         &mut directory.unwrap_or_else(|| unreachable!("made when it was locked")).arrivals
     }
 }
 
-impl Drop for Directed<'_> {
+impl Drop for DirectoryGuard<'_> {
     fn drop(&mut self) {
         if self.changed {
             self.home.set(self.lock.as_ref().and_then(|directory| directory.home()));
@@ -70,24 +70,24 @@ fn granule() -> u64 {
     })
 }
 
-impl Header {
+impl ArrayInner {
     /// The grid of its shape.
     pub fn grid(&self) -> Grid {
         Grid::new(self.shape(), self.len() as u64)
     }
 
     /// Its directory. The caller holds the state.
-    pub fn directory(&self) -> Directed<'_> {
+    pub fn directory(&self) -> DirectoryGuard<'_> {
         self.directory_when(|_| true)
     }
 
     /// Its directory once that is as the caller wants it, which arrivals make it. The caller holds the state.
-    fn directory_when(&self, is_so: impl Fn(&Directory) -> bool) -> Directed<'_> {
+    fn directory_when(&self, is_so: impl Fn(&Directory) -> bool) -> DirectoryGuard<'_> {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
         loop {
             let directory = lock.get_or_insert_with(|| Box::new(Directory::new(self.grid())));
             if is_so(directory) {
-                return Directed { lock, home: &self.home, changed: false };
+                return DirectoryGuard { lock, home: &self.home, changed: false };
             }
             directory.waiting += 1;
             lock = self.arrived.wait(lock).unwrap_or_else(|e| e.into_inner());
@@ -307,7 +307,7 @@ impl Header {
     }
 }
 
-impl Header {
+impl ArrayInner {
     /// Ends what devices have of it. Fails where there is poison: healing is not for this to do.
     pub(super) fn come_home(&self) -> Result<(), Error> {
         if !self.state.launch_write()? {

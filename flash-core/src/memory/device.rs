@@ -4,7 +4,7 @@ mod pinned;
 #[cfg(test)]
 mod tests;
 
-use super::Header;
+use super::ArrayInner;
 use super::directory::{Directory, Place};
 use super::transfer::{Counters, End, Transfer};
 use crate::abi::{self, Buffer, SPACE_HOST};
@@ -48,7 +48,7 @@ struct Pool {
 
 /// A copy of a memory on this device.
 struct Entry {
-    header: Weak<Header>,
+    header: Weak<ArrayInner>,
     /// The copy has it, too.
     last_use: LastUse,
 }
@@ -335,7 +335,7 @@ impl DeviceMemory {
     /// Drops copies that nobody uses, the longest unused first, until so many bytes went to the cache.
     fn evict(&self, bytes: u64) -> Result<(), Error> {
         let mut pool = self.pool();
-        let mut candidates: Vec<(u64, Arc<Header>)> = Vec::new();
+        let mut candidates: Vec<(u64, Arc<ArrayInner>)> = Vec::new();
         pool.copies.retain(|entry| match entry.header.upgrade() {
             Some(header) => {
                 candidates.push((entry.last_use.get(), header));
@@ -375,7 +375,7 @@ impl DeviceMemory {
 
     /// Sees to it that a device has a buffer with room for a range of elements. One that is too small is
     /// replaced by one over both ranges; then the answer is the old one, which has to live until what was
-    /// current in it was [moved](Grown::transfer).
+    /// current in it was [moved](ReplacedCopy::transfer).
     ///
     /// The caller holds the memory and has its directory.
     ///
@@ -383,10 +383,10 @@ impl DeviceMemory {
     /// Those of [`alloc`](Self::alloc).
     pub fn reserve(
         &'static self,
-        header: &Header,
+        header: &ArrayInner,
         directory: &mut Directory,
         range: Range<u64>,
-    ) -> Result<Option<Grown>, Error> {
+    ) -> Result<Option<ReplacedCopy>, Error> {
         let now = LastUse::now();
         let range = match directory.copy(self.place) {
             Some(copy) => {
@@ -405,12 +405,12 @@ impl DeviceMemory {
         self.enlist(Entry { header: header.weak(), last_use: last_use.clone() });
         let old = directory
             .set_copy(self.place, Some(DeviceCopy { buffer, range, last_use, pinned: Pinned::new(self) }));
-        header.state.note();
+        header.state.track();
         Ok(match old {
             Some(old) => {
                 let to = End::of(header, directory, self.place)?;
                 let transfer = Transfer::between(header, directory.grid(), old.end(), to);
-                Some(Grown { old, transfer })
+                Some(ReplacedCopy { old, transfer })
             }
             None => None,
         })
@@ -451,7 +451,7 @@ impl DeviceMemory {
         from: Buffer,
         to: Buffer,
         shape: &abi::CopyBox,
-    ) -> Result<OnItsWay, Error> {
+    ) -> Result<CopyInFlight, Error> {
         let copy = self.device.api.copy_box.ok_or_else(|| self.no_slot("copy_box"))?;
         let (queue, waits) = (std::ptr::null_mut(), std::ptr::null());
         let mut event = std::ptr::null_mut();
@@ -459,7 +459,7 @@ impl DeviceMemory {
         let outcome =
             unsafe { take_error(copy(self.device.raw, queue, from, to, shape, waits, 0, &mut event)) };
         self.heard(&outcome);
-        outcome.map(|()| OnItsWay { memory: self, event })
+        outcome.map(|()| CopyInFlight { memory: self, event })
     }
 
     /// What became of a copy: the device answers, or is lost.
@@ -476,13 +476,13 @@ impl DeviceMemory {
 
 /// A copy that may not be done yet.
 #[must_use = "a copy is done, and known to be well, when it was waited for"]
-pub(super) struct OnItsWay {
+pub(super) struct CopyInFlight {
     memory: &'static DeviceMemory,
     /// NULL: it is done.
     event: *mut abi::Event,
 }
 
-impl OnItsWay {
+impl CopyInFlight {
     /// Returns when it is done.
     pub fn wait(mut self) -> Result<(), Error> {
         self.end()
@@ -508,7 +508,7 @@ impl OnItsWay {
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for CopyInFlight {
     /// Its buffers may go after it.
     fn drop(&mut self) {
         let _ = self.end();
@@ -543,7 +543,7 @@ unsafe fn main_space(device: &DeviceHandle) -> (u32, bool) {
 }
 
 /// A copy that was replaced by a larger one.
-pub(crate) struct Grown {
+pub(crate) struct ReplacedCopy {
     /// Lives until its contents are moved.
     pub old: DeviceCopy,
     /// From the old buffer to the new one.

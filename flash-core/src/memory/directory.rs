@@ -12,10 +12,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::arrivals::{Arrivals, Reader, Ticket};
 use super::device::DeviceCopy;
-use super::home::AtHome;
+use super::incoming::{IncomingCopies, Reader, Ticket};
 use super::region::{Grid, Region};
+use super::residence::Residence;
 use smallvec::{SmallVec, smallvec};
 
 /// Where elements can be: in the host's memory, or in that of a device.
@@ -54,7 +54,7 @@ pub(crate) struct Directory {
     sites: SmallVec<[Site; 2]>,
     poison: Region,
     /// What those that only read have on its way.
-    pub arrivals: Arrivals<Place, Region>,
+    pub arrivals: IncomingCopies<Place, Region>,
     /// So many wait for something to arrive, or to be given up.
     pub(super) waiting: u32,
     /// A run that moves the array is on its way: what it writes is said to be where it will be. Others look
@@ -70,7 +70,7 @@ impl Directory {
             grid,
             sites: smallvec![host],
             poison: Region::empty(),
-            arrivals: Arrivals::default(),
+            arrivals: IncomingCopies::default(),
             waiting: 0,
             in_flight: false,
         }
@@ -281,7 +281,7 @@ impl Directory {
     }
 
     /// The device that used it last, if one box of the array is current there and nothing is poisoned.
-    pub fn home(&self) -> Option<AtHome> {
+    pub fn home(&self) -> Option<Residence> {
         if !self.poison.is_empty() {
             return None;
         }
@@ -292,7 +292,7 @@ impl Directory {
         let (home, block, copy) = homes.max_by_key(|(.., copy)| copy.last_use().get())?;
         let others = self.sites.iter().filter(|site| site.place != home.place);
         let only = !others.flat_map(|site| site.current.blocks()).any(|other| other.overlaps(&block));
-        Some(AtHome {
+        Some(Residence {
             memory: copy.memory(),
             buffer: copy.raw(),
             first: copy.range().start,

@@ -1,6 +1,6 @@
 //! Host access to a memory.
 
-use super::Header;
+use super::ArrayInner;
 use crate::error::Error;
 use crate::kernel::{Element, shim};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut, Range};
 /// that fail meanwhile.
 #[must_use]
 pub struct ReadGuard<'a, T> {
-    header: &'a Header,
+    header: &'a ArrayInner,
     range: Range<usize>,
     element: PhantomData<&'a [T]>,
 }
@@ -19,19 +19,19 @@ pub struct ReadGuard<'a, T> {
 /// Exclusive access of the host. Launches that use the memory fail meanwhile.
 #[must_use]
 pub struct WriteGuard<'a, T> {
-    header: &'a Header,
+    header: &'a ArrayInner,
     element: PhantomData<&'a mut [T]>,
 }
 
 impl<'a, T: Element> ReadGuard<'a, T> {
-    pub(super) fn new(header: &'a Header, range: Range<usize>) -> Result<Self, Error> {
+    pub(super) fn new(header: &'a ArrayInner, range: Range<usize>) -> Result<Self, Error> {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
         let all = range == (0..header.len());
-        let noted = if all { header.state.guard_read()? } else { header.guard_part(elements(&range))? };
+        let tracked = if all { header.state.guard_read()? } else { header.guard_part(elements(&range))? };
         let guard = ReadGuard { header, range, element: PhantomData };
-        if noted {
+        if tracked {
             header.host_reads(elements(&guard.range))?;
         }
         Ok(guard)
@@ -51,7 +51,7 @@ pub(crate) struct ByteGuard<'a> {
 
 impl<'a> ByteGuard<'a> {
     /// Of all of a memory with elements of `size` bytes; errors are those of [`ReadGuard`].
-    pub fn new(header: &'a Header, size: usize) -> Result<Self, Error> {
+    pub fn new(header: &'a ArrayInner, size: usize) -> Result<Self, Error> {
         let guard = ReadGuard::new(header, 0..header.len())?;
         Ok(ByteGuard { guard, bytes: header.len() * size })
     }
@@ -64,18 +64,18 @@ impl<'a> ByteGuard<'a> {
 }
 
 impl<'a, T: Element> WriteGuard<'a, T> {
-    pub(super) fn new(header: &'a Header) -> Result<Self, Error> {
+    pub(super) fn new(header: &'a ArrayInner) -> Result<Self, Error> {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
         if header.state.guard_write()? {
             let fetched = header.host_writes();
-            let noted = header.settle();
+            let tracked = header.settle();
             if let Err(error) = fetched {
-                header.state.release_guard_write(noted);
+                header.state.release_guard_write(tracked);
                 return Err(error);
             }
-            debug_assert!(!noted, "the host has everything, and alone");
+            debug_assert!(!tracked, "the host has everything, and alone");
         }
         Ok(WriteGuard { header, element: PhantomData })
     }

@@ -6,18 +6,18 @@
 //! device. Who comes when of those that cannot have it at once, or want only a part of it, is in `order`. `coherence`
 //! moves elements, between the memories of `device`. Where an array begins on the host is up to `block`.
 
-pub(crate) mod arrivals;
 pub(crate) mod block;
 pub(crate) mod coherence;
 pub(crate) mod device;
 pub(crate) mod directory;
+pub(crate) mod fast_path;
 mod guard;
-mod header;
-pub(crate) mod home;
-pub(crate) mod keepers;
+pub(crate) mod host_handles;
+pub(crate) mod incoming;
+mod inner;
 pub(crate) mod order;
-pub(crate) mod quiet;
 pub(crate) mod region;
+pub(crate) mod residence;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ pub(crate) mod transfer;
 
 pub(crate) use guard::ByteGuard;
 pub use guard::{ReadGuard, WriteGuard};
-pub(crate) use header::Header;
+pub(crate) use inner::ArrayInner;
 pub use transfer::{Moved, Transfers};
 
 use crate::error::Error;
@@ -54,18 +54,18 @@ use std::sync::Arc;
 /// # Ok::<(), flash_core::Error>(())
 /// ```
 pub struct FlashMemory<T> {
-    header: Arc<Header>,
+    header: Arc<ArrayInner>,
     element: PhantomData<T>,
 }
 
 /// A part of a [`FlashMemory`], as an argument.
 pub struct MemoryRange<'a, T> {
-    memory: Whose<'a, T>,
+    memory: RangeOwner<'a, T>,
     range: Range<usize>,
 }
 
 /// The memory of a range.
-pub(crate) enum Whose<'a, T> {
+pub(crate) enum RangeOwner<'a, T> {
     /// Borrowed.
     Lent(&'a FlashMemory<T>),
     /// Owned, for what outlives the caller.
@@ -124,7 +124,7 @@ impl<T: Element> FlashMemory<T> {
             panic!("an array of shape {shape:?} has more elements than memory has bytes")
         };
         let shape = if shape.len() > 1 { shape } else { SmallVec::new() };
-        FlashMemory { header: Header::zeroed::<T>(len, shape), element: PhantomData }
+        FlashMemory { header: ArrayInner::zeroed::<T>(len, shape), element: PhantomData }
     }
 
     /// The same memory with a shape, axis 0 fastest.
@@ -145,7 +145,7 @@ impl<T: Element> FlashMemory<T> {
         }
         // What is where is told in the old shape: that must end first.
         self.header.come_home()?;
-        match Header::with_shape(self.header, shape) {
+        match ArrayInner::with_shape(self.header, shape) {
             Ok(header) => Ok(FlashMemory { header, element: PhantomData }),
             Err(_) => Err(Error::Shape(
                 "the memory has other handles or is in a pipeline: give it its shape before it is cloned"
@@ -210,7 +210,7 @@ impl<T: Element> FlashMemory<T> {
     /// # Errors
     /// [`Error::Range`] if the range leaves the array.
     pub fn range(&self, range: impl RangeBounds<usize>) -> Result<MemoryRange<'_, T>, Error> {
-        Ok(MemoryRange { range: self.resolve(range)?, memory: Whose::Lent(self) })
+        Ok(MemoryRange { range: self.resolve(range)?, memory: RangeOwner::Lent(self) })
     }
 
     /// A part of it, as an argument that owns the handle: for `exec_async`.
@@ -218,7 +218,7 @@ impl<T: Element> FlashMemory<T> {
     /// # Errors
     /// [`Error::Range`] if the range leaves the array.
     pub fn into_range(self, range: impl RangeBounds<usize>) -> Result<MemoryRange<'static, T>, Error> {
-        Ok(MemoryRange { range: self.resolve(range)?, memory: Whose::Own(self) })
+        Ok(MemoryRange { range: self.resolve(range)?, memory: RangeOwner::Own(self) })
     }
 
     fn resolve(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
@@ -239,17 +239,17 @@ impl<T: Element> FlashMemory<T> {
     }
 
     #[inline]
-    pub(crate) fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &ArrayInner {
         &self.header
     }
 
-    pub(crate) fn into_header(self) -> Arc<Header> {
+    pub(crate) fn into_header(self) -> Arc<ArrayInner> {
         self.header
     }
 }
 
 impl<'a, T> MemoryRange<'a, T> {
-    pub(crate) fn into_parts(self) -> (Whose<'a, T>, Range<usize>) {
+    pub(crate) fn into_parts(self) -> (RangeOwner<'a, T>, Range<usize>) {
         (self.memory, self.range)
     }
 }
@@ -264,7 +264,7 @@ impl<T> Clone for FlashMemory<T> {
 impl<T: Element> From<Vec<T>> for FlashMemory<T> {
     /// Takes the vector without copying.
     fn from(vec: Vec<T>) -> Self {
-        FlashMemory { header: Header::of_vec(vec, 0), element: PhantomData }
+        FlashMemory { header: ArrayInner::of_vec(vec, 0), element: PhantomData }
     }
 }
 
@@ -279,7 +279,7 @@ impl<T: Element> From<&[T]> for FlashMemory<T> {
     fn from(slice: &[T]) -> Self {
         let (mut vec, in_front) = block::vec(slice.len());
         vec.extend_from_slice(slice);
-        FlashMemory { header: Header::of_vec(vec, in_front), element: PhantomData }
+        FlashMemory { header: ArrayInner::of_vec(vec, in_front), element: PhantomData }
     }
 }
 
@@ -288,7 +288,7 @@ impl<T: Element> FromIterator<T> for FlashMemory<T> {
         let iter = iter.into_iter();
         let (mut vec, in_front) = block::vec(iter.size_hint().0);
         vec.extend(iter);
-        FlashMemory { header: Header::of_vec(vec, in_front), element: PhantomData }
+        FlashMemory { header: ArrayInner::of_vec(vec, in_front), element: PhantomData }
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Grid {
 
 /// A box of a grid: `begin` along each axis, up to but not including `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct GridBox {
     pub begin: [u64; 3],
     pub end: [u64; 3],
 }
@@ -26,7 +26,7 @@ pub(crate) struct Block {
 /// A set of elements of a grid: disjoint boxes, none of them empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Region {
-    blocks: SmallVec<[Block; 1]>,
+    blocks: SmallVec<[GridBox; 1]>,
 }
 
 /// A box in another shape is taken to be few boxes if it is at most so many contiguous runs ...
@@ -82,12 +82,12 @@ impl Grid {
     }
 
     /// All of it.
-    pub fn block(&self) -> Block {
-        Block { begin: [0; 3], end: self.extent }
+    pub fn block(&self) -> GridBox {
+        GridBox { begin: [0; 3], end: self.extent }
     }
 }
 
-impl Block {
+impl GridBox {
     /// True if there is no element in it.
     pub fn is_empty(&self) -> bool {
         (0..3).any(|a| self.begin[a] >= self.end[a])
@@ -104,13 +104,13 @@ impl Block {
     }
 
     /// True if all of the other is in it. Nothing is in everything.
-    pub fn contains(&self, other: &Block) -> bool {
+    pub fn contains(&self, other: &GridBox) -> bool {
         other.is_empty() || (0..3).all(|a| self.begin[a] <= other.begin[a] && other.end[a] <= self.end[a])
     }
 
     /// What is in both.
-    pub fn intersection(&self, other: &Block) -> Option<Block> {
-        let both = Block {
+    pub fn intersection(&self, other: &GridBox) -> Option<GridBox> {
+        let both = GridBox {
             begin: [0, 1, 2].map(|a| self.begin[a].max(other.begin[a])),
             end: [0, 1, 2].map(|a| self.end[a].min(other.end[a])),
         };
@@ -118,7 +118,7 @@ impl Block {
     }
 
     /// True if some element is in both.
-    pub fn overlaps(&self, other: &Block) -> bool {
+    pub fn overlaps(&self, other: &GridBox) -> bool {
         self.intersection(other).is_some()
     }
 
@@ -132,7 +132,7 @@ impl Block {
 
     /// Calls `keep` with the parts of it that are not in `hole`: at most six. The slowest axis is cut
     /// first, so that what is left is as contiguous as it can be.
-    fn without(mut self, hole: &Block, mut keep: impl FnMut(Block)) {
+    fn without(mut self, hole: &GridBox, mut keep: impl FnMut(GridBox)) {
         if !self.overlaps(hole) {
             return keep(self);
         }
@@ -153,7 +153,7 @@ impl Block {
     }
 
     /// Makes one box of two that are neighbours and equal along the other axes.
-    fn merged(&self, other: &Block) -> Option<Block> {
+    fn merged(&self, other: &GridBox) -> Option<GridBox> {
         let equal = |a: usize| self.begin[a] == other.begin[a] && self.end[a] == other.end[a];
         let axis = (0..3).find(|&a| !equal(a))?;
         if (axis + 1..3).any(|a| !equal(a)) {
@@ -171,8 +171,8 @@ impl Block {
     }
 }
 
-impl From<Block> for Region {
-    fn from(block: Block) -> Region {
+impl From<GridBox> for Region {
+    fn from(block: GridBox) -> Region {
         Region { blocks: if block.is_empty() { SmallVec::new() } else { smallvec![block] } }
     }
 }
@@ -223,12 +223,12 @@ impl Region {
                 (y..ny.min(y + left), z..z + 1)
             };
             rows.start += (y.end - y.start) * (z.end - z.start);
-            self.blocks.push(Block { begin: [x.start, y.start, z.start], end: [x.end, y.end, z.end] });
+            self.blocks.push(GridBox { begin: [x.start, y.start, z.start], end: [x.end, y.end, z.end] });
         }
     }
 
     /// A box of one grid in another of as many elements. `None`: it would be many boxes.
-    pub fn of_block(block: &Block, from: &Grid, to: &Grid) -> Option<Region> {
+    pub fn of_block(block: &GridBox, from: &Grid, to: &Grid) -> Option<Region> {
         debug_assert_eq!(from.elements(), to.elements());
         if from == to || block.is_empty() {
             return Some((*block).into());
@@ -288,11 +288,11 @@ impl Region {
 
     /// Number of elements.
     pub fn elements(&self) -> u64 {
-        self.blocks.iter().map(Block::elements).sum()
+        self.blocks.iter().map(GridBox::elements).sum()
     }
 
     /// Its boxes, which are disjoint and not empty.
-    pub fn blocks(&self) -> &[Block] {
+    pub fn blocks(&self) -> &[GridBox] {
         &self.blocks
     }
 
@@ -312,12 +312,12 @@ impl Region {
     }
 
     /// Puts a box into it.
-    pub fn add_block(&mut self, block: &Block) {
+    pub fn add_block(&mut self, block: &GridBox) {
         if block.is_empty() || self.blocks.iter().any(|b| b.contains(block)) {
             return;
         }
         self.blocks.retain(|b| !block.contains(b));
-        let mut new: SmallVec<[Block; 8]> = smallvec![*block];
+        let mut new: SmallVec<[GridBox; 8]> = smallvec![*block];
         for old in &self.blocks {
             cut(&mut new, old);
         }
@@ -331,7 +331,7 @@ impl Region {
     }
 
     /// Takes a box out of it.
-    pub fn subtract_block(&mut self, block: &Block) {
+    pub fn subtract_block(&mut self, block: &GridBox) {
         if self.blocks.iter().any(|b| b.overlaps(block)) {
             cut(&mut self.blocks, block);
             self.merge();
@@ -391,11 +391,11 @@ impl PartialEq for Region {
 }
 
 /// Takes a box out of disjoint boxes.
-fn cut<const N: usize>(blocks: &mut SmallVec<[Block; N]>, hole: &Block)
+fn cut<const N: usize>(blocks: &mut SmallVec<[GridBox; N]>, hole: &GridBox)
 where
-    [Block; N]: smallvec::Array<Item = Block>,
+    [GridBox; N]: smallvec::Array<Item = GridBox>,
 {
-    let mut kept: SmallVec<[Block; N]> = SmallVec::new();
+    let mut kept: SmallVec<[GridBox; N]> = SmallVec::new();
     for block in blocks.iter() {
         block.without(hole, |part| kept.push(part));
     }

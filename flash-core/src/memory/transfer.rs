@@ -1,9 +1,9 @@
 //! Copies between places, and how many there were.
 
-use super::Header;
-use super::device::{DeviceMemory, OnItsWay};
+use super::ArrayInner;
+use super::device::{CopyInFlight, DeviceMemory};
 use super::directory::{Directory, Place};
-use super::region::{Block, Grid, Region, runs};
+use super::region::{Grid, GridBox, Region, runs};
 use crate::abi::{Buffer, CopyBox, SPACE_HOST};
 use crate::backend::host_memory::copy_addresses;
 use crate::error::Error;
@@ -36,7 +36,7 @@ impl End {
     ///
     /// # Errors
     /// If the device has no copy: a mistake of ours, reported as such.
-    pub fn of(header: &Header, directory: &Directory, place: Place) -> Result<End, Error> {
+    pub fn of(header: &ArrayInner, directory: &Directory, place: Place) -> Result<End, Error> {
         if place == Place::HOST {
             return Ok(End::host(header.data()));
         }
@@ -59,7 +59,7 @@ impl Transfer {
     /// # Errors
     /// If one of them has none.
     pub fn new(
-        header: &Header,
+        header: &ArrayInner,
         directory: &Directory,
         [from, to]: [Place; 2],
         region: &Region,
@@ -75,7 +75,7 @@ impl Transfer {
     }
 
     /// Between any two buffers of an array.
-    pub fn between(header: &Header, grid: &Grid, from: End, to: End) -> Transfer {
+    pub fn between(header: &ArrayInner, grid: &Grid, from: End, to: End) -> Transfer {
         Transfer { from, to, grid: *grid, element_size: header.element_size() }
     }
 
@@ -88,19 +88,19 @@ impl Transfer {
     /// touches it at the destination meanwhile.
     pub unsafe fn run(&self, region: &Region) -> Result<(), Error> {
         // What is on its way when something fails is waited for, too: as it is dropped.
-        let mut all: SmallVec<[OnItsWay; 4]> = SmallVec::new();
+        let mut all: SmallVec<[CopyInFlight; 4]> = SmallVec::new();
         for block in region.blocks() {
             // SAFETY: the caller vouches; all of them are over when this returns.
             all.extend(unsafe { self.copy(block)? });
         }
-        all.into_iter().try_for_each(OnItsWay::wait)
+        all.into_iter().try_for_each(CopyInFlight::wait)
     }
 
     /// Begins a copy; `None`: it is done.
     ///
     /// # Safety
     /// As [`run`](Self::run), until it was waited for.
-    unsafe fn copy(&self, block: &Block) -> Result<Option<OnItsWay>, Error> {
+    unsafe fn copy(&self, block: &GridBox) -> Result<Option<CopyInFlight>, Error> {
         let size = self.element_size;
         let runs = runs(&block.extent(), &self.grid);
         let first = self.grid.flat(block.begin);

@@ -19,13 +19,13 @@ const HEAD: usize = 16;
 
 /// What both forms say of themselves first. The rest of another version may look like anything.
 #[derive(Deserialize)]
-struct Head {
+struct FileHead {
     format: String,
     version: u32,
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct FileToWrite<'a> {
     format: &'a str,
     version: u32,
     kernels: &'a [KernelDescriptor],
@@ -35,7 +35,7 @@ struct Written<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Found {
+struct FileContent {
     #[serde(rename = "format")]
     _format: String,
     #[serde(rename = "version")]
@@ -86,7 +86,7 @@ impl Recording {
     /// [`Error::Recording`] if an attribute has a value that JSON does not know.
     pub fn to_json(&self) -> Result<String, Error> {
         let Recording { kernels, memories, submissions } = self;
-        let written = Written { format: FORMAT, version: VERSION, kernels, memories, submissions };
+        let written = FileToWrite { format: FORMAT, version: VERSION, kernels, memories, submissions };
         serde_json::to_string(&written).map_err(|e| RecordingError::whole(format!("not written: {e}")).into())
     }
 
@@ -192,7 +192,7 @@ fn from_bytes(file: &[u8]) -> Result<Recording, RecordingError> {
 
 fn from_json(text: &str) -> Result<Recording, RecordingError> {
     let wrong = |e| RecordingError::whole(format!("expected a recording as JSON: {e}"));
-    let head: Head = serde_json::from_str(text).map_err(wrong)?;
+    let head: FileHead = serde_json::from_str(text).map_err(wrong)?;
     if head.format != FORMAT {
         return Err(RecordingError::whole(format!(
             "expected the format `{FORMAT}`, found `{}`",
@@ -200,7 +200,7 @@ fn from_json(text: &str) -> Result<Recording, RecordingError> {
         )));
     }
     version(head.version)?;
-    let Found { kernels, memories, submissions, .. } = serde_json::from_str(text).map_err(wrong)?;
+    let FileContent { kernels, memories, submissions, .. } = serde_json::from_str(text).map_err(wrong)?;
     let recording = Recording { kernels, memories, submissions };
     recording.check_all()?;
     Ok(recording)

@@ -1,8 +1,8 @@
 //! The pool of recording buffers: one per pipeline that is alive, taken from and given back to the
 //! thread, so that a warm submission allocates nothing.
 
-use super::hot::Hot;
-use super::record::Slots;
+use super::launch_cache::LaunchCache;
+use super::submissions::SubmissionList;
 use super::{Runtime, Submission, launch};
 use crate::error::Error;
 use crate::index::IntoDims;
@@ -16,8 +16,8 @@ const KEPT: usize = 8;
 /// What a recording needs.
 pub(super) struct Buffer {
     runtime: Arc<Runtime>,
-    slots: Slots,
-    hot: Hot,
+    list: SubmissionList,
+    launch_cache: LaunchCache,
     /// Taken by executions of pipelines that write slices of the host.
     alone: Mutex<()>,
 }
@@ -74,16 +74,16 @@ impl Pooled {
         let buffer = match last.or_else(|| POOL.try_with(Pool::take_other).ok().flatten()) {
             Some(mut buffer) => {
                 if !Arc::ptr_eq(&buffer.runtime, runtime) {
-                    buffer.slots.forget();
-                    buffer.hot.clear();
+                    buffer.list.forget();
+                    buffer.launch_cache.clear();
                     buffer.runtime = runtime.clone();
                 }
                 buffer
             }
             None => Box::new(Buffer {
                 runtime: runtime.clone(),
-                slots: Slots::default(),
-                hot: Hot::default(),
+                list: SubmissionList::default(),
+                launch_cache: LaunchCache::default(),
                 alone: Mutex::new(()),
             }),
         };
@@ -97,28 +97,28 @@ impl Pooled {
     }
 
     #[inline]
-    pub fn slots(&mut self) -> &mut Slots {
-        &mut self.get_mut().slots
+    pub fn list(&mut self) -> &mut SubmissionList {
+        &mut self.get_mut().list
     }
 
     #[inline(always)]
     pub fn record<'a>(&mut self, submission: &mut impl Submission<'a>) {
-        let Buffer { runtime, slots, .. } = self.get_mut();
-        submission.record(slots, runtime);
+        let Buffer { runtime, list, .. } = self.get_mut();
+        submission.record(list, runtime);
     }
 
     /// Records something by hand.
-    pub fn record_with(&mut self, record: impl FnOnce(&mut Slots, &Runtime)) {
-        let Buffer { runtime, slots, hot, .. } = self.get_mut();
-        hot.clear();
-        record(slots, runtime);
+    pub fn record_with(&mut self, record: impl FnOnce(&mut SubmissionList, &Runtime)) {
+        let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
+        launch_cache.clear();
+        record(list, runtime);
     }
 
     #[inline]
     pub fn finish(&mut self, dims: impl IntoDims) {
-        let Buffer { runtime, slots, hot, .. } = self.get_mut();
-        if !slots.finish(dims, runtime) {
-            hot.clear();
+        let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
+        if !list.finish(dims, runtime) {
+            launch_cache.clear();
         }
     }
 }
@@ -127,10 +127,10 @@ impl Pooled {
     /// Ends the last submission, runs everything, and gives the buffer back.
     #[inline(always)]
     pub fn finish_and_exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
-        let Buffer { runtime, slots, hot, .. } = self.get_mut();
-        if !slots.finish(dims, runtime) {
-            hot.clear();
-        } else if hot.fits(slots) && hot.run(slots)? {
+        let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
+        if !list.finish(dims, runtime) {
+            launch_cache.clear();
+        } else if launch_cache.fits(list) && launch_cache.run(list)? {
             self.give_back();
             // Nothing is left to drop, and a call is spared.
             std::mem::forget(self);
@@ -142,8 +142,8 @@ impl Pooled {
     #[inline(never)]
     fn exec_and_keep(mut self) -> Result<(), Error> {
         self.exec()?;
-        let Buffer { runtime, slots, hot, .. } = self.get_mut();
-        hot.set(slots, runtime);
+        let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
+        launch_cache.set(list, runtime);
         Ok(())
     }
 }
@@ -160,24 +160,24 @@ impl Deref for Pooled {
 
 impl Buffer {
     /// The recording, and where it runs.
-    pub fn parts(&self) -> (&Slots, &Runtime) {
-        (&self.slots, &self.runtime)
+    pub fn parts(&self) -> (&SubmissionList, &Runtime) {
+        (&self.list, &self.runtime)
     }
 
     pub fn len(&self) -> usize {
-        self.slots.nodes().len()
+        self.list.nodes().len()
     }
 
     /// Looks at what was recorded while nobody executes it, as far as it writes slices of the host.
-    pub fn while_idle<R>(&self, look: impl FnOnce(&Slots, &Runtime) -> R) -> R {
-        let _alone = self.slots.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
-        look(&self.slots, &self.runtime)
+    pub fn while_idle<R>(&self, look: impl FnOnce(&SubmissionList, &Runtime) -> R) -> R {
+        let _alone = self.list.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
+        look(&self.list, &self.runtime)
     }
 
     #[inline]
     pub fn exec(&self) -> Result<(), Error> {
-        let _alone = self.slots.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
-        launch::run(&self.slots, &self.runtime)
+        let _alone = self.list.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
+        launch::run(&self.list, &self.runtime)
     }
 }
 
@@ -195,8 +195,8 @@ impl Pooled {
         let Some(mut buffer) = self.0.take() else {
             return;
         };
-        if !buffer.slots.clear() {
-            buffer.hot.clear();
+        if !buffer.list.clear() {
+            buffer.launch_cache.clear();
         }
         match POOL.try_with(|pool| pool.last.replace(Some(buffer))) {
             Ok(None) => {}

@@ -1,6 +1,6 @@
 //! Kernels by name, for programs that do not have their types.
 
-use super::record::Slots;
+use super::submissions::SubmissionList;
 use super::widen::Widening;
 use super::{Runtime, Submission};
 use crate::backend::registry::registry;
@@ -157,9 +157,9 @@ impl<'a> Argument<'a> {
 
 impl<'a> Submission<'a> for ByName<'a> {
     #[allow(private_interfaces)]
-    fn record(&mut self, slots: &mut Slots, runtime: &Runtime) {
-        slots.begin(runtime.plan_named(&self.descriptor));
-        let mut to = slots.write();
+    fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
+        list.begin(runtime.plan_named(&self.descriptor));
+        let mut to = list.write();
         for argument in &mut self.arguments {
             match &mut argument.value {
                 Value::Scalar(bytes) => to.scalar(bytes),

@@ -20,7 +20,7 @@ pub struct HostArgs<'a> {
     args: &'a [Arg],
     dims: &'a [Dim],
     /// Given out by `later`.
-    later: Option<Arc<Postponed>>,
+    later: Option<Arc<DeferredResult>>,
 }
 
 /// Calls a function of the host, and waits until it is complete.
@@ -52,7 +52,7 @@ impl<'a> HostArgs<'a> {
     /// token counts if it is asked for again; those before it are void, and so is one that is asked for through
     /// a token.
     pub fn later(&mut self) -> Later {
-        let postponed = Arc::new(Postponed::default());
+        let postponed = Arc::new(DeferredResult::default());
         if let Some(before) = self.later.replace(postponed.clone()) {
             before.set(Stage::Done(Err(void("`later()` was called again: this token is void"))));
         }
@@ -153,13 +153,13 @@ impl<'a> HostArgs<'a> {
 /// submission.
 #[must_use = "a token that is dropped fails its submission: call `complete`"]
 pub struct Later {
-    postponed: Arc<Postponed>,
+    postponed: Arc<DeferredResult>,
     completed: bool,
 }
 
 /// What a token and the call that waits for it share.
 #[derive(Default)]
-struct Postponed {
+struct DeferredResult {
     state: Mutex<Stage>,
     changed: Condvar,
 }
@@ -186,7 +186,7 @@ struct Arguments {
 // dimensions and arguments may be used from any thread, and the arrays are of Send elements.
 unsafe impl Send for Arguments {}
 
-impl Postponed {
+impl DeferredResult {
     fn lock(&self) -> MutexGuard<'_, Stage> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }

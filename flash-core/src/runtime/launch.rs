@@ -1,25 +1,25 @@
 //! Runs what was recorded: holds the memories, submits, gives the memories back.
 //!
-//! Here is the short way: one device that uses the host's memory, and no memory with anything to look up in
+//! Here is the inline path: one device that uses the host's memory, and no memory with anything to look up in
 //! its directory. Submissions run one after another on the caller. At the first failure, and for everything
-//! else, the pipeline goes the long way (`spread/`).
+//! else, the pipeline goes the distributed path (`distributed/`).
 
 use super::Runtime;
-use super::asynchronous::{self, Touched, Walking, Watch};
+use super::asynchronous::{self, PipelineFootprint, SharedOutcome, SharedWalk};
 use super::check::WriteCheck;
-use super::near::{self, Known};
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
-use super::record::{Node, Slots};
-use super::{Profile, reduce, reorder, spread};
+use super::resident::{self, FootprintCache};
+use super::submissions::{Node, SubmissionList};
+use super::{Profile, distributed, reduce, reorder};
 use crate::abi::{self, Arg, Share, Submission};
 use crate::backend::{DeviceHandle, HOST, take_error};
 use crate::descriptor::{Access, Timeout};
 use crate::error::{Code, Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
-use crate::memory::keepers::{self, Scratch};
-use crate::memory::quiet::Uncounted;
+use crate::memory::fast_path::FastPathGuard;
+use crate::memory::host_handles::{self, Scratch};
 use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -29,54 +29,63 @@ use std::time::{Duration, Instant};
 /// What the launch of a number draws, the first one 0: each number is as likely, whether one looks at every launch or at
 /// every second one.
 #[inline]
-fn lot(number: u64) -> u32 {
+fn draw(number: u64) -> u32 {
     // 2^32 over the golden ratio: what is drawn is spread evenly all the time.
     (number as u32).wrapping_mul(0x9E37_79B9)
 }
 
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
-pub(super) struct Held<'a> {
-    slots: &'a Slots,
+pub(super) struct HeldMemories<'a> {
+    list: &'a SubmissionList,
     /// So many are held, in the order of addresses.
     taken: usize,
     /// Some memory has, or may have, something to look up in its directory.
-    noted: bool,
+    tracked: bool,
     /// They are not taken, but the pipeline is counted in them, and it is its turn.
-    pending: Option<&'a Touched>,
+    pending: Option<&'a PipelineFootprint>,
     /// It is pending, and has begun.
     begun: bool,
     /// It is pending, and walks them; until they are given back.
-    walking: Option<Walking>,
+    shared_walk: Option<SharedWalk>,
     /// As long.
-    going: Option<spread::Going>,
+    active_run: Option<distributed::ActiveRun>,
     /// From before they are taken until it is going, or they are given back: if devices may have copies.
-    uncounted: Option<Uncounted>,
+    fast_path: Option<FastPathGuard>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldMemories<'a> {
     /// None of them yet.
     #[inline(always)]
-    fn of(slots: &'a Slots, pending: Option<&'a Touched>) -> Held<'a> {
-        let (taken, noted, begun) = (0, false, false);
-        Held { slots, taken, noted, pending, begun, walking: None, going: None, uncounted: None }
+    fn of(list: &'a SubmissionList, pending: Option<&'a PipelineFootprint>) -> HeldMemories<'a> {
+        let (taken, tracked, begun) = (0, false, false);
+        HeldMemories {
+            list,
+            taken,
+            tracked,
+            pending,
+            begun,
+            shared_walk: None,
+            active_run: None,
+            fast_path: None,
+        }
     }
 
     /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
     #[inline]
-    pub fn take(slots: &'a Slots, runtime: &Runtime) -> Result<Option<Held<'a>>, Error> {
-        if slots.may_block {
+    pub fn take(list: &'a SubmissionList, runtime: &Runtime) -> Result<Option<HeldMemories<'a>>, Error> {
+        if list.may_block {
             return Ok(None);
         }
-        let mut held = Held::of(slots, None);
-        held.uncounted = runtime.spreads.then(Uncounted::begin);
-        for (_, memory, written) in slots.memories() {
+        let mut held = HeldMemories::of(list, None);
+        held.fast_path = runtime.spreads.then(FastPathGuard::begin);
+        for (_, memory, written) in list.memories() {
             let taken = match written {
-                _ if runtime.spreads => memory.state.launch_noted(written),
+                _ if runtime.spreads => memory.state.launch_tracked(written),
                 true => memory.state.launch_write(),
                 false => memory.state.launch_read(),
             };
             match taken {
-                Ok(noted) => held.noted |= noted,
+                Ok(tracked) => held.tracked |= tracked,
                 Err(Refused::Pending) => return Ok(None),
                 Err(Refused::Borrowed) => return Err(Error::Borrowed),
             }
@@ -86,45 +95,45 @@ impl<'a> Held<'a> {
     }
 
     /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
-    fn pending(slots: &'a Slots, touched: &'a Touched) -> Held<'a> {
-        let mut held = Held::of(slots, Some(touched));
-        for (_, memory, written) in slots.memories() {
+    fn pending(list: &'a SubmissionList, touched: &'a PipelineFootprint) -> HeldMemories<'a> {
+        let mut held = HeldMemories::of(list, Some(touched));
+        for (_, memory, written) in list.memories() {
             if written {
                 memory.state.drained();
             }
             held.taken += 1;
-            held.noted |= memory.state.is_noted();
+            held.tracked |= memory.state.is_tracked();
         }
         held
     }
 
-    /// False: somebody finds no room on the devices, and wants nobody on the short way there.
+    /// False: somebody finds no room on the devices, and wants nobody on the inline path there.
     #[inline]
     pub fn may_stay(&self) -> bool {
-        self.uncounted.as_ref().is_some_and(Uncounted::may_stay)
+        self.fast_path.as_ref().is_some_and(FastPathGuard::may_stay)
     }
 
     /// It runs from now on, and waits for nobody: what its memories have on devices stays there.
     #[inline]
     fn begin(&mut self, runtime: &Runtime) {
         if self.pending.is_some() && !self.begun {
-            self.uncounted = runtime.spreads.then(Uncounted::begin);
-            self.slots.memories().for_each(|(_, memory, _)| memory.state.begin());
+            self.fast_path = runtime.spreads.then(FastPathGuard::begin);
+            self.list.memories().for_each(|(_, memory, _)| memory.state.begin());
             self.begun = true;
         }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldMemories<'_> {
     #[inline]
     fn drop(&mut self) {
-        let noted = self.noted;
-        for (_, memory, written) in self.slots.memories().take(self.taken) {
+        let tracked = self.tracked;
+        for (_, memory, written) in self.list.memories().take(self.taken) {
             match (self.pending.is_some(), written) {
-                (false, true) => memory.state.release_write(noted && memory.settle()),
+                (false, true) => memory.state.release_write(tracked && memory.settle()),
                 (false, false) => memory.state.release_read(),
                 (true, _) if !self.begun => memory.state.unpend(written),
-                (true, true) => memory.release_pending_written(noted),
+                (true, true) => memory.release_pending_written(tracked),
                 (true, false) => memory.state.release_pending_read(),
             }
         }
@@ -133,16 +142,16 @@ impl Drop for Held<'_> {
 
 /// Runs a recorded pipeline.
 #[inline]
-pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
-    may_run(slots, runtime)?;
-    let outcome = match Held::take(slots, runtime)? {
-        Some(held) => run_held(slots, runtime, held, None),
-        None => asynchronous::exec_here(slots, runtime),
+pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
+    may_run(list, runtime)?;
+    let outcome = match HeldMemories::take(list, runtime)? {
+        Some(held) => run_held(list, runtime, held, None),
+        None => asynchronous::exec_here(list, runtime),
     };
-    if runtime.keeps_host && slots.has_slices {
+    if runtime.keeps_host && list.has_slices {
         // Slices are the caller's again. (What is executed asynchronously has none that end.)
-        slots.slices().for_each(|arg| {
-            keepers::forget(arg.data.cast(), (arg.len * u64::from(arg.element_size)) as usize)
+        list.slices().for_each(|arg| {
+            host_handles::forget(arg.data.cast(), (arg.len * u64::from(arg.element_size)) as usize)
         });
     }
     outcome
@@ -150,11 +159,11 @@ pub(super) fn run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
 
 /// False for a launch inside a kernel, and for one with an error that is known already.
 #[inline]
-pub(super) fn may_run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
+pub(super) fn may_run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
     if shim::in_kernel() {
         return Err(Error::Nested);
     }
-    match slots.error.as_ref().or(runtime.error.as_ref()) {
+    match list.error.as_ref().or(runtime.error.as_ref()) {
         Some(error) => Err(error.clone()),
         None => Ok(()),
     }
@@ -163,99 +172,99 @@ pub(super) fn may_run(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
 /// Runs a pipeline that is counted in the words of its memories, and whose turn it is; `watch` hears of
 /// timeouts.
 pub(super) fn run_pending(
-    slots: &Slots,
+    list: &SubmissionList,
     runtime: &Runtime,
-    touched: &Touched,
-    watch: Option<&Watch>,
+    touched: &PipelineFootprint,
+    watch: Option<&SharedOutcome>,
 ) -> Result<(), Error> {
-    run_held(slots, runtime, Held::pending(slots, touched), watch)
+    run_held(list, runtime, HeldMemories::pending(list, touched), watch)
 }
 
 #[inline]
 fn run_held(
-    slots: &Slots,
+    list: &SubmissionList,
     runtime: &Runtime,
-    mut held: Held<'_>,
-    watch: Option<&Watch>,
+    mut held: HeldMemories<'_>,
+    watch: Option<&SharedOutcome>,
 ) -> Result<(), Error> {
-    if (runtime.has_images || slots.may_block) && reorder::helps(slots, runtime) {
-        return long(slots, runtime, &mut held, watch, (0, Vec::new()));
+    if (runtime.has_images || list.may_block) && reorder::helps(list, runtime) {
+        return long(list, runtime, &mut held, watch, (0, Vec::new()));
     }
     if runtime.spreads {
-        held.noted = true;
-        if held.pending.is_some_and(|touched| !touched.is_alone(slots)) {
-            return long(slots, runtime, &mut held, watch, (0, Vec::new()));
+        held.tracked = true;
+        if held.pending.is_some_and(|touched| !touched.is_alone(list)) {
+            return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
         held.begin(runtime);
         if !held.may_stay() {
-            return long(slots, runtime, &mut held, watch, (0, Vec::new()));
+            return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
-        return match near::run(slots, runtime, watch, 0) {
-            (done, failures) if done == slots.nodes().len() && failures.is_empty() => Ok(()),
-            far => long(slots, runtime, &mut held, watch, far),
+        return match resident::run(list, runtime, watch, 0) {
+            (done, failures) if done == list.nodes().len() && failures.is_empty() => Ok(()),
+            far => long(list, runtime, &mut held, watch, far),
         };
     }
-    if held.noted {
-        return long(slots, runtime, &mut held, watch, (0, Vec::new()));
+    if held.tracked {
+        return long(list, runtime, &mut held, watch, (0, Vec::new()));
     }
     held.begin(runtime);
     // Chains have few orders: mostly it is that of the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
-    let before = slots.count_launches();
+    let before = list.count_launches();
     let mut position = 0;
-    while position < slots.nodes().len() {
+    while position < list.nodes().len() {
         // The last one is waited for anyhow.
-        if runtime.runs_ahead && position + 1 < slots.nodes().len() {
-            let (next, failures) = near::run(slots, runtime, watch, position);
+        if runtime.runs_ahead && position + 1 < list.nodes().len() {
+            let (next, failures) = resident::run(list, runtime, watch, position);
             if !failures.is_empty() {
-                return long(slots, runtime, &mut held, watch, (next, failures));
+                return long(list, runtime, &mut held, watch, (next, failures));
             }
             position = next;
         }
-        let Some(node) = slots.nodes().get(position) else { break };
-        let (plan, order) = (node.plan(), slots.order_of(node));
+        let Some(node) = list.nodes().get(position) else { break };
+        let (plan, order) = (node.plan(), list.order_of(node));
         let space = match &last {
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
             _ => last.insert((order, order.view())).1.get(),
         };
-        let lot = Some(lot(before + position as u64));
+        let draw = Some(draw(before + position as u64));
         let outcome = match timeout(node, runtime) {
-            None => submit(slots, node, plan, space, runtime, lot),
+            None => submit(list, node, plan, space, runtime, draw),
             Some(limit) => asynchronous::timed(
                 limit,
                 Instant::now(),
                 watch,
                 |source| blame(node, plan, position, source),
-                || submit(slots, node, plan, space, runtime, lot),
+                || submit(list, node, plan, space, runtime, draw),
             ),
         };
         position += 1;
         if let Err(source) = outcome {
-            let failure = failed(slots, node, position - 1, source);
-            return long(slots, runtime, &mut held, watch, (position, vec![failure]));
+            let failure = failed(list, node, position - 1, source);
+            return long(list, runtime, &mut held, watch, (position, vec![failure]));
         }
     }
     Ok(())
 }
 
-/// Runs the submissions from a position on the long way; those before it have failed, or not.
+/// Runs the submissions from a position on the distributed path; those before it have failed, or not.
 #[cold]
 fn long(
-    slots: &Slots,
+    list: &SubmissionList,
     runtime: &Runtime,
-    held: &mut Held<'_>,
-    watch: Option<&Watch>,
+    held: &mut HeldMemories<'_>,
+    watch: Option<&SharedOutcome>,
     (first, failures): (usize, Vec<LaunchError>),
 ) -> Result<(), Error> {
-    held.noted = true;
+    held.tracked = true;
     if let Some(touched) = held.pending {
-        held.walking = Some(touched.walk());
+        held.shared_walk = Some(touched.walk());
         held.begin(runtime);
     }
-    held.going = runtime.has_device_memory().then(spread::Going::begin);
-    held.uncounted = None;
-    let beside = held.walking.is_some();
-    let mut failures = spread::run(slots, runtime, watch, beside, first, failures)?.into_iter();
+    held.active_run = runtime.has_device_memory().then(distributed::ActiveRun::begin);
+    held.fast_path = None;
+    let beside = held.shared_walk.is_some();
+    let mut failures = distributed::run(list, runtime, watch, beside, first, failures)?.into_iter();
     match failures.next() {
         Some(mut first) => {
             first.others = failures.collect();
@@ -274,12 +283,12 @@ pub(super) fn timeout(node: &Node, runtime: &Runtime) -> Option<Duration> {
 
 /// Poisons what a submission should have written. Its memories are held, and given back noted.
 #[cold]
-pub(super) fn failed(slots: &Slots, node: &Node, position: usize, source: Error) -> LaunchError {
+pub(super) fn failed(list: &SubmissionList, node: &Node, position: usize, source: Error) -> LaunchError {
     let plan = node.plan();
-    let near = Known::default().items(slots, node);
-    for (i, (hold, spec)) in slots.holds_of(node).iter().zip(&plan.arguments).enumerate() {
-        if let (Some(header), true) = (slots.memory(hold.touched), spec.access != Access::Read) {
-            header.poison(&asynchronous::region(slots, node, i, header, near.as_deref()));
+    let footprint = FootprintCache::default().items(list, node);
+    for (i, (hold, spec)) in list.holds_of(node).iter().zip(&plan.arguments).enumerate() {
+        if let (Some(header), true) = (list.memory(hold.touched), spec.access != Access::Read) {
+            header.poison(&asynchronous::region(list, node, i, header, footprint.as_deref()));
         }
     }
     blame(node, plan, position, source)
@@ -300,47 +309,47 @@ pub(super) fn blame(node: &Node, plan: &Plan, position: usize, source: Error) ->
 
 #[inline]
 fn submit(
-    slots: &Slots,
+    list: &SubmissionList,
     node: &Node,
     plan: &Plan,
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    lot: Option<u32>,
+    draw: Option<u32>,
 ) -> Result<(), Error> {
     let target = match plan.target() {
         Ok(target) => target,
-        Err(error) => return failsafe(slots, node, plan, error),
+        Err(error) => return failsafe(list, node, plan, error),
     };
     if plan.prepared || (plan.writes && runtime.check_writes) {
-        return submit_prepared(slots, node, (plan, target), space, runtime, lot);
+        return submit_prepared(list, node, (plan, target), space, runtime, draw);
     }
-    launch(slots, node, (plan, target), space, runtime, lot)
+    launch(list, node, (plan, target), space, runtime, draw)
 }
 
 #[cold]
-fn failsafe(slots: &Slots, node: &Node, plan: &Plan, error: Error) -> Result<(), Error> {
+fn failsafe(list: &SubmissionList, node: &Node, plan: &Plan, error: Error) -> Result<(), Error> {
     match node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) {
-        Some(body) => super::failsafe::call(body, plan, slots.args_of(node), slots.dims_of(node)),
+        Some(body) => super::failsafe::call(body, plan, list.args_of(node), list.dims_of(node)),
         None => Err(error),
     }
 }
 
 /// Second buffers for phased arguments, wider scalars, and the check that everything is written.
 fn submit_prepared(
-    slots: &Slots,
+    list: &SubmissionList,
     node: &Node,
     (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    lot: Option<u32>,
+    draw: Option<u32>,
 ) -> Result<(), Error> {
-    let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(slots.args_of(node));
+    let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(list.args_of(node));
     let mut scratch: SmallVec<[Scratch; 2]> = SmallVec::new();
-    for (arg, hold) in args.iter_mut().zip(slots.holds_of(node)) {
+    for (arg, hold) in args.iter_mut().zip(list.holds_of(node)) {
         if arg.kind != abi::ARG_PHASED || arg.flags & abi::ARG_FLAG_STAGED != 0 {
             continue;
         }
-        arg.next = match slots.memory(hold.touched) {
+        arg.next = match list.memory(hold.touched) {
             Some(header) => {
                 // SAFETY: the argument lies in the memory, and so does the same place of the second buffer.
                 unsafe {
@@ -357,12 +366,12 @@ fn submit_prepared(
         };
     }
     let check =
-        (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, slots.order_of(node), &args));
+        (plan.writes && runtime.check_writes).then(|| WriteCheck::begin(plan, list.order_of(node), &args));
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
-    let position = slots.position_of(node);
+    let position = list.position_of(node);
     let cut = false;
-    let launch = ToDevice { plan, target, space, phases, attributes, profile, position, cut, lot };
+    let launch = DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw };
     let outcome = submit_to(launch, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -372,19 +381,19 @@ fn submit_prepared(
 
 #[inline]
 fn launch(
-    slots: &Slots,
+    list: &SubmissionList,
     node: &Node,
     (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    lot: Option<u32>,
+    draw: Option<u32>,
 ) -> Result<(), Error> {
-    let args = slots.args_of(node);
+    let args = list.args_of(node);
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
-    let position = slots.position_of(node);
+    let position = list.position_of(node);
     let cut = false;
-    ToDevice { plan, target, space, phases, attributes, profile, position, cut, lot }
+    DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }
 
@@ -414,7 +423,7 @@ pub(super) fn extras<'n>(node: &'n Node, runtime: &'n Runtime) -> (&'n [abi::Att
 }
 
 /// A launch on a device.
-pub(super) struct ToDevice<'a> {
+pub(super) struct DeviceLaunch<'a> {
     pub plan: &'a Plan,
     pub target: &'a Target,
     pub space: SpaceRef<'a>,
@@ -426,13 +435,13 @@ pub(super) struct ToDevice<'a> {
     /// The space is a part of the submission's.
     pub cut: bool,
     /// The host may run it itself, if it is small; with what it has drawn.
-    pub lot: Option<u32>,
+    pub draw: Option<u32>,
 }
 
 /// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
 /// results that are merged elsewhere, else accumulators are arrays of the host. Scalars are the definition's; after
 /// it, they are not to be used.
-pub(super) fn submit_to(launch: ToDevice<'_>, args: &mut [Arg], merged: bool) -> Result<(), Error> {
+pub(super) fn submit_to(launch: DeviceLaunch<'_>, args: &mut [Arg], merged: bool) -> Result<(), Error> {
     let mut room = SmallVec::new();
     launch.target.widening.apply(args, &mut room);
     launch.timed(|launch, nanoseconds| {
@@ -448,7 +457,7 @@ pub(super) fn submit_to(launch: ToDevice<'_>, args: &mut [Arg], merged: bool) ->
     })
 }
 
-impl ToDevice<'_> {
+impl DeviceLaunch<'_> {
     /// Runs it by `body`, which is given where its time on the device goes; records it if that is asked for.
     #[inline]
     pub fn timed(&self, body: impl FnOnce(&Self, &mut u64) -> Result<(), Error>) -> Result<(), Error> {
@@ -477,8 +486,8 @@ impl ToDevice<'_> {
     /// returns when they are done.
     #[inline]
     pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
-        if let Some(lot) = self.lot
-            && let Some(share) = self.target.inline(self.space.items(), lot)
+        if let Some(draw) = self.draw
+            && let Some(share) = self.target.inline(self.space.items(), draw)
             && !self.plan.phased
             && self.space.phases() == 1
             && !phases.is_empty()
@@ -523,7 +532,7 @@ impl ToDevice<'_> {
         nanoseconds: &mut u64,
         signal: *mut *mut abi::Event,
     ) -> Result<(), Error> {
-        let ToDevice { plan, target, space, attributes, profile, .. } = self;
+        let DeviceLaunch { plan, target, space, attributes, profile, .. } = self;
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,
             flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }

@@ -1,49 +1,49 @@
 //! Runtimes, submissions and pipelines.
 //!
 //! A submission goes down in three steps. *Prepare* (`plan.rs`): once per definition, element types and
-//! runtime, strings are compared, an implementation is chosen and made ready. *Write* (`record.rs`):
+//! runtime, strings are compared, an implementation is chosen and made ready. *Write* (`submissions.rs`):
 //! arguments and dimensions become plain slots; order, bounds and overlaps are proved. *Run*
 //! (`launch.rs`): the memories are held, every submission goes through the backend's vtable, the
 //! memories are given back.
 
 mod arena;
 mod asynchronous;
-pub(crate) mod boxes;
 mod buffer;
 mod check;
+mod choose;
+mod distributed;
 mod dynamic;
 mod failsafe;
-mod find;
-mod given;
-mod hot;
 mod launch;
-mod near;
+mod launch_cache;
 mod options;
+pub(crate) mod partition;
 mod plan;
 mod preload;
 mod profile;
 mod proof;
 mod rate;
-mod record;
-mod recorded;
 mod reduce;
 mod reorder;
 mod replay;
-mod spread;
+mod resident;
+mod submissions;
 #[cfg(test)]
 mod tests;
+mod to_recording;
+mod user_code;
 mod widen;
 
 pub use asynchronous::{Handle, HostTask};
+pub(crate) use distributed::Lanes;
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
 pub use failsafe::{HostArgs, Later};
 pub(crate) use options::Options;
 pub use options::{DevicesWhere, IntoOptions, devices_where};
 pub use preload::Definitions;
 pub use profile::{LaunchProfile, Profile};
-pub(crate) use record::{Slots, Writer};
 pub use replay::{Replayed, Steps};
-pub(crate) use spread::Lanes;
+pub(crate) use submissions::{SubmissionList, Writer};
 
 use crate::backend::registry::registry;
 use crate::backend::{Class, DeviceHandle};
@@ -77,7 +77,7 @@ pub(crate) struct Runtime {
     /// The options have some that backends want to see.
     attributes_for_backends: bool,
     check_writes: bool,
-    /// It has several devices, or one with a memory of its own: pipelines go the long way.
+    /// It has several devices, or one with a memory of its own: pipelines go the distributed path.
     spreads: bool,
     /// Its only device uses the host's memory and goes on without the host: it is given the next launch while it
     /// runs one.
@@ -89,7 +89,7 @@ pub(crate) struct Runtime {
     /// How long each submission may take.
     timeout: Option<Duration>,
     /// How many asynchronous pipelines may be on their way.
-    gauge: Option<Arc<asynchronous::Gauge>>,
+    gauge: Option<Arc<asynchronous::InFlightLimit>>,
     /// Of its pipelines' tasks, in the lanes of devices.
     priority: i32,
 }
@@ -129,7 +129,7 @@ impl RuntimeObj {
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
         let (gauge, error) = match options.attributes.get::<InFlight>() {
             Some(InFlight(0)) => (None, error.or_else(|| Some(nothing_in_flight()))),
-            Some(InFlight(limit)) => (Some(asynchronous::Gauge::new(*limit)), error),
+            Some(InFlight(limit)) => (Some(asynchronous::InFlightLimit::new(*limit)), error),
             None => (None, error),
         };
         let priority = options.attributes.get::<Priority>().map_or(0, |priority| priority.0);
@@ -266,7 +266,7 @@ mod sealed {
 pub trait Submission<'a>: sealed::Sealed {
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn record(&mut self, slots: &mut Slots, runtime: &Runtime);
+    fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime);
     /// It is recorded: what is left of it goes.
     #[doc(hidden)]
     fn recorded(self);
@@ -275,11 +275,11 @@ pub trait Submission<'a>: sealed::Sealed {
 impl<'a, D: KernelDefinition + 'a> Submission<'a> for D {
     #[inline(always)]
     #[allow(private_interfaces)]
-    fn record(&mut self, slots: &mut Slots, runtime: &Runtime) {
-        if !slots.resume(TypeId::of::<D::Static>()) {
-            slots.begin(runtime.plan_of::<D>());
+    fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
+        if !list.resume(TypeId::of::<D::Static>()) {
+            list.begin(runtime.plan_of::<D>());
         }
-        let mut to = crate::kernel::ArgumentWriter { writer: slots.write() };
+        let mut to = crate::kernel::ArgumentWriter { writer: list.write() };
         self.pack(&mut to);
         to.writer.done();
     }
@@ -316,14 +316,14 @@ unsafe impl Sync for Pipeline<'_> {}
 impl<'a> SubmitObj<'a> {
     /// Options of this submission; a trait of the definition (`sort_by`, `group_by`) is replaced.
     pub fn options(mut self, options: impl IntoOptions) -> SubmitObj<'a> {
-        options.add_to(&mut self.pipeline.buffer.slots().extra().options);
+        options.add_to(&mut self.pipeline.buffer.list().extra().options);
         self
     }
 
     /// Shapes of the array arguments, in order, as slices of extents, axis 0 fastest; an empty one
     /// says nothing.
     pub fn sizes<S: IntoShape>(mut self, shapes: impl IntoIterator<Item = S>) -> SubmitObj<'a> {
-        self.pipeline.buffer.slots().extra().sizes =
+        self.pipeline.buffer.list().extra().sizes =
             Some(shapes.into_iter().map(IntoShape::into_shape).collect());
         self
     }
@@ -334,7 +334,7 @@ impl<'a> SubmitObj<'a> {
         mut self,
         body: impl Fn(&mut HostArgs<'_>) -> Result<(), Error> + Send + Sync + 'static,
     ) -> SubmitObj<'a> {
-        self.pipeline.buffer.slots().extra().failsafe = Some(Box::new(body));
+        self.pipeline.buffer.list().extra().failsafe = Some(Box::new(body));
         self
     }
 

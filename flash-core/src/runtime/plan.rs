@@ -1,9 +1,9 @@
 //! What is prepared once per definition, element types and runtime.
 
 use super::Runtime;
-use super::boxes::{Cache, PartRule};
-pub(crate) use super::find::Target;
-use super::find::find;
+pub(crate) use super::choose::Target;
+use super::choose::choose;
+use super::partition::{Cache, PartRule};
 use crate::abi;
 use crate::backend::DeviceHandle;
 use crate::descriptor::{
@@ -169,7 +169,7 @@ impl Plan {
             .collect();
         let targets = match unknown_operation(&descriptor, &arguments) {
             Some(error) => Err(error),
-            None => find(&descriptor, devices, &all),
+            None => choose(&descriptor, devices, &all),
         };
         let weights = match (all.get::<Weights>(), &targets) {
             (Some(Weights(weights)), Ok(targets)) => Some(check_weights(weights, targets)?),
@@ -222,7 +222,7 @@ impl Plan {
     /// Its launches on one device need nothing but their arguments: no second buffers, no partial results, no
     /// wider scalars, no cut, and no map that looks into arrays.
     #[inline]
-    pub fn runs_plainly(&self) -> bool {
+    pub fn runs_simply(&self) -> bool {
         !self.prepared && self.subspaces <= 1 && !self.part.looks_inside()
     }
 
@@ -326,7 +326,7 @@ pub(crate) struct Plans {
     /// Of kernels by name, by their descriptors.
     named: Mutex<HashMap<String, Box<Plan>>>,
     /// With options of single submissions, the latest first.
-    optioned: Mutex<Vec<Optioned>>,
+    optioned: Mutex<Vec<PlanWithOptions>>,
     /// Nobody finds these again: memory was short when they were made. Pipelines have their addresses.
     #[allow(clippy::vec_box)]
     passing: Mutex<Vec<Box<Plan>>>,
@@ -345,7 +345,7 @@ impl Default for Plans {
 }
 
 /// A plan with options of a submission, and all that it was made of. (A condition on devices is in what it left.)
-struct Optioned {
+struct PlanWithOptions {
     definition: TypeId,
     devices: Vec<&'static DeviceHandle>,
     attributes: Attributes,
@@ -355,7 +355,7 @@ struct Optioned {
 /// As many of those are kept.
 const OPTIONED: usize = 32;
 
-impl Optioned {
+impl PlanWithOptions {
     fn is_of(&self, definition: TypeId, devices: &[&'static DeviceHandle], attributes: &Attributes) -> bool {
         let same = |(a, b): (&&DeviceHandle, &&DeviceHandle)| std::ptr::eq(*a, *b);
         self.definition == definition
@@ -379,9 +379,9 @@ impl Drop for Plans {
 
 /// A `TypeId` is a hash already: takes the number that it gives.
 #[derive(Default)]
-struct Given(u64);
+struct TypeIdHasher(u64);
 
-impl Hasher for Given {
+impl Hasher for TypeIdHasher {
     #[inline]
     fn finish(&self) -> u64 {
         self.0
@@ -399,7 +399,7 @@ impl Hasher for Given {
 impl Plans {
     #[inline]
     fn start(&self, id: TypeId) -> usize {
-        let mut given = Given::default();
+        let mut given = TypeIdHasher::default();
         id.hash(&mut given);
         given.finish() as usize % self.table.len()
     }
@@ -503,7 +503,7 @@ impl Runtime {
             return plan.with_options(&devices, attributes).map(Arc::new);
         };
         let lock = || self.plans.optioned.lock().unwrap_or_else(|e| e.into_inner());
-        let known = |plans: &mut Vec<Optioned>| {
+        let known = |plans: &mut Vec<PlanWithOptions>| {
             let at = plans.iter().position(|known| known.is_of(definition, &devices, attributes))?;
             plans[..=at].rotate_right(1);
             Some(plans[0].plan.clone())
@@ -521,7 +521,7 @@ impl Runtime {
             }
             plans.truncate(OPTIONED - 1);
             let (attributes, plan) = (attributes.clone(), made.clone());
-            plans.insert(0, Optioned { definition, devices, attributes, plan });
+            plans.insert(0, PlanWithOptions { definition, devices, attributes, plan });
         }
         Ok(made)
     }

@@ -1,10 +1,10 @@
 //! What is loaded before it is first used: what a program asks for, and, beside it, what it may ask for soon.
 
 use super::Runtime;
-use super::find::{Rating, rate};
+use super::choose::{Rating, rate};
 use crate::abi::Implementation;
 use crate::backend::DeviceHandle;
-use crate::backend::registry::{Found, registry};
+use crate::backend::registry::{RegisteredImplementation, registry};
 use crate::descriptor::{KernelDescriptor, Searchable};
 use crate::error::Error;
 use crate::kernel::KernelDefinition;
@@ -60,7 +60,7 @@ pub(super) fn early(devices: &[&'static DeviceHandle]) {
     let mut all = Vec::new();
     for &device in devices {
         let Some(preload) = device.api.preload else { continue };
-        let programs: Vec<Found> =
+        let programs: Vec<RegisteredImplementation> =
             registry().implementations().filter(|found| is_for(found, device)).collect();
         if !programs.is_empty() && !device.preloaded.swap(true, Relaxed) {
             all.push((device, preload, programs));
@@ -111,13 +111,13 @@ impl Drop for Loading {
     }
 }
 
-fn is_for(found: &Found, device: &DeviceHandle) -> bool {
+fn is_for(found: &RegisteredImplementation, device: &DeviceHandle) -> bool {
     // SAFETY: strings of implementations live for ever.
     found.raw.payload_len > 0 && unsafe { found.raw.target.as_str() } == device.target
 }
 
 /// Of each kernel and signature the implementation that the device would get.
-fn best(device: &DeviceHandle, programs: &[Found]) -> Vec<&'static Implementation> {
+fn best(device: &DeviceHandle, programs: &[RegisteredImplementation]) -> Vec<&'static Implementation> {
     let mut best: BTreeMap<(String, String), (Rating, &'static Implementation)> = BTreeMap::new();
     for found in programs {
         // SAFETY: strings of implementations live for ever.

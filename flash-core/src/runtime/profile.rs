@@ -45,15 +45,15 @@ impl Profile {
 
 /// Launches of one phase each: they become one record per part and device, when the last who may add to them has
 /// let go.
-pub(super) struct ByPhase {
+pub(super) struct PhaseTimes {
     to: Profile,
     /// With the number of the part.
     launches: Mutex<Vec<(usize, LaunchProfile)>>,
 }
 
-impl ByPhase {
-    pub fn new(to: Profile) -> Arc<ByPhase> {
-        Arc::new(ByPhase { to, launches: Mutex::default() })
+impl PhaseTimes {
+    pub fn new(to: Profile) -> Arc<PhaseTimes> {
+        Arc::new(PhaseTimes { to, launches: Mutex::default() })
     }
 
     /// Adds what was recorded of one launch.
@@ -69,7 +69,7 @@ impl ByPhase {
     }
 }
 
-impl Drop for ByPhase {
+impl Drop for PhaseTimes {
     fn drop(&mut self) {
         let launches = std::mem::take(self.launches.get_mut().unwrap_or_else(|e| e.into_inner()));
         launches.into_iter().for_each(|(_, launch)| self.to.add(launch));

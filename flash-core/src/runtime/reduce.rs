@@ -11,7 +11,7 @@ use crate::error::{Code, Error};
 use crate::index::SpaceRef;
 use crate::kernel::shim::{KernelMark, panic_text};
 use crate::kernel::views::Operation;
-use crate::memory::keepers;
+use crate::memory::host_handles;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;
@@ -215,7 +215,7 @@ struct Lines(Vec<Line>);
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        keepers::forget(self.0.as_mut_ptr().cast(), self.0.capacity() * LINE);
+        host_handles::forget(self.0.as_mut_ptr().cast(), self.0.capacity() * LINE);
     }
 }
 

@@ -4,8 +4,8 @@
 //! image are put together. Functions of the host may block: what does not depend on them goes first.
 
 use super::Runtime;
-use super::record::{Node, Slots};
-use super::recorded::{bytes_of, overlap};
+use super::submissions::{Node, SubmissionList};
+use super::to_recording::{bytes_of, overlap};
 use crate::abi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,26 +17,26 @@ fn image_of(node: &Node) -> u64 {
 }
 
 /// True if another order may be better: there is a function of the host, or not all submissions need the same image.
-pub(super) fn helps(slots: &Slots, runtime: &Runtime) -> bool {
-    slots.nodes().len() > 1 && (slots.may_block || (runtime.has_images && differ(slots)))
+pub(super) fn helps(list: &SubmissionList, runtime: &Runtime) -> bool {
+    list.nodes().len() > 1 && (list.may_block || (runtime.has_images && differ(list)))
 }
 
-fn differ(slots: &Slots) -> bool {
-    let mut images = slots.nodes().iter().map(image_of).filter(|image| *image != 0);
+fn differ(list: &SubmissionList) -> bool {
+    let mut images = list.nodes().iter().map(image_of).filter(|image| *image != 0);
     images.next().is_some_and(|first| images.any(|image| image != first))
 }
 
 /// The positions of all submissions from `first` on, in the better order. `None`: they stay as they are.
-pub(super) fn reordered(slots: &Slots, runtime: &Runtime, first: usize) -> Option<Vec<usize>> {
-    if !helps(slots, runtime) {
+pub(super) fn reordered(list: &SubmissionList, runtime: &Runtime, first: usize) -> Option<Vec<usize>> {
+    if !helps(list, runtime) {
         return None;
     }
     let mut submissions = Vec::new();
-    for node in &slots.nodes()[first..] {
+    for node in &list.nodes()[first..] {
         // Slices of the host keep nobody in their place: a pipeline that writes one has borrowed it mutably, so
         // that no other of its submissions has the same.
-        let memories = slots.holds_of(node).iter().zip(slots.args_of(node));
-        let memories = memories.filter(|(hold, _)| slots.memory(hold.touched).is_some());
+        let memories = list.holds_of(node).iter().zip(list.args_of(node));
+        let memories = memories.filter(|(hold, _)| list.memory(hold.touched).is_some());
         // All of the argument, not only what the items touch: it is poisoned if the submission cannot begin.
         let touch = |arg: &abi::Arg| Touch { bytes: bytes_of(arg), writes: arg.access != abi::ACCESS_READ };
         let touches = memories.map(|(hold, arg)| (hold.touched, touch(arg))).collect();

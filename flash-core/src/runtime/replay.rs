@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::index::Dim;
 use crate::kernel::Element;
 use crate::kernel::views::Array;
-use crate::memory::{ByteGuard, Header};
+use crate::memory::{ArrayInner, ByteGuard};
 use crate::recording::{self, Recording, RecordingError};
 use std::alloc::Layout;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Replayed {
 
 /// A memory of a recording, made anew.
 struct Replica {
-    header: std::sync::Arc<Header>,
+    header: std::sync::Arc<ArrayInner>,
     element: ElementType,
 }
 
@@ -135,7 +135,7 @@ impl Replica {
         let ElementType { size, align, .. } = memory.element;
         let layout = Layout::from_size_align(size, align).map_err(|e| fail(e.to_string()))?;
         let shape = memory.shape.iter().copied().collect();
-        let header = Header::erased(data.len() / size, layout, shape)
+        let header = ArrayInner::erased(data.len() / size, layout, shape)
             .map_err(|len| fail(format!("{len} elements are more than memory has bytes")))?;
         // SAFETY: the array was made just now, of at most as many bytes: `len` elements of `size`.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), header.data(), header.len() * size) };

@@ -7,7 +7,7 @@
 //! are what they are. Whether the value of one launch would fit is not asked: the same program must not find
 //! another kernel for another number.
 //!
-//! *What is rated.* An implementation that takes what the definition has comes before any other ([`Cost`]). Among the
+//! *What is rated.* An implementation that takes what the definition has comes before any other ([`WideningCost`]). Among the
 //! others: the fewer scalars change the better; then, the fewer of them change from integer to float or get a
 //! sign; then, the fewer bytes they grow by. Only then the order that all searches have.
 //!
@@ -25,7 +25,7 @@ use std::cmp::Reverse;
 
 /// How far an implementation's arguments are from the definition's; the order is that of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cost {
+pub(super) struct WideningCost {
     /// Scalars of another type.
     scalars: u32,
     /// Those that are of another kind: unsigned, signed, float.
@@ -37,7 +37,7 @@ pub(super) struct Cost {
 /// What an implementation wants to have of a definition's scalars.
 #[derive(Debug, Default)]
 pub(crate) struct Widening {
-    cost: Cost,
+    cost: WideningCost,
     scalars: Box<[Scalar]>,
 }
 
@@ -94,7 +94,7 @@ impl Widening {
     }
 
     /// Higher is better.
-    pub(super) fn rating(&self) -> Reverse<Cost> {
+    pub(super) fn rating(&self) -> Reverse<WideningCost> {
         Reverse(self.cost)
     }
 
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    fn cost(from: &[ElementType], to: &[ElementType]) -> Cost {
+    fn cost(from: &[ElementType], to: &[ElementType]) -> WideningCost {
         Widening::between(&scalars(from), &scalars(to)).unwrap().cost
     }
 

@@ -5,17 +5,17 @@
 //! this crate is empty.
 
 #[cfg(all(test, feature = "loom"))]
-mod arrivals;
-#[cfg(all(test, feature = "loom"))]
 mod asynchronous;
 #[cfg(all(test, feature = "loom"))]
 mod event;
 #[cfg(all(test, feature = "loom"))]
-mod home;
+mod incoming;
 #[cfg(all(test, feature = "loom"))]
 mod lanes;
 #[cfg(all(test, feature = "loom"))]
 mod memory;
+#[cfg(all(test, feature = "loom"))]
+mod residence;
 #[cfg(all(test, feature = "loom"))]
 mod room;
 #[cfg(all(test, feature = "loom"))]

@@ -233,7 +233,7 @@ fn a_device_whose_rate_is_unknown_gets_a_probe_while_others_are_known() {
         let (profile, n) = (Profile::new(), 1_000_000u64);
         let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
         let first = Devices::key("ALL_CPU:0");
-        // Cut, so that the long way measures it.
+        // Cut, so that the distributed path measures it.
         for _ in 0..3 {
             let options = (first.clone(), Subspaces(2));
             rt.submit(Probed::of(&memory)).options(options).exec([n]).unwrap();

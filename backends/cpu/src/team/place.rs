@@ -30,10 +30,10 @@ mod linux {
 
     /// The place of one worker.
     #[derive(Default)]
-    pub(in super::super) struct Place(Mutex<Known>);
+    pub(in super::super) struct Place(Mutex<AllowedCpus>);
 
     #[derive(Default)]
-    struct Known {
+    struct AllowedCpus {
         /// The thread; none before it has run.
         thread: Option<i32>,
         /// Where it may run, while it is kept off a core.
@@ -84,7 +84,7 @@ mod linux {
             }
         }
 
-        fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        fn known(&self) -> std::sync::MutexGuard<'_, AllowedCpus> {
             // Whole at any time.
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }

@@ -6,7 +6,7 @@ use super::slots::{
 use super::{Outcome, Stop, Subject, ensure};
 use crate::abi::{self, Arg, Buffer, CopyBox, Submission};
 use crate::index::{Dim, Group, Order, OrderTraits};
-use crate::memory::keepers;
+use crate::memory::host_handles;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl<'a> Array<'a> {
 impl Drop for Array<'_> {
     fn drop(&mut self) {
         if let Array::Host(words) = self {
-            keepers::forget(words.as_mut_ptr().cast(), size_of_val(&words[..]));
+            host_handles::forget(words.as_mut_ptr().cast(), size_of_val(&words[..]));
         }
     }
 }

@@ -9,18 +9,18 @@
 mod cache;
 mod function;
 mod launch;
+mod launch_words;
 mod signature;
 mod spec;
 pub mod staging;
-mod told;
 mod worker;
 
 pub use cache::ProgramCache;
 pub use function::{call_queue_function, queue_function};
 pub use launch::{carried, numbers, offset, two_buffers};
+pub use launch_words::LaunchWords;
 pub use signature::Signature;
 pub use spec::{KernelSpec, Parameter, Payload};
-pub use told::Told;
 pub use worker::Worker;
 
 /// The text of `flash_device.h`, which is put before every source.

@@ -308,7 +308,7 @@ impl KernelSpec {
     }
 
     /// The same for simple launches alone, as most are: those of a box, if it says [`grid`](Self::grid), else those
-    /// that are [`consecutive`](super::Told::consecutive). `None`: there is none.
+    /// that are [`consecutive`](super::LaunchWords::consecutive). `None`: there is none.
     pub fn for_simple(&self) -> Option<KernelSpec> {
         self.for_grid().or_else(|| self.cooperating.then(|| self.with("FLASH_CONSECUTIVE")))
     }

@@ -40,7 +40,7 @@ use super::Element;
 use crate::abi;
 pub use crate::descriptor::Use;
 use crate::descriptor::{self, Access, ArgumentDescriptor, ElementType};
-use crate::memory::{FlashMemory, Header, MemoryRange, Whose};
+use crate::memory::{ArrayInner, FlashMemory, MemoryRange, RangeOwner};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -112,12 +112,12 @@ pub struct Reduce<'a, A, Op>(Array<'a>, PhantomData<fn() -> (A, Op)>);
 /// An array argument with its type erased.
 pub struct Array<'a> {
     /// NULL: a slice of the host.
-    pub(crate) memory: *const Header,
+    pub(crate) memory: *const ArrayInner,
     pub(crate) data: *mut u8,
     /// Elements.
     pub(crate) len: usize,
     /// Holds an owned handle.
-    pub(crate) owner: Option<Arc<Header>>,
+    pub(crate) owner: Option<Arc<ArrayInner>>,
     /// A range of a memory: it has no shape, even if it is all of it.
     pub(crate) part: bool,
     borrow: PhantomData<&'a mut ()>,
@@ -152,8 +152,8 @@ impl<'a> Array<'a> {
     fn of_range<T: Element>(range: MemoryRange<'a, T>) -> Array<'a> {
         let (memory, range) = range.into_parts();
         let all = match memory {
-            Whose::Lent(memory) => Array::of_memory(memory),
-            Whose::Own(memory) => Array::of_owned(memory),
+            RangeOwner::Lent(memory) => Array::of_memory(memory),
+            RangeOwner::Own(memory) => Array::of_owned(memory),
         };
         // SAFETY: a MemoryRange lies inside its memory.
         let data = unsafe { all.data.add(range.start * size_of::<T>()) };
@@ -170,7 +170,7 @@ impl<'a> Array<'a> {
     /// # Panics
     /// If the range leaves the memory.
     pub(crate) fn of_header(
-        header: &'a Header,
+        header: &'a ArrayInner,
         range: Option<std::ops::Range<usize>>,
         size: usize,
     ) -> Array<'a> {

@@ -4,7 +4,7 @@
 use super::DeviceMemory;
 use crate::abi::{Buffer, SPACE_HOST};
 use crate::backend::take_error;
-use crate::memory::Header;
+use crate::memory::ArrayInner;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -26,7 +26,7 @@ impl Pinned {
     }
 
     /// So many bytes are about to be copied between the host and this copy of an array.
-    pub fn note(&self, header: &Header, bytes: u64) {
+    pub fn note(&self, header: &ArrayInner, bytes: u64) {
         let all = header.len() as u64 * header.element_size();
         if all < LEAST || !header.is_ours() {
             return;

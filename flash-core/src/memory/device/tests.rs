@@ -78,8 +78,8 @@ fn elements(grid: &crate::memory::region::Grid, region: &Region) -> Vec<usize> {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Write(usize, crate::memory::region::Block),
-    Read(usize, crate::memory::region::Block),
+    Write(usize, crate::memory::region::GridBox),
+    Read(usize, crate::memory::region::GridBox),
     Host(u64, u64),
     HostWrite(u64),
     Evict(usize),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::memory::region::Block;
+use crate::memory::region::GridBox;
 use crate::memory::region::tests::{blocks, grids};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -23,11 +23,11 @@ fn elements(grid: &Grid, region: &Region) -> Vec<usize> {
 #[derive(Clone, Debug)]
 enum Op {
     /// Copies what is lacking; fails after so many of the copies.
-    Read(usize, Block, usize),
-    Write(usize, Block),
+    Read(usize, GridBox, usize),
+    Write(usize, GridBox),
     /// What it reads is copied, then it fails.
-    Fail(usize, Block, Block),
-    Forget(usize, Block),
+    Fail(usize, GridBox, GridBox),
+    Forget(usize, GridBox),
     /// A device is lost.
     Lose(usize),
 }

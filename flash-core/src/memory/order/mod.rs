@@ -10,7 +10,7 @@ mod tests;
 pub(super) use parts::Parts;
 pub(crate) use table::{Extent, Order, Ticket, Touch};
 
-use super::Header;
+use super::ArrayInner;
 use super::region::Region;
 use super::state::{Refused, State};
 use crate::error::Error;
@@ -30,7 +30,7 @@ impl Extent for Region {
     }
 }
 
-impl Header {
+impl ArrayInner {
     /// The host will read a part: waits for launches, and for pending pipelines that write some of it. True if
     /// the memory is noted.
     ///

@@ -36,13 +36,13 @@ impl<E: Extent + PartialEq> Parts<E> {
         loop {
             let mut parts = self.lock();
             let taken = match state.guard_part(!parts.is_empty()) {
-                Ok(noted) => Some(noted),
+                Ok(tracked) => Some(tracked),
                 Err(Refused::Borrowed) => return Err(Refused::Borrowed),
                 Err(Refused::Pending) => order.beside(memory, &part, || state.guard_part_beside()),
             };
-            if let Some(noted) = taken {
+            if let Some(tracked) = taken {
                 parts.push(part);
-                return Ok(noted);
+                return Ok(tracked);
             }
             drop(parts);
             order.wait_beside(memory, &part);

@@ -34,16 +34,16 @@ pub(crate) fn grids() -> impl Strategy<Value = Grid> {
 }
 
 /// A box, perhaps empty.
-pub(crate) fn blocks(grid: Grid) -> impl Strategy<Value = Block> {
+pub(crate) fn blocks(grid: Grid) -> impl Strategy<Value = GridBox> {
     let axis = |n: u64| (0..=n, 0..=n).prop_map(|(a, b)| (a.min(b), a.max(b)));
     let [x, y, z] = grid.extent();
-    (axis(x), axis(y), axis(z)).prop_map(|(x, y, z)| Block { begin: [x.0, y.0, z.0], end: [x.1, y.1, z.1] })
+    (axis(x), axis(y), axis(z)).prop_map(|(x, y, z)| GridBox { begin: [x.0, y.0, z.0], end: [x.1, y.1, z.1] })
 }
 
 #[derive(Clone, Debug)]
 enum Op {
-    Add(Block),
-    Subtract(Block),
+    Add(GridBox),
+    Subtract(GridBox),
     AddRange(u64, u64),
 }
 
@@ -118,7 +118,7 @@ proptest! {
             (Just(from), blocks(from), Just(Grid::new(&to, x * y * z)))
         })
     ) {
-        for (from, to, block) in [(from, to, block), (to, from, Block {
+        for (from, to, block) in [(from, to, block), (to, from, GridBox {
             begin: [0, 1, 2].map(|a| block.begin[a].min(to.extent()[a])),
             end: [0, 1, 2].map(|a| block.end[a].min(to.extent()[a])),
         })] {
@@ -163,13 +163,13 @@ fn shapes_of_more_axes_are_folded_into_the_last() {
 #[cfg_attr(miri, ignore = "nothing unsafe, and many elements")]
 fn rows_of_a_flat_array_and_tiles_of_many_rows() {
     let (flat, grid) = (Grid::new(&[], 1 << 40), Grid::new(&[1 << 20, 1 << 20], 1 << 40));
-    let rows = Block { begin: [0, 7, 0], end: [1 << 20, 9, 1] };
+    let rows = GridBox { begin: [0, 7, 0], end: [1 << 20, 9, 1] };
     let region = Region::of_block(&rows, &grid, &flat).unwrap();
-    assert_eq!(region.blocks(), [Block { begin: [7 << 20, 0, 0], end: [9 << 20, 1, 1] }]);
-    let tile = Block { begin: [0, 0, 0], end: [4, 4_000, 1] };
+    assert_eq!(region.blocks(), [GridBox { begin: [7 << 20, 0, 0], end: [9 << 20, 1, 1] }]);
+    let tile = GridBox { begin: [0, 0, 0], end: [4, 4_000, 1] };
     assert!(Region::of_block(&tile, &grid, &flat).is_none());
     let cube = Grid::new(&[1 << 20, 1 << 10, 1 << 10], 1 << 40);
-    let part = Block { begin: [5, 0, 3], end: [9, 1 << 10, 900] };
+    let part = GridBox { begin: [5, 0, 3], end: [9, 1 << 10, 900] };
     assert_eq!(Region::of_block(&part, &cube, &grid).unwrap().blocks().len(), 1);
 }
 
@@ -179,7 +179,7 @@ fn strips_that_come_one_by_one_become_one_box() {
     let grid = Grid::new(&[64, 64], 4096);
     let mut region = Region::empty();
     for k in [3u64, 0, 2, 1] {
-        region.add_block(&Block { begin: [0, 16 * k, 0], end: [64, 16 * k + 16, 1] });
+        region.add_block(&GridBox { begin: [0, 16 * k, 0], end: [64, 16 * k + 16, 1] });
     }
     assert_eq!(region.blocks(), Region::all(&grid).blocks());
 }

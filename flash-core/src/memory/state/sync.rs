@@ -2,7 +2,7 @@
 //! this name, over loom.
 
 use super::word::Slot;
-pub(super) use crate::memory::quiet::asleep;
+pub(super) use crate::memory::fast_path::asleep;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 

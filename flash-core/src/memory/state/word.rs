@@ -57,7 +57,7 @@ const RUNNER: u64 = 1 << 25;
 const RUNNERS: u64 = 0x7f << 25;
 const GUARD_WRITES: u64 = 1 << 32;
 const WRITER: u64 = 1 << 33;
-const NOTED: u64 = 1 << 34;
+const TRACKED: u64 = 1 << 34;
 const PARTS: u64 = 1 << 35;
 const PENDING_READ: u64 = 1 << 36;
 const PENDING_READS: u64 = 0x3fff << 36;
@@ -194,7 +194,7 @@ impl State {
     #[inline]
     fn take_likely(&self, claim: Claim, likely: u64) -> Result<bool, Refused> {
         match self.word.compare_exchange(likely, likely + claim.add, Acquire, Relaxed) {
-            Ok(_) => Ok(likely & NOTED != 0),
+            Ok(_) => Ok(likely & TRACKED != 0),
             Err(old) => self.take_from(old, claim),
         }
     }
@@ -206,7 +206,7 @@ impl State {
                 old = self.take_slow(claim)?;
             }
             match self.word.compare_exchange_weak(old, old + claim.add, Acquire, Relaxed) {
-                Ok(before) => return Ok(before & NOTED != 0),
+                Ok(before) => return Ok(before & TRACKED != 0),
                 Err(now) => old = now,
             }
         }
@@ -268,8 +268,8 @@ impl State {
 
     /// A launch will read, or write, what is likely to be noted. True if it is.
     #[inline]
-    pub fn launch_noted(&self, written: bool) -> Result<bool, Refused> {
-        self.take_likely(if written { Claim::LAUNCH_WRITE } else { Claim::LAUNCH_READ }, NOTED)
+    pub fn launch_tracked(&self, written: bool) -> Result<bool, Refused> {
+        self.take_likely(if written { Claim::LAUNCH_WRITE } else { Claim::LAUNCH_READ }, TRACKED)
     }
 
     /// Takes it to take copies of it from devices, without waiting. False: somebody may use them just now.
@@ -281,8 +281,8 @@ impl State {
     }
 
     /// The copies are gone, or not; there is something to look up, or not.
-    pub fn end_evict(&self, noted: bool) {
-        self.change(|old| (old & !(WRITER | NOTED)) | if noted { NOTED } else { 0 });
+    pub fn end_evict(&self, tracked: bool) {
+        self.change(|old| (old & !(WRITER | TRACKED)) | if tracked { TRACKED } else { 0 });
     }
 
     /// Changes the word as one who gives it back.
@@ -292,13 +292,13 @@ impl State {
     }
 
     /// True if there is something to look up. The caller holds it.
-    pub fn is_noted(&self) -> bool {
-        self.word.load(Relaxed) & NOTED != 0
+    pub fn is_tracked(&self) -> bool {
+        self.word.load(Relaxed) & TRACKED != 0
     }
 
     /// There is something to look up from now on. The caller holds it.
-    pub fn note(&self) {
-        self.word.fetch_or(NOTED, Relaxed);
+    pub fn track(&self) {
+        self.word.fetch_or(TRACKED, Relaxed);
     }
 
     /// The launch has read.
@@ -310,8 +310,8 @@ impl State {
 
     /// The launch has written; there is something to look up, or not.
     #[inline]
-    pub fn release_write(&self, noted: bool) {
-        self.word.store(if noted { NOTED } else { 0 }, Release);
+    pub fn release_write(&self, tracked: bool) {
+        self.word.store(if tracked { TRACKED } else { 0 }, Release);
         self.given();
     }
 
@@ -354,10 +354,10 @@ impl State {
     }
 
     /// The pending pipeline has written; there is something to look up, or not, or as much as before.
-    pub fn release_pending_write(&self, noted: Option<bool>) {
+    pub fn release_pending_write(&self, tracked: Option<bool>) {
         self.change(|old| {
             let left = old - (PENDING_WRITE + RUNNER);
-            noted.map_or(left, |noted| if noted { left | NOTED } else { left & !NOTED })
+            tracked.map_or(left, |tracked| if tracked { left | TRACKED } else { left & !TRACKED })
         });
     }
 
@@ -380,14 +380,14 @@ impl State {
         }
         // As long as those are alive, no write guard is, and no launch writes.
         let old = self.word.load(Acquire);
-        if old & PENDING_WRITES == 0 { Ok(old & NOTED != 0) } else { Err(Refused::Pending) }
+        if old & PENDING_WRITES == 0 { Ok(old & TRACKED != 0) } else { Err(Refused::Pending) }
     }
 
     /// The host will read a part that no pending pipeline writes; `None`: not just now. True if it is noted. For
     /// who has the list of parts locked.
     pub fn guard_part_beside(&self) -> Option<bool> {
         let next = |old: u64| (old & (GUARD_WRITES | WRITER) == 0).then_some(old | PARTS);
-        self.word.fetch_update(Acquire, Relaxed, next).ok().map(|before| before & NOTED != 0)
+        self.word.fetch_update(Acquire, Relaxed, next).ok().map(|before| before & TRACKED != 0)
     }
 
     /// The last guard of a part is gone. Nobody waits for that.
@@ -408,7 +408,7 @@ impl State {
 
     /// The host has written; there is something to look up, or not. Nobody waits for that: guards are not
     /// waited for.
-    pub fn release_guard_write(&self, noted: bool) {
-        self.word.store(if noted { NOTED } else { 0 }, Release);
+    pub fn release_guard_write(&self, tracked: bool) {
+        self.word.store(if tracked { TRACKED } else { 0 }, Release);
     }
 }

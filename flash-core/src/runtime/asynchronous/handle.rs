@@ -1,6 +1,6 @@
 //! What `exec_async` returns.
 
-use super::Watch;
+use super::SharedOutcome;
 use crate::error::Error;
 use crate::kernel::shim;
 use std::fmt;
@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 /// ```
 #[must_use = "the error of an asynchronous pipeline comes out of its handle"]
 pub struct Handle {
-    outcome: Watch,
+    outcome: SharedOutcome,
 }
 
 impl Handle {
-    pub(super) fn new(outcome: Watch) -> Handle {
+    pub(super) fn new(outcome: SharedOutcome) -> Handle {
         Handle { outcome }
     }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::runtime::dynamic::{IntoArgument, Value};
 use crate::runtime::failsafe::Failsafe;
 use crate::runtime::plan::Plan;
-use crate::runtime::record::Slots;
+use crate::runtime::submissions::SubmissionList;
 use crate::runtime::{HostArgs, Pipeline, Runtime};
 use std::marker::PhantomData;
 
@@ -105,9 +105,9 @@ impl<'a> HostTask<'a> {
     }
 
     /// Writes it down as the next submission.
-    pub(in crate::runtime) fn record(self, body: Failsafe, slots: &mut Slots, runtime: &Runtime) {
-        slots.begin_own(Plan::of_host_task(self.descriptor));
-        let mut to = slots.write();
+    pub(in crate::runtime) fn record(self, body: Failsafe, list: &mut SubmissionList, runtime: &Runtime) {
+        list.begin_own(Plan::of_host_task(self.descriptor));
+        let mut to = list.write();
         for value in self.values {
             match value {
                 Value::Scalar(bytes) => to.scalar(&bytes),
@@ -115,11 +115,11 @@ impl<'a> HostTask<'a> {
             }
         }
         to.done();
-        slots.extra().failsafe = Some(body);
+        list.extra().failsafe = Some(body);
         if let Some(error) = self.error {
-            slots.error.get_or_insert(error);
+            list.error.get_or_insert(error);
         }
-        slots.finish([1usize], runtime);
+        list.finish([1usize], runtime);
     }
 }
 
@@ -139,7 +139,7 @@ impl<'a> Pipeline<'a> {
     where
         'a: 'b,
     {
-        self.buffer.record_with(|slots, runtime| task.record(Box::new(body), slots, runtime));
+        self.buffer.record_with(|list, runtime| task.record(Box::new(body), list, runtime));
         Pipeline { buffer: self.buffer, borrow: PhantomData }
     }
 }

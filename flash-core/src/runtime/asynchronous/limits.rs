@@ -1,6 +1,6 @@
 //! Limits: how long a submission may take, and how many pipelines may be on their way.
 
-use super::Watch;
+use super::SharedOutcome;
 use super::timer::Alarm;
 use crate::error::{Error, LaunchError};
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn timed(
     limit: Duration,
     start: Instant,
-    watch: Option<&Watch>,
+    watch: Option<&SharedOutcome>,
     blame: impl FnOnce(Error) -> LaunchError,
     submit: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -36,24 +36,24 @@ pub(crate) fn timed(
 }
 
 /// How many asynchronous pipelines of a runtime are on their way.
-pub(crate) struct Gauge {
+pub(crate) struct InFlightLimit {
     limit: usize,
     count: Mutex<usize>,
     fewer: Condvar,
 }
 
-impl Gauge {
-    pub fn new(limit: usize) -> Arc<Gauge> {
-        Arc::new(Gauge { limit, count: Mutex::new(0), fewer: Condvar::new() })
+impl InFlightLimit {
+    pub fn new(limit: usize) -> Arc<InFlightLimit> {
+        Arc::new(InFlightLimit { limit, count: Mutex::new(0), fewer: Condvar::new() })
     }
 }
 
 /// One of them; gone when dropped.
-pub(super) struct Permit(Arc<Gauge>);
+pub(super) struct Permit(Arc<InFlightLimit>);
 
 impl Permit {
     /// Waits while there are as many as there may be.
-    pub fn take(gauge: &Arc<Gauge>) -> Permit {
+    pub fn take(gauge: &Arc<InFlightLimit>) -> Permit {
         let mut count = gauge.count.lock().unwrap_or_else(|e| e.into_inner());
         while *count >= gauge.limit {
             count = gauge.fewer.wait(count).unwrap_or_else(|e| e.into_inner());

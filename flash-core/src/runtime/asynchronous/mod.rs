@@ -12,6 +12,7 @@
 //! Nobody waits in a circle: who waits for his turn holds no word that others wait for outside the
 //! order, and in it everybody waits for earlier ones only.
 
+mod footprint;
 mod handle;
 mod host_task;
 mod limits;
@@ -19,16 +20,15 @@ mod outcome;
 mod pool;
 mod sync;
 mod timer;
-mod touched;
 
+pub(super) use footprint::{PipelineFootprint, SharedWalk, region};
 pub use handle::Handle;
 pub use host_task::HostTask;
 pub(super) use host_task::blocked;
-pub(super) use limits::{Gauge, timed};
-pub(super) use touched::{Touched, Walking, region};
-pub(super) type Watch = std::sync::Arc<outcome::Outcome<Result<(), Error>>>;
+pub(super) use limits::{InFlightLimit, timed};
+pub(super) type SharedOutcome = std::sync::Arc<outcome::Outcome<Result<(), Error>>>;
 
-use super::record::Slots;
+use super::submissions::SubmissionList;
 use super::{Pipeline, Runtime, launch};
 use crate::error::{Code, Error};
 use crate::kernel::shim::panic_text;
@@ -39,26 +39,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Takes a place in the order, and counts a pipeline in the words of its memories.
-fn pend(slots: &Slots, touched: &Touched) -> Result<Turn, Error> {
+fn pend(list: &SubmissionList, touched: &PipelineFootprint) -> Result<PlaceInOrder, Error> {
     // Who tries again and again while a guard is alive leaves nothing in the order.
-    for (_, memory, written) in slots.memories() {
+    for (_, memory, written) in list.memories() {
         memory.look(written.then(|| touched.written(memory)))?;
     }
     let ticket = ORDER.line_up(touched.touches());
-    for (counted, (_, memory, written)) in slots.memories().enumerate() {
+    for (counted, (_, memory, written)) in list.memories().enumerate() {
         if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
-            slots.memories().take(counted).for_each(|(_, memory, written)| memory.state.unpend(written));
+            list.memories().take(counted).for_each(|(_, memory, written)| memory.state.unpend(written));
             ORDER.withdraw(ticket);
             return Err(refused.into());
         }
     }
-    Ok(Turn(ticket))
+    Ok(PlaceInOrder(ticket))
 }
 
 /// Leaves the order when dropped.
-struct Turn(Ticket);
+struct PlaceInOrder(Ticket);
 
-impl Drop for Turn {
+impl Drop for PlaceInOrder {
     fn drop(&mut self) {
         ORDER.leave(self.0);
     }
@@ -66,9 +66,9 @@ impl Drop for Turn {
 
 /// Runs a pipeline on this thread, in its turn. The launch is one that may run.
 #[cold]
-pub(super) fn exec_here(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
-    let touched = Touched::of(slots, runtime);
-    let turn = pend(slots, &touched)?;
+pub(super) fn exec_here(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
+    let touched = PipelineFootprint::of(list, runtime);
+    let turn = pend(list, &touched)?;
     let called = Arc::new(Outcome::new());
     let caller = called.clone();
     ORDER.ready(
@@ -78,21 +78,21 @@ pub(super) fn exec_here(slots: &Slots, runtime: &Runtime) -> Result<(), Error> {
         }),
     );
     called.wait();
-    launch::run_pending(slots, runtime, &touched, None)
+    launch::run_pending(list, runtime, &touched, None)
 }
 
 /// Enters a pipeline into the order, to run on a thread of the pool.
 pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
-    let outcome: Watch = Arc::new(Outcome::new());
+    let outcome: SharedOutcome = Arc::new(Outcome::new());
     let handle = Handle::new(outcome.clone());
-    let (slots, runtime) = pipeline.buffer.parts();
-    if let Err(error) = launch::may_run(slots, runtime) {
+    let (list, runtime) = pipeline.buffer.parts();
+    if let Err(error) = launch::may_run(list, runtime) {
         outcome.set(Err(error));
         return handle;
     }
     let permit = runtime.gauge.as_ref().map(Permit::take);
-    let touched = Touched::of(slots, runtime);
-    match pend(slots, &touched) {
+    let touched = PipelineFootprint::of(list, runtime);
+    match pend(list, &touched) {
         Ok(turn) => {
             let (ticket, priority) = (turn.0, runtime.priority);
             let task = Task { pipeline, touched, turn, outcome, permit };
@@ -109,17 +109,17 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
 /// A pipeline on its way, which is counted in the words of its memories.
 struct Task {
     pipeline: Pipeline<'static>,
-    touched: Touched,
-    turn: Turn,
-    outcome: Watch,
+    touched: PipelineFootprint,
+    turn: PlaceInOrder,
+    outcome: SharedOutcome,
     permit: Option<Permit>,
 }
 
 impl Task {
     fn run(self) {
         let Task { pipeline, touched, turn, outcome, permit } = self;
-        let (slots, runtime) = pipeline.buffer.parts();
-        let run = || launch::run_pending(slots, runtime, &touched, Some(&outcome));
+        let (list, runtime) = pipeline.buffer.parts();
+        let run = || launch::run_pending(list, runtime, &touched, Some(&outcome));
         let result = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|panic| Err(Error::Backend { code: Code::Panic, text: panic_text(&*panic) }));
         // Who has the outcome finds the memories' handles given up; who comes after finds both, and so does who

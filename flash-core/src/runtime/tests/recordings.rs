@@ -39,7 +39,7 @@ fn a_hot_launch_that_is_refused_or_fails() {
     let error = rt.submit(Fill::of(9, 1, &out)).exec([4]).unwrap_err();
     assert!(matches!(error, Error::Launch(ref e) if e.kernel == "test.fill"));
     assert!(matches!(out.read(), Err(Error::Poisoned)));
-    // Poisoned: the long way, which heals.
+    // Poisoned: the distributed path, which heals.
     rt.submit(Fill::of(4, NEVER, &out)).exec([4]).unwrap();
     rt.submit(Fill::of(5, NEVER, &out)).exec([4]).unwrap();
     assert_eq!(*out.read().unwrap(), [5; 4]);

@@ -7,7 +7,7 @@ use anyhow::Result;
 use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, cuMemcpyHtoD_v2};
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash::abi::{self, Arg};
-use flash::backend::offload::{KernelSpec, Parameter, Payload, Told, queue_function};
+use flash::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
 use flash::backend::{Backend, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use std::ffi::c_void;
@@ -67,7 +67,7 @@ const BLOCK: [u64; 2] = [32, 8];
 
 #[derive(Default)]
 struct Set {
-    told: Told,
+    told: LaunchWords,
     /// Addresses and bytes of the arrays that are on the device, the table the last.
     arrays: Vec<(usize, usize)>,
     table: Vec<u64>,

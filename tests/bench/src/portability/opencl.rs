@@ -7,7 +7,7 @@ use super::last;
 use super::sums::{Blocks, Sums};
 use anyhow::Result;
 use flash::abi::{self, Arg};
-use flash::backend::offload::{KernelSpec, Parameter, Payload, Told};
+use flash::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
 use flash::backend::{Backend, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
@@ -84,7 +84,7 @@ struct Set {
     kernel: Kernel,
     /// For simple launches.
     simple: Option<Kernel>,
-    told: Told,
+    told: LaunchWords,
     is_simple: bool,
     /// Addresses and bytes of the arrays that the buffers were made of, and the table.
     arrays: Vec<(usize, usize)>,
@@ -136,7 +136,7 @@ impl flash::backend::Device for ByHandDevice {
             set: Mutex::new(Set {
                 kernel,
                 simple,
-                told: Told::default(),
+                told: LaunchWords::default(),
                 is_simple: false,
                 arrays: Vec::new(),
                 table: Vec::new(),

@@ -1,7 +1,7 @@
 //! The lanes of devices. The file under test is included where it is, beside a `sync` and a `task` over
 //! loom. A wake-up that is lost is a thread that sleeps for ever, which loom reports as a deadlock.
 
-#[path = "../../../../flash-core/src/runtime/spread/lane.rs"]
+#[path = "../../../../flash-core/src/runtime/distributed/lane.rs"]
 mod lane;
 mod sync;
 mod task;

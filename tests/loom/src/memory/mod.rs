@@ -50,10 +50,10 @@ impl Memory {
 
     /// A launch that writes it.
     fn launch_write(&self) -> Result<bool, Error> {
-        let noted = self.state.launch_write()?;
+        let tracked = self.state.launch_write()?;
         self.add();
-        self.state.release_write(noted);
-        Ok(noted)
+        self.state.release_write(tracked);
+        Ok(tracked)
     }
 
     /// A launch that reads it.
@@ -65,11 +65,11 @@ impl Memory {
     }
 
     /// An eviction, if nobody uses it; how many there were.
-    fn evict(&self, noted: bool) -> u64 {
+    fn evict(&self, tracked: bool) -> u64 {
         let evicts = self.state.try_evict();
         if evicts {
             self.add();
-            self.state.end_evict(noted);
+            self.state.end_evict(tracked);
         }
         u64::from(evicts)
     }
@@ -201,8 +201,8 @@ fn a_note_is_carried_to_whoever_comes_next_and_taken_away_by_a_writing_guard() {
         let other = spawn(&memory, |m| {
             // The launch that notes comes first: both wait for it.
             match m[0].state.launch_read() {
-                Ok(noted) => {
-                    assert_eq!(m[0].get(), if noted { 1 } else { 2 });
+                Ok(tracked) => {
+                    assert_eq!(m[0].get(), if tracked { 1 } else { 2 });
                     m[0].state.release_read();
                 }
                 refused => assert_eq!(refused, Err(Refused::Borrowed)),
@@ -226,8 +226,8 @@ fn a_launch_that_writes_takes_the_note_away_and_one_that_reads_does_not() {
         assert_eq!(memory[0].state.launch_write(), Ok(false));
         memory[0].state.release_write(true);
         let reader = spawn(&memory, |m| m[0].launch_read());
-        let noted = memory[0].state.launch_write();
-        assert_eq!(noted, Ok(true), "though a reader came between");
+        let tracked = memory[0].state.launch_write();
+        assert_eq!(tracked, Ok(true), "though a reader came between");
         memory[0].add();
         memory[0].state.release_write(false);
         assert!(reader.join().unwrap().is_ok());
@@ -241,7 +241,7 @@ fn what_a_reader_notes_is_seen_by_every_later_writer() {
         let memory = [Memory::new()];
         let reader = spawn(&memory, |m| {
             m[0].state.launch_read()?;
-            m[0].state.note();
+            m[0].state.track();
             m[0].state.release_read();
             Ok::<(), Error>(())
         });

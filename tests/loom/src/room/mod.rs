@@ -1,23 +1,23 @@
 //! Runs that want room on a device, of which there is not enough for all at once. The file under test is included
 //! where it is; the device is a number of pieces here, which a run takes one after another, as it does with buffers.
 
-#[path = "../../../../flash-core/src/runtime/spread/room.rs"]
+#[path = "../../../../flash-core/src/runtime/distributed/room.rs"]
 mod file;
 mod sync;
 
 use crate::check;
-use file::Room;
+use file::DeviceRoom;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 struct Device {
-    room: Room,
+    room: DeviceRoom,
     free: Mutex<u32>,
 }
 
 impl Device {
     fn new(free: u32) -> Arc<Device> {
-        Arc::new(Device { room: Room::default(), free: Mutex::new(free) })
+        Arc::new(Device { room: DeviceRoom::default(), free: Mutex::new(free) })
     }
 
     /// A run that needs so many pieces, and calls `body` when it has them. False: it did not get them.

@@ -1,0 +1,170 @@
+//! What all handles of one memory share.
+
+use super::block::{self, HostBlock};
+use super::directory::Directory;
+use super::order::Parts;
+use super::region::Region;
+use super::residence::PublishedResidence;
+use super::state::State;
+use crate::kernel::Element;
+use smallvec::SmallVec;
+use std::alloc::Layout;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+
+/// Data, shape and state of one memory.
+pub(crate) struct ArrayInner {
+    pub state: State,
+    /// What is where; `None`: all of it on the host, as long as the state is not noted. Goes before `first`: devices may
+    /// know that.
+    pub(super) directory: Mutex<Option<Box<Directory>>>,
+    /// Something that the directory expected has arrived, or will not come.
+    pub(super) arrived: Condvar,
+    id: u64,
+    first: HostBlock,
+    len: usize,
+    /// Bytes of one element.
+    element_size: usize,
+    /// Empty: no shape was given.
+    shape: SmallVec<[u64; 4]>,
+    /// Second buffer for phased arguments, made when first needed. Its contents are touched only by who holds
+    /// the state as a writer, of the elements that it holds.
+    second: OnceLock<HostBlock>,
+    second_layout: Layout,
+    /// What the directory says, if that is short.
+    pub home: PublishedResidence,
+    /// Guards of parts.
+    pub(super) parts: Parts<Region>,
+    /// Itself, for whoever wants to find it later, if it is still there.
+    me: Weak<ArrayInner>,
+}
+
+// SAFETY: the data are plain old data of a Send + Sync type; who may touch them when is ruled by
+// `state`.
+unsafe impl Send for ArrayInner {}
+// SAFETY: as above.
+unsafe impl Sync for ArrayInner {}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn aligned<T>(len: usize) -> Layout {
+    Layout::array::<T>(len).and_then(|l| l.align_to(block::ALIGNMENT)).unwrap_or_else(|_| {
+        panic!("an array of {len} elements of {} bytes is larger than memory", size_of::<T>())
+    })
+}
+
+impl ArrayInner {
+    pub fn zeroed<T: Element>(len: usize, shape: SmallVec<[u64; 4]>) -> Arc<ArrayInner> {
+        let layout = aligned::<T>(len);
+        ArrayInner::new::<T>(HostBlock::zeroed_or_abort(layout), len, shape)
+    }
+
+    /// A vector's elements but for so many in front.
+    pub fn of_vec<T: Element>(vec: Vec<T>, in_front: usize) -> Arc<ArrayInner> {
+        let len = vec.len() - in_front;
+        ArrayInner::new::<T>(HostBlock::of_vec(vec, in_front), len, SmallVec::new())
+    }
+
+    fn new<T: Element>(first: HostBlock, len: usize, shape: SmallVec<[u64; 4]>) -> Arc<ArrayInner> {
+        ArrayInner::of_block(first, len, size_of::<T>(), aligned::<T>(len), shape)
+    }
+
+    /// Memory of the host that somebody else owns, for the time of a run: it is not freed.
+    pub fn lent(data: *mut u8, len: usize, element_size: usize, shape: &[u64]) -> Arc<ArrayInner> {
+        ArrayInner::of_block(HostBlock::lent(data), len, element_size, Layout::new::<()>(), shape.into())
+    }
+
+    fn of_block(
+        first: HostBlock,
+        len: usize,
+        element_size: usize,
+        second_layout: Layout,
+        shape: SmallVec<[u64; 4]>,
+    ) -> Arc<ArrayInner> {
+        Arc::new_cyclic(|me| ArrayInner {
+            state: State::new(),
+            id: next_id(),
+            first,
+            len,
+            element_size,
+            shape,
+            second: OnceLock::new(),
+            second_layout,
+            directory: Mutex::new(None),
+            arrived: Condvar::new(),
+            home: PublishedResidence::default(),
+            parts: Parts::default(),
+            me: me.clone(),
+        })
+    }
+
+    /// The same memory in another shape, of as many elements; the other one back if somebody else has it,
+    /// too. Its directory is empty.
+    pub fn with_shape(
+        this: Arc<ArrayInner>,
+        shape: SmallVec<[u64; 4]>,
+    ) -> Result<Arc<ArrayInner>, Arc<ArrayInner>> {
+        let header = Arc::try_unwrap(this)?;
+        Ok(Arc::new_cyclic(|me| ArrayInner { shape, id: next_id(), me: me.clone(), ..header }))
+    }
+
+    /// Itself.
+    pub fn weak(&self) -> Weak<ArrayInner> {
+        self.me.clone()
+    }
+
+    /// Bytes of one element.
+    #[inline]
+    pub fn element_size(&self) -> u64 {
+        self.element_size as u64
+    }
+
+    /// An array of zeros whose elements have no type here: `element` is the layout of one.
+    ///
+    /// # Errors
+    /// The length, if so many are more than memory has bytes.
+    pub fn erased(len: usize, element: Layout, shape: SmallVec<[u64; 4]>) -> Result<Arc<ArrayInner>, usize> {
+        let layout = element
+            .size()
+            .checked_mul(len)
+            .and_then(|bytes| Layout::from_size_align(bytes, element.align().max(block::ALIGNMENT)).ok());
+        let layout = layout.ok_or(len)?;
+        Ok(ArrayInner::of_block(HostBlock::zeroed_or_abort(layout), len, element.size(), layout, shape))
+    }
+
+    /// A number that no other memory has, nor this one before its shape was changed.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// First element.
+    #[inline]
+    pub fn data(&self) -> *mut u8 {
+        self.first.data()
+    }
+
+    /// False for memory that somebody else owns.
+    pub fn is_ours(&self) -> bool {
+        self.first.is_ours()
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The second buffer.
+    pub fn second(&self) -> *mut u8 {
+        self.second.get_or_init(|| HostBlock::zeroed_or_abort(self.second_layout)).data()
+    }
+}

@@ -1,0 +1,130 @@
+//! What a pipeline touches of its memories, all in all: what it says when it lines up in the order.
+//!
+//! Of an `Item` that is the box of its elements. Everything else can be reached anywhere in the argument, on one
+//! way of running it or another, and so all of the argument is touched.
+
+use crate::abi;
+use crate::descriptor::{Access, View};
+use crate::memory::ArrayInner;
+use crate::memory::order::{ORDER, Touch};
+use crate::memory::region::Region;
+use crate::runtime::Runtime;
+use crate::runtime::resident::{Footprint, FootprintCache};
+use crate::runtime::submissions::{Node, SubmissionList};
+
+/// Of pipelines of more submissions nobody looks at each.
+const MANY: usize = 64;
+
+/// A region of more boxes is taken to be all.
+const BOXES: usize = 16;
+
+/// What a pipeline touches of each of its memories.
+pub(in crate::runtime) struct PipelineFootprint(Vec<Touch<Region>>);
+
+impl PipelineFootprint {
+    pub fn of(list: &SubmissionList, runtime: &Runtime) -> PipelineFootprint {
+        let mut touches = Vec::with_capacity(list.memories_touched());
+        let mut place = vec![usize::MAX; list.memories_touched()];
+        // The check of writes looks at all of an argument.
+        let coarse = list.nodes().len() > MANY || runtime.check_writes;
+        for (index, memory, written) in list.memories() {
+            place[index as usize] = touches.len();
+            let region = || if coarse { Region::all(&memory.grid()) } else { Region::empty() };
+            let written = written.then(region);
+            touches.push(Touch { memory: memory.id(), touched: region(), written });
+        }
+        if !coarse {
+            let mut known = FootprintCache::default();
+            for node in list.nodes() {
+                let footprint = known.items(list, node);
+                for (i, hold) in list.holds_of(node).iter().enumerate() {
+                    let Some(memory) = list.memory(hold.touched) else { continue };
+                    let region = region(list, node, i, memory, footprint.as_deref());
+                    let touch = &mut touches[place[hold.touched as usize]];
+                    if node.plan().arguments[i].access != Access::Read
+                        && let Some(written) = &mut touch.written
+                    {
+                        add(written, &region, memory);
+                    }
+                    add(&mut touch.touched, &region, memory);
+                }
+            }
+        }
+        PipelineFootprint(touches)
+    }
+
+    pub fn touches(&self) -> Vec<Touch<Region>> {
+        self.0.clone()
+    }
+
+    /// What is written of a memory that is.
+    pub fn written(&self, memory: &ArrayInner) -> &Region {
+        let touch = self.0.iter().find(|touch| touch.memory == memory.id());
+        let written = touch.and_then(|touch| touch.written.as_ref());
+        written.unwrap_or_else(|| unreachable!("the recording has not changed since it was looked at"))
+    }
+
+    /// True if no other pipeline touches any of the memories meanwhile, or all only read.
+    pub fn is_alone(&self, list: &SubmissionList) -> bool {
+        list.memories().zip(&self.0).all(|((_, memory, _), touch)| {
+            touch.written.as_ref().unwrap_or(&touch.touched).contains(&Region::all(&memory.grid()))
+        })
+    }
+
+    /// Waits until nobody walks what this pipeline will.
+    pub fn walk(&self) -> SharedWalk {
+        let memories = self.0.iter().map(|touch| (touch.memory, touch.written.is_some())).collect();
+        let shared_walk = SharedWalk(memories);
+        // Who sleeps here does not keep others from running.
+        let _blocked = super::blocked();
+        ORDER.walk(&shared_walk.0);
+        shared_walk
+    }
+}
+
+/// A run that walks memories which others may use meanwhile, other elements of them; until it is dropped.
+pub(in crate::runtime) struct SharedWalk(Vec<(u64, bool)>);
+
+impl Drop for SharedWalk {
+    fn drop(&mut self) {
+        ORDER.end_walk(&self.0);
+    }
+}
+
+fn add(to: &mut Region, region: &Region, memory: &ArrayInner) {
+    if !to.contains(region) {
+        to.add(region);
+        if to.blocks().len() > BOXES {
+            *to = Region::all(&memory.grid());
+        }
+    }
+}
+
+/// What a submission touches of an argument's memory; `footprint`: what its items do, if that is known.
+pub(in crate::runtime) fn region(
+    list: &SubmissionList,
+    node: &Node,
+    i: usize,
+    memory: &ArrayInner,
+    footprint: Option<&Footprint>,
+) -> Region {
+    let arg: &abi::Arg = &list.args_of(node)[i];
+    let grid = memory.grid();
+    let bytes = (arg.data as usize).saturating_sub(memory.data() as usize) as u64;
+    let first = bytes / memory.element_size().max(1);
+    let all = || Region::of_range(&grid, first..first + arg.len);
+    let Some(touched) =
+        footprint.filter(|_| node.plan().arguments[i].view == View::Item).map(|n| &n.touched[i])
+    else {
+        return all();
+    };
+    if touched.nothing {
+        return Region::empty();
+    }
+    match &touched.range {
+        _ if touched.all && touched.seen == grid => Region::from(touched.block),
+        Some(range) => Region::of_range(&grid, range.start + first..range.end + first),
+        None if touched.all => Region::of_block(&touched.block, &touched.seen, &grid).unwrap_or_else(all),
+        None => all(),
+    }
+}

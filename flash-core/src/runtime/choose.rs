@@ -1,0 +1,315 @@
+//! Which implementation of a kernel each device gets: the best of those that are registered, or one that the
+//! program gives.
+
+use super::rate::Rate;
+use super::user_code::user_code;
+use super::widen::{Widening, WideningCost};
+use crate::abi;
+use crate::backend::registry::{RegisteredImplementation, registry};
+use crate::backend::{DeviceHandle, take_error};
+use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
+use crate::error::{Code, Error, NoImplementation};
+use crate::kernel::cpu_has;
+use crate::kernel::implementation::{alignment, takes_parts};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Where it runs.
+pub(crate) struct Target {
+    pub device: &'static DeviceHandle,
+    pub implementation: String,
+    pub kernel: *mut abi::Kernel,
+    pub submit:
+        unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+    /// What may be run without telling the device.
+    inline: Option<Inline>,
+    /// Once per phase, with all of its arrays, or of a part of the launch.
+    pub whole: bool,
+    /// It can be given a part of a launch.
+    pub parts: bool,
+    /// Cut at multiples of so many positions.
+    pub alignment: u64,
+    /// Number of the image that the device must have loaded; 0: none.
+    pub image: u64,
+    /// How fast it was of late.
+    pub rate: &'static Rate,
+    /// What it wants to have of the definition's scalars.
+    pub widening: Widening,
+}
+
+/// Launches of few work items that the host runs itself, for the device has said that it would do no better.
+struct Inline {
+    share: abi::ShareFn,
+    ask: unsafe extern "C" fn(*mut abi::Device, *mut abi::Kernel) -> u64,
+    /// Up to so many items, as the device said after the last launch that it had; 0 before.
+    most: AtomicU64,
+    /// Launches that draw a lot below this go to the device, which so learns what items take by now: one in 4 after the
+    /// first, and fewer with each, down to one in 256.
+    told: AtomicU32,
+}
+
+impl Target {
+    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device. `draw`:
+    /// each number is as likely.
+    #[inline]
+    pub fn inline(&self, items: u64, draw: u32) -> Option<abi::ShareFn> {
+        let inline = self.inline.as_ref()?;
+        let here = items <= inline.most.load(Relaxed) && draw >= inline.told.load(Relaxed);
+        here.then_some(inline.share)
+    }
+
+    /// So many launches that are the same may be made alike before it is asked again where they run.
+    pub fn alike(&self) -> u32 {
+        self.inline.as_ref().map_or(u32::MAX, |inline| u32::MAX / inline.told.load(Relaxed))
+    }
+
+    /// The device has had a launch, and knows better now what items take.
+    #[inline]
+    pub fn launched(&self) {
+        if let Some(inline) = &self.inline {
+            // SAFETY: a device of this vtable, and its kernel.
+            let most = unsafe { (inline.ask)(self.device.raw, self.kernel) };
+            let told = (inline.told.load(Relaxed) / 4).max(u32::MAX / 256);
+            // Other threads read them all the time.
+            if (inline.most.load(Relaxed), inline.told.load(Relaxed)) != (most, told) {
+                inline.most.store(most, Relaxed);
+                inline.told.store(told, Relaxed);
+            }
+        }
+    }
+}
+
+// SAFETY: kernels may be used from any thread.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some(release) = self.device.api.release {
+            // SAFETY: made by this device's `prepare`, given back once.
+            unsafe { release(self.device.raw, self.kernel) };
+        }
+    }
+}
+
+/// The devices that have an implementation, each with its best one.
+pub(super) fn choose(
+    descriptor: &KernelDescriptor,
+    devices: &[&'static DeviceHandle],
+    attributes: &Attributes,
+) -> Result<Vec<Target>, Error> {
+    let pinned = match attributes.get::<Implementation>() {
+        None => None,
+        Some(Implementation::Named(name)) => Some(name.as_str()),
+        Some(code) => return user_code(code, descriptor, devices),
+    };
+    let searchable = attributes.get::<Searchable>().copied().unwrap_or(Searchable::Exact);
+    let named_only = searchable == Searchable::No && pinned.is_none();
+    let mut rejected: Vec<String> = Vec::new();
+    let mut targets = Vec::new();
+    for device in devices {
+        let mut candidates: Vec<(Rating, RegisteredImplementation, Widening)> = Vec::new();
+        for found in registry().implementations() {
+            // SAFETY: strings of implementations live for ever.
+            if unsafe { found.raw.kernel.text() } != descriptor.name {
+                continue;
+            }
+            match rate(found, descriptor, device, pinned, searchable) {
+                Ok(_) if named_only => {
+                    note(&mut rejected, found, "the kernel is not searchable: name an implementation")
+                }
+                Ok((rating, widening)) => candidates.push((rating, found, widening)),
+                Err(why) => note(&mut rejected, found, &why),
+            }
+        }
+        // Stable: of equals the first.
+        candidates.sort_by_key(|(rating, ..)| Reverse(*rating));
+        for (_, found, widening) in candidates {
+            match prepare(device, found.raw, descriptor) {
+                Ok(mut target) => {
+                    target.widening = widening;
+                    targets.push(target);
+                    break;
+                }
+                Err(Error::Backend { code: Code::Unsupported, text }) => note(&mut rejected, found, &text),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    match targets.is_empty() {
+        true => Err(none(descriptor, devices, rejected)),
+        false => Ok(targets),
+    }
+}
+
+/// That nothing runs the kernel on any of the devices.
+pub(super) fn none(
+    descriptor: &KernelDescriptor,
+    devices: &[&'static DeviceHandle],
+    found: Vec<String>,
+) -> Error {
+    Error::NoImplementation(Box::new(NoImplementation {
+        kernel: descriptor.name.clone(),
+        signature: descriptor.signature(),
+        devices: devices.iter().map(|d| d.id().to_owned()).collect(),
+        found,
+    }))
+}
+
+fn note(rejected: &mut Vec<String>, found: RegisteredImplementation, why: &str) {
+    // SAFETY: strings of implementations live for ever.
+    let (name, target) = unsafe { (found.raw.name.text(), found.raw.target.text()) };
+    let line = format!("`{name}` for {target} ({}): {why}", registry().origin_of(found));
+    if !rejected.contains(&line) {
+        rejected.push(line);
+    }
+}
+
+/// How little scalars change, specificity, priority, door; higher is better, the first found wins among equals.
+pub(super) type Rating = (Reverse<WideningCost>, usize, i32, u32);
+
+pub(super) fn rate(
+    found: RegisteredImplementation,
+    descriptor: &KernelDescriptor,
+    device: &DeviceHandle,
+    pinned: Option<&str>,
+    searchable: Searchable,
+) -> Result<(Rating, Widening), String> {
+    let raw = found.raw;
+    // SAFETY: strings and attributes of implementations live for ever.
+    let (name, target, wanted, features, attributes) = unsafe {
+        let attributes: Vec<(String, String)> = (0..raw.attribute_count)
+            .map(|i| &*raw.attributes.add(i))
+            .map(|a| (a.key.text(), a.value.text()))
+            .collect();
+        (raw.name.text(), raw.target.text(), raw.descriptor.text(), raw.cpu_features.text(), attributes)
+    };
+    if pinned.is_some_and(|pinned| pinned != name) {
+        return Err(format!("it is not the one asked for, `{}`", pinned.unwrap_or_default()));
+    }
+    if target != device.target {
+        return Err(format!("{} runs implementations for {}", device.id(), device.target));
+    }
+    if raw.share.is_none() && raw.span.is_none() && target == "cpu" {
+        return Err("it has no function".into());
+    }
+    let widening = match wanted.is_empty() {
+        // Whoever names it knows it; the definitions of a fuzzy search have many types.
+        true if searchable == Searchable::Fuzzy && pinned.is_none() => {
+            return Err("it does not say what it takes: fuzzy search finds it by its name alone".into());
+        }
+        true => Widening::default(),
+        false => fit(&wanted, descriptor, searchable)?,
+    };
+    for feature in features.split(',').map(str::trim).filter(|f| !f.is_empty()) {
+        if !cpu_has(feature) {
+            return Err(format!("this CPU lacks {feature}"));
+        }
+    }
+    let mut specificity = 0;
+    for (key, value) in &attributes {
+        let value = serde_json::from_str::<String>(value).unwrap_or_else(|_| value.clone());
+        if key == "library" && !is_there(&value) {
+            return Err(format!("the library {value} is not found"));
+        }
+        let info = device.info();
+        let fact = match key.as_str() {
+            "vendor" => &info.vendor,
+            "device" => &info.name,
+            "architecture" => &info.features,
+            "version" => &info.version,
+            _ => continue,
+        };
+        if value == "*" {
+            continue;
+        }
+        let matches = fact == &value || (key == "architecture" && fact.split(',').any(|f| f == value));
+        if !matches {
+            return Err(format!("its {key} is `{value}`, the device's `{fact}`"));
+        }
+        specificity += 1;
+    }
+    let door = match raw.door {
+        abi::DOOR_SPAN => 2,
+        abi::DOOR_ITEM => 1,
+        _ => 0,
+    };
+    Ok(((widening.rating(), specificity, raw.priority, door), widening))
+}
+
+/// What becomes of the definition's scalars for an implementation with this descriptor; or why it does not fit.
+fn fit(wanted: &str, ours: &KernelDescriptor, searchable: Searchable) -> Result<Widening, String> {
+    let theirs =
+        KernelDescriptor::from_json(wanted).map_err(|e| format!("its descriptor cannot be read: {e}"))?;
+    if theirs.agrees(ours) {
+        return Ok(Widening::default());
+    }
+    match (Widening::between(ours, &theirs), searchable) {
+        (fuzzy, Searchable::Fuzzy) => fuzzy,
+        (Ok(_), _) => Err(format!("it takes {}: `Searchable::Fuzzy` would find it", theirs.signature())),
+        (Err(why), _) if theirs.signature() == ours.signature() => Err(why),
+        (Err(_), _) => Err(format!("it takes {}", theirs.signature())),
+    }
+}
+
+/// Makes an implementation ready for a device. [`Code::Unsupported`] means that the device is not made for it.
+pub(super) fn prepare(
+    device: &'static DeviceHandle,
+    implementation: &'static abi::Implementation,
+    descriptor: &KernelDescriptor,
+) -> Result<Target, Error> {
+    let list = device.api.prepare.zip(device.api.submit);
+    let Some((prepare, submit)) = list else {
+        return Err(Error::Backend {
+            code: crate::error::Code::Invalid,
+            text: "a required slot is NULL".into(),
+        });
+    };
+    let mut kernel = std::ptr::null_mut();
+    // SAFETY: a device of this vtable; implementations live for ever; the errors are this host's.
+    unsafe { take_error(prepare(device.raw, implementation, &mut kernel))? };
+    // SAFETY: strings of implementations live for ever.
+    let name = unsafe { implementation.name.text() };
+    let whole = implementation.door == abi::DOOR_WHOLE;
+    let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
+    let inline = device.api.inline_items.zip(implementation.share).map(|(ask, share)| Inline {
+        share,
+        ask,
+        most: AtomicU64::new(0),
+        told: AtomicU32::new(u32::MAX),
+    });
+    // SAFETY: a device of this vtable, and its kernel.
+    let image = device.api.image.map_or(0, |image| unsafe { image(device.raw, kernel) });
+    let (parts, alignment) = (takes_parts(implementation), alignment(implementation).unwrap_or(1));
+    let widening = Widening::default();
+    let implementation = name;
+    Ok(Target {
+        device,
+        implementation,
+        kernel,
+        submit,
+        inline,
+        whole,
+        parts,
+        alignment,
+        image,
+        rate,
+        widening,
+    })
+}
+
+/// True if a shared library can be loaded, by one of the names, with commas, that the loader knows it by. It stays loaded: an
+/// implementation that requires it is about to use it.
+fn is_there(library: &str) -> bool {
+    static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(|e| e.into_inner());
+    *loaded.entry(library.to_owned()).or_insert_with(|| {
+        // SAFETY: whoever links an implementation into the program, or has it as a plugin, trusts what it
+        // requires.
+        let opened = |name: &str| unsafe { libloading::Library::new(name) };
+        library.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
+    })
+}

@@ -1,0 +1,642 @@
+//! The arrays of one run: who has what of them, and which tasks touch it.
+
+use super::Lanes;
+use super::lane::{Lane, drive_until};
+use super::shared_read::{BufferPin, SharedRead};
+use super::task::{Outcome, TaskRef, Tasks, Waits};
+use crate::abi;
+use crate::error::{Code, Error};
+use crate::memory::ArrayInner;
+use crate::memory::coherence::DirectoryGuard;
+use crate::memory::device::{DeviceMemory, memory_of};
+use crate::memory::directory::{Directory, Place};
+use crate::memory::incoming::Ticket;
+use crate::memory::region::{Grid, GridBox, Region};
+use crate::memory::transfer::{End, Transfer};
+use smallvec::SmallVec;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+/// An array argument's memory, a slice of the host, or a second buffer.
+pub(super) struct Array<'r> {
+    header: ArrayOwner<'r>,
+    pub(super) books: DirectoryAccess<'r>,
+    /// The run holds it as the only one.
+    written: bool,
+    pub(super) tracks: SmallVec<[(Place, BufferHistory); 2]>,
+    /// Those that are not known to have gone well.
+    copies: Vec<CopyTask>,
+    /// Of one that is shared: buffers for the part that is being made.
+    pub(super) pins: SmallVec<[BufferPin; 1]>,
+    /// Devices that were lost while they copied.
+    pub lost: Vec<&'static DeviceMemory>,
+    /// What was poisoned when the run began.
+    pub poisoned_before: Region,
+}
+
+enum ArrayOwner<'r> {
+    Memory(&'r ArrayInner),
+    /// Of a slice, or of a second buffer: it ends with the run.
+    Lent(Arc<ArrayInner>),
+}
+
+/// A copy of a region to a place.
+struct CopyTask {
+    from: Place,
+    to: Place,
+    region: Region,
+    task: TaskRef,
+    /// Of one that is shared.
+    ticket: Option<Ticket>,
+}
+
+/// The address of nothing: not NULL, and aligned for every type.
+const NOWHERE: usize = 4096;
+
+/// The directory of an array.
+pub(super) enum DirectoryAccess<'r> {
+    /// The memory's, locked for the whole run.
+    Kept(DirectoryGuard<'r>),
+    /// The memory's, not locked just now.
+    Left,
+    /// The memory's, which the run only reads, as others do: locked for each look.
+    Shared(SharedRead<'r>),
+    /// One for this run: of what is lent, or of a memory of which nothing can change.
+    Own(Box<Directory>),
+}
+
+/// What is never asked for then.
+const LEFT: &str = "the walk touches no array while a function of the host runs";
+
+/// A directory, locked if others use it, too.
+pub(super) enum DirectoryRead<'a> {
+    HeldMemories(&'a Directory),
+    Locked(DirectoryGuard<'a>),
+}
+
+/// A directory that may be changed.
+pub(super) enum DirectoryWrite<'a> {
+    HeldMemories(&'a mut Directory),
+    Locked(DirectoryGuard<'a>),
+}
+
+impl Deref for DirectoryRead<'_> {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        match self {
+            DirectoryRead::HeldMemories(directory) => directory,
+            DirectoryRead::Locked(directory) => directory,
+        }
+    }
+}
+
+impl Deref for DirectoryWrite<'_> {
+    type Target = Directory;
+
+    fn deref(&self) -> &Directory {
+        match self {
+            DirectoryWrite::HeldMemories(directory) => directory,
+            DirectoryWrite::Locked(directory) => directory,
+        }
+    }
+}
+
+impl DerefMut for DirectoryWrite<'_> {
+    fn deref_mut(&mut self) -> &mut Directory {
+        match self {
+            DirectoryWrite::HeldMemories(directory) => directory,
+            DirectoryWrite::Locked(directory) => directory,
+        }
+    }
+}
+
+/// Who wrote and who read which region of a buffer last.
+#[derive(Default)]
+pub(super) struct BufferHistory {
+    writers: SmallVec<[(Region, TaskRef); 1]>,
+    readers: SmallVec<[(Region, TaskRef); 1]>,
+}
+
+impl BufferHistory {
+    /// All that touch the buffer are done.
+    pub fn is_done(&self) -> bool {
+        self.writers.iter().chain(&self.readers).all(|(_, task)| task.get().is_done())
+    }
+
+    /// Lets go of what is done and well: nobody need wait for it. Failed writers stay.
+    fn tidy(&mut self) {
+        if self.writers.len() + self.readers.len() > 8 {
+            self.readers.retain(|(_, task)| !task.get().is_done());
+            self.writers.retain(|(_, task)| !task.get().is_done() || task.get().failed());
+        }
+    }
+}
+
+/// How a part touches a region of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// Reads it.
+    Read,
+    /// Reads and writes it.
+    ReadWrite,
+    /// Writes all of it.
+    Write,
+    /// Writes some of it; the rest keeps its value.
+    WriteSome,
+}
+
+impl Touch {
+    pub fn writes(self) -> bool {
+        self != Touch::Read
+    }
+
+    /// What was there before matters to the kernel.
+    pub fn reads(self) -> bool {
+        matches!(self, Touch::Read | Touch::ReadWrite)
+    }
+}
+
+/// What copies and tasks are put into.
+pub(super) struct TaskSink<'w> {
+    pub tasks: &'w mut Tasks,
+    pub lanes: &'w mut SmallVec<[&'static Lane; 8]>,
+}
+
+impl TaskSink<'_> {
+    pub fn push(&mut self, lane: &'static Lane, task: TaskRef) {
+        if !self.lanes.iter().any(|known| std::ptr::eq(*known, lane)) {
+            self.lanes.push(lane);
+        }
+        lane.push(task);
+    }
+
+    /// Waits until all tasks are done.
+    pub fn drain(&mut self) {
+        let tasks = &mut *self.tasks;
+        drive_until(self.lanes, || tasks.all_done());
+    }
+}
+
+impl<'r> Array<'r> {
+    /// A memory, which the run writes, or only reads. `copied`: it may give devices copies of it.
+    pub fn of_memory(header: &'r ArrayInner, written: bool, copied: bool) -> Array<'r> {
+        let books = if written {
+            DirectoryAccess::Kept(header.directory())
+        } else if copied || header.state.is_tracked() {
+            DirectoryAccess::Shared(SharedRead::of(header))
+        } else {
+            DirectoryAccess::Own(Box::new(Directory::new(header.grid())))
+        };
+        Array::new(ArrayOwner::Memory(header), books, written)
+    }
+
+    /// True if none of its copies is on its way.
+    pub fn has_copied(&self) -> bool {
+        self.copies.iter().all(|copy| copy.task.get().is_done())
+    }
+
+    /// Lets go of the directory of a memory that the run writes while others use other elements of it. Nothing is
+    /// being copied, and what the directory says of what is written will be so.
+    pub fn leave(&mut self) {
+        if !self.written || !matches!(self.books, DirectoryAccess::Kept(_)) {
+            return;
+        }
+        self.take_back();
+        self.directory_mut().in_flight = true;
+        self.books = DirectoryAccess::Left;
+    }
+
+    /// Takes the directory back. In the order of addresses, as at the beginning.
+    pub fn lock(&mut self) {
+        if let (DirectoryAccess::Left, ArrayOwner::Memory(header)) = (&self.books, &self.header) {
+            let mut directory = header.directory();
+            if directory.in_flight {
+                directory.in_flight = false;
+            }
+            self.books = DirectoryAccess::Kept(directory);
+        }
+    }
+
+    /// Memory of the host that is the run's to use.
+    pub fn lent(data: *mut u8, len: u64, element_size: u64, shape: &[u64]) -> Array<'r> {
+        let header = ArrayInner::lent(data, len as usize, element_size as usize, shape);
+        let books = DirectoryAccess::Own(Box::new(Directory::new(header.grid())));
+        Array::new(ArrayOwner::Lent(header), books, true)
+    }
+
+    fn new(header: ArrayOwner<'r>, books: DirectoryAccess<'r>, written: bool) -> Array<'r> {
+        let mut array = Array {
+            header,
+            books,
+            written,
+            tracks: SmallVec::new(),
+            copies: Vec::new(),
+            pins: SmallVec::new(),
+            lost: Vec::new(),
+            poisoned_before: Region::empty(),
+        };
+        let all = Region::all(&array.grid());
+        let poisoned = array.directory().poison_in(&all);
+        array.poisoned_before = poisoned;
+        array
+    }
+
+    pub fn header(&self) -> &ArrayInner {
+        match &self.header {
+            ArrayOwner::Memory(header) => header,
+            ArrayOwner::Lent(header) => header,
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn size(&self) -> u64 {
+        self.header().element_size()
+    }
+
+    /// What is where. Of one that is shared only one look at a time: it is locked.
+    pub fn directory(&self) -> DirectoryRead<'_> {
+        match &self.books {
+            DirectoryAccess::Kept(directory) => DirectoryRead::HeldMemories(directory),
+            DirectoryAccess::Own(directory) => DirectoryRead::HeldMemories(directory),
+            DirectoryAccess::Shared(share) => DirectoryRead::Locked(share.directory()),
+            DirectoryAccess::Left => unreachable!("{LEFT}"),
+        }
+    }
+
+    pub fn directory_mut(&mut self) -> DirectoryWrite<'_> {
+        match &mut self.books {
+            DirectoryAccess::Kept(directory) => DirectoryWrite::HeldMemories(directory),
+            DirectoryAccess::Own(directory) => DirectoryWrite::HeldMemories(directory),
+            DirectoryAccess::Shared(share) => DirectoryWrite::Locked(share.directory()),
+            DirectoryAccess::Left => unreachable!("{LEFT}"),
+        }
+    }
+
+    /// The grid of its regions.
+    pub fn grid(&self) -> Grid {
+        *self.directory().grid()
+    }
+
+    /// A box that a launch sees in a grid of its own, beginning with element `offset` of the array. The
+    /// second value: the region is just that, not more.
+    pub fn region_of(&mut self, block: &GridBox, seen: &Grid, offset: u64) -> (Region, bool) {
+        let grid = self.grid();
+        if block.is_empty() {
+            return (Region::empty(), true);
+        }
+        if *seen == grid && offset == 0 {
+            return (Region::from(*block), true);
+        }
+        let hull = block.hull(seen);
+        let flat = hull.start + offset..hull.end + offset;
+        if hull.end - hull.start == block.elements() {
+            return (Region::of_range(&grid, flat), true);
+        }
+        if offset == 0 && seen.elements() == grid.elements() {
+            if let Some(region) = Region::of_block(block, seen, &grid) {
+                return (region, true);
+            }
+            if self.directory_mut().regrid(*seen) {
+                for (_, track) in &mut self.tracks {
+                    for (region, _) in track.writers.iter_mut().chain(&mut track.readers) {
+                        *region = region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
+                    }
+                }
+                for copy in &mut self.copies {
+                    copy.region = copy.region.regrid(&grid, seen).unwrap_or_else(|| Region::all(seen));
+                }
+                let before = self.poisoned_before.regrid(&grid, seen);
+                self.poisoned_before = before.unwrap_or_else(|| Region::all(seen));
+                return (Region::from(*block), true);
+            }
+        }
+        (Region::of_range(&grid, flat), false)
+    }
+
+    fn track(&mut self, place: Place) -> &mut BufferHistory {
+        let at = self.tracks.iter().position(|(known, _)| *known == place);
+        let at = at.unwrap_or_else(|| {
+            self.tracks.push((place, BufferHistory::default()));
+            self.tracks.len() - 1
+        });
+        &mut self.tracks[at].1
+    }
+
+    /// Gives the place room for a region, and what it lacks of it if that is needed there.
+    pub fn prepare(
+        &mut self,
+        device: Option<&'static DeviceMemory>,
+        region: &Region,
+        touch: Touch,
+        ways: &mut TaskSink<'_>,
+    ) -> Result<(), Error> {
+        let place = device.map_or(Place::HOST, DeviceMemory::place);
+        if region.is_empty() {
+            return Ok(());
+        }
+        if let DirectoryAccess::Shared(_) = self.books {
+            return self.prepare_shared(device, region, ways);
+        }
+        if let Some(device) = device {
+            let hull = region.hull(&self.grid());
+            self.make_room(device, hull, ways)?;
+        }
+        if touch == Touch::Write {
+            return Ok(());
+        }
+        let lacking = self.directory().lacks(place, region);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let sources = self.directory().sources(place, &lacking, |from| rank(from, device));
+        for (from, part) in sources {
+            for part in self.by_writer(from, part) {
+                self.copy(from, place, part, ways)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A region in pieces of which each is made by one task that is not done, or has failed: a copy that
+    /// fails takes no more with it than was not made.
+    pub(super) fn by_writer(&mut self, place: Place, region: Region) -> SmallVec<[Region; 2]> {
+        let (mut pieces, mut rest) = (SmallVec::new(), region);
+        for (written, task) in &self.track(place).writers {
+            if (task.get().failed() || !task.get().is_done()) && written.overlaps(&rest) {
+                pieces.push(rest.intersection(written));
+                rest.subtract(written);
+            }
+        }
+        if !rest.is_empty() {
+            pieces.push(rest);
+        }
+        pieces
+    }
+
+    /// A buffer over all that the place has and these elements.
+    pub fn make_room(
+        &mut self,
+        device: &'static DeviceMemory,
+        hull: Range<u64>,
+        ways: &mut TaskSink<'_>,
+    ) -> Result<(), Error> {
+        let place = device.place();
+        if hull.is_empty() {
+            return Ok(());
+        }
+        if let DirectoryAccess::Shared(_) = self.books {
+            return self.make_shared_room(device, hull, ways).map(drop);
+        }
+        let too_small = self.directory().copy(place).is_some_and(|copy| !copy.has_room(&hull));
+        if too_small {
+            self.end_use(place, ways.lanes);
+        }
+        let header: &ArrayInner = match &self.header {
+            ArrayOwner::Memory(header) => header,
+            ArrayOwner::Lent(header) => header,
+        };
+        let directory: &mut Directory = match &mut self.books {
+            DirectoryAccess::Kept(directory) => directory,
+            DirectoryAccess::Own(directory) => directory,
+            DirectoryAccess::Shared(_) | DirectoryAccess::Left => unreachable!("{LEFT}"),
+        };
+        if let Some(grown) = device.reserve(header, directory, hull)? {
+            // SAFETY: nobody uses the old buffer any more, and nobody the new one yet; what is current in the
+            // old one has room in the new one.
+            if let Err(error) = unsafe { grown.transfer.run(&directory.current(place)) } {
+                directory.set_copy(place, Some(grown.old));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody of this run uses a place's buffer any more: it will be another one.
+    pub(super) fn end_use(&mut self, place: Place, lanes: &[&'static Lane]) {
+        let track = self.tracks.iter().find(|(known, _)| *known == place);
+        drive_until(lanes, || track.is_none_or(|(_, track)| track.is_done()));
+        self.take_back();
+    }
+
+    /// Puts a copy of a region from one place to another into a lane.
+    fn copy(&mut self, from: Place, to: Place, region: Region, ways: &mut TaskSink<'_>) -> Result<(), Error> {
+        let transfer = Transfer::new(self.header(), &self.directory(), [from, to], &region)?;
+        let moved = region.clone();
+        // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after all
+        // that writes its source and all that touches its target.
+        let work = move || unsafe { transfer.run(&moved) };
+        // SAFETY: it borrows nothing.
+        unsafe { self.put_copy([from, to], region.clone(), None, work, ways) };
+        self.directory_mut().copied(to, &region);
+        Ok(())
+    }
+
+    /// Puts what copies a region into a lane, after all that writes its source and all that touches its target.
+    ///
+    /// # Safety
+    /// What `work` borrows lives until the run is over, and may be used from any thread.
+    pub(super) unsafe fn put_copy<'w>(
+        &mut self,
+        [from, to]: [Place; 2],
+        region: Region,
+        ticket: Option<Ticket>,
+        work: impl FnOnce() -> Result<(), Error> + 'w,
+        ways: &mut TaskSink<'_>,
+    ) {
+        let mut waits = Waits::default();
+        self.wait_to_read(from, &region, 0, &mut waits);
+        self.wait_to_write(to, &region, &mut waits);
+        // At about 10 GB/s.
+        let expected = region.elements() * self.size() / 10;
+        // SAFETY: as the caller says.
+        let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(move || Ok(work()?))) };
+        self.has_read(from, &region, task);
+        self.has_written(to, &region, task);
+        // The host has no lanes: the copy is in that of the other side.
+        if let Some(device) = memory_of(to).or_else(|| memory_of(from)) {
+            if self.copies.len() >= 16 {
+                self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
+            }
+            self.copies.push(CopyTask { from, to, region, task, ticket });
+            ways.push(&Lanes::of(device.device()).copies, task);
+        }
+    }
+
+    /// A buffer of the array, for copies.
+    pub fn end(&self, place: Place) -> Result<End, Error> {
+        End::of(self.header(), &self.directory(), place)
+    }
+
+    /// What a reader of a region at a place waits for.
+    pub fn wait_to_read(&mut self, place: Place, region: &Region, argument: u32, waits: &mut Waits) {
+        for (written, task) in &self.track(place).writers {
+            if written.overlaps(region) {
+                waits.reads(*task, argument);
+            }
+        }
+    }
+
+    /// What a writer of a region at a place waits for.
+    pub fn wait_to_write(&mut self, place: Place, region: &Region, waits: &mut Waits) {
+        let track = self.track(place);
+        for (touched, task) in track.writers.iter().chain(&track.readers) {
+            if touched.overlaps(region) {
+                waits.after(*task);
+            }
+        }
+    }
+
+    /// True if a task of this run writes something of a region at a place.
+    pub fn is_written(&self, place: Place, region: &Region) -> bool {
+        let track = self.tracks.iter().find(|(known, _)| *known == place);
+        track.is_some_and(|(_, track)| track.writers.iter().any(|(written, _)| written.overlaps(region)))
+    }
+
+    /// A task reads a region at a place.
+    pub fn has_read(&mut self, place: Place, region: &Region, task: TaskRef) {
+        let track = self.track(place);
+        track.tidy();
+        track.readers.push((region.clone(), task));
+    }
+
+    /// A task writes a region at a place: who comes later waits for it, and for nobody before it.
+    pub fn has_written(&mut self, place: Place, region: &Region, task: TaskRef) {
+        let track = self.track(place);
+        for list in [&mut track.writers, &mut track.readers] {
+            list.retain(|(touched, _)| {
+                if region.contains(touched) {
+                    return false;
+                }
+                if touched.overlaps(region) {
+                    touched.subtract(region);
+                }
+                !touched.is_empty()
+            });
+        }
+        track.writers.push((region.clone(), task));
+    }
+
+    /// The buffer of a place, and the element with which it begins.
+    fn buffer(&self, place: Place) -> Option<(abi::Buffer, u64)> {
+        match &self.books {
+            DirectoryAccess::Shared(_) => {
+                self.pins.iter().find(|pin| pin.place == place).map(|pin| (pin.buffer.raw(), pin.first))
+            }
+            _ => self.directory().copy(place).map(|copy| (copy.raw(), copy.range().start)),
+        }
+    }
+
+    /// Fills in where an argument finds its elements on a device. `offset`: the array's element that is the
+    /// argument's first.
+    pub fn address(&self, arg: &mut abi::Arg, part: &mut abi::Part, place: Place, offset: u64) {
+        let Some(memory) = memory_of(place) else { return };
+        arg.space = memory.space();
+        let Some((buffer, first)) = self.buffer(place) else {
+            // Nothing of it is touched: there is no buffer.
+            arg.buffer = 0;
+            arg.data = match memory.has_addresses() {
+                true => std::ptr::without_provenance_mut(NOWHERE),
+                false => std::ptr::null_mut(),
+            };
+            return;
+        };
+        // Modulo 2^64: the buffer may begin before the argument's first element, or after it.
+        part.origin = first.wrapping_sub(offset);
+        arg.buffer = buffer.handle;
+        arg.data = match memory.has_addresses() {
+            true => {
+                let first = buffer.handle.wrapping_sub(part.origin.wrapping_mul(self.size()));
+                std::ptr::with_exposed_provenance_mut(first as usize)
+            }
+            false => std::ptr::null_mut(),
+        };
+    }
+
+    /// Takes from a device what it has of the array; what is current only there comes to the host before. No
+    /// task that uses it is left.
+    pub fn spill(&mut self, device: &'static DeviceMemory, lanes: &[&'static Lane]) -> Result<(), Error> {
+        let place = device.place();
+        if let DirectoryAccess::Shared(_) = self.books {
+            return self.spill_shared(place, lanes);
+        }
+        if self.directory().copy(place).is_none() {
+            return Ok(());
+        }
+        self.take_back();
+        self.header().home.leave();
+        let only = self.directory().only_at(place);
+        let transfer = Transfer::new(self.header(), &self.directory(), [place, Place::HOST], &only)?;
+        // SAFETY: the run holds the array, and none of its tasks uses it now.
+        unsafe { transfer.run(&only)? };
+        let mut directory = self.directory_mut();
+        directory.copied(Place::HOST, &only);
+        let all = Region::all(directory.grid());
+        directory.forget(place, &all);
+        directory.set_copy(place, None);
+        drop(directory);
+        self.forget_users(place);
+        Ok(())
+    }
+
+    /// A place has no buffer any more, and nobody uses it.
+    pub(super) fn forget_users(&mut self, place: Place) {
+        // Who reads on the host what a failed task should have made must see that it failed.
+        let gone = std::mem::take(self.track(place));
+        let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed() && !task.get().copies);
+        self.track(Place::HOST).writers.extend(failed);
+    }
+
+    /// Of memory that is the run's to use: why it did not come back to the host.
+    pub fn not_fetched(&self) -> Option<Error> {
+        let lent = matches!(self.header, ArrayOwner::Lent(_));
+        let mut fetched = self.copies.iter().filter(|copy| lent && copy.to == Place::HOST);
+        fetched.find_map(|copy| match copy.task.get().failure()? {
+            Outcome::Error(error) | Outcome::Late(error) | Outcome::NotBrought(error) => Some(error.clone()),
+            // Who should have made it has failed, and says so.
+            Outcome::Skipped(_) | Outcome::Unknown => None,
+        })
+    }
+
+    /// Takes back what the directory says of copies that were not made, as far as they are done.
+    pub fn take_back(&mut self) {
+        let (done, rest) =
+            std::mem::take(&mut self.copies).into_iter().partition(|copy| copy.task.get().is_done());
+        self.copies = rest;
+        let done: Vec<CopyTask> = done;
+        for copy in done {
+            let Some(failure) = copy.task.get().failure() else { continue };
+            match (&self.books, copy.ticket) {
+                (DirectoryAccess::Shared(share), Some(ticket)) => share.directory().arrivals().forget(ticket),
+                _ => drop(self.directory_mut().forget(copy.to, &copy.region)),
+            }
+            if matches!(failure, Outcome::Error(Error::Backend { code: Code::DeviceLost, .. })) {
+                let ends = [copy.from, copy.to].into_iter().filter_map(memory_of);
+                self.lost.extend(ends.filter(|memory| memory.is_lost()));
+            }
+        }
+    }
+
+    /// A device is gone: what was only there is poisoned.
+    pub fn lose(&mut self, device: &'static DeviceMemory) {
+        self.directory_mut().lost(device.place());
+    }
+
+    /// The run is over: the memory's word says whether there is something to look up.
+    pub fn close(&mut self) {
+        if let (ArrayOwner::Memory(header), DirectoryAccess::Kept(_) | DirectoryAccess::Shared(_)) =
+            (&self.header, &self.books)
+            && !self.directory().is_plain()
+        {
+            header.state.track();
+        }
+    }
+}
+
+/// From where to copy rather: places from which it goes directly.
+pub(super) fn rank(from: Place, to: Option<&'static DeviceMemory>) -> u32 {
+    match (memory_of(from), to) {
+        (Some(from), Some(to)) => u32::from(!to.is_direct(from)),
+        _ => 0,
+    }
+}

@@ -1,0 +1,92 @@
+//! The distributed path of a launch: several devices, or memories of their own. See README.md beside this folder.
+
+mod arrays;
+mod lane;
+mod out_of_core;
+mod part;
+mod placement;
+mod room;
+mod scheduler;
+mod settle;
+mod shared_read;
+mod sync;
+mod task;
+
+use super::asynchronous::SharedOutcome;
+use super::submissions::SubmissionList;
+use super::{Runtime, reorder};
+use crate::backend::DeviceHandle;
+use crate::error::{Error, LaunchError};
+use lane::Lane;
+pub(super) use part::part_of;
+pub(super) use placement::{parts_of, whole_parts};
+use room::DeviceRoom;
+use scheduler::Scheduler;
+use std::sync::LazyLock;
+
+/// The lanes of a device.
+pub(crate) struct Lanes {
+    pub kernels: Lane,
+    pub copies: Lane,
+}
+
+impl Lanes {
+    /// Those of a device.
+    pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
+        device.lanes.get_or_init(|| Lanes {
+            kernels: Lane::new(format!("flash {}", device.id())),
+            copies: Lane::new(format!("flash {} copies", device.id())),
+        })
+    }
+}
+
+static ROOM: LazyLock<DeviceRoom> = LazyLock::new(DeviceRoom::default);
+
+/// A run that may use memories of devices, until others may have them.
+pub(super) struct ActiveRun(());
+
+impl ActiveRun {
+    pub fn begin() -> ActiveRun {
+        ROOM.goes();
+        ActiveRun(())
+    }
+}
+
+impl Drop for ActiveRun {
+    fn drop(&mut self) {
+        ROOM.ends();
+    }
+}
+
+/// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
+/// submissions before; `watch` hears of timeouts; `beside`: others may use other elements of the memories
+/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`]. Returns all failures, in order.
+///
+/// # Errors
+/// A map that cannot be: then nothing of these submissions was run.
+pub(super) fn run(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    watch: Option<&SharedOutcome>,
+    beside: bool,
+    first: usize,
+    failures: Vec<LaunchError>,
+) -> Result<Vec<LaunchError>, Error> {
+    let nodes = list.nodes();
+    let mut checked = Vec::new();
+    for (position, node) in nodes.iter().enumerate().skip(first) {
+        checked.extend(placement::check(list, node)?.map(|parts| (position, parts)));
+    }
+    let mut walk = Scheduler::new(list, runtime, watch, beside);
+    let mut issue = |position: usize| {
+        let parts = checked.binary_search_by_key(&position, |(at, _)| *at);
+        walk.issue(position, &nodes[position], parts.ok().map(|at| checked[at].1.clone()));
+    };
+    match reorder::reordered(list, runtime, first) {
+        None => (first..nodes.len()).for_each(issue),
+        Some(order) => order.into_iter().for_each(&mut issue),
+    }
+    let mut failures = walk.finish(failures);
+    failures.sort_by_key(|failure| failure.position);
+    Ok(failures)
+}

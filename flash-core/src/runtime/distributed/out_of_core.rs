@@ -1,0 +1,98 @@
+//! Out of core: a submission that touches more than a device's memory may take is cut into parts that fit, which go
+//! through it one after another, without being asked for.
+//!
+//! A part is small enough that several fit at once. A device gets room for as many as do, at one time (a *batch*),
+//! so that what one of them reads is copied while another computes; between batches what was written goes back to
+//! the host and the room is given up. What touches all of an array is in every part: if that does not fit, or there
+//! is no dimension to cut along, the submission runs in one piece and says what it lacks.
+
+use super::placement;
+use crate::abi;
+use crate::descriptor::View;
+use crate::memory::device::DeviceMemory;
+use crate::runtime::partition::{Extent, Launch, Parts, Subspace};
+use crate::runtime::plan::{Plan, Target};
+use crate::runtime::submissions::{Node, SubmissionList};
+use std::sync::Arc;
+
+/// So many parts fit into a device's memory at once, if there are dimensions for that.
+const BATCH: u64 = 4;
+
+/// The parts of a submission that streams; `None`: it fits as it is, or cannot be cut so that it would. `parts`: how
+/// it is cut otherwise, if it is.
+pub(super) fn streamed(
+    list: &SubmissionList,
+    node: &Node,
+    plan: &Plan,
+    targets: &[Target],
+    parts: Option<&Parts>,
+) -> Option<Arc<Parts>> {
+    let memories = targets.iter().filter_map(|target| target.device.memory());
+    let room = memories.map(DeviceMemory::budget).min()?;
+    let args = list.args_of(node);
+    let all = args.iter().zip(&plan.arguments).map(|(arg, spec)| bytes(arg, spec.view, arg.len));
+    let all = all.fold(0, u64::saturating_add);
+    if !plan.may_stream || all <= room || list.order_of(node).items() == 0 {
+        return None;
+    }
+    let shapes = list.shapes_of(node);
+    let launch = placement::launch(list, node, plan, &shapes);
+    let of_parts = |parts: &Parts| parts.subspaces.iter().map(|part| needs(&launch, parts, part).0).max();
+    let mut largest = parts.and_then(of_parts).unwrap_or(all);
+    if largest <= room {
+        return None;
+    }
+    let (mut count, mut shared, mut fits) = (parts.map_or(1, |parts| parts.subspaces.len()) as u64, 0, None);
+    // Each time the parts are at most half as large, but for what all of them need: soon it is enough, or in vain.
+    while shared < room && count < MOST {
+        let share = ((room - shared) / BATCH).max(1);
+        count = count.saturating_mul((largest - shared).div_ceil(share).max(2)).min(MOST);
+        let weights = vec![1.0; count.min(launch.order.items()) as usize];
+        // Before it was known that this has to be cut, nobody asked whether it can.
+        let Ok(Some(finer)) = placement::by_weights(&launch, &weights) else { return fits };
+        let each = finer.subspaces.iter().map(|part| needs(&launch, &finer, part));
+        let (finest, every) = each.max()?;
+        if finest >= largest || plan.whole && !finer.lie_without_gaps(plan) {
+            return fits;
+        }
+        (largest, shared) = (finest, every);
+        if finest <= room {
+            fits = Some(finer);
+        }
+        if shared < room && finest - shared <= (room - shared) / BATCH {
+            break;
+        }
+    }
+    fits
+}
+
+/// More parts than this cost more to look at than they do.
+const MOST: u64 = 1 << 12;
+
+/// Bytes on a device, of so many elements of an argument.
+fn bytes(arg: &abi::Arg, view: View, elements: u64) -> u64 {
+    let buffer = DeviceMemory::rounded(elements.saturating_mul(u64::from(arg.element_size)));
+    match view {
+        View::Scalar => 0,
+        // With its second buffer, if it has one.
+        View::Phased if arg.flags & abi::ARG_FLAG_STAGED == 0 => buffer.saturating_mul(2),
+        _ => buffer,
+    }
+}
+
+/// Bytes that a part needs on its device, from the first to the last element that it touches of each argument; and how
+/// many of them are arrays that it needs all of.
+fn needs(launch: &Launch<'_>, parts: &Parts, part: &Subspace) -> (u64, u64) {
+    let of = |(i, arg): (usize, &abi::Arg)| {
+        let (touched, spec) = (&part.touched[i], &launch.plan.arguments[i]);
+        let elements = match touched.hull() {
+            Some(elements) => parts.grids[i].span(&elements),
+            None if [touched.read, touched.written].contains(&Some(Extent::All)) => arg.len,
+            None => 0,
+        };
+        let bytes = bytes(arg, spec.view, elements);
+        (bytes, if elements == arg.len { bytes } else { 0 })
+    };
+    let add = |(a, b): (u64, u64), (c, d): (u64, u64)| (a.saturating_add(c), b.saturating_add(d));
+    launch.args.iter().enumerate().map(of).fold((0, 0), add)
+}

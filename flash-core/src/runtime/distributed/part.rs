@@ -1,0 +1,210 @@
+//! One part of a submission, ready for its device.
+
+use super::arrays::Array;
+use super::placement::Placement;
+use crate::abi::{self, Arg};
+use crate::descriptor::View;
+use crate::error::Error;
+use crate::memory::directory::Place;
+use crate::runtime::check::WriteCheck;
+use crate::runtime::launch::{self, DeviceLaunch};
+use crate::runtime::partition::{LaunchGrid, PartFootprint, Parts};
+use crate::runtime::plan::{Plan, Target};
+use crate::runtime::profile::PhaseTimes;
+use crate::runtime::submissions::{Node, SubmissionList};
+use crate::runtime::{Profile, Runtime};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Expected nanoseconds of a kernel that never ran there: worth waking somebody for.
+const UNKNOWN: u64 = 100_000;
+
+/// What a device gets.
+pub(super) struct KernelPart<'r> {
+    plan: &'r Plan,
+    target: &'r Target,
+    parts: Arc<Parts>,
+    subspace: usize,
+    args: Vec<Arg>,
+    /// One per argument; what `args` will point to, if the second value says so.
+    boxes: Vec<(abi::Part, bool)>,
+    phases: Range<u64>,
+    attributes: &'r [abi::Attr],
+    profile: Option<Profile>,
+    /// Where its records go, as one of several phases.
+    pub by_phase: Option<Arc<PhaseTimes>>,
+    position: usize,
+    check_writes: bool,
+    /// Accumulators are merged elsewhere.
+    merged: bool,
+    items: u64,
+    /// Other parts run elsewhere.
+    cut: bool,
+}
+
+impl<'r> KernelPart<'r> {
+    pub fn new(
+        (list, runtime): (&'r SubmissionList, &'r Runtime),
+        (node, plan, target): (&'r Node, &'r Plan, &'r Target),
+        (placed, subspace): (&Placement, usize),
+        phases: Range<u64>,
+    ) -> KernelPart<'r> {
+        let parts = placed.parts.clone();
+        let order = &parts.subspaces[subspace].order;
+        let items = match phases.end {
+            0 => 0,
+            end => order.phase(end - 1).end - order.phase(phases.start).start,
+        };
+        let args = list.args_of(node);
+        let boxes = args.iter().enumerate().map(|(i, arg)| {
+            let touched = parts.subspaces[subspace].touched_in(i, &phases);
+            (part_of(arg, &parts.grids[i], touched, placed.takes_all(plan, i)), false)
+        });
+        let boxes = boxes.collect();
+        let (attributes, profile) = launch::extras(node, runtime);
+        KernelPart {
+            plan,
+            target,
+            subspace,
+            args: args.to_vec(),
+            boxes,
+            phases,
+            attributes,
+            profile: profile.cloned(),
+            by_phase: None,
+            position: list.position_of(node),
+            check_writes: plan.writes && runtime.check_writes && target.device.info().host_memory,
+            merged: false,
+            items,
+            cut: placed.is_cut(),
+            parts,
+        }
+    }
+
+    /// Puts in where an argument is: an array, and its element that is the argument's first. `cut`: other
+    /// parts have the rest of it.
+    pub fn place(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
+        let i = argument as usize;
+        let next = self.args[i].next;
+        let mut there = self.at(i, array, place, offset);
+        there.next = if there.flags & abi::ARG_FLAG_STAGED != 0 { there.data } else { next };
+        // On the host all of an array is there, and what is not the part's may be somebody else's to write. A
+        // window that is not cut has its part since it was recorded.
+        let checked = matches!(self.plan.arguments[i].view, View::Phased | View::Scatter | View::Window);
+        self.boxes[i].1 = place != Place::HOST || (checked && cut);
+        self.args[i] = there;
+    }
+
+    /// Puts in where the second buffer of a phased argument is.
+    pub fn place_second(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
+        let i = argument as usize;
+        // The second buffer has its own address, and need not begin with the same element.
+        let origin = self.boxes[i].0.origin;
+        let there = self.at(i, array, place, offset);
+        self.args[i].next = match there.data.is_null() {
+            // A memory whose buffers have handles and no addresses.
+            true => std::ptr::without_provenance_mut(there.buffer as usize),
+            false => there.data,
+        };
+        let part = &mut self.boxes[i].0;
+        part.next_origin = std::mem::replace(&mut part.origin, origin);
+        if cut {
+            self.args[i].flags |= abi::ARG_FLAG_COVERED | abi::ARG_FLAG_NEXT_STAYS;
+        }
+    }
+
+    /// Puts in where the accumulators of an argument begin: one per block of so many rows.
+    pub fn place_partials(&mut self, argument: u32, array: &Array<'_>, place: Place, first: u64, rows: u64) {
+        let i = argument as usize;
+        let mut there = self.at(i, array, place, first);
+        there.row_len = rows;
+        self.boxes[i].1 = place != Place::HOST;
+        self.args[i] = there;
+        self.merged = true;
+    }
+
+    fn at(&mut self, i: usize, array: &Array<'_>, place: Place, offset: u64) -> Arg {
+        let mut there = self.args[i];
+        if place == Place::HOST {
+            let bytes = (offset * array.size()) as usize;
+            there.data = array.header().data().wrapping_add(bytes).cast();
+        } else {
+            array.address(&mut there, &mut self.boxes[i].0, place, offset);
+        }
+        there
+    }
+
+    /// Expected nanoseconds.
+    pub fn expected(&self) -> u64 {
+        expected(self.target, self.items)
+    }
+
+    /// Runs it; returns when it is done.
+    pub fn run(mut self) -> Result<(), Error> {
+        for (arg, (part, own)) in self.args.iter_mut().zip(&self.boxes) {
+            if *own {
+                arg.part = part;
+            }
+        }
+        let order = &self.parts.subspaces[self.subspace].order;
+        let check = self.check_writes.then(|| WriteCheck::begin(self.plan, order, &self.args));
+        let view = order.view();
+        let own = self.by_phase.as_ref().map(|_| Profile::new());
+        let launch = DeviceLaunch {
+            plan: self.plan,
+            target: self.target,
+            space: view.get(),
+            phases: self.phases.clone(),
+            attributes: self.attributes,
+            profile: own.as_ref().or(self.profile.as_ref()),
+            position: self.position,
+            cut: self.cut,
+            draw: None,
+        };
+        run_timed(self.target, self.items, || launch::submit_to(launch, &mut self.args, self.merged))?;
+        if let (Some(own), Some(all)) = (own, &self.by_phase) {
+            own.take().into_iter().for_each(|launch| all.add(self.subspace, launch));
+        }
+        match check {
+            Some(check) => check.end(self.plan, &self.args),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Nanoseconds that so many items are expected to take.
+pub(super) fn expected(target: &Target, items: u64) -> u64 {
+    target.rate.get().map_or(UNKNOWN, |rate| (rate * items as f64) as u64)
+}
+
+/// Runs a launch of so many items; how long it takes is the device's rate.
+pub(super) fn run_timed(
+    target: &Target,
+    items: u64,
+    body: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    body()?;
+    target.rate.add(start.elapsed().as_nanos() as u64, items);
+    Ok(())
+}
+
+/// What a kernel is told of an argument. `all`: every element is there, whatever is touched.
+pub(in crate::runtime) fn part_of(
+    arg: &Arg,
+    grid: &LaunchGrid,
+    touched: &PartFootprint,
+    all: bool,
+) -> abi::Part {
+    match touched.hull() {
+        Some(hull) if !all => grid.part(&hull),
+        // A launch may see less of an array than there is.
+        _ if grid.extents.iter().product::<u64>() < arg.len => {
+            let flat = LaunchGrid::of(&[arg.len]);
+            flat.part(&flat.all())
+        }
+        // SAFETY: what was recorded of a window is in the recording's arena.
+        _ => unsafe { arg.part.as_ref() }.copied().unwrap_or(grid.part(&grid.all())),
+    }
+}

@@ -1,0 +1,279 @@
+//! Where submissions run, and how they are cut.
+
+use super::scheduler::Scheduler;
+use super::{Lanes, out_of_core};
+use crate::descriptor::View;
+use crate::error::Error;
+use crate::index::{self, Cut};
+use crate::memory::device::DeviceMemory;
+use crate::memory::directory::Place;
+use crate::recording;
+use crate::runtime::partition::{Extent, Launch, Parts, Subspace};
+use crate::runtime::plan::{Plan, Target, multiple_of_both};
+use crate::runtime::rate;
+use crate::runtime::reduce::blocks;
+use crate::runtime::submissions::{Node, SubmissionList};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Along dimension 0, cuts fall on multiples of this many positions, so that two devices that share the
+/// host's memory rarely write one cache line.
+const ALIGN: u64 = 16;
+
+/// The parts of a submission, and who runs which.
+pub(super) struct Placement {
+    pub parts: Arc<Parts>,
+    /// Per subspace, index of the target; `None`: whoever has nothing to do.
+    pub targets: SmallVec<[Option<u32>; 4]>,
+}
+
+impl Placement {
+    /// It runs in several parts.
+    pub fn is_cut(&self) -> bool {
+        self.parts.subspaces.len() > 1
+    }
+
+    /// An argument of the only part is there in full, whatever the part touches of it: a `whole`
+    /// implementation sees all of every array, or what lies between its elements, and a backend copies between
+    /// the buffers of a `Phased`.
+    pub fn takes_all(&self, plan: &Plan, argument: usize) -> bool {
+        !self.is_cut() && (plan.whole || plan.arguments[argument].view == View::Phased)
+    }
+
+    pub fn subspaces(&self) -> impl Iterator<Item = (usize, &Subspace)> {
+        self.parts.subspaces.iter().enumerate()
+    }
+}
+
+/// The memory of a target, and its place.
+pub(super) fn place_of(target: &Target) -> (Option<&'static DeviceMemory>, Place) {
+    let memory = target.device.memory();
+    (memory, memory.map_or(Place::HOST, DeviceMemory::place))
+}
+
+/// Cuts and places a submission, in the parts that [`check`] gave, if it gave some.
+pub(super) fn place(
+    walk: &mut Scheduler<'_>,
+    node: &Node,
+    plan: &Plan,
+    targets: &[Target],
+    checked: Option<Arc<Parts>>,
+) -> Result<Placement, Error> {
+    let parts = match checked {
+        None if plan.part.looks_inside() => {
+            let parts = match wants_cut(plan, targets) {
+                true => parts(walk.list, node, plan, targets)?,
+                false => None,
+            };
+            out_of_core::streamed(walk.list, node, plan, targets, parts.as_deref()).or(parts)
+        }
+        checked => checked,
+    };
+    if let Some(parts) = parts {
+        // Shares beyond the devices are anybody's.
+        let free = plan.subspaces as usize > targets.len()
+            || parts.subspaces.iter().any(|part| part.share >= targets.len());
+        let targets = parts.subspaces.iter().map(|s| (!free).then_some(s.share as u32)).collect();
+        return Ok(Placement { parts, targets });
+    }
+    let target = if targets.len() == 1 { 0 } else { choose(walk, node, plan, targets) };
+    let parts = whole_parts(walk.list, node, plan)?;
+    Ok(Placement { parts, targets: smallvec![Some(target as u32)] })
+}
+
+/// The only part of a submission that is not cut.
+pub(in crate::runtime) fn whole_parts(
+    list: &SubmissionList,
+    node: &Node,
+    plan: &Plan,
+) -> Result<Arc<Parts>, Error> {
+    let shapes = list.shapes_of(node);
+    plan.parts.parts(&launch(list, node, plan, &shapes), None, &Cut::new(), &[])
+}
+
+/// Proves, before anything runs, that a submission can be cut as its map says. `None`: it will not be cut, or
+/// its map looks into arrays, and is asked when they are what they will be.
+pub(super) fn check(list: &SubmissionList, node: &Node) -> Result<Option<Arc<Parts>>, Error> {
+    let (plan, parts) = (node.plan(), parts_if(list, node, false)?);
+    match plan.targets() {
+        Ok(targets) if !plan.part.looks_inside() => {
+            Ok(out_of_core::streamed(list, node, plan, targets, parts.as_deref()).or(parts))
+        }
+        _ => Ok(parts),
+    }
+}
+
+/// The parts of a submission. `known`: the arrays that its map looks into are on the host, are what they will be,
+/// and are not written meanwhile.
+fn parts_if(list: &SubmissionList, node: &Node, known: bool) -> Result<Option<Arc<Parts>>, Error> {
+    let plan = node.plan();
+    match plan.targets() {
+        Ok(targets) if wants_cut(plan, targets) && (known || !plan.part.looks_inside()) => {
+            parts(list, node, plan, targets)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// How a submission would be cut now, for a recording. `None`: it runs whole, or its map looks into arrays that
+/// are not `known`, see [`parts_if`].
+pub(in crate::runtime) fn parts_of(
+    list: &SubmissionList,
+    node: &Node,
+    known: bool,
+) -> Result<Option<recording::Parts>, Error> {
+    let plan = node.plan();
+    let Some(parts) = parts_if(list, node, known)? else { return Ok(None) };
+    let targets = plan.targets()?;
+    let Some(dimension) = parts.dimension.filter(|_| parts.subspaces.len() > 1) else { return Ok(None) };
+    let elements = |extent: Option<Extent>| match extent {
+        None => recording::Elements::None,
+        Some(Extent::All) => recording::Elements::All,
+        Some(Extent::Box(of)) => recording::Elements::Box { begin: of.begin, end: of.end },
+    };
+    let free = plan.subspaces as usize > targets.len();
+    let subspaces = parts.subspaces.iter().map(|part| recording::Subspace {
+        device: (!free).then(|| targets[part.share].device.id().to_owned()),
+        positions: part.positions.clone(),
+        read: part.touched.iter().map(|touched| elements(touched.read)).collect(),
+        written: part.touched.iter().map(|touched| elements(touched.written)).collect(),
+    });
+    Ok(Some(recording::Parts {
+        dimension: dimension as u32,
+        grids: parts.grids.iter().map(|grid| grid.extents).collect(),
+        subspaces: subspaces.collect(),
+    }))
+}
+
+pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
+    plan.cut && (targets.len() > 1 || plan.subspaces > 1)
+}
+
+pub(super) fn launch<'a>(
+    list: &'a SubmissionList,
+    node: &'a Node,
+    plan: &'a Plan,
+    shapes: &'a [&'a [u64]],
+) -> Launch<'a> {
+    Launch { plan, order: list.order_of(node), dims: list.dims_of(node), args: list.args_of(node), shapes }
+}
+
+/// On multiples of how many positions of a dimension a launch with accumulators may be cut, so that no
+/// block of rows is in two parts. `None`: nowhere.
+fn whole_blocks(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
+    let (order, positions) = (launch.order, launch.dims[dimension].len());
+    let rows = order.phase(0).end;
+    let view = order.view();
+    // The rows of a part are neighbours only if nothing that varies in a phase is slower; and a position
+    // must be as many rows in every phase.
+    let uniform = order.phases() == 1 || view.get().raw().phase_items == rows;
+    let varies = |dim: &usize| order.every_phase_spans(*dim) && launch.dims[*dim].len() > 1;
+    let slowest = order.dims_by_speed().find(varies);
+    if !uniform || slowest != Some(dimension) || rows % positions != 0 {
+        return None;
+    }
+    let per_position = rows / positions;
+    let accumulators = launch.plan.arguments.iter().zip(launch.args).filter(|(a, _)| a.operation.is_some());
+    let most = accumulators.map(|(_, arg)| blocks(rows, arg.len, u64::from(arg.element_size)).rows).max()?;
+    // Blocks are powers of two: what a position has of the factor two need not come from their number.
+    let multiple = most >> per_position.trailing_zeros().min(most.trailing_zeros());
+    (multiple < positions).then_some(multiple)
+}
+
+/// The parts of a submission that is to be cut; `None`: it cannot be, and runs whole.
+fn parts(
+    list: &SubmissionList,
+    node: &Node,
+    plan: &Plan,
+    targets: &[Target],
+) -> Result<Option<Arc<Parts>>, Error> {
+    let shapes = list.shapes_of(node);
+    let launch = launch(list, node, plan, &shapes);
+    // There are never more parts than items.
+    let free = launch.order.items().min(u64::from(plan.subspaces)) as usize;
+    let weights: SmallVec<[f64; 8]> = match &plan.weights {
+        _ if plan.subspaces as usize > targets.len() => smallvec![1.0; free],
+        Some(weights) => weights[..].into(),
+        None => rate::weights(targets.iter().map(|target| target.rate.get())),
+    };
+    if weights.is_empty() {
+        return Ok(None);
+    }
+    let Some(parts) = by_weights(&launch, &weights)? else { return Ok(None) };
+    let measured = plan.weights.is_none() && weights.len() == targets.len();
+    let parts = if measured { with_probes(&launch, parts, targets)? } else { parts };
+    Ok((!plan.whole || parts.lie_without_gaps(plan)).then_some(parts))
+}
+
+/// The parts of a launch in proportion to weights; `None`: it cannot be cut.
+pub(super) fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<Arc<Parts>>, Error> {
+    let plan = launch.plan;
+    if let Some(parts) = plan.parts.cut_for(launch, weights) {
+        return Ok(Some(parts));
+    }
+    let Some((dimension, cut)) = plan.part.cut(launch, weights, 1)? else { return Ok(None) };
+    let Some(multiple) = multiple(launch, dimension) else { return Ok(None) };
+    let aligned = match multiple {
+        1 => cut,
+        _ => plan.part.cut(launch, weights, multiple)?.map_or(cut, |(_, cut)| cut),
+    };
+    plan.parts.parts(launch, Some(dimension), &aligned, weights).map(Some)
+}
+
+/// On multiples of how many positions a launch may be cut; `None`: nowhere.
+fn multiple(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
+    let own = match (launch.plan.reduces, dimension) {
+        (true, _) => whole_blocks(launch, dimension)?,
+        (false, 0) => ALIGN,
+        (false, _) => 1,
+    };
+    Some(multiple_of_both(own, launch.plan.alignment))
+}
+
+/// The same parts, with a small one for each device that got none and is to be measured.
+fn with_probes(launch: &Launch<'_>, parts: Arc<Parts>, targets: &[Target]) -> Result<Arc<Parts>, Error> {
+    let is_left_out = |share: &usize| !parts.subspaces.iter().any(|part| part.share == *share);
+    let probes = (0..targets.len()).filter(is_left_out).filter(|share| targets[*share].rate.wants_probe());
+    let probes: SmallVec<[usize; 8]> = probes.collect();
+    let Some(dimension) = parts.dimension.filter(|_| !probes.is_empty()) else { return Ok(parts) };
+    let Some(multiple) = multiple(launch, dimension) else { return Ok(parts) };
+    let cut: Cut = parts.subspaces.iter().map(|part| (part.share, part.positions.clone())).collect();
+    let cut = index::with_probes(cut, launch.dims[dimension].len(), multiple, &probes);
+    // Not for any weights: the next launch gets the other parts again.
+    launch.plan.parts.parts(launch, Some(dimension), &cut, &[])
+}
+
+/// The device for a submission that is not cut: where most of what earlier submissions made for it is, or
+/// else in turn, without those that are busy for longer than it would take elsewhere.
+pub(super) fn choose(walk: &mut Scheduler<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> usize {
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let items = walk.list.order_of(node).items() as f64;
+    let finish = |target: &Target| {
+        let lane = Lanes::of(target.device).kernels.expected() as f64;
+        lane + target.rate.get().unwrap_or(0.0) * items
+    };
+    // Device, its place, and when it would be done.
+    let all = targets.iter().enumerate().map(|(i, target)| (i, place_of(target).1, finish(target)));
+    let mut near: SmallVec<[(usize, Place, f64); 8]> = all.collect();
+    // Devices that share the host's memory are all as near.
+    if near.iter().any(|(_, place, _)| *place != near[0].1) {
+        let mut bytes: SmallVec<[u64; 8]> = SmallVec::new();
+        bytes.extend(near.iter().map(|(_, place, _)| walk.bytes_made_at(node, plan, *place)));
+        let most = bytes.iter().max().copied();
+        near.retain(|(i, ..)| Some(bytes[*i]) == most);
+    }
+    let best = near.iter().map(|(.., finish)| *finish).fold(f64::INFINITY, f64::min);
+    // Below a microsecond nobody is late.
+    near.retain(|(.., finish)| *finish <= (2.0 * best).max(1_000.0));
+    match near.len() {
+        0 => 0,
+        n => near[TURN.fetch_add(1, Relaxed) % n].0,
+    }
+}
+
+/// The device that will be free first.
+pub(super) fn first_free(targets: &[Target]) -> u32 {
+    let expected = |i: &u32| Lanes::of(targets[*i as usize].device).kernels.expected();
+    (0..targets.len() as u32).min_by_key(expected).unwrap_or(0)
+}

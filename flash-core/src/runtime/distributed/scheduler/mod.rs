@@ -1,0 +1,674 @@
+//! The walk through a pipeline's submissions: each becomes parts, with the copies that they lack before
+//! them, in the lanes of devices.
+
+mod accumulators;
+mod phased;
+mod touches;
+mod whole;
+
+use super::arrays::{Array, TaskSink, Touch};
+use super::lane::{Lane, drive_until};
+use super::part::KernelPart;
+use super::placement::{self, Placement, place_of};
+use super::sync::changed;
+use super::task::{Outcome, TaskRef, Tasks, Waits, Work};
+use super::{Lanes, ROOM};
+use crate::descriptor::{Access, View};
+use crate::error::{Error, LaunchError};
+use crate::memory::device::{DeviceBuffer, DeviceMemory};
+use crate::memory::directory::Place;
+use crate::memory::fast_path::FastPathFence;
+use crate::memory::host_handles::Scratch;
+use crate::memory::region::Region;
+use crate::runtime::asynchronous::{self, SharedOutcome};
+use crate::runtime::partition::Parts;
+use crate::runtime::plan::{Plan, Target};
+use crate::runtime::profile::PhaseTimes;
+use crate::runtime::resident::FootprintCache;
+use crate::runtime::submissions::{Node, SubmissionList};
+use crate::runtime::{Runtime, failsafe, launch};
+use accumulators::Partial;
+use phased::Buffers;
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// When so many tasks wait, the walk helps to run them before it goes on.
+const RUN_AHEAD: usize = 256;
+
+/// The walk.
+pub(super) struct Scheduler<'r> {
+    pub list: &'r SubmissionList,
+    pub runtime: &'r Runtime,
+    watch: Option<&'r SharedOutcome>,
+    /// Others may use other elements of the memories meanwhile.
+    beside: bool,
+    pub arrays: Vec<Array<'r>>,
+    /// By index among the memories touched.
+    of_memory: Vec<Option<u32>>,
+    /// Slices of the host, by address.
+    of_slice: Vec<(*mut u8, u32)>,
+    /// Second buffers, by the array that they belong to.
+    of_second: Vec<(u32, u32)>,
+    known: FootprintCache,
+    tasks: Tasks,
+    lanes: SmallVec<[&'static Lane; 8]>,
+    pub launched: Vec<SubmissionState>,
+    /// What second buffers of slices, and accumulators, are in.
+    scratch: Vec<Scratch>,
+}
+
+/// What became of a submission so far.
+pub(super) struct SubmissionState {
+    pub position: usize,
+    /// With the target that runs it.
+    pub tasks: SmallVec<[(TaskRef, u32); 1]>,
+    /// It failed before it was put into a lane.
+    pub error: Option<Error>,
+    /// When its first part began, if it has a `Timeout`.
+    begun: Option<Arc<OnceLock<Instant>>>,
+    /// What it reads and writes is not written down, see [`Scheduler::record_whole`].
+    pub plain: bool,
+    /// What it reads: argument, array and region.
+    pub reads: Vec<(u32, u32, Region)>,
+    /// What it writes: array, region, and whether all of that is written.
+    pub writes: Vec<(u32, Region, bool)>,
+}
+
+/// How a part touches an array.
+pub(super) struct Touches {
+    pub argument: u32,
+    pub array: u32,
+    pub region: Region,
+    pub touch: Touch,
+    /// It is the buffer that takes the writes of a phase.
+    pub second: bool,
+}
+
+/// A submission that is being issued.
+#[derive(Clone, Copy)]
+struct PartRequest<'r, 'i> {
+    node: &'r Node,
+    plan: &'r Plan,
+    targets: &'r [Target],
+    placed: &'i Placement,
+    /// Of every dimension.
+    positions: &'i [u64],
+    /// Where its records go, if each launch is of one phase of several.
+    by_phase: Option<&'i Arc<PhaseTimes>>,
+    /// Its parts do not fit a device's memory all at once.
+    streams: bool,
+}
+
+/// The elements of arrays, from the first to the last that are touched.
+type Hulls = SmallVec<[(u32, Range<u64>); 4]>;
+
+impl PartRequest<'_, '_> {
+    /// Memory and place of the first part's device.
+    fn alone(&self) -> (Option<&'static DeviceMemory>, Place) {
+        place_of(&self.targets[self.placed.targets.first().copied().flatten().unwrap_or(0) as usize])
+    }
+}
+
+impl<'r> Scheduler<'r> {
+    /// Zeroed memory of the host until the end of the run.
+    fn scratch(&mut self, bytes: usize) -> *mut u8 {
+        let scratch = Scratch::zeroed(bytes);
+        let data = scratch.data();
+        self.scratch.push(scratch);
+        data
+    }
+
+    pub fn new(
+        list: &'r SubmissionList,
+        runtime: &'r Runtime,
+        watch: Option<&'r SharedOutcome>,
+        beside: bool,
+    ) -> Scheduler<'r> {
+        let mut walk = Scheduler {
+            list,
+            runtime,
+            watch,
+            beside,
+            arrays: Vec::with_capacity(list.memories_touched()),
+            of_memory: (0..list.memories_touched()).map(|_| None).collect(),
+            of_slice: Vec::new(),
+            of_second: Vec::new(),
+            known: FootprintCache::default(),
+            tasks: Tasks::new(runtime.priority),
+            lanes: SmallVec::new(),
+            launched: Vec::with_capacity(list.nodes().len()),
+            scratch: Vec::new(),
+        };
+        // In the order of addresses, in which everybody locks directories.
+        let own_memory = runtime.has_device_memory();
+        for (index, memory, written) in list.memories() {
+            walk.of_memory[index as usize] = Some(walk.arrays.len() as u32);
+            walk.arrays.push(Array::of_memory(memory, written, own_memory));
+        }
+        walk
+    }
+
+    fn ways(&mut self) -> TaskSink<'_> {
+        TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes }
+    }
+
+    /// Puts a submission into lanes.
+    pub fn issue(&mut self, position: usize, node: &'r Node, checked: Option<Arc<Parts>>) {
+        self.launched.push(SubmissionState {
+            position,
+            tasks: SmallVec::new(),
+            error: None,
+            begun: None,
+            plain: false,
+            reads: Vec::new(),
+            writes: Vec::new(),
+        });
+        if let Err(error) = self.try_issue(node, checked) {
+            self.fail(node, error);
+        }
+        if self.tasks.waiting() > RUN_AHEAD {
+            let tasks = &mut self.tasks;
+            drive_until(&self.lanes, || tasks.waiting() <= RUN_AHEAD / 2);
+        }
+    }
+
+    pub fn latest(&mut self) -> &mut SubmissionState {
+        self.launched.last_mut().expect("a submission was begun")
+    }
+
+    /// The latest submission failed: what it writes is poisoned for those that come.
+    fn fail(&mut self, node: &Node, error: Error) {
+        if std::mem::take(&mut self.latest().plain) {
+            let mut latest = self.launched.pop().expect("a submission was begun");
+            self.record_whole(&mut latest);
+            self.launched.push(latest);
+        }
+        if self.latest().writes.is_empty() {
+            // It did not come to cutting: all that it could have written.
+            let plan = node.plan();
+            for (i, _) in plan.arguments.iter().enumerate().filter(|(_, a)| a.access != Access::Read) {
+                let (array, region) = self.range_of(node, i);
+                self.latest().writes.push((array, region, false));
+            }
+        }
+        let writes = std::mem::take(&mut self.latest().writes);
+        for (array, region, _) in &writes {
+            self.arrays[*array as usize].directory_mut().poison(region);
+        }
+        let latest = self.latest();
+        latest.writes = writes;
+        latest.error.get_or_insert(error);
+        self.arrays.iter_mut().for_each(|array| array.pins.clear());
+    }
+
+    fn try_issue(&mut self, node: &'r Node, checked: Option<Arc<Parts>>) -> Result<(), Error> {
+        let (plan, order) = (node.plan(), self.list.order_of(node));
+        let targets = match plan.targets() {
+            Ok(targets) => targets,
+            Err(error) => return self.on_host(node, plan, error),
+        };
+        if order.items() == 0 {
+            return self.identities(node, plan, &targets[0]);
+        }
+        if checked.is_none()
+            && let Some(outcome) = self.issue_whole(node, plan, targets)
+        {
+            return outcome;
+        }
+        self.fetch_structure(node, plan)?;
+        let placed = &placement::place(self, node, plan, targets, checked)?;
+        let positions: SmallVec<[u64; 4]> = self.list.dims_of(node).iter().map(|dim| dim.len()).collect();
+        let issue = PartRequest {
+            node,
+            plan,
+            targets,
+            placed,
+            positions: &positions,
+            by_phase: None,
+            streams: false,
+        };
+        let mut buffers = self.buffers(&issue);
+        let phases = order.phases();
+        // One device that uses the host's memory merges its own accumulators.
+        let merges = plan.reduces && (placed.is_cut() || issue.alone().1 != Place::HOST);
+        let by_phase = merges || placed.is_cut() && phases > 1;
+        let profile = launch::extras(node, self.runtime).1.filter(|_| by_phase && phases > 1);
+        let records = profile.map(|profile| PhaseTimes::new(profile.clone()));
+        let issue = PartRequest { by_phase: records.as_ref(), ..issue };
+        // What the whole submission writes, and may not read: before any of its parts.
+        let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
+        for (subspace, part) in placed.subspaces() {
+            let of_part = self.touches(&issue, subspace, &(0..phases), &buffers);
+            if let (true, Some(target)) = (part.changes(), placed.targets[subspace]) {
+                // A buffer that grew from phase to phase would be copied each time.
+                self.reserve_all(&targets[target as usize..][..1], &of_part);
+            }
+            touches.extend(of_part);
+        }
+        self.promise(plan, &touches, &buffers)?;
+        let mut issue = issue;
+        if placed.targets.contains(&None) {
+            issue.streams = !self.fit(targets, &touches);
+            if !issue.streams {
+                self.reserve_all(targets, &touches);
+            }
+        }
+        let issue = issue;
+        let mut alone = Some(touches).filter(|_| !by_phase && !placed.is_cut());
+        // Who ran each part last.
+        let mut ran: SmallVec<[u32; 4]> = smallvec![0; placed.targets.len()];
+        for round in 0..if by_phase { phases } else { 1 } {
+            let phases = if by_phase { round..round + 1 } else { 0..phases };
+            let partials = if merges { self.partials(&issue, round)? } else { SmallVec::new() };
+            for (subspace, _) in placed.subspaces() {
+                // The only part touches what the submission does.
+                let touches = alone.take();
+                let touches = touches.unwrap_or_else(|| self.touches(&issue, subspace, &phases, &buffers));
+                let part = (subspace, touches, &buffers[..]);
+                ran[subspace] = self.issue_part(&issue, part, phases.clone(), &partials)?;
+            }
+            if placed.is_cut() {
+                self.turn(&issue, &mut buffers, &ran)?;
+            }
+            for partial in &partials {
+                self.merge(&issue, partial, round == 0)?;
+            }
+        }
+        self.back(&issue, &buffers, &ran)
+    }
+
+    /// Puts a part of a submission into the lane of its device, and says which of the targets that is.
+    fn issue_part(
+        &mut self,
+        issue: &PartRequest<'r, '_>,
+        (subspace, mut touches, buffers): (usize, SmallVec<[Touches; 4]>, &[Buffers]),
+        phases: Range<u64>,
+        partials: &[Partial<'r>],
+    ) -> Result<u32, Error> {
+        let number = match issue.placed.targets[subspace] {
+            Some(number) => number,
+            None => self.wait_for_one(issue.targets),
+        };
+        let target = &issue.targets[number as usize];
+        let (memory, place) = place_of(target);
+        if let (true, Some(memory)) = (issue.streams, memory) {
+            self.begin_batch(issue, (subspace, &touches, buffers), &phases, memory)?;
+        }
+        if !partials.is_empty() {
+            touches.retain(|t| issue.plan.arguments[t.argument as usize].view != View::Reduce);
+            touches.extend(partials.iter().map(|partial| partial.touches(issue, subspace)));
+        }
+        self.make_current(memory, &touches)?;
+        let PartRequest { node, plan, placed, .. } = *issue;
+        let mut part =
+            KernelPart::new((self.list, self.runtime), (node, plan, target), (placed, subspace), phases);
+        part.by_phase = issue.by_phase.cloned();
+        for touched in &touches {
+            let (_, offset) = self.array_of(node, touched.argument as usize);
+            let array = &self.arrays[touched.array as usize];
+            if let Some(partial) = partials.iter().find(|p| p.array == touched.array) {
+                part.place_partials(
+                    touched.argument,
+                    array,
+                    place,
+                    partial.first(issue, subspace),
+                    partial.rows,
+                );
+            } else if touched.second {
+                part.place_second(touched.argument, array, place, offset, placed.is_cut());
+            } else {
+                part.place(touched.argument, array, place, offset, placed.is_cut());
+            }
+        }
+        let expected = part.expected();
+        self.put((node, plan, target, number), &touches, place, expected, move || part.run());
+        Ok(number)
+    }
+
+    /// Puts a kernel into the lane of its device. What it touches is there, or on its way there.
+    pub fn put(
+        &mut self,
+        (node, plan, target, number): (&'r Node, &'r Plan, &'r Target, u32),
+        touches: &[Touches],
+        place: Place,
+        expected: u64,
+        work: impl FnOnce() -> Result<(), Error> + 'r,
+    ) {
+        let waits = self.waits(touches, place);
+        let arrays = &mut self.arrays;
+        let pins = touches.iter().filter_map(|touched| arrays[touched.array as usize].unpin(place));
+        let pins: SmallVec<[Arc<DeviceBuffer>; 2]> = pins.collect();
+        // Most have none, and their work is as small as it can be: it is allocated here and freed elsewhere.
+        let work = match pins.is_empty() {
+            true => self.limited(node, plan, work),
+            false => self.limited(node, plan, move || {
+                let outcome = work();
+                drop(pins);
+                outcome
+            }),
+        };
+        // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
+        // buffers are held until then; kernels may run on any thread.
+        let task = unsafe { self.tasks.add(waits, expected, work) };
+        self.touched(touches, place, task);
+        self.latest().tasks.push((task, number));
+        self.ways().push(&Lanes::of(target.device).kernels, task);
+    }
+
+    /// Gives each device room for all of this, if it has that much: for whoever is free takes the next part, and a
+    /// part may touch more in later phases. To give it more room later, one would have to wait for the parts that it
+    /// runs.
+    fn reserve_all(&mut self, targets: &[Target], touches: &[Touches]) {
+        let hulls = self.hulls(touches);
+        for memory in targets.iter().filter_map(|target| target.device.memory()) {
+            self.reserve(memory, &hulls);
+        }
+    }
+
+    fn reserve(&mut self, memory: &'static DeviceMemory, hulls: &Hulls) {
+        let mut ways = TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes };
+        for (array, hull) in hulls {
+            // Without, the parts get theirs one by one, or say why not.
+            let _ = self.arrays[*array as usize].make_room(memory, hull.clone(), &mut ways);
+        }
+    }
+
+    /// Of each array once.
+    fn hulls(&self, touches: &[Touches]) -> Hulls {
+        let mut hulls = Hulls::new();
+        for touched in touches {
+            let hull = touched.region.hull(&self.arrays[touched.array as usize].grid());
+            match hulls.iter_mut().find(|(array, _)| *array == touched.array) {
+                _ if hull.is_empty() => {}
+                Some((_, all)) => *all = all.start.min(hull.start)..all.end.max(hull.end),
+                None => hulls.push((touched.array, hull)),
+            }
+        }
+        hulls
+    }
+
+    fn bytes(&self, hulls: &Hulls) -> u64 {
+        let bytes = |(array, hull): &(u32, Range<u64>)| {
+            (hull.end - hull.start).saturating_mul(self.arrays[*array as usize].size())
+        };
+        hulls.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// True if every device has memory enough for all of this.
+    fn fit(&self, targets: &[Target], touches: &[Touches]) -> bool {
+        let budgets = targets.iter().filter_map(|target| target.device.memory()).map(DeviceMemory::budget);
+        budgets.min().is_none_or(|room| self.bytes(&self.hulls(touches)) <= room)
+    }
+
+    /// Of a launch that streams: if a device has no room for a part, what it has goes, and it gets room for that part
+    /// and those after it, as many as fit, in one piece.
+    fn begin_batch(
+        &mut self,
+        issue: &PartRequest<'r, '_>,
+        (subspace, touches, buffers): (usize, &[Touches], &[Buffers]),
+        phases: &Range<u64>,
+        memory: &'static DeviceMemory,
+    ) -> Result<(), Error> {
+        // Accumulators are each part's own.
+        let accumulates = |t: &Touches| issue.plan.arguments[t.argument as usize].view == View::Reduce;
+        let of_part = |mut touches: SmallVec<[Touches; 4]>| {
+            touches.retain(|touched| !accumulates(touched));
+            touches
+        };
+        let mut hulls = self.hulls(touches);
+        hulls.retain(|(array, _)| touches.iter().any(|t| t.array == *array && !accumulates(t)));
+        let has_room = |(array, hull): &(u32, Range<u64>)| {
+            let directory = self.arrays[*array as usize].directory();
+            directory.copy(memory.place()).is_some_and(|copy| copy.has_room(hull))
+        };
+        if hulls.iter().all(has_room) {
+            return Ok(());
+        }
+        self.spill(memory)?;
+        // Not to the last byte: buffers are a little larger than what is in them.
+        let room = memory.budget() - memory.budget() / 16;
+        for next in subspace + 1..issue.placed.parts.subspaces.len() {
+            let more = of_part(self.touches(issue, next, phases, buffers));
+            let mut larger = hulls.clone();
+            for (array, hull) in self.hulls(&more) {
+                match larger.iter_mut().find(|(known, _)| *known == array) {
+                    Some((_, all)) => *all = all.start.min(hull.start)..all.end.max(hull.end),
+                    None => larger.push((array, hull)),
+                }
+            }
+            if self.bytes(&larger) > room {
+                break;
+            }
+            hulls = larger;
+        }
+        self.reserve(memory, &hulls);
+        Ok(())
+    }
+
+    /// Gives a place room for what is touched there, and what it lacks of it; if its memory is full of arrays of
+    /// this run, at their cost, and if others have it, when they are done with it.
+    pub fn make_current(
+        &mut self,
+        memory: Option<&'static DeviceMemory>,
+        touches: &[Touches],
+    ) -> Result<(), Error> {
+        match (self.prepare(memory, touches), memory) {
+            (Err(Error::DeviceMemory(_)), Some(memory)) => self.make_room(memory, touches),
+            (other, _) => other,
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self, memory: &'static DeviceMemory, touches: &[Touches]) -> Result<(), Error> {
+        self.spill(memory)?;
+        let mut quiet: Option<FastPathFence> = None;
+        loop {
+            if let Some(quiet) = &mut quiet {
+                quiet.settle();
+            }
+            let before = ROOM.before();
+            let error = match self.prepare(Some(memory), touches) {
+                Err(error @ Error::DeviceMemory(_)) => error,
+                other => return other,
+            };
+            if self.bytes(&self.hulls(touches)) > memory.budget() {
+                return Err(error);
+            }
+            for memory in self.runtime.devices.iter().filter_map(|device| device.memory()) {
+                self.spill(memory)?;
+            }
+            // Who sleeps here does not keep others from running.
+            let _blocked = asynchronous::blocked();
+            if !ROOM.wait(before) {
+                // Some launches are not counted: it tries once more without them.
+                match &quiet {
+                    Some(quiet) if quiet.was_undisturbed() => return Err(error),
+                    Some(_) => {}
+                    None => quiet = Some(FastPathFence::begin()),
+                }
+            }
+        }
+    }
+
+    /// Gives a place room for what is touched there, and what it lacks of it.
+    fn prepare(&mut self, memory: Option<&'static DeviceMemory>, touches: &[Touches]) -> Result<(), Error> {
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            let mut ways = TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            array.prepare(memory, &touched.region, touched.touch, &mut ways)?;
+        }
+        Ok(())
+    }
+
+    /// A device's memory is full, of arrays of this run, too: what it has of them goes, for what comes next.
+    /// So a launch whose parts fit one by one runs out of core.
+    #[cold]
+    fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
+        self.arrays.iter_mut().for_each(|array| array.pins.clear());
+        self.ways().drain();
+        let lanes = &self.lanes;
+        self.arrays.iter_mut().try_for_each(|array| array.spill(memory, lanes))
+    }
+
+    /// Work that may take as long as the submission's `Timeout` says.
+    fn limited<'w>(
+        &mut self,
+        node: &'w Node,
+        plan: &'w Plan,
+        work: impl FnOnce() -> Result<(), Error> + 'w,
+    ) -> Work<'w>
+    where
+        'r: 'w,
+    {
+        let Some(limit) = launch::timeout(node, self.runtime) else { return Box::new(move || Ok(work()?)) };
+        let watch = self.watch;
+        let latest = self.latest();
+        let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
+        Box::new(move || {
+            let blame = |source| launch::blame(node, plan, position, source);
+            let mut runs = false;
+            let work = || {
+                runs = true;
+                work()
+            };
+            let outcome = asynchronous::timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
+            outcome.map_err(|error| match error {
+                Error::Timeout { .. } if runs => Outcome::Late(error),
+                _ => Outcome::Error(error),
+            })
+        })
+    }
+
+    /// The device for a part that nobody has yet: one with hardly anything to do.
+    fn wait_for_one(&mut self, targets: &[Target]) -> u32 {
+        let lane = |target: &Target| &Lanes::of(target.device).kernels;
+        // The lanes' threads do the work: who drives a lane of kernels itself would not see when another is
+        // free. All other lanes are driven, for what the kernels wait for.
+        let served = targets.iter().all(|target| lane(target).wake());
+        let mut lanes = self.lanes.clone();
+        if served {
+            lanes.retain(|other| !targets.iter().any(|target| std::ptr::eq(*other, lane(target))));
+        }
+        drive_until(&lanes, || targets.iter().any(|target| lane(target).waiting() < 2));
+        placement::first_free(targets)
+    }
+
+    /// What a task waits for.
+    fn waits(&mut self, touches: &[Touches], place: Place) -> Waits {
+        let mut waits = Waits::default();
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            if touched.touch.reads() {
+                array.wait_to_read(place, &touched.region, touched.argument, &mut waits);
+            }
+            if touched.touch.writes() {
+                array.wait_to_write(place, &touched.region, &mut waits);
+            }
+        }
+        waits
+    }
+
+    /// A task touches arrays as said.
+    fn touched(&mut self, touches: &[Touches], place: Place, task: TaskRef) {
+        for touched in touches {
+            let array = &mut self.arrays[touched.array as usize];
+            if !touched.touch.writes() {
+                array.has_read(place, &touched.region, task);
+                continue;
+            }
+            array.has_written(place, &touched.region, task);
+            let mut directory = array.directory_mut();
+            let kept = match touched.touch {
+                Touch::WriteSome => directory.poison_in(&touched.region),
+                _ => Region::empty(),
+            };
+            directory.written(place, &touched.region);
+            directory.poison(&kept);
+        }
+    }
+
+    /// Nothing implements the kernel: its failsafe runs here, on the host's arrays.
+    fn on_host(&mut self, node: &'r Node, plan: &'r Plan, error: Error) -> Result<(), Error> {
+        let Some(body) = node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) else {
+            return Err(error);
+        };
+        let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
+        for (i, spec) in plan.arguments.iter().enumerate().filter(|(_, s)| s.view != View::Scalar) {
+            let (array, region) = self.range_of(node, i);
+            let touch = match spec.access {
+                Access::Read => Touch::Read,
+                Access::ReadWrite => Touch::ReadWrite,
+                // A host task writes all of it; a failsafe what the kernel would.
+                Access::Write if spec.view == View::Whole => Touch::Write,
+                Access::Write => Touch::WriteSome,
+            };
+            touches.push(Touches { argument: i as u32, array, region, touch, second: false });
+        }
+        self.promise(plan, &touches, &[])?;
+        self.prepare(None, &touches)?;
+        let waits = self.waits(&touches, Place::HOST);
+        let (args, dims) = (self.list.args_of(node), self.list.dims_of(node));
+        let work = self.limited(node, plan, move || failsafe::call(body, plan, args, dims));
+        // SAFETY: the recording lives until the run is over; the function is Send and Sync.
+        let task = unsafe { self.tasks.add(waits, 0, work) };
+        self.touched(&touches, Place::HOST, task);
+        self.latest().tasks.push((task, u32::MAX));
+        drive_until(&self.lanes, || task.get().is_ready());
+        // Meanwhile others run what waits in the lanes.
+        self.lanes.iter().filter(|lane| lane.waiting() > 0).for_each(|lane| {
+            lane.wake();
+        });
+        // The function may block: who uses nothing that it writes need not wait for it.
+        if self.beside {
+            self.arrays.iter_mut().filter(|array| array.has_copied()).for_each(Array::leave);
+        }
+        let away = self.runtime.has_device_memory();
+        if away {
+            ROOM.is_away();
+        }
+        task.run();
+        if away {
+            ROOM.goes();
+        }
+        self.arrays.iter_mut().for_each(Array::lock);
+        changed().notify();
+        Ok(())
+    }
+
+    /// Everything is issued: waits for it, and settles what failed.
+    pub fn finish(mut self, failures: Vec<LaunchError>) -> Vec<LaunchError> {
+        self.fetch_slices();
+        if self.beside {
+            // Guards of what this run leaves alone need not wait for its kernels, once nothing is copied any more.
+            drive_until(&self.lanes, || self.arrays.iter().all(Array::has_copied));
+            self.arrays.iter_mut().for_each(Array::leave);
+        }
+        self.ways().drain();
+        self.arrays.iter_mut().for_each(Array::lock);
+        super::settle::settle(&mut self, failures)
+    }
+
+    /// Slices of the host are the host's again when the run is over, with what a launch that took too long has made.
+    fn fetch_slices(&mut self) {
+        self.tasks.bring_home();
+        for at in 0..self.of_slice.len() {
+            let array = &mut self.arrays[self.of_slice[at].1 as usize];
+            let all = Region::all(&array.grid());
+            let mut ways = TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes };
+            if let Err(error) = array.prepare(None, &all, Touch::Read, &mut ways)
+                && let Some(last) = self.launched.last_mut()
+            {
+                last.error.get_or_insert(error);
+            }
+        }
+    }
+}
+
+impl Drop for Scheduler<'_> {
+    /// Also when something panics: tasks point into what is about to go.
+    fn drop(&mut self) {
+        self.ways().drain();
+    }
+}

@@ -1,0 +1,123 @@
+//! Submissions that run whole and need nothing but their arguments: most of them. Their parts are not made
+//! one by one, and what they touch is looked up among those that came before.
+
+use super::{Scheduler, SubmissionState, Touches};
+use crate::abi::{self, Arg};
+use crate::descriptor::Access;
+use crate::error::Error;
+use crate::memory::directory::Place;
+use crate::runtime::distributed::arrays::Touch;
+use crate::runtime::distributed::part;
+use crate::runtime::distributed::placement::{self, place_of};
+use crate::runtime::launch::{self, DeviceLaunch};
+use crate::runtime::plan::{Plan, Target};
+use crate::runtime::resident::Footprint;
+use crate::runtime::submissions::Node;
+use smallvec::SmallVec;
+
+impl<'r> Scheduler<'r> {
+    /// Puts a submission into the lane of a device. `None`: it is not one of these, and nothing was done.
+    pub(super) fn issue_whole(
+        &mut self,
+        node: &'r Node,
+        plan: &'r Plan,
+        targets: &'r [Target],
+    ) -> Option<Result<(), Error>> {
+        let sizes = node.extra.as_ref().is_some_and(|extra| extra.sizes.is_some());
+        let checks = self.runtime.check_writes && plan.writes;
+        if placement::wants_cut(plan, targets) || !plan.runs_simply() || sizes || checks {
+            return None;
+        }
+        let footprint = self.known.footprint(self.list, node)?;
+        let mut touches: SmallVec<[Touches; 4]> = SmallVec::new();
+        for (i, touched) in footprint.touched.iter().enumerate().filter(|(_, touched)| !touched.nothing) {
+            let (array, offset) = self.array_of(node, i);
+            let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
+            let touch = match plan.arguments[i].access {
+                Access::Read => Touch::Read,
+                Access::ReadWrite => Touch::ReadWrite,
+                Access::Write if just && touched.covered => Touch::Write,
+                Access::Write => Touch::WriteSome,
+            };
+            touches.push(Touches { argument: i as u32, array, region, touch, second: false });
+        }
+        let latest = self.latest();
+        latest.plain = true;
+        Some(self.issue_touching(node, plan, targets, &footprint, touches))
+    }
+
+    fn issue_touching(
+        &mut self,
+        node: &'r Node,
+        plan: &'r Plan,
+        targets: &'r [Target],
+        footprint: &Footprint,
+        touches: SmallVec<[Touches; 4]>,
+    ) -> Result<(), Error> {
+        self.refuse_poison(plan, &touches)?;
+        let number = if targets.len() == 1 { 0 } else { placement::choose(self, node, plan, targets) };
+        let target = &targets[number];
+        let (memory, place) = place_of(target);
+        self.make_current(memory, &touches)?;
+        let (list, runtime, order) = (self.list, self.runtime, self.list.order_of(node));
+        let (position, recorded) = (self.latest().position, list.args_of(node));
+        let placed = (place != Place::HOST).then(|| self.placed(node, footprint, place));
+        let work = move || {
+            let mut placed = placed;
+            let args = match &mut placed {
+                None => recorded,
+                Some((args, parts)) => {
+                    for (arg, part) in
+                        args.iter_mut().zip(parts).filter(|(arg, _)| arg.kind != abi::ARG_SCALAR)
+                    {
+                        arg.part = part;
+                    }
+                    args
+                }
+            };
+            let (attributes, profile) = launch::extras(node, runtime);
+            let view = order.view();
+            let (space, phases) = (view.get(), 0..order.phases());
+            let (cut, draw) = (false, None);
+            let launch =
+                DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw };
+            part::run_timed(target, order.items(), || {
+                launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
+            })
+        };
+        let expected = part::expected(target, order.items());
+        self.put((node, plan, target, number as u32), &touches, place, expected, work);
+        Ok(())
+    }
+
+    /// The arguments of a submission, with the addresses of a device, and the parts that they point to.
+    fn placed(&mut self, node: &Node, footprint: &Footprint, place: Place) -> (Box<[Arg]>, Box<[abi::Part]>) {
+        let mut args: Box<[Arg]> = self.list.args_of(node).into();
+        let mut parts = footprint.parts.clone();
+        let arrays = args.iter_mut().zip(&mut parts).enumerate();
+        for (i, (arg, part)) in arrays.filter(|(_, (arg, _))| arg.kind != abi::ARG_SCALAR) {
+            let (array, offset) = self.array_of(node, i);
+            self.arrays[array as usize].address(arg, part, place, offset);
+        }
+        (args, parts)
+    }
+
+    /// What a submission of these read and wrote, for when something failed.
+    pub(in crate::runtime::distributed) fn record_whole(&mut self, launched: &mut SubmissionState) {
+        let node: &'r Node = &self.list.nodes()[launched.position];
+        let plan = node.plan();
+        let Some(footprint) = self.known.footprint(self.list, node) else { return };
+        for (i, touched) in footprint.touched.iter().enumerate().filter(|(_, touched)| !touched.nothing) {
+            let (array, offset) = self.array_of(node, i);
+            let (region, just) = self.seen_region(array, &touched.block, &touched.seen, offset);
+            let access = plan.arguments[i].access;
+            if access != Access::Read {
+                let complete = access == Access::Write && just && touched.covered;
+                launched.writes.push((array, region.clone(), complete));
+            }
+            if access != Access::Write {
+                launched.reads.push((i as u32, array, region));
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! One submission, submitted again: everything but the scalars is as it was.
+//!
+//! What a launch needs is then at hand: which memories to hold, and the very struct that went to the
+//! backend the last time. It is used only by the one thread that has the buffer.
+
+use super::resident::ResidentLaunch;
+use super::submissions::SubmissionList;
+use super::{Runtime, launch};
+use crate::abi::space::Space;
+use crate::abi::{self, Submission};
+use crate::backend::take_error;
+use crate::error::Error;
+use crate::kernel::shim;
+use crate::memory::ArrayInner;
+use crate::memory::state::Refused;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The last launch, if it was one plain submission that went well.
+#[derive(Default)]
+pub(super) struct LaunchCache(Option<Box<Launch>>);
+
+struct Launch {
+    submit: unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const Submission) -> *mut abi::Error,
+    device: *mut abi::Device,
+    /// In the order of addresses, and whether it is written.
+    memories: SmallVec<[(*const ArrayInner, bool); 8]>,
+    submission: Submission,
+    /// It is run here, without telling the device.
+    inline: Option<(abi::ShareFn, abi::Share)>,
+    /// It runs on a device with a memory of its own, and `memories` are there.
+    again: Option<ResidentLaunch>,
+    space: Space,
+    valid: bool,
+    /// So many times more, and then the device gets it, which may want the host to run the next ones, or not to.
+    left: u32,
+}
+
+impl LaunchCache {
+    /// Forgets it.
+    #[inline]
+    pub fn clear(&mut self) {
+        if let Some(launch) = &mut self.0 {
+            launch.valid = false;
+        }
+    }
+
+    /// True if the recording is the last launch once more.
+    #[inline]
+    pub fn fits(&self, list: &SubmissionList) -> bool {
+        list.is_one() && self.0.as_ref().is_some_and(|launch| launch.valid)
+    }
+
+    /// Keeps the launch that was just made, if it is one that can be kept.
+    #[inline]
+    pub fn set(&mut self, list: &SubmissionList, runtime: &Runtime) {
+        if list.is_one()
+            && (!runtime.spreads || runtime.has_device_memory())
+            && runtime.options.profile.is_none()
+            && runtime.error.is_none()
+            && runtime.timeout.is_none()
+        {
+            self.keep(list, runtime);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, list: &SubmissionList, runtime: &Runtime) {
+        let [node] = list.nodes() else { return };
+        let (plan, order) = (node.plan(), list.order_of(node));
+        let Ok(target) = plan.target() else { return };
+        let forgets = runtime.keeps_host && list.slices().next().is_some();
+        if plan.prepared || forgets || (plan.writes && runtime.check_writes) {
+            return;
+        }
+        let again = match runtime.spreads.then(|| ResidentLaunch::of(list, runtime)) {
+            Some(None) => return,
+            again => again.flatten(),
+        };
+        let memories = list.memories().map(|(_, memory, written)| (std::ptr::from_ref(memory), written));
+        let memories = memories.collect();
+        let args = list.args_of(node);
+        let submission = Submission {
+            struct_size: size_of::<Submission>() as u32,
+            flags: 0,
+            kernel: target.kernel,
+            // These two are put in by `run`.
+            space: std::ptr::null(),
+            args: std::ptr::null(),
+            arg_count: args.len() as u32,
+            wait_count: 0,
+            waits: std::ptr::null(),
+            // NULL: the backend returns when it is done.
+            signal: std::ptr::null_mut(),
+            nanoseconds: std::ptr::null_mut(),
+            attributes: std::ptr::null(),
+            attribute_count: 0,
+            phase_begin: 0,
+            phase_end: order.phases(),
+        };
+        let view = order.view();
+        let inline =
+            target.inline(order.items(), u32::MAX).filter(|_| order.phases() == 1 && node.extra.is_none());
+        let launch = Launch {
+            submit: target.submit,
+            device: target.device.raw,
+            memories,
+            submission,
+            // Its space is put in by `run`, too.
+            inline: inline.map(|share| (share, launch::share_of(view.get(), args.len()))),
+            again,
+            space: *view.get().raw(),
+            valid: true,
+            left: target.alike(),
+        };
+        match &mut self.0 {
+            Some(old) => **old = launch,
+            None => self.0 = Some(Box::new(launch)),
+        }
+    }
+
+    /// Runs it. False: it is not as simple as that, and nothing was run.
+    #[inline(always)]
+    pub fn run(&mut self, list: &SubmissionList) -> Result<bool, Error> {
+        let Some(launch) = &mut self.0 else {
+            return Ok(false);
+        };
+        if shim::in_kernel() {
+            return Err(Error::Nested);
+        }
+        launch.submission.space = &raw const launch.space;
+        if launch.again.is_some() {
+            return launch.run_again(list);
+        }
+        // Anew each time: writing the arguments ended what the last pointer to them was good for.
+        launch.submission.args = list.args().as_ptr();
+        let Some(left) = launch.left.checked_sub(1) else {
+            list.tell_device();
+            return Ok(false);
+        };
+        launch.left = left;
+        if hold(&launch.memories)? {
+            return Ok(false);
+        }
+        let error = match &mut launch.inline {
+            Some((run, share)) => {
+                share.space = &raw const launch.space;
+                // SAFETY: as below; all rows of the launch, on the host's memory.
+                unsafe { run(share, launch.submission.args) }
+            }
+            // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
+            // types. NULL for the signal: it is done on return. Nothing unwinds out of it.
+            None => unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) },
+        };
+        if error.is_null() {
+            release(&launch.memories, false);
+            return Ok(true);
+        }
+        // SAFETY: an error of this host.
+        let source = unsafe { take_error(error) }.err().unwrap_or(Error::Nested);
+        let failure = failed(list, source);
+        release(&launch.memories, true);
+        Err(failure)
+    }
+}
+
+impl Launch {
+    /// Where the device has a memory of its own.
+    fn run_again(&mut self, list: &SubmissionList) -> Result<bool, Error> {
+        let Launch { submit, device, submission, again: Some(again), .. } = self else { return Ok(false) };
+        let outcome = again.run(
+            list,
+            |args| {
+                submission.args = args.as_ptr();
+                // SAFETY: as the first time: the same device, kernel, space and arrays, held, where the device has
+                // them; scalars of the same types. NULL for the signal: it is done on return.
+                unsafe { take_error(submit(*device, std::ptr::null_mut(), submission)) }
+            },
+            |source| failed(list, source),
+        );
+        outcome.map(|done| done.is_some())
+    }
+}
+
+/// The error of the one submission, whose memories are held.
+#[cold]
+fn failed(list: &SubmissionList, source: Error) -> Error {
+    Error::Launch(Arc::new(launch::failed(list, &list.nodes()[0], 0, source)))
+}
+
+/// Holds memories in turn; true if one of them is noted, or wanted by a pending pipeline, and then none is
+/// held.
+#[inline(always)]
+fn hold(memories: &[(*const ArrayInner, bool)]) -> Result<bool, Error> {
+    for (taken, &(memory, written)) in memories.iter().enumerate() {
+        // SAFETY: the submission that was just recorded borrows this memory.
+        let state = unsafe { &(*memory).state };
+        let held = if written { state.launch_write() } else { state.launch_read() };
+        if !matches!(held, Ok(false)) {
+            return not_held(memories, taken, held);
+        }
+    }
+    Ok(false)
+}
+
+/// A memory was not to be had, or is noted: gives back it and those before it.
+#[cold]
+fn not_held(
+    memories: &[(*const ArrayInner, bool)],
+    at: usize,
+    held: Result<bool, Refused>,
+) -> Result<bool, Error> {
+    if held.is_ok() {
+        // It stays noted; those before it are not.
+        release(&memories[at..][..1], true);
+    }
+    release(&memories[..at], false);
+    match held {
+        Ok(_) | Err(Refused::Pending) => Ok(true),
+        Err(Refused::Borrowed) => Err(Error::Borrowed),
+    }
+}
+
+/// Gives memories back; what was written is noted, or not.
+#[inline(always)]
+fn release(memories: &[(*const ArrayInner, bool)], tracked: bool) {
+    for &(memory, written) in memories {
+        // SAFETY: as in `hold`.
+        let state = unsafe { &(*memory).state };
+        if written { state.release_write(tracked) } else { state.release_read() }
+    }
+}

@@ -1,0 +1,513 @@
+//! Which elements of which array each part of a launch touches.
+//!
+//! Three steps, all pure: [`PartRule::cut`] says along which dimension and at which positions a launch is
+//! cut, [`evaluate`] makes boxes of elements of it and proves them, [`Cache`] keeps the outcome, so that
+//! a launch that comes again is not evaluated again. Boxes are in the *launch's* grid of an array: its
+//! shape as the launch sees it, folded to three axes, axis 0 contiguous.
+
+mod cache;
+mod grid;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cache::Cache;
+pub(crate) use grid::{ElementBox, LaunchGrid};
+pub(crate) use rule::PartRule;
+
+use super::plan::{ArgumentPlan, Plan};
+use super::proof::{argument_error, index_error, item_grid};
+use crate::abi;
+use crate::descriptor::{Access, View};
+use crate::error::{Error, PartError};
+use crate::index::{Cut, Dim, DimList, Order, restrict, value_range};
+use crate::kernel::{Boxes, Candidate, PartitionMap};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A recorded launch.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    pub plan: &'a Plan,
+    pub order: &'a Order,
+    pub dims: &'a [Dim],
+    /// As recorded: addresses are the host's. Scalars, and arrays that are marked as structure, are
+    /// current there and not written meanwhile.
+    pub args: &'a [abi::Arg],
+    /// Per argument its shape as the launch sees it; empty: none.
+    pub shapes: &'a [&'a [u64]],
+}
+
+/// A launch in parts. Every item of it belongs to exactly one.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// Along which it was cut; `None`: there is one part.
+    pub dimension: Option<usize>,
+    /// Per argument, how the launch sees the array; of scalars, of no use.
+    pub grids: SmallVec<[LaunchGrid; 8]>,
+    pub subspaces: Vec<Subspace>,
+}
+
+/// One part of a launch.
+#[derive(Debug)]
+pub(crate) struct Subspace {
+    /// Whose it is, by position in the weights.
+    pub share: usize,
+    /// Along the dimension of the cut.
+    pub positions: Range<u64>,
+    pub dims: DimList,
+    /// It has the phases of the whole launch, each with its share of the items.
+    pub order: Order,
+    /// Per argument, over all phases.
+    pub touched: SmallVec<[PartFootprint; 8]>,
+    /// The same of each phase, if they differ.
+    by_phase: Vec<SmallVec<[PartFootprint; 8]>>,
+}
+
+/// What one part of a launch does to one array. Of a scalar: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartFootprint {
+    /// What it may read.
+    pub read: Option<Extent>,
+    /// What it may write; disjoint from that of every other part.
+    pub written: Option<Extent>,
+    /// Every element of `written` is some item's own.
+    pub covered: bool,
+    /// So it is in each single phase.
+    pub covered_by_phase: bool,
+}
+
+/// Elements of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All, also those that are beyond the shape.
+    All,
+    Box(ElementBox),
+}
+
+impl Subspace {
+    /// What it does to an argument in these phases: one of them, or all.
+    pub fn touched_in(&self, argument: usize, phases: &Range<u64>) -> &PartFootprint {
+        match self.by_phase.get(phases.start as usize) {
+            Some(one) if phases.end - phases.start == 1 => &one[argument],
+            _ => &self.touched[argument],
+        }
+    }
+
+    /// True if it touches other elements in other phases.
+    pub fn changes(&self) -> bool {
+        !self.by_phase.is_empty()
+    }
+}
+
+impl PartFootprint {
+    /// In one phase or another.
+    fn or(&self, other: &PartFootprint) -> PartFootprint {
+        let either = |a: Option<Extent>, b: Option<Extent>| match (a, b) {
+            (Some(Extent::Box(a)), Some(Extent::Box(b))) => Some(Extent::Box(a.hull(&b))),
+            (Some(Extent::All), _) | (_, Some(Extent::All)) => Some(Extent::All),
+            (one, None) | (None, one) => one,
+        };
+        PartFootprint {
+            read: either(self.read, other.read),
+            written: either(self.written, other.written),
+            covered: self.covered && other.covered,
+            covered_by_phase: self.covered_by_phase && other.covered_by_phase,
+        }
+    }
+
+    /// The smallest box that holds all that is touched; `None`: all of the array, or nothing.
+    pub fn hull(&self) -> Option<ElementBox> {
+        match (self.read, self.written) {
+            (Some(Extent::Box(a)), Some(Extent::Box(b))) => Some(a.hull(&b)),
+            (Some(Extent::Box(a)), None) | (None, Some(Extent::Box(a))) => Some(a),
+            _ => None,
+        }
+    }
+}
+
+impl Parts {
+    /// Whether every part's own elements are neighbours, in every array that the index names: a `whole`
+    /// implementation gets them as a slice, between whose elements nobody else may have some. By stages, one
+    /// part may read what another has as its own slice.
+    pub fn lie_without_gaps(&self, plan: &Plan) -> bool {
+        plan.arguments.iter().enumerate().all(|(i, spec)| {
+            let own = |part: &Subspace| match spec.view {
+                View::Item => part.touched[i].hull(),
+                View::Phased => part.touched[i].written.and_then(|written| match written {
+                    Extent::Box(own) => Some(own),
+                    Extent::All => None,
+                }),
+                _ => Some(ElementBox::EMPTY),
+            };
+            let solid = |part| own(part).is_some_and(|own| self.grids[i].is_solid(&own));
+            spec.stages.is_none() && self.subspaces.iter().all(solid)
+        })
+    }
+}
+
+/// Makes the parts of a launch that is cut at these positions. Without a dimension there is one part,
+/// of the first share.
+pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut) -> Result<Parts, Error> {
+    let plan = launch.plan;
+    let mut parts = Parts { dimension, grids: SmallVec::new(), subspaces: Vec::new() };
+    if launch.order.items() == 0 {
+        return Ok(parts);
+    }
+    let mut shapes: SmallVec<[SmallVec<[u64; 4]>; 8]> = SmallVec::new();
+    for (i, spec) in plan.arguments.iter().enumerate() {
+        let extents = extents(launch, i, spec).map_err(|text| argument_error(plan, i, text))?;
+        parts.grids.push(LaunchGrid::of(&extents));
+        shapes.push(extents);
+    }
+    let whole = Cut::from_iter([(0, 0..0)]);
+    for (share, positions) in if dimension.is_some() { cut } else { &whole } {
+        let dims = match dimension {
+            Some(dim) => restrict(launch.dims, dim, positions.clone()),
+            None => launch.dims.iter().cloned().collect(),
+        };
+        let order = Order::new(&dims, &plan.traits()).map_err(|e| index_error(plan, e))?;
+        let all = MapQuery { dimension, dims: &dims, order: &order, shapes: &shapes, phase: None };
+        let by_phase = match dimension {
+            Some(_) if cut.len() as u64 * order.phases() <= MANY_PHASES => by_phase(launch, &all)?,
+            _ => Vec::new(),
+        };
+        let touched = match by_phase.split_first() {
+            Some((first, rest)) => over_all(launch, &all, first, rest),
+            None => touched(launch, &all)?.0,
+        };
+        let positions = positions.clone();
+        parts.subspaces.push(Subspace { share: *share, positions, dims, order, touched, by_phase });
+    }
+    prove_apart(launch, &parts)?;
+    Ok(parts)
+}
+
+/// The axes of an array, not folded.
+fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentPlan) -> Result<SmallVec<[u64; 4]>, String> {
+    let (arg, shape) = (&launch.args[i], launch.shapes[i]);
+    match spec.view {
+        View::Scalar => Ok(SmallVec::new()),
+        View::Item | View::Phased => {
+            let grid = item_grid(launch.dims, spec, shape, arg.len)?;
+            Ok(spec.row.then_some(grid.row_len).into_iter().chain(grid.extents).collect())
+        }
+        View::Whole | View::Scatter | View::Window | View::Reduce if shape.is_empty() => {
+            Ok(SmallVec::from_slice(&[arg.len]))
+        }
+        View::Whole | View::Scatter | View::Window | View::Reduce => Ok(SmallVec::from_slice(shape)),
+    }
+}
+
+/// With so many phases of all parts and no more, each is looked at by itself.
+const MANY_PHASES: u64 = 4096;
+
+/// A subspace, or one phase of it.
+struct MapQuery<'a> {
+    /// Along which the launch is cut.
+    dimension: Option<usize>,
+    dims: &'a [Dim],
+    order: &'a Order,
+    /// Per argument.
+    shapes: &'a [SmallVec<[u64; 4]>],
+    phase: Option<u64>,
+}
+
+impl MapQuery<'_> {
+    /// True if the values of a dimension are others in other phases.
+    fn changes(&self, dim: usize) -> bool {
+        self.dims[dim].len() > 1 && self.order.constant_within_phases(dim)
+    }
+
+    /// The dimensions with the values that there are in its phase. Those that neither stay nor are all there in each
+    /// phase are there in full.
+    fn own_dims(&self) -> DimList {
+        let Some(phase) = self.phase else { return self.dims.iter().cloned().collect() };
+        let mut positions: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.dims.len());
+        self.order.position(self.order.phase(phase).start, &mut positions);
+        let own = |(dim, at): (usize, u64)| match self.changes(dim) {
+            true => restrict(self.dims, dim, at..at + 1).swap_remove(dim),
+            false => self.dims[dim].clone(),
+        };
+        positions.into_iter().enumerate().map(own).collect()
+    }
+}
+
+/// What a subspace touches in each of its phases; nothing, if that is the same in all of them.
+fn by_phase(launch: &Launch<'_>, all: &MapQuery<'_>) -> Result<Vec<SmallVec<[PartFootprint; 8]>>, Error> {
+    let phases = all.order.phases();
+    // A `whole` implementation has the same slices in all phases.
+    if phases < 2 || launch.plan.whole || !(0..all.dims.len()).any(|dim| all.changes(dim)) {
+        return Ok(Vec::new());
+    }
+    let (first, differs) = touched(launch, &MapQuery { phase: Some(0), ..*all })?;
+    if !differs {
+        return Ok(Vec::new());
+    }
+    let mut by_phase = vec![first];
+    for phase in 1..phases {
+        by_phase.push(touched(launch, &MapQuery { phase: Some(phase), ..*all })?.0);
+    }
+    Ok(by_phase)
+}
+
+/// What a subspace touches in all of its phases together.
+fn over_all(
+    launch: &Launch<'_>,
+    all: &MapQuery<'_>,
+    first: &[PartFootprint],
+    rest: &[SmallVec<[PartFootprint; 8]>],
+) -> SmallVec<[PartFootprint; 8]> {
+    let over_all = |(i, first): (usize, &PartFootprint)| match &launch.plan.arguments[i] {
+        // Phases together may cover what none of them does.
+        spec if spec.view == View::Item => own(spec, all.dims, all, &all.shapes[i], None),
+        _ => rest.iter().fold(first.clone(), |touched, phase| touched.or(&phase[i])),
+    };
+    first.iter().enumerate().map(over_all).collect()
+}
+
+/// What a subspace touches of each argument, and whether that is something else in another phase.
+fn touched(launch: &Launch<'_>, asked: &MapQuery<'_>) -> Result<(SmallVec<[PartFootprint; 8]>, bool), Error> {
+    let (plan, dimension, shapes) = (launch.plan, asked.dimension, asked.shapes);
+    let dims = &asked.own_dims()[..];
+    let values: SmallVec<[Range<u64>; 4]> = dims.iter().map(|dim| value_range(dim).0).collect();
+    let mut differs = plan.part.names(|dim| asked.changes(dim));
+    let said = match plan.part.function() {
+        Some(_) => {
+            let (said, looked) = ask(launch, dimension, &values, |dim| asked.changes(dim))?;
+            differs |= looked;
+            Some(said)
+        }
+        None => None,
+    };
+    let mut all = SmallVec::new();
+    for (i, spec) in plan.arguments.iter().enumerate() {
+        let mapped = match &said {
+            Some(said) => said_of(launch, dimension, &values, said, i)?,
+            None => None,
+        };
+        let mapped = match mapped {
+            Some(axes) => Some(axes),
+            None => plan.part.axes(launch, i, &values, &shapes[i])?,
+        };
+        let mapped = match mapped {
+            Some(axes) => Some(inside(launch, dimension, &values, i, axes, &shapes[i])?),
+            None => None,
+        };
+        all.push(match spec.view {
+            View::Scalar => PartFootprint::default(),
+            View::Item => {
+                differs |= spec.along.iter().any(|&dim| asked.changes(dim));
+                own(spec, dims, asked, &shapes[i], None)
+            }
+            // Its buffers change roles with all own elements, whatever a phase writes of them.
+            View::Phased => own(spec, asked.dims, asked, &shapes[i], mapped),
+            View::Whole => PartFootprint { read: Some(Extent::All), ..PartFootprint::default() },
+            View::Window => PartFootprint { read: mapped.or(Some(Extent::All)), ..PartFootprint::default() },
+            // All of it, by every part, into accumulators of their own that are merged.
+            View::Reduce => PartFootprint {
+                read: (spec.access != Access::Write).then_some(Extent::All),
+                written: Some(Extent::All),
+                covered: true,
+                covered_by_phase: true,
+            },
+            View::Scatter => {
+                let extent = mapped.or(Some(Extent::All));
+                PartFootprint { read: extent, written: extent, ..PartFootprint::default() }
+            }
+        });
+    }
+    Ok((all, differs))
+}
+
+/// What follows from the view of an `Item` or a `Phased`: the own elements, of these of the dimensions' values.
+/// `mapped` is what a `Phased` reads beside them.
+fn own(
+    spec: &ArgumentPlan,
+    dims: &[Dim],
+    asked: &MapQuery<'_>,
+    extents: &[u64],
+    mapped: Option<Extent>,
+) -> PartFootprint {
+    let (mut axes, mut covered): (SmallVec<[Range<u64>; 4]>, bool) = (SmallVec::new(), true);
+    axes.extend(spec.row.then(|| 0..extents[0]));
+    for &dim in &spec.along {
+        let (values, every) = value_range(&dims[dim]);
+        covered &= every;
+        axes.push(values);
+    }
+    let (elements, exact) = ElementBox::folded(&axes, extents);
+    let own = Extent::Box(elements);
+    let spanned = |dim: &usize| asked.order.every_phase_spans(*dim);
+    // In one phase, those that it has only some values of have not each combination with others.
+    let in_phase = |dim: &usize| asked.phase.is_none() || spanned(dim) || asked.changes(*dim);
+    let covered = covered && exact && (spec.view == View::Phased || spec.along.iter().all(in_phase));
+    let covered_by_phase = covered && spec.along.iter().all(spanned);
+    let read = match (spec.view, mapped) {
+        (View::Phased, Some(Extent::Box(around))) => Some(Extent::Box(around.hull(&elements))),
+        (View::Phased, _) => Some(Extent::All),
+        _ => (spec.access != Access::Write).then_some(own),
+    };
+    match spec.access {
+        Access::Read => PartFootprint { read, ..PartFootprint::default() },
+        _ => PartFootprint { read, written: Some(own), covered, covered_by_phase },
+    }
+}
+
+/// Asks the rule's function for the boxes of a subspace, and whether it asks for one of these dimensions.
+fn ask(
+    launch: &Launch<'_>,
+    dimension: Option<usize>,
+    values: &[Range<u64>],
+    changes: impl Fn(usize) -> bool,
+) -> Result<(Boxes, bool), Error> {
+    let boxes = |function: &PartitionMap, candidate: &Candidate<'_>| {
+        let boxes = function.boxes(candidate);
+        (boxes, (0..values.len()).any(|dim| changes(dim) && candidate.was_asked_for(dim)))
+    };
+    launch.plan.part.call(launch, values, boxes).map_err(|(map, text)| {
+        part_error(launch, PartError::Panicked { map, subspace: subspace(launch, dimension, values), text })
+    })
+}
+
+/// What the rule's function said of an argument: a range per axis.
+fn said_of(
+    launch: &Launch<'_>,
+    dimension: Option<usize>,
+    values: &[Range<u64>],
+    said: &Boxes,
+    i: usize,
+) -> Result<Option<Axes>, Error> {
+    let descriptor = &launch.plan.descriptor;
+    if i == 0 {
+        for (name, _) in said.iter() {
+            let argument = descriptor.arguments.iter().find(|a| a.name == name);
+            let why = match argument {
+                None => format!("the kernel has no argument `{name}`"),
+                Some(a) => match rule::refusal(a) {
+                    Some(why) => why,
+                    None => continue,
+                },
+            };
+            let subspace = subspace(launch, dimension, values);
+            return Err(part_error(
+                launch,
+                PartError::NotMapped { argument: name.to_owned(), subspace, why },
+            ));
+        }
+    }
+    let name = &descriptor.arguments[i].name;
+    Ok(said.iter().filter(|(n, _)| n == name).last().map(|(_, axes)| axes.iter().cloned().collect()))
+}
+
+/// A range per axis of an array.
+type Axes = SmallVec<[Range<u64>; 4]>;
+
+/// A box of an array, if it lies in it.
+fn inside(
+    launch: &Launch<'_>,
+    dimension: Option<usize>,
+    values: &[Range<u64>],
+    i: usize,
+    mut axes: Axes,
+    extents: &[u64],
+) -> Result<Extent, Error> {
+    let argument = || launch.plan.descriptor.arguments[i].name.clone();
+    if axes.is_empty() {
+        return Ok(Extent::All);
+    }
+    if axes.len() > extents.len() {
+        let (axes, shape) = (axes.len(), extents.to_vec());
+        return Err(part_error(launch, PartError::Axes { argument: argument(), axes, shape }));
+    }
+    axes.extend(extents[axes.len()..].iter().map(|&extent| 0..extent));
+    let bad = |(range, &extent): (&Range<u64>, &u64)| range.start > range.end || range.end > extent;
+    if axes.iter().zip(extents).any(bad) {
+        return Err(part_error(
+            launch,
+            PartError::Outside {
+                argument: argument(),
+                found: axes.to_vec(),
+                shape: extents.to_vec(),
+                subspace: subspace(launch, dimension, values),
+            },
+        ));
+    }
+    Ok(Extent::Box(ElementBox::folded(&axes, extents).0))
+}
+
+/// That no two subspaces write one element.
+fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
+    for (i, spec) in launch.plan.arguments.iter().enumerate() {
+        if matches!(spec.view, View::Scalar | View::Reduce) || spec.access == Access::Read {
+            continue;
+        }
+        for (s, first) in parts.subspaces.iter().enumerate() {
+            for second in &parts.subspaces[s + 1..] {
+                let Ok(clash) = clash(first, second, i) else {
+                    let argument = launch.plan.descriptor.arguments[i].name.clone();
+                    return Err(part_error(launch, PartError::NoMap { argument }));
+                };
+                if let Some(boxes) = clash {
+                    let name = |part: &Subspace| {
+                        let values: Axes = part.dims.iter().map(|dim| value_range(dim).0).collect();
+                        subspace(launch, parts.dimension, &values)
+                    };
+                    return Err(part_error(
+                        launch,
+                        PartError::Overlap {
+                            argument: launch.plan.descriptor.arguments[i].name.clone(),
+                            boxes: boxes.map(|b| b.ranges().to_vec()),
+                            shape: parts.grids[i].extents.to_vec(),
+                            subspaces: [name(first), name(second)],
+                        },
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What two subspaces both write of an argument in one phase. An error: one of them writes all.
+fn clash(first: &Subspace, second: &Subspace, i: usize) -> Result<Option<[ElementBox; 2]>, ()> {
+    let pair = |a: &PartFootprint, b: &PartFootprint| match (a.written, b.written) {
+        (Some(Extent::Box(a)), Some(Extent::Box(b))) => Ok(a.meets(&b).then_some([a, b])),
+        (Some(_), Some(_)) => Err(()),
+        _ => Ok(None),
+    };
+    if !first.changes() && !second.changes() {
+        return pair(&first.touched[i], &second.touched[i]);
+    }
+    for phase in 0..first.order.phases() {
+        let one = phase..phase + 1;
+        if let Some(clash) = pair(first.touched_in(i, &one), second.touched_in(i, &one))? {
+            return Ok(Some(clash));
+        }
+    }
+    Ok(None)
+}
+
+/// A subspace for people: `` `y` 0..50 ``.
+fn subspace(launch: &Launch<'_>, dimension: Option<usize>, values: &[Range<u64>]) -> String {
+    match dimension {
+        Some(dim) => format!("`{}` {:?}", launch.plan.descriptor.dimensions[dim], values[dim]),
+        None => "the whole space".to_owned(),
+    }
+}
+
+#[cold]
+fn part_error(launch: &Launch<'_>, source: PartError) -> Error {
+    Error::Partition { kernel: launch.plan.descriptor.name.clone(), source: Box::new(source) }
+}
+
+/// # Safety
+/// As [`Launch::args`] says.
+unsafe fn candidate<'a>(
+    launch: &Launch<'a>,
+    values: &'a [Range<u64>],
+    shapes: &'a [&'a [u64]],
+) -> Candidate<'a> {
+    // SAFETY: the caller vouches.
+    unsafe { Candidate::new(&launch.plan.descriptor, values, launch.args, shapes) }
+}

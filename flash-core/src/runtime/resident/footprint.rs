@@ -1,0 +1,143 @@
+//! What a submission touches that runs whole.
+
+use crate::abi;
+use crate::index::Order;
+use crate::memory::region::{Grid, GridBox};
+use crate::runtime::distributed;
+use crate::runtime::plan::Plan;
+use crate::runtime::submissions::{Node, SubmissionList};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a submission touches, when it runs whole.
+pub(crate) struct Footprint {
+    /// Of every argument, what the kernel is told of it, but for where the buffer begins.
+    pub parts: Box<[abi::Part]>,
+    pub touched: Box<[ArgumentFootprint]>,
+}
+
+/// What it touches of an argument.
+pub(crate) struct ArgumentFootprint {
+    /// Not a single element.
+    pub nothing: bool,
+    pub block: GridBox,
+    /// The launch's grid, of `block`.
+    pub seen: Grid,
+    /// That grid is all of the argument's memory.
+    pub all: bool,
+    /// `block` without gaps: the elements, counted from the argument's first.
+    pub range: Option<Range<u64>>,
+    /// Every element of `block` is some item's own.
+    pub covered: bool,
+}
+
+/// What submissions touch, to be looked up for those that are alike: most of a pipeline are.
+#[derive(Default)]
+pub(crate) struct FootprintCache(Vec<Entry>);
+
+/// What one touches, and all that this depends on.
+struct Entry {
+    plan: *const Plan,
+    order: *const Order,
+    /// Per argument.
+    arrays: SmallVec<[ArgumentKey; 4]>,
+    footprint: Arc<Footprint>,
+}
+
+/// The length of an argument, whether it is all of its memory, and that one's shape.
+type ArgumentKey = (u64, bool, SmallVec<[u64; 4]>);
+
+/// So many are looked through.
+const KNOWN: usize = 8;
+
+impl FootprintCache {
+    /// What the items of a submission touch, whatever the way on which it runs. `None`: that is not known.
+    pub fn items(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
+        let plan = node.plan();
+        // Nobody holds the arrays yet that such a map looks into.
+        let known = !plan.whole && !plan.part.looks_inside() && plan.targets().is_ok();
+        if known { self.footprint(list, node) } else { None }
+    }
+
+    /// What a submission touches. `None`: that is not one box of each array, or some array is no memory, or has
+    /// another shape for this submission alone.
+    pub fn footprint(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
+        let (plan, order) = (node.plan(), std::ptr::from_ref(list.order_of(node)));
+        let (args, holds) = (list.args_of(node), list.holds_of(node));
+        let shape = |i: usize| -> (bool, &[u64]) {
+            match list.memory(holds[i].touched) {
+                Some(header) if !list.is_part(node, i) => (true, header.shape()),
+                _ => (false, &[]),
+            }
+        };
+        let same = |known: &Entry| {
+            std::ptr::eq(known.plan, plan)
+                && std::ptr::eq(known.order, order)
+                && known
+                    .arrays
+                    .iter()
+                    .enumerate()
+                    .all(|(i, (len, all, of))| *len == args[i].len && (*all, &of[..]) == shape(i))
+        };
+        if let Some(known) = self.0.iter().rev().find(|known| same(known)) {
+            return Some(known.footprint.clone());
+        }
+        let mut arguments = args.iter().zip(holds);
+        if node.extra.as_ref().is_some_and(|extra| extra.sizes.is_some())
+            || arguments.any(|(arg, hold)| arg.kind != abi::ARG_SCALAR && list.memory(hold.touched).is_none())
+        {
+            return None;
+        }
+        let footprint = Arc::new(of(list, node, plan)?);
+        let arrays = (0..args.len()).map(|i| {
+            let (all, of) = shape(i);
+            (args[i].len, all, of.into())
+        });
+        let arrays = arrays.collect();
+        if self.0.len() == KNOWN {
+            self.0.remove(0);
+        }
+        self.0.push(Entry { plan, order, arrays, footprint: footprint.clone() });
+        Some(footprint)
+    }
+}
+
+fn of(list: &SubmissionList, node: &Node, plan: &Plan) -> Option<Footprint> {
+    let parts = distributed::whole_parts(list, node, plan).ok()?;
+    let [subspace] = &parts.subspaces[..] else { return None };
+    let footprint = list.args_of(node).iter().enumerate().map(|(i, arg)| {
+        let (touched, grid) = (&subspace.touched[i], &parts.grids[i]);
+        let part = distributed::part_of(arg, grid, touched, plan.whole);
+        let (seen, block) = match touched.hull().filter(|_| !plan.whole) {
+            Some(hull) => {
+                let seen = Grid::new(&grid.extents, grid.extents.iter().product());
+                (seen, GridBox { begin: hull.begin, end: hull.end })
+            }
+            None if touched.read.is_none() && touched.written.is_none() => {
+                (Grid::new(&[], 0), GridBox { begin: [0; 3], end: [0; 3] })
+            }
+            None => {
+                let seen = Grid::new(&[], arg.len);
+                (seen, seen.block())
+            }
+        };
+        let memory = list.memory(list.holds_of(node)[i].touched);
+        let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
+        let hull = block.hull(&seen);
+        let range = (hull.end - hull.start == block.elements()).then_some(hull);
+        (
+            part,
+            ArgumentFootprint {
+                nothing: block.is_empty(),
+                block,
+                seen,
+                all,
+                range,
+                covered: touched.covered && !plan.whole,
+            },
+        )
+    });
+    let (told, touched): (Vec<_>, Vec<_>) = footprint.unzip();
+    Some(Footprint { parts: told.into(), touched: touched.into() })
+}

@@ -1,0 +1,396 @@
+//! One device, and all that a launch touches is there: nothing is to be written down. Submissions go to the
+//! device one after another, from the caller; a device whose queue runs on without the host gets the next one
+//! before it is done with the last. What is small and lacks is copied at once.
+//!
+//! The first submission for which that is not so, and all after it, go the distributed path (`distributed/`), if the device
+//! has a memory of its own. One that uses the host's has all that is noted nowhere.
+
+mod cache;
+mod footprint;
+
+use super::distributed::Lanes;
+use super::launch::{self, DeviceLaunch, complete};
+use super::plan::Target;
+use super::submissions::{Hold, Node, SubmissionList};
+use super::{Runtime, asynchronous, asynchronous::SharedOutcome};
+use crate::abi::{self, Arg};
+use crate::backend::DeviceHandle;
+use crate::descriptor::Access;
+use crate::error::{Error, LaunchError};
+use crate::index::{Order, SpaceRef, SpaceView};
+use crate::memory::ArrayInner;
+use crate::memory::device::{DeviceMemory, LastUse};
+use crate::memory::directory::Place;
+use crate::memory::region::Region;
+use crate::memory::residence::{PublishedResidence, Residence};
+use crate::memory::transfer::Transfer;
+pub(super) use cache::ResidentLaunch;
+pub(crate) use footprint::{Footprint, FootprintCache};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::time::Instant;
+
+/// So many launches may be on a device before the host waits for the older half of them. Being woken costs as much
+/// as some launches do, so it is seldom; what drivers keep of a launch is a few KiB.
+const RUN_AHEAD: usize = 1024;
+
+/// So many bytes of an array are copied to the device at once: writing a copy down, to do it meanwhile, costs
+/// more.
+const AT_ONCE: u64 = 64 << 10;
+
+/// Runs submissions from `first` on, as far as they can go this way. Returns the first that was not run, and
+/// which of those before it failed.
+pub(super) fn run(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    watch: Option<&SharedOutcome>,
+    first: usize,
+) -> (usize, Vec<LaunchError>) {
+    let [device] = &runtime.devices[..] else { return (first, Vec::new()) };
+    // Others' work has its place in the lane, before this or behind it.
+    if !Lanes::of(device).kernels.is_idle() {
+        return (first, Vec::new());
+    }
+    let memory = device.memory();
+    let mut run = Run::new(list, runtime, device);
+    let mut told = DeviceArgs::default();
+    let mut failed = Vec::new();
+    // Chains have few orders: mostly it is that of the submission before.
+    let mut last: Option<(&Order, SpaceView<'_>)> = None;
+    let mut position = first;
+    for node in &list.nodes()[first..] {
+        let order = list.order_of(node);
+        let space = match &last {
+            Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
+            _ => last.insert((order, order.view())).1.get(),
+        };
+        let plan = node.plan();
+        let target = match plan.targets() {
+            Ok([target]) if plan.runs_simply() && !(plan.writes && runtime.check_writes) => target,
+            _ => break,
+        };
+        let outcome = match memory {
+            None => run.launch((node, target), list.args_of(node), space, watch, position),
+            Some(memory) => match run.tell(node, memory, &mut told, &mut failed) {
+                Some(Ok(())) => run.launch((node, target), &told.args, space, watch, position),
+                Some(Err(error)) => Err(error),
+                None => break,
+            },
+        };
+        if let Err(error) = outcome {
+            failed.push((position, error));
+        }
+        position += 1;
+        if run.pending.len() >= RUN_AHEAD {
+            run.complete(RUN_AHEAD / 2, &mut failed);
+        }
+        if !failed.is_empty() {
+            break;
+        }
+    }
+    run.complete(run.pending.len(), &mut failed);
+    (position, run.settle(position, failed))
+}
+
+struct Run<'a> {
+    list: &'a SubmissionList,
+    runtime: &'a Runtime,
+    device: &'static DeviceHandle,
+    known: FootprintCache,
+    /// Homes of memories that others may read meanwhile.
+    shared: SmallVec<[&'a PublishedResidence; 8]>,
+    /// Launches that are not known to be done, by position.
+    pending: SmallVec<[(usize, *mut abi::Event); 8]>,
+}
+
+/// Arguments as a device with a memory of its own is told of them.
+#[derive(Default)]
+struct DeviceArgs {
+    args: SmallVec<[Arg; 8]>,
+    parts: SmallVec<[abi::Part; 8]>,
+}
+
+impl<'a> Run<'a> {
+    #[inline]
+    fn new(list: &'a SubmissionList, runtime: &'a Runtime, device: &'static DeviceHandle) -> Run<'a> {
+        let (shared, pending) = (SmallVec::new(), SmallVec::new());
+        Run { list, runtime, device, known: FootprintCache::default(), shared, pending }
+    }
+
+    /// Says where the device has the arguments, which are copied there first if that is quick. `None`: the
+    /// submission goes the distributed path.
+    #[inline]
+    fn tell(
+        &mut self,
+        node: &'a Node,
+        memory: &'static DeviceMemory,
+        told: &mut DeviceArgs,
+        failed: &mut Vec<(usize, Error)>,
+    ) -> Option<Result<(), Error>> {
+        let footprint = self.list.footprint_of(node, || self.known.footprint(self.list, node))?;
+        if self.find(node, footprint, memory, told).is_some() {
+            return Some(Ok(()));
+        }
+        // What is there changes: nobody may look at it, this run neither.
+        self.complete(self.pending.len(), failed);
+        if !failed.is_empty() {
+            return None;
+        }
+        match self.bring(node, footprint, memory)? {
+            Ok(()) => self.find(node, footprint, memory, told).map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Says where the device has the arguments. `None`: not all is there.
+    #[inline]
+    fn find(
+        &mut self,
+        node: &'a Node,
+        footprint: &Footprint,
+        memory: &'static DeviceMemory,
+        told: &mut DeviceArgs,
+    ) -> Option<()> {
+        let DeviceArgs { args, parts } = told;
+        args.clear();
+        args.extend_from_slice(self.list.args_of(node));
+        parts.clear();
+        // Arguments point to them: they stay where they are.
+        parts.reserve(args.len());
+        let now = LastUse::now();
+        let arguments =
+            args.iter_mut().zip(&footprint.parts).zip(self.list.holds_of(node)).zip(&footprint.touched);
+        for (((arg, part), hold), touched) in arguments {
+            if touched.nothing {
+                if arg.kind != abi::ARG_SCALAR {
+                    return None;
+                }
+                continue;
+            }
+            let (header, home) = self.home_of(hold)?;
+            let first = first_of(arg, header);
+            let in_range = |range: &Range<u64>| home.has_range(&(range.start + first..range.end + first));
+            let there = std::ptr::eq(home.memory, memory)
+                && ((touched.all && home.has(&touched.block, &touched.seen))
+                    || touched.range.as_ref().is_some_and(in_range));
+            if !there || (arg.access != abi::ACCESS_READ && !home.only) {
+                return None;
+            }
+            home.last_use.set(now);
+            // Modulo 2^64: the buffer may begin on either side of the argument's first element.
+            let origin = home.first.wrapping_sub(first);
+            arg.part = part;
+            if origin != part.origin {
+                parts.push(abi::Part { origin, ..*part });
+                arg.part = parts.last()?;
+            }
+            place(arg, origin, home, header.element_size());
+        }
+        Some(())
+    }
+
+    /// Copies to the device what a submission lacks there, and says what it writes, if it touches only whole
+    /// memories and lacks little. `None`: it does not, and nothing was said.
+    #[cold]
+    fn bring(
+        &self,
+        node: &Node,
+        footprint: &Footprint,
+        memory: &'static DeviceMemory,
+    ) -> Option<Result<(), Error>> {
+        let place = memory.place();
+        let arguments = || {
+            let arrays = node.plan().arguments.iter().zip(self.list.holds_of(node)).zip(&footprint.touched);
+            arrays.filter(|(_, touched)| !touched.nothing)
+        };
+        for ((spec, hold), touched) in arguments() {
+            let header = self.list.memory(hold.touched)?;
+            let mut directory = header.directory();
+            let all = Region::all(directory.grid());
+            let lacking = directory.lacks(place, &all);
+            let roomy = directory.copy(place).is_none_or(|copy| *copy.range() == (0..header.len() as u64));
+            if !touched.all
+                || touched.block != touched.seen.block()
+                || !roomy
+                || lacking.elements() * header.element_size() > AT_ONCE
+                || !directory.has(Place::HOST, &lacking)
+                || directory.is_expecting(place)
+                || directory.poisoned(&all)
+            {
+                return None;
+            }
+            // Whatever is wrong, the distributed path finds it and says it.
+            memory.reserve(header, &mut directory, 0..header.len() as u64).ok()?;
+            if !lacking.is_empty() && (spec.access != Access::Write || !touched.covered) {
+                let transfer = Transfer::new(header, &directory, [Place::HOST, place], &lacking).ok()?;
+                // SAFETY: the run holds the memory and has its directory, which says that this is current on
+                // the host and not on the device: nobody touches it there.
+                if let Err(error) = unsafe { transfer.run(&lacking) } {
+                    return Some(Err(error));
+                }
+                directory.copied(place, &lacking);
+            }
+        }
+        for ((_, hold), _) in arguments().filter(|((spec, _), _)| spec.access != Access::Read) {
+            let mut directory = self.list.memory(hold.touched)?.directory();
+            let all = Region::all(directory.grid());
+            directory.written(place, &all);
+        }
+        Some(Ok(()))
+    }
+
+    /// Puts it on the device.
+    #[inline]
+    fn launch(
+        &mut self,
+        (node, target): (&'a Node, &'a Target),
+        args: &[Arg],
+        space: SpaceRef<'_>,
+        watch: Option<&SharedOutcome>,
+        position: usize,
+    ) -> Result<(), Error> {
+        let plan = node.plan();
+        let (attributes, profile) = launch::extras(node, self.runtime);
+        let phases = 0..space.phases();
+        let launch = DeviceLaunch {
+            plan,
+            target,
+            space,
+            phases,
+            attributes,
+            profile,
+            position,
+            cut: false,
+            draw: None,
+        };
+        let limit = launch::timeout(node, self.runtime);
+        if limit.is_none() && profile.is_none() {
+            let event = match self.list.nodes().len() {
+                // Nothing else goes to the device meanwhile.
+                1 => launch.wait(args, launch.phases.clone()).map(|()| None),
+                _ => launch.begin(args),
+            };
+            match event? {
+                Some(event) => self.pending.push((position, event)),
+                None if self.pending.is_empty() => self.end_shared(),
+                None => {}
+            }
+            return Ok(());
+        }
+        let run =
+            || launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds));
+        match limit {
+            None => run(),
+            Some(limit) => {
+                let blame = |source| launch::blame(node, plan, position, source);
+                asynchronous::timed(limit, Instant::now(), watch, blame, run)
+            }
+        }
+    }
+
+    #[inline]
+    fn home_of(&mut self, hold: &Hold) -> Option<(&'a ArrayInner, &'a Residence)> {
+        let header = self.list.memory(hold.touched)?;
+        if self.list.is_written(hold.touched) {
+            return Some((header, header.home.alone()?));
+        }
+        let home = header.home.share()?;
+        self.shared.push(&header.home);
+        Some((header, home))
+    }
+
+    /// Waits for the first `count` of the launches on their way.
+    #[inline]
+    fn complete(&mut self, count: usize, failed: &mut Vec<(usize, Error)>) {
+        if count > 0 {
+            self.wait(count, failed);
+        }
+        if self.pending.is_empty() {
+            self.end_shared();
+        }
+    }
+
+    fn wait(&mut self, count: usize, failed: &mut Vec<(usize, Error)>) {
+        // The last one first: with it all of them are done.
+        let mut outcomes: SmallVec<[(usize, Error); 4]> = SmallVec::new();
+        for (position, event) in self.pending.drain(..count).rev() {
+            // SAFETY: an event of this device's backend, given back once.
+            if let Err(error) = unsafe { complete(self.device, event, None) } {
+                outcomes.push((position, error));
+            }
+        }
+        failed.extend(outcomes);
+        failed.sort_by_key(|(position, _)| *position);
+    }
+
+    fn end_shared(&mut self) {
+        self.shared.drain(..).for_each(PublishedResidence::end);
+    }
+
+    /// What failed poisons what it should have written. Who came after it and read that is left out after all.
+    fn settle(&self, done: usize, failed: Vec<(usize, Error)>) -> Vec<LaunchError> {
+        let Some((first, _)) = failed.first() else { return Vec::new() };
+        let (first, mut failures) = (*first, Vec::new());
+        let mut failed = failed.into_iter().peekable();
+        for (position, node) in self.list.nodes().iter().enumerate().take(done).skip(first) {
+            let own = failed.next_if(|(at, _)| *at == position).map(|(_, error)| error);
+            let error = own.or_else(|| self.reads_poison(node));
+            if let Some(source) = error {
+                failures.push(launch::failed(self.list, node, position, source));
+                continue;
+            }
+            for (header, range, i) in self.ranges(node) {
+                if node.plan().arguments[i].access == Access::Write && self.list.holds_of(node)[i].complete {
+                    header.heal(range);
+                }
+            }
+        }
+        failures
+    }
+
+    fn reads_poison(&self, node: &'a Node) -> Option<Error> {
+        let plan = node.plan();
+        let mut read = self.ranges(node).filter(|(.., i)| plan.arguments[*i].access != Access::Write);
+        let (.., i) = read.find(|(header, range, _)| header.poisoned(range.clone()))?;
+        Some(Error::Skipped { argument: plan.descriptor.arguments[i].name.clone() })
+    }
+
+    /// The memories of a submission's arguments, what the arguments are of them, and their numbers.
+    fn ranges(&self, node: &'a Node) -> impl Iterator<Item = (&'a ArrayInner, Range<u64>, usize)> {
+        let (list, args) = (self.list, self.list.args_of(node));
+        list.holds_of(node).iter().enumerate().filter_map(move |(i, hold)| {
+            let header = list.memory(hold.touched)?;
+            let start = first_of(&args[i], header);
+            Some((header, start..start + args[i].len, i))
+        })
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        debug_assert!(self.pending.is_empty(), "a run ends after its launches");
+        self.end_shared();
+    }
+}
+
+/// The element of a memory that is an argument's first.
+#[inline]
+fn first_of(arg: &Arg, header: &ArrayInner) -> u64 {
+    let bytes = (arg.data as usize).wrapping_sub(header.data() as usize) as u64;
+    // Mostly it is all of the memory: divisions are slow.
+    if bytes == 0 { 0 } else { bytes / header.element_size().max(1) }
+}
+
+/// Puts in where an argument finds its elements; element `origin` of it is the buffer's first.
+#[inline]
+fn place(arg: &mut Arg, origin: u64, home: &Residence, size: u64) {
+    arg.space = home.buffer.space;
+    arg.buffer = home.buffer.handle;
+    arg.data = match home.memory.has_addresses() {
+        true => {
+            let first = home.buffer.handle.wrapping_sub(origin.wrapping_mul(size));
+            std::ptr::with_exposed_provenance_mut(first as usize)
+        }
+        false => std::ptr::null_mut(),
+    };
+}

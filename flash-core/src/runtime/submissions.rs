@@ -1,0 +1,830 @@
+//! Writes submissions down: arguments, dimensions and order, proved, in arenas that are used again.
+//!
+//! Nothing here allocates once the arenas have grown. Addresses that end up in arguments stay: those
+//! of memories, those of borrowed slices, and those of the bump arena, whose chunks never move.
+//!
+//! A program mostly submits what it submitted before. So the last recording stays when a pipeline is
+//! dropped, and the next one is compared with it, argument by argument, as it is written: a submission
+//! with the same plan, the same arrays and the same dimensions is proved already, and only its scalars
+//! are new. From the first difference on, the rest is recorded anew. What is left of an old recording
+//! is never looked into: a memory is the same if its address and its number are, and that is asked of
+//! the memory that was passed just now.
+
+use super::arena::{Bump, Mark};
+use super::failsafe::Failsafe;
+use super::partition::LaunchGrid;
+use super::plan::{ArgumentPlan, Plan};
+use super::proof::{
+    argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
+};
+use super::resident::Footprint;
+use super::{Options, Runtime};
+use crate::abi::{self, Arg};
+use crate::descriptor::View;
+use crate::error::Error;
+use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
+use crate::kernel::views::Array;
+use crate::memory::ArrayInner;
+use smallvec::SmallVec;
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+/// The submissions of one pipeline.
+#[derive(Default)]
+pub(crate) struct SubmissionList {
+    /// The first `live` are of this recording, the others are left from the last.
+    nodes: Vec<Node>,
+    live: usize,
+    args: Vec<Arg>,
+    /// Parallel to `args`.
+    sources: Vec<Source>,
+    /// Parallel to `args`.
+    holds: Vec<Hold>,
+    /// In the order in which the submissions first touch them.
+    touched: Vec<TouchedMemory>,
+    /// Indices into `touched`, in the order of addresses, as long as they are few.
+    sorted: SmallVec<[u32; FEW]>,
+    /// The same of many, once somebody asks.
+    sorted_many: OnceLock<Box<[u32]>>,
+    /// Where a memory stands in `touched`, once there are many.
+    index: HashMap<usize, u32>,
+    owned: Vec<Arc<ArrayInner>>,
+    /// The first `orders_used` are valid; they stay as long as the nodes.
+    orders: Vec<CachedOrder>,
+    orders_used: usize,
+    dims: DimList,
+    bump: Bump,
+    /// Where the next argument goes.
+    cursor: usize,
+    /// The latest node is compared with what is there.
+    comparing: bool,
+    /// It differs.
+    differs: bool,
+    /// It has been begun and not finished.
+    open: bool,
+    /// Something must not outlive this recording: options, plans of submissions' own.
+    special: bool,
+    /// Plans of functions of the host, of this recording alone.
+    #[allow(clippy::vec_box)] // nodes point to them
+    own_plans: Vec<Box<Plan>>,
+    /// A function of the host is in it: `exec` enters the order, so that nobody waits for a word meanwhile.
+    pub may_block: bool,
+    /// The first error of any submission; reported before anything runs.
+    pub error: Option<Error>,
+    /// A slice of the host is, or was, an argument.
+    pub has_slices: bool,
+    /// One is written: two threads must not run this pipeline at once.
+    pub slices_written: bool,
+    /// How many launches it had, of this recording and those before.
+    launches: AtomicU64,
+}
+
+/// One submission.
+pub(crate) struct Node {
+    plan: *const Plan,
+    /// The definition, if it has a type.
+    type_id: Option<TypeId>,
+    first: u32,
+    count: u32,
+    order: u32,
+    /// The arena when it was begun, and after its scalars.
+    marks: [Mark; 2],
+    /// What it touches when it runs whole; `None` within: not one box of each array. Of use only to who runs
+    /// it on a device with a memory of its own.
+    footprint: OnceLock<Option<Arc<Footprint>>>,
+    pub extra: Option<Box<Extra>>,
+}
+
+/// Where an array argument is from.
+#[derive(Clone, Copy, PartialEq)]
+struct Source {
+    /// NULL: a slice of the host, or a scalar.
+    memory: *const ArrayInner,
+    /// Number of the memory.
+    id: u64,
+    /// A range of it.
+    part: bool,
+}
+
+impl Source {
+    const BLANK: Source = Source { memory: std::ptr::null(), id: 0, part: false };
+
+    /// The memory, if the argument is not a range of it: a range has no shape.
+    ///
+    /// # Safety
+    /// The memory is alive.
+    #[inline]
+    unsafe fn whole(&self) -> Option<&ArrayInner> {
+        // SAFETY: the caller vouches.
+        unsafe { self.memory.as_ref() }.filter(|_| !self.part)
+    }
+}
+
+/// What few submissions have.
+#[derive(Default)]
+pub(crate) struct Extra {
+    pub options: Options,
+    pub sizes: Option<Vec<SmallVec<[u64; 4]>>>,
+    pub failsafe: Option<Failsafe>,
+    /// The plan with these options.
+    plan: Option<Arc<Plan>>,
+    /// Attributes for the backend, with the texts that they point to.
+    pub attributes: Vec<abi::Attr>,
+    _texts: Vec<String>,
+}
+
+/// What a launch does to an argument's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Hold {
+    /// Index of the memory among those touched, or [`Hold::NONE`].
+    pub touched: u32,
+    /// The launch covers all of it.
+    pub complete: bool,
+}
+
+/// A memory that the pipeline touches.
+pub(crate) struct TouchedMemory {
+    pub memory: *const ArrayInner,
+    /// The first node that touches it.
+    first: u32,
+    /// The first node that writes it, or `u32::MAX`.
+    written_from: u32,
+}
+
+/// Up to here memories are looked for one by one, and kept sorted.
+const FEW: usize = 16;
+
+/// A recording of more than this is not kept for the next.
+const KEPT_NODES: usize = 1 << 14;
+/// As many orders are kept.
+const KEPT_ORDERS: usize = 32;
+
+impl Hold {
+    /// No memory: a scalar, or a slice of the host.
+    pub const NONE: u32 = u32::MAX;
+    const BLANK: Hold = Hold { touched: Hold::NONE, complete: false };
+}
+
+struct CachedOrder {
+    dims: DimList,
+    /// NULL: no traits.
+    plan: *const Plan,
+    order: Order,
+}
+
+impl Node {
+    /// Its plan, as its options have it.
+    #[inline]
+    pub fn plan(&self) -> &Plan {
+        match self.extra.as_ref().and_then(|e| e.plan.as_ref()) {
+            Some(plan) => plan,
+            // SAFETY: plans live as long as the runtime, which the pipeline keeps.
+            None => unsafe { &*self.plan },
+        }
+    }
+}
+
+impl SubmissionList {
+    /// How many launches it had before these. Where two threads run one pipeline, some may not be counted.
+    #[inline]
+    pub fn count_launches(&self) -> u64 {
+        let before = self.launches.load(Relaxed);
+        self.launches.store(before + self.live as u64, Relaxed);
+        before
+    }
+
+    /// The device gets the next launch, and the host none instead.
+    #[cold]
+    pub fn tell_device(&self) {
+        self.launches.store(0, Relaxed);
+    }
+
+    /// Ends a recording. It stays for comparison, unless something of it must go: then false.
+    #[inline]
+    pub fn clear(&mut self) -> bool {
+        self.live = 0;
+        if self.special
+            || self.open
+            || self.error.is_some()
+            || self.orders_used > KEPT_ORDERS
+            || self.nodes.len() > KEPT_NODES
+        {
+            self.forget();
+            return false;
+        }
+        true
+    }
+
+    /// Forgets everything but the memory of the arenas.
+    #[cold]
+    pub fn forget(&mut self) {
+        self.truncate(0);
+        self.owned.clear();
+        self.own_plans.clear();
+        self.may_block = false;
+        self.orders_used = 0;
+        self.special = false;
+        self.open = false;
+        self.error = None;
+        self.has_slices = false;
+        self.slices_written = false;
+    }
+
+    /// Forgets all nodes from `n` on.
+    #[cold]
+    fn truncate(&mut self, n: usize) {
+        self.live = self.live.min(n);
+        let Some(node) = self.nodes.get(n) else {
+            return;
+        };
+        let (first, mark) = (node.first as usize, node.marks[0]);
+        self.nodes.truncate(n);
+        self.args.truncate(first);
+        self.sources.truncate(first);
+        self.holds.truncate(first);
+        self.bump.at = mark;
+        self.untouch(n as u32);
+    }
+
+    /// Forgets what the nodes from `n` on do to memories.
+    fn untouch(&mut self, n: u32) {
+        let kept = self.touched.iter().position(|t| t.first >= n).unwrap_or(self.touched.len());
+        self.touched.truncate(kept);
+        for touched in &mut self.touched {
+            if touched.written_from >= n {
+                touched.written_from = u32::MAX;
+            }
+        }
+        self.sorted.retain(|i| (*i as usize) < kept);
+        self.sorted_many.take();
+        self.index.clear();
+    }
+
+    /// Begins a submission of the definition that stands here in the last recording, if it does: that
+    /// spares looking for its plan.
+    #[inline(always)]
+    pub fn resume(&mut self, id: TypeId) -> bool {
+        match self.nodes.get(self.live) {
+            Some(node) if node.type_id == Some(id) => {
+                self.live += 1;
+                self.open = true;
+                self.cursor = node.first as usize;
+                self.comparing = true;
+                self.differs = false;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Begins a submission; its arguments follow.
+    #[inline(always)]
+    pub fn begin(&mut self, plan: &Plan) {
+        let at = self.live;
+        self.live = at + 1;
+        self.open = true;
+        if let Some(node) = self.nodes.get(at) {
+            if std::ptr::eq(node.plan, plan) {
+                self.cursor = node.first as usize;
+                self.comparing = true;
+                self.differs = false;
+                return;
+            }
+            self.truncate(at);
+            self.live = at + 1;
+        }
+        self.begin_new(plan);
+    }
+
+    /// Begins a submission with a plan of its own, of a function of the host.
+    pub fn begin_own(&mut self, plan: Plan) {
+        // Moving a box afterwards would end what was borrowed from it: it first goes where it stays.
+        self.own_plans.push(Box::new(plan));
+        let plan = std::ptr::from_ref(&**self.own_plans.last().expect("just pushed"));
+        // SAFETY: nothing writes to it, and it is dropped after the nodes that name it.
+        self.begin(unsafe { &*plan });
+        self.special = true;
+        self.may_block = true;
+    }
+
+    #[inline(never)]
+    fn begin_new(&mut self, plan: &Plan) {
+        let first = self.args.len();
+        self.args.extend_from_slice(&plan.template);
+        self.sources.resize(self.args.len(), Source::BLANK);
+        self.holds.resize(self.args.len(), Hold::BLANK);
+        self.cursor = first;
+        self.comparing = false;
+        let count = plan.template.len() as u32;
+        self.nodes.push(Node {
+            plan,
+            type_id: plan.type_id(),
+            first: first as u32,
+            count,
+            order: 0,
+            marks: [self.bump.at; 2],
+            footprint: OnceLock::new(),
+            extra: None,
+        });
+    }
+
+    /// Takes the arguments of the submission that was begun.
+    #[inline(always)]
+    pub fn write(&mut self) -> Writer<'_> {
+        let (first, comparing) = (self.cursor, self.comparing);
+        let left = self.args.len() - first;
+        Writer {
+            args: self.args[first..].as_mut_ptr(),
+            sources: self.sources[first..].as_mut_ptr(),
+            left,
+            comparing,
+            differs: false,
+            list: self,
+        }
+    }
+
+    #[cold]
+    fn own(&mut self, owner: Arc<ArrayInner>) {
+        self.owned.push(owner);
+        self.special = true;
+    }
+
+    /// The index of a memory among those touched. Chains use the same few again: the latest first.
+    #[inline]
+    fn touch(&mut self, memory: *const ArrayInner, written: bool) -> u32 {
+        let node = self.live as u32 - 1;
+        let found = if self.touched.len() <= FEW {
+            self.touched.iter().rposition(|t| std::ptr::eq(t.memory, memory))
+        } else {
+            self.find_among_many(memory)
+        };
+        let index = found.unwrap_or(self.touched.len());
+        if found.is_none() {
+            self.touched.push(TouchedMemory { memory, first: node, written_from: u32::MAX });
+            self.sorted_many.take();
+            if self.touched.len() <= FEW {
+                let place = self.sorted.iter().position(|&i| self.touched[i as usize].memory > memory);
+                self.sorted.insert(place.unwrap_or(self.sorted.len()), index as u32);
+            }
+        }
+        let touched = &mut self.touched[index];
+        if written && touched.written_from == u32::MAX {
+            touched.written_from = node;
+        }
+        index as u32
+    }
+
+    /// As `touch` looks for one; a new one is put into the index, too.
+    #[cold]
+    fn find_among_many(&mut self, memory: *const ArrayInner) -> Option<usize> {
+        if self.index.is_empty() {
+            let all = self.touched.iter().enumerate();
+            self.index = all.map(|(i, t)| (t.memory as usize, i as u32)).collect();
+        }
+        let next = self.touched.len() as u32;
+        let index = *self.index.entry(memory as usize).or_insert(next);
+        (index != next).then_some(index as usize)
+    }
+
+    /// What few submissions have, of the one that was begun last.
+    pub fn extra(&mut self) -> &mut Extra {
+        self.special = true;
+        self.differs = true;
+        let node = self.nodes[..self.live].last_mut().expect("a submission was begun");
+        node.extra.get_or_insert_default()
+    }
+
+    /// Ends a submission: the order is made and everything is proved. Errors are kept for `exec`. True
+    /// if it is the one that was there before.
+    #[inline(always)]
+    pub fn finish(&mut self, dims: impl IntoDims, runtime: &Runtime) -> bool {
+        self.open = false;
+        if self.comparing && !self.differs {
+            let order = self.nodes[self.live - 1].order as usize;
+            if dims.are(&self.orders[order].dims, &mut self.dims) {
+                return true;
+            }
+        } else {
+            self.dims.clear();
+            dims.push_into(&mut self.dims);
+        }
+        self.finish_new(runtime);
+        false
+    }
+
+    #[inline(never)]
+    fn finish_new(&mut self, runtime: &Runtime) {
+        if self.comparing {
+            self.untie();
+        }
+        if let Err(error) = self.prove(runtime)
+            && self.error.is_none()
+        {
+            self.error = Some(error);
+        }
+    }
+
+    /// Makes the latest node one of this recording alone.
+    #[cold]
+    fn untie(&mut self) {
+        let live = self.live;
+        self.truncate(live);
+        self.untouch(live as u32 - 1);
+        let node = &self.nodes[live - 1];
+        let (first, count) = (node.first as usize, node.count as usize);
+        self.bump.at = node.marks[1];
+        self.args.truncate(first + count);
+        self.sources.truncate(first + count);
+        self.holds.truncate(first);
+        self.holds.resize(first + count, Hold::BLANK);
+        // SAFETY: plans live as long as the runtime.
+        let plan = unsafe { &*node.plan };
+        for (arg, template) in self.args[first..].iter_mut().zip(&plan.template) {
+            *arg = Arg { data: arg.data, len: arg.len, ..*template };
+        }
+    }
+
+    #[inline]
+    fn prove(&mut self, runtime: &Runtime) -> Result<(), Error> {
+        let last = self.live - 1;
+        let (first, count) = (self.nodes[last].first as usize, self.nodes[last].count as usize);
+        self.nodes[last].marks[1] = self.bump.at;
+        self.nodes[last].footprint.take();
+        for i in first..first + count {
+            let (kind, written) = (self.args[i].kind, self.args[i].access != abi::ACCESS_READ);
+            let memory = self.sources[i].memory;
+            if !memory.is_null() {
+                self.holds[i].touched = self.touch(memory, written);
+            } else if kind != abi::ARG_SCALAR {
+                self.has_slices = true;
+                self.slices_written |= written;
+            }
+        }
+        let node = &self.nodes[last];
+        if node.extra.is_none() && !runtime.attributes_for_backends {
+            // SAFETY: plans live as long as the runtime.
+            let plan = unsafe { &*node.plan };
+            if let ([Dim::Count(count)], true) = (&self.dims[..], plan.simple) {
+                let count = *count;
+                return self.prove_simple(plan, count);
+            }
+        }
+        self.prove_any(runtime)
+    }
+
+    /// One dimension, a count; items along it without rows: the way of almost every launch.
+    #[inline]
+    fn prove_simple(&mut self, plan: &Plan, count: u64) -> Result<(), Error> {
+        let order = self.order(plan).map_err(|e| index_error(plan, e))?;
+        let node = &mut self.nodes[self.live - 1];
+        node.order = order as u32;
+        let first = node.first as usize;
+        let args = &mut self.args[first..];
+        for (i, arg) in args.iter().enumerate().filter(|(_, arg)| arg.kind == abi::ARG_ITEM) {
+            let source = &self.sources[first + i];
+            // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+            let memory = unsafe { source.whole() };
+            let shape = memory.map_or(&[][..], ArrayInner::shape);
+            if shape.len() > 1 {
+                return Err(argument_error(plan, i, wrong_rank(1, false, shape)));
+            }
+            let len = shape.first().copied().unwrap_or(arg.len);
+            if count > len {
+                return Err(argument_error(plan, i, outside(count - 1, len, 0)));
+            }
+            self.holds[first + i].complete = count == arg.len && memory.is_some();
+        }
+        disjoint(plan, args)
+    }
+
+    /// Any dimensions, arguments and options.
+    fn prove_any(&mut self, runtime: &Runtime) -> Result<(), Error> {
+        let last = self.live - 1;
+        let node = &mut self.nodes[last];
+        if node.extra.is_some() || runtime.attributes_for_backends {
+            prepare_options(node, runtime)?;
+            self.special = true;
+        }
+        // SAFETY: plans live as long as the runtime, or as the node.
+        let plan: &Plan = unsafe { &*std::ptr::from_ref(self.nodes[last].plan()) };
+        if let Err(error) = plan.target() {
+            let saved = self.nodes[last].extra.as_ref().is_some_and(|e| e.failsafe.is_some());
+            if !saved || !matches!(error, Error::NoImplementation(_)) {
+                return Err(error);
+            }
+        }
+        let order = self.order(plan).map_err(|e| index_error(plan, e))?;
+        self.nodes[last].order = order as u32;
+        let order = &self.orders[order].order;
+        let first = self.nodes[last].first as usize;
+        let sizes = self.nodes[last].extra.as_ref().and_then(|e| e.sizes.as_deref());
+        if let Some(sizes) = sizes {
+            let arrays = plan.arguments.iter().filter(|a| a.view != View::Scalar).count();
+            if sizes.len() > arrays {
+                return Err(Error::Shape(format!(
+                    "kernel `{}` has {arrays} array arguments, sizes(..) gives {} shapes: give one per array, in order",
+                    plan.descriptor.name,
+                    sizes.len()
+                )));
+            }
+        }
+        let mut array = 0;
+        for (i, spec) in plan.arguments.iter().enumerate() {
+            if spec.view == View::Scalar {
+                continue;
+            }
+            let (arg, hold) = (&mut self.args[first + i], &mut self.holds[first + i]);
+            let source = &self.sources[first + i];
+            let given = sizes.and_then(|s| s.get(array)).map(|s| &s[..]).filter(|s| !s.is_empty());
+            array += 1;
+            // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+            let memory = unsafe { source.whole() };
+            let shape = given.unwrap_or_else(|| memory.map_or(&[], ArrayInner::shape));
+            if given.is_some() {
+                check_size(shape, arg.len).map_err(|text| argument_error(plan, i, text))?;
+            }
+            if spec.view == View::Window {
+                let extents = if shape.is_empty() { &[arg.len][..] } else { shape };
+                let grid = LaunchGrid::of(extents);
+                let part: *mut abi::Part = self.bump.alloc(size_of::<abi::Part>()).cast();
+                // SAFETY: the arena gave that much room, aligned to 16 bytes.
+                unsafe { part.write(grid.part(&grid.all())) };
+                arg.part = part;
+            }
+            if matches!(spec.view, View::Item | View::Phased) {
+                hold.complete = prove_item(order, &self.dims, spec, shape, arg, &mut self.bump)
+                    .map_err(|text| argument_error(plan, i, text))?
+                    && memory.is_some();
+            } else if spec.view == View::Whole {
+                hold.complete = memory.is_some();
+            }
+            if spec.view == View::Reduce {
+                prove_reduce(spec, arg).map_err(|text| argument_error(plan, i, text))?;
+                hold.complete = memory.is_some();
+            }
+        }
+        disjoint(plan, &self.args[first..])
+    }
+
+    /// The order of the current dimensions: one that was made for an earlier submission, if it fits.
+    #[inline]
+    fn order(&mut self, plan: &Plan) -> Result<usize, IndexError> {
+        let traits = plan.traits();
+        let plain = traits == OrderTraits::default();
+        let key = if plain { std::ptr::null() } else { std::ptr::from_ref(plan) };
+        let expected = plan.descriptor.dimensions.len();
+        if self.dims.len() != expected {
+            return Err(IndexError::DimCount { expected, found: self.dims.len() });
+        }
+        let recent = self.orders_used.saturating_sub(4);
+        for index in (recent..self.orders_used).rev() {
+            let ordered = &self.orders[index];
+            if ordered.plan == key && same(&ordered.dims, &self.dims) {
+                return Ok(index);
+            }
+        }
+        let index = self.orders_used;
+        if index == self.orders.len() {
+            self.orders.push(CachedOrder { dims: DimList::new(), plan: key, order: Order::default() });
+        }
+        let ordered = &mut self.orders[index];
+        ordered.order.set(&self.dims, &traits)?;
+        ordered.plan = key;
+        ordered.dims.clone_from(&self.dims);
+        self.orders_used += 1;
+        Ok(index)
+    }
+
+    /// The submissions of this recording.
+    #[inline]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes[..self.live]
+    }
+
+    /// Where a node of these is in the pipeline.
+    #[inline]
+    pub fn position_of(&self, node: &Node) -> usize {
+        (std::ptr::from_ref(node).addr() - self.nodes().as_ptr().addr()) / size_of::<Node>()
+    }
+
+    /// The order of a submission.
+    #[inline]
+    pub fn order_of(&self, node: &Node) -> &Order {
+        &self.orders[node.order as usize].order
+    }
+
+    /// Dimensions of a submission.
+    pub fn dims_of(&self, node: &Node) -> &[Dim] {
+        &self.orders[node.order as usize].dims
+    }
+
+    /// Arguments of a submission.
+    #[inline]
+    pub fn args_of(&self, node: &Node) -> &[Arg] {
+        &self.args[node.first as usize..][..node.count as usize]
+    }
+
+    /// The shape of each argument of a submission, as the launch sees it: that of `sizes(..)`, else the
+    /// memory's. Empty: it has none, or is a scalar.
+    pub fn shapes_of<'s>(&'s self, node: &'s Node) -> SmallVec<[&'s [u64]; 8]> {
+        let mut sizes = node.extra.as_ref().and_then(|e| e.sizes.as_deref()).unwrap_or(&[]).iter();
+        let arguments = node.plan().arguments.iter().zip(&self.sources[node.first as usize..]);
+        let shape = |(spec, source): (&ArgumentPlan, &'s Source)| -> &'s [u64] {
+            if spec.view == View::Scalar {
+                return &[];
+            }
+            match sizes.next().filter(|given| !given.is_empty()) {
+                Some(given) => given,
+                // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+                None => {
+                    unsafe { source.memory.as_ref() }.filter(|_| !source.part).map_or(&[], ArrayInner::shape)
+                }
+            }
+        };
+        arguments.map(shape).collect()
+    }
+
+    /// What a submission touches when it runs whole, as `make` says the first time.
+    #[inline]
+    pub fn footprint_of<'s>(
+        &self,
+        node: &'s Node,
+        make: impl FnOnce() -> Option<Arc<Footprint>>,
+    ) -> Option<&'s Footprint> {
+        node.footprint.get_or_init(make).as_deref()
+    }
+
+    /// True if some submission writes a memory.
+    #[inline]
+    pub fn is_written(&self, index: u32) -> bool {
+        self.touched.get(index as usize).is_some_and(|touched| (touched.written_from as usize) < self.live)
+    }
+
+    /// Arguments of all submissions, the first one's first.
+    #[inline]
+    pub fn args(&self) -> &[Arg] {
+        &self.args
+    }
+
+    /// What a submission does to its arguments.
+    #[inline]
+    pub fn holds_of(&self, node: &Node) -> &[Hold] {
+        &self.holds[node.first as usize..][..node.count as usize]
+    }
+
+    /// True if argument `i` of a submission is a range of a memory, which has no shape.
+    pub fn is_part(&self, node: &Node, i: usize) -> bool {
+        self.sources[node.first as usize + i].part
+    }
+
+    /// The arguments that are slices of the host.
+    pub fn slices(&self) -> impl Iterator<Item = &Arg> {
+        self.nodes().iter().flat_map(|node| {
+            let all = self.args_of(node).iter().zip(&self.sources[node.first as usize..]);
+            let of_slices =
+                all.filter(|(arg, source)| source.memory.is_null() && arg.kind != abi::ARG_SCALAR);
+            of_slices.map(|(arg, _)| arg)
+        })
+    }
+
+    /// True if the recording is one plain submission, and only its scalars can be new.
+    #[inline]
+    pub fn is_one(&self) -> bool {
+        self.live == 1 && !self.special && !self.slices_written && self.error.is_none()
+    }
+
+    /// Number of memories that were ever touched.
+    pub fn memories_touched(&self) -> usize {
+        self.touched.len()
+    }
+
+    /// A memory by its index.
+    #[inline]
+    pub fn memory(&self, index: u32) -> Option<&ArrayInner> {
+        // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
+        self.touched.get(index as usize).map(|t| unsafe { &*t.memory })
+    }
+
+    /// The memories that submissions touch, in the order of addresses; with each its number, and whether some
+    /// submission writes it.
+    #[inline(always)]
+    pub fn memories(&self) -> impl Iterator<Item = (u32, &ArrayInner, bool)> {
+        let (live, touched) = (self.live as u32, &self.touched[..]);
+        let sorted = if touched.len() > FEW { self.sort_many() } else { &self.sorted };
+        sorted.iter().filter_map(move |&index| {
+            let touched = &touched[index as usize];
+            // SAFETY: as in `memory`: a live node touches it.
+            (touched.first < live).then(|| (index, unsafe { &*touched.memory }, touched.written_from < live))
+        })
+    }
+
+    #[cold]
+    fn sort_many(&self) -> &[u32] {
+        self.sorted_many.get_or_init(|| {
+            let mut order: Box<[u32]> = (0..self.touched.len() as u32).collect();
+            order.sort_unstable_by_key(|&i| self.touched[i as usize].memory as usize);
+            order
+        })
+    }
+}
+
+/// Equal dimensions; quick for one count.
+#[inline]
+fn same(a: &[Dim], b: &[Dim]) -> bool {
+    match (a, b) {
+        ([Dim::Count(a)], [Dim::Count(b)]) => a == b,
+        _ => a == b,
+    }
+}
+
+/// Takes the arguments of a submission. What it knows stays in registers, which is why it is not just
+/// the [`SubmissionList`].
+pub(crate) struct Writer<'s> {
+    /// The next argument, and where it is from.
+    args: *mut Arg,
+    sources: *mut Source,
+    /// So many are there from here on.
+    left: usize,
+    comparing: bool,
+    differs: bool,
+    list: &'s mut SubmissionList,
+}
+
+impl Writer<'_> {
+    /// The next argument.
+    #[inline(always)]
+    fn next(&mut self) -> (*mut Arg, *mut Source) {
+        assert!(self.left > 0, "a definition packs more arguments than it describes");
+        let next = (self.args, self.sources);
+        self.left -= 1;
+        // SAFETY: there was one left, so this is at most the end of both.
+        unsafe { (self.args, self.sources) = (self.args.add(1), self.sources.add(1)) };
+        next
+    }
+
+    /// The next argument is a scalar.
+    #[inline(always)]
+    pub fn scalar(&mut self, bytes: &[u8]) {
+        let (arg, _) = self.next();
+        // SAFETY: an argument of the recording. The arena has that much room at `data`: made here, or for
+        // the same kind of submission before.
+        unsafe {
+            if !self.comparing {
+                (*arg).data = self.list.bump.alloc(bytes.len()).cast();
+                (*arg).len = 1;
+            }
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), (*arg).data.cast(), bytes.len());
+        }
+    }
+
+    /// The next argument is an array.
+    #[inline(always)]
+    pub fn array(&mut self, array: &mut Array<'_>) {
+        let (arg, source) = self.next();
+        // SAFETY: an argument of the recording.
+        let (arg, source) = unsafe { (&mut *arg, &mut *source) };
+        // SAFETY: the memory is borrowed, or owned, by the argument.
+        let id = unsafe { array.memory.as_ref() }.map_or(0, ArrayInner::id);
+        let new = Source { memory: array.memory, id, part: array.part };
+        if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
+            arg.data = array.data.cast();
+            arg.len = array.len as u64;
+            *source = new;
+            self.differs = true;
+        }
+        if let Some(owner) = array.owner.take() {
+            self.list.own(owner);
+        }
+    }
+
+    /// All arguments are there.
+    #[inline(always)]
+    pub fn done(self) {
+        self.list.differs |= self.differs;
+    }
+}
+
+/// Makes the plan that a submission's own options ask for, and the attributes for the backend.
+#[cold]
+fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
+    let own = node.extra.get_or_insert_default().options.clone();
+    let mut all = runtime.options.attributes.clone();
+    all.merge(&own.attributes);
+    if !own.attributes.is_empty() || !own.predicates.is_empty() {
+        let devices = own.select(&runtime.devices)?;
+        let plan = runtime.plan_with(node.plan(), devices, &all)?;
+        node.extra.get_or_insert_default().plan = Some(plan);
+    }
+    let extra = node.extra.get_or_insert_default();
+    for (key, value, required) in all.for_backends() {
+        let (key, value) = (key.to_owned(), value.to_string());
+        // The texts are kept beside, and a String's bytes do not move with it.
+        let text = |s: &String| abi::Str { ptr: s.as_ptr(), len: s.len() };
+        let required = u32::from(required);
+        extra.attributes.push(abi::Attr { key: text(&key), value: text(&value), required, reserved: 0 });
+        extra._texts.extend([key, value]);
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Writes a pipeline down as data.
+
+use super::submissions::{Node, SubmissionList};
+use super::{Pipeline, Runtime, distributed};
+use crate::abi::{self, Arg};
+use crate::descriptor::{ArgumentDescriptor, ElementType};
+use crate::error::Error;
+use crate::memory::{ArrayInner, ByteGuard};
+use crate::recording::{Argument, Data, Memory, Recording, RecordingError, Submission};
+use std::collections::HashMap;
+use std::ops::Range;
+
+impl Pipeline<'_> {
+    /// The pipeline as data: to be written to a file, looked at, run again elsewhere. Slices of the
+    /// host become memories. With [`Data::With`] the contents are those of now, before it is executed;
+    /// while they are copied, launches that write them fail as with any guard of the host.
+    ///
+    /// # Errors
+    /// What `exec` would report before anything runs, and of partition maps that look into arrays;
+    /// [`Error::Recording`] for a host task, and for a submission with a `failsafe` function, which are no data; with
+    /// contents, and for arrays that maps look into, as [`FlashMemory::read`] gives.
+    ///
+    /// [`FlashMemory::read`]: crate::FlashMemory::read
+    ///
+    /// # Examples
+    /// ```
+    /// use flash_core::recording::Data;
+    /// # fn example(pipeline: &flash_core::Pipeline<'_>) -> Result<(), flash_core::Error> {
+    /// pipeline.recording(Data::With)?.save("pipeline.json")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn recording(&self, data: Data) -> Result<Recording, Error> {
+        self.buffer.while_idle(|list, runtime| recording(list, runtime, data))
+    }
+}
+
+/// What an array argument lies in.
+#[derive(PartialEq, Eq, Hash)]
+enum ArrayOrigin {
+    /// A memory, by its index among those touched.
+    Memory(u32),
+    /// A slice of the host. A written one is nobody else's, and of those that are only read each has
+    /// its own copy: so those that overlap need no care.
+    Slice { address: usize, len: u64, element: ElementType },
+}
+
+struct RecordingWriter<'s> {
+    list: &'s SubmissionList,
+    data: Data,
+    recording: Recording,
+    /// Indices of the recording's memories.
+    memories: HashMap<ArrayOrigin, u32>,
+    /// Of the recording's memories: to be copied.
+    guards: Vec<(u32, ByteGuard<'s>)>,
+    /// Of memories that maps look into, by index among those touched.
+    structure: HashMap<u32, ByteGuard<'s>>,
+}
+
+fn recording(list: &SubmissionList, runtime: &Runtime, data: Data) -> Result<Recording, Error> {
+    if let Some(error) = list.error.as_ref().or(runtime.error.as_ref()) {
+        return Err(error.clone());
+    }
+    let recording = Recording::default();
+    let mut writing = RecordingWriter {
+        list,
+        data,
+        recording,
+        memories: HashMap::new(),
+        guards: Vec::new(),
+        structure: HashMap::new(),
+    };
+    let mut kernels: HashMap<String, u32> = HashMap::new();
+    for (position, node) in list.nodes().iter().enumerate() {
+        let descriptor = &node.plan().descriptor;
+        let place = || format!("submission {position} (`{}`)", descriptor.name);
+        if node.extra.as_ref().is_some_and(|e| e.failsafe.is_some()) {
+            let text = "it is, or has, a function of the host (a host task, a failsafe function), which cannot be written down: leave it out of what is recorded";
+            return Err(RecordingError::new(place(), text).into());
+        }
+        if let Some(spec) = descriptor.arguments.iter().find(|a| a.element.size == 0) {
+            let place = format!("{}, argument `{}`", place(), spec.name);
+            let text = "its type has no bytes, so there is nothing to write down: give it a field";
+            return Err(RecordingError::new(place, text).into());
+        }
+        let known = kernels.len() as u32;
+        let kernel = *kernels.entry(descriptor.to_json()).or_insert_with(|| {
+            writing.recording.kernels.push(descriptor.clone());
+            known
+        });
+        let mut arguments = Vec::with_capacity(descriptor.arguments.len());
+        for (i, spec) in descriptor.arguments.iter().enumerate() {
+            arguments.push(writing.argument(node, i, spec)?);
+        }
+        let known = writing.structure(position, node)?;
+        let written = submission((list, known), runtime, node, kernel, arguments)?;
+        writing.recording.submissions.push(written);
+    }
+    // All are held before the first is copied: the contents are of one moment.
+    for (memory, guard) in &writing.guards {
+        writing.recording.memories[*memory as usize].data = Some(guard.bytes().to_vec());
+    }
+    // Whoever reads it will ask for as much.
+    writing.recording.check()?;
+    Ok(writing.recording)
+}
+
+/// `known`: what its map looks into can be looked at.
+fn submission(
+    (list, known): (&SubmissionList, bool),
+    runtime: &Runtime,
+    node: &Node,
+    kernel: u32,
+    arguments: Vec<Argument>,
+) -> Result<Submission, Error> {
+    let mut options = runtime.options.attributes.clone();
+    let mut sizes = Vec::new();
+    if let Some(extra) = &node.extra {
+        options.merge(&extra.options.attributes);
+        sizes.extend(extra.sizes.iter().flatten().map(|shape| shape.to_vec()));
+    }
+    let parts = distributed::parts_of(list, node, known)?;
+    Ok(Submission { kernel, arguments, dims: list.dims_of(node).to_vec(), options, sizes, parts })
+}
+
+impl<'s> RecordingWriter<'s> {
+    /// Argument `i` of a submission.
+    fn argument(&mut self, node: &Node, i: usize, spec: &ArgumentDescriptor) -> Result<Argument, Error> {
+        let list: &'s SubmissionList = self.list;
+        let arg = &list.args_of(node)[i];
+        if arg.kind == abi::ARG_SCALAR {
+            // SAFETY: a scalar's bytes lie in the recording's arena, as many as its type has.
+            let bytes = unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>(), spec.element.size) };
+            return Ok(Argument::Scalar(bytes.to_vec()));
+        }
+        let touched = list.holds_of(node)[i].touched;
+        let Some(header) = list.memory(touched) else {
+            let element = spec.element.clone();
+            let origin = ArrayOrigin::Slice { address: arg.data.addr(), len: arg.len, element };
+            return Ok(Argument::Memory(self.slice(origin, arg, spec)));
+        };
+        let memory = self.memory(touched, header, spec)?;
+        Ok(match list.is_part(node, i) {
+            false => Argument::Memory(memory),
+            true => {
+                let start = (arg.data.addr() - header.data().addr()) / spec.element.size;
+                Argument::Part { memory, start: start as u64, end: start as u64 + arg.len }
+            }
+        })
+    }
+
+    /// Whether the arrays that a submission's map looks into are now what they will be when it runs: no submission
+    /// before it writes them. Then they are on the host, and nobody writes them until the recording is made.
+    fn structure(&mut self, position: usize, node: &Node) -> Result<bool, Error> {
+        let (list, plan) = (self.list, node.plan());
+        if !plan.part.looks_inside() {
+            return Ok(true);
+        }
+        let arguments = plan.descriptor.arguments.iter().enumerate().filter(|(_, spec)| spec.structure);
+        for (i, spec) in arguments {
+            let looked_at = bytes_of(&list.args_of(node)[i]);
+            let mut before = list.nodes()[..position].iter().flat_map(|node| list.args_of(node));
+            if before.any(|arg| arg.access != abi::ACCESS_READ && overlap(&looked_at, &bytes_of(arg))) {
+                return Ok(false);
+            }
+            let touched = list.holds_of(node)[i].touched;
+            if let Some(header) = list.memory(touched)
+                && !self.structure.contains_key(&touched)
+            {
+                self.structure.insert(touched, ByteGuard::new(header, spec.element.size)?);
+            }
+        }
+        Ok(true)
+    }
+
+    fn memory(
+        &mut self,
+        touched: u32,
+        header: &'s ArrayInner,
+        spec: &ArgumentDescriptor,
+    ) -> Result<u32, Error> {
+        let next = self.recording.memories.len() as u32;
+        let index = *self.memories.entry(ArrayOrigin::Memory(touched)).or_insert(next);
+        if index == next {
+            if self.data == Data::With {
+                self.guards.push((index, ByteGuard::new(header, spec.element.size)?));
+            }
+            self.recording.memories.push(Memory {
+                element: spec.element.clone(),
+                len: header.len() as u64,
+                shape: header.shape().to_vec(),
+                data: None,
+            });
+        }
+        Ok(index)
+    }
+
+    fn slice(&mut self, origin: ArrayOrigin, arg: &Arg, spec: &ArgumentDescriptor) -> u32 {
+        let next = self.recording.memories.len() as u32;
+        let index = *self.memories.entry(origin).or_insert(next);
+        if index == next {
+            let bytes = arg.len as usize * spec.element.size;
+            // SAFETY: the pipeline borrows the slice, whose length was proved; nobody executes it now.
+            let copy = || unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>(), bytes) }.to_vec();
+            let data = (self.data == Data::With).then(copy);
+            let element = spec.element.clone();
+            self.recording.memories.push(Memory { element, len: arg.len, shape: Vec::new(), data });
+        }
+        index
+    }
+}
+
+/// The addresses of an argument.
+pub(super) fn bytes_of(arg: &Arg) -> Range<usize> {
+    let first = arg.data.addr();
+    first..first + arg.len as usize * arg.element_size as usize
+}
+
+/// True if some byte is in both.
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
+}

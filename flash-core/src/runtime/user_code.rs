@@ -1,0 +1,171 @@
+//! Code that the program gives at run time: a file, or source text.
+
+use super::choose::{Target, none, prepare};
+use crate::abi;
+use crate::backend::DeviceHandle;
+use crate::descriptor::{Implementation, KernelDescriptor};
+use crate::error::{Code, Error};
+use crate::kernel::attribute;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The target whose code is a function of this process.
+const CPU: &str = "cpu";
+
+/// Endings of shared libraries.
+const LIBRARIES: &[&str] = &["dll", "dylib", "so"];
+
+/// Endings of files with source text, by language; any other file is a binary.
+const SOURCES: &[&str] = &["c", "cc", "cl", "cpp", "cu", "cxx", "f90"];
+
+/// The devices that can run the code. One that is not made for it is left out.
+pub(super) fn user_code(
+    code: &Implementation,
+    descriptor: &KernelDescriptor,
+    devices: &[&'static DeviceHandle],
+) -> Result<Vec<Target>, Error> {
+    let (mut targets, mut left_out) = (Vec::new(), Vec::new());
+    for device in devices {
+        let implementation = match device.target.as_str() {
+            CPU => on_cpu(code, descriptor),
+            target => for_target(target, code, descriptor),
+        };
+        match implementation {
+            Err(error) => left_out.push((device.id(), error)),
+            Ok(implementation) => match prepare(device, implementation, descriptor) {
+                Ok(target) => targets.push(target),
+                Err(error @ Error::Backend { code: Code::Unsupported, .. }) => {
+                    left_out.push((device.id(), error))
+                }
+                Err(error) => return Err(error),
+            },
+        }
+    }
+    if !targets.is_empty() {
+        return Ok(targets);
+    }
+    if left_out.len() == 1
+        && let Some((_, error)) = left_out.pop()
+    {
+        return Err(error);
+    }
+    let reasons = left_out.iter().map(|(device, error)| format!("what was given, for {device}: {error}"));
+    Err(none(descriptor, devices, reasons.collect()))
+}
+
+/// A function of a shared library, which stays loaded.
+fn on_cpu(
+    code: &Implementation,
+    descriptor: &KernelDescriptor,
+) -> Result<&'static abi::Implementation, Error> {
+    const COMPILE: &str = "a CPU runs compiled code alone: compile it with `cc -O3 -shared -fPIC` and pass the library, or take a device that compiles kernels";
+    let (path, symbol) = match code {
+        Implementation::File { path, .. } if is_source(path) => {
+            return Err(Error::Library {
+                path: path.clone(),
+                text: format!("this is source text, and {COMPILE}"),
+            });
+        }
+        Implementation::File { path, symbol, .. } => (path, symbol),
+        Implementation::Source { .. } | Implementation::Named(_) => {
+            return Err(Error::Option {
+                option: "Implementation::source".into(),
+                text: format!("the runtime's device is a CPU, and {COMPILE}"),
+            });
+        }
+    };
+    once(&format!("{CPU} {path:?} {symbol} {}", descriptor.name), || {
+        let span = crate::backend::library_function(path, symbol)?;
+        Ok(abi::Implementation {
+            door: abi::DOOR_SPAN,
+            span: Some(span),
+            // Trusted to fit.
+            descriptor: abi::Str::new(""),
+            ..blank(CPU, symbol, abi::KIND_EXT_BIN, descriptor)
+        })
+    })
+}
+
+/// For a device of any other kind, whose backend reads and checks it.
+fn for_target(
+    target: &str,
+    code: &Implementation,
+    descriptor: &KernelDescriptor,
+) -> Result<&'static abi::Implementation, Error> {
+    let (kind, payload, entry, cooperating) = match code {
+        Implementation::File { path, .. }
+            if ending(path).is_some_and(|ending| LIBRARIES.contains(&&*ending)) =>
+        {
+            let text = format!("this is a shared library, which a CPU runs and no device for {target} does");
+            return Err(Error::Library { path: path.clone(), text });
+        }
+        Implementation::File { path, symbol, cooperating } => {
+            let kind = if is_source(path) { abi::KIND_EXT_SRC } else { abi::KIND_EXT_BIN };
+            (kind, path.to_string_lossy(), symbol, *cooperating)
+        }
+        Implementation::Source { text, entry, cooperating } => {
+            (abi::KIND_INT_SRC, text.into(), entry, *cooperating)
+        }
+        Implementation::Named(_) => unreachable!("a name is looked for"),
+    };
+    let key = format!("{target} {kind} {cooperating} {entry} {} {payload}", descriptor.to_json());
+    once(&key, || {
+        let attributes =
+            [attribute("entry", entry.as_str().into()), attribute("cooperating", cooperating.into())];
+        let attributes: &'static [abi::Attr] = Box::leak(Box::new(attributes));
+        let payload = payload.into_owned().leak();
+        Ok(abi::Implementation {
+            attributes: attributes.as_ptr(),
+            attribute_count: attributes.len(),
+            payload: payload.as_ptr(),
+            payload_len: payload.len(),
+            ..blank(target, entry, kind, descriptor)
+        })
+    })
+}
+
+fn is_source(path: &Path) -> bool {
+    ending(path).is_some_and(|ending| SOURCES.contains(&&*ending))
+}
+
+fn ending(path: &Path) -> Option<String> {
+    path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
+}
+
+/// The implementation of this key, which lives for ever; made if there is none yet.
+fn once(
+    key: &str,
+    make: impl FnOnce() -> Result<abi::Implementation, Error>,
+) -> Result<&'static abi::Implementation, Error> {
+    static MADE: OnceLock<Mutex<HashMap<String, &'static abi::Implementation>>> = OnceLock::new();
+    let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = made.get(key) {
+        return Ok(found);
+    }
+    let implementation: &'static abi::Implementation = Box::leak(Box::new(make()?));
+    made.insert(key.to_owned(), implementation);
+    Ok(implementation)
+}
+
+/// Without code and attributes.
+fn blank(target: &str, name: &str, kind: u32, descriptor: &KernelDescriptor) -> abi::Implementation {
+    let text = |text: &str| abi::Str::new(text.to_owned().leak());
+    abi::Implementation {
+        struct_size: size_of::<abi::Implementation>() as u32,
+        door: abi::DOOR_ITEM,
+        kind,
+        priority: 0,
+        kernel: text(&descriptor.name),
+        name: text(name),
+        target: text(target),
+        descriptor: text(&descriptor.to_json()),
+        cpu_features: abi::Str::new(""),
+        attributes: std::ptr::null(),
+        attribute_count: 0,
+        share: None,
+        span: None,
+        payload: std::ptr::null(),
+        payload_len: 0,
+    }
+}
