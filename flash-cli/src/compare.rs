@@ -11,14 +11,14 @@ enum Number {
         bytes: usize,
         signed: bool,
     },
-    /// No number that is known here.
+    /// No number of a known type.
     Byte,
 }
 
-/// The first element that differs, and how many do.
+/// The first element that differs, and the number of those that differ.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Of the element, in the memory.
+    /// Index of the element, in the memory.
     pub index: usize,
     /// Both elements.
     pub values: [String; 2],
@@ -65,7 +65,7 @@ impl Number {
             "isize" => integer(size_of::<isize>(), true),
             _ => Number::Byte,
         };
-        // The name is a file's word.
+        // The name comes from a file and may be wrong.
         if element.size.is_multiple_of(number.size()) { number } else { Number::Byte }
     }
 
@@ -141,7 +141,7 @@ mod tests {
 
     fn differ<T: flash::kernel::Element>(a: &[T], b: &[T], tolerance: f64) -> Option<(usize, usize, String)> {
         let bytes = |list: &[T]| -> Vec<u8> {
-            // SAFETY: plain data without padding, as `Element` has it.
+            // SAFETY: plain data without padding, as `Element` requires.
             let raw = unsafe { std::slice::from_raw_parts(list.as_ptr().cast::<u8>(), size_of_val(list)) };
             raw.to_vec()
         };
@@ -188,7 +188,7 @@ mod tests {
         let element = |name: &str, size| ElementType { name: name.into(), size, align: 1 };
         let found = compare(&element("my::Particle", 2), &[1, 2, 3, 4], &[1, 2, 3, 255], 1.0).unwrap();
         assert_eq!((found.index, found.values), (1, ["bytes 03 04".to_owned(), "bytes 03 ff".to_owned()]));
-        // A name that lies about the size.
+        // A name whose size is wrong.
         assert!(compare(&element("f64", 3), &[1, 2, 3], &[1, 2, 4], 1.0).is_some());
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What is compared.
+/// The recording and the two runtimes to compare.
 pub struct Question<'a> {
     pub path: &'a Path,
     pub a: &'a str,
@@ -38,7 +38,7 @@ struct Found<'a> {
     kernel: &'a str,
     argument: &'a str,
     memory: usize,
-    /// Of the element, in the memory.
+    /// Index of the element, in the memory.
     index: usize,
     a: String,
     b: String,
@@ -78,7 +78,7 @@ fn next(key: &str, steps: &mut Steps<'_>) -> Result<Option<usize>> {
     steps.step().with_context(|| format!("on {key}"))
 }
 
-/// Of the memories that a submission writes, in the order of its arguments.
+/// The first difference in the memories that a submission writes, in the order of its arguments.
 fn first_difference<'r>(
     recording: &'r Recording,
     position: usize,
@@ -104,7 +104,7 @@ fn first_difference<'r>(
         let Some(Difference { index, values: [a, b], count }) = compare(element, &a, &b, tolerance) else {
             continue;
         };
-        // Of several ranges of one memory, the one that has the element.
+        // Of several ranges of one memory, the one that contains the element.
         let has = |argument: &Argument| match *argument {
             Argument::Part { start, end, .. } => (start..end).contains(&(index as u64)),
             _ => true,

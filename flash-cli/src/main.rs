@@ -1,4 +1,4 @@
-//! `flash`: what this machine has, whether a backend keeps its promises, and pipelines from files.
+//! `flash`: lists this machine's devices, tests backends, and runs pipelines from files.
 
 mod compare;
 mod diff;
@@ -90,9 +90,9 @@ enum Command {
         /// Where to run it: a runtime key, such as ALL_CPU, MY_ACCEL or MY_ACCEL:1.
         #[arg(long, value_name = "KEY", default_value = "ALL_ACCEL")]
         runtime: String,
-        /// Print JSON: {"file", "runtime", "submissions", "launches": [{"submission", "kernel", "implementation",
-        /// "device", "phases", "items", "nanoseconds", "wall_nanoseconds"}], "memories": [{"index",
-        /// "element", "len", "bytes", "crc32"}]}.
+        /// Print JSON: {"file", "runtime", "submissions", "launches": [{"submission", "kernel",
+        /// "implementation", "device", "phases", "items", "nanoseconds", "wall_nanoseconds"}], "memories":
+        /// [{"index", "element", "len", "bytes", "crc32"}]}.
         #[arg(long)]
         json: bool,
     },
@@ -123,7 +123,7 @@ enum Command {
     },
 }
 
-/// What was asked for cannot be done as asked: exit status 2.
+/// The request cannot be carried out: exit status 2.
 #[derive(Debug)]
 struct Refused(String);
 
@@ -174,7 +174,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes to standard output; a reader that has gone away has seen enough.
+/// Writes to standard output; a closed one is no error.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -184,7 +184,7 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 fn conformance(key: &str) -> anyhow::Result<bool> {
-    // Some of the suite's kernels panic: that is what is tested.
+    // Some of the suite's kernels panic on purpose.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !panic.payload_as_str().is_some_and(|text| text.ends_with("fails on purpose")) {

@@ -28,7 +28,7 @@ struct Written<'a> {
     crc32: String,
 }
 
-/// Reads a recording that can be run; what is wrong with it is wrong usage.
+/// Reads a recording that can be run; an error in it counts as wrong usage.
 pub fn load(path: &Path) -> Result<Recording> {
     let recording = Recording::load(path).map_err(Refused::new)?;
     match recording.has_data() {
@@ -66,7 +66,7 @@ pub fn run(path: &Path, key: &str, json: bool) -> Result<String> {
         });
     }
     let mut launches = profile.take();
-    // They finished in any order.
+    // They finished in no fixed order.
     launches.sort_by_key(|launch| launch.submission);
     let submissions = recording.submissions.len();
     let report = Report { file: path, runtime: key, submissions, launches, memories };

@@ -1,4 +1,5 @@
-//! Files to read before a run, and to write at its end, tried before it. `-` is standard input, or output.
+//! Files that a run reads before it begins, and files that it writes at its end. Those to write are opened
+//! before the run. The name `-` is standard input or output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::Refused;
 
-/// What is in a file, or comes from standard input where its name is `-`. `option` is the one that named it.
+/// The contents of a file, or of standard input where its name is `-`. `option` is the one that named it.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -26,8 +27,8 @@ pub fn read(path: &Path, option: &str) -> Result<Vec<u8>> {
     })
 }
 
-/// Whether a file is standard input, or standard output, where nothing else is printed then: its name is `-`. A file
-/// that is called so is `./-`.
+/// Whether a file is standard input, or standard output, where nothing else is printed then: its name is `-`.
+/// A file with that name is `./-`.
 pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -67,7 +68,7 @@ impl Target {
         Ok(Self { path: path.to_owned(), option, file: Some(file), empty })
     }
 
-    /// Replaces what is in the file. That nobody reads standard output any more is no error.
+    /// Replaces what is in the file. A closed standard output is no error.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -118,8 +119,8 @@ impl Drop for Target {
     }
 }
 
-/// Refuses a command line in which two options name one file, or standard output, if one of the two is written.
-/// Options that are not given are `None`; the first `reads` of them are only read.
+/// Refuses a command line in which two options name one file, or standard output, if one of the two is
+/// written. Options that are not given are `None`; the first `reads` of them are only read.
 ///
 /// # Errors
 /// [`Refused`], naming the options.

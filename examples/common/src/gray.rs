@@ -17,15 +17,16 @@ pub struct Gray {
     pub values: Vec<f32>,
 }
 
-/// The most pixels of a picture that is read: what fits into memory a few times.
+/// The most pixels of a picture that is read: memory holds this many several times.
 const MOST_PIXELS: usize = 1 << 28;
 
 impl Gray {
-    /// Reads a file. What it is its first bytes say. Of coloured pictures the luminance is taken (0.2126 red,
-    /// 0.7152 green, 0.0722 blue), of transparent ones what is there over black.
+    /// Reads a file. Its first bytes say which format it has. Coloured pictures are read as luminance (0.2126
+    /// red, 0.7152 green, 0.0722 blue), transparent ones over black.
     ///
     /// # Errors
-    /// If it cannot be read; [`Refused`] if it is not such a picture. `option` is the one that named the file.
+    /// If it cannot be read; [`Refused`] if it is not such a picture. `option` is the one that named the
+    /// file.
     pub fn read(path: &Path, option: &str) -> Result<Self> {
         let bytes = crate::read(path, option)?;
         let read = match bytes.get(..2) {
@@ -91,7 +92,7 @@ fn pgm(bytes: &[u8]) -> Result<Gray, String> {
     }
     let value = |v: usize| (v as f32 / white as f32).min(1.0);
     if bytes[1] == b'2' {
-        // Grown as numbers are there: the size may be anything.
+        // Grown as numbers are read: the stated size may be anything.
         let mut values = Vec::new();
         for _ in 0..pixels {
             values.push(value(numbers.next("a pixel")?));

@@ -1,4 +1,4 @@
-//! What host code must be like, of all example programs.
+//! Rules for the host code of all example programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

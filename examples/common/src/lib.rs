@@ -1,5 +1,5 @@
-//! What the example programs have around their host code: files that are written when a run has succeeded, a
-//! terminal with a progress bar, the launches' time, pictures.
+//! What the example programs share beside their host code: files that are written when a run has succeeded, a
+//! progress bar in the terminal, the launches' time, pictures.
 
 mod files;
 mod gray;
@@ -21,8 +21,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What the user asked for cannot be done as asked: a wrong command line or a malformed file.
-/// Ends a program with 2, where every other error ends it with 1.
+/// What the user asked for cannot be done: a wrong command line or a malformed file. Ends a program with 2;
+/// every other error ends it with 1.
 #[derive(Debug)]
 pub struct Refused(pub String);
 

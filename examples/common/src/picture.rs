@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-/// Colours of the values 0 (none, or the least) to 1.
+/// A colour scale for the values 0 (none, or the least) to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
     /// Black over red to yellow; equal steps of a value look equally far apart ("inferno").
@@ -12,7 +12,8 @@ pub enum Colours {
 }
 
 impl Colours {
-    /// How many differ; one more is for [`Picture::mark`]. Of the map few, so that files are small.
+    /// Number of different colours; one more is for [`Picture::mark`]. The map has few, so that files are
+    /// small.
     const fn levels(self) -> u8 {
         match self {
             Self::Map => 64,
@@ -59,13 +60,13 @@ impl Picture {
         (self.width, self.height)
     }
 
-    /// Sets a pixel to a value; below 0 is 0, above 1 is 1. A pixel outside is left out.
+    /// Sets a pixel to a value; below 0 is 0, above 1 is 1. A pixel outside is ignored.
     pub fn set(&mut self, x: usize, y: usize, value: f64) {
-        // Of a value that is no number, 0.
+        // NaN becomes 0.
         self.put(x, y, (value.clamp(0.0, 1.0) * f64::from(self.colours.levels() - 1)).round() as u8);
     }
 
-    /// Marks a pixel, so that it stands out from every value. A pixel outside is left out.
+    /// Marks a pixel, so that it stands out from every value. A pixel outside is ignored.
     pub fn mark(&mut self, x: usize, y: usize) {
         self.put(x, y, self.colours.levels());
     }
@@ -104,7 +105,7 @@ pub struct Animation {
 }
 
 impl Animation {
-    /// An animation of so large pictures in these colours, so many of them in a second.
+    /// An animation of pictures of this size in these colours, `per_second` of them in a second.
     ///
     /// # Errors
     /// If the encoder fails.
@@ -126,7 +127,7 @@ impl Animation {
             Some(last) => changed(last, &picture),
             None => (0..expected.0, 0..expected.1),
         };
-        // Only what has changed is written. A picture like the last is one pixel.
+        // Only what has changed is written. A picture equal to the last is one pixel.
         let (across, down) = changed;
         let rows = down.clone().flat_map(|y| {
             let row = y * picture.width;

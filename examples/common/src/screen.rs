@@ -1,4 +1,4 @@
-//! What the user sees: lines on stdout, a progress bar on stderr.
+//! Output for the user: lines on stdout, a progress bar on stderr.
 
 use std::io::{ErrorKind, Write};
 
@@ -9,12 +9,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub struct Screen {
     bar: ProgressBar,
     quiet: bool,
-    /// Whoever read stdout has gone.
+    /// The reader of stdout has gone.
     closed: bool,
 }
 
 impl Screen {
-    /// A bar of so many steps, which are called `steps`. It is hidden where stderr is no terminal.
+    /// A bar of `count` steps, which are called `steps`. It is hidden where stderr is no terminal.
     pub fn new(quiet: bool, count: usize, steps: &str) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(count as u64) };
         let template = format!("{{bar:40}} {{pos}}/{{len}} {steps}, {{elapsed}} gone, {{eta}} to go");
@@ -39,7 +39,7 @@ impl Screen {
         }
     }
 
-    /// Whether nobody will see another line.
+    /// Whether no further line will be seen.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -55,7 +55,7 @@ impl Screen {
     }
 }
 
-/// A number with so many significant digits.
+/// A number with `count` significant digits.
 pub fn digits(number: f64, count: i32) -> String {
     let exponent = match number {
         0.0 => 0,

@@ -1,4 +1,4 @@
-//! Text of the user's in errors.
+//! Text from the user in errors.
 
 /// A field in an error: not longer than a line, and nothing invisible in it.
 pub fn shown(field: &str) -> String {

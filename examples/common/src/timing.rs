@@ -1,4 +1,4 @@
-//! How long launches took, and which part of it was not the kernels'.
+//! How long launches took, and how much of it was not spent in kernels.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Timing {
         let kernel = by_device.values().map(|(kernel, _)| *kernel).max();
         let launches = by_device.values().map(|(_, launches)| *launches).max();
         self.kernel += Duration::from_nanos(kernel.unwrap_or(0));
-        // Launches of a chain may overlap, so that their sum is more than what the host waited.
+        // Launches of a chain may overlap, so that their sum exceeds the host's wait.
         self.launches += Duration::from_nanos(launches.unwrap_or(0)).min(wall);
     }
 

@@ -120,7 +120,7 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// So many have room in any memory, several arrays of them.
+/// Any memory has room for several arrays of this many.
 const MOST_PARTICLES: i64 = 1 << 24;
 const GRID: u32 = 22;
 const RADIUS: f32 = 0.5;
@@ -153,7 +153,7 @@ impl Args {
         if rate <= largest {
             return Ok(rate as f32);
         }
-        // Rounded down, so that what is advised is taken.
+        // Rounded down, so that the advised step is accepted.
         let stable = largest / self.coefficient;
         let digits = 10f64.powf(5.0 - stable.log10().ceil());
         let advised = (stable * digits).floor() / digits;
@@ -208,7 +208,7 @@ fn step(text: &str) -> Result<f64, String> {
 }
 
 fn positive(text: &str, otherwise: &str) -> Result<f64, String> {
-    // What is larger or smaller than this by far has no sensible inverse.
+    // A value that is far larger or smaller has no sensible inverse.
     match text.trim().parse::<f64>() {
         Ok(number) if (1e-31..=1e30).contains(&number) => Ok(number),
         _ => Err(otherwise.into()),

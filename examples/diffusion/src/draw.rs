@@ -5,7 +5,7 @@ use flash_examples::{Colours, Picture};
 
 /// Pictures of a second of animation.
 pub const PER_SECOND: u16 = 15;
-/// About so many pictures of an animation.
+/// Number of pictures of an animation, about.
 pub const PICTURES: usize = 60;
 /// Pixels along each side of a picture, about.
 const SIDE: usize = 440;

@@ -53,13 +53,13 @@ pub struct Report<'a> {
     dispatch_overhead_percent: Option<f64>,
 }
 
-/// What the values of a field are like, from 0 (black) to 1 (white).
+/// Statistics of the values of a field, from 0 (black) to 1 (white).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Values {
     mean: f64,
     least: f32,
     most: f32,
-    /// Root of the mean square of what they differ from the mean.
+    /// Root of the mean square of the differences from the mean.
     deviation: f64,
 }
 

@@ -11,8 +11,8 @@ const COLUMNS: [&str; 2] = ["rx", "ry"];
 /// The moves of a file along x and y: those of all particles in the first iteration, then in the second, ...
 ///
 /// # Errors
-/// If the file cannot be read; [`Refused`] with line and column if it is malformed, or has not as many moves as
-/// make whole iterations.
+/// If the file cannot be read; [`Refused`] with line and column if it is malformed, or its moves do not make
+/// whole iterations.
 pub fn read(path: &Path, particles: usize) -> Result<[Vec<f32>; 2]> {
     let bytes = flash_examples::read(path, "--input")?;
     let moves = parse(&bytes).map_err(|problem| Refused(format!("{}, {problem}", path.display())))?;
@@ -28,7 +28,7 @@ pub fn read(path: &Path, particles: usize) -> Result<[Vec<f32>; 2]> {
     Ok(moves)
 }
 
-/// What is wrong begins with where: line and column, from 1, comments and empty lines counted.
+/// An error begins with its place: line and column, from 1, comments and empty lines counted.
 fn parse(bytes: &[u8]) -> Result<[Vec<f32>; 2], String> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;

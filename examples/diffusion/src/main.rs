@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The whole job. All that can be found wrong without running is found first.
+/// The whole job. Every error that can be found without running is found first.
 fn diffuse(args: &Args) -> Result<()> {
     args.check_files()?;
     let job: Box<dyn FnOnce() -> Result<Files>> = match &args.field {

@@ -1,4 +1,4 @@
-//! The host code of particles: their ways, then the counts, so many iterations at a time.
+//! The host code of particles: their ways, then the counts, some iterations at a time.
 
 use anyhow::Result;
 use flash::kernels::diffusion::{OUTSIDE, count, stretches, walk};

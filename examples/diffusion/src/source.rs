@@ -1,7 +1,7 @@
-//! Where moves come from: streams of random numbers, any part of which can be had by itself.
+//! Sources of moves: streams of random numbers, any part of which can be computed by itself.
 //!
 //! A stream of N moves along x and as many along y is numbered 0 to 2 N: first all along x, then all along y.
-//! Both generators are functions of that number, so that moves are made as they are needed, by all cores.
+//! Both generators are functions of that number, so that moves are made when they are needed, by all cores.
 
 use clap::ValueEnum;
 use rayon::prelude::*;
@@ -37,7 +37,8 @@ impl Source {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014), whose state is a multiple of its increment further.
+/// SplitMix64 (Steele, Lea and Flood, 2014). Each step adds the increment to the state, so any state can be
+/// computed at once.
 fn splitmix(seed: u64, number: u64) -> f32 {
     const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
     let state = seed.wrapping_add(INCREMENT.wrapping_mul(number.wrapping_add(1)));
@@ -53,12 +54,12 @@ fn gaussian(seed: u64, number: u64) -> f32 {
     (DEVIATION * normal_quantile(uniform(block[(number % 4) as usize]))) as f32
 }
 
-/// A number between 0 and 1 for a word: r / 2^32 + 1/2, r being the word as a signed one in single precision, as the
-/// sample's library has it. 0 and 1, which have no inverse, are half a step further in.
+/// A number between 0 and 1 for a word: r / 2^32 + 1/2, r being the word as a signed one in single precision,
+/// as the sample's library has it. 0 and 1, which have no inverse, are moved half a step inwards.
 ///
-/// All moves are within five units of the library's last digit, and no closer: it computes the inverse in single
-/// precision, by other instructions on each kind of CPU, which do not agree. Those for AVX2 give the published sums,
-/// those for AVX-512 8 and 1 less in the first and the third.
+/// All moves are within five units of the library's last digit, and no closer: it computes the inverse in
+/// single precision, by different instructions on each kind of CPU, which do not agree. Those for AVX2 give
+/// the published sums, those for AVX-512 8 and 1 less in the first and the third.
 fn uniform(word: u32) -> f64 {
     const STEP: f64 = 1.0 / (1u64 << 32) as f64;
     (f64::from(word.cast_signed() as f32) * STEP + 0.5).clamp(0.5 * STEP, 1.0 - 0.5 * STEP)
@@ -82,9 +83,9 @@ fn philox_of(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// The number below which a part `p` of a standard normal distribution lies, to about 1e-16 of it, for `p` from
-/// 1e-10 to 1 - 1e-10: Wichura's algorithm AS 241 (1988), quotients of polynomials of degree 7 for the middle
-/// and the tails. (It has a third for what lies further out, which no word reaches.)
+/// The number below which a part `p` of a standard normal distribution lies, to about 1e-16 of it, for `p`
+/// from 1e-10 to 1 - 1e-10: Wichura's algorithm AS 241 (1988), quotients of polynomials of degree 7 for the
+/// middle and the tails. (Its third quotient, for values further out, is left out: no word reaches them.)
 fn normal_quantile(p: f64) -> f64 {
     let q = p - 0.5;
     if q.abs() <= 0.425 {

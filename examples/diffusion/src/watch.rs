@@ -1,4 +1,4 @@
-//! What is around the launches of particles: moves, the clock, the launches' profile, pictures.
+//! The code around the launches of particles: moves, the clock, the launches' profile, pictures.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::args::Args;
 use crate::draw::{self, PER_SECOND, PICTURES};
 use crate::source::Source;
 
-/// What is to be run.
+/// The problem to run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Problem {
     /// Cells along a side.
@@ -26,7 +26,7 @@ pub struct Problem {
 const MOVES: usize = 1 << 22;
 
 impl Problem {
-    /// The problem of a command line, with so many iterations.
+    /// The problem of a command line, with this number of iterations.
     pub fn new(args: &Args, iterations: usize) -> Self {
         let particles = args.particles as usize;
         // A power of two: such launches can be cut between the blocks of their sums.
@@ -90,7 +90,8 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Iterations of the next launch with their moves along x and y; nothing after the last. Starts the clock.
+    /// Iterations of the next launch with their moves along x and y; nothing after the last. Starts the
+    /// clock.
     pub fn moves(&mut self) -> Option<(usize, [FlashMemory<f32>; 2])> {
         let Problem { particles, iterations, stride, .. } = self.problem;
         if self.done == iterations {

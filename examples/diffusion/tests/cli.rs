@@ -129,7 +129,7 @@ fn the_published_problem_is_near_the_published_sums() {
     let text = succeed(&["--report", &path]);
     let report: Value = serde_json::from_slice(&place.bytes("report.json")).expect("JSON");
     assert_eq!(report["source"], "philox");
-    // The words are the library's; how it rounds their inverse is its own, on each kind of CPU.
+    // The words are those of the library; the rounding of their inverse differs with the kind of CPU.
     for (found, (published, apart)) in
         report["sums"].as_array().expect("a list").iter().zip([(2_012_665u64, 10), (198, 0), (96_728, 1)])
     {
@@ -150,8 +150,8 @@ fn moves_from_a_file_are_counted_as_by_hand() {
     let report = place.report(&line, &[]);
     assert_eq!(report["source"], "file");
     assert_eq!((&report["particles"], &report["iterations"]), (&json!(2), &json!(3)));
-    // Both start at (1, 1). The first is at (2, 1), (1, 1), (1.25, 0.75): inside always, and enters two cells.
-    // The second is at (1.6, 1), which is inside (2, 1), and then out of the grid.
+    // Both start at (1, 1). The first is at (2, 1), (1, 1), (1.25, 0.75): inside always, and enters two
+    // cells. The second is at (1.6, 1), which is inside (2, 1), and then out of the grid.
     assert_eq!(report["sums"], json!([4, 1, 3]));
     assert_eq!(report["centre"], json!([2, 1, 1]));
 }
@@ -302,7 +302,7 @@ fn what_cannot_be_opened_or_run_ends_with_1_and_leaves_no_file() {
         assert!(error.contains(option) && error.contains(&missing), "{error}");
     }
     for option in ["--report", "--image", "--animate"] {
-        // Were it run, this would take hours.
+        // A run would take hours.
         let nowhere = place.path("nowhere/file");
         let error = fail(&["--particles", "1000000", "--iterations", "1000000", option, &nowhere], 1);
         assert!(error.contains(option) && error.contains(&nowhere), "{error}");

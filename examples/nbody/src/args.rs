@@ -161,7 +161,7 @@ impl Args {
         self.bodies.map_or(problem::BODIES, |bodies| bodies as usize)
     }
 
-    /// Steps per launch: all, where nobody looks between them.
+    /// Steps per launch: all, where nothing is shown between them.
     pub fn steps_per_launch(&self) -> usize {
         let unwatched = self.is_quiet() && self.report.is_none() && self.animate.is_none();
         if self.form == Form::OneKernel && unwatched { self.steps } else { 1 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use flash::kernels::nbody::Real;
 use flash_examples::Refused;
 
-/// What this program needs of a number beyond what the kernels do.
+/// The operations on a number that this program needs beside those of the kernels.
 ///
 /// `Debug` prints the shortest decimal that reads back the same.
 pub trait Scalar: Real + FromStr + Debug + From<f32> + Into<f64> + PartialOrd + Send + Sync {

@@ -9,11 +9,11 @@ use crate::bodies::{Bodies, Scalar};
 const SIDE: usize = 384;
 /// Pictures of a second of animation.
 const PER_SECOND: u16 = 20;
-/// About so many pictures of an animation.
+/// Number of pictures of an animation, about.
 const PICTURES: usize = 100;
 /// Fewer bodies than this are drawn larger than a pixel.
 const FEW: usize = 1000;
-/// Brightness of the least mass that is there.
+/// Brightness of the least mass in a picture.
 const LEAST: f64 = 0.3;
 
 /// The part of the plane that a picture shows: a square.
@@ -24,7 +24,7 @@ pub struct View {
 
 impl View {
     /// Around the centre of mass, with nearly all bodies: one in a hundred may be out of sight, so that a few
-    /// that were thrown out do not make all others small.
+    /// bodies far out do not make all others small.
     pub fn of<T: Scalar>(mass: &[T], pos: &[[T; 3]]) -> Self {
         // Massless bodies only: their middle.
         let massless = mass.iter().all(|mass| mass.widened() == 0.0);
@@ -76,7 +76,7 @@ impl View {
             along_z = smooth(&smooth(&along_z));
         }
         let most = along_z.iter().copied().fold(0.0, f64::max);
-        // Of few bodies each is seen; of many, what has less than a ten-thousandth of the densest is dark.
+        // Of few bodies each is visible; of many, a pixel below a ten-thousandth of the densest is dark.
         let least = match few {
             true => along_z.iter().copied().filter(|&mass| mass > 0.0).fold(most, f64::min),
             false => most * 1e-4,
@@ -95,7 +95,8 @@ impl View {
         for i in pixels {
             let (x, y) = (i % SIDE, i / SIDE);
             for (dx, dy) in (0..=2 * size).flat_map(|dx| (0..=2 * size).map(move |dy| (dx, dy))) {
-                // A disc around the pixel; what leaves the picture wraps to where nothing is.
+                // A disc around the pixel. A coordinate below 0 wraps to a large one, which is outside and
+                // ignored.
                 if dx.abs_diff(size).pow(2) + dy.abs_diff(size).pow(2) <= size * size + 1 {
                     let at = |to: usize, d: usize| (to + d).wrapping_sub(size);
                     picture.set(at(x, dx), at(y, dy), brightness(along_z[i]));
@@ -106,7 +107,8 @@ impl View {
     }
 }
 
-/// Spreads every pixel's mass over its neighbours, half of it staying in its column and half of that in its row.
+/// Spreads every pixel's mass over its neighbours, half of it staying in its column and half of that in its
+/// row.
 fn smooth(density: &[f64]) -> Vec<f64> {
     let spread = |from: &[f64], distance: usize| -> Vec<f64> {
         let at = |i: Option<usize>| i.and_then(|i| from.get(i)).copied().unwrap_or(0.0);
@@ -119,7 +121,7 @@ fn smooth(density: &[f64]) -> Vec<f64> {
 /// An animation of a run, in the view of its initial state.
 pub struct Film {
     view: View,
-    /// A picture after so many steps.
+    /// Steps between two pictures.
     every: usize,
     steps: usize,
     animation: Animation,
@@ -135,7 +137,7 @@ impl Film {
         Ok(film)
     }
 
-    /// Whether the state after so many steps is to be shown.
+    /// Whether the state after this number of steps is to be shown.
     pub fn wants(&self, done: usize) -> bool {
         done.is_multiple_of(self.every) || done == self.steps
     }

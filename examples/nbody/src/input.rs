@@ -1,8 +1,7 @@
 //! Bodies from a file of comma-separated values.
 //!
-//! The lines are split here and not by the `csv` crate: an error has to name the line as an
-//! editor counts it, comments and empty lines included, and that crate gives the place where it
-//! began to look for a record.
+//! The lines are split here and not by the `csv` crate. An error has to name the line as an editor counts it,
+//! comments and empty lines included, and that crate gives the place where it began to look for a record.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,14 +20,14 @@ pub fn read<T: Scalar>(path: &Path) -> Result<Bodies<T>> {
     parse(&bytes).map_err(|wrong| Refused(wrong.in_file(path)).into())
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, and its place.
 #[derive(Debug, PartialEq)]
 struct Malformed {
     /// From 1, with comments and empty lines.
     line: usize,
     /// The field, from 1.
     column: usize,
-    /// Expected what, found what, what to do.
+    /// What was expected, what was found, what to do.
     problem: String,
 }
 

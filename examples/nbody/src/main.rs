@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     exit_code("nbody", outcome)
 }
 
-/// The whole job in one precision. All that can be found wrong without running is found first.
+/// The whole job in one precision. Every error that can be found without running is found first.
 fn simulate<T: Scalar>(args: &Args) -> Result<()> {
     let constants = args.constants::<T>()?;
     args.check_files()?;
@@ -64,7 +64,7 @@ fn simulate<T: Scalar>(args: &Args) -> Result<()> {
     let animate = open(&args.animate, "--animate")?;
 
     if let Some(path) = &args.record {
-        // Before the run: should that fail, here is what to look into.
+        // Before the run: if that fails, the recording shows what it ran.
         let target = Target::open(path, "--record")?;
         target.write(&record::recording(args, path, &bodies, &constants)?)?;
     }

@@ -1,4 +1,4 @@
-//! `--record`: the whole run as one pipeline, written down with the bodies as they are now.
+//! `--record`: the whole run as one pipeline, written to a file with the bodies as they are now.
 
 use std::path::Path;
 

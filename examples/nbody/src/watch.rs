@@ -1,4 +1,4 @@
-//! What is looked at while a run goes on: the clock, energies, the launches' profile.
+//! What is observed while a run goes on: the clock, energies, the launches' profile.
 
 use std::time::Instant;
 

@@ -677,7 +677,7 @@ fn an_input_that_cannot_be_read_ends_with_1() {
 fn a_file_that_cannot_be_written_is_found_before_the_run() {
     let place = Place::new();
     for option in ["--report", "--output", "--record", "--image", "--animate"] {
-        // Were it run, this would take hours.
+        // A run would take hours.
         for path in [place.path("missing/file"), place.path("")] {
             let error = fail(&["--bodies", "100000", "--steps", "1000000", option, &path], 1);
             assert!(error.contains(option) && error.contains(&path), "{error}");
@@ -694,7 +694,7 @@ fn a_state_that_is_no_longer_finite_ends_with_1_and_is_not_written() {
     for quiet in [&[][..], &["--quiet"]] {
         let output = nbody(&[&line[..], quiet].concat());
         assert_eq!(code(&output), 1, "{}", stderr(&output));
-        // Found out in the energies where they are watched, else in the bodies.
+        // The energies show it where they are watched, otherwise the bodies do.
         let said = stderr(&output);
         assert!(said.contains("finite") && (quiet.is_empty() || said.contains("`fast`")), "{said}");
         assert_eq!(place.read("out.csv"), "old");
