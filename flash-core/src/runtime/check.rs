@@ -1,6 +1,6 @@
 //! `FLASH_CHECK_WRITES=1`: does a kernel write every element that it promised to?
 
-use super::plan::Plan;
+use super::facts::KernelFacts;
 use crate::abi::Arg;
 use crate::descriptor::{Access, View};
 use crate::error::Error;
@@ -16,15 +16,15 @@ pub(super) struct WriteCheck {
 }
 
 impl WriteCheck {
-    pub fn begin(plan: &Plan, order: &Order, args: &[Arg]) -> WriteCheck {
+    pub fn begin(kernel: &KernelFacts, order: &Order, args: &[Arg]) -> WriteCheck {
         let mut promised = Vec::new();
-        for (i, (spec, arg)) in plan.arguments.iter().zip(args).enumerate() {
+        for (i, (spec, arg)) in kernel.arguments.iter().zip(args).enumerate() {
             if spec.view != View::Item || spec.access != Access::Write || order.items() == 0 {
                 continue;
             }
             // SAFETY: a proved argument has a stride per dimension.
             let strides =
-                unsafe { std::slice::from_raw_parts(arg.strides, plan.descriptor.dimensions.len()) };
+                unsafe { std::slice::from_raw_parts(arg.strides, kernel.descriptor.dimensions.len()) };
             let mut elements = Vec::new();
             let view = order.view();
             let mut runs = DynRuns::new(view.get(), 0..order.items());
@@ -48,9 +48,9 @@ impl WriteCheck {
         WriteCheck { promised }
     }
 
-    pub fn end(self, plan: &Plan, args: &[Arg]) -> Result<(), Error> {
+    pub fn end(self, kernel: &KernelFacts, args: &[Arg]) -> Result<(), Error> {
         for (i, elements) in self.promised {
-            let (arg, size) = (&args[i], plan.arguments[i].element_size as usize);
+            let (arg, size) = (&args[i], kernel.arguments[i].element_size as usize);
             let left = |element: u64| {
                 (element..element + arg.row_len).find(|&e| {
                     // SAFETY: as in `begin`.
@@ -62,8 +62,8 @@ impl WriteCheck {
             };
             if let Some(element) = elements.into_iter().find_map(left) {
                 return Err(Error::Argument {
-                    kernel: plan.descriptor.name.clone(),
-                    argument: plan.descriptor.arguments[i].name.clone(),
+                    kernel: kernel.descriptor.name.clone(),
+                    argument: kernel.descriptor.arguments[i].name.clone(),
                     text: format!(
                         "FLASH_CHECK_WRITES: the definition promises to write every element, element {element} was left as it was: declare `ReadWrite`, or write it"
                     ),

@@ -13,6 +13,7 @@ mod check;
 mod choose;
 mod distributed;
 mod dynamic;
+mod facts;
 mod failsafe;
 mod launch;
 mod launch_cache;

@@ -3,37 +3,31 @@
 use super::Runtime;
 pub(crate) use super::choose::Target;
 use super::choose::choose;
+use super::facts::{ArgumentFacts, KernelFacts};
 use super::partition::{Cache, PartRule};
 use crate::abi;
 use crate::backend::DeviceHandle;
 use crate::descriptor::{
-    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Searchable, Subspaces, Use, View, Weights,
+    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Subspaces, View, Weights,
 };
 use crate::error::{Code, Error};
-use crate::index::{Group, OrderTraits};
+use crate::kernel::KernelDefinition;
 use crate::kernel::views::Operation;
-use crate::kernel::{GroupTrait, KernelDefinition, Rank, SortTrait};
-use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A kernel, ready for a runtime.
+/// A kernel, ready for a runtime: its [facts](KernelFacts), and what each device runs.
 pub(crate) struct Plan {
     type_id: Option<TypeId>,
-    pub descriptor: KernelDescriptor,
-    pub arguments: Vec<ArgumentPlan>,
+    facts: KernelFacts,
     /// The arguments of a launch, but for addresses and lengths.
     pub template: Vec<abi::Arg>,
     /// It can run, has one dimension without traits, and items along it without rows.
     pub simple: bool,
-    sort: Vec<usize>,
-    group: Option<OwnedGroup>,
-    pub phased: bool,
-    /// It has accumulators.
-    pub reduces: bool,
     /// Arguments need second buffers, room for partial results, or wider scalars, at every launch.
     pub prepared: bool,
     pub writes: bool,
@@ -57,44 +51,16 @@ pub(crate) struct Plan {
     targets: Result<Vec<Target>, Error>,
 }
 
-/// What a launch wants to know of an argument.
-pub(crate) struct ArgumentPlan {
-    pub view: View,
-    pub access: Access,
-    pub row: bool,
-    pub element_size: u32,
-    pub along: SmallVec<[usize; 4]>,
-    pub stages: Option<(usize, Vec<Use>)>,
-    /// Of an accumulator.
-    pub operation: Option<Operation>,
-    /// It is a single accumulator.
-    pub single: bool,
-}
+impl Deref for Plan {
+    type Target = KernelFacts;
 
-#[derive(Clone)]
-enum OwnedGroup {
-    Dims(Vec<usize>),
-    Only(Vec<usize>),
-    Into(usize, Vec<u64>),
-}
-
-impl OwnedGroup {
-    fn borrow(&self) -> Group<'_> {
-        match self {
-            OwnedGroup::Dims(dims) => Group::Dims(dims),
-            OwnedGroup::Only(dims) => Group::Only(dims),
-            OwnedGroup::Into(dim, values) => Group::Into { dim: *dim, values },
-        }
+    #[inline]
+    fn deref(&self) -> &KernelFacts {
+        &self.facts
     }
 }
 
 impl Plan {
-    /// Order and barriers.
-    #[inline]
-    pub fn traits(&self) -> OrderTraits<'_> {
-        OrderTraits { sort: &self.sort, group: self.group.as_ref().map(OwnedGroup::borrow) }
-    }
-
     /// The definition, if it has a type.
     pub fn type_id(&self) -> Option<TypeId> {
         self.type_id
@@ -124,52 +90,11 @@ impl Plan {
     ) -> Result<Plan, Error> {
         let mut all = descriptor.attributes.clone();
         all.merge(attributes);
-        let number = |option: &str, name: &String| match descriptor.dimensions.iter().position(|d| d == name)
-        {
-            Some(dim) => Ok(dim),
-            None => Err(Error::Option {
-                option: option.to_owned(),
-                text: format!(
-                    "kernel `{}` has no dimension `{name}`; it has {}",
-                    descriptor.name,
-                    descriptor.dimensions.join(", ")
-                ),
-            }),
-        };
-        let numbers = |option: &str, names: &[String]| {
-            names.iter().map(|n| number(option, n)).collect::<Result<Vec<usize>, Error>>()
-        };
-        let sort = match all.get::<descriptor::SortBy>() {
-            Some(descriptor::SortBy(names)) => numbers("sort_by", names)?,
-            None => Vec::new(),
-        };
-        let group = match all.get::<descriptor::GroupBy>() {
-            None => None,
-            Some(descriptor::GroupBy::Dims(names)) => Some(OwnedGroup::Dims(numbers("group_by", names)?)),
-            Some(descriptor::GroupBy::Only(names)) => Some(OwnedGroup::Only(numbers("group_by", names)?)),
-            Some(descriptor::GroupBy::Into(name, values)) => {
-                Some(OwnedGroup::Into(number("group_by", name)?, values.clone()))
-            }
-        };
-        let part = PartRule::new(&descriptor, all.get::<descriptor::PartBy>())?;
-        let arguments: Vec<ArgumentPlan> = descriptor
-            .arguments
-            .iter()
-            .enumerate()
-            .map(|(i, a)| ArgumentPlan {
-                view: a.view,
-                access: a.access,
-                row: a.row,
-                element_size: a.element.size as u32,
-                along: a.along.iter().copied().collect(),
-                stages: a.stages.clone(),
-                operation: operations.get(i).copied().flatten(),
-                single: a.reduce.as_ref().is_some_and(|r| !r.array),
-            })
-            .collect();
-        let targets = match unknown_operation(&descriptor, &arguments) {
+        let facts = KernelFacts::new(descriptor, operations, &all)?;
+        let part = PartRule::new(&facts.descriptor, all.get::<descriptor::PartBy>())?;
+        let targets = match facts.unknown_operation() {
             Some(error) => Err(error),
-            None => choose(&descriptor, devices, &all),
+            None => choose(&facts.descriptor, devices, &all),
         };
         let weights = match (all.get::<Weights>(), &targets) {
             (Some(Weights(weights)), Ok(targets)) => Some(check_weights(weights, targets)?),
@@ -177,27 +102,21 @@ impl Plan {
         };
         let subspaces = all.get::<Subspaces>().map_or(1, |n| n.0);
         let simple = targets.is_ok()
-            && descriptor.dimensions.len() == 1
-            && sort.is_empty()
-            && group.is_none()
-            && arguments.iter().all(|a| match a.view {
+            && facts.descriptor.dimensions.len() == 1
+            && facts.sort.is_empty()
+            && facts.group.is_none()
+            && facts.arguments.iter().all(|a| match a.view {
                 View::Scalar | View::Whole | View::Scatter => true,
                 View::Item => !a.row && a.along[..] == [0],
                 View::Phased | View::Window | View::Reduce => false,
             });
-        let [phased, reduces] =
-            [View::Phased, View::Reduce].map(|view| arguments.iter().any(|a| a.view == view));
         let widens = targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.widening.converts()));
         Ok(Plan {
             type_id,
-            template: arguments.iter().map(template).collect(),
+            template: facts.arguments.iter().map(template).collect(),
             simple,
-            sort,
-            group,
-            phased,
-            reduces,
-            prepared: phased || reduces || widens,
-            writes: arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
+            prepared: facts.phased || facts.reduces || widens,
+            writes: facts.arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
             part,
             parts: Cache::default(),
             cut: (all.get::<descriptor::PartBy>().is_some() || weights.is_some() || subspaces > 1)
@@ -209,8 +128,7 @@ impl Plan {
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
             targets,
-            arguments,
-            descriptor,
+            facts,
         })
     }
 
@@ -267,7 +185,7 @@ fn check_weights(weights: &[f64], targets: &[Target]) -> Result<Vec<f64>, Error>
 /// Along one dimension without a shape.
 static UNIT_STRIDE: [u64; 1] = [1];
 
-fn template(argument: &ArgumentPlan) -> abi::Arg {
+fn template(argument: &ArgumentFacts) -> abi::Arg {
     let item = matches!(argument.view, View::Item | View::Phased);
     abi::Arg {
         kind: argument.view.code(),
@@ -282,39 +200,6 @@ fn template(argument: &ArgumentPlan) -> abi::Arg {
         flags: 0,
         strides: if item { UNIT_STRIDE.as_ptr() } else { std::ptr::null() },
         part: std::ptr::null(),
-    }
-}
-
-impl KernelDescriptor {
-    /// The descriptor of a definition.
-    pub fn of<D: KernelDefinition>() -> KernelDescriptor {
-        const { assert!(D::DIMENSIONS.len() == <D::Index as Rank>::N) };
-        let name = |d: &usize| D::DIMENSIONS.get(*d).map_or_else(|| format!("#{d}"), |n| (*n).to_owned());
-        let names = |dims: &[usize]| dims.iter().map(name).collect::<Vec<_>>();
-        let mut attributes = Attributes::default();
-        if !D::Sort::SORT.is_empty() {
-            attributes.set(descriptor::SortBy(names(D::Sort::SORT)));
-        }
-        match D::Group::GROUP {
-            None => {}
-            Some(Group::Dims(dims)) => attributes.set(descriptor::GroupBy::Dims(names(dims))),
-            Some(Group::Only(dims)) => attributes.set(descriptor::GroupBy::Only(names(dims))),
-            Some(Group::Into { dim, values }) => {
-                attributes.set(descriptor::GroupBy::Into(name(&dim), values.to_vec()))
-            }
-        }
-        if let Some(part_by) = D::part_by() {
-            attributes.set(part_by);
-        }
-        if D::SEARCHABLE != Searchable::Exact {
-            attributes.set(D::SEARCHABLE);
-        }
-        KernelDescriptor {
-            name: D::NAME.to_owned(),
-            dimensions: D::DIMENSIONS.iter().map(|d| (*d).to_owned()).collect(),
-            arguments: D::arguments(),
-            attributes,
-        }
     }
 }
 
@@ -572,19 +457,4 @@ fn operations_of<D: KernelDefinition>() -> Vec<Option<Operation>> {
 fn named_operations(descriptor: &KernelDescriptor) -> Vec<Option<Operation>> {
     let operation = |a: &ArgumentDescriptor| Operation::named(&a.reduce.as_ref()?.operation, &a.element.name);
     descriptor.arguments.iter().map(operation).collect()
-}
-
-/// The first accumulator whose operation nobody here knows.
-fn unknown_operation(descriptor: &KernelDescriptor, arguments: &[ArgumentPlan]) -> Option<Error> {
-    let unknown = |a: &ArgumentPlan| a.view == View::Reduce && a.operation.is_none();
-    let argument = &descriptor.arguments[arguments.iter().position(unknown)?];
-    let operation = argument.reduce.as_ref().map_or("an operation without a name", |r| &r.operation);
-    Some(Error::Argument {
-        kernel: descriptor.name.clone(),
-        argument: argument.name.clone(),
-        text: format!(
-            "it is reduced by `{operation}` on {}: by name the operations Sum, Min and Max on numbers are known, any other only through the definition's type: submit `Definition::of(..)`",
-            argument.element.name
-        ),
-    })
 }

@@ -1,7 +1,7 @@
 //! What is proved of a launch before it runs: bounds, exclusive elements, arguments that are apart.
 
 use super::arena::Bump;
-use super::plan::{ArgumentPlan, Plan};
+use super::facts::{ArgumentFacts, KernelFacts};
 use crate::abi::{self, Arg};
 use crate::descriptor::{Access, View};
 use crate::error::Error;
@@ -18,27 +18,27 @@ pub(super) fn check_size(shape: &[u64], len: u64) -> Result<(), String> {
 }
 
 #[cold]
-pub(super) fn argument_error(plan: &Plan, i: usize, text: String) -> Error {
+pub(super) fn argument_error(kernel: &KernelFacts, i: usize, text: String) -> Error {
     Error::Argument {
-        kernel: plan.descriptor.name.clone(),
-        argument: plan.descriptor.arguments.get(i).map_or_else(|| format!("#{i}"), |a| a.name.clone()),
-        text: with_names(plan, text),
+        kernel: kernel.descriptor.name.clone(),
+        argument: kernel.descriptor.arguments.get(i).map_or_else(|| format!("#{i}"), |a| a.name.clone()),
+        text: with_names(kernel, text),
     }
 }
 
 #[cold]
-pub(super) fn index_error(plan: &Plan, error: IndexError) -> Error {
-    let mut text = with_names(plan, error.to_string());
+pub(super) fn index_error(kernel: &KernelFacts, error: IndexError) -> Error {
+    let mut text = with_names(kernel, error.to_string());
     if let IndexError::DimCount { .. } = error {
-        text.push_str(&format!(" ({})", plan.descriptor.dimensions.join(", ")));
+        text.push_str(&format!(" ({})", kernel.descriptor.dimensions.join(", ")));
     }
-    Error::Index { kernel: plan.descriptor.name.clone(), text, source: error }
+    Error::Index { kernel: kernel.descriptor.name.clone(), text, source: error }
 }
 
 /// The dimensions' names in place of their numbers.
-fn with_names(plan: &Plan, mut text: String) -> String {
+fn with_names(kernel: &KernelFacts, mut text: String) -> String {
     // The highest first: `dimension 1` begins `dimension 10`.
-    for (number, name) in plan.descriptor.dimensions.iter().enumerate().rev() {
+    for (number, name) in kernel.descriptor.dimensions.iter().enumerate().rev() {
         text = text.replace(&format!("dimension {number}"), &format!("dimension `{name}`"));
     }
     text
@@ -46,7 +46,7 @@ fn with_names(plan: &Plan, mut text: String) -> String {
 
 /// Two arguments that overlap, at least one of them written.
 #[inline]
-pub(super) fn disjoint(plan: &Plan, args: &[Arg]) -> Result<(), Error> {
+pub(super) fn disjoint(kernel: &KernelFacts, args: &[Arg]) -> Result<(), Error> {
     let range = |a: &Arg| {
         let start = a.data as usize;
         start..start + a.len as usize * a.element_size as usize
@@ -64,7 +64,7 @@ pub(super) fn disjoint(plan: &Plan, args: &[Arg]) -> Result<(), Error> {
             let meet = mine.start < other.end && other.start < mine.end;
             // An empty part overlaps nothing, wherever it lies.
             if meet && !mine.is_empty() && !other.is_empty() {
-                return Err(overlap_error(plan, i, j));
+                return Err(overlap_error(kernel, i, j));
             }
         }
     }
@@ -72,10 +72,10 @@ pub(super) fn disjoint(plan: &Plan, args: &[Arg]) -> Result<(), Error> {
 }
 
 #[cold]
-fn overlap_error(plan: &Plan, written: usize, other: usize) -> Error {
-    let name = |i: usize| plan.descriptor.arguments.get(i).map_or("?", |a| a.name.as_str());
+fn overlap_error(kernel: &KernelFacts, written: usize, other: usize) -> Error {
+    let name = |i: usize| kernel.descriptor.arguments.get(i).map_or("?", |a| a.name.as_str());
     argument_error(
-        plan,
+        kernel,
         written,
         format!(
             "it is written and overlaps argument `{}` in memory: pass memories or ranges that are apart",
@@ -112,7 +112,7 @@ pub(super) struct ItemGrid {
 /// inside. There are items.
 pub(super) fn item_grid(
     dims: &[Dim],
-    spec: &ArgumentPlan,
+    spec: &ArgumentFacts,
     shape: &[u64],
     len: u64,
 ) -> Result<ItemGrid, String> {
@@ -175,7 +175,7 @@ pub(super) fn item_grid(
 pub(super) fn prove_item(
     order: &Order,
     dims: &[Dim],
-    spec: &ArgumentPlan,
+    spec: &ArgumentFacts,
     shape: &[u64],
     arg: &mut Arg,
     bump: &mut Bump,
@@ -209,7 +209,7 @@ pub(super) fn prove_item(
 }
 
 /// A single accumulator is one element.
-pub(super) fn prove_reduce(spec: &ArgumentPlan, arg: &Arg) -> Result<(), String> {
+pub(super) fn prove_reduce(spec: &ArgumentFacts, arg: &Arg) -> Result<(), String> {
     if spec.single && arg.len != 1 {
         return Err(format!(
             "it is a single accumulator, the array has {} elements: pass an array or a range of one element, or declare `[T]` in the place of `T` for an array of accumulators",
@@ -222,7 +222,7 @@ pub(super) fn prove_reduce(spec: &ArgumentPlan, arg: &Arg) -> Result<(), String>
 fn prove_phased(
     order: &Order,
     dims: &[Dim],
-    spec: &ArgumentPlan,
+    spec: &ArgumentFacts,
     arg: &mut Arg,
     all: bool,
 ) -> Result<(), String> {

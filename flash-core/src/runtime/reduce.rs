@@ -5,7 +5,7 @@
 //! runs, `merge` makes one of them, `fold` takes it into the result. Where the rows run, and in how many
 //! pieces, is of no matter as long as a block is in one piece.
 
-use super::plan::Plan;
+use super::facts::KernelFacts;
 use crate::abi::{self, Arg};
 use crate::error::{Code, Error};
 use crate::index::SpaceRef;
@@ -116,13 +116,13 @@ struct Target<'p> {
 /// Runs a launch with accumulators: `send` runs some phases with the arguments that it is given. Phases
 /// are run one by one, and merged one after the other.
 pub(super) fn run(
-    plan: &Plan,
+    kernel: &KernelFacts,
     space: SpaceRef<'_>,
     args: &mut [Arg],
     mut send: impl FnMut(&[Arg], Range<u64>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut targets: SmallVec<[Target<'_>; 4]> = SmallVec::new();
-    for (argument, (arg, spec)) in args.iter().zip(&plan.arguments).enumerate() {
+    for (argument, (arg, spec)) in args.iter().zip(&kernel.arguments).enumerate() {
         if let Some(operation) = &spec.operation {
             let (result, blocks) = (arg.data.cast::<u8>(), Blocks { rows: 1, count: 0 });
             targets.push(Target { argument, operation, result, offset: 0, blocks });

@@ -11,9 +11,10 @@
 //! the memory that was passed just now.
 
 use super::arena::{Bump, Mark};
+use super::facts::ArgumentFacts;
 use super::failsafe::Failsafe;
 use super::partition::LaunchGrid;
-use super::plan::{ArgumentPlan, Plan};
+use super::plan::Plan;
 use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
 };
@@ -631,7 +632,7 @@ impl SubmissionList {
     pub fn shapes_of<'s>(&'s self, node: &'s Node) -> SmallVec<[&'s [u64]; 8]> {
         let mut sizes = node.extra.as_ref().and_then(|e| e.sizes.as_deref()).unwrap_or(&[]).iter();
         let arguments = node.plan().arguments.iter().zip(&self.sources[node.first as usize..]);
-        let shape = |(spec, source): (&ArgumentPlan, &'s Source)| -> &'s [u64] {
+        let shape = |(spec, source): (&ArgumentFacts, &'s Source)| -> &'s [u64] {
             if spec.view == View::Scalar {
                 return &[];
             }

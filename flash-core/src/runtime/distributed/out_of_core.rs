@@ -49,7 +49,7 @@ pub(super) fn streamed(
         count = count.saturating_mul((largest - shared).div_ceil(share).max(2)).min(MOST);
         let weights = vec![1.0; count.min(launch.order.items()) as usize];
         // Before it was known that this has to be cut, nobody asked whether it can.
-        let Ok(Some(finer)) = placement::by_weights(&launch, &weights) else { return fits };
+        let Ok(Some(finer)) = placement::by_weights(plan, &launch, &weights) else { return fits };
         let each = finer.subspaces.iter().map(|part| needs(&launch, &finer, part));
         let (finest, every) = each.max()?;
         if finest >= largest || plan.whole && !finer.lie_without_gaps(plan) {
@@ -84,7 +84,7 @@ fn bytes(arg: &abi::Arg, view: View, elements: u64) -> u64 {
 /// many of them are arrays that it needs all of.
 fn needs(launch: &Launch<'_>, parts: &Parts, part: &Subspace) -> (u64, u64) {
     let of = |(i, arg): (usize, &abi::Arg)| {
-        let (touched, spec) = (&part.touched[i], &launch.plan.arguments[i]);
+        let (touched, spec) = (&part.touched[i], &launch.kernel.arguments[i]);
         let elements = match touched.hull() {
             Some(elements) => parts.grids[i].span(&elements),
             None if [touched.read, touched.written].contains(&Some(Extent::All)) => arg.len,

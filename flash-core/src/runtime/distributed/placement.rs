@@ -156,7 +156,15 @@ pub(super) fn launch<'a>(
     plan: &'a Plan,
     shapes: &'a [&'a [u64]],
 ) -> Launch<'a> {
-    Launch { plan, order: list.order_of(node), dims: list.dims_of(node), args: list.args_of(node), shapes }
+    Launch {
+        kernel: plan,
+        rule: &plan.part,
+        whole: plan.whole,
+        order: list.order_of(node),
+        dims: list.dims_of(node),
+        args: list.args_of(node),
+        shapes,
+    }
 }
 
 /// On multiples of how many positions of a dimension a launch with accumulators may be cut, so that no
@@ -174,7 +182,7 @@ fn whole_blocks(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
         return None;
     }
     let per_position = rows / positions;
-    let accumulators = launch.plan.arguments.iter().zip(launch.args).filter(|(a, _)| a.operation.is_some());
+    let accumulators = launch.kernel.arguments.iter().zip(launch.args).filter(|(a, _)| a.operation.is_some());
     let most = accumulators.map(|(_, arg)| blocks(rows, arg.len, u64::from(arg.element_size)).rows).max()?;
     // Blocks are powers of two: what a position has of the factor two need not come from their number.
     let multiple = most >> per_position.trailing_zeros().min(most.trailing_zeros());
@@ -200,20 +208,23 @@ fn parts(
     if weights.is_empty() {
         return Ok(None);
     }
-    let Some(parts) = by_weights(&launch, &weights)? else { return Ok(None) };
+    let Some(parts) = by_weights(plan, &launch, &weights)? else { return Ok(None) };
     let measured = plan.weights.is_none() && weights.len() == targets.len();
-    let parts = if measured { with_probes(&launch, parts, targets)? } else { parts };
+    let parts = if measured { with_probes(plan, &launch, parts)? } else { parts };
     Ok((!plan.whole || parts.lie_without_gaps(plan)).then_some(parts))
 }
 
 /// The parts of a launch in proportion to weights; `None`: it cannot be cut.
-pub(super) fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<Arc<Parts>>, Error> {
-    let plan = launch.plan;
+pub(super) fn by_weights(
+    plan: &Plan,
+    launch: &Launch<'_>,
+    weights: &[f64],
+) -> Result<Option<Arc<Parts>>, Error> {
     if let Some(parts) = plan.parts.cut_for(launch, weights) {
         return Ok(Some(parts));
     }
     let Some((dimension, cut)) = plan.part.cut(launch, weights, 1)? else { return Ok(None) };
-    let Some(multiple) = multiple(launch, dimension) else { return Ok(None) };
+    let Some(multiple) = multiple(plan, launch, dimension) else { return Ok(None) };
     let aligned = match multiple {
         1 => cut,
         _ => plan.part.cut(launch, weights, multiple)?.map_or(cut, |(_, cut)| cut),
@@ -222,26 +233,27 @@ pub(super) fn by_weights(launch: &Launch<'_>, weights: &[f64]) -> Result<Option<
 }
 
 /// On multiples of how many positions a launch may be cut; `None`: nowhere.
-fn multiple(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
-    let own = match (launch.plan.reduces, dimension) {
+fn multiple(plan: &Plan, launch: &Launch<'_>, dimension: usize) -> Option<u64> {
+    let own = match (plan.reduces, dimension) {
         (true, _) => whole_blocks(launch, dimension)?,
         (false, 0) => ALIGN,
         (false, _) => 1,
     };
-    Some(multiple_of_both(own, launch.plan.alignment))
+    Some(multiple_of_both(own, plan.alignment))
 }
 
 /// The same parts, with a small one for each device that got none and is to be measured.
-fn with_probes(launch: &Launch<'_>, parts: Arc<Parts>, targets: &[Target]) -> Result<Arc<Parts>, Error> {
+fn with_probes(plan: &Plan, launch: &Launch<'_>, parts: Arc<Parts>) -> Result<Arc<Parts>, Error> {
+    let targets = plan.targets()?;
     let is_left_out = |share: &usize| !parts.subspaces.iter().any(|part| part.share == *share);
     let probes = (0..targets.len()).filter(is_left_out).filter(|share| targets[*share].rate.wants_probe());
     let probes: SmallVec<[usize; 8]> = probes.collect();
     let Some(dimension) = parts.dimension.filter(|_| !probes.is_empty()) else { return Ok(parts) };
-    let Some(multiple) = multiple(launch, dimension) else { return Ok(parts) };
+    let Some(multiple) = multiple(plan, launch, dimension) else { return Ok(parts) };
     let cut: Cut = parts.subspaces.iter().map(|part| (part.share, part.positions.clone())).collect();
     let cut = index::with_probes(cut, launch.dims[dimension].len(), multiple, &probes);
     // Not for any weights: the next launch gets the other parts again.
-    launch.plan.parts.parts(launch, Some(dimension), &cut, &[])
+    plan.parts.parts(launch, Some(dimension), &cut, &[])
 }
 
 /// The device for a submission that is not cut: where most of what earlier submissions made for it is, or

@@ -35,7 +35,7 @@ impl Cache {
     /// The parts of a launch that was cut for weights like these. Measured weights are never twice the same; to
     /// cut elsewhere each time would cost planning and, on devices with memories of their own, copies.
     pub fn cut_for(&self, launch: &Launch<'_>, weights: &[f64]) -> Option<Arc<Parts>> {
-        let asked = !launch.plan.part.looks_inside();
+        let asked = !launch.rule.looks_inside();
         asked.then(|| self.find(|entry| entry.is_of(launch) && alike(&entry.weights, weights))).flatten()
     }
 
@@ -56,7 +56,7 @@ impl Cache {
         cut: &Cut,
         weights: &[f64],
     ) -> Result<Arc<Parts>, Error> {
-        if launch.plan.part.looks_inside() {
+        if launch.rule.looks_inside() {
             return evaluate(launch, dimension, cut).map(Arc::new);
         }
         let same = |entry: &Entry| entry.dimension == dimension && entry.cut == *cut && entry.is_of(launch);
@@ -105,8 +105,8 @@ fn arrays<'a>(launch: &Launch<'a>) -> impl Iterator<Item = (u64, &'a [u64])> {
 
 /// The bytes of each scalar, if there is a function.
 fn scalars<'a>(launch: &Launch<'a>) -> impl Iterator<Item = &'a [u8]> {
-    let looked_at = launch.plan.part.function().is_some();
-    let arguments = launch.plan.arguments.iter().zip(launch.args);
+    let looked_at = launch.rule.function().is_some();
+    let arguments = launch.kernel.arguments.iter().zip(launch.args);
     arguments.filter(move |(spec, _)| looked_at && spec.view == View::Scalar).map(|(spec, arg)| {
         // SAFETY: a recorded scalar has its bytes at `data`, and `Launch` borrows the recording.
         unsafe { std::slice::from_raw_parts(arg.data.cast_const().cast(), spec.element_size as usize) }

@@ -15,7 +15,7 @@ pub(crate) use cache::Cache;
 pub(crate) use grid::{ElementBox, LaunchGrid};
 pub(crate) use rule::PartRule;
 
-use super::plan::{ArgumentPlan, Plan};
+use super::facts::{ArgumentFacts, KernelFacts};
 use super::proof::{argument_error, index_error, item_grid};
 use crate::abi;
 use crate::descriptor::{Access, View};
@@ -28,7 +28,10 @@ use std::ops::Range;
 /// A recorded launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'a> {
-    pub plan: &'a Plan,
+    pub kernel: &'a KernelFacts,
+    pub rule: &'a PartRule,
+    /// Some implementation has the same slices of its own elements in all phases.
+    pub whole: bool,
     pub order: &'a Order,
     pub dims: &'a [Dim],
     /// As recorded: addresses are the host's. Scalars, and arrays that are marked as structure, are
@@ -130,8 +133,8 @@ impl Parts {
     /// Whether every part's own elements are neighbours, in every array that the index names: a `whole`
     /// implementation gets them as a slice, between whose elements nobody else may have some. By stages, one
     /// part may read what another has as its own slice.
-    pub fn lie_without_gaps(&self, plan: &Plan) -> bool {
-        plan.arguments.iter().enumerate().all(|(i, spec)| {
+    pub fn lie_without_gaps(&self, kernel: &KernelFacts) -> bool {
+        kernel.arguments.iter().enumerate().all(|(i, spec)| {
             let own = |part: &Subspace| match spec.view {
                 View::Item => part.touched[i].hull(),
                 View::Phased => part.touched[i].written.and_then(|written| match written {
@@ -149,14 +152,14 @@ impl Parts {
 /// Makes the parts of a launch that is cut at these positions. Without a dimension there is one part,
 /// of the first share.
 pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut) -> Result<Parts, Error> {
-    let plan = launch.plan;
+    let kernel = launch.kernel;
     let mut parts = Parts { dimension, grids: SmallVec::new(), subspaces: Vec::new() };
     if launch.order.items() == 0 {
         return Ok(parts);
     }
     let mut shapes: SmallVec<[SmallVec<[u64; 4]>; 8]> = SmallVec::new();
-    for (i, spec) in plan.arguments.iter().enumerate() {
-        let extents = extents(launch, i, spec).map_err(|text| argument_error(plan, i, text))?;
+    for (i, spec) in kernel.arguments.iter().enumerate() {
+        let extents = extents(launch, i, spec).map_err(|text| argument_error(kernel, i, text))?;
         parts.grids.push(LaunchGrid::of(&extents));
         shapes.push(extents);
     }
@@ -166,7 +169,7 @@ pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut)
             Some(dim) => restrict(launch.dims, dim, positions.clone()),
             None => launch.dims.iter().cloned().collect(),
         };
-        let order = Order::new(&dims, &plan.traits()).map_err(|e| index_error(plan, e))?;
+        let order = Order::new(&dims, &kernel.traits()).map_err(|e| index_error(kernel, e))?;
         let all = MapQuery { dimension, dims: &dims, order: &order, shapes: &shapes, phase: None };
         let by_phase = match dimension {
             Some(_) if cut.len() as u64 * order.phases() <= MANY_PHASES => by_phase(launch, &all)?,
@@ -184,7 +187,7 @@ pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut)
 }
 
 /// The axes of an array, not folded.
-fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentPlan) -> Result<SmallVec<[u64; 4]>, String> {
+fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentFacts) -> Result<SmallVec<[u64; 4]>, String> {
     let (arg, shape) = (&launch.args[i], launch.shapes[i]);
     match spec.view {
         View::Scalar => Ok(SmallVec::new()),
@@ -237,7 +240,7 @@ impl MapQuery<'_> {
 fn by_phase(launch: &Launch<'_>, all: &MapQuery<'_>) -> Result<Vec<SmallVec<[PartFootprint; 8]>>, Error> {
     let phases = all.order.phases();
     // A `whole` implementation has the same slices in all phases.
-    if phases < 2 || launch.plan.whole || !(0..all.dims.len()).any(|dim| all.changes(dim)) {
+    if phases < 2 || launch.whole || !(0..all.dims.len()).any(|dim| all.changes(dim)) {
         return Ok(Vec::new());
     }
     let (first, differs) = touched(launch, &MapQuery { phase: Some(0), ..*all })?;
@@ -258,7 +261,7 @@ fn over_all(
     first: &[PartFootprint],
     rest: &[SmallVec<[PartFootprint; 8]>],
 ) -> SmallVec<[PartFootprint; 8]> {
-    let over_all = |(i, first): (usize, &PartFootprint)| match &launch.plan.arguments[i] {
+    let over_all = |(i, first): (usize, &PartFootprint)| match &launch.kernel.arguments[i] {
         // Phases together may cover what none of them does.
         spec if spec.view == View::Item => own(spec, all.dims, all, &all.shapes[i], None),
         _ => rest.iter().fold(first.clone(), |touched, phase| touched.or(&phase[i])),
@@ -268,11 +271,11 @@ fn over_all(
 
 /// What a subspace touches of each argument, and whether that is something else in another phase.
 fn touched(launch: &Launch<'_>, asked: &MapQuery<'_>) -> Result<(SmallVec<[PartFootprint; 8]>, bool), Error> {
-    let (plan, dimension, shapes) = (launch.plan, asked.dimension, asked.shapes);
+    let (kernel, dimension, shapes) = (launch.kernel, asked.dimension, asked.shapes);
     let dims = &asked.own_dims()[..];
     let values: SmallVec<[Range<u64>; 4]> = dims.iter().map(|dim| value_range(dim).0).collect();
-    let mut differs = plan.part.names(|dim| asked.changes(dim));
-    let said = match plan.part.function() {
+    let mut differs = launch.rule.names(|dim| asked.changes(dim));
+    let said = match launch.rule.function() {
         Some(_) => {
             let (said, looked) = ask(launch, dimension, &values, |dim| asked.changes(dim))?;
             differs |= looked;
@@ -281,14 +284,14 @@ fn touched(launch: &Launch<'_>, asked: &MapQuery<'_>) -> Result<(SmallVec<[PartF
         None => None,
     };
     let mut all = SmallVec::new();
-    for (i, spec) in plan.arguments.iter().enumerate() {
+    for (i, spec) in kernel.arguments.iter().enumerate() {
         let mapped = match &said {
             Some(said) => said_of(launch, dimension, &values, said, i)?,
             None => None,
         };
         let mapped = match mapped {
             Some(axes) => Some(axes),
-            None => plan.part.axes(launch, i, &values, &shapes[i])?,
+            None => launch.rule.axes(launch, i, &values, &shapes[i])?,
         };
         let mapped = match mapped {
             Some(axes) => Some(inside(launch, dimension, &values, i, axes, &shapes[i])?),
@@ -323,7 +326,7 @@ fn touched(launch: &Launch<'_>, asked: &MapQuery<'_>) -> Result<(SmallVec<[PartF
 /// What follows from the view of an `Item` or a `Phased`: the own elements, of these of the dimensions' values.
 /// `mapped` is what a `Phased` reads beside them.
 fn own(
-    spec: &ArgumentPlan,
+    spec: &ArgumentFacts,
     dims: &[Dim],
     asked: &MapQuery<'_>,
     extents: &[u64],
@@ -365,7 +368,7 @@ fn ask(
         let boxes = function.boxes(candidate);
         (boxes, (0..values.len()).any(|dim| changes(dim) && candidate.was_asked_for(dim)))
     };
-    launch.plan.part.call(launch, values, boxes).map_err(|(map, text)| {
+    launch.rule.call(launch, values, boxes).map_err(|(map, text)| {
         part_error(launch, PartError::Panicked { map, subspace: subspace(launch, dimension, values), text })
     })
 }
@@ -378,7 +381,7 @@ fn said_of(
     said: &Boxes,
     i: usize,
 ) -> Result<Option<Axes>, Error> {
-    let descriptor = &launch.plan.descriptor;
+    let descriptor = &launch.kernel.descriptor;
     if i == 0 {
         for (name, _) in said.iter() {
             let argument = descriptor.arguments.iter().find(|a| a.name == name);
@@ -412,7 +415,7 @@ fn inside(
     mut axes: Axes,
     extents: &[u64],
 ) -> Result<Extent, Error> {
-    let argument = || launch.plan.descriptor.arguments[i].name.clone();
+    let argument = || launch.kernel.descriptor.arguments[i].name.clone();
     if axes.is_empty() {
         return Ok(Extent::All);
     }
@@ -438,14 +441,14 @@ fn inside(
 
 /// That no two subspaces write one element.
 fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
-    for (i, spec) in launch.plan.arguments.iter().enumerate() {
+    for (i, spec) in launch.kernel.arguments.iter().enumerate() {
         if matches!(spec.view, View::Scalar | View::Reduce) || spec.access == Access::Read {
             continue;
         }
         for (s, first) in parts.subspaces.iter().enumerate() {
             for second in &parts.subspaces[s + 1..] {
                 let Ok(clash) = clash(first, second, i) else {
-                    let argument = launch.plan.descriptor.arguments[i].name.clone();
+                    let argument = launch.kernel.descriptor.arguments[i].name.clone();
                     return Err(part_error(launch, PartError::NoMap { argument }));
                 };
                 if let Some(boxes) = clash {
@@ -456,7 +459,7 @@ fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
                     return Err(part_error(
                         launch,
                         PartError::Overlap {
-                            argument: launch.plan.descriptor.arguments[i].name.clone(),
+                            argument: launch.kernel.descriptor.arguments[i].name.clone(),
                             boxes: boxes.map(|b| b.ranges().to_vec()),
                             shape: parts.grids[i].extents.to_vec(),
                             subspaces: [name(first), name(second)],
@@ -491,14 +494,14 @@ fn clash(first: &Subspace, second: &Subspace, i: usize) -> Result<Option<[Elemen
 /// A subspace for people: `` `y` 0..50 ``.
 fn subspace(launch: &Launch<'_>, dimension: Option<usize>, values: &[Range<u64>]) -> String {
     match dimension {
-        Some(dim) => format!("`{}` {:?}", launch.plan.descriptor.dimensions[dim], values[dim]),
+        Some(dim) => format!("`{}` {:?}", launch.kernel.descriptor.dimensions[dim], values[dim]),
         None => "the whole space".to_owned(),
     }
 }
 
 #[cold]
 fn part_error(launch: &Launch<'_>, source: PartError) -> Error {
-    Error::Partition { kernel: launch.plan.descriptor.name.clone(), source: Box::new(source) }
+    Error::Partition { kernel: launch.kernel.descriptor.name.clone(), source: Box::new(source) }
 }
 
 /// # Safety
@@ -509,5 +512,5 @@ unsafe fn candidate<'a>(
     shapes: &'a [&'a [u64]],
 ) -> Candidate<'a> {
     // SAFETY: the caller vouches.
-    unsafe { Candidate::new(&launch.plan.descriptor, values, launch.args, shapes) }
+    unsafe { Candidate::new(&launch.kernel.descriptor, values, launch.args, shapes) }
 }

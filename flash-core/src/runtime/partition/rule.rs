@@ -140,7 +140,7 @@ impl PartRule {
         weights: &[f64],
         multiple: u64,
     ) -> Result<Option<(usize, Cut)>, Error> {
-        let traits = launch.plan.traits();
+        let traits = launch.kernel.traits();
         if launch.order.items() == 0 {
             return Ok(None);
         }
@@ -148,7 +148,7 @@ impl PartRule {
             Some(dim) if launch.dims[dim].len() < 2 => return Ok(None),
             Some(dim) if may_cut(launch.order, dim, &traits) => dim,
             Some(dim) => {
-                let dimension = launch.plan.descriptor.dimensions[dim].clone();
+                let dimension = launch.kernel.descriptor.dimensions[dim].clone();
                 return Err(part_error(launch, PartError::Barrier { dimension }));
             }
             // Not even asked for: it runs as well whole.
@@ -180,7 +180,7 @@ impl PartRule {
     }
 
     fn has_unmapped_scatter(&self, launch: &Launch<'_>) -> bool {
-        let arguments = launch.plan.arguments.iter().zip(&self.maps);
+        let arguments = launch.kernel.arguments.iter().zip(&self.maps);
         self.function.is_none()
             && arguments.into_iter().any(|(a, map)| a.view == View::Scatter && map.is_none())
     }
@@ -276,7 +276,7 @@ impl CutCost {
                 Ok(pointer(launch, argument, first + positions)?.saturating_sub(begin))
             }
             CutCost::Function => {
-                let rule = &launch.plan.part;
+                let rule = &launch.rule;
                 let mut values: Axes = launch.dims.iter().map(|d| value_range(d).0).collect();
                 values[dim].end = values[dim].start + positions;
                 let cost = rule.call(launch, &values, |function, candidate| {
@@ -296,7 +296,7 @@ const POINTERS: [&str; 4] = ["u32", "u64", "i32", "i64"];
 
 /// A row pointer, by the index value of the row.
 fn pointer(launch: &Launch<'_>, argument: usize, row: u64) -> Result<u64, Error> {
-    let (arg, spec) = (&launch.args[argument], &launch.plan.descriptor.arguments[argument]);
+    let (arg, spec) = (&launch.args[argument], &launch.kernel.descriptor.arguments[argument]);
     let error = |text: String| part_error(launch, PartError::Pointers { argument: spec.name.clone(), text });
     if row >= arg.len {
         return Err(error(format!(

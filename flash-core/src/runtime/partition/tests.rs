@@ -7,6 +7,7 @@ use crate::descriptor::{
 };
 use crate::index::{OrderTraits, count_by};
 use crate::kernel::partition_map;
+use crate::runtime::plan::Plan;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -67,7 +68,15 @@ impl Recorded {
     fn with<R>(&self, body: impl FnOnce(&Launch<'_>) -> R) -> R {
         let shapes: Vec<&[u64]> = self.shapes.iter().map(|s| &s[..]).collect();
         let (plan, order, dims) = (&self.plan, &self.order, &self.dims[..]);
-        body(&Launch { plan, order, dims, args: &self.args, shapes: &shapes })
+        body(&Launch {
+            kernel: plan,
+            rule: &plan.part,
+            whole: plan.whole,
+            order,
+            dims,
+            args: &self.args,
+            shapes: &shapes,
+        })
     }
 
     fn cut(&self, weights: &[f64]) -> Result<Option<(usize, Cut)>, Error> {

@@ -1,0 +1,134 @@
+//! What follows from a kernel's descriptor and its options alone: numbers in place of names.
+//!
+//! Nothing here depends on a device. The rules of a launch (`proof.rs`, `partition/`) are written against these facts, so
+//! that they stand below the [plan](super::plan), which adds the devices' implementations. Facts never change.
+
+use crate::descriptor::{self, Access, Attributes, KernelDescriptor, Use, View};
+use crate::error::Error;
+use crate::index::{Group, OrderTraits};
+use crate::kernel::views::Operation;
+use smallvec::SmallVec;
+
+/// A kernel's descriptor with the names in its traits looked up.
+pub(crate) struct KernelFacts {
+    pub descriptor: KernelDescriptor,
+    pub arguments: Vec<ArgumentFacts>,
+    pub sort: Vec<usize>,
+    pub group: Option<OwnedGroup>,
+    /// Some argument is [`View::Phased`].
+    pub phased: bool,
+    /// Some argument is an accumulator.
+    pub reduces: bool,
+}
+
+/// What a launch needs to know of an argument.
+pub(crate) struct ArgumentFacts {
+    pub view: View,
+    pub access: Access,
+    pub row: bool,
+    pub element_size: u32,
+    pub along: SmallVec<[usize; 4]>,
+    pub stages: Option<(usize, Vec<Use>)>,
+    /// Of an accumulator.
+    pub operation: Option<Operation>,
+    /// It is a single accumulator.
+    pub single: bool,
+}
+
+/// An index [`Group`] that owns its lists.
+#[derive(Clone)]
+pub(crate) enum OwnedGroup {
+    Dims(Vec<usize>),
+    Only(Vec<usize>),
+    Into(usize, Vec<u64>),
+}
+
+impl OwnedGroup {
+    fn borrow(&self) -> Group<'_> {
+        match self {
+            OwnedGroup::Dims(dims) => Group::Dims(dims),
+            OwnedGroup::Only(dims) => Group::Only(dims),
+            OwnedGroup::Into(dim, values) => Group::Into { dim: *dim, values },
+        }
+    }
+}
+
+impl KernelFacts {
+    /// Looks up the names that the traits among `attributes` use. `operations`: per argument, of accumulators.
+    ///
+    /// # Errors
+    /// If a trait names a dimension that the kernel has not.
+    pub fn new(
+        descriptor: KernelDescriptor,
+        operations: &[Option<Operation>],
+        attributes: &Attributes,
+    ) -> Result<KernelFacts, Error> {
+        let number = |option: &str, name: &String| match descriptor.dimensions.iter().position(|d| d == name)
+        {
+            Some(dim) => Ok(dim),
+            None => Err(Error::Option {
+                option: option.to_owned(),
+                text: format!(
+                    "kernel `{}` has no dimension `{name}`; it has {}",
+                    descriptor.name,
+                    descriptor.dimensions.join(", ")
+                ),
+            }),
+        };
+        let numbers = |option: &str, names: &[String]| {
+            names.iter().map(|n| number(option, n)).collect::<Result<Vec<usize>, Error>>()
+        };
+        let sort = match attributes.get::<descriptor::SortBy>() {
+            Some(descriptor::SortBy(names)) => numbers("sort_by", names)?,
+            None => Vec::new(),
+        };
+        let group = match attributes.get::<descriptor::GroupBy>() {
+            None => None,
+            Some(descriptor::GroupBy::Dims(names)) => Some(OwnedGroup::Dims(numbers("group_by", names)?)),
+            Some(descriptor::GroupBy::Only(names)) => Some(OwnedGroup::Only(numbers("group_by", names)?)),
+            Some(descriptor::GroupBy::Into(name, values)) => {
+                Some(OwnedGroup::Into(number("group_by", name)?, values.clone()))
+            }
+        };
+        let arguments: Vec<ArgumentFacts> = descriptor
+            .arguments
+            .iter()
+            .enumerate()
+            .map(|(i, a)| ArgumentFacts {
+                view: a.view,
+                access: a.access,
+                row: a.row,
+                element_size: a.element.size as u32,
+                along: a.along.iter().copied().collect(),
+                stages: a.stages.clone(),
+                operation: operations.get(i).copied().flatten(),
+                single: a.reduce.as_ref().is_some_and(|r| !r.array),
+            })
+            .collect();
+        let [phased, reduces] =
+            [View::Phased, View::Reduce].map(|view| arguments.iter().any(|a| a.view == view));
+        Ok(KernelFacts { descriptor, arguments, sort, group, phased, reduces })
+    }
+
+    /// Order and barriers.
+    #[inline]
+    pub fn traits(&self) -> OrderTraits<'_> {
+        OrderTraits { sort: &self.sort, group: self.group.as_ref().map(OwnedGroup::borrow) }
+    }
+
+    /// The error of the first accumulator whose operation is unknown here.
+    pub fn unknown_operation(&self) -> Option<Error> {
+        let (descriptor, arguments) = (&self.descriptor, &self.arguments);
+        let unknown = |a: &ArgumentFacts| a.view == View::Reduce && a.operation.is_none();
+        let argument = &descriptor.arguments[arguments.iter().position(unknown)?];
+        let operation = argument.reduce.as_ref().map_or("an operation without a name", |r| &r.operation);
+        Some(Error::Argument {
+            kernel: descriptor.name.clone(),
+            argument: argument.name.clone(),
+            text: format!(
+                "it is reduced by `{operation}` on {}: by name the operations Sum, Min and Max on numbers are known, any other only through the definition's type: submit `Definition::of(..)`",
+                argument.element.name
+            ),
+        })
+    }
+}
