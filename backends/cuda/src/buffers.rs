@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard};
 
-/// Bytes of freed memory that the pool keeps for the next buffer instead of giving them back.
+/// Bytes of freed memory that the pool keeps for the next buffer instead of returning them.
 const KEPT: u64 = 256 << 20;
 
 /// The buffers of a device.
@@ -24,14 +24,14 @@ pub(crate) struct Buffers {
     live: Mutex<HashMap<CUdeviceptr, u64>>,
 }
 
-/// Memory of the host's that is pinned, for all devices: by its first byte.
+/// Pinned memory of the host, for all devices, by its first byte.
 static PINNED: Mutex<BTreeMap<usize, Pinned>> = Mutex::new(BTreeMap::new());
 
 struct Pinned {
     bytes: usize,
-    /// How often it was registered, by any device.
+    /// Registrations that are not undone, by any device.
     count: usize,
-    /// Of the device that was the first.
+    /// The context of the device that registered it.
     context: Context,
 }
 
@@ -41,7 +41,7 @@ unsafe impl Send for Buffers {}
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
-    /// Those of a device, which the devices with the numbers `peers` may copy from.
+    /// The buffers of a device, which the devices with the numbers `peers` may copy from.
     pub fn new(
         _: &Current,
         context: Context,
@@ -62,7 +62,7 @@ impl Buffers {
             reserved: [0; 54],
         };
         let mut pool = null_mut();
-        // SAFETY: a variable and properties of ours.
+        // SAFETY: both live for the call.
         unsafe { cuMemPoolCreate(&mut pool, &properties) }.call("cuMemPoolCreate")?;
         let mut kept = KEPT;
         let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
@@ -75,7 +75,8 @@ impl Buffers {
         };
         let access: Vec<CUmemAccessDesc> = peers.map(access).collect();
         if !access.is_empty() {
-            // SAFETY: so many descriptions, of devices that say that they can. Otherwise copies go by way of the host.
+            // SAFETY: `access` has that many descriptions, of devices that can reach this one. Otherwise
+            // copies go through the host.
             let _ = unsafe { cuMemPoolSetAccess(pool, access.as_ptr(), access.len()) };
         }
         Ok(Buffers { context, pool, live: Mutex::default() })
@@ -85,27 +86,27 @@ impl Buffers {
         self.live.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// How many there are.
+    /// The number of live buffers.
     pub fn count(&self) -> usize {
         self.live().len()
     }
 
-    /// A zeroed buffer; it is there on return. `freeing`: the stream in which buffers are [freed](Self::free).
+    /// A zeroed buffer, allocated on return. `freeing`: the stream in which buffers are [freed](Self::free).
     pub fn alloc(&self, stream: Stream, freeing: Stream, bytes: u64) -> Result<CUdeviceptr, Failure> {
         let _current = self.context.enter()?;
         let mut buffer = 0;
         let room = bytes.max(1) as usize;
-        // SAFETY: a variable of ours, a pool and a stream of the current context.
+        // SAFETY: a local variable, a pool and a stream of the current context.
         let mut try_once = || unsafe { cuMemAllocFromPoolAsync(&mut buffer, room, self.pool, stream.get()) };
         let result = match try_once() {
-            // What was freed is there when its stream has come to it.
+            // Freed memory is available once its stream has reached the free.
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => freeing.finish().map(|()| try_once())?,
             result => result,
         };
         if result != CUresult::CUDA_SUCCESS {
             return Err(self.refused(bytes, result));
         }
-        // SAFETY: the buffer has so many bytes.
+        // SAFETY: the buffer has `room` bytes.
         let filled = unsafe { cuMemsetD8Async(buffer, 0, room, stream.get()) }.call("cuMemsetD8Async");
         match filled.and_then(|()| stream.finish()) {
             Ok(()) => {
@@ -113,7 +114,7 @@ impl Buffers {
                 Ok(buffer)
             }
             Err(failure) => {
-                // SAFETY: nobody knows it.
+                // SAFETY: nothing else has its address.
                 let _ = unsafe { cuMemFreeAsync(buffer, stream.get()) };
                 Err(failure)
             }
@@ -124,20 +125,20 @@ impl Buffers {
     fn refused(&self, bytes: u64, result: CUresult) -> Failure {
         let failure = failed("cuMemAllocFromPoolAsync", result);
         let (mut free, mut total) = (0, 0);
-        // SAFETY: variables of ours.
+        // SAFETY: local variables.
         let known = unsafe { cuMemGetInfo_v2(&mut free, &mut total) } == CUresult::CUDA_SUCCESS;
         let there = if known { format!(", {free} of {total} bytes are free") } else { String::new() };
         Failure::new(failure.code, format!("a buffer of {bytes} bytes: {}{there}", failure.text))
     }
 
-    /// Frees a buffer behind all that is in a stream.
+    /// Frees a buffer after all that is in a stream.
     pub fn free(&self, stream: Stream, buffer: CUdeviceptr) -> Result<(), Failure> {
         if self.live().remove(&buffer).is_none() {
             let text = format!("{buffer:#x} is no buffer of this device");
             return Err(Failure::new(Code::Invalid, text));
         }
         let _current = self.context.enter()?;
-        // SAFETY: allocated by `alloc`, and out of the table now.
+        // SAFETY: allocated by `alloc`, and no longer in the table.
         unsafe { cuMemFreeAsync(buffer, stream.get()) }.call("cuMemFreeAsync")
     }
 
@@ -145,10 +146,10 @@ impl Buffers {
         PINNED.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Pins memory of the host's: copies to and from it go at full speed, and without the host.
+    /// Pins memory of the host: copies to and from it go at full speed, and without the host.
     ///
     /// # Safety
-    /// It stays until [`unpin`](Self::unpin).
+    /// It stays allocated until [`unpin`](Self::unpin).
     pub unsafe fn pin(&self, data: *mut u8, bytes: usize) -> Result<(), Failure> {
         let mut pinned = Self::pinned();
         // The driver refuses a range that another device has registered.
@@ -169,7 +170,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// Gives pinned memory back. False: it was not pinned.
+    /// Unpins memory. False: it was not pinned.
     pub fn unpin(data: usize) -> Result<bool, Failure> {
         let mut pinned = Self::pinned();
         let Some(known) = pinned.get_mut(&data) else { return Ok(false) };
@@ -186,7 +187,7 @@ impl Buffers {
         Ok(true)
     }
 
-    /// True if a range of the host's memory is pinned.
+    /// True if a range of host memory is pinned.
     pub fn is_pinned(data: usize, bytes: usize) -> bool {
         let pinned = Self::pinned();
         let before = pinned.range(..=data).next_back();

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 use flash_core::backend::Failure;
 use std::ptr::null_mut;
 
-/// The primary context of a device, which other users of CUDA in the process share. It is never given back:
+/// The primary context of a device, which other users of CUDA in the process share. It is never released:
 /// devices live for ever.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Context(CUcontext);
@@ -19,13 +19,13 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// A context is this thread's current one as long as this lives; then it is the one before.
+/// Makes a context this thread's current one while it lives; then the one before is current again.
 pub(crate) struct Current(());
 
 impl Context {
     pub fn retain(device: CUdevice) -> Result<Context, Failure> {
         let mut context = null_mut();
-        // SAFETY: a device of the driver's, and a variable of ours.
+        // SAFETY: a device that the driver gave, and a local variable.
         unsafe { cuDevicePrimaryCtxRetain(&mut context, device) }.call("cuDevicePrimaryCtxRetain")?;
         Ok(Context(context))
     }
@@ -33,7 +33,7 @@ impl Context {
     /// Makes it current.
     #[inline]
     pub fn enter(self) -> Result<Current, Failure> {
-        // SAFETY: a context that is never given back.
+        // SAFETY: a context that is never released.
         unsafe { cuCtxPushCurrent_v2(self.0) }.call("cuCtxPushCurrent")?;
         Ok(Current(()))
     }
@@ -52,7 +52,7 @@ impl Drop for Current {
     }
 }
 
-/// A stream that does not wait for the default one. It is never given back.
+/// A stream that does not wait for the default one. It is never destroyed.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream(CUstream);
 
@@ -62,10 +62,10 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// One of the current context.
+    /// A new stream of the current context.
     pub fn new(_: &Current) -> Result<Stream, Failure> {
         let mut stream = null_mut();
-        // SAFETY: a variable of ours.
+        // SAFETY: a local variable.
         unsafe { cuStreamCreate(&mut stream, CUstream_flags::CU_STREAM_NON_BLOCKING as u32) }
             .call("cuStreamCreate")?;
         Ok(Stream(stream))
@@ -75,9 +75,9 @@ impl Stream {
         self.0
     }
 
-    /// Whether all that was put into it has ended.
+    /// Whether all that was put into it is complete.
     pub fn is_done(self) -> Result<bool, Failure> {
-        // SAFETY: a stream that is never given back.
+        // SAFETY: a stream that is never destroyed.
         match unsafe { cuStreamQuery(self.0) } {
             CUresult::CUDA_SUCCESS => Ok(true),
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -87,7 +87,7 @@ impl Stream {
 
     /// Waits for all that was put into it.
     pub fn finish(self) -> Result<(), Failure> {
-        // SAFETY: a stream that is never given back.
+        // SAFETY: a stream that is never destroyed.
         unsafe { cuStreamSynchronize(self.0) }.call("cuStreamSynchronize")
     }
 }
@@ -104,14 +104,14 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Behind all that is in a stream now. `timed`: it knows when it was reached.
+    /// An event after all that is in a stream now. `timed`: it stores the time when it is reached.
     pub fn record(_: &Current, context: Context, stream: Stream, timed: bool) -> Result<Event, Failure> {
         let flags = match timed {
             true => CUevent_flags::CU_EVENT_DEFAULT,
             false => CUevent_flags::CU_EVENT_DISABLE_TIMING,
         };
         let mut event = null_mut();
-        // SAFETY: a variable of ours.
+        // SAFETY: a local variable.
         unsafe { cuEventCreate(&mut event, flags as u32) }.call("cuEventCreate")?;
         let event = Event { event, context };
         // SAFETY: event and stream are of the current context.
@@ -119,9 +119,9 @@ impl Event {
         Ok(event)
     }
 
-    /// Whether it was reached.
+    /// Whether it has been reached.
     pub fn reached(&self) -> Result<bool, Failure> {
-        // Who asks may be on any thread.
+        // The caller may be on any thread.
         let _current = self.context.enter()?;
         // SAFETY: a live event.
         match unsafe { cuEventQuery(self.event) } {
@@ -138,11 +138,11 @@ impl Event {
         unsafe { cuEventSynchronize(self.event) }.call("cuEventSynchronize")
     }
 
-    /// Nanoseconds from one that was reached to another.
+    /// Nanoseconds from one reached event to another.
     pub fn since(&self, start: &Event) -> Option<u64> {
         let _current = self.context.enter().ok()?;
         let mut milliseconds = 0.0;
-        // SAFETY: live events, and a variable of ours.
+        // SAFETY: live events, and a local variable.
         let result = unsafe { cuEventElapsedTime_v2(&mut milliseconds, start.event, self.event) };
         (result == CUresult::CUDA_SUCCESS).then_some((f64::from(milliseconds) * 1e6) as u64)
     }
@@ -151,7 +151,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
-            // SAFETY: made by `record`; the driver keeps it as long as it is on its way.
+            // SAFETY: made by `record`; the driver keeps it until it is reached.
             let _ = unsafe { cuEventDestroy_v2(self.event) };
         }
     }

@@ -1,8 +1,8 @@
 //! Copies between a device, the host and other devices.
 //!
-//! Each direction has a stream. What is pinned on the host is copied by the device alone; what is not goes by way of
-//! two pieces of pinned memory ([`staging`]), which a thread fills or empties, or, if it is little, by way of the
-//! driver's.
+//! Each direction has a stream. Pinned host memory is copied by the device alone. Other memory goes through
+//! two pieces of pinned memory ([`staging`]), which a thread fills or empties; small copies go through the
+//! driver's own.
 
 use crate::buffers::Buffers;
 use crate::context::{Context, Current, Event, Stream};
@@ -17,16 +17,17 @@ use flash_core::backend::{self, Completion, Failure};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex};
 
-/// Bytes of a piece of pinned memory: a bus moves them in well over the time that a copy takes to begin.
+/// Bytes of a piece of pinned memory. The bus takes much longer to move them than a copy takes to begin.
 const PIECE: usize = 4 << 20;
 
-/// Up to so many bytes the driver copies what is not pinned at once, by way of memory of its own.
+/// Unpinned copies of up to this many bytes are left to the driver, which takes them at once into memory of
+/// its own.
 const LITTLE: u64 = 64 << 10;
 
-/// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, of every device: bytes from row to row in one command.
+/// `CU_DEVICE_ATTRIBUTE_MAX_PITCH`, of every device: the most bytes from row to row in one command.
 pub(crate) const PITCH: u64 = (1 << 31) - 1;
 
-/// Between what is copied.
+/// Source and destination of a copy.
 #[derive(Clone, Copy)]
 pub(crate) enum Ends {
     Up(*const u8, CUdeviceptr),
@@ -36,7 +37,7 @@ pub(crate) enum Ends {
     Peer(Context, CUdeviceptr, CUdeviceptr),
 }
 
-// SAFETY: addresses and handles, which mean the same to every thread.
+// SAFETY: addresses and handles, which are valid on every thread.
 unsafe impl Send for Ends {}
 
 /// The copies of a device.
@@ -44,7 +45,7 @@ pub(crate) struct Copies {
     context: Context,
     pub up: Direction,
     down: Direction,
-    /// Waits on behalf of who wants to be called.
+    /// Waits for copies and calls their callbacks.
     waiter: Worker,
     /// The devices that were copied from.
     peers: Mutex<Vec<Context>>,
@@ -53,7 +54,7 @@ pub(crate) struct Copies {
 /// One direction.
 pub(crate) struct Direction {
     pub stream: Stream,
-    /// Once they are needed.
+    /// Allocated at their first use.
     stages: Mutex<Option<[Stage; 2]>>,
     /// Fills or empties the stages.
     worker: Worker,
@@ -62,14 +63,14 @@ pub(crate) struct Direction {
 /// A piece of pinned memory, for ever.
 struct Stage {
     data: *mut u8,
-    /// Behind the copy that uses it.
+    /// After the copy that uses it.
     busy: Option<Event>,
 }
 
-// SAFETY: pinned memory may be used from any thread; who has the lock is alone with it.
+// SAFETY: pinned memory may be used from any thread; the holder of the lock is the only user.
 unsafe impl Send for Stage {}
 
-/// Fires when a copy has ended.
+/// Fires when a copy is complete.
 struct Copied {
     event: Arc<Event>,
     waiter: &'static Worker,
@@ -85,10 +86,10 @@ impl Copies {
         Ok(Copies { context, up, down, waiter: Worker::new("flash-cuda"), peers: Mutex::default() })
     }
 
-    /// Begins to copy a box. `None`: it is done.
+    /// Begins to copy a box. `None`: it is already copied.
     ///
     /// # Safety
-    /// The boxes lie inside the buffers, and nobody else touches them until the copy is complete.
+    /// The boxes lie inside the buffers, and nothing else touches them until the copy is complete.
     pub unsafe fn copy(
         &'static self,
         ends: Ends,
@@ -114,7 +115,8 @@ impl Copies {
             self.meet(&current, peer);
         }
         for part in staging::regular(shape) {
-            // SAFETY: parts of the box, for which the caller vouches; what was begun before an error is waited for.
+            // SAFETY: parts of the box, for which the caller vouches; what was begun before an error is
+            // waited for.
             if let Err(failure) = unsafe { enqueue(direction.stream, ends, &part) } {
                 let _ = direction.stream.finish();
                 return Err(failure);
@@ -124,18 +126,19 @@ impl Copies {
         Ok(Some(backend::Event::new(Copied { event, waiter: &self.waiter })))
     }
 
-    /// Lets this device reach another's memory, the first time that it copies from there. Where it cannot, the driver
-    /// goes by way of the host.
+    /// Enables access to another device's memory, at the first copy from there. Where that fails, the driver
+    /// copies through the host.
     fn meet(&self, _: &Current, peer: Context) {
         let mut peers = self.peers.lock().unwrap_or_else(|e| e.into_inner());
         if !peers.contains(&peer) {
-            // SAFETY: contexts that are never given back. It may be on already, for others in this process.
+            // SAFETY: contexts that are never released. Access may be enabled already, by other code in this
+            // process.
             let _ = unsafe { cuCtxEnablePeerAccess(peer.get(), 0) };
             peers.push(peer);
         }
     }
 
-    /// Copies a box by way of pinned memory; it is done on return.
+    /// Copies a box through pinned memory; it is copied on return.
     ///
     /// # Safety
     /// As [`copy`](Self::copy); one of the ends is the host's.
@@ -148,13 +151,13 @@ impl Copies {
             none => none.insert([Stage::new(current)?, Stage::new(current)?]),
         };
         let begin = |stage: &mut Stage, ends: Ends, piece: &CopyBox| {
-            // SAFETY: the piece lies in the device's buffer, for which the caller vouches, and in the stage, which
-            // nobody uses until it is settled.
+            // SAFETY: the piece lies in the device's buffer, for which the caller vouches, and in the stage,
+            // which is not used elsewhere until it is settled.
             unsafe { enqueue(stream, ends, piece)? };
             stage.busy = Some(Event::record(current, self.context, stream, false)?);
             Ok(())
         };
-        // SAFETY: the caller vouches for the box; the lock is held, and the stages have so many bytes.
+        // SAFETY: the caller vouches for the box; the lock is held, and the stages have `PIECE` bytes.
         let outcome = staging::regular(shape).iter().try_for_each(|all| unsafe {
             match ends {
                 Ends::Up(host, buffer) => staging::up(stages, PIECE as u64, host, all, |stage, piece| {
@@ -167,7 +170,7 @@ impl Copies {
             }
         });
         if outcome.is_err() {
-            // Nobody else finds a piece in use.
+            // No stage is in use when the lock is released.
             let _ = stream.finish();
             stages.iter_mut().for_each(|stage| stage.busy = None);
         }
@@ -175,7 +178,7 @@ impl Copies {
     }
 }
 
-/// True if the driver copies a box of the host's memory without ours: it is pinned, or little.
+/// True if the driver copies a box of host memory without a stage: it is pinned, or small.
 fn is_free(host: *const u8, offset: u64, stride: [u64; 2], shape: &CopyBox) -> bool {
     let [bytes, rows, planes] = shape.extent;
     if bytes * rows * planes <= LITTLE {
@@ -185,7 +188,7 @@ fn is_free(host: *const u8, offset: u64, stride: [u64; 2], shape: &CopyBox) -> b
     Buffers::is_pinned(host.addr() + offset as usize, span as usize)
 }
 
-/// Puts the copy of a box into a stream, which is regular.
+/// Puts the copy of a regular box into a stream.
 ///
 /// # Safety
 /// As [`Copies::copy`].
@@ -198,13 +201,14 @@ unsafe fn enqueue(stream: Stream, ends: Ends, shape: &CopyBox) -> Result<(), Fai
     }
     let strides = [shape.source_stride, shape.destination_stride];
     if let Ends::Peer(..) = ends {
-        // A command of this kind for boxes is slower than rows where devices are no peers, and no faster where they are.
+        // A command for whole boxes is slower than rows where the devices are no peers, and no faster where
+        // they are.
         return rows_of(shape).try_for_each(|(from, to)| {
             // SAFETY: as above.
             unsafe { enqueue_row(stream, ends, from, to, bytes as usize) }
         });
     }
-    // Planes may be as far apart as they like: only how many rows that is counts.
+    // The distance of planes is not limited, only that it is a whole number of rows.
     if strides.iter().any(|stride| stride[0] > PITCH) {
         return rows_of(shape).try_for_each(|(from, to)| {
             // SAFETY: as above.
@@ -254,7 +258,7 @@ unsafe fn enqueue(stream: Stream, ends: Ends, shape: &CopyBox) -> Result<(), Fai
     unsafe { cuMemcpy3DAsync_v2(&copy, stream.get()) }.call("cuMemcpy3DAsync")
 }
 
-/// One end of a copy: an address of the host's, or of the device's.
+/// One end of a copy: an address of the host or of the device.
 struct End {
     host: *mut u8,
     device: CUdeviceptr,
@@ -275,7 +279,7 @@ impl End {
     }
 }
 
-/// Where the rows of a box begin, at the source and at the destination.
+/// The offsets of the rows of a box, at the source and at the destination.
 fn rows_of(shape: &CopyBox) -> impl Iterator<Item = (u64, u64)> {
     let shape = *shape;
     let [_, rows, planes] = shape.extent;
@@ -327,7 +331,7 @@ unsafe fn enqueue_row(
 impl Stage {
     fn new(_: &Current) -> Result<Stage, Failure> {
         let mut data = null_mut();
-        // SAFETY: a variable of ours; the context is current.
+        // SAFETY: a local variable; the context is current.
         unsafe { cuMemHostAlloc(&mut data, PIECE, 1) }.call("cuMemHostAlloc")?;
         Ok(Stage { data: data.cast(), busy: None })
     }
@@ -335,7 +339,8 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`; only a second one that could not be had drops the first, which nobody used.
+        // SAFETY: allocated by `new`. It is dropped only unused: when the second stage could not be
+        // allocated.
         let _ = unsafe { cuMemFreeHost(self.data.cast()) };
     }
 }
@@ -362,7 +367,7 @@ impl Completion for Copied {
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
         let event = self.event.clone();
         self.waiter.run(Box::new(move || {
-            // Who is called asks how it ended.
+            // The callback asks for the outcome.
             let _ = event.wait();
             callback();
         }));

@@ -17,8 +17,8 @@ use std::sync::OnceLock;
 /// Every NVIDIA GPU.
 pub struct NvidiaGpu;
 
-// SAFETY: `launch` puts every row of every phase once into one stream, the phases one after the other; its events
-// fire after all of it; kernels get the buffers of their arguments and nothing else.
+// SAFETY: `launch` puts every row of every phase once into one stream, the phases one after the other; its
+// events fire after all of it; kernels get the buffers of their arguments and no others.
 unsafe impl Backend for NvidiaGpu {
     const KEY: &'static str = "NVIDIA_GPU";
     const DESCRIPTION: &'static str = "NVIDIA GPUs through CUDA";
@@ -34,14 +34,14 @@ unsafe impl Backend for NvidiaGpu {
 #[derive(Clone, Copy)]
 pub struct CudaDevice(&'static DeviceFacts);
 
-/// What is known of a device.
+/// A device's limits, its programs, and what its first use opens.
 pub(crate) struct DeviceFacts {
     pub found: Found,
     pub programs: Programs,
     opened: OnceLock<Result<Opened, Failure>>,
 }
 
-/// What is made when the device is first used.
+/// Created when the device is first used.
 pub(crate) struct Opened {
     pub context: Context,
     pub queue: Queue,
@@ -49,7 +49,7 @@ pub(crate) struct Opened {
     pub buffers: Buffers,
 }
 
-/// All devices of the process: of two of them one copies from the other.
+/// All devices of the process, so that one can find the source of a copy between two of them.
 static DEVICES: OnceLock<Vec<CudaDevice>> = OnceLock::new();
 
 impl CudaDevice {
@@ -58,7 +58,7 @@ impl CudaDevice {
         CudaDevice(Box::leak(Box::new(known)))
     }
 
-    /// Makes the devices known to each other.
+    /// Registers the devices, so that each finds the others.
     pub(crate) fn introduce(devices: &[CudaDevice]) {
         let _ = DEVICES.set(devices.to_vec());
     }
@@ -73,7 +73,7 @@ impl CudaDevice {
         DEVICES.get()?.iter().copied().find(|device| device.space() == space)
     }
 
-    /// Lets a function of the host's put its work into the stream, phase by phase.
+    /// Calls a function of the host, which puts its work into the stream, once per phase.
     fn call(&self, function: QueueFn, launch: &Launch<'_, CudaKernel>) -> Result<Option<Event>, Failure> {
         let opened = self.0.opened()?;
         if let Some((key, ..)) = launch.attributes().find(|(.., required)| *required) {
@@ -117,7 +117,7 @@ impl DeviceFacts {
         let own = self.found.device;
         DEVICES.get().into_iter().flatten().map(|device| device.0).filter(move |peer| {
             let mut can = 0;
-            // SAFETY: devices of the driver's, and a variable of ours.
+            // SAFETY: devices that the driver gave, and a local variable.
             peer.found.device != own
                 && unsafe { cuDeviceCanAccessPeer(&mut can, peer.found.device, own) }
                     == cudarc::driver::sys::CUresult::CUDA_SUCCESS
@@ -128,7 +128,7 @@ impl DeviceFacts {
     /// The address of an argument's buffer.
     ///
     /// # Errors
-    /// If it is in another memory.
+    /// If it is in the memory of another device.
     pub fn place(&self, number: usize, arg: &abi::Arg) -> Result<u64, Failure> {
         let own = 1 + self.found.ordinal as u32;
         if arg.space == own {
@@ -157,7 +157,7 @@ impl Device for CudaDevice {
     }
 
     fn preload(&self, implementation: &'static abi::Implementation) {
-        // What fails here fails again, and is reported, when it is prepared.
+        // An error here recurs when it is prepared, and is reported then.
         if queue_function(implementation).is_none() {
             let _ = ModuleKernel::preload(self.0, implementation);
         }
@@ -256,7 +256,7 @@ impl Device for CudaDevice {
         }
     }
 
-    /// `stream`: the one of kernels, `context`, `device`, and `buffer`: its address.
+    /// `stream`: that of kernels, `context`, `device`, and `buffer`: its address.
     fn native_handle(&self, kind: &str, buffer: Option<Buffer>) -> Result<u64, Failure> {
         let opened = self.0.opened()?;
         match (kind, buffer) {
@@ -273,7 +273,8 @@ impl Device for CudaDevice {
         }
     }
 
-    /// `limits`, `ordinal`: its number for CUDA, `buffers`: how many of the runtime's there are, and `architecture`.
+    /// `limits`; `ordinal`: its number for CUDA; `buffers`: the number of the runtime's buffers; and
+    /// `architecture`.
     fn query(&self, key: &str) -> Option<String> {
         match key {
             "limits" => serde_json::to_string(&self.0.found.limits).ok(),

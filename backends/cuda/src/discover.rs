@@ -1,4 +1,4 @@
-//! What devices there are.
+//! Discovery of devices and their limits.
 
 use crate::device::CudaDevice;
 use crate::failure::{Call, failed};
@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_char};
 /// The oldest driver, as CUDA counts: that of version 12.8 has all functions that are called here.
 const OLDEST: i32 = 12_080;
 
-/// What a device can do at most, and what programs for it depend on.
+/// The limits of a device, and the properties that its programs depend on.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Limits {
     /// Version of CUDA that the driver knows: 1000 major + 10 minor.
@@ -33,7 +33,7 @@ pub(crate) struct Limits {
     pub cooperative: bool,
 }
 
-/// What was found of a device.
+/// A device as it was found.
 pub(crate) struct Found {
     pub device: CUdevice,
     pub ordinal: usize,
@@ -59,14 +59,14 @@ pub(crate) fn devices() -> Result<Vec<CudaDevice>, Unavailable> {
     }
     let cache = ProgramCache::of_environment().map_err(Unavailable)?;
     let mut count = 0;
-    // SAFETY: a variable of ours.
+    // SAFETY: a local variable.
     unsafe { cuDeviceGetCount(&mut count) }.call("cuDeviceGetCount").map_err(why)?;
     if count < 1 {
         return Err(none());
     }
     let device = |ordinal| -> Result<CudaDevice, Failure> {
         let mut device = 0;
-        // SAFETY: a variable of ours.
+        // SAFETY: a local variable.
         unsafe { cuDeviceGet(&mut device, ordinal) }.call("cuDeviceGet")?;
         Ok(CudaDevice::new(look_at(device, ordinal as usize, driver)?, cache.clone()))
     };
@@ -85,7 +85,7 @@ fn none() -> Unavailable {
 /// The driver's version, if it is new enough.
 fn version() -> Result<i32, Unavailable> {
     let mut version = 0;
-    // SAFETY: a variable of ours; this needs no cuInit.
+    // SAFETY: a local variable; this needs no cuInit.
     unsafe { cuDriverGetVersion(&mut version) }
         .call("cuDriverGetVersion")
         .map_err(|failure| Unavailable(failure.text))?;
@@ -103,7 +103,7 @@ fn version() -> Result<i32, Unavailable> {
 fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failure> {
     let get = |attribute: Attribute| -> Result<i32, Failure> {
         let mut value = 0;
-        // SAFETY: a device of the driver's, and a variable of ours.
+        // SAFETY: a device that the driver gave, and a local variable.
         unsafe { cuDeviceGetAttribute(&mut value, attribute, device) }.call("cuDeviceGetAttribute")?;
         Ok(value)
     };
@@ -134,7 +134,7 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failu
     // SAFETY: as above.
     unsafe { cuDeviceTotalMem_v2(&mut memory, device) }.call("cuDeviceTotalMem")?;
     let name = text("cuDeviceGetName", |to, room| {
-        // SAFETY: the text has so much room.
+        // SAFETY: the text has `room` bytes.
         unsafe { cuDeviceGetName(to, room, device) }
     })?;
     let bus = text("cuDeviceGetPCIBusId", |to, room| {
@@ -160,8 +160,8 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failu
     Ok(Found { device, ordinal, info, limits })
 }
 
-/// Single-precision lanes of a multiprocessor, by compute capability: the table "Arithmetic Instructions" of the
-/// CUDA C++ Programming Guide.
+/// Single-precision lanes of a multiprocessor, by compute capability: the table "Arithmetic Instructions" of
+/// the CUDA C++ Programming Guide.
 fn lanes(capability: (u32, u32)) -> f64 {
     match capability {
         (7, _) | (8, 0) => 64.0,

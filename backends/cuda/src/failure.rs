@@ -15,7 +15,7 @@ pub(crate) fn failed(call: &str, result: CUresult) -> Failure {
         | CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
         | CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
         | CUresult::CUDA_ERROR_SYSTEM_NOT_READY => Code::Unavailable,
-        // A program that was made for another device: there may be one that was made for this.
+        // The program was made for another device. An implementation for this one may exist.
         CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
         | CUresult::CUDA_ERROR_INVALID_PTX
         | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
@@ -59,7 +59,8 @@ fn names(result: CUresult) -> [String; 2] {
     type Question = unsafe fn(CUresult, *mut *const c_char) -> CUresult;
     [cuGetErrorName as Question, cuGetErrorString].map(|question| {
         let mut text = null();
-        // SAFETY: a variable for a text that lives for ever, or NULL for a code that the driver does not know.
+        // SAFETY: the variable receives a text that lives for ever, or NULL for a code that the driver does
+        // not know.
         unsafe {
             let _ = question(result, &mut text);
             if text.is_null() {
@@ -71,9 +72,9 @@ fn names(result: CUresult) -> [String; 2] {
     })
 }
 
-/// A call's error, with the call's name.
+/// Turns a call's result into an error with the call's name.
 pub(crate) trait Call {
-    /// Nothing, or the error that names the call.
+    /// `Ok`, or the error that names the call.
     fn call(self, name: &str) -> Result<(), Failure>;
 }
 

@@ -1,9 +1,9 @@
-//! Batches that come again, as graphs: the driver takes all of their launches in one call, and the device goes from
+//! Repeated batches, as graphs: the driver takes all of their launches in one call, and the device goes from
 //! one to the next without the host.
 //!
-//! A batch becomes a graph when its *shape*, its functions and copies in their order, comes for the second time. Where it comes
-//! with other parameters, there is a graph for each of up to [`SAME`] sets of them; then the one that was not used for
-//! longest is given the new ones, node by node.
+//! A batch becomes a graph when its *shape*, its functions and copies in their order, comes for the second
+//! time. If the parameters differ, another graph is made, up to [`SAME`] of one shape. Then the least
+//! recently used one is given the new parameters, node by node.
 
 use crate::context::{Context, Stream};
 use crate::copies::PITCH;
@@ -21,20 +21,20 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::ptr::{null, null_mut};
 
-/// Fewer commands go one by one.
+/// Batches with fewer commands are not made a graph.
 const LEAST: usize = 4;
-/// Graphs of one shape.
+/// Most graphs of one shape.
 const SAME: usize = 8;
-/// Graphs in all.
+/// Most graphs in all.
 const KEPT: usize = 32;
-/// Shapes that are remembered after they came once.
+/// Shapes that are remembered after their first batch.
 const SEEN: usize = 64;
 
 /// The graphs of a device.
 #[derive(Default)]
 pub(crate) struct Graphs {
     seen: VecDeque<u64>,
-    /// The last used at the end.
+    /// The most recently used is at the end.
     kept: VecDeque<Kept>,
 }
 
@@ -44,15 +44,15 @@ struct Kept {
     graph: CUgraph,
     ready: CUgraphExec,
     nodes: Vec<CUgraphNode>,
-    /// What it does.
+    /// The commands of its nodes.
     commands: Commands,
 }
 
-// SAFETY: graphs may be used from any thread, by one at a time: who has the queue's lock.
+// SAFETY: a graph may be used from any thread, by one at a time: the holder of the queue's lock.
 unsafe impl Send for Kept {}
 
 impl Graphs {
-    /// Launches a batch as a graph. False: it is none, and nothing was done.
+    /// Launches a batch as a graph. False: it cannot be one, and nothing was done.
     pub fn launch(&mut self, commands: &Commands, context: Context, stream: Stream) -> bool {
         let Some(shape) = shape_of(commands) else { return false };
         let alike = |kept: &Kept| kept.shape == shape && kept.has_functions_of(commands);
@@ -67,9 +67,9 @@ impl Graphs {
             None if !self.comes_again(shape) => return false,
             None => Kept::new(shape, commands, context),
         };
-        // What cannot be made a graph goes one by one, and who fails there says why.
+        // A batch that cannot become a graph goes command by command; an error of it is reported there.
         let Ok(kept) = kept else { return false };
-        // SAFETY: a graph of the current context; what its nodes use stays until the launches are done.
+        // SAFETY: a graph of the current context; all that its nodes use stays until the launches are done.
         let result = unsafe { cuGraphLaunch(kept.ready, stream.get()) };
         if result != CUresult::CUDA_SUCCESS {
             return false;
@@ -81,7 +81,7 @@ impl Graphs {
         true
     }
 
-    /// True if a shape was there before.
+    /// True if the shape has come before. Remembers it.
     fn comes_again(&mut self, shape: u64) -> bool {
         if self.seen.contains(&shape) {
             return true;
@@ -94,7 +94,7 @@ impl Graphs {
     }
 }
 
-/// A number for the functions and copies of a batch in their order, if it can be a graph.
+/// A hash of the functions and copies of a batch in their order, if it can be a graph.
 fn shape_of(commands: &Commands) -> Option<u64> {
     if commands.all.len() < LEAST {
         return None;
@@ -118,7 +118,7 @@ fn is_node(command: &Command) -> bool {
     }
 }
 
-/// What a command launches; `None`: it copies.
+/// The function that a command launches; `None` for a copy.
 fn function(command: &Command) -> Option<Function> {
     match command.work {
         Work::Kernel(function, _) => Some(function),
@@ -129,7 +129,7 @@ fn function(command: &Command) -> Option<Function> {
 impl Kept {
     fn new(shape: u64, commands: &Commands, context: Context) -> Result<Kept, Failure> {
         let mut graph = null_mut();
-        // SAFETY: a variable of ours.
+        // SAFETY: a local variable.
         unsafe { cuGraphCreate(&mut graph, 0) }.call("cuGraphCreate")?;
         let mut kept =
             Kept { shape, graph, ready: null_mut(), nodes: Vec::new(), commands: commands.clone() };
@@ -139,8 +139,8 @@ impl Kept {
             let (dependencies, count) =
                 (before.map_or(std::ptr::null(), std::ptr::from_ref), before.iter().count());
             with_node(commands, command, |what| {
-                // SAFETY: a live graph of this context, the node before as the one dependency, and all parameters, which
-                // are copied; buffers of a copy have so many bytes.
+                // SAFETY: a live graph of this context, the node before as the one dependency, and all
+                // parameters, which are copied; the buffers of a copy have that many bytes.
                 unsafe {
                     match what {
                         Node::Kernel(what) => {
@@ -174,7 +174,7 @@ impl Kept {
         own.work == other.work && self.commands.words_of(own) == commands.words_of(other)
     }
 
-    /// Gives it other parameters.
+    /// Replaces its parameters.
     fn change(&mut self, commands: &Commands, context: Context) -> Result<(), Failure> {
         let mut any = false;
         for ((own, other), node) in self.commands.all.iter().zip(&commands.all).zip(&self.nodes) {
@@ -183,8 +183,8 @@ impl Kept {
             }
             any = true;
             with_node(commands, other, |what| {
-                // SAFETY: a node of this graph, of the same function, or a copy of this context; launches on their way
-                // keep what they have.
+                // SAFETY: a node of this graph, of the same function, or a copy of this context; launches in
+                // flight keep their parameters.
                 unsafe {
                     match what {
                         Node::Kernel(what) => cuGraphExecKernelNodeSetParams_v2(self.ready, *node, what)
@@ -206,8 +206,8 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; the driver keeps what is on its way. Who drops it has the context current, as who
-        // launches has.
+        // SAFETY: made by `new`; the driver keeps what is in flight. The context is current where it is
+        // dropped, as it is for a launch.
         unsafe {
             if !self.ready.is_null() {
                 let _ = cuGraphExecDestroy(self.ready);
@@ -217,7 +217,7 @@ impl Drop for Kept {
     }
 }
 
-/// A command as the driver takes it for a node.
+/// A command in the driver's form of a node.
 enum Node<'a> {
     Kernel(&'a CUDA_KERNEL_NODE_PARAMS),
     Copy(&'a CUDA_MEMCPY3D),

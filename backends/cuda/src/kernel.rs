@@ -1,4 +1,4 @@
-//! Implementations made ready.
+//! Kernels: implementations prepared for one device.
 
 use crate::device::DeviceFacts;
 use crate::failure::Call;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub enum CudaKernel {
     /// Code for the device.
     Module(Box<ModuleKernel>),
-    /// A function of the host's, which puts its work into the stream itself.
+    /// A function of the host, which puts its work into the stream itself.
     Function(QueueFn),
 }
 
@@ -27,36 +27,36 @@ pub struct ModuleKernel {
     pub(crate) spec: KernelSpec,
     pub(crate) title: Arc<str>,
     pub(crate) parameters: Vec<Parameter>,
-    /// Of a source that takes `FLASH_GRID`, for the other program.
+    /// The text of a source that takes `FLASH_GRID`, for its other program.
     text: String,
     state: Mutex<State>,
 }
 
-/// What changes from launch to launch.
+/// The part that changes from launch to launch.
 pub(crate) struct State {
     pub told: LaunchWords,
-    /// With `FLASH_GRID`, if the kernel takes it: for boxes.
+    /// The program with `FLASH_GRID`, if the kernel takes it: for boxes.
     pub grid: Option<Entry>,
-    /// For every launch. Beside the other one it is compiled when it is first needed.
+    /// The program for every launch. If there is one for boxes, this one is compiled at its first use.
     line: Option<Entry>,
-    /// The latest ones on the device, the last used at the end.
+    /// The latest tables on the device, the most recently used at the end.
     tables: Vec<Table>,
-    /// Counters of grid barriers, and how many of them were used.
+    /// Counters of grid barriers, and how many of them are used.
     counters: Option<(CUdeviceptr, usize)>,
 }
 
-/// A function of a module, and what is known of it.
+/// A function of a module, and its limits.
 pub(crate) struct Entry {
     pub function: Function,
     /// Threads of a block, at most.
     pub most: u32,
-    /// Bytes of shared memory that every block has by the function's text.
+    /// Bytes of static shared memory of every block.
     fixed: u32,
-    /// Bytes of dynamic shared memory that it was allowed.
+    /// Bytes of dynamic shared memory that it may use.
     shared: u32,
-    /// With so much of it, the threads of a block with which most of them run at the same time.
+    /// The block size for the most resident threads, with the shared memory that is given first.
     preferred: Option<(u32, u32)>,
-    /// For a block of so many threads with so much shared memory, the blocks that run at the same time.
+    /// The resident blocks of a block size and an amount of shared memory.
     resident: Option<((u32, u32), u32)>,
 }
 
@@ -66,13 +66,13 @@ struct Table {
     buffer: CUdeviceptr,
 }
 
-/// Tables that are kept per kernel: one per phase of a short cycle of phases.
+/// Tables kept per kernel: one per phase of a short cycle of phases.
 const TABLES: usize = 8;
 
-/// Counters that are zeroed together.
+/// Counters zeroed together.
 const COUNTERS: usize = 1024;
 
-/// Shared memory that every block may have, by its text and by option.
+/// Bytes of shared memory that every block may have without an attribute.
 const SHARED: u32 = 48 << 10;
 
 /// Endings of files that CUDA takes.
@@ -129,7 +129,7 @@ impl Entry {
         Ok(Entry { function, most, fixed, shared: 0, preferred: None, resident: None })
     }
 
-    /// Threads of a block with so much dynamic shared memory, with which most of them run at the same time.
+    /// The block size with which the most threads are resident, for this much dynamic shared memory.
     pub fn preferred(&mut self, known: &'static DeviceFacts, shared: u32) -> Result<u32, Failure> {
         if let Some((of, preferred)) = self.preferred
             && of == shared
@@ -138,7 +138,7 @@ impl Entry {
         }
         let _current = known.opened()?.context.enter()?;
         let (mut least, mut preferred, function) = (0, 0, self.function.0);
-        // SAFETY: variables of ours, and a function of the current context.
+        // SAFETY: local variables, and a function of the current context.
         unsafe {
             cuOccupancyMaxPotentialBlockSize(&mut least, &mut preferred, function, None, shared as usize, 0)
         }
@@ -148,7 +148,7 @@ impl Entry {
         Ok(preferred)
     }
 
-    /// Blocks of so many threads that run at the same time.
+    /// The number of blocks of `block` threads that run at the same time.
     pub fn resident(&mut self, known: &'static DeviceFacts, block: u32, shared: u32) -> Result<u32, Failure> {
         if let Some((of, resident)) = self.resident
             && of == (block, shared)
@@ -157,7 +157,7 @@ impl Entry {
         }
         let _current = known.opened()?.context.enter()?;
         let (mut blocks, function) = (0, self.function.0);
-        // SAFETY: a variable of ours, and a function of the current context.
+        // SAFETY: a local variable, and a function of the current context.
         unsafe {
             cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, block as i32, shared as usize)
         }
@@ -167,7 +167,7 @@ impl Entry {
         Ok(resident)
     }
 
-    /// Allows it so much dynamic shared memory.
+    /// Allows it this much dynamic shared memory.
     pub fn allow_shared(
         &mut self,
         known: &'static DeviceFacts,
@@ -195,7 +195,7 @@ impl Entry {
     }
 }
 
-/// What an implementation says, and its code, if it is for this device.
+/// Reads an implementation's attributes and code, if it is for this device.
 fn read(known: &DeviceFacts, implementation: &abi::Implementation) -> Result<(KernelSpec, Payload), Failure> {
     let mut spec = KernelSpec::read(implementation)?;
     spec.file_of(implementation, &FILES)?;
@@ -219,21 +219,22 @@ fn read(known: &DeviceFacts, implementation: &abi::Implementation) -> Result<(Ke
 
 fn get(function: Function, attribute: Attribute) -> Result<u32, Failure> {
     let mut value = 0;
-    // SAFETY: a variable of ours, and a function that lives.
+    // SAFETY: a local variable, and a function that lives.
     unsafe { cuFuncGetAttribute(&mut value, attribute, function.0) }.call("cuFuncGetAttribute")?;
     Ok(value.max(0) as u32)
 }
 
-/// Compares a function's parameters with the definition's: the driver reads as many bytes as the function has.
+/// Compares a function's parameters with the definition's: the driver reads as many bytes as the function
+/// has.
 fn check_parameters(spec: &KernelSpec, function: Function) -> Result<(), Failure> {
     let expected = parameter_sizes(spec);
     let mut found = Vec::new();
     loop {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: variables of ours, and a function that lives.
+        // SAFETY: local variables, and a function that lives.
         match unsafe { cuFuncGetParamInfo(function.0, found.len(), &mut offset, &mut size) } {
             CUresult::CUDA_SUCCESS => found.push(size),
-            // There are no more.
+            // There are no more parameters.
             _ => break,
         }
     }
@@ -251,18 +252,18 @@ fn check_parameters(spec: &KernelSpec, function: Function) -> Result<(), Failure
     ))
 }
 
-/// Bytes of every parameter, those of a kernel with several phases included.
+/// Bytes of every parameter, including those of a kernel with several phases.
 fn parameter_sizes(spec: &KernelSpec) -> Vec<usize> {
     let mut sizes = spec.parameter_sizes();
     if spec.grid_barrier {
-        // FLASH_ARGS has the phases, how many, and the barrier's counter.
+        // FLASH_ARGS holds the phases, their number, and the barrier's counter.
         sizes.extend([8; 3]);
     }
     sizes
 }
 
 impl State {
-    /// What runs every launch.
+    /// The program for every launch.
     ///
     /// # Errors
     /// If it does not compile.
@@ -296,24 +297,24 @@ impl State {
         let current = opened.context.enter()?;
         let stream = opened.queue.stream().get();
         if self.tables.len() == TABLES {
-            // It is freed behind the launches that read it, which must be in the stream for that.
+            // It is freed after the launches that read it, which must be in the stream before that.
             opened.queue.before_other_work(&current)?;
             let oldest = self.tables.remove(0);
-            // SAFETY: allocated below, and nobody reads it after what is in the stream.
+            // SAFETY: allocated below, and not read by anything that comes later in the stream.
             unsafe { cuMemFreeAsync(oldest.buffer, stream) }.call("cuMemFreeAsync")?;
         }
         let bytes = size_of_val(words);
         let mut buffer = 0;
-        // SAFETY: a variable of ours, and a stream of the current context.
+        // SAFETY: a local variable, and a stream of the current context.
         unsafe { cuMemAllocAsync(&mut buffer, bytes, stream) }.call("cuMemAllocAsync")?;
-        // SAFETY: both have so many bytes; what is not pinned is read before the call returns.
+        // SAFETY: both have `bytes` bytes; unpinned memory is read before the call returns.
         let copied = unsafe { cuMemcpyHtoDAsync_v2(buffer, words.as_ptr().cast(), bytes, stream) };
         copied.call("cuMemcpyHtoDAsync")?;
         self.tables.push(Table { words: words.to_vec(), buffer });
         Ok(buffer)
     }
 
-    /// A counter that is 0 when the launch that comes next begins.
+    /// A counter that is 0 when the next launch begins.
     pub fn counter(&mut self, known: &'static DeviceFacts) -> Result<CUdeviceptr, Failure> {
         if let Some((counters, used)) = &mut self.counters
             && *used < COUNTERS
@@ -324,14 +325,14 @@ impl State {
         let opened = known.opened()?;
         let current = opened.context.enter()?;
         let stream = opened.queue.stream().get();
-        // They are zeroed behind the launches that count with them.
+        // They are zeroed after the launches that count with them.
         opened.queue.before_other_work(&current)?;
         let mut counters = self.counters.map_or(0, |(counters, _)| counters);
         if counters == 0 {
-            // SAFETY: a variable of ours, and a stream of the current context.
+            // SAFETY: a local variable, and a stream of the current context.
             unsafe { cuMemAllocAsync(&mut counters, 4 * COUNTERS, stream) }.call("cuMemAllocAsync")?;
         }
-        // SAFETY: there is room for so many.
+        // SAFETY: the buffer has room for that many.
         unsafe { cuMemsetD32Async(counters, 0, COUNTERS, stream) }.call("cuMemsetD32Async")?;
         self.counters = Some((counters, 1));
         Ok(counters)

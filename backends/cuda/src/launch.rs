@@ -8,20 +8,21 @@ use flash_core::abi::Arg;
 use flash_core::backend::offload::{LaunchWords, Parameter, carried, numbers, offset, two_buffers};
 use flash_core::backend::{Event, Failure, Launch};
 
-/// The option, and the attribute, that says how many threads are in a block.
+/// The option, and the attribute, for the number of threads in a block.
 const WORK_GROUP_SIZE: &str = "work_group_size";
 
-/// The option that says how many bytes of dynamic shared memory a block has.
+/// The option for the bytes of dynamic shared memory of a block.
 const SHARED_MEMORY: &str = "shared_memory_bytes";
 
-/// Threads that run together.
+/// Threads of a warp.
 const WARP: u64 = 32;
-/// Threads of a block of which a multiprocessor takes enough to be busy.
+/// Threads of a block that keep a multiprocessor busy.
 const BUSY: u64 = 256;
 /// Threads of a block along its third dimension that every device takes.
 const PLANES: u64 = 64;
 
-/// What a submission, or else its implementation, wants of blocks. Who wants anything means those of a line.
+/// The blocks that a submission, or else its implementation, asks for. If either asks for anything, blocks
+/// have one dimension.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Wanted {
     block: Option<u32>,
@@ -71,7 +72,7 @@ impl ModuleKernel {
         Ok(done.map(Event::new))
     }
 
-    /// A kernel that says how many threads its blocks have counts on them; one that does not care says nothing.
+    /// A kernel that declares the size of its blocks relies on it; one that does not declares nothing.
     fn check_option(&self, option: Option<u64>) -> Result<(), Failure> {
         let (Some(size), Some(own)) = (option, self.spec.work_group_size) else { return Ok(()) };
         if size == own {
@@ -109,7 +110,7 @@ impl ModuleKernel {
         for (k, phase) in phases.clone().enumerate() {
             let odd = k % 2 == 1;
             for arg in args.iter().filter(|arg| two_buffers(arg) && !is_covered(arg)) {
-                // Elements that no item owns keep what they have.
+                // Elements that no item owns keep their value.
                 self.carry(known, arg, odd, writing)?;
             }
             self.spec.tell(space, phase, args, odd, &mut state.told)?;
@@ -139,7 +140,7 @@ impl ModuleKernel {
         Ok(())
     }
 
-    /// Adds the parameters that are the definition's.
+    /// Adds the parameters of the definition.
     fn parameters(
         &self,
         known: &DeviceFacts,
@@ -160,7 +161,7 @@ impl ModuleKernel {
                 Parameter::Array(argument) | Parameter::Next(argument) => {
                     let [now, next] = places(known, argument, &args[argument], odd)?;
                     let place = if parameter == Parameter::Next(argument) { next } else { now };
-                    // One that cooperates is told where its buffers begin.
+                    // A cooperating kernel reads the offsets of its buffers from `FLASH_ARGS`.
                     let begin = if self.spec.cooperating { 0 } else { offset(&args[argument]).max(0) as u64 };
                     commands.words(&[place + begin]);
                 }
@@ -169,8 +170,8 @@ impl ModuleKernel {
         Ok(())
     }
 
-    /// What runs a cooperating kernel's box in blocks of as many dimensions, and tells it so. `None`: it is none, or the
-    /// device has no such grid.
+    /// The program and blocks for a box of a cooperating kernel, in as many dimensions. `None`: it is no box,
+    /// or the device has no such grid.
     fn grid(
         &self,
         known: &'static DeviceFacts,
@@ -191,7 +192,8 @@ impl ModuleKernel {
         Ok(Some((entry.function, Shape { grid, block, shared: 0, cooperative: false })))
     }
 
-    /// What runs any launch of a cooperating kernel, in blocks along one dimension, which the kernel takes apart.
+    /// The program and blocks for any launch of a cooperating kernel, in one dimension; the kernel computes
+    /// its index.
     fn line(
         &self,
         known: &'static DeviceFacts,
@@ -225,8 +227,8 @@ impl ModuleKernel {
         Ok((entry.function, shape))
     }
 
-    /// Threads of a block: those that are wanted; if nobody has said anything, as many as keep most threads of a
-    /// multiprocessor busy, and fewer if some multiprocessor would have nothing to do.
+    /// Threads of a block: the number asked for. By default, the number that keeps most threads of a
+    /// multiprocessor busy, and fewer if some multiprocessor would be idle.
     fn block_for(
         &self,
         known: &'static DeviceFacts,
@@ -247,7 +249,7 @@ impl ModuleKernel {
         Ok((block / share).max(1) * share)
     }
 
-    /// A kernel that does not cooperate: once, over the index space itself.
+    /// A kernel that does not cooperate: one launch over the index space itself.
     fn whole(
         &self,
         known: &'static DeviceFacts,
@@ -281,7 +283,7 @@ impl ModuleKernel {
                 )));
             }
             (Some(block), false) => block,
-            // No thread is behind the end: the kernel need not look.
+            // No thread is past the end: the kernel need not check.
             (None, false) => divisor(extents[0], most),
         };
         let blocks = [extents[0].div_ceil(u64::from(block)), extents[1], extents[2]];
@@ -311,7 +313,8 @@ impl ModuleKernel {
         writing.push(Work::Copy(now + from, next + to, bytes), &self.title, |_| Ok(()))
     }
 
-    /// A cooperating kernel that goes through several phases itself: once for as many as have the same table.
+    /// A cooperating kernel that loops over phases itself: one launch for each run of phases with the same
+    /// table.
     fn runs_of_phases(
         &self,
         known: &'static DeviceFacts,
@@ -338,7 +341,7 @@ impl ModuleKernel {
         self.run_of_phases(known, launch, state, wanted, &run, writing)
     }
 
-    /// Some phases as one launch: with several, of as many blocks as run at the same time.
+    /// Launches a run of phases at once. If it has several, all of its blocks must be resident.
     fn run_of_phases(
         &self,
         known: &'static DeviceFacts,
@@ -359,7 +362,7 @@ impl ModuleKernel {
         };
         let function = entry.function;
         let shape = Shape {
-            // The threads go on with the next items where there are more.
+            // If there are more items, the threads take several.
             grid: [run.threads.div_ceil(u64::from(block)).min(most) as u32, 1, 1],
             block: [block, 1, 1],
             shared: wanted.shared,
@@ -381,9 +384,9 @@ impl ModuleKernel {
 #[derive(Default)]
 struct Run {
     count: usize,
-    /// Of the largest.
+    /// Threads of the largest phase.
     threads: u64,
-    /// What the kernel is told of each, one behind the other, and the table that all have.
+    /// The kernel's words for each phase, one after the other, and the table that all share.
     structs: Vec<u64>,
     table: Vec<u64>,
 }
@@ -395,7 +398,7 @@ impl Run {
     }
 }
 
-/// Phases of one launch at most.
+/// Most phases of one launch.
 const PHASES: usize = 4096;
 
 /// True if in every phase every element is some item's own.
@@ -403,12 +406,12 @@ fn is_covered(arg: &Arg) -> bool {
     arg.flags & flash_core::abi::ARG_FLAG_COVERED != 0
 }
 
-/// True if what the last phase wrote stays where it is.
+/// True if what the last phase wrote stays in its buffer.
 fn stays(arg: &Arg) -> bool {
     arg.flags & flash_core::abi::ARG_FLAG_NEXT_STAYS != 0
 }
 
-/// The addresses of an argument's buffers: as the phase began, and the one that takes its writes.
+/// The addresses of an argument's buffers: the one read in this phase, and the one written.
 fn places(known: &DeviceFacts, number: usize, arg: &Arg, odd: bool) -> Result<[u64; 2], Failure> {
     let data = known.place(number, arg)?;
     if !two_buffers(arg) {
@@ -418,12 +421,12 @@ fn places(known: &DeviceFacts, number: usize, arg: &Arg, odd: bool) -> Result<[u
     Ok(if odd { [next, data] } else { [data, next] })
 }
 
-/// The threads of a block of a box, at most so many: a warp along dimension 0, as far as that goes, for neighbours there
-/// lie next to each other; rows until they are [`BUSY`]; planes while there is room, for a stencil has neighbours in
-/// them, too; more along dimension 0 if these are still few.
+/// The block size for a box, of at most `most` threads. First a warp along dimension 0, as far as that goes,
+/// since neighbours there are adjacent in memory; then rows up to [`BUSY`] threads; then planes while there
+/// is room, since a stencil has neighbours in them, too; then more along dimension 0 if these are still few.
 fn block_of_box(extents: [u64; 3], most: u32) -> [u64; 3] {
     let most = u64::from(most);
-    // Up to `room`, as far as there are items.
+    // Up to `room`, if there are that many items.
     let along = |d: usize, room: u64| extents[d].min(room).next_power_of_two().min(room);
     let warp = along(0, WARP.min(most));
     let rows = along(1, (most.min(BUSY) / warp).max(1));

@@ -1,4 +1,4 @@
-//! CUDA C++ compiled at run time by NVRTC, a library that is loaded when it is first asked for.
+//! CUDA C++ compiled at run time by NVRTC, a library that is loaded at its first use.
 
 use cudarc::nvrtc::sys::nvrtcProgram;
 use cudarc::nvrtc::{result, sys};
@@ -9,11 +9,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Options of every program, before those of its implementation: the language's version, and functions without a
-/// word for where they run, as in C and OpenCL C, run on the device.
+/// Options of every program, before those of its implementation: the language's version, and functions
+/// without an execution space run on the device, as in C and OpenCL C.
 const OPTIONS: [&str; 2] = ["--std=c++17", "--device-as-default-execution-space"];
 
-/// What of NVRTC is called here. Its binding panics where one is missing.
+/// The functions of NVRTC that are called here. Its binding panics where one is missing.
 const SYMBOLS: [&str; 15] = [
     "nvrtcAddNameExpression",
     "nvrtcCompileProgram",
@@ -32,27 +32,28 @@ const SYMBOLS: [&str; 15] = [
     "nvrtcVersion",
 ];
 
-/// What a program is compiled for, by compute capability.
+/// The target of a compilation, by compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
-    /// Machine code of just these devices.
+    /// Machine code for just these devices.
     Machine {
-        /// Before the point.
+        /// The major number.
         major: u32,
-        /// After it.
+        /// The minor number.
         minor: u32,
     },
     /// PTX, which drivers translate for these devices and all later ones.
     Ptx {
-        /// Before the point.
+        /// The major number.
         major: u32,
-        /// After it.
+        /// The minor number.
         minor: u32,
     },
 }
 
 impl Architecture {
-    /// The one for a device: its machine code if NVRTC knows the device, else the newest PTX that it takes.
+    /// The target for a device: its machine code if NVRTC knows the device, else the newest PTX that it
+    /// takes.
     ///
     /// # Errors
     /// [`Code::Unavailable`] if NVRTC cannot be loaded, or knows only newer devices.
@@ -73,7 +74,7 @@ impl Architecture {
     }
 }
 
-/// The one for a device, from those that are known: 10 times the major number, and the minor one.
+/// The target among the `known` ones: 10 times the major number, plus the minor one.
 fn choose(known: &[u32], major: u32, minor: u32) -> Option<Architecture> {
     let wanted = 10 * major + minor;
     if known.contains(&wanted) {
@@ -83,7 +84,7 @@ fn choose(known: &[u32], major: u32, minor: u32) -> Option<Architecture> {
     Some(Architecture::Ptx { major: newest / 10, minor: newest % 10 })
 }
 
-/// As compilers name it: `sm_90`, `compute_90`.
+/// The name that compilers use: `sm_90`, `compute_90`.
 impl fmt::Display for Architecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,14 +94,14 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// A program that was compiled.
+/// A compiled program.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// A cubin, or PTX with its final NUL.
     pub image: Vec<u8>,
-    /// Which of them.
+    /// Whether it is PTX.
     pub is_ptx: bool,
-    /// What the compiler said: warnings.
+    /// The compiler's output: warnings.
     pub log: String,
     /// The kernel's name in the image.
     pub entry: String,
@@ -113,12 +114,13 @@ pub fn version() -> Option<(i32, i32)> {
 
 /// Compiles a program.
 ///
-/// `title` is for messages, `file` names the text in the compiler's log as far as no `#line` in it does. `entry` is
-/// the kernel: the name of an `extern "C"` function, a name in C++ such as `ns::kernel` or `scale<float>`, which is
-/// instantiated, or a mangled name. `options` are separated by white space, and none has any inside.
+/// `title` is for messages; `file` names the text in the compiler's log where no `#line` does. `entry` is the
+/// kernel: the name of an `extern "C"` function; a name in C++ such as `ns::kernel` or `scale<float>`, which
+/// is instantiated; or a mangled name. `options` are separated by white space, and none has any inside.
 ///
 /// # Errors
-/// [`Code::Unavailable`] if NVRTC cannot be loaded; [`Code::Invalid`], with the compiler's log, if it does not compile.
+/// [`Code::Unavailable`] if NVRTC cannot be loaded; [`Code::Invalid`], with the compiler's log, if it does
+/// not compile.
 pub fn compile(
     title: &str,
     source: &str,
@@ -143,12 +145,12 @@ pub fn compile(
         OPTIONS.into_iter().chain([architecture_option.as_str()]).chain(options.split_whitespace()).collect();
 
     let failed = |call: &str, error: result::NvrtcError| {
-        // SAFETY: the symbol is there (`nvrtc()`), and the text that it answers with lives for ever.
+        // SAFETY: the symbol exists (`nvrtc()` has checked), and the returned text lives for ever.
         let why = unsafe { CStr::from_ptr(sys::nvrtcGetErrorString(error.0)) };
         Failure::new(Code::Invalid, format!("{title}: {call}: {} ({:?})", why.to_string_lossy(), error.0))
     };
     let program = Program::new(&source, &file).map_err(|error| failed("nvrtcCreateProgram", error))?;
-    // Mangled names are as they are; all others NVRTC looks up, those of `extern "C"` too.
+    // Mangled names are used as they are; NVRTC looks up all others, including those of `extern "C"`.
     let mangled = entry.starts_with("_Z");
     if !mangled {
         // SAFETY: the program lives, and the name is a C string.
@@ -182,10 +184,10 @@ pub fn compile(
     Ok(Compiled { image, is_ptx, log, entry })
 }
 
-/// NVRTC as it is here.
+/// NVRTC as it was loaded.
 struct Nvrtc {
     version: (i32, i32),
-    /// 10 times the major number, and the minor one.
+    /// 10 times the major number, plus the minor one.
     architectures: Vec<u32>,
 }
 
@@ -202,9 +204,9 @@ fn nvrtc() -> Result<&'static Nvrtc, Failure> {
     loaded.as_ref().map_err(|text| Failure::new(Code::Unavailable, text))
 }
 
-/// Loads NVRTC; else what was found instead. Nothing of the binding may be called before: it panics.
+/// Loads NVRTC, or says what was found instead. No function of the binding may be called before: it panics.
 fn load() -> Result<Nvrtc, String> {
-    // SAFETY: NVRTC's initialisers, and those of nothing else that has its name, are run.
+    // SAFETY: runs the initialisers of the library with NVRTC's name, and no others.
     if !unsafe { sys::is_culib_present() } {
         return Err("none on the way that libraries are looked for".into());
     }
@@ -233,11 +235,11 @@ fn load() -> Result<Nvrtc, String> {
     Ok(Nvrtc { version, architectures })
 }
 
-/// A function that says how many bytes there are, and one that writes them.
+/// A function that gives a number of bytes, and one that writes them.
 type SizeOf = unsafe fn(nvrtcProgram, *mut usize) -> sys::nvrtcResult;
 type BytesOf = unsafe fn(nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
 
-/// A program, destroyed in the end. Its texts stay until then: NVRTC may not have copied them.
+/// A program, destroyed when dropped. Its texts live until then: NVRTC may not have copied them.
 struct Program<'a>(nvrtcProgram, PhantomData<&'a CStr>);
 
 impl<'a> Program<'a> {
@@ -245,7 +247,7 @@ impl<'a> Program<'a> {
         result::create_program(source, Some(file)).map(|program| Program(program, PhantomData))
     }
 
-    /// What the compiler said, without the final NUL.
+    /// The compiler's log, without the final NUL.
     fn log(&self) -> Result<String, result::NvrtcError> {
         let bytes = self.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?;
         Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim_end().to_owned())
@@ -256,12 +258,12 @@ impl<'a> Program<'a> {
         // SAFETY: the program lives; the place lives for the call.
         unsafe { size_of(self.0, &mut size) }.result()?;
         let mut bytes = vec![0u8; size];
-        // SAFETY: the program lives; as many bytes are there as it said that it writes.
+        // SAFETY: the program lives; the place has the `size` bytes that it writes.
         unsafe { bytes_of(self.0, bytes.as_mut_ptr().cast()) }.result()?;
         Ok(bytes)
     }
 
-    /// What the kernel of a name in C++ is called in the compiled program.
+    /// The name in the compiled program of a name in C++.
     fn lowered(&self, name: &CStr) -> Result<String, result::NvrtcError> {
         let mut lowered = std::ptr::null();
         // SAFETY: the program lives and was compiled; the place lives for the call.
@@ -273,7 +275,7 @@ impl<'a> Program<'a> {
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
-        // SAFETY: it was made by `create_program` and is destroyed here only. There is nobody to tell of a failure.
+        // SAFETY: made by `create_program` and destroyed only here. A failure could not be reported.
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 /// The modules of a device.
 pub(crate) struct Programs {
     cache: ProgramCache,
-    /// They stay: what was launched, or is in a graph, may name their functions.
+    /// They are never unloaded: a launch or a graph may name their functions.
     loaded: Mutex<HashMap<Key, Module>>,
 }
 
@@ -36,7 +36,7 @@ enum Key {
 #[derive(Clone)]
 pub(crate) struct Module {
     module: CUmodule,
-    /// What the kernel is called in it.
+    /// The kernel's name in it.
     entry: String,
 }
 
@@ -73,7 +73,7 @@ impl Programs {
         self.load(known, spec, payload, false).map(|_| ())
     }
 
-    /// A module that was loaded before, is a binary or is on disk; what is not is compiled, or `None`.
+    /// A module that is loaded, is a binary or is on disk; any other is compiled, or `None`.
     fn load(
         &self,
         known: &'static DeviceFacts,
@@ -84,7 +84,7 @@ impl Programs {
         let current = known.opened()?.context.enter()?;
         let (key, source) = match payload {
             Payload::Binary(bytes) => (Key::Binary(bytes), String::new()),
-            // What it includes may change, and would not be in the key.
+            // The key would miss a change of an included file.
             Payload::Source(text) if KernelSpec::includes(&text) => {
                 let build = || build(known, spec, &spec.source(&text));
                 let module = |built: Compiled| of_built(&current, known, spec, built);
@@ -100,7 +100,7 @@ impl Programs {
                 (Key::Source(key), source)
             }
         };
-        // Held while it is built: of two threads that want one module the second finds it.
+        // Held while it is built, so that of two threads that want one module the second finds it.
         let mut loaded = self.loaded.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(module) = loaded.get(&key) {
             return Ok(Some(module.clone()));
@@ -121,8 +121,8 @@ impl Programs {
         Ok(Some(module))
     }
 
-    /// A module that an earlier process kept. One of another NVRTC than that which is here is none; without any, all
-    /// are good.
+    /// A module that an earlier process kept. If NVRTC is available, the versions must match; otherwise any
+    /// version is good.
     fn of_disk(&self, current: &Current, spec: &KernelSpec, key: &str) -> Option<Module> {
         let kept = self.cache.get(key)?;
         let mut parts = kept.splitn(3, |&byte| byte == 0);
@@ -133,14 +133,14 @@ impl Programs {
         let entry = String::from_utf8_lossy(entry).into_owned();
         let module = of_image(current, spec, image, entry);
         if module.is_err() {
-            // Whole, and nothing that this driver takes: it is built anew.
+            // It is intact, but this driver does not take it: it is built anew.
             self.cache.forget(key);
         }
         module.ok()
     }
 
-    /// Writes a module to disk: the version of NVRTC, the entry's name, each with a NUL, and the image. One that cannot
-    /// be kept is compiled again next time.
+    /// Writes a module to disk: the version of NVRTC and the entry's name, each with a NUL, then the image.
+    /// If that fails, it is compiled again next time.
     fn keep(&self, key: &str, built: &Compiled) {
         let version = nvrtc::version().map(shown).unwrap_or_default();
         let parts = [version.as_bytes(), b"\0", built.entry.as_bytes(), b"\0", &built.image];
@@ -160,7 +160,7 @@ fn build(known: &DeviceFacts, spec: &KernelSpec, source: &str) -> Result<Compile
     nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)
 }
 
-/// Loads what was compiled here.
+/// Loads an image that was compiled here.
 fn of_built(
     current: &Current,
     known: &DeviceFacts,
@@ -184,7 +184,7 @@ fn of_built(
     })
 }
 
-/// Loads a program that came as one.
+/// Loads a program that came as a binary.
 fn of_binary(
     current: &Current,
     known: &DeviceFacts,
@@ -204,7 +204,7 @@ fn of_binary(
     if bytes.is_empty() {
         return Err(refused("it is empty"));
     }
-    // The driver believes what an image says of its own size.
+    // The driver trusts the sizes in an image.
     if bytes.starts_with(ELF) {
         check_elf(bytes).map_err(|why| refused(&why))?;
     } else if bytes.starts_with(&FATBIN) {
@@ -221,7 +221,7 @@ fn of_binary(
     })
 }
 
-/// Looks whether the tables of an ELF file lie inside it.
+/// Checks that the tables of an ELF file lie inside it.
 fn check_elf(bytes: &[u8]) -> Result<(), String> {
     let number = |at: usize, size: usize| -> Option<u64> {
         let field = bytes.get(at..at + size)?;
@@ -241,7 +241,7 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
     if !inside(programs, program_size, program_count) || !inside(sections, section_size, section_count) {
         return Err("its tables lie behind its end: is the file complete?".into());
     }
-    // Contents of sections: at 0x18 their offset, at 0x20 their size, at 4 their type, of which 8 takes no room.
+    // Contents of sections: offset at 0x18, size at 0x20, type at 4. Type 8 has no contents.
     for section in 0..section_count {
         let at = (sections + section * section_size) as usize;
         let (Some(kind), Some(offset), Some(size)) =
@@ -256,7 +256,7 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks whether a fatbin is as long as its header says: at 6 the header's bytes, at 8 those behind it.
+/// Checks that a fatbin is as long as its header says: header bytes at 6, bytes after it at 8.
 fn check_fatbin(bytes: &[u8]) -> Result<(), String> {
     let header = bytes.get(6..8).map(|field| u64::from(u16::from_le_bytes([field[0], field[1]])));
     let rest = bytes.get(8..16).and_then(|field| field.try_into().ok()).map(u64::from_le_bytes);
@@ -272,12 +272,13 @@ fn of_image(_: &Current, spec: &KernelSpec, image: &[u8], entry: String) -> Resu
     let mut log = vec![0u8; 8192];
     let mut options =
         [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The driver takes numbers for pointers here.
+    // The driver takes numbers as pointers here.
     let mut values =
         [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut::<c_void>(log.len() - 1)];
     let mut module = null_mut();
-    // SAFETY: a variable of ours; the image ends with a NUL if it is a text, and was checked if it came from
-    // elsewhere; two options and their values, the first of which is a buffer of the size that the second says.
+    // SAFETY: a local variable; the image ends with a NUL if it is a text, and was checked if it came from
+    // elsewhere; two options and their values, the first of which is a buffer of the size that the second
+    // says.
     let result = unsafe {
         cuModuleLoadDataEx(&mut module, image.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
     };
@@ -297,7 +298,7 @@ impl Module {
         let name = CString::new(wanted)
             .map_err(|_| Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)))?;
         let mut function = null_mut();
-        // SAFETY: a loaded module and a variable of ours.
+        // SAFETY: a loaded module and a local variable.
         match unsafe { cuModuleGetFunction(&mut function, self.module, name.as_ptr()) } {
             CUresult::CUDA_SUCCESS => return Ok(Function(function)),
             CUresult::CUDA_ERROR_NOT_FOUND => {}
@@ -308,7 +309,7 @@ impl Module {
         }
         let there = self.functions();
         let plain = |symbol: &str| {
-            // `void scale<float>(float*)`: functions made from templates say what they return.
+            // `void scale<float>(float*)`: a function made from a template has its return type in its name.
             let signature = flash_core::backend::signature(symbol);
             let name = signature.split('(').next().unwrap_or_default();
             signature == wanted || name == wanted || name.strip_prefix("void ") == Some(wanted)
@@ -331,12 +332,12 @@ impl Module {
     /// Its kernels and their names.
     fn functions(&self) -> Vec<(String, Function)> {
         let mut count = 0;
-        // SAFETY: a loaded module and a variable of ours.
+        // SAFETY: a loaded module and a local variable.
         if unsafe { cuModuleGetFunctionCount(&mut count, self.module) } != CUresult::CUDA_SUCCESS {
             return Vec::new();
         }
         let mut functions: Vec<CUfunction> = vec![null_mut(); count as usize];
-        // SAFETY: there is room for so many.
+        // SAFETY: `functions` has room for that many.
         let listed = unsafe { cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, self.module) };
         if listed != CUresult::CUDA_SUCCESS {
             return Vec::new();

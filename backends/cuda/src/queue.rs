@@ -1,16 +1,16 @@
 //! Launches of a device, in order, in one stream.
 //!
-//! A launch that is submitted is written down. It goes to the driver with those beside it, as one *batch*: when
-//! somebody wants to know whether one of them is done, or when there are [`BATCH`]. So a launch costs no call of
-//! the driver's before it has to, a chain of launches becomes a graph ([`Graphs`]) where its shape repeats, and one
-//! event is enough for many.
+//! A submitted launch is recorded first. It goes to the driver with its neighbours, as one *batch*: when the
+//! host queries or waits for one of them, or when there are [`BATCH`] commands. So a launch makes no call of
+//! the driver before it has to, a chain of launches becomes a graph ([`Graphs`]) where its shape repeats, and
+//! one event serves many launches.
 //!
-//! | what | invariant |
-//! |---|---|
-//! | batches | are numbered in the order in which they go into the stream; one is *open*, all before it have gone |
-//! | `done` | the last batch that is known to have ended; all before it have, too |
-//! | `last` | the latest batch, if nothing came into the stream behind it: who waits for the stream waits for it. Before something does, it gets its event |
-//! | `refused` | launches that the driver did not take, until somebody has heard |
+//! - *Batches* are numbered in the order in which they go into the stream. One is *open*, all before it are
+//!   sent.
+//! - `done` is the latest batch that is known to be complete; so are all before it.
+//! - `last` is the latest batch, if nothing came into the stream after it: a wait for it waits for the
+//!   stream. It gets its event before anything else enters the stream.
+//! - `refused` has the launches that the driver refused, until their error is reported.
 
 use crate::context::{Context, Current, Event, Stream};
 use crate::failure::{Call, failed};
@@ -27,7 +27,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// So many commands make a batch: the device begins with the first ones while the host writes down the next.
+/// Commands of a full batch. The device begins with them while the host records the next.
 const BATCH: usize = 128;
 
 /// A function of a module, which is never unloaded.
@@ -39,22 +39,22 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-/// How a function is launched.
+/// The launch configuration of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// All blocks run at the same time, and may wait for each other.
+    /// All blocks are resident, and may wait for each other.
     pub cooperative: bool,
 }
 
-/// What goes into the stream.
+/// A command's work in the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     Kernel(Function, Shape),
-    /// From, to, bytes.
+    /// Source, destination, bytes.
     Copy(CUdeviceptr, CUdeviceptr, usize),
 }
 
@@ -62,9 +62,9 @@ pub(crate) enum Work {
 #[derive(Clone)]
 pub(crate) struct Command {
     pub work: Work,
-    /// Its parameters: the first word of each. The next command's begin behind them.
+    /// Its parameters: the first word of each. Those of the next command follow.
     pub parameters: std::ops::Range<u32>,
-    /// Of which launch, and what to call it in errors.
+    /// The number of its launch, and the title for errors.
     launch: u64,
     title: Arc<str>,
 }
@@ -73,15 +73,15 @@ pub(crate) struct Command {
 #[derive(Clone, Default)]
 pub(crate) struct Commands {
     pub all: Vec<Command>,
-    /// Of each parameter, its first word.
+    /// The first word of each parameter.
     starts: Vec<u32>,
     words: Vec<u64>,
 }
 
-/// Commands that went, or go, to the driver together.
+/// Commands that go to the driver together.
 struct Batch {
     number: u64,
-    /// Behind it, once something else is.
+    /// Recorded after it, before anything else follows.
     event: OnceLock<Event>,
 }
 
@@ -92,10 +92,11 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     done: AtomicU64,
     launches: AtomicU64,
-    /// Something is in `refused`.
+    /// True if `refused` is not empty.
     any_refused: AtomicBool,
-    /// Waits on behalf of who wants to be called: functions that the driver calls back may not call it, and are not
-    /// called when the device is lost. In the order of the calls: launches end in that order.
+    /// Waits for launches and calls their callbacks. The driver's own callbacks may not call the driver, and
+    /// are not called when the device is lost. Takes callbacks in the order of the calls: launches end in
+    /// that order.
     waiter: Worker,
 }
 
@@ -107,20 +108,20 @@ struct State {
     refused: HashMap<u64, Failure>,
 }
 
-/// A launch being written down.
+/// A launch that is being recorded.
 pub(crate) struct Writing {
     queue: &'static Queue,
     launch: u64,
-    /// Of its last command.
+    /// The batch of its last command.
     batch: Option<Arc<Batch>>,
 }
 
-/// Fires when a launch has ended.
+/// Fires when a launch is complete.
 pub(crate) struct Done {
     queue: &'static Queue,
     batch: Arc<Batch>,
     launch: u64,
-    /// Before it and behind it, if somebody wants to know its time.
+    /// Recorded before it and after it, if its time is wanted.
     times: Option<[Event; 2]>,
 }
 
@@ -131,7 +132,7 @@ impl Commands {
         self.words.clear();
     }
 
-    /// Adds a parameter to the command that comes next.
+    /// Adds a parameter to the next command.
     #[inline]
     pub fn parameter(&mut self, bytes: &[u8]) {
         self.starts.push(self.words.len() as u32);
@@ -149,14 +150,14 @@ impl Commands {
         self.words.extend_from_slice(words);
     }
 
-    /// Adds a command with the parameters that were added since the last.
+    /// Adds a command with the parameters that were added since the last one.
     fn push(&mut self, work: Work, launch: u64, title: &Arc<str>) {
         let first = self.all.last().map_or(0, |before| before.parameters.end);
         let parameters = first..self.starts.len() as u32;
         self.all.push(Command { work, parameters, launch, title: title.clone() });
     }
 
-    /// Where the parameters of a command are, as the driver wants to know it. They are only read.
+    /// Pointers to a command's parameters, in the driver's form. They are only read.
     pub fn pointers(&self, command: &Command) -> SmallVec<[*mut c_void; 16]> {
         let starts = &self.starts[command.parameters.start as usize..command.parameters.end as usize];
         starts
@@ -202,13 +203,13 @@ impl Queue {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Begins to write a launch down.
+    /// Begins to record a launch.
     pub fn write(&'static self) -> Writing {
         Writing { queue: self, launch: self.launches.fetch_add(1, Relaxed), batch: None }
     }
 
-    /// Lets somebody else put work into the stream, behind all that was written down. What was put there before an
-    /// error is waited for.
+    /// Lets `work` use the stream, after all that was recorded. What it enqueued before an error is waited
+    /// for.
     pub fn other(
         &'static self,
         timed: bool,
@@ -219,7 +220,7 @@ impl Queue {
         self.send(&mut state, &current);
         self.mark(&mut state, &current)?;
         let start = timed.then(|| Event::record(&current, self.context, self.stream, true)).transpose()?;
-        // The lock keeps others' launches from coming between.
+        // The lock keeps other launches out meanwhile.
         if let Err(failure) = work() {
             drop(state);
             let _ = self.stream.finish();
@@ -227,14 +228,14 @@ impl Queue {
         }
         let event = || Event::record(&current, self.context, self.stream, timed);
         let times = start.map(|start| event().map(|end| [start, end])).transpose()?;
-        // The open batch is empty: it is this.
+        // The open batch is empty: this batch takes its number.
         let next = Arc::new(Batch { number: state.open.number + 1, event: OnceLock::new() });
         let batch = std::mem::replace(&mut state.open, next);
         let _ = batch.event.set(event()?);
         Ok(Done { queue: self, batch, launch: self.launches.fetch_add(1, Relaxed), times })
     }
 
-    /// A point in the stream, behind all that was written down.
+    /// An event after all that was recorded.
     fn point(&self) -> Result<Event, Failure> {
         let current = self.context.enter()?;
         let mut state = self.state();
@@ -242,14 +243,14 @@ impl Queue {
         Event::record(&current, self.context, self.stream, true)
     }
 
-    /// Sends off what was written down, and says that something else comes into the stream.
+    /// Sends what was recorded, and notes that other work follows in the stream.
     pub fn before_other_work(&self, current: &Current) -> Result<(), Failure> {
         let mut state = self.state();
         self.send(&mut state, current);
         self.mark(&mut state, current)
     }
 
-    /// Sends the open batch off. What the driver does not take is refused.
+    /// Sends the open batch. A command that the driver refuses goes to `refused`.
     fn send(&self, state: &mut State, current: &Current) {
         if state.commands.all.is_empty() {
             return;
@@ -269,7 +270,7 @@ impl Queue {
         state.last = Some(std::mem::replace(&mut state.open, next));
     }
 
-    /// The latest batch gets its event, if somebody may ask for it.
+    /// Records the event of the latest batch, if it may be asked for.
     fn mark(&self, state: &mut State, current: &Current) -> Result<(), Failure> {
         if let Some(last) = &state.last
             && last.number > self.done.load(Relaxed)
@@ -287,14 +288,14 @@ impl Queue {
         let stream = self.stream.get();
         match command.work {
             Work::Copy(from, to, bytes) => {
-                // SAFETY: both buffers have so many bytes and stay until the launch is done.
+                // SAFETY: both buffers have `bytes` bytes and stay until the launch is done.
                 unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, stream) }.call("cuMemcpyDtoDAsync")
             }
             Work::Kernel(Function(function), Shape { grid, block, shared, cooperative }) => {
                 let mut pointers = commands.pointers(command);
                 let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
-                // SAFETY: a function of this context and all of its parameters, whose sizes were compared with the
-                // function's; what they point to on the device stays until the launch is done.
+                // SAFETY: a function of this context and all of its parameters, whose sizes were compared
+                // with the function's; what they point to on the device stays until the launch is done.
                 let result = unsafe {
                     if cooperative {
                         let to = pointers.as_mut_ptr();
@@ -328,7 +329,7 @@ impl Queue {
             self.send(&mut state, &current);
         }
         drop(state);
-        // One without an event is the latest, or was it just now: what comes behind it is waited for, too.
+        // A batch without an event is the latest, or was until now: what follows it is waited for, too.
         match batch.event.get() {
             Some(event) => event.wait()?,
             None => self.stream.finish()?,
@@ -337,7 +338,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether a batch has ended. An error counts: who waits hears of it.
+    /// Whether a batch is complete. An error counts: the wait reports it.
     fn is_done(&self, batch: &Arc<Batch>) -> Result<bool, Failure> {
         if batch.number <= self.done.load(Relaxed) {
             return Ok(true);
@@ -351,7 +352,7 @@ impl Queue {
             self.mark(&mut state, &current)?;
         }
         drop(state);
-        // One without an event has ended meanwhile, or got none before others came behind it, for want of something.
+        // A batch without an event is complete by now, or could not get one, for want of resources.
         let reached = match batch.event.get() {
             Some(event) => event.reached()?,
             None => self.stream.is_done()?,
@@ -362,7 +363,7 @@ impl Queue {
         Ok(reached)
     }
 
-    /// Why the driver did not take a launch.
+    /// The error with which the driver refused a launch.
     fn refusal(&self, launch: u64) -> Option<Failure> {
         if !self.any_refused.load(Relaxed) {
             return None;
@@ -372,7 +373,7 @@ impl Queue {
 }
 
 impl Writing {
-    /// Writes a command down; `fill` adds its parameters.
+    /// Records a command; `fill` adds its parameters.
     ///
     /// # Errors
     /// Those of `fill`, and if a full batch cannot be sent off.
@@ -401,18 +402,18 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends it. `None`: nothing was to be done.
+    /// Ends the launch. `None`: it had no command.
     pub fn end(self) -> Option<Done> {
         let Writing { queue, launch, batch } = self;
         batch.map(|batch| Done { queue, batch, launch, times: None })
     }
 
-    /// Begins to take its time: what came before it goes off.
+    /// Begins to take its time: sends what came before it.
     pub fn start(&self) -> Result<Event, Failure> {
         self.queue.point()
     }
 
-    /// Ends it and its time.
+    /// Ends the launch and its time.
     pub fn end_timed(self, start: Event) -> Result<Option<Done>, Failure> {
         let end = self.queue.point()?;
         let mut done = self.end();
@@ -422,7 +423,7 @@ impl Writing {
         Ok(done)
     }
 
-    /// Ends it after an error: what was written of it goes off, and is waited for.
+    /// Ends it after an error: what was recorded of it is sent, and waited for.
     pub fn abandon(self) {
         if let Some(done) = self.end() {
             let _ = done.wait();
@@ -432,7 +433,7 @@ impl Writing {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        // Nobody else asks for it.
+        // Nothing else asks for it.
         let _ = self.queue.refusal(self.launch);
     }
 }
@@ -450,7 +451,7 @@ impl Completion for Done {
     fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
         let (queue, batch) = (self.queue, self.batch.clone());
         queue.waiter.run(Box::new(move || {
-            // Who is called asks how it ended.
+            // The callback asks for the outcome.
             let _ = queue.wait(&batch);
             callback();
         }));
