@@ -25,19 +25,19 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The buffers of a device. Their handles are OpenCL's.
+/// The buffers of a device. Their handles are those of OpenCL.
 pub(crate) struct Buffers {
     queue: CommandQueue,
-    /// Bytes of one buffer at most.
+    /// The most bytes of one buffer.
     most: u64,
     live: Mutex<HashMap<u64, Counted<Memory>>>,
-    /// How many were freed: a handle may mean another buffer since.
+    /// The number of buffers freed so far: a handle may mean another buffer since.
     freed: AtomicU64,
-    /// Of a device whose memory lies apart from the host's.
+    /// For a device whose memory is separate from the host's.
     stages: Option<Stages>,
 }
 
-/// Between what is copied.
+/// Source and destination of a copy.
 #[derive(Clone, Copy)]
 pub(crate) enum Ends {
     Up(*const u8, cl_mem),
@@ -45,10 +45,10 @@ pub(crate) enum Ends {
     Inside(cl_mem, cl_mem),
 }
 
-// SAFETY: addresses and handles, which mean the same to every thread.
+// SAFETY: addresses and handles, which are valid on every thread.
 unsafe impl Send for Ends {}
 
-/// Up to so many bytes the driver copies at once, in whatever way it likes: to have a thread do it takes longer.
+/// Copies of up to this many bytes are left to the driver: handing them to a thread takes longer.
 const LITTLE: u64 = 64 << 10;
 
 impl Buffers {
@@ -61,7 +61,7 @@ impl Buffers {
         self.live.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// How many there are.
+    /// The number of live buffers.
     pub fn count(&self) -> usize {
         self.live().len()
     }
@@ -74,7 +74,7 @@ impl Buffers {
     /// A zeroed buffer.
     pub fn alloc(&self, context: &Context, bytes: u64) -> Result<cl_mem, Failure> {
         let bytes = bytes.max(1) as usize;
-        // SAFETY: a live context, and no memory of the host's.
+        // SAFETY: a live context, and no host memory.
         let buffer = unsafe { create_buffer(context.get(), CL_MEM_READ_WRITE, bytes, null_mut()) };
         let cut = |failure| self.too_large(failure, bytes, ": cut the launch");
         let buffer = Memory::created(buffer).map_err(cut)?;
@@ -84,7 +84,7 @@ impl Buffers {
         Ok(handle)
     }
 
-    /// Why a buffer of so many bytes was refused, and what to do, if they are too many.
+    /// The error for a buffer of `bytes` bytes that was refused, with advice if it is too large.
     pub fn too_large(&self, failure: Failure, bytes: usize, advice: &str) -> Failure {
         if bytes as u64 <= self.most {
             return failure;
@@ -96,7 +96,7 @@ impl Buffers {
         Failure::new(Code::OutOfMemory, text)
     }
 
-    /// Fills a buffer of so many bytes, which nobody else uses, with one value.
+    /// Fills a buffer of `bytes` bytes, which nothing else uses, with one value.
     pub fn fill(&self, buffer: cl_mem, value: u8, bytes: usize) -> Result<(), Failure> {
         // SAFETY: the caller's buffer has that many bytes; the pattern is copied.
         let filled = unsafe {
@@ -111,7 +111,7 @@ impl Buffers {
     pub fn part(&self, buffer: cl_mem, begin: usize) -> Result<Counted<Memory>, Failure> {
         let bytes = get_mem_object_info(buffer, CL_MEM_SIZE).call("clGetMemObjectInfo")?.to_size();
         let region = cl_buffer_region { origin: begin, size: bytes.saturating_sub(begin) };
-        // SAFETY: a live buffer, and a region as this kind of part has.
+        // SAFETY: a live buffer, and a region as this kind of part needs.
         let part = unsafe {
             let region = (&raw const region).cast();
             create_sub_buffer(buffer, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, region)
@@ -123,14 +123,15 @@ impl Buffers {
     pub fn read(&self, buffer: cl_mem, words: &mut [u32]) -> Result<(), Failure> {
         let bytes = size_of_val(words);
         let to = words.as_mut_ptr().cast();
-        // SAFETY: the caller's buffer has that many bytes, and so have the words; it is done on return.
+        // SAFETY: the caller's buffer has that many bytes, and so have the words; the call blocks until they
+        // are read.
         let read = unsafe { enqueue_read_buffer(self.queue.get(), buffer, CL_TRUE, 0, bytes, to, 0, null()) };
         enqueued(read, "clEnqueueReadBuffer").map(drop)
     }
 
-    /// Frees a buffer; commands that use it end before.
+    /// Frees a buffer; commands that use it end first.
     pub fn free(&self, handle: u64) -> Result<(), Failure> {
-        // Out of the set before it is released: its handle may come again at once.
+        // Removed from the set before it is released: its handle may be reused at once.
         let buffer = self.live().remove(&handle);
         self.freed.fetch_add(1, Relaxed);
         match buffer {
@@ -142,8 +143,8 @@ impl Buffers {
     /// Begins to copy a box. `None`: there is nothing to do.
     ///
     /// # Safety
-    /// The boxes lie inside the buffers, one of which is this device's and the other too, or the host's;
-    /// nobody else touches them until the copy is complete.
+    /// The boxes lie inside the buffers. One of these is on this device; the other is, too, or it is on the
+    /// host. Nothing else touches the boxes until the copy is complete.
     pub unsafe fn copy_box(
         self: &Arc<Buffers>,
         context: &Context,
@@ -174,8 +175,8 @@ impl Buffers {
         }
         let mut last = None;
         for part in staging::regular(shape) {
-            // SAFETY: a part of the box, for which the caller vouches until the last is complete, or until what
-            // was enqueued has ended.
+            // SAFETY: a part of the box, for which the caller vouches until the last is complete, or until
+            // what was enqueued has ended.
             match unsafe { self.enqueue(ends, &part) } {
                 Ok(event) => last = Some(event),
                 Err(failure) => {
@@ -193,7 +194,7 @@ impl Buffers {
         let _ = self.queue.finish();
     }
 
-    /// Sends off what was enqueued: somebody is going to do something else meanwhile.
+    /// Sends what was enqueued to the device: the host does other work meanwhile.
     pub fn flush(&self) -> Result<(), Failure> {
         self.queue.flush().call("clFlush")
     }
@@ -206,7 +207,7 @@ impl Buffers {
     /// Enqueues the copy of a box that one command can do.
     ///
     /// # Safety
-    /// As [`copy_box`](Self::copy_box), and both stay as they are until the event has fired.
+    /// As [`copy_box`](Self::copy_box), and both ends stay unchanged until the event has fired.
     pub unsafe fn enqueue(&self, ends: Ends, shape: &CopyBox) -> Result<Counted<Event>, Failure> {
         let queue = self.queue.get();
         let size = |bytes: u64| bytes as usize;

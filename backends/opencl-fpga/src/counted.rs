@@ -1,4 +1,4 @@
-//! OpenCL's objects, counted: as many are released as are made.
+//! OpenCL's objects, counted, so that tests can check that every object is released.
 
 use crate::failure::Call;
 use flash_core::backend::Failure;
@@ -10,7 +10,7 @@ use opencl3::types::cl_mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many objects of a kind this process has made, and released.
+/// The number of objects of a kind that this process has made, and released.
 pub(crate) struct Count {
     made: AtomicU64,
     released: AtomicU64,
@@ -61,7 +61,7 @@ impl Object for Program {
 pub(crate) struct Counted<T: Object>(T);
 
 impl<T: Object> Counted<T> {
-    /// Takes an object that was made.
+    /// Takes ownership of an object.
     pub fn new(object: T) -> Counted<T> {
         T::count().made.fetch_add(1, Relaxed);
         Counted(object)
@@ -88,7 +88,7 @@ impl<T: Object> Drop for Counted<T> {
     }
 }
 
-/// A buffer of OpenCL's.
+/// An OpenCL buffer.
 pub(crate) struct Memory(cl_mem);
 
 // SAFETY: the handle of a buffer may be used from any thread.
@@ -97,10 +97,10 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Takes what `clCreateBuffer` gave.
+    /// Takes the result of `clCreateBuffer`.
     ///
     /// # Errors
-    /// The call's.
+    /// That of the call.
     pub fn created(outcome: Result<cl_mem, i32>) -> Result<Counted<Memory>, Failure> {
         outcome.call("clCreateBuffer").map(Memory::taken)
     }
@@ -118,7 +118,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `created` took the one reference to it. OpenCL keeps it until commands that use it have ended.
+        // SAFETY: `created` took the one reference to it. OpenCL keeps it until commands that use it have
+        // ended.
         let _ = unsafe { release_mem_object(self.0) };
     }
 }
@@ -126,7 +127,8 @@ impl Drop for Memory {
 /// All counts of this process, as JSON.
 pub(crate) fn report() -> String {
     let one = |count: &Count| {
-        // Released before made: one that comes and goes meanwhile is not seen to go alone.
+        // `released` is read before `made`: an object made and released meanwhile cannot count as released
+        // only.
         let released = count.released.load(Relaxed);
         serde_json::json!({ "made": count.made.load(Relaxed), "released": released })
     };

@@ -19,11 +19,11 @@ use opencl3::context::Context;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Every OpenCL device that is no FPGA.
+/// Every OpenCL device except FPGAs.
 pub struct OpenCl;
 
 // SAFETY: `launch` enqueues every row of every phase once, the phases one after the other in one in-order
-// queue, whose events fire after the commands; kernels get the buffers of their arguments and nothing else.
+// queue, whose events fire after the commands; kernels get the buffers of their arguments and no others.
 unsafe impl Backend for OpenCl {
     const KEY: &'static str = "OPENCL";
     const DESCRIPTION: &'static str = "OpenCL devices";
@@ -59,11 +59,11 @@ pub struct OpenClDevice {
     pub(crate) found: Found,
     pub(crate) programs: Programs,
     opened: Once<Opened>,
-    /// What the host's side allocated for a device that works in its memory.
+    /// Host buffers of a device that works in the host's memory.
     host: host_memory::HostBuffers,
 }
 
-/// What is made when the device is first used.
+/// Created when the device is first used.
 pub(crate) struct Opened {
     pub context: Context,
     pub kernels: Arc<Queue>,
@@ -87,10 +87,10 @@ impl OpenClDevice {
         #[cfg(target_os = "linux")]
         crate::svml::load(&self.found.platform);
         let context = Context::from_device(device).call("clCreateContext")?;
-        // Deprecated since OpenCL 2.0, and the one way that all versions have.
+        // Deprecated since OpenCL 2.0, but the only way that all versions have.
         #[allow(deprecated)]
         let queue = || {
-            // SAFETY: the context is this device's.
+            // SAFETY: the context is of this device.
             unsafe { CommandQueue::create(&context, device.id(), CL_QUEUE_PROFILING_ENABLE) }
                 .call("clCreateCommandQueue")
         };
@@ -102,7 +102,7 @@ impl OpenClDevice {
         Ok(Opened { context, kernels: Queue::new(kernels, self.found.info.class == Class::Fpga), buffers })
     }
 
-    /// True if it is the CPU, which may play something else.
+    /// True if it is the CPU, also as an emulator.
     pub(crate) fn is_cpu(&self) -> bool {
         self.found.info.class == Class::Cpu || self.found.info.emulated
     }
@@ -112,7 +112,7 @@ impl OpenClDevice {
         self.found.limits.in_place
     }
 
-    /// Where arguments are, for a launch that is about to be enqueued.
+    /// A lookup of the places of arguments, for a launch that is about to be enqueued.
     pub(crate) fn places<'d>(&self, opened: &'d Opened) -> Places<'d> {
         match self.in_place() {
             true => Places::Host(&opened.context, &opened.buffers),
@@ -120,10 +120,11 @@ impl OpenClDevice {
         }
     }
 
-    /// Where an argument is, in a launch of so many items; or its `second` buffer, of those that have two. `begin`: the
-    /// byte of its own buffer that is its first, for a kernel that is not told.
+    /// The place of an argument in a launch of `items` items; or of its `second` buffer, if it has two.
+    /// `begin`: the byte of its own buffer that is its first, for a kernel that does not get the offset.
     ///
     /// # Errors
+    /// If it is in the memory of another device.
     /// If it is in another memory.
     pub(crate) fn place(
         &self,
@@ -161,15 +162,15 @@ impl OpenClDevice {
     }
 }
 
-/// Tries that a device's commands and the host see what the other wrote in a buffer over the host's memory, wherever
-/// that begins: OpenCL lets a device have a copy, and devices that work in place have none.
+/// Checks that a device's commands and the host see each other's writes in a buffer over host memory,
+/// wherever it begins. OpenCL lets a device have a copy; devices that work in place must not.
 fn check_in_place(name: &str, context: &Context, buffers: &Buffers) -> Result<(), Failure> {
     let mut words = [1u32; 16];
     let bytes = size_of_val(&words[1..]);
     let address = words[1..].as_mut_ptr().expose_provenance();
     let buffer = over(context, address, bytes)?;
     buffers.fill(buffer.get(), 2, bytes)?;
-    // SAFETY: words of this function's; the device is done with them.
+    // SAFETY: words of this function; the device no longer uses them.
     let seen = unsafe { std::ptr::with_exposed_provenance::<u32>(address + 4).read_volatile() };
     // SAFETY: as above.
     unsafe { std::ptr::with_exposed_provenance_mut::<u32>(address + 8).write_volatile(3) };
@@ -198,17 +199,17 @@ impl Device for OpenClDevice {
     }
 
     fn preload(&self, implementation: &'static abi::Implementation) {
-        // What fails here fails again, and is reported, when it is prepared.
+        // An error here recurs when it is prepared, and is reported then.
         let _ = OpenClKernel::preload(self, implementation);
     }
 
-    /// An FPGA's image is a program.
+    /// The image of an FPGA is a program.
     fn image(&self, kernel: &OpenClKernel) -> u64 {
         if self.found.info.class == Class::Fpga { kernel.program_number() } else { 0 }
     }
 
     fn forget_host(&self, pointer: *mut u8, bytes: u64) {
-        // Of a device that was not opened there is nothing.
+        // A device that was not opened has none.
         if let Some(opened) = self.opened.get() {
             opened.kernels.forget(pointer.addr()..pointer.addr().saturating_add(bytes as usize));
         }
@@ -294,7 +295,7 @@ impl Device for OpenClDevice {
         inside.then_some(10e9)
     }
 
-    /// `queue`: the one of kernels, `context` and `device`. They stay the backend's.
+    /// `queue`: that of kernels, `context` and `device`. The backend keeps the ownership.
     fn native_handle(&self, kind: &str, _: Option<abi::Buffer>) -> Result<u64, Failure> {
         let opened = self.opened()?;
         let handle = |object: *mut c_void| Ok(object.expose_provenance() as u64);
@@ -311,8 +312,8 @@ impl Device for OpenClDevice {
         }
     }
 
-    /// `platform`, `extensions`, `driver`, `limits`, `buffers`: how many of the runtime's there are, and `objects`:
-    /// how many of OpenCL's this process has made and released.
+    /// `platform`, `extensions`, `driver`, `limits`; `buffers`: the number of the runtime's buffers; and
+    /// `objects`: the numbers of OpenCL objects that this process has made and released.
     fn query(&self, key: &str) -> Option<String> {
         let json = |text: &str| Some(serde_json::Value::from(text).to_string());
         match key {

@@ -1,4 +1,4 @@
-//! What devices there are.
+//! Discovery of devices and their limits.
 
 use crate::device::OpenClDevice;
 use crate::failure::Call;
@@ -13,7 +13,7 @@ use opencl3::error_codes::{
 };
 use opencl3::platform::{Platform, get_platforms};
 
-/// What a device can do at most, and has to be asked.
+/// The limits of a device, as it reports them.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Limits {
     /// Bytes of all parameters of a kernel.
@@ -30,21 +30,21 @@ pub(crate) struct Limits {
     pub local_bytes: u64,
     /// It works in the host's memory: nothing is copied.
     pub in_place: bool,
-    /// Copies go by way of pinned memory: the device's lies apart from the host's.
+    /// Copies go through pinned memory: the device's memory is separate from the host's.
     pub pinned: bool,
-    /// Version of the SPIR-V that it takes; empty: none.
+    /// Version of SPIR-V that it takes; empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub spir_v: String,
 }
 
-/// What was found of a device.
+/// A device as it was found.
 pub(crate) struct Found {
     pub device: Device,
     pub info: DeviceInfo,
     pub limits: Limits,
     pub platform: String,
     pub extensions: String,
-    /// Versions of all that compiles for it: programs of others are not used.
+    /// Versions of everything that compiles for it: programs of other versions are not used.
     pub driver: String,
 }
 
@@ -124,21 +124,22 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
     let version = device.version().call("clGetDeviceInfo")?;
     let compute_units = device.max_compute_units().call("clGetDeviceInfo")?;
     let unified = device.host_unified_memory().unwrap_or(false);
-    // The host's memory is a CPU's own, and that of a device that takes any address there. Devices before OpenCL 2.0
-    // do not know the second question.
+    // A CPU works in the host's memory, and so does a device that takes any host address. Devices before
+    // OpenCL 2.0 do not know the second query.
     let shares_memory = kind & CL_DEVICE_TYPE_CPU != 0 && unified
         || device.svm_mem_capability() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0;
     let limits = Limits {
         parameter_bytes: device.max_parameter_size().call("clGetDeviceInfo")?,
         work_group_size: device.max_work_group_size().call("clGetDeviceInfo")?,
         buffer_bytes: device.max_mem_alloc_size().call("clGetDeviceInfo")?,
-        // It is said in bits.
+        // It is given in bits.
         alignment: (device.mem_base_addr_align().call("clGetDeviceInfo")? as usize / 8).max(1),
         compute_units,
         local_bytes: device.local_mem_size().call("clGetDeviceInfo")?,
         in_place: !copy && shares_memory,
         pinned: copy || !unified,
-        // Devices before OpenCL 2.1 do not know the question. FPGAs' platforms may say that they take it, and then do not.
+        // Devices before OpenCL 2.1 do not know the query. FPGA platforms may report a version, and then take
+        // none.
         spir_v: device.il_version().ok().filter(|_| !is_fpga(platform_name)).unwrap_or_default(),
     };
     let info = DeviceInfo {
@@ -167,8 +168,8 @@ fn text(text: String, otherwise: &str) -> String {
     }
 }
 
-/// What is the same hardware, whoever drives it: the CPU, also where it plays something else, or a place on
-/// the bus.
+/// The identity of the hardware, the same for all drivers: the CPU, also as an emulator, or a place on the
+/// bus.
 fn physical_id(device: &Device, class: Class, emulated: bool, name: &str) -> String {
     if class == Class::Cpu || emulated {
         return "cpu".into();
@@ -189,8 +190,8 @@ fn physical_id(device: &Device, class: Class, emulated: bool, name: &str) -> Str
 /// Rough flop/s in single precision: a fused multiply-add per lane and cycle.
 fn rate(device: &Device, class: Class, compute_units: u32) -> f64 {
     let lanes = match class {
-        // Twice as wide as one unit, like the CPU's own backend counts, and a bit less for the copies to a
-        // memory that is the same.
+        // Twice the width of one unit, as the CPU backend counts, and a bit less, for copies within the same
+        // memory.
         Class::Cpu => 2.0 * 0.8 * f64::from(device.native_vector_width_float().unwrap_or(4)),
         Class::Gpu => 64.0,
         _ => return 0.0,
@@ -199,7 +200,7 @@ fn rate(device: &Device, class: Class, compute_units: u32) -> f64 {
     2.0 * lanes * f64::from(compute_units) * megahertz * 1e6
 }
 
-/// What kernels ask for.
+/// The features that kernels can require.
 fn features(version: &str, extensions: &str, spir_v: bool, cpu: bool) -> String {
     let mut features = Vec::new();
     if let Some(number) = version.split_whitespace().nth(1) {

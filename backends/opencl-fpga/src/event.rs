@@ -1,4 +1,4 @@
-//! Events of commands: whether and how they have ended.
+//! Events of commands: whether and how they ended.
 
 use crate::counted::Counted;
 use crate::failure::{Call, failed};
@@ -8,7 +8,7 @@ use opencl3::event::{CL_COMPLETE, Event};
 use opencl3::types::{cl_event, cl_int};
 use std::ffi::c_void;
 
-/// Takes the event of a command that was enqueued.
+/// Takes ownership of the event of an enqueued command.
 pub(crate) fn enqueued(outcome: Result<cl_event, cl_int>, call: &str) -> Result<Counted<Event>, Failure> {
     outcome.call(call).map(|event| Counted::new(Event::new(event)))
 }
@@ -16,13 +16,13 @@ pub(crate) fn enqueued(outcome: Result<cl_event, cl_int>, call: &str) -> Result<
 type Callback = Box<dyn FnOnce() + Send>;
 
 impl Counted<Event> {
-    /// How it ended: 0 or a negative code; positive while it has not.
+    /// The outcome: 0 or a negative code; positive until it has ended.
     fn status(&self) -> cl_int {
         self.command_execution_status().map_or_else(|error| error.0, |status| status.0)
     }
 
-    /// Whether it has ended. If not, it is sent off, as nobody waits for it. A queue that cannot will say so to who
-    /// waits.
+    /// Whether it has ended. If not, the queue is flushed, since nothing waits for the command. An error of
+    /// the flush is reported to the thread that waits.
     pub fn has_ended(&self) -> bool {
         self.status() <= CL_COMPLETE || {
             self.flush();
@@ -36,9 +36,9 @@ impl Counted<Event> {
         }
     }
 
-    /// Waits for it; `what` says in an error what has failed.
+    /// Waits for it; `what` names the command in an error.
     pub fn wait_for(&self, what: impl FnOnce() -> String) -> Result<(), Failure> {
-        // The code of the wait only says that there is one.
+        // The code of the wait only says that the command failed.
         self.wait().map_err(|error| match self.status() {
             code if code < 0 => failed(&what(), code),
             _ => failed("clWaitForEvents", error.0),
@@ -50,9 +50,9 @@ impl Counted<Event> {
         self.flush();
         let context = Box::into_raw(Box::new(callback));
         if self.set_callback(CL_COMPLETE, fired, context.cast()).is_err() {
-            // Nobody will call: wait, and do it here.
+            // OpenCL will not call back: wait and do it here.
             let _ = self.wait();
-            // SAFETY: OpenCL has refused it, so it is still ours alone.
+            // SAFETY: OpenCL has refused it, so it is not shared.
             unsafe { Box::from_raw(context)() };
         }
     }

@@ -13,15 +13,15 @@ pub(crate) fn failed(call: &str, code: i32) -> Failure {
         | error_codes::CL_INVALID_BUFFER_SIZE => Code::OutOfMemory,
         error_codes::CL_DEVICE_NOT_AVAILABLE => Code::DeviceLost,
         error_codes::DLOPEN_RUNTIME_LOAD_FAILED => Code::Unavailable,
-        // A program that was made for another device: there may be one that was made for this.
+        // The program was made for another device. An implementation for this one may exist.
         error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE | error_codes::CL_INVALID_BINARY => Code::Unsupported,
-        // What a kernel did ends as one of its event's codes, all of which are negative.
+        // A failure in a kernel is a negative code of its event.
         _ => Code::Invalid,
     };
     Failure::new(kind, format!("{call}: {} ({code})", error_text(code)))
 }
 
-/// A call's error, with the call's name.
+/// Turns a call's result into an error with the call's name.
 pub(crate) trait Call<T> {
     /// The value, or the error that names the call.
     fn call(self, name: &str) -> Result<T, Failure>;

@@ -1,4 +1,4 @@
-//! Implementations made ready.
+//! Kernels: implementations prepared for one device.
 
 use crate::counted::{Counted, Memory};
 use crate::device::OpenClDevice;
@@ -25,47 +25,49 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct OpenClKernel {
     pub(crate) spec: KernelSpec,
     pub(crate) parameters: Vec<Parameter>,
-    /// Of source text that cooperates: for simple launches, which most are. Of all else: for all.
+    /// For source text that cooperates: the program for simple launches, which most are. Otherwise: for all
+    /// launches.
     first: Compiled,
     general: Option<General>,
-    /// Room for what a launch is told.
+    /// Reused storage for the words of a launch.
     told: Mutex<LaunchWords>,
 }
 
-/// For the launches that are not simple.
+/// The program for launches that are not simple.
 struct General {
     text: String,
-    /// When the first one comes.
+    /// Compiled for the first such launch.
     compiled: Once<Compiled>,
 }
 
 /// A kernel of a program.
 pub(crate) struct Compiled {
-    /// Work items in a work-group: at most, in multiples of, and what the kernel was compiled for.
+    /// Work items in a work-group: the most, the preferred multiple, and the size that the kernel was
+    /// compiled for.
     pub most: usize,
     pub multiple: usize,
     pub compiled: Option<[usize; 3]>,
     state: Mutex<State>,
-    /// What the kernel is in.
+    /// The program of the kernel.
     program: Arc<Counted<Program>>,
 }
 
-/// What changes from launch to launch. OpenCL's kernel objects have their parameters inside: who sets them
-/// and enqueues must be alone.
+/// The part that changes from launch to launch. The parameters are stored in OpenCL's kernel object, so one
+/// thread at a time sets them and enqueues.
 pub(crate) struct State {
     pub kernel: Counted<Kernel>,
-    /// What each parameter is set to.
+    /// The current value of each parameter.
     set: Vec<Set>,
-    /// The launch that they are set for, and what is enqueued for it, if that is known.
+    /// The launch that they are set for, and its range, if that is known.
     launch: Signature,
     range: Option<Range>,
     /// [`Alone::gone`] when they were set.
     gone: u64,
-    /// The latest ones on the device, the last used at the end.
+    /// The latest tables on the device, the most recently used at the end.
     tables: Vec<Table>,
 }
 
-/// What a parameter is set to.
+/// The value of a parameter.
 #[derive(Default)]
 enum Set {
     #[default]
@@ -80,7 +82,7 @@ struct Table {
     buffer: Counted<Memory>,
 }
 
-/// Tables that are kept per kernel: one per phase of a short cycle of phases.
+/// Tables kept per kernel: one per phase of a short cycle of phases.
 const TABLES: usize = 8;
 
 impl OpenClKernel {
@@ -105,7 +107,7 @@ impl OpenClKernel {
         device.programs.preload(device, &first(&spec, &payload), payload)
     }
 
-    /// The same for kernels of one program, another for those of another.
+    /// Equal for kernels of one program, different for others.
     pub(crate) fn program_number(&self) -> u64 {
         Arc::as_ptr(&self.first.program).addr() as u64
     }
@@ -114,12 +116,12 @@ impl OpenClKernel {
         self.told.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// What runs a launch that does not cooperate.
+    /// The kernel for launches that do not cooperate.
     pub(crate) fn only(&self) -> &Compiled {
         &self.first
     }
 
-    /// What runs a launch that was told so; `grid`: with threads in as many dimensions as its items.
+    /// The kernel for a cooperating launch; `grid`: with threads in as many dimensions as its items.
     ///
     /// # Errors
     /// If it does not compile.
@@ -146,7 +148,7 @@ fn general(spec: &KernelSpec, payload: &Payload) -> Option<String> {
     }
 }
 
-/// What the first program is compiled for.
+/// The spec that the first program is compiled with.
 fn first<'s>(spec: &'s KernelSpec, payload: &Payload) -> Cow<'s, KernelSpec> {
     match (payload, spec.for_simple()) {
         (Payload::Source(_), Some(simple)) => Cow::Owned(simple),
@@ -180,7 +182,7 @@ impl Compiled {
         })
     }
 
-    /// For a launch of the one who has the queue.
+    /// The state, for a launch that holds the queue.
     pub fn state(&self, alone: &Alone<'_, '_>) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         state.renew(alone.gone());
@@ -188,7 +190,7 @@ impl Compiled {
     }
 }
 
-/// What an implementation says, and its code, if it is for this device.
+/// Reads an implementation's attributes and code, if it is for this device.
 fn read(
     device: &OpenClDevice,
     implementation: &abi::Implementation,
@@ -243,7 +245,7 @@ fn create(spec: &KernelSpec, program: &Program) -> Result<Counted<Kernel>, Failu
 }
 
 impl State {
-    /// What buffers meant may have changed.
+    /// Handles may mean other buffers now.
     fn renew(&mut self, gone: u64) {
         if self.gone != gone {
             self.gone = gone;
@@ -256,17 +258,17 @@ impl State {
         self.range = None;
     }
 
-    /// What is enqueued for a launch, if all parameters are set for it.
+    /// The range of a launch, if all parameters are set for it.
     pub fn range_of(&self, launch: &Launch<'_, OpenClKernel>) -> Option<Range> {
         self.range.filter(|_| self.launch.is_of(launch))
     }
 
-    /// All parameters are set for this launch, until another sets one.
+    /// Notes that all parameters are set for this launch, until another sets one.
     pub fn keep(&mut self, launch: &Launch<'_, OpenClKernel>, range: Range) {
         self.range = self.launch.set(launch).map(|()| range);
     }
 
-    /// Sets a parameter, if it is not set so already.
+    /// Sets a parameter, unless it has that value already.
     pub fn set(&mut self, spec: &KernelSpec, number: usize, bytes: &[u8]) -> Result<(), Failure> {
         if matches!(&self.set[number], Set::Bytes(set) if set == bytes) {
             return Ok(());
@@ -282,7 +284,7 @@ impl State {
         Ok(())
     }
 
-    /// Sets a parameter, whatever it was before.
+    /// Sets a parameter, whatever its value.
     fn set_anew(&mut self, spec: &KernelSpec, number: usize, bytes: &[u8]) -> Result<(), Failure> {
         self.range = None;
         // SAFETY: a live kernel; the value has that many bytes and is copied.
@@ -326,7 +328,7 @@ impl State {
         Ok(())
     }
 
-    /// Sets the two parameters of `FLASH_ARGS` to what was told.
+    /// Sets the two parameters of `FLASH_ARGS` to the launch's words.
     pub fn set_told(
         &mut self,
         device: &OpenClDevice,
@@ -335,14 +337,14 @@ impl State {
         told: &LaunchWords,
     ) -> Result<(), Failure> {
         let words = &told.words[..];
-        // SAFETY: the bytes of whole numbers, which all are.
+        // SAFETY: the bytes of integers, all of which are valid.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
         self.set(spec, number, bytes)?;
         let table = self.table(device, &told.table)?;
         self.set(spec, number + 1, &(table as usize).to_ne_bytes())
     }
 
-    /// The table that was told, on the device; NULL if there is nothing in it, for every buffer of a launch costs.
+    /// The launch's table on the device; NULL if it is empty, since every buffer of a launch costs time.
     fn table(&mut self, device: &OpenClDevice, words: &[u64]) -> Result<cl_mem, Failure> {
         if words.is_empty() {
             return Ok(null_mut());
@@ -367,7 +369,7 @@ impl State {
         let handle = buffer.get();
         if self.tables.len() == TABLES {
             self.tables.remove(0);
-            // Its handle may come again, for another table.
+            // Its handle may be reused, for another table.
             self.forget();
         }
         self.tables.push(Table { words, buffer });

@@ -12,19 +12,19 @@ use flash_core::backend::{Event, Failure, Launch};
 use opencl3::error_codes::{CL_INVALID_WORK_GROUP_SIZE, error_text};
 use std::ptr::null;
 
-/// The option, and the attribute, that says how many work items are in a work-group.
+/// The option, and the attribute, for the number of work items in a work-group.
 const WORK_GROUP_SIZE: &str = "work_group_size";
 
-/// Work items of a work-group that nobody has said anything of.
+/// Default size of a work-group.
 const GROUP: usize = 256;
-/// The same where they are a box: enough for what a work-group costs by itself to be little.
+/// The same for a box: enough that the cost of a work-group itself is small.
 const GRID_GROUP: usize = 1024;
-/// Runs of work items for each unit of a CPU: several, for other programs may have some of its time.
+/// Runs of work items for each unit of a CPU: several, since other programs may take some of its time.
 const RUNS: u64 = 4;
-/// Work items that the widest registers take at once.
+/// Work items of the widest registers.
 const VECTOR: usize = 16;
 
-/// What is enqueued: an index space of up to three dimensions.
+/// An OpenCL index space of up to three dimensions.
 #[derive(Clone, Copy)]
 pub(crate) struct Range {
     dimensions: usize,
@@ -60,7 +60,7 @@ impl OpenClKernel {
         commands.end()
     }
 
-    /// The latest launch once more: all parameters are set. False: it is another.
+    /// Repeats the latest launch, for which all parameters are set. False: this is another launch.
     fn again(
         &self,
         (device, opened): (&OpenClDevice, &Opened),
@@ -95,7 +95,7 @@ impl OpenClKernel {
             let odd = k % 2 == 1;
             commands.keep_pace()?;
             self.spec.tell(space, phase, args, odd, &mut told)?;
-            // Whoever says how large a work-group is means one of a line.
+            // If a size of work-groups is given, they have one dimension.
             let grid = told.grid.filter(|_| wanted.is_none());
             if grid.is_some() {
                 told.as_grid();
@@ -108,7 +108,7 @@ impl OpenClKernel {
             let compiled = self.of(device, &told, grid.is_some())?;
             let mut alone = commands.alone(device.places(opened));
             for arg in args.iter().filter(|arg| two_buffers(arg) && arg.flags & abi::ARG_FLAG_COVERED == 0) {
-                // Elements that no item owns keep what they have.
+                // Elements that no item owns keep their value.
                 carry(&mut alone, device, arg, odd)?;
             }
             let mut state = compiled.state(&alone);
@@ -119,7 +119,7 @@ impl OpenClKernel {
                 None => self.line(device, compiled, &told, wanted)?,
             };
             self.run(&mut alone, &state, &range)?;
-            // Those of other programs are seldom.
+            // Launches of the general program are rare.
             let is_simple = std::ptr::eq(compiled, self.only()) && !launch.has_attributes();
             if is_simple && phases == (0..1) && !args.iter().any(two_buffers) {
                 state.keep(launch, range);
@@ -136,7 +136,7 @@ impl OpenClKernel {
         Ok(())
     }
 
-    /// Sets the parameters that are the definition's.
+    /// Sets the parameters of the definition.
     fn parameters(
         &self,
         device: &OpenClDevice,
@@ -158,7 +158,7 @@ impl OpenClKernel {
                 }
                 Parameter::Array(argument) | Parameter::Next(argument) => {
                     let arg = &args[argument];
-                    // One that cooperates is told where its buffers begin.
+                    // A cooperating kernel reads the offsets of its buffers from `FLASH_ARGS`.
                     let begin = if self.spec.cooperating { 0 } else { offset(arg).max(0) as usize };
                     let wanted = parameter == Parameter::Next(argument);
                     let place = device.place(argument, arg, items, begin, wanted != swapped(arg, odd))?;
@@ -169,7 +169,7 @@ impl OpenClKernel {
         Ok(())
     }
 
-    /// The range of a cooperating kernel: one dimension, which the kernel takes apart.
+    /// The range of a cooperating kernel: one dimension; the kernel computes its index.
     fn line(
         &self,
         device: &OpenClDevice,
@@ -196,7 +196,7 @@ impl OpenClKernel {
             check_group(&self.spec, device, compiled, local)?;
         }
         if told.block > 0 {
-            // A work-group has an accumulator of its own, and its text is written for so many work items.
+            // A work-group has an accumulator of its own, and its text is written for this many work items.
             let compiled_for = compiled.compiled.map_or(1, |size| size[0]);
             let written_for = self.spec.work_group_size.map_or(compiled_for, |size| size as usize);
             let local = chosen.unwrap_or(written_for);
@@ -212,7 +212,7 @@ impl OpenClKernel {
             return Ok(line(local, told.items.div_ceil(told.block) as usize));
         }
         let local = chosen.unwrap_or_else(|| {
-            // All units have something to do, in groups of the size that the device likes.
+            // All units are busy, in groups of the size that the device prefers.
             let units = device.found.limits.compute_units.max(1) as usize;
             let share = threads.div_ceil(units).next_multiple_of(compiled.multiple);
             let most = GROUP.next_multiple_of(compiled.multiple).min(compiled.most);
@@ -223,11 +223,11 @@ impl OpenClKernel {
         Ok(line(local, threads.div_ceil(local)))
     }
 
-    /// The range of a box of work items, which may go beyond it: in groups of whole vectors along dimension 0, and of as
-    /// many rows as there is room for.
+    /// The range of a box of work items, which may extend past it: in groups of whole vectors along dimension
+    /// 0, and of as many rows as fit.
     fn grid(&self, device: &OpenClDevice, compiled: &Compiled, extents: [u64; 3]) -> Range {
         let extents = extents.map(|extent| extent as usize);
-        // All units have something to do.
+        // All units are busy.
         let units = device.found.limits.compute_units.max(1) as usize;
         let share = extents.iter().product::<usize>().div_ceil(units).next_multiple_of(VECTOR);
         let most = share.clamp(1, GRID_GROUP.min(compiled.most));
@@ -243,7 +243,7 @@ impl OpenClKernel {
         }
     }
 
-    /// A kernel that does not cooperate: once, over the index space itself, or by one work item.
+    /// A kernel that does not cooperate: one launch over the index space itself, or by one work item.
     fn whole(
         &self,
         (device, opened): (&OpenClDevice, &Opened),
@@ -271,12 +271,12 @@ impl OpenClKernel {
         }
         let mut alone = commands.alone(device.places(opened));
         let mut state = self.only().state(&alone);
-        // It has no accumulators, of which there were as many as items say.
+        // It has no accumulators, whose number would depend on the items.
         self.parameters(device, &mut alone, launch.args(), false, 0, &mut state)?;
         self.run(&mut alone, &state, &range)
     }
 
-    /// The index space as OpenCL's, if it can be.
+    /// The index space as an OpenCL range, if it can be one.
     fn plain_range(
         &self,
         launch: &Launch<'_, OpenClKernel>,
@@ -298,8 +298,8 @@ impl OpenClKernel {
     }
 
     fn run(&self, alone: &mut Alone<'_, '_>, state: &State, range: &Range) -> Result<(), Failure> {
-        // `cl3` has it as a safe function, and it is used so: the queue and the kernel are the device's; all
-        // parameters are set; the buffers that they name stay until the launch is done.
+        // `cl3` declares it safe; here it is: the queue and the kernel are of the device, all parameters are
+        // set, and the buffers that they name stay until the launch is done.
         let outcome = alone.push("clEnqueueNDRangeKernel", |opencl, queue, event| {
             opencl.clEnqueueNDRangeKernel(
                 queue,
@@ -322,7 +322,7 @@ impl OpenClKernel {
     }
 }
 
-/// Work items of a thread that has several: on a CPU the more the better, as long as all units have something to do.
+/// Work items of a thread that has several: on a CPU as many as leave all units busy.
 fn run(device: &OpenClDevice, items: u64, least: u64) -> u64 {
     let runs = if device.is_cpu() { RUNS * u64::from(device.found.info.threads) } else { items };
     items.div_ceil(runs.max(1)).next_multiple_of(least)
@@ -353,7 +353,7 @@ fn check_group(
     Err(Failure::new(Code::Invalid, text))
 }
 
-/// True if an argument has what it was as the phase began in its second buffer.
+/// True if the second buffer of an argument has its values at the beginning of the phase.
 fn swapped(arg: &Arg, odd: bool) -> bool {
     odd && two_buffers(arg)
 }

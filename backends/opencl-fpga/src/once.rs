@@ -1,11 +1,11 @@
-//! What is made when it is first needed, and tried again if that failed.
+//! A value that is made at its first use; after a failure it is tried again.
 
 use flash_core::backend::Failure;
 use std::sync::{Mutex, OnceLock};
 
 pub(crate) struct Once<T> {
     value: OnceLock<T>,
-    /// Who makes it is alone.
+    /// Held by the thread that makes it.
     making: Mutex<()>,
 }
 
@@ -14,13 +14,13 @@ impl<T> Once<T> {
         Once { value: OnceLock::new(), making: Mutex::new(()) }
     }
 
-    /// If it was made.
+    /// The value, if it was made.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// It, or why it could not be made now.
+    /// The value, or why it cannot be made now.
     #[inline]
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T, Failure>) -> Result<&T, Failure> {
         match self.value.get() {

@@ -1,17 +1,18 @@
-//! Where arguments are: in the device's own buffers, or in the host's memory, for devices that work in it.
+//! The places of arguments: the device's own buffers, or host memory, for devices that work in it.
 //!
-//! A kernel's parameter is a buffer of OpenCL's in both cases. Over memory of the host's it is one that has that
-//! memory as its own (`CL_MEM_USE_HOST_PTR`). An address could be given as it is, where a device takes any (SVM),
-//! but that costs 2.3 us for each argument that changes on Intel's runtimes, and 0.9 us per launch for those that do
-//! not; a buffer costs no more than any other. To make one costs 5 us, so they are kept until the host says that
-//! the memory goes.
+//! A kernel's parameter is an OpenCL buffer in both cases. Over host memory it is one that uses that memory
+//! (`CL_MEM_USE_HOST_PTR`). An address could be passed directly, where a device takes any (SVM), but that
+//! costs 2.3 us for each argument that changes on Intel's runtimes, and 0.9 us per launch for those that do
+//! not; a buffer costs no more than any other. Making one costs 5 us, so they are kept until the host frees
+//! the memory.
 //!
-//! | what | invariant |
-//! |---|---|
-//! | a buffer over host memory | has the device's and the host's reads and writes at the same addresses: tried when the device is opened |
-//! | a part of a buffer | of the device's own, for a kernel that is not told where a buffer begins: it is a sub-buffer, for one launch |
-//! | a launch | has the queue, and so the table, to itself from the first parameter to the enqueue: no buffer goes meanwhile. OpenCL keeps those of commands that were enqueued |
-//! | `gone` | grows whenever a handle may come to mean another buffer: a kernel's parameters are then set anew |
+//! - A buffer over host memory has the device's and the host's reads and writes at the same addresses: this
+//!   is tested when the device is opened.
+//! - A part of a buffer is a sub-buffer of one of the device's, for one launch of a kernel that does not get
+//!   the offset.
+//! - A launch holds the queue, and so the table, from the first parameter to the enqueue: no buffer is freed
+//!   meanwhile. OpenCL keeps those of enqueued commands.
+//! - `gone` grows whenever a handle may come to mean another buffer: a kernel's parameters are then set anew.
 
 use crate::buffers::Buffers;
 use crate::counted::{Counted, Memory};
@@ -24,32 +25,32 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::null_mut;
 
-/// Buffers over host memory that are kept at most: of more, somebody uses ever new parts of a memory.
+/// Most buffers over host memory that are kept. More than this come only from ever new parts of a memory.
 const MOST: usize = 4096;
 
 /// The buffers over host memory of a device that works in it.
 #[derive(Default)]
 pub(crate) struct Overlays {
-    /// By address and number of bytes.
+    /// Keyed by address and number of bytes.
     live: BTreeMap<(usize, usize), Counted<Memory>>,
     gone: u64,
 }
 
 /// The places of a launch's arguments, until it is enqueued.
 pub(crate) enum Places<'d> {
-    /// And parts of buffers, for this launch.
+    /// The device's buffers, and sub-buffers for this launch.
     Device(&'d Buffers, Vec<Counted<Memory>>),
     Host(&'d Context, &'d Buffers),
 }
 
-/// Where an argument is.
+/// The place of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// An address in host memory, a buffer in the device's.
     at: usize,
-    /// So many from there on, in host memory.
+    /// Bytes from there on, in host memory.
     bytes: usize,
-    /// Bytes of the buffer that are before it.
+    /// Bytes of the buffer before it.
     begin: usize,
 }
 
@@ -62,7 +63,7 @@ impl Overlays {
         }
     }
 
-    /// Gives back the buffers that begin in these bytes.
+    /// Releases the buffers that begin in these bytes.
     pub fn forget(&mut self, bytes: Range<usize>) {
         let range = (bytes.start, 0)..(bytes.end, 0);
         let before = self.live.len();
@@ -82,10 +83,11 @@ impl Overlays {
     }
 }
 
-/// A buffer over memory of the host's.
+/// A buffer over host memory.
 pub(crate) fn over(context: &Context, address: usize, bytes: usize) -> Result<Counted<Memory>, Failure> {
     let data = std::ptr::with_exposed_provenance_mut(address);
-    // SAFETY: a live context; the host's memory stays until it is forgotten, and OpenCL only notes where it is.
+    // SAFETY: a live context; the host's memory stays until it is forgotten, and OpenCL only stores its
+    // address.
     Memory::created(unsafe {
         create_buffer(context.get(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, data)
     })
@@ -115,19 +117,19 @@ impl Places<'_> {
 }
 
 impl Place {
-    /// A buffer of the device's, from a byte on.
+    /// A buffer on the device, from a byte on.
     pub fn device(handle: usize, begin: usize) -> Place {
         Place { at: handle, bytes: 0, begin }
     }
 
-    /// What an argument has in host memory, of which `first` is where it begins, in a launch of so many items.
+    /// The host memory of an argument that begins at `first`, in a launch of `items` items.
     pub fn host(first: usize, arg: &Arg, items: u64) -> Place {
         // SAFETY: a launch's parts live for the call.
         let elements = match unsafe { arg.part.as_ref() } {
             // One accumulator per block.
             _ if arg.kind == abi::ARG_REDUCE => arg.len.saturating_mul(items.div_ceil(arg.row_len.max(1))),
             None => arg.len,
-            // Up to the last element of the box; nothing if one of its sides is.
+            // Up to the last element of the box; empty if one of its sides is.
             Some(part) if (0..3).any(|axis| part.begin[axis] >= part.end[axis]) => 0,
             Some(part) => {
                 let last = part.end.map(|end| end - 1);
@@ -138,7 +140,7 @@ impl Place {
         Place { at: first, bytes: usize::try_from(bytes).unwrap_or(usize::MAX), begin: 0 }
     }
 
-    /// True if its handle is good for this launch alone.
+    /// True if its handle is valid for this launch only.
     pub fn is_passing(self) -> bool {
         self.begin != 0
     }

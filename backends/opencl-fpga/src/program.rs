@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 /// The programs of a device.
 pub(crate) struct Programs {
     cache: ProgramCache,
-    /// They stay: to load an FPGA's image takes seconds, and its kernels are all in one.
+    /// They are kept: loading an FPGA's image takes seconds, and its kernels are all in one.
     loaded: Mutex<HashMap<Key, Arc<Counted<Program>>>>,
 }
 
 /// All that a program depends on.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
-    /// Versions of what compiles it, options, and the whole text.
+    /// Versions of everything that compiles it, options, and the whole text.
     Source(String),
     /// The options, and the program.
     Binary(String, Vec<u8>),
@@ -51,7 +51,7 @@ impl Programs {
         self.load(device, spec, payload, false).map(|_| ())
     }
 
-    /// A program that was loaded before, is a binary or is on disk; what is not is compiled, or `None`.
+    /// A program that is loaded, is a binary or is on disk; any other is compiled, or `None`.
     fn load(
         &self,
         device: &OpenClDevice,
@@ -65,7 +65,7 @@ impl Programs {
         }
         let (key, source) = match payload {
             Payload::Binary(bytes) => (Key::Binary(options.to_owned(), bytes), String::new()),
-            // What it includes may change, and would not be in the key.
+            // The key would miss a change of an included file.
             Payload::Source(text) if KernelSpec::includes(&text) => {
                 let build = || build(device, spec, &source(device, spec, &text)).map(Arc::new);
                 return compile.then(build).transpose();
@@ -76,13 +76,13 @@ impl Programs {
                 (Key::Source(format!("{driver}\n{name}\n{options}\n{source}")), source)
             }
         };
-        // Held while it is built: of two threads that want one program the second finds it.
+        // Held while it is built, so that of two threads that want one program the second finds it.
         let mut loaded = self.loaded.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(program) = loaded.get(&key) {
             return Ok(Some(program.clone()));
         }
         let program = match &key {
-            // Nothing to compile, nothing to keep for others.
+            // A binary is not compiled, and not kept for others.
             Key::Binary(_, bytes) => of_binary(device, spec, bytes)?,
             Key::Source(key) => match self.of_disk(device, spec, key) {
                 Some(program) => program,
@@ -103,13 +103,13 @@ impl Programs {
     fn of_disk(&self, device: &OpenClDevice, spec: &KernelSpec, key: &str) -> Option<Counted<Program>> {
         let program = binary_program(device, &self.cache.get(key)?, &spec.build_options);
         if program.is_err() {
-            // Whole, and nothing that this driver takes: it is built anew.
+            // It is intact, but this driver does not take it: it is built anew.
             self.cache.forget(key);
         }
         program.ok()
     }
 
-    /// Writes a program to disk that was compiled here. One that cannot be kept is compiled again next time.
+    /// Writes a compiled program to disk. If that fails, it is compiled again next time.
     fn keep(&self, key: &str, program: &Program) {
         if let Ok(binaries) = program.get_binaries()
             && let [binary] = &binaries[..]
@@ -179,7 +179,7 @@ fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<C
     compiled(device, spec, Counted::new(program.map_err(refused)?))
 }
 
-/// A program in the device's own form.
+/// A program in the device's own format.
 fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<Counted<Program>, Failure> {
     let context = &device.opened()?.context;
     // SAFETY: the context's own devices, one binary for its one device.
@@ -189,7 +189,7 @@ fn binary_program(device: &OpenClDevice, bytes: &[u8], options: &str) -> Result<
     Ok(Counted::new(program))
 }
 
-/// The error of a build, with what the compiler says.
+/// The error of a build, with the compiler's log.
 fn build_failed(device: &OpenClDevice, spec: &KernelSpec, program: &Program, code: i32) -> Failure {
     let log = program.get_build_log(device.found.device.id()).unwrap_or_default();
     let log = match log.trim() {
@@ -199,7 +199,7 @@ fn build_failed(device: &OpenClDevice, spec: &KernelSpec, program: &Program, cod
     let failure = failed("clBuildProgram", code);
     let hint = match code {
         CL_BUILD_PROGRAM_FAILURE => "it does not compile".to_owned(),
-        // Some drivers say so of a program that compiles and has nothing in it.
+        // Some drivers report this for a program that compiles and is empty.
         CL_INVALID_PROGRAM_EXECUTABLE => {
             format!("expected a kernel `{}` in the program, found none", spec.entry)
         }

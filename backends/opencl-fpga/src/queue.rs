@@ -1,21 +1,22 @@
-//! The queue of launches, which runs in order, and which of them have ended.
+//! The in-order queue of launches, and which of them have ended.
 //!
-//! To have the event of a command costs, and to keep it beyond the command's end costs more: who gives it back then
-//! takes the command apart, which else the driver's own threads do (2 of the 8 microseconds that an empty launch takes
-//! on Intel's runtimes). So few commands have one. Those that a thread enqueues one after another are a *batch*: its
-//! first has an event, and if there are more, a marker behind the last has another: in a queue that runs in order all
-//! have ended when that one has. What fails is said of every launch of the batch. OpenCL leaves open what becomes of
-//! the commands behind one that failed: where a driver goes on with them, the success of the first and of the marker
-//! is all that is heard, as it is of a kernel that writes to the wrong place.
+//! The event of a command costs time, and keeping it beyond the command's end costs more: the thread that
+//! releases it then destroys the command, which otherwise the driver's own threads do (2 of the 8
+//! microseconds that an empty launch takes on Intel's runtimes). So few commands have an event. The commands
+//! that a thread enqueues one after another are a *batch*. Its first has an event. If there are more, a
+//! marker after the last has another: the queue runs in order, so all have ended when that one has. A failure
+//! is reported for every launch of the batch. OpenCL leaves open what becomes of the commands after one that
+//! failed: where a driver goes on with them, only the success of the first and of the marker is reported, as
+//! it is of a kernel that writes to the wrong place.
 //!
-//! | what | invariant |
-//! |---|---|
-//! | open batch | the one to which the next command of this thread belongs; there is none, or it has a command |
-//! | `last` | the event of the first command, or of the latest if the launch is timed |
-//! | a marker | is enqueued when a batch is closed whose last command has no event |
-//! | closed | when it has [`BATCH`] commands, when somebody wants to know of it, and when another thread enqueues: who waits waits for no more than its own thread's launches |
-//! | a timed launch | is a batch of its own |
-//! | an awaited launch | who launches it waits for it, so nobody else hears of it: it is in no batch |
+//! - The open batch is the one to which the next command of its thread belongs. It has at least one command.
+//! - `last` is the event of the first command, or of the latest if the launch is timed.
+//! - A marker is enqueued when a batch is closed whose last command has no event.
+//! - A batch is closed when it has [`BATCH`] commands, when the host queries it, and when another thread
+//!   enqueues: so a thread waits only for its own launches.
+//! - A timed launch is a batch of its own.
+//! - An awaited launch is in no batch: the thread that launches it waits for it, and nothing else refers to
+//!   it.
 
 use crate::counted::Counted;
 use crate::failure::{Call, failed};
@@ -34,46 +35,46 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 /// Commands of a batch.
 const BATCH: u32 = 256;
 
-/// Commands of one launch that are enqueued before their end is waited for: drivers keep something of each.
+/// Commands of one launch that are enqueued before a wait for their end: drivers keep resources for each.
 const RUN_AHEAD: u32 = 4096;
 
-/// Commands that end together, for all that anybody knows.
+/// Commands whose end is observed together.
 #[derive(Default)]
 struct Batch {
-    /// That in which its first launch began, if not in this one.
+    /// The batch in which its first launch began, if not this one.
     before: Option<backend::Event>,
-    /// Once it is closed.
+    /// Set when it is closed.
     end: OnceLock<End>,
-    /// How it has ended, once somebody knows.
+    /// Its outcome, once it is known.
     outcome: OnceLock<Result<(), Failure>>,
 }
 
-/// Commands that were enqueued one after another, one at least.
+/// Commands that were enqueued one after another, at least one.
 struct Row {
-    /// The first, if another has the end.
+    /// The event of the first command, if `last` is of another.
     first: Option<Counted<Event>>,
     last: Counted<Event>,
-    /// The command of `last` has others behind it.
+    /// Commands without an event follow that of `last`.
     goes_on: bool,
-    /// How many they are.
+    /// Number of commands.
     count: u32,
-    /// Commands of the queue up to there.
+    /// Number of commands of the queue up to its last.
     number: u64,
 }
 
-/// Commands behind which nothing more comes.
+/// The end of commands to which none is added any more.
 struct End {
-    /// Its `last` is the last, or a marker behind that.
+    /// Its `last` is of the last command, or a marker after that.
     row: Row,
-    /// Why there is no marker: all was waited for instead.
+    /// Why there is no marker: the whole queue was waited for instead.
     unmarked: Option<Failure>,
 }
 
 /// The launches of a device.
 pub(crate) struct Queue {
     queue: CommandQueue,
-    /// To wait for all commands takes less than to wait for one: 48 us instead of 78 on Intel's FPGA emulator. Elsewhere
-    /// it takes as much, or more.
+    /// A wait for all commands takes less time than a wait for one: 48 us instead of 78 on Intel's FPGA
+    /// emulator. Elsewhere it takes as much, or more.
     finishes: bool,
     state: Mutex<State>,
 }
@@ -81,16 +82,16 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     open: Option<Open>,
-    /// Commands so far.
+    /// Number of commands so far.
     number: u64,
-    /// Of a device that works in place.
+    /// For a device that works in place.
     overlays: Overlays,
 }
 
 /// The open batch.
 struct Open {
     batch: Arc<Batch>,
-    /// Of every launch of it.
+    /// The event of every launch in it.
     event: backend::Event,
     thread: usize,
     row: Row,
@@ -101,15 +102,15 @@ pub(crate) struct Commands<'q> {
     queue: &'q Arc<Queue>,
     timed: bool,
     awaited: bool,
-    /// Of its last command's batch.
+    /// The event of the batch of its last command.
     event: Option<backend::Event>,
-    /// Of an awaited launch.
+    /// For an awaited launch.
     row: Option<Row>,
-    /// Since it last waited.
+    /// Commands since it last waited.
     count: u32,
 }
 
-/// The queue to oneself, until a command is enqueued.
+/// Exclusive use of the queue, until a command is enqueued.
 pub(crate) struct Alone<'c, 'q> {
     commands: &'c mut Commands<'q>,
     state: MutexGuard<'q, State>,
@@ -123,7 +124,7 @@ struct Done {
 }
 
 impl Queue {
-    /// `finishes`: to wait for all commands takes less than to wait for one.
+    /// `finishes`: a wait for all commands takes less time than a wait for one.
     pub fn new(queue: CommandQueue, finishes: bool) -> Arc<Queue> {
         Arc::new(Queue { queue, finishes, state: Mutex::default() })
     }
@@ -132,7 +133,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// OpenCL's own.
+    /// OpenCL's handle.
     pub fn raw(&self) -> cl_command_queue {
         self.queue.get()
     }
@@ -145,7 +146,7 @@ impl Queue {
         Commands { queue: self, timed, awaited, event: None, row: None, count: 0 }
     }
 
-    /// Gives back the buffers over memory of the host's that goes.
+    /// Releases the buffers over host memory that is freed.
     pub fn forget(&self, bytes: Range<usize>) {
         self.state().overlays.forget(bytes);
     }
@@ -161,7 +162,7 @@ impl Queue {
         let _ = batch.end.set(self.end_of(row));
     }
 
-    /// The end of commands behind which nobody has enqueued anything.
+    /// The end of commands after which nothing was enqueued.
     fn end_of(&self, mut row: Row) -> End {
         let mut unmarked = None;
         if row.goes_on {
@@ -171,7 +172,7 @@ impl Queue {
             match marker {
                 Ok(marker) => row.marked(marker.expect("an event was asked for")),
                 Err(failure) => {
-                    // Nothing else tells when it has ended.
+                    // Without a marker, only this shows that it has ended.
                     let _ = self.finish();
                     unmarked = Some(failure);
                 }
@@ -187,21 +188,22 @@ impl Queue {
             if state.open.as_ref().is_some_and(|open| Arc::ptr_eq(&open.batch, batch)) {
                 self.close(&mut state);
             }
-            // Who else closed it did so under the lock.
+            // If another thread closed it, it did so under the lock.
             batch.end.get().expect("a batch is open or closed")
         })
     }
 }
 
 impl<'q> Commands<'q> {
-    /// Nobody else enqueues, and no buffer goes, while somebody has the queue to himself.
+    /// Takes the queue: nothing else enqueues, and no buffer is freed, until it is given back.
     pub fn alone<'c>(&'c mut self, places: Places<'c>) -> Alone<'c, 'q> {
         let mut state = self.queue.state();
         state.overlays.limit();
         Alone { commands: self, state, places }
     }
 
-    /// Waits, if very many commands are on their way. Nothing is locked meanwhile: what hears of their end may launch.
+    /// Waits, if very many commands are in flight. No lock is held meanwhile: a callback of their end may
+    /// launch.
     pub fn keep_pace(&mut self) -> Result<(), Failure> {
         if self.count >= RUN_AHEAD {
             self.count = 0;
@@ -215,7 +217,7 @@ impl<'q> Commands<'q> {
         Ok(())
     }
 
-    /// Waits for an awaited launch, as far as it was enqueued.
+    /// Waits for the enqueued part of an awaited launch.
     fn wait(&mut self) -> Result<(), Failure> {
         let Some(row) = self.row.take() else { return Ok(()) };
         let end = match row.goes_on {
@@ -228,7 +230,7 @@ impl<'q> Commands<'q> {
         end.wait(self.queue)
     }
 
-    /// Ends the launch. `None`: it is done.
+    /// Ends the launch. `None`: it is complete.
     pub fn end(mut self) -> Result<Option<backend::Event>, Failure> {
         if self.timed {
             self.queue.close(&mut self.queue.state());
@@ -237,7 +239,7 @@ impl<'q> Commands<'q> {
         Ok(self.event)
     }
 
-    /// Ends it after an error: a command that was enqueued stays so, and is waited for.
+    /// Ends it after an error: a command that was enqueued is waited for.
     pub fn abandon(self) {
         let _ = self.queue.finish();
     }
@@ -254,10 +256,10 @@ impl Alone<'_, '_> {
         self.places.buffer(&mut self.state.overlays, place)
     }
 
-    /// Enqueues a command by a call of OpenCL's, which takes where to put its event, NULL for none.
+    /// Enqueues a command by a call of OpenCL, which gets the place for its event, or NULL.
     ///
     /// # Errors
-    /// The call's. What was enqueued before stays so.
+    /// That of the call. Commands that were enqueued before stay enqueued.
     pub fn push(
         &mut self,
         name: &str,
@@ -300,7 +302,7 @@ impl Alone<'_, '_> {
 }
 
 impl Row {
-    /// A command more; timed ones have an event each.
+    /// Adds a command; timed ones have an event each.
     fn push(&mut self, event: Option<Counted<Event>>, number: u64) {
         match event {
             Some(event) => self.marked(event),
@@ -310,7 +312,7 @@ impl Row {
         self.number = number;
     }
 
-    /// Whatever comes before this event has ended when it has.
+    /// Sets an event after which all before it have ended.
     fn marked(&mut self, event: Counted<Event>) {
         let before = std::mem::replace(&mut self.last, event);
         self.first.get_or_insert(before);
@@ -337,7 +339,8 @@ impl End {
     }
 }
 
-/// Enqueues a command by a call of OpenCL's, and takes its event if one is wanted. (`opencl3` always wants one.)
+/// Enqueues a command by a call of OpenCL, and takes its event if one is wanted. (`opencl3` always wants
+/// one.)
 fn enqueue(
     name: &str,
     wanted: bool,

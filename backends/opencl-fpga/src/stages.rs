@@ -1,6 +1,6 @@
-//! Pinned memory, by way of which a device is copied to and from whose memory lies apart from the host's. Its two
-//! pieces are allocated at the first copy, mapped once, and kept. A thread fills or empties one while the other is on
-//! its way: who begins a copy goes on.
+//! Copies through pinned memory, for devices whose memory is separate from the host's. The two pieces are
+//! allocated at the first copy, mapped once, and kept. A thread fills or empties one while the other is
+//! copied; the thread that begins a copy does not wait.
 
 use crate::buffers::{Buffers, Ends};
 use crate::counted::{Counted, Memory};
@@ -17,10 +17,10 @@ use opencl3::types::{CL_TRUE, cl_mem};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of a piece: a bus moves them in well over the time that a command takes to begin.
+/// Bytes of a piece. The bus takes much longer to move them than a command takes to begin.
 const BYTES: u64 = 4 << 20;
 
-/// Both pieces, once they are needed, and who uses them.
+/// Both pieces, allocated at the first use, and the thread that uses them.
 pub(crate) struct Stages {
     pieces: Once<Arc<Mutex<[Stage; 2]>>>,
     worker: Worker,
@@ -28,21 +28,21 @@ pub(crate) struct Stages {
 
 /// A piece of pinned memory.
 struct Stage {
-    /// As the host sees it: [`BYTES`] bytes.
+    /// The host's mapping: [`BYTES`] bytes.
     data: *mut u8,
     /// The command that reads or fills it.
     busy: Option<Counted<Event>>,
-    /// Stays mapped as long as it lives.
+    /// Stays mapped while it lives.
     _memory: Counted<Memory>,
 }
 
-// SAFETY: mapped memory may be used from any thread; who has the lock is alone with it.
+// SAFETY: mapped memory may be used from any thread; the holder of the lock is the only user.
 unsafe impl Send for Stage {}
 
 impl Stage {
     fn new(buffers: &Buffers, context: &Context) -> Result<Stage, Failure> {
         let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
-        // SAFETY: a live context, and no memory of the host's.
+        // SAFETY: a live context, and no host memory.
         let memory = unsafe { create_buffer(context.get(), flags, BYTES as usize, null_mut()) };
         let memory = Memory::created(memory)?;
         let (queue, flags) = (buffers.queue().get(), CL_MAP_READ | CL_MAP_WRITE);
@@ -95,7 +95,7 @@ impl Stages {
     }
 }
 
-/// Copies boxes between the host and the device; they are done on return.
+/// Copies boxes between the host and the device; they are copied on return.
 ///
 /// # Safety
 /// As [`Stages::begin`], and one command can copy each box.
@@ -106,14 +106,14 @@ unsafe fn copy(
     boxes: &[CopyBox],
 ) -> Result<(), Failure> {
     let outcome = boxes.iter().try_for_each(|all| {
-        // Sent off at once: the host does something else meanwhile.
+        // Flushed at once: the host does other work meanwhile.
         let begin = |stage: &mut Stage, ends: Ends, piece: &CopyBox| {
-            // SAFETY: the piece lies in the device's buffer, for which the caller vouches, and in the stage, which
-            // nobody uses until it is settled.
+            // SAFETY: the piece lies in the device's buffer, for which the caller vouches, and in the stage,
+            // which is not used elsewhere until it is settled.
             stage.busy = Some(unsafe { buffers.enqueue(ends, piece)? });
             buffers.flush()
         };
-        // SAFETY: the caller vouches for the boxes; the stages are this function's, and have so many bytes.
+        // SAFETY: the caller vouches for the boxes; the stages are this function's, and have `BYTES` bytes.
         unsafe {
             match ends {
                 Ends::Up(host, buffer) => staging::up(stages, BYTES, host, all, |stage, piece| {
@@ -127,7 +127,7 @@ unsafe fn copy(
         }
     });
     if outcome.is_err() {
-        // Nobody else finds a piece in use.
+        // No stage is in use when the lock is released.
         buffers.finish();
         stages.iter_mut().for_each(|stage| stage.busy = None);
     }
