@@ -1,4 +1,4 @@
-//! `register_backend!` and `export_plugin!`: thin, the work is in `flash_core::backend`.
+//! `register_backend!` and `export_plugin!`. They are thin: the work is in `flash_core::backend`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -20,7 +20,7 @@ pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStre
             "expected one type, which implements `Backend`: `register_backend!(MyBackend)`",
         )
     })?;
-    // SAFETY of what is written here: `instance` gives the same static at every call.
+    // SAFETY of the generated code: `instance` gives the same static at every call.
     Ok(quote! {
         #[allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
         const _: () = {
@@ -48,8 +48,8 @@ pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
             )
         })?
         .into_iter();
-    // SAFETY of what is written here: the symbol's name is the interface's own, and what the host
-    // promises for its pointer is what `query` asks for.
+    // SAFETY of the generated code: the symbol's name is the interface's own, and the host's promise for its
+    // pointer is the one that `query` requires.
     Ok(quote! {
         #(extern crate #crates as _;)*
 

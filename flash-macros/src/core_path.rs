@@ -1,10 +1,10 @@
-//! Where the generated code finds `flash-core`.
+//! The path to `flash-core` in generated code.
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 
-/// `::flash_core`, by whatever name the calling crate has it, or `::flash::__core`.
+/// `::flash_core`, or the name that the calling crate gives it, or `::flash::__core`.
 pub fn find() -> syn::Result<TokenStream> {
     path(&|package| crate_name(package).ok()).ok_or_else(|| {
         syn::Error::new(Span::call_site(), "this macro needs the crate `flash` (or `flash-core`): add it to the [dependencies] of Cargo.toml")

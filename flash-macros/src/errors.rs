@@ -3,7 +3,7 @@
 use quote::ToTokens;
 use syn::Error;
 
-/// Collects errors, so that a writer sees all of them and not one per build.
+/// Collects errors, so that an author sees all of them and not one per build.
 #[derive(Default)]
 pub struct Errors(Option<Error>);
 

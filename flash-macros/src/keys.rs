@@ -11,7 +11,7 @@ use syn::{
 
 /// `for(..)`.
 pub struct Elements {
-    /// Of the word `for`.
+    /// The span of the word `for`.
     pub span: Span,
     /// For each implementation, the value of each generic parameter.
     pub lists: Vec<Vec<GenericValue>>,
@@ -70,12 +70,12 @@ fn list(input: ParseStream<'_>) -> syn::Result<Vec<GenericValue>> {
     Ok(Punctuated::<GenericValue, Token![,]>::parse_terminated(&content)?.into_iter().collect())
 }
 
-/// Where the values of one implementation stand.
+/// The span of the values of one implementation.
 pub fn span_of(list: &[GenericValue]) -> Span {
     list.first().map_or_else(Span::call_site, Spanned::span)
 }
 
-/// That one of `for(..)` has a value for each of the parameters of `what`.
+/// Checks that a list of `for(..)` has a value for each of the parameters of `what`.
 pub fn check_list(
     list: &[GenericValue],
     what: &str,

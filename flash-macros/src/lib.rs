@@ -1,9 +1,9 @@
 //! The macros of FLASH: `derive(KernelDefinition)`, `kernel`, `register_backend`, `export_plugin`.
 //!
-//! Each is an ordinary function from tokens to tokens, tested here; what the compiler makes of the
-//! result is tested in `tests/macros`. `definition` is the derive,
-//! `implementation` the attribute of an impl, `backend` the two macros of backend writers.
-//! Nothing here panics: a mistake becomes a `compile_error!` at the token that has to change.
+//! Each is an ordinary function from tokens to tokens, tested here. `tests/macros` tests what the compiler
+//! makes of the result. `definition` is the derive, `implementation` the attribute of an impl, `backend` has
+//! the two macros for authors of backends. Nothing here panics: a mistake becomes a `compile_error!` at the
+//! token that has to change.
 
 mod backend;
 mod core_path;
@@ -36,13 +36,15 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// | key | meaning |
 /// |---|---|
-/// | `name = "nbody.accelerate"` | by which programs and plugins know the kernel |
+/// | `name = "nbody.accelerate"` | the kernel's name for programs and plugins |
 /// | `dims(x, y)` | the dimensions of the index space; the first varies fastest |
 /// | `sort_by(y)` | the order in which items run, with a barrier where the last one changes |
 /// | `part_by(y)` | the dimension along which a launch is cut over several devices |
 /// | `part_by(y, from = stencil(x = 1, y = 1))` | and which elements of `from` a part touches |
 /// | `group_by(a, b)`, `group_by(only(a))`, `group_by(a = {3, 5})` | other barriers |
-/// | `searchable = fuzzy` | implementations that take wider numbers will do, too; `no`: one must be named; default: `exact` |
+/// | `searchable = fuzzy` | also finds implementations with wider numbers; `no`: one must be named |
+///
+/// The default of `searchable` is `exact`.
 ///
 /// `part_by(..)` begins with the dimension (without one: the slowest that carries no barrier). Then follow
 /// maps for `Window`s, for what `Phased`s read beside their own elements, and for `Scatter`s:
@@ -53,8 +55,10 @@ use proc_macro2::TokenStream as Tokens;
 /// | `columns(x)` | `a..b` along axis 0, all along axis 1 |
 /// | `tiles(x = 32, y = 16)` | `a * 32..b * 32` along axis 0 (of `x`), and so on |
 /// | `stencil(x = 1, y = 1)` | `a - 1..b + 1` along axis 0 (of `x`), and so on |
-/// | `csr_rows(row, start)` | `start[a]..start[b]`, where `start` is marked `#[structure]`; parts get equal numbers of elements |
-/// | `map = PATH` | as a function says, made with `partition_map!` |
+/// | `csr_rows(row, start)` | `start[a]..start[b]`, where `start` is marked `#[structure]` |
+/// | `map = PATH` | the result of a function that is made with `partition_map!` |
+///
+/// Parts of `csr_rows` get equal numbers of elements.
 ///
 /// A field is a view (`Item`, `Whole`, `Window`, `Phased`, `Scatter`; told by its name) or a scalar. Fields
 /// that are only read come first, scalars among them, then those read and written, then those only
@@ -66,8 +70,8 @@ use proc_macro2::TokenStream as Tokens;
 /// | `#[phased(stage = [read, write])]` | how each value of a dimension uses a `Phased` |
 /// | `#[structure]` | partition maps may look into this `Whole` |
 ///
-/// Code for devices lies in files beside the definition, and a second attribute names them, with `;` between
-/// what is said of different files:
+/// Code for devices lies in files beside the definition. A second attribute names them, with `;` between the
+/// entries of different files:
 ///
 /// ```text
 /// #[implementations(opencl = "nbody.cl", cooperating, for(f32, f64))]
@@ -76,24 +80,37 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// | key | meaning |
 /// |---|---|
-/// | `opencl = "nbody.cl"`, `cuda = "nbody.cu"` | the file: source, which is compiled when the kernel is first used (`.c`: one text for both), or a binary (`.aocx`, `.bin`, `.spv`; `.ptx`, `.cubin`, `.fatbin`) |
-/// | `for(f32, f64)` | the element types to register, for a definition with a type parameter; in the source, parameter `T` is `FLASH_T` |
-/// | `cooperating` | it takes `FLASH_ARGS`, and so runs in any order, phase by phase and cut; without it: only whole spaces of one phase |
+/// | `opencl = "nbody.cl"`, `cuda = "nbody.cu"` | the file: source or binary |
+/// | `for(f32, f64)` | the element types to register, for a definition with a type parameter |
+/// | `cooperating` | it takes `FLASH_ARGS` |
 /// | `entry = "accelerate"` | the function; default: the last part of the kernel's name |
-/// | `alignment = 64` | launches are cut at multiples of so many positions of the dimension |
+/// | `alignment = 64` | launches are cut at multiples of this many positions of the dimension |
 /// | `work_group_size = 64` | work items of a work-group; default: what the device prefers |
 /// | `threads_per_item = 32` | threads that share each work item, next to each other; default: 1 |
-/// | `items_per_thread = 8` | a thread has a run of work items, for `FLASH_FOR_RUNS`: a multiple of so many |
+/// | `items_per_thread = 8` | a thread has a run of work items, a multiple of this many |
 /// | `single_work_item` | the loop over work items is in the kernel (FPGAs) |
-/// | `grid_barrier` | its text has `FLASH_FOR_PHASES`: where the device can, one launch runs several phases, with barriers of all threads between them (GPUs) |
-/// | `bounds_checked` | it does not cooperate, and looks itself whether its thread is inside the index space (CUDA): any `work_group_size` will do |
-/// | `index32` | of a binary that uses `FLASH_INDEX32`: launches whose indices do not fit are refused; of source text it is seen |
-/// | `requires = "cl_khr_int64_base_atomics"` | extensions that the device must have; what double precision needs is known |
+/// | `grid_barrier` | its text has `FLASH_FOR_PHASES` |
+/// | `bounds_checked` | it does not cooperate, and checks its bounds itself (CUDA) |
+/// | `index32` | of a binary that uses `FLASH_INDEX32` |
+/// | `requires = "cl_khr_int64_base_atomics"` | extensions that the device must have |
 /// | `build_options = "-cl-mad-enable"` | for the device's compiler |
-/// | `name`, `priority`, `vendor`, `device`, `architecture`, `version` | as for `#[kernel(..)]` on an impl; default name: the file's |
+/// | `name`, `priority`, `vendor`, `device`, `architecture`, `version` | as for `#[kernel(..)]` on an impl |
 ///
-/// For a definition `Accelerate` it writes `Accelerate::of(..)`, which takes the arguments in order,
-/// and what the three doors get: `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.
+/// - *Files.* Source is compiled when the kernel is first used; a `.c` is one text for both targets. Binaries
+///   are `.aocx`, `.bin` and `.spv`; `.ptx`, `.cubin` and `.fatbin`. The default of `name` is the file's
+///   name. In the source, parameter `T` is `FLASH_T`.
+/// - A kernel with `cooperating` runs in any order, phase by phase and cut; one without it runs only whole
+///   spaces of one phase.
+/// - With `items_per_thread` the loop is `FLASH_FOR_RUNS`.
+/// - With `grid_barrier` one launch runs several phases where the device can, with barriers of all threads
+///   between them (GPUs).
+/// - With `bounds_checked` any `work_group_size` will do, since the kernel checks whether its thread is
+///   inside the index space.
+/// - With `index32` launches whose indices do not fit are refused. For source text this is detected.
+/// - `requires` need not name the extensions for double precision: they are known.
+///
+/// For a definition `Accelerate` it generates `Accelerate::of(..)`, which takes the arguments in order, and
+/// the arguments' structs for the three doors: `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.
 #[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| definition::derive(input.into(), &core)))
@@ -113,12 +130,16 @@ pub fn kernel_definition(input: TokenStream) -> TokenStream {
 ///
 /// | key | meaning |
 /// |---|---|
-/// | `for(f32, f64)` | the element types to register, for an impl with a type parameter; `for((f32, u32), (f64, u64))` for one with two |
+/// | `for(f32, f64)` | the element types to register, for an impl with a type parameter |
 /// | `priority = 10` | the highest wins among implementations that fit; default 0 |
 /// | `cpu_features = "avx2,fma"` | what the machine must have |
-/// | `alignment = 64` | launches are cut at multiples of so many positions of the dimension, so that all parts but the last are whole blocks or vectors, and shares of threads at multiples of so many items (default: 16; of `CpuItem`, 1 where items take long) |
+/// | `alignment = 64` | launches are cut at multiples of this many positions of the dimension |
 /// | `name = "blocked"` | name among the kernel's implementations; default: the struct's, in snake case |
 /// | `vendor`, `device`, `architecture`, `version` `= ".."` | the devices it is for |
+///
+/// An impl with two type parameters takes pairs: `for((f32, u32), (f64, u64))`. With an `alignment` all parts
+/// but the last are whole blocks or vectors. The shares of threads begin at multiples of it, too (default:
+/// 16; of `CpuItem`, 1 where items take long).
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = Tokens::from(item);
@@ -126,7 +147,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
         core_path::find().and_then(|core| implementation::kernel(attribute.into(), item.clone(), &core));
     match expanded {
         Ok(tokens) => tokens.into(),
-        // The item stays, so that this is the only error.
+        // The item stays, so that no other error follows.
         Err(error) => {
             let mut tokens = error.into_compile_error();
             tokens.extend(implementation::without_kernel(item));
@@ -141,7 +162,7 @@ pub fn register_backend(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| backend::register(input.into(), &core)))
 }
 
-/// Makes the crate a plugin that brings all that is registered in it and in the crates listed:
+/// Makes the crate a plugin that brings everything registered in it and in the crates listed:
 /// `export_plugin!(my_backend);`.
 #[proc_macro]
 pub fn export_plugin(input: TokenStream) -> TokenStream {

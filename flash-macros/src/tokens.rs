@@ -1,4 +1,4 @@
-//! Small things done to tokens.
+//! Operations on tokens.
 
 use proc_macro2::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -35,7 +35,7 @@ pub fn replace_lifetime(tokens: TokenStream, from: &Ident, to: &Lifetime) -> Tok
 /// The tokens with some identifiers replaced.
 pub fn replace_ident(tokens: TokenStream, value: &dyn Fn(&Ident) -> Option<TokenStream>) -> TokenStream {
     let mut out = TokenStream::new();
-    // The name of a lifetime is an identifier too, behind its quote.
+    // The name of a lifetime is an identifier, too, after its quote.
     let mut lifetime = false;
     for token in tokens {
         let quote = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '\'');

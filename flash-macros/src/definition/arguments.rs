@@ -40,7 +40,7 @@ pub fn read(view: View, field: &Field, dimensions: &[Ident]) -> syn::Result<View
         View::Item { access, .. } => View::Item { access, along },
         View::Phased { element, .. } => {
             if let (Some(attribute), Some(1..)) = (along_attribute, along.iter().position(|d| *d == 0)) {
-                // PhasedSpan gives the run's own elements as a slice.
+                // `PhasedSpan` gives the run's own elements as a slice.
                 errors.at(attribute, format!(
                     "dimension 0, `{0}`, must be the first here, or absent: runs of work items lie along it, and the own elements of a run of a `Phased` stand side by side",
                     dimensions[0]

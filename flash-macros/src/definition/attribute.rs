@@ -11,7 +11,7 @@ use syn::{Attribute, Error, Ident, LitInt, LitStr, Meta, Token, braced, parenthe
 /// The most dimensions that a list of `sort_by` or `group_by` may have: the core's limit.
 const MAX_LISTED: usize = 8;
 
-/// What the attribute says.
+/// The keys of the attribute.
 pub struct Head {
     pub name: LitStr,
     pub dimensions: Vec<Ident>,
@@ -27,7 +27,7 @@ pub struct Order {
     pub group: Group,
 }
 
-/// Where barriers stand.
+/// The places of barriers.
 #[derive(Debug, PartialEq)]
 pub enum Group {
     AsSorted,
@@ -70,7 +70,7 @@ pub fn read(attributes: &[Attribute], ident: &Ident) -> syn::Result<Head> {
     }
     let mut keys = Keys::default();
     errors.take(attribute.parse_nested_meta(|meta| keys.read(meta)));
-    // What follows would complain about what was not read.
+    // Later checks would report what could not be read.
     errors.finish()?;
     keys.finish(attribute)
 }

@@ -1,4 +1,4 @@
-//! That elements are plain data, said so that the compiler has one thing to say where one is not.
+//! Bounds that require plain data, written so that the compiler reports one error for a type that is not.
 
 use super::views::{View, accumulated};
 use super::{Argument, Definition};
@@ -8,9 +8,9 @@ use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{GenericParam, Generics, PredicateType, TypeParamBound, WherePredicate};
 
-/// That each type is plain data, for types that depend on no parameter. Where one is not, the
-/// compiler says so at the field, and takes it for granted in the items that have these bounds: two
-/// errors, this and that of [`calls`], and not one per use.
+/// A bound for each type that depends on no parameter: it is plain data. Where one is not, the compiler
+/// reports it at the field, and assumes the bound in the items that have it. So there are two errors, this
+/// and that of [`calls`], and not one per use.
 pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> {
     let depends = |ty: &TokenStream| {
         definition.generics.params.iter().any(|parameter| match parameter {
@@ -40,11 +40,11 @@ pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> 
         if depends(&ty) {
             return None;
         }
-        // All of it at the field: the error is where the bound is.
+        // All tokens have the field's span: the error is where the bound is.
         let span = ty.span();
         syn::parse2(respan(quote!(#ty: #core::kernel::#bound), span)).ok()
     };
-    // That the operation is one on the element: one error at its name, not one per use.
+    // Requires that the operation is one on the element: one error at its name, not one per use.
     let operation = |argument: &Argument| {
         let View::Reduce { access, operation } = &argument.view else { return None };
         let (ty, element) = (operation.to_token_stream(), accumulated(&access.visible.as_ref()?.element));
@@ -71,7 +71,7 @@ fn is_element(bound: &PredicateType) -> bool {
     })
 }
 
-/// The same as calls, for which the compiler says what to write.
+/// The same as calls, for which the compiler suggests a fix.
 pub fn calls(bounds: &[WherePredicate], core: &TokenStream) -> Option<TokenStream> {
     let calls: TokenStream = bounds
         .iter()

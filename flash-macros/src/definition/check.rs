@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 
 const ORDER: &str = "arguments that are only read come first (scalars are), then those read and written, then those only written";
 
-/// Checks what the tokens show.
+/// Checks the accesses that the tokens show.
 pub fn order(arguments: &[Argument], errors: &mut Errors) {
     let mut highest: Option<(&Argument, Access)> = None;
     for argument in arguments {
@@ -32,7 +32,7 @@ pub fn order(arguments: &[Argument], errors: &mut Errors) {
     }
 }
 
-/// Assertions for what aliases hide: each argument against the one before.
+/// Assertions for accesses behind aliases: each argument against the one before.
 pub fn constants(definition: &Definition, core: &TokenStream) -> TokenStream {
     definition
         .arguments

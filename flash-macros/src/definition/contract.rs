@@ -56,10 +56,10 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
         (false, true) => (None, Some(quote!(const { #checks }))),
     };
 
-    // SAFETY of what is written here: `arguments`, `pack` and `bind` go over the same fields in the
-    // same order; `run`, `item`, `span` and `whole` only call the views' constructors, whose demands
-    // are what the callers of these functions promise for the argument so described. The types of
-    // the views are spelled out with the core's paths, so that an alias of the same name is an error.
+    // SAFETY of the generated code: `arguments`, `pack` and `bind` go over the same fields in the same order.
+    // `run`, `item`, `span` and `whole` only call the views' constructors, whose requirements are what the
+    // callers of these functions promise for the argument so described. The types of the views are spelled
+    // out with the core's paths, so that an alias of the same name is an error.
     quote! {
         #[automatically_derived]
         #[allow(trivial_bounds, unsafe_code, unused_variables, clippy::undocumented_unsafe_blocks)]
@@ -130,7 +130,7 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     }
 }
 
-/// What a definition with accumulators says of them.
+/// The description of a definition's accumulators.
 fn reduces(definition: &Definition, core: &TokenStream) -> Option<TokenStream> {
     let views = quote!(#core::kernel::views);
     let arguments = definition.arguments.iter().enumerate();

@@ -13,7 +13,7 @@ use syn::{Attribute, Error, GenericParam, Ident, LitStr, Meta, Token};
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
 const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `items_per_thread`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
-/// A kind of device, and the endings of the files that it takes. `c` is text for any.
+/// A kind of device, and the endings of its files. `c` is text for any.
 struct Target {
     key: &'static str,
     source: &'static [&'static str],
@@ -25,20 +25,20 @@ const TARGETS: &[Target] = &[
     Target { key: "cuda", source: &["cu", "c"], binary: &["ptx", "cubin", "fatbin"] },
 ];
 
-/// What is said of one file, or of several for different targets.
+/// One entry of the attribute: a file, or files for different targets, with its keys.
 pub struct Devices {
     attribute: Attribute,
     files: Vec<File>,
     elements: Option<Elements>,
     name: Option<LitStr>,
     priority: i32,
-    /// Attributes by what their values are.
+    /// Attributes by the types of their values.
     texts: Vec<(String, String)>,
     numbers: Vec<(String, u32)>,
     flags: Vec<String>,
 }
 
-/// A file with code, behind the texts that it builds on.
+/// A file with code, after the texts that it builds on.
 struct File {
     target: &'static str,
     before: Vec<LitStr>,
@@ -46,7 +46,7 @@ struct File {
     binary: bool,
 }
 
-/// Reads all of them: one attribute, with `;` between what is said of different files.
+/// Reads all entries: `;` separates those of different files in one attribute.
 pub fn read(attributes: &[Attribute], errors: &mut Errors) -> Vec<Devices> {
     let mut ours = attributes.iter().filter(|attribute| attribute.path().is_ident("implementations"));
     let Some(attribute) = ours.next() else {
@@ -161,7 +161,7 @@ fn file(target: &Target, paths: &[LitStr]) -> syn::Result<File> {
     Ok(File { target: target.key, before: before.to_vec(), path: path.clone(), binary })
 }
 
-/// By its ending.
+/// Decided by its ending.
 fn is_binary(target: &Target, path: &LitStr) -> syn::Result<bool> {
     let value = path.value();
     let (stem, ending) = value.rsplit_once('.').unwrap_or((&value, ""));
@@ -267,14 +267,14 @@ fn entry(
     let kernel = quote!(#core::kernel);
     let ident = &definition.ident;
     let lifetime = definition.lifetime.as_ref().map(|_| quote!('static,));
-    // A type that the definition does not take is reported where it is listed.
+    // The span is the list's, so that a type that the definition does not take is reported there.
     let ty = match list {
         [] => quote!(#ident<#lifetime>),
         list => respan(quote!(#ident<#lifetime #(#list),*>), span_of(list)),
     };
     let name = devices.name.as_ref().map_or_else(|| file.name(), LitStr::value);
     let (target, binary, priority) = (file.target, file.binary, devices.priority);
-    // A file that cannot be read is reported where it is named.
+    // The span is the name's, so that a file that cannot be read is reported there.
     let files = file.before.iter().chain([&file.path]).map(|path| match binary {
         true => quote_spanned!(path.span()=> (#path, ::core::include_bytes!(#path))),
         false => quote_spanned!(path.span()=> (#path, ::core::include_str!(#path).as_bytes())),

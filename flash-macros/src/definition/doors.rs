@@ -1,4 +1,4 @@
-//! The structs that the three doors get: the arguments as a kernel sees them.
+//! The structs for the three doors: the arguments as a kernel sees them.
 
 use super::views::{Access, AccessType, View, Visible};
 use super::{Argument, Class, Definition};
@@ -8,7 +8,7 @@ use quote::{quote, quote_spanned};
 use syn::Lifetime;
 use syn::spanned::Spanned;
 
-/// One of the ways in which CPU code enters.
+/// A door: one of the ways in which CPU code is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     Item,
@@ -19,7 +19,7 @@ pub enum Door {
 impl Door {
     pub const ALL: [Door; 3] = [Door::Item, Door::Span, Door::Whole];
 
-    /// Name of the door's struct, behind the definition's.
+    /// The suffix of the door's struct, after the definition's name.
     pub fn suffix(self) -> &'static str {
         match self {
             Door::Item => "Item",
@@ -97,8 +97,8 @@ fn field(argument: &Argument, door: Door, k: &Lifetime, core: &TokenStream) -> T
     }
 }
 
-/// The type of an `Item` argument. Where the access is visible it is written out, for the reader of
-/// the documentation; otherwise it is what `ItemAccess` says.
+/// The type of an `Item` argument. Where the access is visible it is written out, for the reader of the
+/// documentation; otherwise it is the one of `ItemAccess`.
 fn item(access: &AccessType, door: Door, class: Class, k: &Lifetime, core: &TokenStream) -> TokenStream {
     let (ty, span) = (&access.ty, access.ty.span());
     let views = quote!(#core::kernel::views);

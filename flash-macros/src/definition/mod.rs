@@ -26,7 +26,7 @@ use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Gene
 use syn::{Type, Visibility};
 use views::{AccessType, View};
 
-/// A kernel definition as its struct says it.
+/// A kernel definition as its struct describes it.
 pub struct Definition {
     ident: Ident,
     vis: Visibility,
@@ -72,14 +72,14 @@ fn read(input: DeriveInput) -> syn::Result<Definition> {
     let lifetime = errors.take(one_lifetime(&input.generics)).flatten();
     let head = errors.take(attribute::read(&input.attrs, &input.ident));
     let devices = devices::read(&input.attrs, &mut errors);
-    // Without dimensions nothing about the fields' dimensions can be said.
+    // Without dimensions nothing can be checked about those of the fields.
     let dimensions = head.as_ref().map(|head| head.dimensions.as_slice());
     let arguments: Vec<Argument> = fields
         .into_iter()
         .filter_map(|field| errors.take(argument(field, lifetime.as_ref(), dimensions)))
         .collect();
     check::order(&arguments, &mut errors);
-    // Names of arguments that could not be read would be missed, too.
+    // Otherwise arguments that could not be read would be reported as missing.
     errors.finish()?;
     let mut errors = Errors::default();
     let part = head
@@ -194,7 +194,7 @@ impl Definition {
         generics
     }
 
-    /// The lifetime of what a kernel sees, by a name that is free.
+    /// The lifetime of a kernel's arguments, by a name that is free.
     fn kernel_lifetime(&self) -> Lifetime {
         let name = if self.lifetime.as_ref().is_some_and(|name| name == "k") { "'kernel" } else { "'k" };
         Lifetime::new(name, proc_macro2::Span::call_site())
@@ -205,7 +205,7 @@ impl Definition {
         format_ident!("{}{}", self.ident, door.suffix())
     }
 
-    /// True if what a kernel sees borrows anything.
+    /// True if a kernel's arguments borrow anything.
     fn has_arrays(&self) -> bool {
         self.arguments.iter().any(|argument| !matches!(argument.view, View::Scalar))
     }

@@ -83,7 +83,7 @@ impl Written {
     }
 }
 
-/// `stencil(x = 1)` and so on, behind the name.
+/// `stencil(x = 1)` and so on, after the name.
 fn map(path: &Path, input: ParseStream<'_>) -> syn::Result<Map<Ident, Ident>> {
     let content;
     let parentheses = parenthesized!(content in input);
@@ -210,7 +210,7 @@ pub fn write(part: &PartBy, core: &TokenStream) -> TokenStream {
         quote!(.map(#argument, #descriptor::#map))
     });
     let function = part.function.as_ref().map(|path| {
-        // The error of a path to something else is at the path.
+        // The span is the path's, so that an error of its type is reported there.
         quote_spanned!(path.span()=> .by({
             let map: &#core::kernel::PartitionMap = &#path;
             map

@@ -1,4 +1,4 @@
-//! What the type of a field says: which view, which access, which element.
+//! The type of a field: its view, its access, its element.
 
 use crate::tokens::{last_segment, plain, text, type_arguments};
 use syn::{Error, Ident, PathSegment, Type};
@@ -14,20 +14,20 @@ pub enum View {
     Reduce { access: AccessType, operation: Type },
 }
 
-/// The type that says the access. What hides behind an alias is left to the compiler.
+/// The type of an access. An alias is resolved by the compiler.
 pub struct AccessType {
     pub ty: Type,
     pub visible: Option<Visible>,
 }
 
-/// An access that can be read off the tokens.
+/// An access that is visible in the tokens.
 pub struct Visible {
     pub access: Access,
     pub row: bool,
     pub element: Type,
 }
 
-/// What a kernel does with an argument, in the order in which arguments stand.
+/// A kernel's access to an argument, in the order in which arguments stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     Read,
@@ -42,7 +42,7 @@ pub enum Use {
     Write,
 }
 
-/// Types that stand for plain data, of which a person might think as such, and what to write.
+/// Types that look like plain data and are not, and what to write instead.
 const NOT_PLAIN: &[(&str, &str)] = &[
     ("bool", "use `u32`, 0 or 1"),
     ("char", "use `u32`"),
@@ -57,7 +57,7 @@ const NOT_PLAIN: &[(&str, &str)] = &[
 ];
 
 impl Access {
-    /// What its arguments are, for messages.
+    /// The kind of its arguments, for messages.
     pub fn words(self) -> &'static str {
         match self {
             Access::Read => "only read",
@@ -80,7 +80,7 @@ impl View {
     }
 }
 
-/// Reads the type of a field. `along` and `stages` are still to be read.
+/// Reads the type of a field. `along` and `stages` are read later.
 pub fn read(ty: &Type, lifetime: Option<&Ident>) -> syn::Result<View> {
     let reader = Reader { lifetime: lifetime.map_or("'a".to_owned(), |name| format!("'{name}")) };
     let Some(segment) = last_segment(ty) else {
@@ -102,7 +102,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Refuses what is no plain data for sure. What the name does not tell is left to the compiler.
+    /// Refuses types that are certainly no plain data. The compiler decides about all others.
     fn plain_data(&self, ty: &Type) -> syn::Result<()> {
         let a = &self.lifetime;
         if let Type::Reference(reference) = plain(ty) {
@@ -289,7 +289,7 @@ pub fn accumulated(content: &Type) -> &Type {
     }
 }
 
-/// True for what is an element and no alias of an access, which has the element as parameter.
+/// True for an element, false for an alias of an access, which has the element as parameter.
 fn is_element(ty: &Type) -> bool {
     match last_segment(ty) {
         Some(segment) => segment.ident == "Row" || segment.arguments.is_none(),

@@ -8,7 +8,7 @@ use syn::{Error, Ident, LitStr, Token};
 
 const KEYS: &str = "an implementation has `for(..)`, `name`, `priority`, `alignment`, `cpu_features`, `vendor`, `device`, `architecture` and `version`";
 
-/// What the attribute says.
+/// The keys of the attribute.
 #[derive(Default)]
 pub struct Keys {
     pub elements: Option<Elements>,

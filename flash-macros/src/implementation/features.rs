@@ -142,7 +142,7 @@ pub fn read(list: &LitStr) -> syn::Result<String> {
     Ok(features.join(","))
 }
 
-/// The feature that was probably meant: the same but for case and punctuation.
+/// The feature that was probably meant: equal except for case and punctuation.
 fn closest(name: &str) -> Option<&'static str> {
     let bare = |name: &str| -> String {
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()

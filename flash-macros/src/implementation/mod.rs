@@ -60,8 +60,8 @@ fn the_impl(item: TokenStream) -> syn::Result<ItemImpl> {
     }
 }
 
-/// One entry of the inventory. All of it has the span of the element type in `for(..)`, so that a
-/// type that the impl does not cover is reported there.
+/// One entry of the inventory. All of it has the span of the element type in `for(..)`, so that a type that
+/// the impl does not cover is reported there.
 fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &TokenStream) -> TokenStream {
     let unit = &target.unit_path;
     let definition = &list.definition;

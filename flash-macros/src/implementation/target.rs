@@ -1,4 +1,4 @@
-//! What an impl is of and for: `impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain`.
+//! The definition, door and unit struct of an impl: `impl<T: Real> CpuItem<Accelerate<'_, T>> for Plain`.
 
 use super::HERE;
 use crate::keys::{Elements, GenericValue, check_list, span_of};
@@ -7,7 +7,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident};
 use syn::{Error, GenericArgument, GenericParam, Ident, ItemImpl, Path, PathArguments, Type, parse_quote};
 
-/// Which trait.
+/// The trait of an impl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     Item,
@@ -15,7 +15,7 @@ pub enum Door {
     Whole,
 }
 
-/// The impl, taken apart.
+/// The parts of the impl.
 pub struct Target {
     pub door: Door,
     /// The definition's type, with every lifetime `'static`.
@@ -34,7 +34,7 @@ pub struct Target {
 pub struct List {
     /// The definition's type with the element types in it.
     pub definition: TokenStream,
-    /// Where the element types stand in the attribute.
+    /// The place of the element types in the attribute.
     pub span: Option<Span>,
 }
 
@@ -156,7 +156,7 @@ pub fn lists(target: &Target, elements: Option<&Elements>) -> syn::Result<Vec<Li
     elements.lists.iter().map(|list| generic(target, list)).collect()
 }
 
-/// An impl without parameters: the list may repeat the types that it is for.
+/// An impl without parameters: the list may repeat its types.
 fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn::Result<Vec<List>> {
     let own: Vec<String> = target.arguments.iter().map(text).collect();
     match texts {
@@ -180,7 +180,7 @@ fn concrete(target: &Target, elements: &Elements, texts: &[Vec<String>]) -> syn:
 
 fn generic(target: &Target, list: &[GenericValue]) -> syn::Result<List> {
     check_list(list, "impl", &target.parameters)?;
-    // All at once, so that a type put in is not searched for the next parameter.
+    // All at once, so that the next parameter is not replaced inside a type just put in.
     let values: Vec<(&Ident, TokenStream)> =
         target.parameters.iter().zip(list.iter().map(ToTokens::to_token_stream)).collect();
     let definition = replace_ident(target.definition.clone(), &|ident| {

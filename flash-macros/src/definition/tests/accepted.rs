@@ -1,4 +1,4 @@
-//! What is read from a struct and written for it.
+//! What is read from a struct and generated for it.
 
 use super::super::attribute::Group;
 use super::super::views::{Access, Use, View};

@@ -1,4 +1,4 @@
-//! What the derive reads, writes and refuses.
+//! What the derive reads, generates and refuses.
 
 mod accepted;
 mod refused;

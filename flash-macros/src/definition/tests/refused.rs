@@ -1,4 +1,4 @@
-//! Mistakes, and what is said about them.
+//! Mistakes and their error messages.
 
 use super::{core, derive};
 use proc_macro2::TokenStream;
