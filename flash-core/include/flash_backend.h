@@ -68,7 +68,7 @@
 // Error code: anything that has no code of its own.
 #define FLASH_ERROR_OTHER 1
 
-// Error code: the slot exists, this device cannot do it.
+// Error code: the slot exists, but this device cannot do it.
 #define FLASH_ERROR_UNSUPPORTED 2
 
 // Error code: no driver, no device, or too old.
@@ -96,8 +96,8 @@
 #define FLASH_DOOR_SPAN 2
 
 // flash_implementation.door: once per subspace and phase. A launch is cut only if the implementation has the
-// attribute `parts` with the value `true`: it is then called with the index space of a part, and touches
-// nothing of an FLASH_ARG_ITEM or FLASH_ARG_PHASED but what the index values of that name, from the first element
+// attribute `parts` with the value `true`. It is then called with the index space of a part. Of an
+// FLASH_ARG_ITEM or FLASH_ARG_PHASED it touches only the elements of those index values, from the first element
 // to the last.
 #define FLASH_DOOR_WHOLE 3
 
@@ -146,8 +146,8 @@
 // flash_submission.flags: some argument is FLASH_ARG_PHASED.
 #define FLASH_SUBMIT_PHASED 2
 
-// flash_submission.flags: the space is a part of the launch's, and other parts run elsewhere. Since minor
-// version 3.
+// flash_submission.flags: the space is a part of the launch's; other parts run elsewhere. Since minor version
+// 3.
 #define FLASH_SUBMIT_PART 4
 
 // A device of a backend. Opaque, lives for ever.
@@ -189,7 +189,7 @@ typedef struct flash_loop {
   uint32_t kind;
   // One of the `FLASH_BARRIER_` constants.
   uint32_t barrier;
-  // For FLASH_LOOP_MEMBER, where its group's loop is; else 0.
+  // For FLASH_LOOP_MEMBER, the number of its group's loop; else 0.
   uint32_t group_loop;
   // Iterations; for FLASH_LOOP_MEMBER, positions of the dimension.
   uint64_t count;
@@ -200,7 +200,7 @@ typedef struct flash_loop {
   // The dimension's positions, ascending by value and stably, for FLASH_LOOP_ORDERED,
   // FLASH_LOOP_GROUP and FLASH_LOOP_MEMBER, else null.
   const uint64_t *order;
-  // Where each group begins in `order`, and its length at the end, for FLASH_LOOP_GROUP and
+  // The beginning of each group in `order`, and its length at the end, for FLASH_LOOP_GROUP and
   // FLASH_LOOP_MEMBER, else null.
   const uint64_t *starts;
 } flash_loop;
@@ -241,31 +241,32 @@ typedef struct flash_attr {
   struct flash_str key;
   // Its value as JSON text.
   struct flash_str value;
-  // 1: whoever does not know the key must refuse; 0: may ignore it.
+  // 1: a reader that does not know the key must refuse; 0: it may ignore it.
   uint32_t required;
   // 0.
   uint32_t reserved;
 } flash_attr;
 
-// The threads that a `whole` implementation may use. The functions may be called from any thread, and inside of themselves.
+// The threads that a `whole` implementation may use. The functions may be called from any thread, and from
+// inside `body`.
 typedef struct flash_threads {
   // Size of this struct.
   uint32_t struct_size;
-  // How many.
+  // Number of threads.
   uint32_t count;
   // Passed to `install` and `each`.
   void *context;
-  // Calls `body(data)` once, on a thread of the backend's pool; returns when it has.
+  // Calls `body(data)` once, on a thread of the backend's pool; returns when that has returned.
   void (*install)(void *context, void (*body)(void*), void *data);
-  // Calls `body(data, begin, end)`, on all threads at the same time, for ranges that are apart and together `[0,
-  // count)`, none of them empty; returns when all have been gone through. One of `count` takes about `ns` nanoseconds on
-  // one thread; 0: nobody knows.
+  // Calls `body(data, begin, end)` on all threads at the same time, for ranges that do not overlap and
+  // together are `[0, count)`, none of them empty; returns when all calls have returned. One of `count`
+  // takes about `ns` nanoseconds on one thread; 0: unknown.
   void (*each)(void *context, uint64_t count, float ns, void (*body)(void *data,
                                                                      uint64_t begin,
                                                                      uint64_t end), void *data);
 } flash_threads;
 
-// What one call of a flash_share_fn has to do: rows `[begin, end)` of phase `phase`.
+// The work of one call of a flash_share_fn: rows `[begin, end)` of phase `phase`.
 typedef struct flash_share {
   // Size of this struct on the side that made it.
   uint32_t struct_size;
@@ -305,10 +306,10 @@ typedef struct flash_implementation {
   struct flash_str name;
   // Kind of device: `cpu`, `cuda`, `opencl`.
   struct flash_str target;
-  // The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the
-  // kernel's name alone and trusted to fit.
+  // The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the kernel's
+  // name alone and trusted to fit.
   struct flash_str descriptor;
-  // CPU features that must be there, separated by commas. Empty: none.
+  // CPU features that the device must have, separated by commas. Empty: none.
   struct flash_str cpu_features;
   // Selection attributes and others.
   const struct flash_attr *attributes;
@@ -364,13 +365,13 @@ typedef struct flash_device_info {
   uint32_t flags;
   // Work items that run at the same time, roughly; threads of a CPU.
   uint32_t threads;
-  // Name for people.
+  // Name for display.
   struct flash_str name;
-  // Who made it.
+  // Its manufacturer.
   struct flash_str vendor;
   // Version of driver or backend.
   struct flash_str version;
-  // What it is, physically: devices with one id are never used together in a group.
+  // Identity of the hardware: devices with the same id are never used together in a group.
   struct flash_str physical_id;
   // Rough single-precision rate in flop/s, to order devices by. 0: unknown.
   double rate_hint;
@@ -427,7 +428,7 @@ typedef struct flash_memory_space {
   uint64_t size;
   // 1 if host pointers into it are valid.
   uint32_t host_visible;
-  // Alignment that `alloc` gives at least.
+  // The least alignment of buffers that `alloc` returns.
   uint32_t alignment;
 } flash_memory_space;
 
@@ -444,7 +445,7 @@ typedef struct flash_buffer {
 
 // A strided box of up to three dimensions inside a buffer, in bytes; axis 0 is contiguous.
 typedef struct flash_copy_box {
-  // Bytes, rows, planes. A box of less dimensions has extent 1 in the others.
+  // Bytes, rows, planes. A box of fewer dimensions has extent 1 in the others.
   uint64_t extent[3];
   // Offset of the first byte in the source.
   uint64_t source_offset;
@@ -465,7 +466,7 @@ typedef struct flash_backend_api {
   uint32_t flags;
   // Runtime key, such as `ALL_CPU`.
   struct flash_str key;
-  // For people.
+  // Text for display.
   struct flash_str description;
   // Looks for the driver and its devices; called before `devices`, once. An error: unavailable.
   struct flash_error *(*probe)(void);
@@ -473,11 +474,11 @@ typedef struct flash_backend_api {
   struct flash_error *(*devices)(struct flash_device *const **devices, size_t *count);
   // Properties of a device; `info.struct_size` is set by the host. Strings live for ever.
   struct flash_error *(*device_info)(struct flash_device *device, struct flash_device_info *info);
-  // Makes an implementation ready. `implementation` lives as long as the kernel.
+  // Prepares an implementation for a device. `implementation` lives as long as the kernel.
   struct flash_error *(*prepare)(struct flash_device *device,
                                  const struct flash_implementation *implementation,
                                  struct flash_kernel **kernel);
-  // Gives a kernel back.
+  // Releases a kernel.
   void (*release)(struct flash_device *device, struct flash_kernel *kernel);
   // Runs a kernel. `queue` NULL: the device's default queue.
   struct flash_error *(*submit)(struct flash_device *device,
@@ -501,9 +502,9 @@ typedef struct flash_backend_api {
                                uint32_t space,
                                uint64_t bytes,
                                struct flash_buffer *buffer);
-  // Frees what `alloc`, `register_host` or `import` gave.
+  // Frees a buffer of `alloc`, `register_host` or `import`.
   struct flash_error *(*free)(struct flash_device *device, struct flash_buffer buffer);
-  // Makes host memory known to the device (pinning).
+  // Registers host memory with the device (pinning).
   struct flash_error *(*register_host)(struct flash_device *device,
                                        void *pointer,
                                        uint64_t bytes,
@@ -512,7 +513,7 @@ typedef struct flash_backend_api {
   struct flash_error *(*export_buffer)(struct flash_device *device,
                                        struct flash_buffer buffer,
                                        uint64_t *handle);
-  // The other end of `export_buffer`.
+  // The counterpart of `export_buffer`.
   struct flash_error *(*import_buffer)(struct flash_device *device,
                                        uint64_t handle,
                                        uint64_t bytes,
@@ -553,7 +554,7 @@ typedef struct flash_backend_api {
                                         void *context);
   // Start and end on the device in nanoseconds.
   struct flash_error *(*event_times)(struct flash_event *event, uint64_t *start, uint64_t *end);
-  // Gives an event back.
+  // Releases an event.
   void (*event_release)(struct flash_event *event);
   // The vendor's own handle of a queue, buffer or context, by kind, for vendor libraries.
   struct flash_error *(*native_handle)(struct flash_device *device,
@@ -564,26 +565,28 @@ typedef struct flash_backend_api {
   void (*progress)(struct flash_device *device);
   // Tries to stop the work behind an event.
   struct flash_error *(*cancel)(struct flash_event *event);
-  // For a kernel with a flash_share_fn in FLASH_SPACE_HOST: up to so many work items, a launch of one phase without
-  // flags and attributes may be run by the host, which calls that function on its own thread and does not
-  // tell the device. 0, or NULL: none. It is asked after each launch that the device had, which are one in 256 of
-  // those at least: what items take may change. Since minor version 3.
+  // For a kernel with a flash_share_fn in FLASH_SPACE_HOST: the number of work items up to which the host may
+  // run a launch itself. The launch must have one phase and no flags and attributes; the host calls that
+  // function on its own thread and does not tell the device. 0, or NULL: none. The host asks after each
+  // launch that the device runs, which is at least one in 256 of those, since the time of an item may
+  // change. Since minor version 3.
   uint64_t (*inline_items)(struct flash_device *device, struct flash_kernel *kernel);
   // An implementation may be prepared soon: loads its program if that needs no compiler, and returns when
-  // it is there. The host calls it from a thread of its own. What fails here fails again in `prepare`. Since
+  // it is loaded. The host calls it from a thread of its own. An error here recurs in `prepare`. Since
   // minor version 4.
   void (*preload)(struct flash_device *device, const struct flash_implementation *implementation);
-  // Number of the image that a kernel is in, of a device that has one loaded at a time and takes long to load
-  // another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
-  // version 4.
+  // Number of the image of a kernel, for a device that has one image loaded at a time and takes long to
+  // load another; 0, or NULL: none. Submissions of one image are put together where their order allows.
+  // Since minor version 4.
   uint64_t (*image)(struct flash_device *device, struct flash_kernel *kernel);
-  // Memory in FLASH_SPACE_HOST may be given back from now on: a device gives back what it keeps of arguments that began
-  // in these bytes, when no launch that is under way needs it any more. It is called on any thread, of memory,
-  // too, that the device never saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
+  // Memory in FLASH_SPACE_HOST may be freed from now on. A device releases what it keeps for arguments that
+  // began in these bytes, once no launch in flight needs it. It is called on any thread, also for memory
+  // that the device never saw, and calls no function of the host. NULL: it keeps nothing. Since minor
+  // version 6.
   void (*forget_host)(struct flash_device *device, void *pointer, uint64_t bytes);
 } flash_backend_api;
 
-// What a plugin brings. Readable without touching a driver; lives for ever.
+// The contents of a plugin. Readable without touching a driver; lives for ever.
 typedef struct flash_plugin_header {
   // MAGIC.
   uint64_t magic;
@@ -616,7 +619,7 @@ typedef struct flash_plugin_header {
 typedef const struct flash_plugin_header *(*flash_query_fn)(uint32_t host_abi_major,
                                                             const struct flash_host_api *host);
 
-// What one call of a flash_queue_fn has to do. Since minor version 5.
+// The work of one call of a flash_queue_fn. Since minor version 5.
 typedef struct flash_queue_call {
   // Size of this struct on the side that made it.
   uint32_t struct_size;
@@ -628,21 +631,21 @@ typedef struct flash_queue_call {
   uint64_t phase;
   // Arguments.
   const flash_arg *args;
-  // For the two functions.
+  // Passed to the two functions.
   void *context;
-  // The vendor's own handle, by kind, of the queue, the context, the device, or of the flash_buffer that `object` points
-  // to. 0 is success; otherwise it has called `fail`.
+  // The vendor's own handle, by kind: of the queue, the context, the device, or of the flash_buffer that
+  // `object` points to. 0 is success; otherwise it has called `fail`.
   int32_t (*native_handle)(void *context,
                            struct flash_str kind,
                            const struct flash_buffer *object,
                            uint64_t *handle);
-  // Says what went wrong: an `ERROR_*` code and a text.
+  // Reports a failure: an `ERROR_*` code and a text.
   void (*fail)(void *context, uint32_t code, struct flash_str text);
 } flash_queue_call;
 
-// A function of the host's that is a kernel of a device: it puts the work of one phase into the device's queue by the
-// vendor's own means, such as a library, and returns before that is done. 0 is success; otherwise it has called
-// `fail`. Since minor version 5.
+// A function of the host that is a kernel of a device. It puts the work of one phase into the device's queue
+// by the vendor's own means, such as a library, and returns before that is done. 0 is success; otherwise it
+// has called `fail`. Since minor version 5.
 typedef int32_t (*flash_queue_fn)(const struct flash_queue_call *call);
 
 /* First field of flash_plugin_header: the bytes FLASHPLG. */

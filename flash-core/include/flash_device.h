@@ -369,9 +369,9 @@ FLASH_FUNCTION void flash_end_phase(flash_u64 phase, flash_u64 phases, flash_u32
 // flash_arg.kind: the whole array, only read.
 #define FLASH_ARG_WHOLE 2
 
-// flash_arg.kind: two buffers. In a phase, `data` is as the phase began and `next` takes the writes.
-// The backend swaps them between phases; elements that no item owns keep what they have; after the
-// last phase the contents are in what was `data` at submission.
+// flash_arg.kind: two buffers. In a phase, `data` is as the phase began and `next` takes the writes. The
+// backend swaps them between phases; elements that no item owns keep their value; after the last phase the
+// contents are in the buffer that was `data` at submission.
 #define FLASH_ARG_PHASED 3
 
 // flash_arg.kind: atomic operations anywhere.
@@ -410,8 +410,8 @@ FLASH_FUNCTION void flash_end_phase(flash_u64 phase, flash_u64 phases, flash_u32
 // Memory space id of plain host memory: addresses are pointers of this process.
 #define FLASH_SPACE_HOST 0
 
-// What one call of a flash_span_fn has to do: `count` work items. The index of item `i` is `index`,
-// with `i * step` added along `dimension`.
+// The work of one call of a flash_span_fn: `count` work items. The index of item `i` is `index`, with `i *
+// step` added along `dimension`.
 typedef struct flash_span {
   // Size of this struct on the side that made it.
   uint32_t struct_size;
@@ -436,7 +436,7 @@ typedef struct flash_span {
 typedef struct flash_part {
   // First element along each axis.
   uint64_t begin[3];
-  // One past the last along each axis. Axes that the array has not: 0 to 1.
+  // One past the last along each axis. Axes that the array does not have: 0 to 1.
   uint64_t end[3];
   // Elements from neighbour to neighbour along axes 1 and 2.
   uint64_t stride[2];
@@ -460,7 +460,7 @@ typedef struct flash_arg {
   // Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
   // touched.
   void *data;
-  // Second buffer of a phased array; otherwise NULL. In spaces that have handles it is one: that of the
+  // Second buffer of a phased array; otherwise NULL. In spaces that have handles it is the handle of the
   // buffer itself, which begins with the part's `next_origin`.
   void *next;
   // Handle of the device buffer in spaces that have handles; 0 in the host's.
@@ -475,7 +475,7 @@ typedef struct flash_arg {
   // consecutive index value; 0 for a dimension that does not index this array. NULL for scalars
   // and whole arrays.
   const uint64_t *strides;
-  // The elements that are there; NULL: all.
+  // The elements that are present; NULL: all.
   const struct flash_part *part;
 } flash_arg;
 

@@ -47,7 +47,7 @@ pub struct Attr {
     pub key: Str,
     /// Its value as JSON text.
     pub value: Str,
-    /// 1: whoever does not know the key must refuse; 0: may ignore it.
+    /// 1: a reader that does not know the key must refuse; 0: it may ignore it.
     pub required: u32,
     /// 0.
     pub reserved: u32,
@@ -85,7 +85,7 @@ pub struct Event {
 
 /// Error code: anything that has no code of its own.
 pub const ERROR_OTHER: u32 = 1;
-/// Error code: the slot exists, this device cannot do it.
+/// Error code: the slot exists, but this device cannot do it.
 pub const ERROR_UNSUPPORTED: u32 = 2;
 /// Error code: no driver, no device, or too old.
 pub const ERROR_UNAVAILABLE: u32 = 3;
@@ -140,7 +140,7 @@ pub struct HostApi {
 /// ([`HostApi::query_failed`] says why).
 pub type PluginQuery = unsafe extern "C" fn(host_abi_major: u32, host: *const HostApi) -> *const PluginHeader;
 
-/// What a plugin brings. Readable without touching a driver; lives for ever.
+/// The contents of a plugin. Readable without touching a driver; lives for ever.
 #[repr(C)]
 pub struct PluginHeader {
     /// [`MAGIC`].
@@ -174,8 +174,8 @@ pub const DOOR_ITEM: u32 = 1;
 /// [`Implementation::door`]: a run of work items along dimension 0.
 pub const DOOR_SPAN: u32 = 2;
 /// [`Implementation::door`]: once per subspace and phase. A launch is cut only if the implementation has the
-/// attribute `parts` with the value `true`: it is then called with the index space of a part, and touches
-/// nothing of an [`ARG_ITEM`] or [`ARG_PHASED`] but what the index values of that name, from the first element
+/// attribute `parts` with the value `true`. It is then called with the index space of a part. Of an
+/// [`ARG_ITEM`] or [`ARG_PHASED`] it touches only the elements of those index values, from the first element
 /// to the last.
 pub const DOOR_WHOLE: u32 = 3;
 
@@ -197,12 +197,12 @@ pub type ShareFn = unsafe extern "C" fn(share: *const Share, args: *const Arg) -
 /// A CPU kernel in C or Fortran: runs `span.count` work items. 0 is success.
 pub type SpanFn = unsafe extern "C" fn(span: *const Span, args: *const Arg) -> i32;
 
-/// A function of the host's that is a kernel of a device: it puts the work of one phase into the device's queue by the
-/// vendor's own means, such as a library, and returns before that is done. 0 is success; otherwise it has called
-/// `fail`. Since minor version 5.
+/// A function of the host that is a kernel of a device. It puts the work of one phase into the device's queue
+/// by the vendor's own means, such as a library, and returns before that is done. 0 is success; otherwise it
+/// has called `fail`. Since minor version 5.
 pub type QueueFn = unsafe extern "C" fn(call: *const QueueCall) -> i32;
 
-/// What one call of a [`QueueFn`] has to do. Since minor version 5.
+/// The work of one call of a [`QueueFn`]. Since minor version 5.
 #[repr(C)]
 pub struct QueueCall {
     /// Size of this struct on the side that made it.
@@ -215,14 +215,14 @@ pub struct QueueCall {
     pub phase: u64,
     /// Arguments.
     pub args: *const Arg,
-    /// For the two functions.
+    /// Passed to the two functions.
     pub context: *mut c_void,
-    /// The vendor's own handle, by kind, of the queue, the context, the device, or of the [`Buffer`] that `object` points
-    /// to. 0 is success; otherwise it has called `fail`.
+    /// The vendor's own handle, by kind: of the queue, the context, the device, or of the [`Buffer`] that
+    /// `object` points to. 0 is success; otherwise it has called `fail`.
     pub native_handle: Option<
         unsafe extern "C" fn(context: *mut c_void, kind: Str, object: *const Buffer, handle: *mut u64) -> i32,
     >,
-    /// Says what went wrong: an `ERROR_*` code and a text.
+    /// Reports a failure: an `ERROR_*` code and a text.
     pub fail: Option<unsafe extern "C" fn(context: *mut c_void, code: u32, text: Str)>,
 }
 
@@ -243,10 +243,10 @@ pub struct Implementation {
     pub name: Str,
     /// Kind of device: `cpu`, `cuda`, `opencl`.
     pub target: Str,
-    /// The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the
-    /// kernel's name alone and trusted to fit.
+    /// The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the kernel's
+    /// name alone and trusted to fit.
     pub descriptor: Str,
-    /// CPU features that must be there, separated by commas. Empty: none.
+    /// CPU features that the device must have, separated by commas. Empty: none.
     pub cpu_features: Str,
     /// Selection attributes and others.
     pub attributes: *const Attr,
@@ -268,9 +268,9 @@ pub const ARG_SCALAR: u32 = 0;
 pub const ARG_ITEM: u32 = 1;
 /// [`Arg::kind`]: the whole array, only read.
 pub const ARG_WHOLE: u32 = 2;
-/// [`Arg::kind`]: two buffers. In a phase, `data` is as the phase began and `next` takes the writes.
-/// The backend swaps them between phases; elements that no item owns keep what they have; after the
-/// last phase the contents are in what was `data` at submission.
+/// [`Arg::kind`]: two buffers. In a phase, `data` is as the phase began and `next` takes the writes. The
+/// backend swaps them between phases; elements that no item owns keep their value; after the last phase the
+/// contents are in the buffer that was `data` at submission.
 pub const ARG_PHASED: u32 = 3;
 /// [`Arg::kind`]: atomic operations anywhere.
 pub const ARG_SCATTER: u32 = 4;
@@ -309,7 +309,7 @@ pub const SPACE_HOST: u32 = 0;
 pub struct Part {
     /// First element along each axis.
     pub begin: [u64; 3],
-    /// One past the last along each axis. Axes that the array has not: 0 to 1.
+    /// One past the last along each axis. Axes that the array does not have: 0 to 1.
     pub end: [u64; 3],
     /// Elements from neighbour to neighbour along axes 1 and 2.
     pub stride: [u64; 2],
@@ -335,7 +335,7 @@ pub struct Arg {
     /// Address of element 0. With a `part` it may lie outside the buffer; only the part's elements may be
     /// touched.
     pub data: *mut c_void,
-    /// Second buffer of a phased array; otherwise NULL. In spaces that have handles it is one: that of the
+    /// Second buffer of a phased array; otherwise NULL. In spaces that have handles it is the handle of the
     /// buffer itself, which begins with the part's `next_origin`.
     pub next: *mut c_void,
     /// Handle of the device buffer in spaces that have handles; 0 in the host's.
@@ -350,20 +350,21 @@ pub struct Arg {
     /// consecutive index value; 0 for a dimension that does not index this array. NULL for scalars
     /// and whole arrays.
     pub strides: *const u64,
-    /// The elements that are there; NULL: all.
+    /// The elements that are present; NULL: all.
     pub part: *const Part,
 }
 
-/// The threads that a `whole` implementation may use. The functions may be called from any thread, and inside of themselves.
+/// The threads that a `whole` implementation may use. The functions may be called from any thread, and from
+/// inside `body`.
 #[repr(C)]
 pub struct Threads {
     /// Size of this struct.
     pub struct_size: u32,
-    /// How many.
+    /// Number of threads.
     pub count: u32,
     /// Passed to `install` and `each`.
     pub context: *mut c_void,
-    /// Calls `body(data)` once, on a thread of the backend's pool; returns when it has.
+    /// Calls `body(data)` once, on a thread of the backend's pool; returns when that has returned.
     pub install: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -371,9 +372,9 @@ pub struct Threads {
             data: *mut c_void,
         ),
     >,
-    /// Calls `body(data, begin, end)`, on all threads at the same time, for ranges that are apart and together `[0,
-    /// count)`, none of them empty; returns when all have been gone through. One of `count` takes about `ns` nanoseconds on
-    /// one thread; 0: nobody knows.
+    /// Calls `body(data, begin, end)` on all threads at the same time, for ranges that do not overlap and
+    /// together are `[0, count)`, none of them empty; returns when all calls have returned. One of `count`
+    /// takes about `ns` nanoseconds on one thread; 0: unknown.
     pub each: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -385,7 +386,7 @@ pub struct Threads {
     >,
 }
 
-/// What one call of a [`ShareFn`] has to do: rows `[begin, end)` of phase `phase`.
+/// The work of one call of a [`ShareFn`]: rows `[begin, end)` of phase `phase`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Share {
@@ -407,8 +408,8 @@ pub struct Share {
     pub threads: *const Threads,
 }
 
-/// What one call of a [`SpanFn`] has to do: `count` work items. The index of item `i` is `index`,
-/// with `i * step` added along `dimension`.
+/// The work of one call of a [`SpanFn`]: `count` work items. The index of item `i` is `index`, with `i *
+/// step` added along `dimension`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Span {
@@ -460,13 +461,13 @@ pub struct DeviceInfo {
     pub flags: u32,
     /// Work items that run at the same time, roughly; threads of a CPU.
     pub threads: u32,
-    /// Name for people.
+    /// Name for display.
     pub name: Str,
-    /// Who made it.
+    /// Its manufacturer.
     pub vendor: Str,
     /// Version of driver or backend.
     pub version: Str,
-    /// What it is, physically: devices with one id are never used together in a group.
+    /// Identity of the hardware: devices with the same id are never used together in a group.
     pub physical_id: Str,
     /// Rough single-precision rate in flop/s, to order devices by. 0: unknown.
     pub rate_hint: f64,
@@ -492,7 +493,7 @@ pub struct MemorySpace {
     pub size: u64,
     /// 1 if host pointers into it are valid.
     pub host_visible: u32,
-    /// Alignment that `alloc` gives at least.
+    /// The least alignment of buffers that `alloc` returns.
     pub alignment: u32,
 }
 
@@ -513,7 +514,7 @@ pub struct Buffer {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CopyBox {
-    /// Bytes, rows, planes. A box of less dimensions has extent 1 in the others.
+    /// Bytes, rows, planes. A box of fewer dimensions has extent 1 in the others.
     pub extent: [u64; 3],
     /// Offset of the first byte in the source.
     pub source_offset: u64,
@@ -531,8 +532,8 @@ pub const SUBMIT_PROFILE: u32 = 1;
 /// [`Submission::flags`]: some argument is [`ARG_PHASED`].
 pub const SUBMIT_PHASED: u32 = 2;
 
-/// [`Submission::flags`]: the space is a part of the launch's, and other parts run elsewhere. Since minor
-/// version 3.
+/// [`Submission::flags`]: the space is a part of the launch's; other parts run elsewhere. Since minor version
+/// 3.
 pub const SUBMIT_PART: u32 = 4;
 
 /// One launch on one device.
@@ -579,7 +580,7 @@ pub struct BackendApi {
     pub flags: u32,
     /// Runtime key, such as `ALL_CPU`.
     pub key: Str,
-    /// For people.
+    /// Text for display.
     pub description: Str,
     /// Looks for the driver and its devices; called before `devices`, once. An error: unavailable.
     pub probe: Option<unsafe extern "C" fn() -> *mut Error>,
@@ -588,7 +589,7 @@ pub struct BackendApi {
         Option<unsafe extern "C" fn(devices: *mut *const *mut Device, count: *mut usize) -> *mut Error>,
     /// Properties of a device; `info.struct_size` is set by the host. Strings live for ever.
     pub device_info: Option<unsafe extern "C" fn(device: *mut Device, info: *mut DeviceInfo) -> *mut Error>,
-    /// Makes an implementation ready. `implementation` lives as long as the kernel.
+    /// Prepares an implementation for a device. `implementation` lives as long as the kernel.
     pub prepare: Option<
         unsafe extern "C" fn(
             device: *mut Device,
@@ -596,7 +597,7 @@ pub struct BackendApi {
             kernel: *mut *mut Kernel,
         ) -> *mut Error,
     >,
-    /// Gives a kernel back.
+    /// Releases a kernel.
     pub release: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel)>,
     /// Runs a kernel. `queue` NULL: the device's default queue.
     pub submit: Option<
@@ -628,9 +629,9 @@ pub struct BackendApi {
     pub alloc: Option<
         unsafe extern "C" fn(device: *mut Device, space: u32, bytes: u64, buffer: *mut Buffer) -> *mut Error,
     >,
-    /// Frees what `alloc`, `register_host` or `import` gave.
+    /// Frees a buffer of `alloc`, `register_host` or `import`.
     pub free: Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer) -> *mut Error>,
-    /// Makes host memory known to the device (pinning).
+    /// Registers host memory with the device (pinning).
     pub register_host: Option<
         unsafe extern "C" fn(
             device: *mut Device,
@@ -642,7 +643,7 @@ pub struct BackendApi {
     /// A handle that another process or backend can import.
     pub export_buffer:
         Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer, handle: *mut u64) -> *mut Error>,
-    /// The other end of `export_buffer`.
+    /// The counterpart of `export_buffer`.
     pub import_buffer: Option<
         unsafe extern "C" fn(device: *mut Device, handle: u64, bytes: u64, buffer: *mut Buffer) -> *mut Error,
     >,
@@ -699,7 +700,7 @@ pub struct BackendApi {
     /// Start and end on the device in nanoseconds.
     pub event_times:
         Option<unsafe extern "C" fn(event: *mut Event, start: *mut u64, end: *mut u64) -> *mut Error>,
-    /// Gives an event back.
+    /// Releases an event.
     pub event_release: Option<unsafe extern "C" fn(event: *mut Event)>,
     /// The vendor's own handle of a queue, buffer or context, by kind, for vendor libraries.
     pub native_handle: Option<
@@ -714,22 +715,24 @@ pub struct BackendApi {
     pub progress: Option<unsafe extern "C" fn(device: *mut Device)>,
     /// Tries to stop the work behind an event.
     pub cancel: Option<unsafe extern "C" fn(event: *mut Event) -> *mut Error>,
-    /// For a kernel with a [`ShareFn`] in [`SPACE_HOST`]: up to so many work items, a launch of one phase without
-    /// flags and attributes may be run by the host, which calls that function on its own thread and does not
-    /// tell the device. 0, or NULL: none. It is asked after each launch that the device had, which are one in 256 of
-    /// those at least: what items take may change. Since minor version 3.
+    /// For a kernel with a [`ShareFn`] in [`SPACE_HOST`]: the number of work items up to which the host may
+    /// run a launch itself. The launch must have one phase and no flags and attributes; the host calls that
+    /// function on its own thread and does not tell the device. 0, or NULL: none. The host asks after each
+    /// launch that the device runs, which is at least one in 256 of those, since the time of an item may
+    /// change. Since minor version 3.
     pub inline_items: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
     /// An implementation may be prepared soon: loads its program if that needs no compiler, and returns when
-    /// it is there. The host calls it from a thread of its own. What fails here fails again in `prepare`. Since
+    /// it is loaded. The host calls it from a thread of its own. An error here recurs in `prepare`. Since
     /// minor version 4.
     pub preload: Option<unsafe extern "C" fn(device: *mut Device, implementation: *const Implementation)>,
-    /// Number of the image that a kernel is in, of a device that has one loaded at a time and takes long to load
-    /// another; 0, or NULL: none. Submissions of one image are put together where their order allows. Since minor
-    /// version 4.
+    /// Number of the image of a kernel, for a device that has one image loaded at a time and takes long to
+    /// load another; 0, or NULL: none. Submissions of one image are put together where their order allows.
+    /// Since minor version 4.
     pub image: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel) -> u64>,
-    /// Memory in [`SPACE_HOST`] may be given back from now on: a device gives back what it keeps of arguments that began
-    /// in these bytes, when no launch that is under way needs it any more. It is called on any thread, of memory,
-    /// too, that the device never saw, and calls nothing of the host's. NULL: it keeps nothing. Since minor version 6.
+    /// Memory in [`SPACE_HOST`] may be freed from now on. A device releases what it keeps for arguments that
+    /// began in these bytes, once no launch in flight needs it. It is called on any thread, also for memory
+    /// that the device never saw, and calls no function of the host. NULL: it keeps nothing. Since minor
+    /// version 6.
     pub forget_host: Option<unsafe extern "C" fn(device: *mut Device, pointer: *mut c_void, bytes: u64)>,
 }
 
@@ -752,7 +755,7 @@ impl Str {
         core::str::from_utf8(bytes).unwrap_or("")
     }
 
-    /// The text; what is not UTF-8 is replaced.
+    /// The text; bytes that are not UTF-8 are replaced.
     ///
     /// # Safety
     /// `ptr` and `len` describe readable bytes, or `len` is 0.
@@ -791,7 +794,7 @@ unsafe impl Send for Implementation {}
 unsafe impl Sync for BackendApi {}
 // SAFETY: as above.
 unsafe impl Send for BackendApi {}
-// SAFETY: an argument is a description; whoever dereferences its addresses argues for it.
+// SAFETY: an argument is a description; code that dereferences its addresses argues for it.
 unsafe impl Sync for Arg {}
 // SAFETY: as above.
 unsafe impl Send for Arg {}

@@ -1,8 +1,8 @@
 //! The plain-data form of an index space and its order, as it crosses the plugin boundary.
 //!
-//! A [`Space`] is self-contained: whoever holds one can turn a row of the index table into index
-//! values, and a phase into rows, with nothing else at hand. It borrows; its maker keeps the
-//! arrays alive and unchanged for as long as the other side may read them.
+//! A [`Space`] is self-contained: a row of the index table can be turned into index values, and a phase into
+//! rows, from it alone. It borrows; its maker keeps the arrays alive and unchanged for as long as the other
+//! side may read them.
 //!
 //! **Table.** The rows `0..items` are a nest of `nloops` loops, `loops[0]` outermost. Running the
 //! nest visits the rows in order. A loop with a single iteration is left out, so a dimension
@@ -95,7 +95,7 @@ pub struct Loop {
     pub kind: u32,
     /// One of the `BARRIER_` constants.
     pub barrier: u32,
-    /// For [`LOOP_MEMBER`], where its group's loop is; else 0.
+    /// For [`LOOP_MEMBER`], the number of its group's loop; else 0.
     pub group_loop: u32,
     /// Iterations; for [`LOOP_MEMBER`], positions of the dimension.
     pub count: u64,
@@ -106,13 +106,13 @@ pub struct Loop {
     /// The dimension's positions, ascending by value and stably, for [`LOOP_ORDERED`],
     /// [`LOOP_GROUP`] and [`LOOP_MEMBER`], else null.
     pub order: *const u64,
-    /// Where each group begins in `order`, and its length at the end, for [`LOOP_GROUP`] and
+    /// The beginning of each group in `order`, and its length at the end, for [`LOOP_GROUP`] and
     /// [`LOOP_MEMBER`], else null.
     pub starts: *const u64,
 }
 
-// SAFETY: the structs are plain data and their pointees are only ever read; keeping those alive
-// and unchanged is the promise of whoever turns the struct back into references.
+// SAFETY: the structs are plain data and their pointees are only ever read. Code that turns a struct back
+// into references promises that those are alive and unchanged.
 unsafe impl Send for Space {}
 // SAFETY: as above; there is no interior mutability.
 unsafe impl Sync for Space {}

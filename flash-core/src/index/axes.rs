@@ -1,5 +1,5 @@
-//! One phase as a function of the row, for kernels that decode a row on their own: per dimension a division,
-//! a remainder and a multiplication, or a list of values.
+//! One phase as a function of the row, for kernels that decode a row on their own. Per dimension it is a
+//! division, a remainder and a multiplication, or a list of values.
 
 use super::SpaceRef;
 use crate::abi::space::{DIM_AFFINE, LOOP_FULL, LOOP_GROUP, LOOP_REVERSED};
@@ -43,7 +43,7 @@ impl Axis {
 
 impl SpaceRef<'_> {
     /// A phase as axes; `None` where groups of different sizes follow each other in it, which only a list of
-    /// its rows can say.
+    /// its rows can express.
     ///
     /// # Panics
     /// If there is no such phase.
@@ -55,8 +55,8 @@ impl SpaceRef<'_> {
         let mut values: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.dims().len());
         self.value(rows.start, &mut values);
         let mut dims: SmallVec<[Axis; 4]> = values.into_iter().map(Axis::Constant).collect();
-        // From the innermost loop outwards, as far as the phase reaches: rows of a sweep of the loops so far,
-        // and how many of them lie before the phase.
+        // From the innermost loop outwards, as far as the phase reaches: the rows of a sweep of the loops so
+        // far, and the number of them before the phase.
         let (mut cell, mut first) = (1u64, 0u64);
         let mut outermost = None;
         for lp in self.loops().iter().rev() {
@@ -92,8 +92,8 @@ impl SpaceRef<'_> {
 }
 
 impl<'a> SpaceRef<'a> {
-    /// The values of each dimension, where they are ranges of step 1 and run in natural order: what a device's
-    /// own index space can be.
+    /// The values of each dimension, where they are ranges of step 1 and run in natural order: a range that a
+    /// device's own index space can express.
     pub fn natural_box(&self) -> Option<impl ExactSizeIterator<Item = Range<u64>> + use<'a>> {
         // Dimensions without a loop have one value; dimension 0 is innermost.
         let natural = self.loops().is_sorted_by(|outer, inner| outer.dim > inner.dim)
@@ -107,7 +107,7 @@ impl<'a> SpaceRef<'a> {
 mod tests {
     use crate::index::{Dim, Group, Order, OrderTraits, count_by};
 
-    /// Compares every row of every phase with the table; how many phases were no axes.
+    /// Compares every row of every phase with the table. Returns the number of phases that have no axes.
     fn compare(dims: &[Dim], traits: &OrderTraits<'_>) -> u64 {
         let order = Order::new(dims, traits).unwrap();
         let view = order.view();

@@ -12,21 +12,20 @@ use super::order::{OrderTraits, carries_barriers};
 use super::{Dim, DimList, Order, SpaceRef, count_by};
 use crate::abi::space::DIM_VALUES;
 
-/// The positions of a dimension that each share gets, ascending; shares that get nothing are left out.
+/// The positions of a dimension that each share gets, ascending; empty shares are left out.
 pub type Cut = SmallVec<[(usize, Range<u64>); 4]>;
 
 /// Whether the space may be cut along a dimension: every phase has all of its positions, and no barrier
 /// depends on its values.
 pub fn may_cut(order: &Order, dim: usize, traits: &OrderTraits<'_>) -> bool {
-    // A dimension that carries barriers may have none inside and still make those outside: with
-    // values 3, 1, 2 and a barrier before each 3, every step of the loop outside is one, but without
-    // the 3 none would be.
+    // A dimension that carries barriers may have none in a part and still cause those outside it. With values
+    // 3, 1, 2 and a barrier before each 3, every step of the loop outside is one, but without the 3 none
+    // would be.
     order.every_phase_spans(dim) && !carries_barriers(dim, traits)
 }
 
-/// The dimension to cut along, if nobody names one: the slowest of those that may be cut, with values in
-/// ascending or descending order, so that the parts of what it indexes are apart. `None`: the launch
-/// runs whole.
+/// The dimension to cut along by default: the slowest of those that may be cut, with values in ascending or
+/// descending order, so that the elements that the parts index do not overlap. `None`: the launch runs whole.
 pub fn cut_dimension(order: &Order, dims: &[Dim], traits: &OrderTraits<'_>) -> Option<usize> {
     let monotone = |dim: &Dim| match dim {
         Dim::Sequence(sequence) => sequence.ascending(),
@@ -62,7 +61,7 @@ pub fn cut_by(count: u64, weights: &[f64], multiple: u64, total: u64, cost: impl
         return cut(count, weights, multiple);
     }
     let positive = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
-    // The largest numbers there are have no sum; so much smaller they have one.
+    // The sum of the largest numbers overflows. Scaled like this it does not.
     let sum: f64 = weights.iter().map(|&w| positive(w)).sum();
     let scale = if sum.is_finite() { 1.0 } else { f64::EPSILON };
     let usable = |w: f64| positive(w) * scale;
@@ -101,8 +100,9 @@ fn nearest(count: u64, multiple: u64, wanted: f64, cost: &impl Fn(u64) -> u64) -
     if distance(below) <= distance(above) { below } else { above }
 }
 
-/// A cut of `count` positions with one multiple for each share in `probes` as well, in ascending order, that it gives
-/// nothing. Who has something keeps a multiple at least; where there are not as many multiples, the cut stays.
+/// A cut of `count` positions in which each share in `probes` that it leaves empty gets one multiple, in
+/// ascending order. The other shares keep at least one multiple; where there are not enough multiples, the
+/// cut stays.
 pub(crate) fn with_probes(cut: Cut, count: u64, multiple: u64, probes: &[usize]) -> Cut {
     let multiple = multiple.max(1);
     let none = probes.iter().filter(|probe| !cut.iter().any(|(share, _)| share == *probe));
@@ -112,7 +112,7 @@ pub(crate) fn with_probes(cut: Cut, count: u64, multiple: u64, probes: &[usize])
     }
     shares.extend(cut.iter().map(|(share, positions)| (*share, Some(positions.end))));
     shares.sort_unstable_by_key(|(share, _)| *share);
-    // Where each ends, in multiples: at least one behind the end of the one before ...
+    // The end of each share, in multiples: at least one after the end of the one before ...
     let mut before = 0;
     let mut ends: SmallVec<[u64; 8]> = SmallVec::new();
     for (_, end) in &shares {
@@ -170,7 +170,7 @@ pub fn value_range(dim: &Dim) -> (Range<u64>, bool) {
 }
 
 impl SpaceRef<'_> {
-    /// The half-open range of a dimension's values, as [`value_range`] has it.
+    /// The half-open range of a dimension's values, as in [`value_range`].
     pub(crate) fn value_range(&self, dim: usize) -> Range<u64> {
         let dim = &self.dims()[dim];
         let (first, last) = match dim.kind {
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(probed(10, &[1.0, 0.0, 1.0], 1, &[1]), [(0, 0..5), (1, 5..6), (2, 6..10)]);
         assert_eq!(probed(70, &[1.0, 1e-9], 16, &[1]), [(0, 0..64), (1, 64..70)]);
         assert_eq!(probed(70, &[1e-9, 1.0], 16, &[0]), [(0, 0..16), (1, 16..70)]);
-        // Who has something keeps some of it.
+        // A share that is not empty keeps some positions.
         assert_eq!(probed(2, &[1.0, 1.0, 0.0], 1, &[2]), [(0, 0..1), (1, 1..2)]);
         assert_eq!(probed(3, &[2.0, 1.0, 0.0], 1, &[2]), [(0, 0..1), (1, 1..2), (2, 2..3)]);
     }

@@ -1,4 +1,4 @@
-//! One dimension of an index space, and the ways of writing it.
+//! One dimension of an index space, and the types that it is made from.
 
 use std::fmt;
 use std::iter::{Rev, StepBy};
@@ -15,8 +15,8 @@ pub type DimList = SmallVec<[Dim; 4]>;
 
 /// The index values of one dimension, by position.
 ///
-/// Made from a count, a range (with or without step, either direction), or by [`count_by`]. What
-/// is wrong with it shows when it is used, so that `From` can be used for negative numbers too.
+/// Made from a count, a range (with or without step, either direction), or by [`count_by`]. An error in it is
+/// reported when it is used, so that `From` can be used for negative numbers, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dim {
     /// The values `0..n`.
@@ -43,7 +43,7 @@ pub enum InvalidDim {
     NegativeCount(i64),
     /// A value below zero.
     NegativeValue {
-        /// Where.
+        /// The position of the value.
         position: u64,
         /// The value.
         value: i64,
@@ -117,7 +117,7 @@ impl Dim {
         }
     }
 
-    /// Says what is wrong with it, as dimension number `dim`.
+    /// Reports an error in it, as dimension number `dim`.
     #[inline]
     pub fn check(&self, dim: usize) -> Result<(), IndexError> {
         match self {
@@ -149,7 +149,7 @@ fn check_range(dim: usize, start: u64, step: i64, count: u64) -> Result<(), Inde
     Ok(())
 }
 
-/// Listed values. What the order and the proofs ask of them is computed once, when it is made.
+/// Listed values. The properties that the order and the proofs need are computed once, when it is made.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Sequence(Arc<Listed>);
@@ -161,7 +161,7 @@ struct Listed {
     ascending: bool,
     /// Positions ascending by value, stably; empty if `ascending`.
     order: Box<[u64]>,
-    /// Where each group of equal values begins in `order`, and its length; empty if distinct.
+    /// The beginning of each group of equal values in `order`, and its length; empty if distinct.
     starts: Box<[u64]>,
     /// Positions whose successor has another value; empty if distinct.
     changes: Box<[u64]>,
@@ -254,7 +254,7 @@ impl fmt::Debug for Sequence {
 /// An integer that can be written as a count or an index value: `i32`, `i64`, `u32`, `u64`,
 /// `usize`, and references to them.
 pub trait IndexValue: Copy {
-    /// The value, or what it is if it is negative.
+    /// The value, or the negative number.
     fn index_value(self) -> Result<u64, i64>;
 }
 
@@ -302,7 +302,7 @@ pub fn count_by_fn<V: IndexValue>(count: impl IndexValue, value: impl FnMut(u64)
     }
 }
 
-/// Step from one value to another, if it is one: not 0, and 64 bits with sign.
+/// Step from one value to another, if it is valid: not 0, and 64 bits with sign.
 #[inline]
 pub(super) fn difference(from: u64, to: u64) -> Option<i64> {
     let step = to.wrapping_sub(from) as i64;
@@ -350,7 +350,7 @@ integers!(i32, i64, u32, u64, usize);
 // Only these ranges know their length exactly, and so can be reversed after `step_by`.
 iterators!(Rev<StepBy<Range<i32>>>, Rev<StepBy<Range<u32>>>, Rev<StepBy<Range<usize>>>);
 
-/// A range in any of its guises. `size_hint` is exact for them and `nth` constant time.
+/// A range of any type. `size_hint` is exact for them and `nth` takes constant time.
 #[inline]
 fn from_range<I: Iterator<Item: IndexValue> + Clone>(range: I) -> Dim {
     let count = match range.size_hint() {
@@ -404,7 +404,7 @@ pub trait IntoDims {
     }
 }
 
-/// As [`IntoDims::are`]. Not a part of every call of it.
+/// As [`IntoDims::are`]. Not inlined into every call of it.
 #[inline(never)]
 fn given_are<const N: usize>(given: [Dim; N], known: &[Dim], dims: &mut DimList) -> bool {
     dims.clear();
@@ -423,7 +423,7 @@ impl<T: Into<Dim>, const N: usize> IntoDims for [T; N] {
     #[inline(always)]
     fn are(self, known: &[Dim], dims: &mut DimList) -> bool {
         let given = self.map(Into::into);
-        // One count is the way of almost every launch, and quick to compare where it stands.
+        // Almost every launch has one count, which is compared quickly here.
         match (&given[..], known) {
             ([Dim::Count(n)], [Dim::Count(known)]) if n == known => true,
             _ => given_are(given, known, dims),

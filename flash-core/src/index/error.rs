@@ -1,4 +1,4 @@
-//! What can be wrong with dimensions and traits.
+//! Errors in dimensions and traits.
 
 use thiserror::Error;
 
@@ -68,14 +68,14 @@ pub enum IndexError {
         /// Positions of each dimension.
         extents: Vec<u64>,
     },
-    /// A trait that names a dimension that is not there.
+    /// A trait that names a missing dimension.
     #[error("{named_by} names dimension {dim}, but there are {dims}; expected numbers below that")]
     NoSuchDim {
         /// `sort_by` or `group_by`.
         named_by: &'static str,
         /// The dimension named.
         dim: usize,
-        /// How many there are.
+        /// Number of dimensions.
         dims: usize,
     },
     /// A dimension listed twice.

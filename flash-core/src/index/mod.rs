@@ -1,8 +1,8 @@
 //! Index spaces: dimensions, the order in which their items run, and the phases between barriers.
 //!
-//! Dimensions ([`Dim`]) and traits ([`OrderTraits`]) become an [`Order`]: a nest of loops, never
-//! rows. Its plain-data form ([`crate::abi::space::Space`]) is all that a kernel shim or a plugin
-//! sees, and everything that decodes one is written once, over [`SpaceRef`].
+//! Dimensions ([`Dim`]) and traits ([`OrderTraits`]) become an [`Order`]: a nest of loops, never rows. Its
+//! plain-data form ([`crate::abi::space::Space`]) is all that a kernel shim or a plugin sees. All code that
+//! decodes one is written once, over [`SpaceRef`].
 
 mod axes;
 mod cut;

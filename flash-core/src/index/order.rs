@@ -1,10 +1,10 @@
-//! Dimensions and traits become loops with barriers.
+//! From dimensions and traits to loops with barriers.
 //!
-//! The table is a nest, outermost first: for each sorted dimension, the highest-numbered first, its
-//! groups of equal value in ascending order; then, for all dimensions from the highest-numbered,
-//! the unsorted ones in full and the sorted ones the members of their group. That is a stable
-//! sort: among rows of equal key the natural order stays. A sorted dimension whose values are
-//! distinct has just the outer loop, and what has one iteration has no loop.
+//! The table is a nest, outermost first: for each sorted dimension, the highest-numbered first, its groups of
+//! equal value in ascending order; then, for all dimensions from the highest-numbered, the unsorted ones in
+//! full and the sorted ones the members of their group. That is a stable sort: among rows of equal key the
+//! natural order stays. A sorted dimension whose values are distinct has only the outer loop. A loop of one
+//! iteration is left out.
 //!
 //! Barriers compare values. A step of a loop changes the value of its own dimension, and of every
 //! dimension further in whose last value is not its first. The second makes *every* step of the
@@ -26,9 +26,8 @@ use crate::abi::space::{
 /// The traits that fix order and barriers. Dimensions go by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderTraits<'a> {
-    /// Sort the table by these, ascending by value and stably, the highest-numbered one most
-    /// significant however they are listed. Without `group`, a barrier stands where that one
-    /// changes value.
+    /// Sort the table by these, ascending by value and stably, the highest-numbered one most significant in
+    /// whatever order they are listed. Without `group`, a barrier stands where that one changes value.
     pub sort: &'a [usize],
     /// Barriers in place of those of `sort`.
     pub group: Option<Group<'a>>,
@@ -41,7 +40,7 @@ impl OrderTraits<'_> {
     }
 }
 
-/// Where barriers stand.
+/// The places of barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group<'a> {
     /// Wherever one of these changes value, or any dimension more significant in table order than
@@ -92,9 +91,9 @@ impl Order {
         Ok(order)
     }
 
-    /// Makes this the order of a space, reusing its memory. After an error it is the empty space
-    /// of no dimensions. This is the way of a warm launch: a few ns where the last space, too, was
-    /// one of counts without traits.
+    /// Makes this the order of a space, reusing its memory. After an error it is the empty space of no
+    /// dimensions. A warm launch uses this: it takes a few ns where the last space, too, was one of counts
+    /// without traits.
     ///
     /// # Errors
     /// As [`Order::new`].
@@ -103,8 +102,8 @@ impl Order {
         if traits.is_empty() && self.refit(dims) { Ok(()) } else { self.set_anew(dims, traits) }
     }
 
-    /// Changes the counts only, if the loops stay the same otherwise. If not, says so and leaves
-    /// the order in pieces.
+    /// Changes the counts only, if the loops stay the same otherwise. If not, returns false and leaves the
+    /// order incomplete.
     #[inline]
     fn refit(&mut self, dims: &[Dim]) -> bool {
         if !self.refits || dims.len() != self.dims.len() {
@@ -128,8 +127,8 @@ impl Order {
         true
     }
 
-    /// Makes a fresh order one of up to four counts of 2 and more. If they are not, says so and
-    /// leaves the order in pieces.
+    /// Makes a fresh order one of up to four counts of 2 and more. If they are not, returns false and leaves
+    /// the order incomplete.
     #[inline(always)]
     fn counts(&mut self, dims: &[Dim]) -> bool {
         if dims.is_empty() || dims.len() > 4 {
@@ -230,7 +229,7 @@ impl Order {
         self.loops.iter().filter(|lp| lp.kind != LOOP_MEMBER).map(|lp| lp.dim as usize)
     }
 
-    /// The space in plain data, as kernels and plugins see it.
+    /// The space as plain data, for kernels and plugins.
     #[inline]
     pub fn view(&self) -> SpaceView<'_> {
         let raw = Space {
@@ -250,7 +249,7 @@ impl Order {
         unsafe { SpaceView::new(raw) }
     }
 
-    /// One phase in natural order: the way of almost every launch.
+    /// One phase in natural order, as in almost every launch.
     fn natural(&mut self, dims: &[Dim]) -> Result<(), IndexError> {
         self.take(dims)?;
         if self.items != 0 {
@@ -306,7 +305,7 @@ impl Order {
             overflow |= over;
             product = if over { 1 } else { next };
         }
-        // Whatever the others are, an empty dimension makes an empty space.
+        // An empty dimension makes an empty space, whatever the others are.
         if overflow {
             let extents: Vec<u64> = dims.iter().map(Dim::len).collect();
             if !extents.contains(&0) {
@@ -395,7 +394,7 @@ impl Order {
         }
     }
 
-    /// The value of a loop's dimension in an iteration; of a `MEMBER` loop, of no use.
+    /// The value of a loop's dimension in an iteration; meaningless for a `MEMBER` loop.
     fn loop_value(&self, lp: &Loop, i: u64) -> u64 {
         if lp.kind == LOOP_MEMBER {
             return 0;
@@ -450,7 +449,7 @@ impl Order {
         }
         let list: Arc<[u64]> = list.into();
         set_list(&mut self.loops[l], &list);
-        // One dimension has value sets, and one loop of it values: there is no other list.
+        // Only one dimension has value sets, and one loop of it values: there is no other list.
         self.list = Some(list);
     }
 
@@ -474,8 +473,8 @@ impl Order {
     }
 }
 
-// SAFETY: the raw pointers are to arrays that the order owns or shares ownership of and that are
-// only read; what they belong to (`Sequence`, `Arc<[u64]>`) is Send and Sync itself.
+// SAFETY: the raw pointers are to arrays that the order owns or shares ownership of and that are only read;
+// their owners (`Sequence`, `Arc<[u64]>`) are Send and Sync.
 unsafe impl Send for Order {}
 // SAFETY: as above; nothing changes behind a shared reference.
 unsafe impl Sync for Order {}

@@ -1,9 +1,9 @@
-//! The decoders over plain data: what an interpreter that checks every access shall see.
+//! The decoders over plain data, for an interpreter that checks every access.
 
 use super::*;
 use crate::abi::space::*;
 
-/// All that there is to know of a space, three times.
+/// Everything in a space, three times.
 fn walk<const N: usize>(space: SpaceRef<'_>) -> Vec<[u64; N]> {
     let mut all = Vec::new();
     for phase in 0..space.phases() {

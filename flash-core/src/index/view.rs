@@ -1,15 +1,14 @@
 //! Decoding a [`Space`]: rows to positions and values, phases to rows.
 //!
-//! This is the only code that does so; [`super::Order`] goes through it, and so do the kernel
-//! shims, which have nothing but the `Space`.
+//! This is the only code that does so. [`super::Order`] goes through it, and so do the kernel shims, which
+//! have only the `Space`.
 //!
-//! **Counting barriers.** `below(l, x)` is the number of barriers inside `x` whole iterations of
-//! loop `l`. It is a sum over the loops further in, each a product of extents: how often that loop
-//! is swept, times its barriers per sweep. Loops over the members of a group have no fixed extent,
-//! but how often they are swept is linear in the extent of each group's loop, and independent
-//! between dimensions. So a sum over a range of groups is the same product, with the number of
-//! groups and of members in the range as factors in place of 1 and the size of one group. Nothing
-//! is ever walked.
+//! **Counting barriers.** `below(l, x)` is the number of barriers inside `x` whole iterations of loop `l`. It
+//! is a sum over the loops further in. Each term is a product of extents: the number of sweeps of that loop,
+//! times its barriers per sweep. Loops over the members of a group have no fixed extent, but their number of
+//! sweeps is linear in the extent of each group's loop, and independent between dimensions. So a sum over a
+//! range of groups is the same product, with the number of groups and of members in the range as factors in
+//! place of 1 and the size of one group. No loop is ever walked.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -43,7 +42,7 @@ impl SpaceView<'_> {
         SpaceView { raw, order: PhantomData }
     }
 
-    /// What decodes it.
+    /// The decoder.
     #[inline(always)]
     pub fn get(&self) -> SpaceRef<'_> {
         // SAFETY: the caller of `new` promised this for the lifetime of `self`'s type, which
@@ -53,7 +52,7 @@ impl SpaceView<'_> {
 }
 
 impl<'a> SpaceRef<'a> {
-    /// Takes a description in plain data at its word.
+    /// Trusts a description in plain data.
     ///
     /// # Safety
     /// Every pointer in `raw`, in its dimensions and in its loops is as the documentation of
@@ -70,8 +69,8 @@ impl<'a> SpaceRef<'a> {
         self.raw
     }
 
-    /// The first value and the step of the rows from `row` on, if the space is one dimension in natural
-    /// order with values at equal distances: the way of almost every launch.
+    /// The first value and the step of the rows from `row` on, if the space is one dimension in natural order
+    /// with values at equal distances, as in almost every launch.
     #[inline(always)]
     pub(crate) fn line(&self, row: u64) -> Option<(u64, i64)> {
         let [dim] = self.dims() else { return None };
@@ -278,7 +277,7 @@ impl<'a> SpaceRef<'a> {
         }
     }
 
-    /// Where group `g` of a loop begins in its order, and its size.
+    /// The beginning of group `g` of a loop in its order, and its size.
     fn group(&self, lp: &Loop, g: u64) -> (u64, u64) {
         let starts = &self.starts(lp)[g as usize..];
         (starts[0], starts[1] - starts[0])
@@ -299,7 +298,7 @@ impl<'a> SpaceRef<'a> {
         for lp in &loops[inner..] {
             let inside = if lp.kind == LOOP_MEMBER {
                 let g = lp.group_loop as usize;
-                // How many groups the loops so far run through, and their members together.
+                // The number of groups that the loops so far run through, and of their members together.
                 let (groups, members) = if g + 1 < inner {
                     (1, self.extent(lp, group))
                 } else if g + 1 == inner {

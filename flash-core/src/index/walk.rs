@@ -19,7 +19,7 @@ pub struct Run<const N: usize> {
     pub index: [u64; N],
     /// The dimension that varies.
     pub dim: usize,
-    /// What its value grows by from item to item; never 0.
+    /// Growth of its value from item to item; never 0.
     pub step: i64,
     /// Number of items, at least 1.
     pub count: u64,
@@ -32,7 +32,7 @@ pub struct Patch<const N: usize> {
     pub run: Run<N>,
     /// The dimension that varies from run to run.
     pub across: usize,
-    /// What its value grows by.
+    /// Growth of its value.
     pub stride: i64,
     /// Number of runs, at least 1.
     pub runs: u64,
@@ -45,7 +45,7 @@ pub struct DynRun<'r> {
     pub index: &'r [u64],
     /// The dimension that varies.
     pub dim: usize,
-    /// What its value grows by from item to item; never 0.
+    /// Growth of its value from item to item; never 0.
     pub step: i64,
     /// Number of items, at least 1.
     pub count: u64,
@@ -120,7 +120,7 @@ struct Cursor<'a, S> {
     room: u64,
     /// Dimension of the innermost loop.
     dim: usize,
-    /// What it grows by per iteration; 0 if its values are listed.
+    /// Growth per iteration; 0 if its values are listed.
     step: i64,
     /// The first value of a sweep of the innermost loop, unless its values are listed.
     first: u64,
@@ -150,7 +150,7 @@ impl<'a, S: Slots> Cursor<'a, S> {
     /// Sets everything for a first run at `row`.
     #[inline(always)]
     fn seek(&mut self, row: u64) {
-        // One dimension of evenly spaced values, in its own order: most launches.
+        // One dimension of evenly spaced values, in its own order, as in most launches.
         if let ([lp], [dim]) = (self.space.loops(), self.space.dims())
             && (lp.kind, dim.kind) == (LOOP_FULL, DIM_AFFINE)
         {
@@ -206,8 +206,8 @@ impl<'a, S: Slots> Cursor<'a, S> {
         Some((self.dim, step, count))
     }
 
-    /// Hands out the runs that follow the last one, of `count` items, and differ from it by steps of the loop around
-    /// the innermost one: its dimension, what that grows by, and how many runs.
+    /// Hands out the runs that follow the last one, of `count` items, and differ from it by steps of the loop
+    /// around the innermost one: its dimension, its growth, and the number of runs.
     #[inline]
     fn alike(&mut self, count: u64) -> (usize, i64, u64) {
         const NONE: (usize, i64, u64) = (0, 0, 0);
@@ -253,7 +253,7 @@ impl<'a, S: Slots> Cursor<'a, S> {
         let Some((last, outer)) = self.space.loops().split_last() else {
             return;
         };
-        // Members too begin anew before their group may change: a group begins with its first.
+        // Members begin anew before their group may change: a group begins with its first.
         if self.step == 0 {
             self.set(last, 0);
         } else {

@@ -1,5 +1,5 @@
-//! Bytes and open-ended values in both forms: base64 and plain values in JSON; bytes, and strings of
-//! JSON, in the binary form, which cannot say of itself what comes next.
+//! Bytes and open-ended values in both forms: base64 and plain values in JSON; bytes, and strings of JSON, in
+//! the binary form, which does not describe its own structure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -82,7 +82,7 @@ pub mod optional {
     }
 }
 
-/// A value that is itself in JSON, and a string of JSON in the binary form.
+/// A value that is plain in JSON, and a string of JSON in the binary form.
 pub mod text {
     use super::*;
 

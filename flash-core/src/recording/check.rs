@@ -1,10 +1,10 @@
-//! What must hold of a recording before anything of it is used.
+//! Checks of a recording before any of it is used.
 
 use super::{Argument, Elements, Memory, Parts, Recording, RecordingError, Submission};
 use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 use crate::error::Error;
 
-/// No plain type wants more: a page.
+/// A page: no plain type needs more.
 const MAX_ALIGN: usize = 4096;
 
 type Checked = Result<(), RecordingError>;
@@ -85,7 +85,7 @@ impl Recording {
         }
     }
 
-    /// Nothing is done with the boxes but to show them; one that leaves its array is a damaged file.
+    /// The boxes are only shown; one that leaves its array means a damaged file.
     fn check_parts(
         &self,
         submission: &Submission,

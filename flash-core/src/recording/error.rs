@@ -1,4 +1,4 @@
-//! What is wrong with a recording.
+//! Errors in recordings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 pub struct RecordingError {
     /// The file, if it is from one.
     pub path: Option<PathBuf>,
-    /// Where in the recording: ``submission 3, argument `pos` ``. Empty: all of it.
+    /// The place in the recording: ``submission 3, argument `pos` ``. Empty: all of it.
     pub place: String,
-    /// Expected, found, what to do.
+    /// What was expected, what was found, what to do.
     pub text: String,
 }
 

@@ -8,16 +8,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Of the JSON form.
+/// The name of the JSON form.
 const FORMAT: &str = "flash.recording";
-/// Of both forms.
+/// The version of both forms.
 const VERSION: u32 = 1;
-/// The binary form begins so; JSON cannot.
+/// The first bytes of the binary form; JSON cannot begin with them.
 const MAGIC: &[u8; 8] = b"FLASHREC";
-/// Magic, version, checksum.
+/// Bytes of magic, version and checksum.
 const HEAD: usize = 16;
 
-/// What both forms say of themselves first. The rest of another version may look like anything.
+/// The fields that both forms begin with. The rest of another version may have any form.
 #[derive(Deserialize)]
 struct FileHead {
     format: String,
@@ -45,7 +45,7 @@ struct FileContent {
     submissions: Vec<Submission>,
 }
 
-/// The binary form behind its head.
+/// The binary form after its head.
 #[derive(Serialize)]
 struct BodyRef<'a> {
     kernels: Vec<TextRef<'a>>,
@@ -153,7 +153,7 @@ impl Recording {
 fn load(path: &Path) -> Result<Recording, RecordingError> {
     let unreadable = |e| RecordingError::whole(format!("cannot be read: {e}"));
     let mut file = File::open(path).map_err(unreadable)?;
-    // Something endless, or a disk image, is not read to its end first.
+    // The limit keeps it from reading an endless file, or a disk image, to its end.
     let mut bytes = Vec::new();
     file.by_ref().take(HEAD as u64).read_to_end(&mut bytes).map_err(unreadable)?;
     if !bytes.starts_with(MAGIC) && !is_json(&bytes) {

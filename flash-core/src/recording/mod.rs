@@ -1,28 +1,30 @@
 //! Pipelines as data: written to a file, read back, run again.
 //!
-//! A [`Recording`] is what [`Pipeline::recording`](crate::Pipeline::recording) writes down:
-//! descriptors, arguments, dimensions and options of the submissions, the shapes of the memories and,
-//! if asked for, what is in them. [`RuntimeObj::replay`](crate::RuntimeObj::replay) runs it.
+//! A [`Recording`] is made by [`Pipeline::recording`](crate::Pipeline::recording). It has the descriptors,
+//! arguments, dimensions and options of the submissions, the shapes of the memories and, if asked for, their
+//! contents. [`RuntimeObj::replay`](crate::RuntimeObj::replay) runs it.
 //!
 //! There are two forms of a file. **JSON** is for people and other programs; bytes (scalars, contents)
 //! are base64, which is exact for every type, NaNs and plain structs included. The **binary** form is
 //!
-//! | bytes | |
+//! | bytes | contents |
 //! |---|---|
 //! | 8 | `FLASHREC` |
 //! | 4 | version, little endian |
 //! | 4 | CRC-32 of the rest, little endian |
-//! | rest | kernels, memories, submissions in the [postcard](https://docs.rs/postcard) format; descriptors and options as strings of JSON, because they are open-ended |
+//! | rest | kernels, memories, submissions in the [postcard](https://docs.rs/postcard) format |
 //!
-//! A file is not trusted: [`Recording::check`] proves that indices, ranges, sizes and lengths fit
-//! each other, memory is allocated only for bytes that are in the file, and a replay runs only
-//! kernels that are registered in this program with just the arguments that the file describes, or, if the file says
-//! that numbers may widen, with wider numbers.
+//! Descriptors and options are strings of JSON in it, because they are open-ended.
 //!
-//! A submission that is cut has the boxes that its partition map gave, as [`Parts`]: for whoever reads the
-//! file. A map that looks into arrays, such as `csr_rows`, is asked with their contents of now, unless an earlier
-//! submission writes them: then the boxes are known only when it runs, and the file has none. A replay cuts anew,
-//! for the devices that it has, and asks each map when its submission's turn comes.
+//! A file is not trusted. [`Recording::check`] proves that indices, ranges, sizes and lengths fit each other,
+//! and memory is allocated only for bytes that are in the file. A replay runs only kernels that are
+//! registered in this program, with just the arguments that the file describes, or, if the file says that
+//! numbers may widen, with wider numbers.
+//!
+//! A submission that is cut has the boxes that its partition map gave, as [`Parts`], for readers of the file.
+//! A map that looks into arrays, such as `csr_rows`, is evaluated on their current contents, unless an
+//! earlier submission writes them: then the boxes are known only when it runs, and the file has none. A
+//! replay cuts anew, for the devices that it has, and evaluates each map when its submission's turn comes.
 
 mod bytes;
 mod check;
@@ -41,7 +43,7 @@ use std::ops::Range;
 /// Whether a recording has the contents of the memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// As they are when it is made; a replay needs them.
+    /// With the contents at the time of recording; a replay needs them.
     With,
     /// The structure only: kernels, dimensions, lengths, shapes, scalars.
     Without,
@@ -92,18 +94,18 @@ pub struct Memory {
 pub struct Submission {
     /// Index of its kernel.
     pub kernel: u32,
-    /// As many as the kernel's descriptor has.
+    /// One per argument of the kernel's descriptor.
     pub arguments: Vec<Argument>,
     /// Dimension 0 first.
     pub dims: Vec<Dim>,
     /// Options of the submission, over those of the runtime that it was recorded on.
     #[serde(default, with = "bytes::text")]
     pub options: Attributes,
-    /// Shapes that `sizes(..)` gave to the array arguments, in order; an empty one says nothing.
+    /// Shapes that `sizes(..)` gave to the array arguments, in order; an empty one means none.
     #[serde(default)]
     pub sizes: Vec<Vec<u64>>,
-    /// How it was to be cut when it was recorded. `None`: it runs whole, or its map looks into an array that an
-    /// earlier submission writes, so that only an execution knows what is in it.
+    /// The cut at the time of recording. `None`: it runs whole, or its map looks into an array that an
+    /// earlier submission writes, so that only an execution knows its contents.
     #[serde(default)]
     pub parts: Option<Parts>,
 }
@@ -125,13 +127,13 @@ pub struct Parts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subspace {
-    /// Id of the device; `None`: whichever has nothing to do.
+    /// Id of the device; `None`: the next idle one.
     pub device: Option<String>,
     /// Positions along the dimension of the cut.
     pub positions: Range<u64>,
-    /// Per argument, what it may read.
+    /// Per argument, the elements that it may read.
     pub read: Vec<Elements>,
-    /// Per argument, what it may write.
+    /// Per argument, the elements that it may write.
     pub written: Vec<Elements>,
 }
 
@@ -139,7 +141,7 @@ pub struct Subspace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Elements {
-    /// None: it is a scalar, or not used so.
+    /// None: it is a scalar, or has no such use.
     None,
     /// All.
     All,
@@ -167,7 +169,7 @@ pub enum Argument {
         memory: u32,
         /// The first element.
         start: u64,
-        /// The end, itself not in the range.
+        /// One past the last element.
         end: u64,
     },
 }
@@ -180,7 +182,7 @@ impl Recording {
 
     /// Indices of the memories that a submission writes, ascending.
     ///
-    /// Of a recording that [`check`](Self::check) refuses, it gives what can be found.
+    /// For a recording that [`check`](Self::check) refuses, it gives those that it can find.
     pub fn written_by(&self, submission: usize) -> Vec<usize> {
         let Some(submission) = self.submissions.get(submission) else {
             return Vec::new();

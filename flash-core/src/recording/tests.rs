@@ -1,4 +1,4 @@
-//! The two forms of a file, and what is said of one that is wrong.
+//! The two forms of a file, and the errors of a damaged one.
 
 use super::*;
 use crate::Error;
@@ -73,7 +73,7 @@ fn the_binary_form_is_smaller_and_the_same() {
 #[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn what_does_not_fit_is_refused_with_its_place() {
     let cases = [
-        // Numbers that go nowhere.
+        // Indices out of range.
         (r#""kernel": 0"#, r#""kernel": 1"#, "submission 0: it submits kernel 1, expected one of the 1"),
         (r#"{"memory": 0}"#, r#"{"memory": 2}"#, "submission 0 (`blur`), argument `from`: it is memory 2"),
         (
@@ -101,7 +101,7 @@ fn what_does_not_fit_is_refused_with_its_place() {
             r#""size": 0, "align": 4"#,
             "argument `radius`: type `f32`: expected a size of 1",
         ),
-        // Things in the place of others.
+        // Values of the wrong kind.
         (
             r#"{"memory": 0}"#,
             r#"{"scalar": "AAAA"}"#,
@@ -122,7 +122,7 @@ fn what_does_not_fit_is_refused_with_its_place() {
         (r#""step": 1"#, r#""step": 0"#, "submission 0: dimension 1: expected a step other than 0"),
         (r#""step": 1, "count": 2"#, r#""step": 9223372036854775807, "count": 99"#, "leaves 0..2^64"),
         (r#""sizes": [[], "#, r#""sizes": [[], [], "#, "has 2 array arguments, found 3 shapes"),
-        // Words that nobody knows.
+        // Unknown words.
         (r#""view": "whole""#, r#""view": "hole""#, "unknown variant `hole`, expected one of `scalar`"),
         (r#""version": 1"#, r#""version": 7"#, "expected version 1 of the format, found 7"),
         (
@@ -192,7 +192,7 @@ fn what_is_no_recording_is_told_by_its_first_bytes() {
 #[test]
 #[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn a_count_that_promises_much_allocates_little() {
-    // 2^63 memories, in a file of 30 bytes: found out at the end of the file, not by the allocator.
+    // 2^63 memories, in a file of 30 bytes: the error is the end of the file, not an allocation.
     let mut file = b"FLASHREC\x01\0\0\0\0\0\0\0\x00\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01a".to_vec();
     let sum = crc32fast::hash(&file[16..]).to_le_bytes();
     file[12..16].copy_from_slice(&sum);
