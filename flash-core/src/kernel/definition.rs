@@ -1,4 +1,4 @@
-//! [`KernelDefinition`]: what the derive writes.
+//! [`KernelDefinition`], which the derive implements.
 
 use super::index::Rank;
 use super::views::{Array, Operation};
@@ -19,8 +19,7 @@ use std::ops::Range;
     label = "add `#[derive(KernelDefinition)]` and `#[kernel(name = \"..\", dims(..))]` to the struct"
 )]
 pub unsafe trait KernelDefinition: Sized {
-    /// The same definition with `'static` arguments: the identity of a definition and its element
-    /// types.
+    /// The same definition with `'static` arguments: the identity of a definition and its element types.
     type Static: 'static;
     /// `Index<N>`, N dimensions.
     type Index: Rank;
@@ -28,11 +27,11 @@ pub unsafe trait KernelDefinition: Sized {
     type Sort: SortTrait;
     /// `GroupBy<..>`.
     type Group: GroupTrait;
-    /// What the `item` door gets.
+    /// The arguments of the `item` door.
     type Item<'k>;
-    /// What the `span` door gets.
+    /// The arguments of the `span` door.
     type Span<'k>;
-    /// What the `whole` door gets.
+    /// The arguments of the `whole` door.
     type Whole<'k>;
     /// Addresses and strides of one share.
     #[doc(hidden)]
@@ -46,13 +45,13 @@ pub unsafe trait KernelDefinition: Sized {
     const DIMENSIONS: &'static [&'static str];
     /// How implementations are looked for.
     const SEARCHABLE: Searchable = Searchable::Exact;
-    /// How a launch is cut; `None`: as the views say.
+    /// How a launch is cut; `None`: by the views.
     fn part_by() -> Option<PartBy> {
         None
     }
     /// The arguments in order.
     fn arguments() -> Vec<ArgumentDescriptor>;
-    /// Writes the argument values in order; takes what they own.
+    /// Writes the argument values in order; takes the values that they own.
     fn pack(&mut self, to: &mut ArgumentWriter<'_>);
     /// Reads addresses and scalars.
     ///
@@ -68,14 +67,14 @@ pub unsafe trait KernelDefinition: Sized {
     fn operations() -> Vec<Operation> {
         Vec::new()
     }
-    /// Goes to the accumulators of the block that has these rows, counted from the phase's first.
+    /// Moves to the accumulators of the block that has these rows, counted from the phase's first.
     ///
     /// # Safety
-    /// The phase has these rows; their accumulators are nobody else's as long as `bound` is used.
+    /// The phase has these rows; their accumulators have no other user while `bound` is used.
     #[doc(hidden)]
     #[inline(always)]
     unsafe fn block(_bound: &mut Self::Bound, _rows: &Range<u64>) {}
-    /// Goes to the first item of a run along dimension 0.
+    /// Moves to the first item of a run along dimension 0.
     ///
     /// # Safety
     /// `index` is the index of a work item of the launch.
@@ -84,22 +83,23 @@ pub unsafe trait KernelDefinition: Sized {
     /// The arguments of item `i` of the run.
     ///
     /// # Safety
-    /// The run has more than `i` items of consecutive values of dimension 0; nobody else has this
-    /// item's arguments.
+    /// The run has more than `i` items of consecutive values of dimension 0; this item's arguments have no
+    /// other user.
     #[doc(hidden)]
     unsafe fn item<'k>(run: &'k Self::Run, i: usize) -> Self::Item<'k>;
     /// The arguments of `len` items of the run.
     ///
     /// # Safety
-    /// The run has at least `len` items of consecutive values of dimension 0; nobody else has these
-    /// items' arguments.
+    /// The run has at least `len` items of consecutive values of dimension 0; these items' arguments have no
+    /// other user.
     #[doc(hidden)]
     unsafe fn span<'k>(run: &'k Self::Run, len: usize) -> Self::Span<'k>;
-    /// The arguments of all items of a phase. `values`, per dimension those that the space has: of arrays that the
-    /// index names, only the elements from the first to the last that they name. `None`: all of every array.
+    /// The arguments of all items of a phase. `values`: per dimension the values that the space has. Of
+    /// arrays that the index names, only the elements from the first to the last that they name. `None`: all
+    /// of every array.
     ///
     /// # Safety
-    /// Nothing else of the launch runs; or, with `values`, only what touches none of these elements.
+    /// Nothing else of the launch runs; or, with `values`, nothing that touches any of these elements.
     #[doc(hidden)]
     unsafe fn whole<'k>(bound: &'k Self::Bound, values: Option<&[Range<u64>]>) -> Self::Whole<'k>;
 }

@@ -1,4 +1,4 @@
-//! The three doors through which CPU code enters.
+//! The three doors: the traits through which CPU code is called.
 
 use super::index::Rank;
 use super::{Index, KernelDefinition, Span};
@@ -31,10 +31,10 @@ pub trait CpuSpan<D: KernelDefinition> {
     /// Computes `run.len()` work items.
     fn span(run: <D::Index as Rank>::Span, args: D::Span<'_>);
 
-    /// Calls `share`, which calls `span` for every run of a thread's share of a launch. An implementation for certain
-    /// instructions may do so in a function that has them (`#[target_feature]`): what is inlined into that, `span` and
-    /// the loop around it, is compiled for them, and nothing is handed over from run to run. It looks whether the CPU has
-    /// them, once per share:
+    /// Calls `share`, which calls `span` for every run of a thread's share of a launch. An implementation for
+    /// certain instructions may do so in a function that has them (`#[target_feature]`). What is inlined into
+    /// that, `span` and the loop around it, is compiled for them, and no values are passed from run to run.
+    /// It checks whether the CPU has them, once per share:
     ///
     /// ```
     /// # fn wide<R>(share: impl FnOnce() -> R) -> R {
@@ -56,17 +56,17 @@ pub trait CpuSpan<D: KernelDefinition> {
     }
 }
 
-/// Once per phase, and once per subspace if it takes [parts](CpuWhole::PARTS): for libraries that have threads of
-/// their own.
+/// Once per phase, and once per subspace if it takes [parts](CpuWhole::PARTS): for libraries that have
+/// threads of their own.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `whole` implementation of this kernel for these element types",
     note = "write `#[kernel(for(..))] impl CpuWhole<Definition<'_, T>> for {Self} {{ fn whole(..) }}`, and list only element types that the impl covers"
 )]
 pub trait CpuWhole<D: KernelDefinition> {
-    /// True: it computes parts of a launch, too, so that a launch may be cut over several devices. Every `Item`,
-    /// and what a [`Phased`](super::views::Phased) has as its own, is then a slice *of the space*: from the first
-    /// to the last element that the values of its dimensions name, also where a launch is not cut. The element of
-    /// an index is found relative to the start of [`Space::values`].
+    /// True: it computes parts of a launch, too, so that a launch may be cut over several devices. Every
+    /// `Item`, and the own elements of a [`Phased`](super::views::Phased), are then a slice *of the space*:
+    /// from the first to the last element that the values of its dimensions name, even if the launch is not
+    /// cut. The element of an index is found relative to the start of [`Space::values`].
     ///
     /// False: it gets all of every array, indices count from the array's first element, and its launches run
     /// whole, on one device.
@@ -102,11 +102,11 @@ pub trait CpuWhole<D: KernelDefinition> {
     /// }
     /// ```
     ///
-    /// What is cut, and what not, is said at [`PartBy`](crate::descriptor::PartBy).
+    /// [`PartBy`](crate::descriptor::PartBy) describes what is cut.
     const PARTS: bool = false;
 
-    /// Computes all work items of `space`, on as many `threads`: a library on rayon [inside](Threads::install) of them,
-    /// a loop of its own [over](Threads::each) them.
+    /// Computes all work items of `space`, on the given `threads`: a library on rayon
+    /// [inside](Threads::install) of them, a loop of its own [over](Threads::each) them.
     fn whole(space: Space<'_, D::Index>, args: D::Whole<'_>, threads: Threads<'_>);
 }
 
@@ -125,7 +125,7 @@ impl<I: Rank> Space<'_, I> {
         self.rows.end - self.rows.start
     }
 
-    /// True if there is none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -177,7 +177,7 @@ pub struct Threads<'a> {
     pub(super) raw: Option<&'a abi::Threads>,
 }
 
-// SAFETY: its functions may be called from any thread, by the interface.
+// SAFETY: the interface allows calls of its functions from any thread.
 unsafe impl Send for Threads<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Threads<'_> {}
@@ -188,19 +188,19 @@ impl Threads<'_> {
         Threads { raw: None }
     }
 
-    /// How many; at least 1.
+    /// Number of threads; at least 1.
     pub fn count(&self) -> usize {
         self.raw.map_or(1, |t| t.count.max(1) as usize)
     }
 
-    /// Calls `body` with parts of `0..count`, which together are all of it, each of them once. They run on all threads
-    /// at the same time, the calling one among them, as work items of a launch do, and as soon: after 0.3 us where threads
-    /// are awake. Threads that sleep are woken if that pays: one of `count` takes about `ns` nanoseconds on one thread. 0
-    /// says that nobody knows: it is begun without them. Inside `body` it may be called again, and goes through all of it
-    /// where it is called, for the threads are busy.
+    /// Calls `body` with parts of `0..count`, which together are all of it, each of them once. They run on
+    /// all threads at the same time, including the calling one, like the work items of a launch, and begin as
+    /// soon: after 0.3 us where threads are awake. Threads that sleep are woken if that pays: one of `count`
+    /// takes about `ns` nanoseconds on one thread. 0 means unknown: it begins without them. A call inside
+    /// `body` runs all of its parts on the calling thread, since the others are busy.
     ///
     /// # Panics
-    /// If `body` does: with what it panicked with first, when all parts that had begun are done. Others do not begin.
+    /// If `body` does: with the first panic, when all parts that had begun are done. No further parts begin.
     ///
     /// ```
     /// # use flash_core as flash;
@@ -231,7 +231,7 @@ impl Threads<'_> {
             if job.failed.load(Relaxed) {
                 return;
             }
-            // Another thread than the kernel's, it may be, and still inside the kernel.
+            // Possibly a thread other than the kernel's, but still inside the kernel.
             let _mark = super::shim::KernelMark::set();
             let part = begin as usize..end as usize;
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (job.body)(part))) {
@@ -243,25 +243,26 @@ impl Threads<'_> {
             call::<B>
         }
         let job = Job { body, failed: AtomicBool::new(false), panic: Mutex::new(None) };
-        // SAFETY: the backend calls the function with this pointer, on any threads, before it returns; the job is `Sync`.
+        // SAFETY: the backend calls the function with this pointer, on any threads, before it returns; the
+        // job is `Sync`.
         unsafe { each(raw.context, count as u64, ns, call_of(&job), (&raw const job).cast_mut().cast()) };
         if let Some(panic) = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(panic);
         }
     }
 
-    /// Runs `body` inside the backend's thread pool, so that a library on rayon uses these threads
-    /// and no others. Without a pool it runs right here.
+    /// Runs `body` inside the backend's thread pool, so that a library on rayon uses these threads and no
+    /// others. Without a pool it runs on the calling thread.
     pub fn install<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         let Some((raw, install)) = self.raw.and_then(|t| Some((t, t.install?))) else {
             return body();
         };
         type Job<B, R> = (Option<B>, Option<std::thread::Result<R>>);
         unsafe extern "C" fn call<B: FnOnce() -> R, R>(data: *mut c_void) {
-            // SAFETY: `data` is the job below, used by nobody else until `install` returns.
+            // SAFETY: `data` is the job below, which nothing else uses until `install` returns.
             let job = unsafe { &mut *data.cast::<Job<B, R>>() };
             if let Some(body) = job.0.take() {
-                // Another thread than the kernel's, as a rule, and still inside the kernel.
+                // Usually a thread other than the kernel's, but still inside the kernel.
                 let _mark = super::shim::KernelMark::set();
                 job.1 = Some(catch_unwind(AssertUnwindSafe(body)));
             }
@@ -283,7 +284,7 @@ impl Threads<'_> {
 }
 
 const _: () = {
-    // The doors read as in the guide: these are the types that their arguments have.
+    // The doors read as in the guide: these are the types of their arguments.
     fn _types<D: KernelDefinition<Index = Index<1>>, I: CpuSpan<D>>(run: Span<1>, args: D::Span<'_>) {
         I::span(run, args)
     }

@@ -1,11 +1,13 @@
-//! What the CPU can do that not every CPU of its kind can.
+//! CPU features that not every CPU of its kind has.
 
-/// True if this CPU has a feature, by the name that `is_x86_feature_detected!` or `is_aarch64_feature_detected!` uses,
-/// and the operating system lets this process use it. False for names that nobody asked for yet.
+/// True if this CPU has a feature, by the name that `is_x86_feature_detected!` or
+/// `is_aarch64_feature_detected!` uses, and the operating system lets this process use it. False for unknown
+/// names.
 ///
-/// Linux lets a process use the registers of `amx-tile` when it asks, and this asks when it is called with the name of
-/// such a feature: no earlier, for signals then need larger stacks, and no later, for whoever is told that the feature
-/// is there uses it. Linux refuses while a thread has a small stack for signals; what it said first stays.
+/// Linux lets a process use the registers of `amx-tile` when it asks. This function asks when it is called
+/// with the name of such a feature: no earlier, since signals then need larger stacks, and no later, since a
+/// caller that is told of the feature uses it. Linux refuses while a thread has a small stack for signals;
+/// its first answer stays.
 ///
 /// # Examples
 /// ```
@@ -53,7 +55,7 @@ mod amx {
         *USABLE & bit != 0
     }
 
-    /// Of these features those that may be used: without the registers none.
+    /// Of these features those that may be used: none without the registers.
     pub(super) fn usable(there: u32, allowed: impl FnOnce() -> bool) -> u32 {
         if there & TILE != 0 && allowed() { there } else { 0 }
     }
@@ -64,7 +66,8 @@ mod amx {
         if cfg!(miri) || __cpuid(0).eax < 7 { 0 } else { __cpuid_count(7, 0).edx }
     }
 
-    /// Asks Linux, and no other system, for the registers. Those before 5.16 know no such question and say no.
+    /// Asks Linux, and no other system, for the registers. Versions before 5.16 do not know the request and
+    /// refuse.
     fn allowed() -> bool {
         #[cfg(target_os = "linux")]
         {

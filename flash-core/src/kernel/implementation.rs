@@ -1,4 +1,4 @@
-//! How `#[kernel]` puts a CPU implementation into the program's or plugin's inventory.
+//! The entries that `#[kernel]` puts into the program's or plugin's inventory for CPU implementations.
 
 use super::device::attribute;
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, item_share, span_share, whole_share};
@@ -19,8 +19,8 @@ inventory::collect!(ImplementationEntry);
 /// The attribute of a `whole` implementation that computes parts of a launch, too; its value is `true`.
 pub(super) const PARTS: &str = "parts";
 
-/// Whether an implementation may be given a part of a launch: the doors of single items can, the `whole` door
-/// must say so.
+/// Whether an implementation may be given a part of a launch: the doors of single items may, the `whole` door
+/// must declare it.
 pub(crate) fn takes_parts(implementation: &abi::Implementation) -> bool {
     // SAFETY: attributes and strings of implementations live for ever.
     let says = |i| unsafe {
@@ -30,11 +30,11 @@ pub(crate) fn takes_parts(implementation: &abi::Implementation) -> bool {
     implementation.door != abi::DOOR_WHOLE || (0..implementation.attribute_count).any(says)
 }
 
-/// The attribute of an implementation that wants to be cut at multiples of so many positions.
+/// The attribute of an implementation that asks to be cut at multiples of a number of positions.
 const ALIGNMENT: &str = "alignment";
 
-/// On multiples of how many positions of a dimension launches of an implementation are cut, along whichever they are, if
-/// it has said so: 1 or more.
+/// The multiple, in positions of a dimension, at which launches of an implementation are cut, if it declares
+/// one. It is 1 or more, and holds for whichever dimension they are cut along.
 pub fn alignment(implementation: &abi::Implementation) -> Option<u64> {
     // SAFETY: attributes and strings of implementations live for ever.
     let said = |i| unsafe {
@@ -71,7 +71,7 @@ impl CpuFunction {
     }
 }
 
-/// The descriptor of a definition as text: of all its implementations the same, made for the first.
+/// The descriptor of a definition as text: the same for all of its implementations, made for the first.
 pub(super) fn descriptor_of<D: KernelDefinition>() -> &'static str {
     static KNOWN: Mutex<BTreeMap<TypeId, &'static str>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());

@@ -1,4 +1,4 @@
-//! What a CPU kernel knows of its place: [`Index`] of a work item, [`Span`] of a run of them.
+//! The place of CPU work: [`Index`] of a work item, [`Span`] of a run of them.
 
 use crate::index::{Patch, Run, Runs, SpaceRef};
 use std::fmt;
@@ -113,7 +113,7 @@ pub trait Rank: Copy + sealed::Sealed + 'static {
     fn span(self, len: usize) -> Self::Span;
 }
 
-/// A run, as the shims see it.
+/// A run, for the shims.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct RankRun<I> {
@@ -123,7 +123,7 @@ pub struct RankRun<I> {
     pub count: usize,
 }
 
-/// Runs side by side, as the shims see them.
+/// Runs side by side, for the shims.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct RankPatch<I> {
@@ -174,8 +174,8 @@ impl<const N: usize> Rank for Index<N> {
         Some(RankPatch { run, across, stride, runs: runs as usize })
     }
 
-    /// Compares instead of indexing, which keeps the values in registers: what was written to memory in another
-    /// width than it is read in has to wait for all stores before it, a kernel's results among them.
+    /// Compares instead of indexing, which keeps the values in registers. A read of memory in another width
+    /// than it was written in has to wait for all stores before it, a kernel's results among them.
     #[inline(always)]
     fn along(self, dimension: usize, step: i64, count: usize) -> Self {
         let by = (step as usize).wrapping_mul(count);

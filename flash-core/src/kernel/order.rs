@@ -10,8 +10,8 @@ pub struct D<const N: usize>;
 /// significant. `()`: natural order.
 pub struct SortBy<L>(PhantomData<L>);
 
-/// Where the barriers stand: `L` is a tuple of [`D`], [`Only`] of one, or [`Into`]. `()`: as the sort
-/// says.
+/// The places of the barriers: `L` is a tuple of [`D`], [`Only`] of one, or [`Into`]. `()`: as the sort
+/// defines them.
 pub struct GroupBy<L>(PhantomData<L>);
 
 /// A barrier stands where one of the dimensions `L` changes value, whatever the others do.
@@ -32,15 +32,15 @@ pub trait Dimensions {
     const DIMENSIONS: &'static [usize];
 }
 
-/// What [`SortBy`] says.
+/// The list of a [`SortBy`].
 pub trait SortTrait {
     /// The dimensions; empty: natural order.
     const SORT: &'static [usize];
 }
 
-/// What [`GroupBy`] says.
+/// The barriers of a [`GroupBy`].
 pub trait GroupTrait {
-    /// The barriers; `None`: as the sort says.
+    /// The barriers; `None`: as the sort defines them.
     const GROUP: Option<Group<'static>>;
 }
 

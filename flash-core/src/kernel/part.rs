@@ -1,4 +1,4 @@
-//! Partition maps that are functions: what they are given, what they say, how they are found by name.
+//! Partition maps that are functions: their input, their result, their registry by name.
 
 use super::Element;
 use crate::abi::Arg;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A function that says which elements of the arrays a part of an index space touches. Made by
+/// A function that gives the elements of the arrays that a part of an index space touches. Made by
 /// [`partition_map!`](crate::kernel::partition_map), named in a definition as `part_by(y, map = PATH)`.
 ///
-/// What it says must not depend on anything but the candidate.
+/// Its result must not depend on anything but the candidate.
 pub struct PartitionMap {
     name: &'static str,
     boxes: fn(&Candidate<'_>, &mut Boxes),
@@ -24,7 +24,7 @@ pub struct PartitionMapEntry(pub &'static PartitionMap);
 inventory::collect!(PartitionMapEntry);
 
 impl PartitionMap {
-    /// A map of this name, which has to be the only one of that name in the program.
+    /// A map of this name, which must be unique in the program.
     pub const fn new(name: &'static str, boxes: fn(&Candidate<'_>, &mut Boxes)) -> PartitionMap {
         PartitionMap { name, boxes, cost: None }
     }
@@ -52,7 +52,7 @@ impl PartitionMap {
         self.cost
     }
 
-    /// The map of a name, or the names that there are.
+    /// The map of a name, or the available names.
     pub(crate) fn find(name: &str) -> Result<&'static PartitionMap, Vec<&'static str>> {
         let all = || inventory::iter::<PartitionMapEntry>.into_iter().map(|entry| entry.0);
         all().find(|map| map.name == name).ok_or_else(|| all().map(|map| map.name).collect())
@@ -60,7 +60,7 @@ impl PartitionMap {
 }
 
 impl From<&PartitionMap> for String {
-    /// Its name, by which descriptors know it.
+    /// Its name, which descriptors use.
     fn from(map: &PartitionMap) -> String {
         map.name.to_owned()
     }
@@ -85,22 +85,23 @@ macro_rules! __partition_map {
     };
 }
 
-/// A part of an index space, and the launch that it is of. With barriers it is a part of one phase, if the map asks for
-/// a dimension whose values change from phase to phase; else what it says holds for all of them. Everything here panics
-/// with a clear text if a name or a type is wrong; the launch is then refused with it.
+/// A part of an index space, and the launch that it belongs to. With barriers it is a part of one phase, if
+/// the map asks for a dimension whose values change from phase to phase; otherwise the result holds for all
+/// phases. Everything here panics with a clear text if a name or a type is wrong; the launch is then refused
+/// with that text.
 pub struct Candidate<'a> {
     descriptor: &'a KernelDescriptor,
     values: &'a [Range<u64>],
     args: &'a [Arg],
     shapes: &'a [&'a [u64]],
-    /// The dimensions that were asked for, a bit for each.
+    /// The dimensions whose ranges were asked for, one bit each.
     asked: AtomicU64,
 }
 
 impl<'a> Candidate<'a> {
     /// # Safety
-    /// `args` are arguments of a launch of this kernel, with addresses in the host's memory; scalars, and
-    /// arrays that are marked as structure, are there and not written during `'a`.
+    /// `args` are arguments of a launch of this kernel, with addresses in the host's memory. Scalars, and
+    /// arrays that are marked as structure, are present and not written during `'a`.
     pub(crate) unsafe fn new(
         descriptor: &'a KernelDescriptor,
         values: &'a [Range<u64>],
@@ -111,7 +112,7 @@ impl<'a> Candidate<'a> {
         Candidate { descriptor, values, args, shapes, asked: AtomicU64::new(0) }
     }
 
-    /// True if the range of a dimension was asked for: only then can what was said depend on it.
+    /// True if the range of a dimension was asked for: only then can the result depend on it.
     pub(crate) fn was_asked_for(&self, dimension: usize) -> bool {
         self.asked.load(Relaxed) & bit(dimension) != 0
     }
@@ -158,7 +159,7 @@ impl<'a> Candidate<'a> {
         assert!(spec.structure, "argument `{argument}` is not there for maps: mark it `#[structure]`");
         check_type::<T>(spec);
         let arg = &self.args[number];
-        // SAFETY: `new`'s caller promised an array of `len` elements that nobody writes during 'a; their
+        // SAFETY: `new`'s caller promised an array of `len` elements that is not written during 'a; their
         // type is `T`, just checked.
         unsafe { super::views::whole((arg.data.cast_const().cast(), arg.len as usize)) }
     }
@@ -192,7 +193,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// The last one stands for all that are beyond it.
+/// The last bit stands for all further dimensions.
 fn bit(dimension: usize) -> u64 {
     1 << dimension.min(63)
 }
@@ -208,13 +209,13 @@ fn check_type<T: Element>(spec: &ArgumentDescriptor) {
     );
 }
 
-/// What a [`PartitionMap`] says. Arguments for which it sets nothing follow their views.
+/// The result of a [`PartitionMap`]. Arguments for which it sets nothing follow their views.
 #[derive(Debug)]
 pub struct Boxes(Vec<(String, Vec<Range<u64>>)>);
 
 impl Boxes {
     /// The elements of an argument (a `Window`, a `Scatter`, or what a `Phased` reads) that the subspace
-    /// touches: a range per axis of its shape, axis 0 first; axes that are not listed are there in full.
+    /// touches: a range per axis of its shape, axis 0 first; axes that are not listed are included in full.
     pub fn set(&mut self, argument: &str, axes: impl IntoIterator<Item = Range<u64>>) {
         self.0.push((argument.to_owned(), axes.into_iter().collect()));
     }

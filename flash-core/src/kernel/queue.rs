@@ -1,4 +1,4 @@
-//! Kernels of a device that are functions of the host's, such as those of a vendor's library.
+//! Kernels of a device that are functions of the host, such as those of a vendor's library.
 
 use super::implementation::{PARTS, descriptor_of};
 use super::shim::panic_text;
@@ -11,25 +11,26 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A kernel of a device that is a function of the host's: it puts the work of one phase into the device's queue, by a
-/// library of the vendor's or its own interface, and returns before that is done.
+/// A kernel of a device that is a function of the host. It puts the work of one phase into the device's
+/// queue, by a library of the vendor or its own interface, and returns before that is done.
 ///
 /// [`device_function`] makes an implementation of it, which is registered as `ImplementationEntry`.
 ///
 /// # Safety
-/// What it puts into the queue does what the definition says: it touches the arguments' elements and nothing else, reads
-/// those that are only read, and is in no other queue than the one whose handle it asks for.
+/// The work that it puts into the queue does what the definition says: it touches only the arguments'
+/// elements, only reads those that are read-only, and uses no other queue than the one whose handle the
+/// function asks for.
 pub unsafe trait DeviceFunction<D: KernelDefinition> {
     /// The kind of device, such as `cuda`.
     const TARGET: &'static str;
 
-    /// True if it computes parts of a launch, too; else each launch is one device's.
+    /// True if it computes parts of a launch, too; otherwise each launch runs on one device.
     const PARTS: bool = false;
 
     /// Puts the work of one phase into the queue.
     ///
     /// # Errors
-    /// Those of the library: the launch fails with it.
+    /// Those of the library: the launch fails with the error.
     fn enqueue(call: &DeviceCall<'_>) -> Result<(), Failure>;
 }
 
@@ -44,7 +45,7 @@ impl<'a> DeviceCall<'a> {
         if self.raw.arg_count == 0 {
             return &[];
         }
-        // SAFETY: a call has so many arguments, which live as long as it does.
+        // SAFETY: a call has that many arguments, which live as long as it does.
         unsafe { std::slice::from_raw_parts(self.raw.args, self.raw.arg_count as usize) }
     }
 
@@ -53,14 +54,15 @@ impl<'a> DeviceCall<'a> {
         unsafe { SpaceRef::new(&*self.raw.space) }
     }
 
-    /// The half-open range of each dimension's values, all of which need not be there, nor in this phase.
+    /// The half-open range of each dimension's values. Not all of them need occur, in the space or in this
+    /// phase.
     pub fn dimensions(&self) -> Vec<Range<u64>> {
         let space = self.space();
         (0..space.dims().len()).map(|dim| space.value_range(dim)).collect()
     }
 
-    /// Calls `body` for the work items of this phase, in their order, until it fails: for each run of them that follow one
-    /// another along dimension 0, with the index of the first and their number.
+    /// Calls `body` for the work items of this phase, in their order, until it fails: once for each run of
+    /// consecutive items along dimension 0, with the index of the first and their number.
     ///
     /// # Errors
     /// Those of `body`.
@@ -104,7 +106,7 @@ impl<'a> DeviceCall<'a> {
     /// A scalar.
     ///
     /// # Errors
-    /// [`Code::Invalid`] if the argument is no scalar of so many bytes.
+    /// [`Code::Invalid`] if the argument is no scalar of that size.
     pub fn scalar<T: Element>(&self, argument: usize) -> Result<T, Failure> {
         match self.args().get(argument) {
             // SAFETY: a scalar's bytes live as long as the call; any bytes are an element of this size.
@@ -124,10 +126,10 @@ impl<'a> DeviceCall<'a> {
         }
     }
 
-    /// The address on the device of an array's element 0: of devices whose buffers have addresses.
+    /// The address on the device of an array's element 0, for devices whose buffers have addresses.
     ///
     /// # Errors
-    /// [`Code::Invalid`] if the argument is no array; the backend's.
+    /// [`Code::Invalid`] if the argument is no array; those of the backend.
     pub fn address(&self, argument: usize) -> Result<u64, Failure> {
         let arg = self.args().get(argument).filter(|arg| arg.kind != abi::ARG_SCALAR);
         let Some(arg) = arg else {
@@ -141,7 +143,8 @@ impl<'a> DeviceCall<'a> {
         Ok(first.wrapping_sub(origin.wrapping_mul(u64::from(arg.element_size))))
     }
 
-    /// The vendor's own handle of the device's `stream`, `context` or `device`; backends say which they have.
+    /// The vendor's own handle of the device's `stream`, `context` or `device`; backends document which they
+    /// have.
     ///
     /// # Errors
     /// [`Code::Unsupported`] for a kind that the backend does not know.
@@ -153,7 +156,7 @@ impl<'a> DeviceCall<'a> {
         let mut handle = 0;
         let object = buffer.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let found = self.raw.native_handle.is_some_and(|native| {
-            // SAFETY: the call's own context, a text and a buffer that live for it, and a variable of ours.
+            // SAFETY: the call's own context, a text and a buffer that live for it, and a local variable.
             unsafe {
                 native(self.raw.context, Str { ptr: kind.as_ptr(), len: kind.len() }, object, &mut handle)
                     == 0
@@ -169,7 +172,7 @@ impl<'a> DeviceCall<'a> {
     }
 }
 
-/// The function behind the trait.
+/// The C function of a [`DeviceFunction`].
 unsafe extern "C" fn queue_fn<D: KernelDefinition, I: DeviceFunction<D>>(call: *const QueueCall) -> i32 {
     // SAFETY: the backend's call lives until this returns.
     let raw = unsafe { &*call };
@@ -186,8 +189,8 @@ unsafe extern "C" fn queue_fn<D: KernelDefinition, I: DeviceFunction<D>>(call: *
     1
 }
 
-/// Describes a function as an implementation of `D`. What it allocates lives for ever: there is one per function and
-/// element type.
+/// Describes a function as an implementation of `D`. What it allocates lives for ever: there is one per
+/// function and element type.
 pub fn device_function<D: KernelDefinition, I: DeviceFunction<D>>(
     name: &'static str,
     priority: i32,
@@ -222,7 +225,7 @@ mod tests {
     use super::*;
     use crate::index::{Dim, Order, OrderTraits, count_by};
 
-    /// The runs of each phase: of each the index of its first item, and how many there are.
+    /// The runs of each phase: the index of the first item, and the number of items.
     fn runs(dims: &[Dim], traits: &OrderTraits<'_>) -> Vec<Vec<(Vec<u64>, u64)>> {
         let order = Order::new(dims, traits).unwrap();
         let view = order.view();

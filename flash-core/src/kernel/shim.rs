@@ -1,4 +1,4 @@
-//! The functions behind the doors: the loop over work items is here, around the kernel's body.
+//! The functions that the doors register: the loop over work items around the kernel's body.
 
 use super::index::{Rank, RankRun};
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
@@ -19,7 +19,7 @@ pub(crate) fn in_kernel() -> bool {
     IN_KERNEL.get()
 }
 
-/// Marks this thread as running a kernel; puts back what was there, also when the kernel panics.
+/// Marks this thread as running a kernel; restores the mark before it, also when the kernel panics.
 pub(crate) struct KernelMark {
     before: bool,
 }
@@ -90,7 +90,7 @@ unsafe fn for_blocks<D: KernelDefinition>(
     if D::REDUCES.is_empty() {
         return body(&bound, share.begin..share.end);
     }
-    // SAFETY: there are these arguments.
+    // SAFETY: the launch has these arguments.
     let step = D::REDUCES.iter().map(|&i| unsafe { (*args.add(i)).row_len }).min().unwrap_or(1).max(1);
     let first = space.phase(share.phase).start;
     let mut begin = share.begin - first;
@@ -113,8 +113,8 @@ unsafe fn for_runs<D: KernelDefinition>(
     rows: Range<u64>,
     body: impl Fn(RankRun<D::Index>),
 ) {
-    // One call of the body for both ways: in a loop, the compiler takes it for hot and aligns the loops
-    // in it. Where it does not, a jump may lie across 32 bytes, which makes a loop half as fast on some CPUs.
+    // One call of the body for both cases. In a loop, the compiler takes it for hot and aligns the loops in
+    // it. Otherwise a jump may lie across 32 bytes, which makes a loop half as fast on some CPUs.
     let (mut next, mut runs) = (D::Index::line(space, &rows, D::DIMENSIONS), None);
     if next.is_none() {
         next = D::Index::next_patch(runs.insert(D::Index::runs(space, rows)), D::DIMENSIONS);
@@ -128,14 +128,14 @@ unsafe fn for_runs<D: KernelDefinition>(
 }
 
 /// # Safety
-/// The run's items are of the launch that `bound` is of, and ours alone.
+/// The run's items are of the launch that `bound` is of, and have no other user.
 #[inline(always)]
 unsafe fn item_run<D: KernelDefinition, I: CpuItem<D>>(bound: &D::Bound, run: &RankRun<D::Index>) {
     if run.dimension == 0 && run.step == 1 {
         // SAFETY: the run's first index is a work item of this launch.
         let first = unsafe { D::run(bound, run.first.as_slice()) };
         for i in 0..run.count {
-            // SAFETY: i < count, and the item is ours alone.
+            // SAFETY: i < count, and the item has no other user.
             I::item(run.first.along(0, 1, i), unsafe { D::item(&first, i) });
         }
         return;
@@ -157,7 +157,7 @@ unsafe fn span_run<D: KernelDefinition, I: CpuSpan<D>>(bound: &D::Bound, run: &R
     for i in 0..calls {
         let index = run.first.along(run.dimension, run.step, i);
         // SAFETY: the index is a work item of this launch, the first of `len` with consecutive values of
-        // dimension 0, all ours alone.
+        // dimension 0, none of which has another user.
         let first = unsafe { D::run(bound, index.as_slice()) };
         // SAFETY: as above.
         I::span(index.span(len), unsafe { D::span(&first, len) });
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
     let body = || {
         // SAFETY: the space lives for the call.
         let space = unsafe { SpaceRef::new(&*share.space) };
-        // SAFETY: these are rows of the launch, ours alone; the arguments live for the call.
+        // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
         unsafe {
             for_blocks::<D>(space, share, args, |bound, rows| {
                 for_runs::<D>(space, rows, |run| item_run::<D, I>(bound, &run));
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
     unsafe { guarded(share, body) }
 }
 
-/// Inlined always, and what it calls with it: into a function for instructions that others have not.
+/// Always inlined, with everything that it calls, into a function for instructions that not every CPU has.
 ///
 /// # Safety
 /// As [`span_share`].
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn item_share<D: KernelDefinition, I: CpuItem<D>>(
 unsafe fn spans<D: KernelDefinition, I: CpuSpan<D>>(share: &Share, args: *const Arg) {
     // SAFETY: the space lives for the call.
     let space = unsafe { SpaceRef::new(&*share.space) };
-    // SAFETY: these are rows of the launch, ours alone; the arguments live for the call.
+    // SAFETY: these are rows of the launch, with no other user; the arguments live for the call.
     unsafe {
         for_blocks::<D>(
             space,
@@ -263,9 +263,9 @@ pub unsafe extern "C" fn whole_share<D: KernelDefinition, I: CpuWhole<D>>(
             names: D::DIMENSIONS,
             rank: std::marker::PhantomData,
         };
-        // SAFETY: these are the values of the space. Either nothing else of the launch runs; or it is one of
-        // several parts, which is so only if the implementation has said `PARTS`, and its own elements lie in it
-        // without gaps.
+        // SAFETY: these are the values of the space. Either nothing else of the launch runs, or it is one of
+        // several parts. The latter is so only if the implementation declares `PARTS`, and its own elements
+        // lie in it without gaps.
         I::whole(space, unsafe { D::whole(&bound, values) }, Threads { raw });
     };
     // SAFETY: `share.host` lives for ever.

@@ -1,4 +1,4 @@
-//! [`Item`](super::Item): what a kernel sees of its own element or row.
+//! [`Item`](super::Item): a work item's own element or row.
 
 use super::part::{check_all, reach};
 use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};
@@ -7,7 +7,7 @@ use crate::kernel::Element;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// `Read`, `ReadWrite` or `Write` of an element or a [`Row`]: what the three doors get.
+/// `Read`, `ReadWrite` or `Write` of an element or a [`Row`]: the types in the three doors.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an access",
     label = "write `Item<'a, Read<T>>`, `Item<'a, ReadWrite<T>>` or `Item<'a, Write<T>>`, with `Row<T>` for rows"
@@ -28,7 +28,7 @@ pub trait ItemAccess {
     /// The whole array, or a part of it.
     type Whole<'k>;
     /// # Safety
-    /// The element (or row of `row_len`) at `at` lives for `'k` and, if written, is nobody else's.
+    /// The element (or row of `row_len`) at `at` lives for `'k` and, if written, has no other user.
     #[doc(hidden)]
     unsafe fn item<'k>(at: *mut Self::Element, row_len: usize) -> Self::Item<'k>;
     /// # Safety
@@ -45,7 +45,7 @@ pub trait ItemAccess {
         len: usize,
     ) -> Self::Strided<'k>;
     /// # Safety
-    /// The array of `len` elements at `at` lives for `'k` and, if written, is nobody else's.
+    /// The array of `len` elements at `at` lives for `'k` and, if written, has no other user.
     #[doc(hidden)]
     unsafe fn whole<'k>(at: *mut Self::Element, len: usize) -> Self::Whole<'k>;
 }
@@ -149,7 +149,7 @@ impl<T: Copy> StridedMut<'_, T> {
         if i >= self.len {
             outside(i, self.len);
         }
-        // SAFETY: there are `len` elements at distance `step`, ours alone.
+        // SAFETY: there are `len` elements at distance `step`, without another user.
         unsafe { *self.at.add(i * self.step) = value }
     }
 }
@@ -175,8 +175,8 @@ impl<T> RowsMut<'_, T> {
         if i >= self.len {
             outside(i, self.len);
         }
-        // SAFETY: there are `len` rows of `row_len` elements at distance `step`, ours alone, and the
-        // result borrows `self`.
+        // SAFETY: there are `len` rows of `row_len` elements at distance `step`, without another user, and
+        // the result borrows `self`.
         unsafe { std::slice::from_raw_parts_mut(self.at.add(i * self.step), self.row_len) }
     }
 }
@@ -243,7 +243,7 @@ macro_rules! access {
 }
 
 /// # Safety
-/// The element lives for `'k` and nobody writes it.
+/// The element lives for `'k` and is not written.
 #[inline(always)]
 unsafe fn shared<'k, T>(at: *mut T) -> &'k T {
     // SAFETY: the caller vouches.
@@ -251,7 +251,7 @@ unsafe fn shared<'k, T>(at: *mut T) -> &'k T {
 }
 
 /// # Safety
-/// The element lives for `'k` and is nobody else's.
+/// The element lives for `'k` and has no other user.
 #[inline(always)]
 unsafe fn exclusive<'k, T>(at: *mut T) -> &'k mut T {
     // SAFETY: the caller vouches.
@@ -259,7 +259,7 @@ unsafe fn exclusive<'k, T>(at: *mut T) -> &'k mut T {
 }
 
 /// # Safety
-/// The element lives for `'k` and is nobody else's.
+/// The element lives for `'k` and has no other user.
 #[inline(always)]
 unsafe fn out<'k, T>(at: *mut T) -> Out<'k, T> {
     // SAFETY: the caller vouches.
@@ -286,7 +286,7 @@ pub struct ItemBound<A: ItemAccess> {
     len: usize,
     row_len: usize,
     strides: *const u64,
-    /// NULL: all is there.
+    /// NULL: all of the array is present.
     part: *const abi::Part,
 }
 
@@ -335,7 +335,7 @@ impl<A: ItemAccess> ItemBound<A> {
         let mut offset = 0;
         for (axis, &dimension) in along.iter().enumerate() {
             let stride = match (CLASS, axis) {
-                // axis 0 of the array is dimension 0: the runtime made this stride the row's length
+                // Axis 0 of the array is dimension 0: the runtime made this stride the row's length.
                 (UNIT, 0) => self.row_len,
                 // SAFETY: there is a stride for every dimension.
                 _ => unsafe { *self.strides.add(dimension) as usize },
@@ -349,13 +349,13 @@ impl<A: ItemAccess> ItemBound<A> {
             _ => unsafe { *self.strides as usize },
         };
         // The launch was proved: the element of this index lies inside the array, and in its part. But
-        // `data`, where element 0 would be, need not lie in the buffer.
+        // `data`, the address of element 0, need not lie in the buffer.
         ItemRun { at: self.data.wrapping_add(offset), row_len: self.row_len, step }
     }
 
     /// # Safety
-    /// Nothing else of the launch runs; or, with `values` (those of each dimension, all of which index elements
-    /// of the array), nothing that touches an element between the first and the last that they name.
+    /// Nothing else of the launch runs; or, with `values` (those of each dimension, all of which index
+    /// elements of the array), nothing that touches an element between the first and the last that they name.
     #[inline]
     pub unsafe fn whole<'k>(&self, values: Option<&[Range<u64>]>) -> A::Whole<'k> {
         let Some(values) = values else {
@@ -363,13 +363,14 @@ impl<A: ItemAccess> ItemBound<A> {
                 // SAFETY: a part lives as long as the launch.
                 unsafe { check_all(self.part, self.len, "a `whole` implementation") };
             }
-            // SAFETY: the array is this launch's, and the launch is us alone; all of it is here.
+            // SAFETY: the array belongs to this launch, and nothing else of it runs; all of the array is
+            // present.
             return unsafe { A::whole(self.data, self.len) };
         };
         // SAFETY: there is a stride for every dimension.
         let own = unsafe { reach(values, self.strides, self.row_len) };
-        // SAFETY: first and last lie inside the array, and in its part if there are others, as do those between;
-        // they are ours alone. `data`, where element 0 would be, need not lie in the buffer.
+        // SAFETY: first and last lie inside the array, and in its part if there are others, as do those
+        // between; they have no other user. `data`, the address of element 0, need not lie in the buffer.
         unsafe { A::whole(self.data.wrapping_add(own.start), own.len()) }
     }
 }
@@ -385,7 +386,7 @@ impl<A: ItemAccess> ItemRun<A> {
     }
 
     /// # Safety
-    /// The run has more than `i` items; their elements, if written, are nobody else's.
+    /// The run has more than `i` items; their elements, if written, have no other user.
     #[inline(always)]
     pub unsafe fn item<'k, const CLASS: u8>(&self, i: usize) -> A::Item<'k> {
         // SAFETY: the element of item `i` lies inside the array.
@@ -393,8 +394,8 @@ impl<A: ItemAccess> ItemRun<A> {
     }
 
     /// # Safety
-    /// The run has `len` items along dimension 0, which is axis 0; their elements, if written, are
-    /// nobody else's.
+    /// The run has `len` items along dimension 0, which is axis 0; their elements, if written, have no other
+    /// user.
     #[inline(always)]
     pub unsafe fn slice<'k>(&self, len: usize) -> A::Slice<'k> {
         // SAFETY: the caller vouches.
@@ -402,7 +403,7 @@ impl<A: ItemAccess> ItemRun<A> {
     }
 
     /// # Safety
-    /// The run has `len` items along dimension 0; their elements, if written, are nobody else's.
+    /// The run has `len` items along dimension 0; their elements, if written, have no other user.
     #[inline(always)]
     pub unsafe fn strided<'k>(&self, len: usize) -> A::Strided<'k> {
         // SAFETY: the caller vouches.

@@ -1,4 +1,4 @@
-//! A reduction's operation without its type, as the runtime fills and merges partial results.
+//! A reduction's operation without its type, with which the runtime fills and merges partial results.
 
 use super::{Accumulate, Max, Min, ReduceAccess, ReduceOp, Sum};
 use crate::descriptor::Reduction;
@@ -28,12 +28,12 @@ impl Operation {
         /// There is room for `n` elements.
         unsafe fn identity<T, Op: ReduceOp<T>>(to: *mut u8, n: usize) {
             for i in 0..n {
-                // SAFETY: i < n; what is there need not be initialised.
+                // SAFETY: i < n; the memory need not be initialised.
                 unsafe { to.cast::<T>().add(i).write(Op::identity()) };
             }
         }
         /// # Safety
-        /// Both have `n` initialised elements, and are apart.
+        /// Both have `n` initialised elements, and do not overlap.
         #[inline]
         unsafe fn combine<T: Copy, Op: ReduceOp<T>>(to: *mut u8, from: *const u8, n: usize) {
             for i in 0..n {
@@ -51,7 +51,7 @@ impl Operation {
             let mut distance = 1;
             while distance < count {
                 for block in (0..count - distance).step_by(2 * distance) {
-                    // SAFETY: block + distance < count; two blocks are apart.
+                    // SAFETY: block + distance < count; two blocks do not overlap.
                     unsafe {
                         let to = partials.add(block * bytes);
                         combine::<T, Op>(to, to.add(distance * bytes), len);
@@ -68,7 +68,7 @@ impl Operation {
         }
     }
 
-    /// An operation that is known without its type: `Sum`, `Min` and `Max` on numbers.
+    /// An operation that is known by name: `Sum`, `Min` and `Max` on numbers.
     pub(crate) fn named(operation: &str, element: &str) -> Option<Operation> {
         macro_rules! table {
             ($($t:ty)*) => {
@@ -116,25 +116,25 @@ impl Operation {
     /// `to[i] = combine(to[i], from[i])` for `n` elements.
     ///
     /// # Safety
-    /// Both have `n` initialised elements, aligned, and are apart.
+    /// Both have `n` initialised elements, aligned, and do not overlap.
     pub(crate) unsafe fn combine(&self, to: *mut u8, from: *const u8, n: usize) {
         // SAFETY: the caller vouches.
         unsafe { (self.combine)(to, from, n) }
     }
 
-    /// Makes one of `count` blocks of `len` elements each, one behind the other; it is in the first. Neighbours are
-    /// combined in pairs, the earlier one first, then those of the pairs, and so on; one without a neighbour stays as
-    /// it is.
+    /// Merges `count` adjacent blocks of `len` elements each into the first. Neighbours are combined in
+    /// pairs, the earlier one first, then the results of the pairs, and so on; one without a neighbour stays
+    /// as it is.
     ///
     /// # Safety
-    /// There are `count * len` initialised elements, aligned, and nobody else reaches them.
+    /// There are `count * len` initialised elements, aligned, without another user.
     pub(crate) unsafe fn merge(&self, partials: *mut u8, count: usize, len: usize) {
         // SAFETY: the caller vouches.
         unsafe { (self.merge)(partials, count, len) }
     }
 }
 
-/// How a descriptor says it: the ready-made operations by name, others by the path of their type, which
+/// The operation's form in a descriptor: the ready-made ones by name, others by the path of their type, which
 /// has a `::` in it.
 pub(super) fn describe<A: ReduceAccess, Op: ReduceOp<Element<A>>>() -> Reduction {
     let id = TypeId::of::<Op>();

@@ -1,5 +1,4 @@
-//! The part of an array that is there, where a launch is cut: checks of the views that may reach any
-//! element.
+//! The part of an array that is present in a cut launch: checks of the views that may reach any element.
 
 use crate::abi::Part;
 use std::ops::Range;
@@ -27,14 +26,14 @@ pub(super) unsafe fn reach(values: &[Range<u64>], strides: *const u64, row_len: 
 #[inline]
 pub(super) fn axes(part: &Part, i: usize) -> [u64; 3] {
     let (i, [row, plane]) = (i as u64, part.stride);
-    // A stride of 0 is that of an axis of no elements: nothing lies inside then.
+    // A stride of 0 belongs to an axis of no elements: nothing lies inside then.
     let z = i.checked_div(plane).unwrap_or(0);
     let rest = i - z * plane;
     let y = rest.checked_div(row).unwrap_or(0);
     [rest - y * row, y, z]
 }
 
-/// Whether the element at these axes is there.
+/// Whether the element at these axes is present.
 #[inline]
 pub(super) fn has(part: &Part, at: [u64; 3]) -> bool {
     (0..3).all(|axis| part.begin[axis] <= at[axis] && at[axis] < part.end[axis])
@@ -46,7 +45,7 @@ pub(super) fn is_all(part: &Part, len: usize) -> bool {
     part.begin == [0; 3] && extent(0) * extent(1) * extent(2) == len as u64
 }
 
-/// Panics if the element is not there. Out of line: arrays are whole as a rule.
+/// Panics if the element is not present. Out of line, since arrays are usually whole.
 ///
 /// # Safety
 /// `part` is not NULL and lives.
@@ -62,7 +61,7 @@ pub(super) unsafe fn check(part: *const Part, i: usize) {
     }
 }
 
-/// Panics if some element is not there.
+/// Panics if some element is not present.
 ///
 /// # Safety
 /// `part` is not NULL and lives.

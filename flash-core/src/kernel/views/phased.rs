@@ -1,4 +1,5 @@
-//! [`Phased`](super::Phased): the array as it was when the phase began, and the own elements of the next phase.
+//! [`Phased`](super::Phased): the array as it was when the phase began, and the own elements of the next
+//! phase.
 
 use super::UNIT;
 use super::part::{check, check_all, reach};
@@ -16,7 +17,7 @@ pub struct PhasedBound<T> {
     next: *mut T,
     len: usize,
     strides: *const u64,
-    /// NULL: all is there.
+    /// NULL: all of the array is present.
     part: *const abi::Part,
     /// Other parts of the launch have own elements, too.
     cut: bool,
@@ -35,7 +36,7 @@ pub struct PhasedRun<T> {
     part: *const abi::Part,
 }
 
-/// What the `item` door sees.
+/// The view of the `item` door.
 pub struct PhasedItem<'k, T> {
     was: *const T,
     next: *mut T,
@@ -46,7 +47,7 @@ pub struct PhasedItem<'k, T> {
     borrow: PhantomData<&'k mut T>,
 }
 
-/// What the `span` and `whole` doors see.
+/// The view of the `span` and `whole` doors.
 pub struct PhasedSpan<'k, T> {
     was: *const T,
     next: *mut T,
@@ -113,10 +114,10 @@ impl<T: Element> PhasedBound<T> {
             }
         };
         if !staged {
-            // What no item owns keeps what it has: of a part, whoever merges the parts sees to that.
+            // Elements that no item owns keep their value: for a part, the merge of the parts ensures it.
             let kept = if self.cut { own.clone() } else { 0..self.len };
             let (was, next) = (self.was.wrapping_add(kept.start), self.next.wrapping_add(kept.start));
-            // SAFETY: both buffers have these elements, ours alone in `next`, and are apart.
+            // SAFETY: both buffers have these elements, without another user in `next`, and do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(was, next, kept.len()) };
         }
         PhasedSpan {
@@ -134,14 +135,14 @@ impl<T: Element> PhasedBound<T> {
 
 impl<T: Element> PhasedRun<T> {
     /// # Safety
-    /// The run has more than `i` items; their own elements are nobody else's.
+    /// The run has more than `i` items; their own elements have no other user.
     #[inline(always)]
     pub unsafe fn item<'k, const CLASS: u8>(&self, i: usize) -> PhasedItem<'k, T> {
         let own = self.own + i * if CLASS == UNIT { 1 } else { self.step };
         if self.usage == Use::Both {
-            // SAFETY: the launch was proved: the own element lies inside both arrays, and in their part;
-            // it is ours alone in `next`. What is wrapped is the way there from element 0, which need not
-            // lie in the buffer.
+            // SAFETY: the launch was proved: the own element lies inside both arrays, and in their part; it
+            // has no other user in `next`. The wrapping arithmetic starts at element 0, which need not lie in
+            // the buffer.
             unsafe { *self.next.wrapping_add(own) = *self.was.wrapping_add(own) };
         }
         PhasedItem {
@@ -156,8 +157,8 @@ impl<T: Element> PhasedRun<T> {
     }
 
     /// # Safety
-    /// The run has `len` items along dimension 0, and dimension 0 is axis 0 of the array (or `len` is
-    /// 1); their own elements are nobody else's.
+    /// The run has `len` items along dimension 0, and dimension 0 is axis 0 of the array (or `len` is 1);
+    /// their own elements have no other user.
     #[inline(always)]
     pub unsafe fn span<'k>(&self, len: usize) -> PhasedSpan<'k, T> {
         if self.usage == Use::Both {
@@ -192,7 +193,7 @@ impl<T: Element> PhasedItem<'_, T> {
         self.len
     }
 
-    /// True if there is none.
+    /// True if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -211,7 +212,7 @@ impl<T: Element> PhasedItem<'_, T> {
             // SAFETY: a part lives as long as the launch.
             unsafe { check(self.part, i) };
         }
-        // SAFETY: inside the array, and in its part; nobody writes this buffer in this phase.
+        // SAFETY: inside the array, and in its part; this buffer is not written in this phase.
         unsafe { *self.was.wrapping_add(i) }
     }
 
@@ -227,14 +228,14 @@ impl<T: Element> PhasedItem<'_, T> {
             // SAFETY: a part lives as long as the launch.
             unsafe { check_all(self.part, self.len, "`was`") };
         }
-        // SAFETY: all of it is here; nobody writes this buffer in this phase.
+        // SAFETY: all of it is present; this buffer is not written in this phase.
         unsafe { std::slice::from_raw_parts(self.was, self.len) }
     }
 
     /// The own element as it is now. In a stage that is declared as `read`, as the phase began.
     #[inline]
     pub fn own(&self) -> T {
-        // SAFETY: the own element lies inside the array and its part, and is written by us alone.
+        // SAFETY: the own element lies inside the array and its part, and is written only here.
         unsafe { *self.next.wrapping_add(self.own) }
     }
 
@@ -245,7 +246,7 @@ impl<T: Element> PhasedItem<'_, T> {
         if self.usage == Use::Read {
             not_declared("sets its element", self.usage);
         }
-        // SAFETY: the own element lies inside the array and its part, and is ours alone.
+        // SAFETY: the own element lies inside the array and its part, and has no other user.
         unsafe { *self.next.wrapping_add(self.own) = value }
     }
 }
@@ -263,7 +264,7 @@ impl<T: Element> PhasedSpan<'_, T> {
             // SAFETY: a part lives as long as the launch.
             unsafe { check_all(self.part, self.len, "`was`") };
         }
-        // SAFETY: all of it is here; nobody writes this buffer in this phase.
+        // SAFETY: all of it is present; this buffer is not written in this phase.
         unsafe { std::slice::from_raw_parts(self.was, self.len) }
     }
 
@@ -275,7 +276,7 @@ impl<T: Element> PhasedSpan<'_, T> {
         if self.usage == Use::Read {
             not_declared("sets its elements", self.usage);
         }
-        // SAFETY: the own elements are ours alone; with one buffer `was` cannot be called.
+        // SAFETY: the own elements have no other user; with one buffer `was` cannot be called.
         unsafe { std::slice::from_raw_parts_mut(self.next.wrapping_add(self.own), self.count) }
     }
 
@@ -290,7 +291,7 @@ impl<T: Element> PhasedSpan<'_, T> {
             // SAFETY: a part lives as long as the launch.
             unsafe { check_all(self.part, self.len, "`split`") };
         }
-        // SAFETY: two buffers: one that nobody writes, one whose own elements are ours alone.
+        // SAFETY: two buffers: one that is not written, one whose own elements have no other user.
         unsafe {
             (
                 std::slice::from_raw_parts(self.was, self.len),

@@ -1,13 +1,13 @@
 //! [`Reduce`](super::Reduce): many values into one accumulator, or into an array of them.
 //!
-//! **What is computed.** The rows of a phase are cut into *blocks*: their number and size depend on the
-//! number of rows, the length of the accumulator and the size of its elements, and on nothing else. Each
-//! block has an accumulator of its own, which begins with the identity and takes the values in the order
-//! of the table. At the end of the phase the accumulators of neighbouring blocks are combined in pairs,
-//! those of the pairs in pairs, and so on; what was there before (the identity, if the access is
-//! [`Write`]) is combined with the outcome, and the phases follow one another in the same way. So an
-//! operation need not be commutative, and one that is only nearly associative, such as the sum of
-//! floating-point numbers, gives the same bits for any number of threads, cuts and devices of one kind.
+//! **The result.** The rows of a phase are cut into *blocks*. Their number and size depend only on the number
+//! of rows, the length of the accumulator and the size of its elements. Each block has an accumulator of its
+//! own, which begins with the identity and takes the values in the order of the table. At the end of the
+//! phase the accumulators of neighbouring blocks are combined in pairs, those of the pairs in pairs, and so
+//! on. The initial content (the identity, if the access is [`Write`]) is combined with the result, and the
+//! phases follow one another in the same way. So an operation need not be commutative, and one that is only
+//! nearly associative, such as the sum of floating-point numbers, gives the same bits for any number of
+//! threads, cuts and devices of one kind.
 
 use super::{ReadWrite, Write};
 use crate::abi;
@@ -134,7 +134,7 @@ mod sealed {
     impl<T> Sealed for [T] {}
 }
 
-/// What a [`Reduce`](super::Reduce) accumulates: `T`, one accumulator, or `[T]`, an array of them.
+/// The content of a [`Reduce`](super::Reduce): `T`, one accumulator, or `[T]`, an array of them.
 pub trait Accumulate: sealed::Sealed {
     /// Type of one accumulator.
     type Element: Element;
@@ -159,7 +159,7 @@ impl<T: Element> Accumulate for [T] {
     label = "write `Reduce<'a, Write<T>, Sum>` or `Reduce<'a, Write<[T]>, Sum>`, or `ReadWrite` if the initial content counts"
 )]
 pub trait ReduceAccess {
-    /// What is accumulated.
+    /// The content.
     type Content: Accumulate + ?Sized;
     /// `ACCESS_*`.
     const ACCESS: u32;
@@ -175,7 +175,7 @@ impl<C: Accumulate + ?Sized> ReduceAccess for ReadWrite<C> {
     const ACCESS: u32 = abi::ACCESS_READ_WRITE;
 }
 
-/// What the `item` and `span` doors see: the accumulator of the block that the work item is in.
+/// The view of the `item` and `span` doors: the accumulator of the block that the work item is in.
 pub struct Accumulator<'k, C: ?Sized, Op> {
     at: *mut u8,
     len: usize,
@@ -183,9 +183,9 @@ pub struct Accumulator<'k, C: ?Sized, Op> {
     operation: PhantomData<fn() -> Op>,
 }
 
-// SAFETY: it is the only way to its accumulators, as an exclusive reference is.
+// SAFETY: it is the only access to its accumulators, like an exclusive reference.
 unsafe impl<C: Send + ?Sized, Op> Send for Accumulator<'_, C, Op> {}
-// SAFETY: as above; through a shared reference nothing but the length is to be had.
+// SAFETY: as above; a shared reference gives access only to the length.
 unsafe impl<C: Sync + ?Sized, Op> Sync for Accumulator<'_, C, Op> {}
 
 impl<T: Element, Op: ReduceOp<T>> Accumulator<'_, T, Op> {
@@ -193,7 +193,7 @@ impl<T: Element, Op: ReduceOp<T>> Accumulator<'_, T, Op> {
     #[inline(always)]
     pub fn put(&mut self, value: T) {
         let at = self.at.cast::<T>();
-        // SAFETY: one accumulator of this type, initialised, which nobody else reaches meanwhile.
+        // SAFETY: one accumulator of this type, initialised, without another user meanwhile.
         unsafe { at.write(Op::combine(at.read(), value)) }
     }
 }
@@ -204,7 +204,7 @@ impl<T: Element, Op: ReduceOp<T>> Accumulator<'_, [T], Op> {
     #[track_caller]
     pub fn put(&mut self, i: usize, value: T) {
         assert!(i < self.len, "accumulator {i} of an array of {}", self.len);
-        // SAFETY: inside the array; initialised, and nobody else reaches it meanwhile.
+        // SAFETY: inside the array; initialised, and without another user meanwhile.
         unsafe {
             let at = self.at.cast::<T>().add(i);
             at.write(Op::combine(at.read(), value));
@@ -217,19 +217,19 @@ impl<T: Element, Op: ReduceOp<T>> Accumulator<'_, [T], Op> {
         self.len
     }
 
-    /// True if there is none.
+    /// True if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// What the `whole` door sees: an accumulator per block of work items of the phase.
+/// The view of the `whole` door: an accumulator per block of work items of the phase.
 ///
-/// The result is the same for any number of threads if every value goes to the accumulator of its own
-/// block: [`into_blocks`](Self::into_blocks) hands them out with their rows, for which
-/// [`Space::part`](crate::kernel::Space::part) has the work items. A library that has its own way to
-/// the result puts it into [`block(0)`](Self::block); its bits are then the library's business.
+/// The result is the same for any number of threads if every value goes to the accumulator of its own block:
+/// [`into_blocks`](Self::into_blocks) hands them out with their rows, for which
+/// [`Space::part`](crate::kernel::Space::part) has the work items. A library that computes the result in
+/// another way puts it into [`block(0)`](Self::block); its bits then depend on the library.
 pub struct Accumulators<'k, C: ?Sized, Op> {
     bound: ReduceBound<C, Op>,
     borrow: PhantomData<&'k mut C>,
@@ -264,7 +264,7 @@ impl<'k, C: Accumulate + ?Sized, Op> Accumulators<'k, C, Op> {
     #[track_caller]
     pub fn block(&mut self, block: usize) -> Accumulator<'_, C, Op> {
         assert!(block < self.count(), "block {block} of {}", self.count());
-        // SAFETY: there is this block, and `self` is borrowed exclusively.
+        // SAFETY: the block exists, and `self` is borrowed exclusively.
         unsafe { self.bound.accumulator(block as u64) }
     }
 
@@ -272,7 +272,7 @@ impl<'k, C: Accumulate + ?Sized, Op> Accumulators<'k, C, Op> {
     /// shared among threads.
     pub fn into_blocks(self) -> impl ExactSizeIterator<Item = (Range<u64>, Accumulator<'k, C, Op>)> {
         (0..self.count()).map(move |block| {
-            // SAFETY: there is this block; each is given out once, and `self` is gone.
+            // SAFETY: the block exists; each is given out once, and `self` is consumed.
             (self.rows(block), unsafe { self.bound.accumulator(block as u64) })
         })
     }
@@ -288,7 +288,7 @@ pub struct ReduceBound<C: ?Sized, Op> {
     log_rows: u32,
     /// The current block.
     block: u64,
-    /// Rows of the phase, as far as this share knows.
+    /// Rows of the phase, as far as this share knows them.
     rows: u64,
     content: PhantomData<fn(&C)>,
     operation: PhantomData<fn() -> Op>,
@@ -336,7 +336,7 @@ impl<C: Accumulate + ?Sized, Op> ReduceBound<C, Op> {
     /// The first accumulator of a block.
     ///
     /// # Safety
-    /// There is this block.
+    /// The block exists.
     #[inline(always)]
     unsafe fn at(&self, block: u64) -> *mut C::Element {
         // SAFETY: blocks stand one after the other, `len` accumulators each.
@@ -344,7 +344,7 @@ impl<C: Accumulate + ?Sized, Op> ReduceBound<C, Op> {
     }
 
     /// # Safety
-    /// There is this block, and nobody else reaches its accumulators during `'k`.
+    /// The block exists, and its accumulators have no other user during `'k`.
     unsafe fn accumulator<'k>(&self, block: u64) -> Accumulator<'k, C, Op> {
         // SAFETY: the caller vouches.
         let at = unsafe { self.at(block) }.cast();
@@ -352,11 +352,11 @@ impl<C: Accumulate + ?Sized, Op> ReduceBound<C, Op> {
     }
 
     /// # Safety
-    /// The current block has rows of this launch, and its accumulators are this thread's alone as long
-    /// as the run is there; no other run of it is there meanwhile.
+    /// The current block has rows of this launch, and only this thread uses its accumulators while the run
+    /// exists; no other run of it exists meanwhile.
     #[inline(always)]
     pub unsafe fn run(&self) -> ReduceRun<C> {
-        // SAFETY: there is this block.
+        // SAFETY: the block exists.
         let at = unsafe { self.at(self.block) };
         let value = match C::ARRAY {
             true => MaybeUninit::uninit(),
@@ -374,13 +374,13 @@ impl<C: Accumulate + ?Sized, Op> ReduceBound<C, Op> {
     }
 }
 
-/// The accumulator of a run of work items. A single one stays beside the loop, where the compiler keeps
-/// it in a register, and is written back at the end.
+/// The accumulator of a run of work items. A single one is kept outside the array, where the compiler puts it
+/// in a register, and is written back at the end.
 #[doc(hidden)]
 pub struct ReduceRun<C: Accumulate + ?Sized> {
     at: *mut C::Element,
     len: usize,
-    /// Of a single accumulator, its value.
+    /// The value of a single accumulator.
     value: UnsafeCell<MaybeUninit<C::Element>>,
 }
 
@@ -398,7 +398,7 @@ impl<C: Accumulate + ?Sized> Drop for ReduceRun<C> {
     #[inline(always)]
     fn drop(&mut self) {
         if !C::ARRAY {
-            // SAFETY: a single accumulator's value is initialised by `run`, and its place is ours.
+            // SAFETY: a single accumulator's value is initialised by `run`, and its place has no other user.
             unsafe { self.at.write(self.value.get_mut().assume_init()) };
         }
     }

@@ -69,19 +69,19 @@ atomic! {
     f64, AtomicU64, |p, v| Self::update(p, |old| old + v), f64::to_bits, f64::from_bits;
 }
 
-/// What every door sees: it may be used from any work item, on any element.
+/// The view of every door: any work item may use it, on any element.
 #[derive(Clone, Copy)]
 pub struct ScatterView<'k, T> {
     data: *mut T,
     len: usize,
-    /// NULL: all is there.
+    /// NULL: all of the array is present.
     part: *const abi::Part,
     borrow: PhantomData<&'k T>,
 }
 
 impl<T: AtomicElement> ScatterView<'_, T> {
     /// # Safety
-    /// `arg` is a scatter argument of `T` that this launch alone touches, and atomically.
+    /// `arg` is a scatter argument of `T` that only this launch touches, and only atomically.
     #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn new(arg: &abi::Arg) -> Self {
@@ -96,7 +96,7 @@ impl<T: AtomicElement> ScatterView<'_, T> {
             // SAFETY: a part lives as long as the launch.
             unsafe { check(self.part, i) };
         }
-        // Inside the array and its part; element 0 need not be there.
+        // Inside the array and its part; element 0 need not be present.
         self.data.wrapping_add(i)
     }
 
@@ -106,7 +106,7 @@ impl<T: AtomicElement> ScatterView<'_, T> {
         self.len
     }
 
-    /// True if there is none.
+    /// True if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -121,7 +121,7 @@ impl<T: AtomicElement> ScatterView<'_, T> {
         unsafe { T::load(self.at(i)) }
     }
 
-    /// Adds to element `i` (integers wrap); returns what was there.
+    /// Adds to element `i` (integers wrap); returns the old value.
     #[inline]
     #[track_caller]
     pub fn add(&self, i: usize, value: T) -> T {
@@ -129,7 +129,7 @@ impl<T: AtomicElement> ScatterView<'_, T> {
         unsafe { T::fetch_add(self.at(i), value) }
     }
 
-    /// Makes element `i` the smaller of itself and `value`; returns what was there. A NaN in the array
+    /// Replaces element `i` by the smaller of itself and `value`; returns the old value. A NaN in the array
     /// stays.
     #[inline]
     #[track_caller]
@@ -138,7 +138,7 @@ impl<T: AtomicElement> ScatterView<'_, T> {
         unsafe { T::update(self.at(i), |old| if value < old { value } else { old }) }
     }
 
-    /// Makes element `i` the larger of itself and `value`; returns what was there. A NaN in the array
+    /// Replaces element `i` by the larger of itself and `value`; returns the old value. A NaN in the array
     /// stays.
     #[inline]
     #[track_caller]
@@ -147,7 +147,7 @@ impl<T: AtomicElement> ScatterView<'_, T> {
         unsafe { T::update(self.at(i), |old| if value > old { value } else { old }) }
     }
 
-    /// Replaces element `i`; returns what was there.
+    /// Replaces element `i`; returns the old value.
     #[inline]
     #[track_caller]
     pub fn swap(&self, i: usize, value: T) -> T {
@@ -155,8 +155,8 @@ impl<T: AtomicElement> ScatterView<'_, T> {
         unsafe { T::update(self.at(i), |_| value) }
     }
 
-    /// Replaces element `i` by a function of itself, which may be called several times; returns what
-    /// was there.
+    /// Replaces element `i` by a function of itself, which may be called several times; returns the old
+    /// value.
     #[inline]
     #[track_caller]
     pub fn update(&self, i: usize, f: impl Fn(T) -> T) -> T {
@@ -171,7 +171,7 @@ impl<T: AtomicElement> ScatterView<'_, T> {
     #[inline]
     #[track_caller]
     pub unsafe fn write(&self, i: usize, value: T) {
-        // SAFETY: inside the array, and ours alone in this phase.
+        // SAFETY: inside the array, and without another user in this phase.
         unsafe { *self.at(i) = value }
     }
 }

@@ -32,7 +32,7 @@ fn items_along_dimension_0() {
         assert_eq!(read.slice(3), [9, 10, 11]);
         let both = ItemBound::<ReadWrite<u32>>::new(&arg);
         let run = both.run::<UNIT>(&[0, 1], &[0, 1]);
-        // Neighbours at once, as a vectorised loop has them.
+        // Both neighbours at once, as in a vectorised loop.
         let (first, second) = (run.item::<UNIT>(0), run.item::<UNIT>(1));
         std::mem::swap(first, second);
         run.slice(4)[3] = 70;
@@ -62,7 +62,7 @@ fn items_at_a_distance_and_items_that_stay() {
         let mut strided = run.strided(2);
         strided.set(1, strided.get(0) + 100);
         *run.item::<STRIDED>(0) = 70;
-        // Dimension 0 does not index it: all items of the run have the same.
+        // Dimension 0 does not index it: all items of the run have the same element.
         let strides = [0, 1];
         let fixed = abi::Arg { strides: strides.as_ptr(), ..arg };
         let run = ItemBound::<Read<u32>>::new(&fixed).run::<FIXED>(&[9, 2], &[1]);
@@ -185,7 +185,7 @@ fn scatter_from_two_threads() {
             });
         }
     });
-    // SAFETY: as above; this thread is alone now.
+    // SAFETY: as above; no other thread uses them now.
     unsafe {
         let (counts, real) = (ScatterView::<u32>::new(&counts_arg), ScatterView::<f64>::new(&real_arg));
         assert_eq!((counts.swap(0, 3), counts.min(0, 2), counts.load(0)), (10, 3, 2));
@@ -217,7 +217,7 @@ fn scalars_at_any_address_and_empty_arrays() {
 fn arrays_of_what_a_host_program_holds() {
     let memory = FlashMemory::from([1u32, 2, 3]);
     let part = Item::<ReadWrite<u32>>::from(memory.range(1..).unwrap()).array().take();
-    // SAFETY: nobody else has the memory.
+    // SAFETY: the memory has no other user.
     unsafe { *part.data.cast::<u32>() = 20 };
     assert_eq!((part.len, part.owner.is_none(), part.memory == memory.header()), (2, true, true));
     let owned = Whole::<Read<u32>>::from(memory.clone()).array().take();
@@ -231,8 +231,8 @@ fn arrays_of_what_a_host_program_holds() {
     assert_eq!(vec, [1, 5]);
 }
 
-/// An array of 4 x 3 elements of which only the box `[1..3, 1..3]` is there: the buffer is the six elements
-/// from the box's first to its last, and `data` is where element 0 would be.
+/// An array of 4 x 3 elements of which only the box `[1..3, 1..3]` is present. The buffer has the six
+/// elements from the box's first to its last, and `data` is the address of element 0.
 fn part_of_4_by_3(kind: u32, buffer: &mut [u32], strides: &[u64], part: &abi::Part) -> abi::Arg {
     assert_eq!(buffer.len(), 6);
     // The address is taken last: making the argument borrows the buffer anew.
@@ -273,7 +273,7 @@ fn a_part_that_is_seen_at_once_is_what_its_values_name() {
     let rows = abi::Part { begin: [0, 1, 0], end: [4, 3, 1], stride: [4, 12], origin: 0, next_origin: 0 };
     let arg = part_of_4_by_3(abi::ARG_ITEM, &mut buffer, &[1, 4], &rows);
     let arg = abi::Arg { data: buffer.as_mut_ptr().wrapping_sub(4).cast(), ..arg };
-    // SAFETY: what the values name is in the buffer; one view at a time is used.
+    // SAFETY: the elements that the values name are in the buffer; one view at a time is used.
     unsafe {
         let bound = ItemBound::<ReadWrite<u32>>::new(&arg);
         assert_eq!(bound.whole(Some(&[0..4, 1..2])), [4, 5, 6, 7]);
@@ -288,7 +288,7 @@ fn a_part_that_is_seen_at_once_is_what_its_values_name() {
     // SAFETY: six rows, a stride per dimension.
     let seen = unsafe { ItemBound::<Read<Row<u16>>>::new(&arg).whole(Some(&[5..9, 2..4])) };
     assert_eq!(seen, [4, 5, 6, 7]);
-    // Of a part of a `Phased`, only the own elements are taken along.
+    // For a part of a `Phased`, only the own elements are copied.
     let (mut was, mut next) = ([1u64, 2, 3, 4], [0u64; 4]);
     let mut arg = super::tests::arg(abi::ARG_PHASED, &mut was, 1, &[1, 0]);
     arg.next = next.as_mut_ptr().cast::<c_void>();
@@ -330,7 +330,7 @@ fn views_that_reach_any_element_keep_to_their_part() {
         panics("element 8, at [0, 2, 0]", || _ = scatter.add(8, 1));
         panics("element 12 of an array of 12", || _ = scatter.load(12));
 
-        // A part that is all of the array is none.
+        // A part that is all of the array counts as none.
         let mut whole = [1u32; 6];
         let all = abi::Part { begin: [0; 3], end: [3, 2, 1], stride: [3, 6], origin: 0, next_origin: 0 };
         let arg = abi::Arg { part: &all, ..super::tests::arg(abi::ARG_PHASED, &mut whole, 1, &[1, 3]) };
@@ -344,8 +344,8 @@ fn views_that_reach_any_element_keep_to_their_part() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
 
-    /// Against a look at each element: boxes of arrays of up to three axes, held from their first element to
-    /// their last.
+    /// Compares with a check of each element: boxes of arrays of up to three axes, stored from their first
+    /// element to their last.
     #[test]
     #[cfg_attr(miri, ignore = "a panic per element takes minutes")]
     fn a_window_shows_just_its_part(
@@ -371,7 +371,7 @@ proptest::proptest! {
         let arg = arg(abi::ARG_WINDOW, &mut buffer, 1, &[]);
         let data = buffer.as_mut_ptr().wrapping_sub(first).cast();
         let arg = abi::Arg { data, len: len as u64, part: &part, ..arg };
-        // SAFETY: the buffer has all elements of the part, and nobody writes it.
+        // SAFETY: the buffer has all elements of the part, and is not written.
         let window = unsafe { WindowView::<u32>::new(&arg) };
         assert_eq!((window.len(), window.begin(), window.end()), (len, begin, end));
         let there = |body: &dyn Fn() -> u32| std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok();
@@ -385,7 +385,7 @@ proptest::proptest! {
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| window.slice(from..to).to_vec()));
         let expected = all.then(|| (from as u32..to as u32).collect());
         assert_eq!(found.ok(), expected, "slice({from}..{to})");
-        // Nothing lies between what there is.
+        // No absent element lies between the present ones.
         let whole = (first..=last).all(|i| inside(axes(i)));
         let found = window.stretch(from..to).map(<[u32]>::to_vec);
         assert_eq!(found, expected.filter(|_| whole || from >= to), "stretch({from}..{to})");

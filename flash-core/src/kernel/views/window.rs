@@ -6,8 +6,8 @@ use crate::kernel::Element;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// What every door sees of a `Window`: elements of the array by their global index, as far as they are in
-/// the part that this launch has here. Without a cut that is all of the array.
+/// The view of a `Window` in every door: elements of the array by their global index, as far as they are in
+/// the part that this launch has. Without a cut that is all of the array.
 ///
 /// ```
 /// use flash_core::kernel::views::{Item, Read, Window, Write};
@@ -37,20 +37,20 @@ pub struct WindowView<'k, T> {
     data: *const T,
     len: usize,
     part: Part,
-    /// Elements that are there for sure, without looking at their axes.
+    /// Elements that are certainly present, without a check of their axes.
     first: usize,
     count: usize,
     borrow: PhantomData<&'k T>,
 }
 
-// SAFETY: it reads elements that nobody writes while it lives, as a `&[T]` does.
+// SAFETY: it reads elements that are not written while it lives, as a `&[T]` does.
 unsafe impl<T: Sync> Send for WindowView<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for WindowView<'_, T> {}
 
 impl<'k, T: Element> WindowView<'k, T> {
     /// # Safety
-    /// `arg` is an array of `T` whose part (all of it, if it has none) nobody writes during `'k`.
+    /// `arg` is an array of `T` whose part (all of it, if it has none) is not written during `'k`.
     #[doc(hidden)]
     #[inline]
     pub unsafe fn new(arg: &abi::Arg) -> Self {
@@ -86,15 +86,15 @@ impl<'k, T: Element> WindowView<'k, T> {
         self.part.begin.map(|begin| begin as usize)
     }
 
-    /// One past the last index of the part along each axis of the array's shape; 1 for axes that the
-    /// array has not.
+    /// One past the last index of the part along each axis of the array's shape; 1 for axes that the array
+    /// does not have.
     #[inline]
     pub fn end(&self) -> [usize; 3] {
         self.part.end.map(|end| end as usize)
     }
 
-    /// Elements from neighbour to neighbour along axes 1 and 2 of the array's shape: the extent of axis 0, and that of
-    /// the first two together; all elements, of an array without a shape.
+    /// Elements from neighbour to neighbour along axes 1 and 2 of the array's shape: the extent of axis 0,
+    /// and that of the first two together; all elements, for an array without a shape.
     #[inline]
     pub fn strides(&self) -> [usize; 2] {
         self.part.stride.map(|stride| stride as usize)
@@ -107,14 +107,14 @@ impl<'k, T: Element> WindowView<'k, T> {
         if i.wrapping_sub(self.first) >= self.count {
             self.check(i);
         }
-        // SAFETY: the element is in the part, as just seen; nobody writes it. `data` is where element 0
-        // would be, so that the address is that of the element.
+        // SAFETY: the element is in the part, as just checked, and is not written. `data` is the address of
+        // element 0, so that the result is that of the element.
         unsafe { *self.data.wrapping_add(i) }
     }
 
-    /// The element at an index per axis of the array's shape, axis 0 (which varies fastest) first; 0 for
-    /// axes that the array has not. Axes beyond the third are part of it: index `z + w * extent`. Panics
-    /// if it is not in the part.
+    /// The element at an index per axis of the array's shape, axis 0 (which varies fastest) first; 0 for axes
+    /// that the array does not have. Axes beyond the third are part of it: index `z + w * extent`. Panics if
+    /// it is not in the part.
     #[inline]
     #[track_caller]
     pub fn at(&self, [x, y, z]: [usize; 3]) -> T {
@@ -134,23 +134,23 @@ impl<'k, T: Element> WindowView<'k, T> {
     pub fn slice(&self, range: Range<usize>) -> &'k [T] {
         self.stretch(range.clone()).unwrap_or_else(|| {
             self.check_range(range.start, range.end);
-            // SAFETY: all of them are in the part, one beside the other, and nobody writes them.
+            // SAFETY: all of them are in the part, adjacent, and not written.
             unsafe {
                 std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start)
             }
         })
     }
 
-    /// The elements with these numbers, if they lie in the whole rows and planes of the array that the part has: all
-    /// elements, where the launch is not cut. `None` says nothing of single ones. For a kernel that reads many rows and
-    /// would ask for them once.
+    /// The elements with these numbers, if they lie in whole rows and planes of the array that the part has:
+    /// all elements, where the launch is not cut. `None` does not mean that single ones are absent. For a
+    /// kernel that reads many rows and asks for them once.
     #[inline]
     pub fn stretch(&self, range: Range<usize>) -> Option<&'k [T]> {
         if range.start >= range.end {
             return Some(&[]);
         }
         let inside = range.start >= self.first && range.end - self.first <= self.count;
-        // SAFETY: all of them are in the part, one beside the other, and nobody writes them.
+        // SAFETY: all of them are in the part, adjacent, and not written.
         inside.then(|| unsafe {
             std::slice::from_raw_parts(self.data.wrapping_add(range.start), range.end - range.start)
         })
@@ -176,7 +176,7 @@ impl<'k, T: Element> WindowView<'k, T> {
         self.check(last);
         let (a, b) = (axes(part, start), axes(part, last));
         let full = |axis: usize, extent: u64| part.begin[axis] == 0 && part.end[axis] == extent;
-        // What lies between leaves the row, or the plane, unless the part has all of those.
+        // The elements between them leave the row, or the plane, unless the part has all of those.
         let rows = a[1] == b[1] || full(0, part.stride[0]);
         let planes =
             a[2] == b[2] || (full(0, part.stride[0]) && full(1, part.stride[1] / part.stride[0].max(1)));
@@ -186,8 +186,8 @@ impl<'k, T: Element> WindowView<'k, T> {
     }
 }
 
-/// The longest stretch of elements of a part, found without a search, one beside the other: all of it, if
-/// it has all of its rows and planes, and else none that is worth while.
+/// The first element and the number of a part's elements, if they are adjacent, since it has all of its rows
+/// and planes; otherwise 0 and 0.
 fn contiguous(part: &Part, len: usize) -> (usize, usize) {
     let extent = |axis: usize| part.end[axis].saturating_sub(part.begin[axis]);
     let [row, plane] = part.stride;
