@@ -1,4 +1,4 @@
-//! Memory that is given out in order and taken back all at once.
+//! A bump allocator: memory that is given out in order and taken back all at once.
 
 /// Memory for scalars and strides. Chunks never move.
 #[derive(Default)]
@@ -10,7 +10,7 @@ pub(super) struct Bump {
 /// A place in a [`Bump`]: chunk, and units of 16 bytes in it.
 pub(super) type Mark = (u32, u32);
 
-/// Reached through its pointer alone: a reference to all of it, even a box's, would cut off what was
+/// Accessed through its pointer only: a reference to all of it, even a box's, would invalidate the pointers
 /// given out before.
 struct Chunk {
     data: *mut u128,
@@ -25,7 +25,7 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: made of a box of that many.
+        // SAFETY: made from a box of that many units.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.data, self.units)) });
     }
 }

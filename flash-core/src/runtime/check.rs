@@ -1,4 +1,4 @@
-//! `FLASH_CHECK_WRITES=1`: does a kernel write every element that it promised to?
+//! `FLASH_CHECK_WRITES=1`: checks that a kernel writes every element that it promised to write.
 
 use super::facts::KernelFacts;
 use crate::abi::Arg;
@@ -9,7 +9,7 @@ use crate::index::{DynRuns, Order};
 /// A byte that is rare in data.
 const PATTERN: u8 = 0xa5;
 
-/// The elements of write-only arguments that the launch's range holds, filled with a pattern.
+/// The elements of write-only arguments in the launch's range, filled with a pattern.
 pub(super) struct WriteCheck {
     /// Per argument, the first element of each row that some work item owns.
     promised: Vec<(usize, Vec<u64>)>,

@@ -15,7 +15,7 @@ use crate::memory::{FlashMemory, MemoryRange};
 pub struct Kernel {
     name: String,
     variants: Vec<KernelDescriptor>,
-    /// How the runtime looks for implementations, if it says so.
+    /// How the runtime looks for implementations, if it has an option for it.
     searchable: Option<Searchable>,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Value<'a> {
     Array { array: Array<'a>, writable: bool },
 }
 
-/// What `args` takes: a tuple of numbers, [`Scalar`]s, memories and slices.
+/// The argument of `args`: a tuple of numbers, [`Scalar`]s, memories and slices.
 pub trait KernelArguments<'a> {
     /// As a list.
     fn into_list(self) -> Vec<Argument<'a>>;
@@ -79,8 +79,8 @@ impl Kernel {
         &self.variants
     }
 
-    /// With its arguments, whose types choose the descriptor. Where the runtime or the definition says
-    /// [`Searchable::Fuzzy`], numbers may be of narrower types than any descriptor has.
+    /// The kernel with its arguments, whose types choose the descriptor. Where the runtime or the definition
+    /// says [`Searchable::Fuzzy`], numbers may be of narrower types than any descriptor has.
     ///
     /// # Errors
     /// [`Error::Argument`] with the types expected and found.
@@ -101,7 +101,8 @@ impl Kernel {
         if let Some(descriptor) = self.variants.iter().find(|variant| fits(variant)) {
             return Ok(ByName { descriptor: descriptor.clone(), arguments });
         }
-        // What a definition with just these numbers would say: its plan then finds whom they fit.
+        // The descriptor of a definition with just these numbers: its plan then finds the implementations
+        // that fit.
         let as_given = |variant: &KernelDescriptor| {
             let mut descriptor = variant.clone();
             let numbers = descriptor.arguments.iter_mut().zip(&arguments);
@@ -137,7 +138,7 @@ impl Kernel {
 }
 
 impl<'a> ByName<'a> {
-    /// With arguments that are known to fit the descriptor, which an implementation has.
+    /// The kernel with arguments that are known to fit the descriptor, which an implementation has.
     pub(super) fn erased(descriptor: KernelDescriptor, arguments: Vec<Argument<'a>>) -> ByName<'a> {
         ByName { descriptor, arguments }
     }

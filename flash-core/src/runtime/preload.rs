@@ -1,4 +1,4 @@
-//! What is loaded before it is first used: what a program asks for, and, beside it, what it may ask for soon.
+//! Programs that are loaded before their first use: on request, and in the background for likely kernels.
 
 use super::Runtime;
 use super::choose::{Rating, rate};
@@ -19,7 +19,7 @@ mod sealed {
     impl<D: crate::kernel::KernelDefinition> Sealed for D {}
 }
 
-/// What [`preload`](super::RuntimeObj::preload) takes: a definition, or a tuple of up to eight of them.
+/// The type parameter of [`preload`](super::RuntimeObj::preload): a definition, or a tuple of up to eight.
 pub trait Definitions: sealed::Sealed {
     #[doc(hidden)]
     #[allow(private_interfaces)]
@@ -54,8 +54,9 @@ tuples!(A B C D E F);
 tuples!(A B C D E F G);
 tuples!(A B C D E F G H);
 
-/// Begins to load, on a thread of its own, what is registered for these devices and needs no compiler: each
-/// backend knows what that is. Once per device. Functions that are in memory already start no thread.
+/// Begins to load, on a thread of its own, the programs that are registered for these devices and need no
+/// compiler; each backend decides which. Once per device. If all functions are in memory already, no thread
+/// is started.
 pub(super) fn early(devices: &[&'static DeviceHandle]) {
     let mut all = Vec::new();
     for &device in devices {
@@ -90,12 +91,12 @@ pub(super) fn early(devices: &[&'static DeviceHandle]) {
 }
 
 thread_local! {
-    /// What the runtimes load that this thread has made.
+    /// The loading threads of the runtimes that this thread has made.
     static LOADING: RefCell<Vec<Loading>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A thread that loads. It ends before the one that made its runtime does: drivers go when the process ends, which
-/// the values of its main thread do before, and they do not bear to be used meanwhile.
+/// A thread that loads. It ends before the thread that made its runtime does. At the end of a process drivers
+/// shut down after the thread-locals of its main thread are dropped, and they must not be in use then.
 struct Loading {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -116,7 +117,7 @@ fn is_for(found: &RegisteredImplementation, device: &DeviceHandle) -> bool {
     found.raw.payload_len > 0 && unsafe { found.raw.target.as_str() } == device.target
 }
 
-/// Of each kernel and signature the implementation that the device would get.
+/// For each kernel and signature, the implementation that the device would get.
 fn best(device: &DeviceHandle, programs: &[RegisteredImplementation]) -> Vec<&'static Implementation> {
     let mut best: BTreeMap<(String, String), (Rating, &'static Implementation)> = BTreeMap::new();
     for found in programs {

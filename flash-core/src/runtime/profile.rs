@@ -1,4 +1,4 @@
-//! What launches took, on request.
+//! Times of launches, on request.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,8 @@ pub struct Profile(Arc<Mutex<Vec<LaunchProfile>>>);
 /// One launch.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LaunchProfile {
-    /// Position of the submission in its pipeline. One that is cut has a record per part, of all of its phases.
+    /// Position of the submission in its pipeline. One that is cut has a record per part, for all of its
+    /// phases.
     pub submission: usize,
     /// The kernel.
     pub kernel: String,
@@ -43,11 +44,11 @@ impl Profile {
     }
 }
 
-/// Launches of one phase each: they become one record per part and device, when the last who may add to them has
-/// let go.
+/// Launches of one phase each. They become one record per part and device, when the last handle to this is
+/// dropped.
 pub(super) struct PhaseTimes {
     to: Profile,
-    /// With the number of the part.
+    /// Each with the number of its part.
     launches: Mutex<Vec<(usize, LaunchProfile)>>,
 }
 
@@ -56,7 +57,7 @@ impl PhaseTimes {
         Arc::new(PhaseTimes { to, launches: Mutex::default() })
     }
 
-    /// Adds what was recorded of one launch.
+    /// Adds the record of one launch.
     pub fn add(&self, part: usize, launch: LaunchProfile) {
         let mut launches = self.launches.lock().unwrap_or_else(|e| e.into_inner());
         let same =

@@ -1,4 +1,4 @@
-//! What is proved of a launch before it runs: bounds, exclusive elements, arguments that are apart.
+//! Proofs about a launch before it runs: bounds, exclusive elements, no overlap of arguments.
 
 use super::arena::Bump;
 use super::facts::{ArgumentFacts, KernelFacts};

@@ -1,5 +1,5 @@
-//! How fast a kernel runs on a device: the median of the last few launches, so that one disturbed launch
-//! says nothing.
+//! The rate of a kernel on a device: the median of the last few launches, so that one disturbed launch has no
+//! effect.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
-/// Launches that count.
+/// Number of launches in the median.
 const KEPT: usize = 5;
 
-/// A device that gets nothing is measured once in so many launches all the same.
+/// A device with an empty share is still measured once in this many launches.
 const PROBED: u32 = 64;
 
 /// Nanoseconds per work item of the last few launches.
@@ -19,15 +19,15 @@ pub(crate) struct Rate {
     /// Bits of `f32`s; 0: none yet.
     samples: [AtomicU32; KEPT],
     next: AtomicU32,
-    /// Of the samples.
+    /// Median of the samples.
     median: AtomicU32,
-    /// Cut launches of which it got nothing.
+    /// Cut launches in which its share was empty.
     left_out: AtomicU32,
 }
 
 impl Rate {
-    /// That of an implementation of a kernel on a device: one for the whole process, whatever runtimes and
-    /// options it is launched with. Asked for when a kernel is prepared.
+    /// The rate of an implementation of a kernel on a device. There is one for the whole process, shared by
+    /// all runtimes and options. Looked up when a kernel is prepared.
     pub fn of(kernel: &str, implementation: &str, device: &str) -> &'static Rate {
         type Key = [String; 3];
         static ALL: Mutex<BTreeMap<Key, &'static Rate>> = Mutex::new(BTreeMap::new());
@@ -36,7 +36,7 @@ impl Rate {
         all.entry(key).or_insert_with(|| Box::leak(Box::default()))
     }
 
-    /// Takes in a launch. Two at once may take each other's place, which loses one sample.
+    /// Adds a launch. Two at once may overwrite each other's sample, which loses one.
     pub fn add(&self, nanoseconds: u64, items: u64) {
         if items > 0 {
             let sample = (nanoseconds as f32 / items as f32).max(f32::MIN_POSITIVE);
@@ -62,8 +62,8 @@ impl Rate {
 }
 
 impl Rate {
-    /// A cut launch would give the device nothing: whether it is to have a little of it, to be measured. It is
-    /// while an outlier among few launches could keep it out for ever, and now and then, because devices change.
+    /// Whether a device whose share would be empty gets a small part, to be measured. It does while an
+    /// outlier among few launches could keep it out for ever, and now and then, because devices change.
     pub fn wants_probe(&self) -> bool {
         (self.next.load(Relaxed) as usize) < KEPT
             || self.left_out.fetch_add(1, Relaxed) % PROBED == PROBED - 1

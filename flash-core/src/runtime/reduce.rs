@@ -1,9 +1,9 @@
-//! Accumulators: partial results per block of the index table, and how they become one.
+//! Accumulators: partial results per block of the index table, and their merge.
 //!
-//! [`blocks`], [`fill`], [`merge`] and [`fold`] are all there is to a reduction, whoever runs the kernel.
-//! For every phase: `blocks` says how its rows are cut, `fill` makes an accumulator per block, the kernel
-//! runs, `merge` makes one of them, `fold` takes it into the result. Where the rows run, and in how many
-//! pieces, is of no matter as long as a block is in one piece.
+//! [`blocks`], [`fill`], [`merge`] and [`fold`] are the whole of a reduction, on any device. For every phase,
+//! `blocks` defines how its rows are cut, `fill` makes an accumulator per block, the kernel runs, `merge`
+//! merges them into one, `fold` combines that with the result. Where the rows run, and in how many pieces,
+//! does not matter as long as a block is in one piece.
 
 use super::facts::KernelFacts;
 use crate::abi::{self, Arg};
@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How the rows of a phase are cut for one accumulator. The last block may be shorter.
+/// The cut of a phase's rows for one accumulator. The last block may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     /// Rows in a block, a power of two.
@@ -28,7 +28,7 @@ pub(crate) struct Blocks {
 
 /// Fewer rows than this are not worth an accumulator of their own.
 const LEAST_ROWS: u64 = 1 << 12;
-/// More blocks than this would find nobody to run them.
+/// More blocks than this exceed the number of threads.
 const MOST_BLOCKS: u64 = 1 << 8;
 /// Bytes of all partial results, about.
 const MOST_BYTES: u64 = 16 << 20;
@@ -68,14 +68,13 @@ pub(crate) unsafe fn fill(operation: &Operation, to: *mut u8, n: usize) -> Resul
     guarded(|| unsafe { operation.fill(to, n) })
 }
 
-/// Makes one of the accumulators of `count` blocks, as [`Operation::merge`] does.
+/// Merges the accumulators of `count` blocks into one, as [`Operation::merge`] does.
 ///
 /// # Errors
 /// [`Error::Backend`] if the operation panics.
 ///
 /// # Safety
-/// `partials` has `count * len` initialised elements of the operation's, aligned, and nobody else
-/// reaches them.
+/// `partials` has `count * len` initialised elements of the operation's, aligned, without another user.
 pub(crate) unsafe fn merge(
     operation: &Operation,
     partials: *mut u8,
@@ -86,13 +85,13 @@ pub(crate) unsafe fn merge(
     guarded(|| unsafe { operation.merge(partials, count, len) })
 }
 
-/// Takes the outcome of a phase into the result: `result = combine(result, outcome)`.
+/// Combines the outcome of a phase with the result: `result = combine(result, outcome)`.
 ///
 /// # Errors
 /// [`Error::Backend`] if the operation panics.
 ///
 /// # Safety
-/// Both have `len` initialised elements of the operation's, aligned; they are apart, and nobody else
+/// Both have `len` initialised elements of the operation's, aligned. They do not overlap, and nothing else
 /// writes them, or reads the result.
 pub(crate) unsafe fn fold(
     operation: &Operation,
@@ -104,7 +103,7 @@ pub(crate) unsafe fn fold(
     guarded(|| unsafe { operation.combine(result, outcome, len) })
 }
 
-/// An accumulator of the launch: which argument, where its result goes, where its partial results are.
+/// An accumulator of the launch: its argument, and the places of its result and its partial results.
 struct Target<'p> {
     argument: usize,
     operation: &'p Operation,
@@ -113,8 +112,8 @@ struct Target<'p> {
     blocks: Blocks,
 }
 
-/// Runs a launch with accumulators: `send` runs some phases with the arguments that it is given. Phases
-/// are run one by one, and merged one after the other.
+/// Runs a launch with accumulators: `send` runs some phases with the arguments that it is given. Phases are
+/// run one by one, and merged one after the other.
 pub(super) fn run(
     kernel: &KernelFacts,
     space: SpaceRef<'_>,
@@ -136,7 +135,7 @@ pub(super) fn run(
         let rows: Range<u64> = space.phase(phase);
         blocks(rows.end - rows.start, arg.len, u64::from(arg.element_size))
     };
-    // One outcome, where the initial content does not count, is the result: it is accumulated there.
+    // If there is one block, and the initial content does not count, the block is the result's own memory.
     let is_result = |arg: &Arg| arg.access == abi::ACCESS_WRITE && of_phase(0, arg).count == 1;
     if space.phases() == 1 && targets.iter().all(|target| is_result(&args[target.argument])) {
         for target in &targets {
@@ -157,7 +156,7 @@ pub(super) fn run(
         let base = scratch.reserve(bytes, align)?;
         for target in &targets {
             let arg = &mut args[target.argument];
-            // SAFETY: the place of this target's blocks, inside what was reserved, and aligned.
+            // SAFETY: the place of this target's blocks, inside the reserved memory, and aligned.
             let partials = unsafe { base.add(target.offset) };
             // SAFETY: as above.
             unsafe { fill(target.operation, partials, target.blocks.count as usize * arg.len as usize)? };
@@ -166,7 +165,7 @@ pub(super) fn run(
         send(args, phase..phase + 1)?;
         for target in &targets {
             let (len, count) = (args[target.argument].len as usize, target.blocks.count as usize);
-            // SAFETY: filled above, and the kernel is done with them. The result is the argument's own
+            // SAFETY: filled above, and the kernel no longer uses them. The result is the argument's own
             // elements, as above.
             unsafe {
                 let partials = base.add(target.offset);
@@ -178,7 +177,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Where `count` blocks of an argument begin behind `bytes` bytes, and where they end.
+/// The beginning and the end of `count` blocks of an argument that come after `bytes` bytes.
 fn place(bytes: usize, align: usize, count: u64, arg: &Arg) -> Result<(usize, usize), Error> {
     let begin = bytes.checked_next_multiple_of(align);
     let size = u128::from(count) * u128::from(arg.len) * u128::from(arg.element_size);
@@ -198,7 +197,7 @@ fn out_of_memory(bytes: impl std::fmt::Display) -> Error {
 
 /// Accumulators of different arguments share no cache line.
 const LINE: usize = 64;
-/// A thread keeps no more than this.
+/// A thread keeps at most this many bytes.
 const KEPT: usize = 64 << 20;
 
 /// A cache line, as the unit of memory.
@@ -219,7 +218,7 @@ impl Drop for Lines {
     }
 }
 
-/// Memory for partial results. It goes back to the thread on drop, so that a launch that comes again allocates
+/// Memory for partial results. It goes back to the thread on drop, so that a repeated launch allocates
 /// nothing.
 struct Scratch(Lines);
 
@@ -228,7 +227,7 @@ impl Scratch {
         Scratch(SCRATCH.try_with(Cell::take).unwrap_or_default())
     }
 
-    /// Room for so many bytes, so aligned. What was there before is lost.
+    /// Room for `bytes` bytes with this alignment. The old contents are lost.
     fn reserve(&mut self, bytes: usize, align: usize) -> Result<*mut u8, Error> {
         let lines = bytes.div_ceil(LINE) + if align > LINE { align / LINE } else { 0 };
         if self.0.0.capacity() < lines {
@@ -236,7 +235,7 @@ impl Scratch {
             self.0.0.try_reserve_exact(lines).map_err(|_| out_of_memory(bytes))?;
         }
         let data = self.0.0.as_mut_ptr().cast::<u8>();
-        // Inside: there is room for the alignment, if it is more than a line's.
+        // Inside: the room includes the alignment, if it is larger than a line.
         Ok(data.wrapping_add(data.align_offset(align)))
     }
 }
@@ -257,7 +256,7 @@ mod tests {
 
     #[test]
     fn blocks_are_fixed_numbers() {
-        // A change of any of these changes the bits of results: say so in the change log.
+        // A change of any of these changes the bits of results: note it in the change log.
         for ((rows, len, size), (per_block, count)) in [
             ((0, 1, 8), (4096, 0)),
             ((1, 1, 8), (4096, 1)),

@@ -1,7 +1,7 @@
-//! Another order of a pipeline's submissions, as far as what they touch allows.
+//! Another order of a pipeline's submissions, as far as the elements that they touch allow.
 //!
 //! A device that has one image at a time, such as an FPGA, takes seconds to load another: submissions of one
-//! image are put together. Functions of the host may block: what does not depend on them goes first.
+//! image are put together. Functions of the host may block: submissions that do not depend on them go first.
 
 use super::Runtime;
 use super::submissions::{Node, SubmissionList};
@@ -16,7 +16,8 @@ fn image_of(node: &Node) -> u64 {
     targets.iter().map(|target| target.image).find(|image| *image != 0).unwrap_or(0)
 }
 
-/// True if another order may be better: there is a function of the host, or not all submissions need the same image.
+/// True if another order may be better: there is a function of the host, or not all submissions need the same
+/// image.
 pub(super) fn helps(list: &SubmissionList, runtime: &Runtime) -> bool {
     list.nodes().len() > 1 && (list.may_block || (runtime.has_images && differ(list)))
 }
@@ -33,8 +34,8 @@ pub(super) fn reordered(list: &SubmissionList, runtime: &Runtime, first: usize) 
     }
     let mut submissions = Vec::new();
     for node in &list.nodes()[first..] {
-        // Slices of the host keep nobody in their place: a pipeline that writes one has borrowed it mutably, so
-        // that no other of its submissions has the same.
+        // Slices of the host keep nobody in their place: a pipeline that writes one has borrowed it mutably,
+        // so that no other of its submissions has the same.
         let memories = list.holds_of(node).iter().zip(list.args_of(node));
         let memories = memories.filter(|(hold, _)| list.memory(hold.touched).is_some());
         // All of the argument, not only what the items touch: it is poisoned if the submission cannot begin.
@@ -47,12 +48,12 @@ pub(super) fn reordered(list: &SubmissionList, runtime: &Runtime, first: usize) 
     Some(order(&submissions).into_iter().map(|position| first + position).collect())
 }
 
-/// What matters of a submission here.
+/// The properties of a submission that matter here.
 struct Submission {
     image: u64,
     /// It is a function of the host.
     may_block: bool,
-    /// Memories, by number, and what it does with them.
+    /// Memories, by number, and its use of them.
     touches: Vec<(u32, Touch)>,
 }
 
@@ -63,7 +64,7 @@ struct Touch {
     writes: bool,
 }
 
-/// Who wrote parts of a memory last, and who has read some since.
+/// The last writers of parts of a memory, and the readers since then.
 #[derive(Default)]
 struct Last {
     writers: Vec<(usize, Range<usize>)>,
@@ -80,7 +81,7 @@ impl Last {
         if !writes {
             return self.readers.push((position, bytes.clone()));
         }
-        // Who would come behind one of these comes behind this one, which does.
+        // A later submission that must follow one of these must follow this one, which follows it.
         let is_left = |(_, other): &(usize, Range<usize>)| other.start < bytes.start || bytes.end < other.end;
         self.writers.retain(is_left);
         self.readers.retain(is_left);
@@ -88,9 +89,9 @@ impl Last {
     }
 }
 
-/// An order in which who touches elements that another one writes stays before or behind that one. Of those that
-/// may come next, the first that needs no other image than is there; if there is none, the first; and functions of
-/// the host only if there is nothing else.
+/// An order in which submissions that touch elements that another one writes stay before or behind that one.
+/// Of those that may come next, it takes the first that needs no other image than the loaded one, or else the
+/// first. Functions of the host come only if nothing else may.
 fn order(submissions: &[Submission]) -> Vec<usize> {
     let mut after: Vec<Vec<usize>> = submissions.iter().map(|_| Vec::new()).collect();
     let mut waits = vec![0usize; submissions.len()];
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of ranges of memories.
+    /// A submission that touches ranges of memories.
     fn parts(image: u64, touches: &[(u32, Range<usize>, bool)]) -> Submission {
         let touch = |(memory, bytes, writes): &(u32, Range<usize>, bool)| {
             (*memory, Touch { bytes: bytes.clone(), writes: *writes })
@@ -149,13 +150,13 @@ mod tests {
         Submission { image, may_block: false, touches: touches.iter().map(touch).collect() }
     }
 
-    /// Of whole memories.
+    /// A submission that touches whole memories.
     fn submission(image: u64, touches: &[(u32, bool)]) -> Submission {
         let all: Vec<_> = touches.iter().map(|(memory, writes)| (*memory, 0..8, *writes)).collect();
         parts(image, &all)
     }
 
-    /// How often another image is loaded.
+    /// The number of image loads.
     fn loads(submissions: &[Submission], order: &[usize]) -> usize {
         let mut images: Vec<u64> =
             order.iter().map(|&at| submissions[at].image).filter(|i| *i != 0).collect();
@@ -201,7 +202,7 @@ mod tests {
         let halves =
             [host(0, 4), kernel(4, 8, true), kernel(3, 5, false), kernel(6, 8, true), kernel(0, 0, true)];
         assert_eq!(order(&halves), [1, 3, 4, 0, 2]);
-        // One that covers others stands for them.
+        // A submission that covers others stands for them.
         let covered = [host(0, 2), host(2, 4), kernel(0, 4, true), kernel(1, 2, false)];
         assert_eq!(order(&covered), [0, 1, 2, 3]);
     }

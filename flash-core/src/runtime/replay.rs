@@ -50,14 +50,14 @@ pub struct Steps<'r> {
 }
 
 impl RuntimeObj {
-    /// Runs a recording on this runtime, with memories of its own. Its kernels are found by name;
-    /// options that say where a submission runs, or by which implementation, do not count: that is
-    /// this runtime's affair. That numbers may widen ([`Searchable::Fuzzy`](crate::descriptor::Searchable)) counts.
+    /// Runs a recording on this runtime, with memories of its own. Its kernels are found by name. Recorded
+    /// options that choose devices or implementations do not count, since this runtime chooses them. The
+    /// option that numbers may widen ([`Searchable::Fuzzy`](crate::descriptor::Searchable)) counts.
     ///
     /// # Errors
-    /// [`Error::Recording`] if it has no data, or does not hold what
-    /// [`check`](Recording::check) proves; [`Error::NoKernel`], and [`Error::Argument`] for a kernel
-    /// that takes something else here; else as [`Pipeline::exec`](super::Pipeline::exec).
+    /// [`Error::Recording`] if it has no data, or does not satisfy [`check`](Recording::check);
+    /// [`Error::NoKernel`], and [`Error::Argument`] for a kernel that takes other arguments here; otherwise
+    /// as [`Pipeline::exec`](super::Pipeline::exec).
     ///
     /// # Examples
     /// ```
@@ -77,7 +77,7 @@ impl RuntimeObj {
     /// Prepares to run a recording submission by submission.
     ///
     /// # Errors
-    /// As [`replay`](Self::replay), but for those of its launches.
+    /// As [`replay`](Self::replay), except for those of its launches.
     pub fn replay_steps<'r>(&self, recording: &'r Recording) -> Result<Steps<'r>, Error> {
         recording.check()?;
         let memories = recording.memories.iter().enumerate();
@@ -88,8 +88,8 @@ impl RuntimeObj {
     }
 }
 
-/// The descriptor as it was recorded, once a registered one has just these dimensions and arguments, or numbers
-/// that may become its numbers: that makes sizes, views and access true of what the implementation does with them.
+/// The recorded descriptor, if a registered one has just these dimensions and arguments, or numbers that its
+/// numbers may become. Then its sizes, views and access describe what the implementation does with them.
 fn registered(recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
     let kernel = Kernel::find(&recorded.name, None)?;
     let fits = |d: &KernelDescriptor| d.dimensions == recorded.dimensions && widens(recorded, d);
@@ -110,8 +110,8 @@ fn registered(recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
     })
 }
 
-/// True if the arguments are the same but for numbers that widen without loss. Whether they may, the search for an
-/// implementation says.
+/// True if the arguments are equal except for numbers that widen without loss. The search for an
+/// implementation decides whether they may.
 fn widens(recorded: &KernelDescriptor, registered: &KernelDescriptor) -> bool {
     let pairs = || recorded.arguments.iter().zip(&registered.arguments);
     Widening::between(recorded, registered).is_ok()
@@ -151,7 +151,7 @@ impl Steps<'_> {
     /// Runs the next submission and gives its position, `None` after the last.
     ///
     /// # Errors
-    /// As [`Pipeline::exec`](super::Pipeline::exec). The next call goes on behind it.
+    /// As [`Pipeline::exec`](super::Pipeline::exec). The next call runs the submission after it.
     pub fn step(&mut self) -> Result<Option<usize>, Error> {
         let position = self.next;
         if position >= self.recording.submissions.len() {
@@ -204,12 +204,12 @@ impl Replayed {
         self.memories.len()
     }
 
-    /// True if there is none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.memories.is_empty()
     }
 
-    /// What memory `memory` holds.
+    /// The contents of memory `memory`.
     ///
     /// # Errors
     /// [`Error::Range`] if there is no such memory; as [`FlashMemory::read`](crate::FlashMemory::read).
@@ -218,7 +218,7 @@ impl Replayed {
         Ok(ByteGuard::new(&replica.header, replica.element.size)?.bytes().to_vec())
     }
 
-    /// What memory `memory` holds, as elements of its type.
+    /// The contents of memory `memory`, as elements of its type.
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes), and [`Error::Recording`] if its elements are of another type.

@@ -1,4 +1,4 @@
-//! Writes a pipeline down as data.
+//! Conversion of a pipeline to data.
 
 use super::submissions::{Node, SubmissionList};
 use super::{Pipeline, Runtime, distributed};
@@ -11,14 +11,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 impl Pipeline<'_> {
-    /// The pipeline as data: to be written to a file, looked at, run again elsewhere. Slices of the
-    /// host become memories. With [`Data::With`] the contents are those of now, before it is executed;
-    /// while they are copied, launches that write them fail as with any guard of the host.
+    /// The pipeline as data: to be written to a file, inspected, run again elsewhere. Slices of the host
+    /// become memories. With [`Data::With`] the contents are the current ones, before it is executed. While
+    /// they are copied, launches that write them fail as with any guard of the host.
     ///
     /// # Errors
-    /// What `exec` would report before anything runs, and of partition maps that look into arrays;
-    /// [`Error::Recording`] for a host task, and for a submission with a `failsafe` function, which are no data; with
-    /// contents, and for arrays that maps look into, as [`FlashMemory::read`] gives.
+    /// Those that `exec` would report before anything runs, and those of partition maps that look into
+    /// arrays; [`Error::Recording`] for a host task, and for a submission with a `failsafe` function, which
+    /// are no data; with contents, and for arrays that maps look into, those of [`FlashMemory::read`].
     ///
     /// [`FlashMemory::read`]: crate::FlashMemory::read
     ///
@@ -35,13 +35,13 @@ impl Pipeline<'_> {
     }
 }
 
-/// What an array argument lies in.
+/// The origin of an array argument.
 #[derive(PartialEq, Eq, Hash)]
 enum ArrayOrigin {
     /// A memory, by its index among those touched.
     Memory(u32),
-    /// A slice of the host. A written one is nobody else's, and of those that are only read each has
-    /// its own copy: so those that overlap need no care.
+    /// A slice of the host. A written one is borrowed exclusively, and each one that is only read has its own
+    /// copy: so those that overlap need no care.
     Slice { address: usize, len: u64, element: ElementType },
 }
 
@@ -51,9 +51,9 @@ struct RecordingWriter<'s> {
     recording: Recording,
     /// Indices of the recording's memories.
     memories: HashMap<ArrayOrigin, u32>,
-    /// Of the recording's memories: to be copied.
+    /// Guards of the recording's memories, for the copies.
     guards: Vec<(u32, ByteGuard<'s>)>,
-    /// Of memories that maps look into, by index among those touched.
+    /// Guards of memories that maps look into, by index among those touched.
     structure: HashMap<u32, ByteGuard<'s>>,
 }
 
@@ -96,16 +96,16 @@ fn recording(list: &SubmissionList, runtime: &Runtime, data: Data) -> Result<Rec
         let written = submission((list, known), runtime, node, kernel, arguments)?;
         writing.recording.submissions.push(written);
     }
-    // All are held before the first is copied: the contents are of one moment.
+    // All are held before the first is copied, so that the contents are of one moment.
     for (memory, guard) in &writing.guards {
         writing.recording.memories[*memory as usize].data = Some(guard.bytes().to_vec());
     }
-    // Whoever reads it will ask for as much.
+    // A reader of the file makes the same checks.
     writing.recording.check()?;
     Ok(writing.recording)
 }
 
-/// `known`: what its map looks into can be looked at.
+/// `known`: the arrays that its map looks into can be read now.
 fn submission(
     (list, known): (&SubmissionList, bool),
     runtime: &Runtime,
@@ -149,8 +149,9 @@ impl<'s> RecordingWriter<'s> {
         })
     }
 
-    /// Whether the arrays that a submission's map looks into are now what they will be when it runs: no submission
-    /// before it writes them. Then they are on the host, and nobody writes them until the recording is made.
+    /// Whether the arrays that a submission's map looks into have now the contents that they will have when
+    /// it runs: no earlier submission writes them. Then they are on the host, and are not written until the
+    /// recording is made.
     fn structure(&mut self, position: usize, node: &Node) -> Result<bool, Error> {
         let (list, plan) = (self.list, node.plan());
         if !plan.part.looks_inside() {
@@ -200,7 +201,7 @@ impl<'s> RecordingWriter<'s> {
         let index = *self.memories.entry(origin).or_insert(next);
         if index == next {
             let bytes = arg.len as usize * spec.element.size;
-            // SAFETY: the pipeline borrows the slice, whose length was proved; nobody executes it now.
+            // SAFETY: the pipeline borrows the slice, whose length was proved; it is not executed meanwhile.
             let copy = || unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>(), bytes) }.to_vec();
             let data = (self.data == Data::With).then(copy);
             let element = spec.element.clone();

@@ -1,40 +1,43 @@
-//! Scalars that become wider: what fuzzy search ([`Searchable::Fuzzy`](crate::descriptor::Searchable::Fuzzy)) may do.
+//! Scalars that become wider, as fuzzy search ([`Searchable::Fuzzy`](crate::descriptor::Searchable::Fuzzy))
+//! allows.
 //!
-//! *What widens.* A number becomes one of another type if **every** value of its type is a value of the other:
-//! so it is for the types between which the standard library has [`From`], and the table below is written with
-//! that. An integer keeps its sign or gets room for one, a float has digits for all of an integer's (`f32` for
-//! 16 bits, `f64` for 32). `usize` and `isize` are the integers of their size. Plain structs, `[T; 3]` among them,
-//! are what they are. Whether the value of one launch would fit is not asked: the same program must not find
-//! another kernel for another number.
+//! *Which types widen.* A number becomes one of another type if **every** value of its type is a value of the
+//! other. These are the types between which the standard library has [`From`], and the table below is written
+//! with that. An integer keeps its sign or gets room for one; a float has digits for all of an integer's
+//! (`f32` for 16 bits, `f64` for 32). `usize` and `isize` are the integers of their size. Plain structs,
+//! including `[T; 3]`, never widen. Whether the value of one launch would fit is not considered: the same
+//! program must not find another kernel for another number.
 //!
-//! *What is rated.* An implementation that takes what the definition has comes before any other ([`WideningCost`]). Among the
-//! others: the fewer scalars change the better; then, the fewer of them change from integer to float or get a
-//! sign; then, the fewer bytes they grow by. Only then the order that all searches have.
+//! *Rating.* An implementation that takes the definition's own types comes before any other
+//! ([`WideningCost`]). Among the others the one with fewer changed scalars is better; then, the one with
+//! fewer that change from integer to float or get a sign; then, the one whose scalars grow by fewer bytes.
+//! Only then the order of all searches applies.
 //!
-//! *Where it happens.* Each device has its own implementation, so each has its own [`Widening`]. The recording
-//! has the definition's values, and so have partition maps, proofs, caches and files; [`Widening::apply`] makes the
-//! implementation's at the last moment, in a launch's own copy of its arguments. A plan with a widening counts as
-//! one that is prepared at every launch, as one with second buffers does, so that the ways of exact launches look
-//! at nothing new. Rejected: to convert when it is recorded, which would ask of every recording which device it
-//! is for; and an implementation's function that converts, which devices do not have.
+//! *Place of the conversion.* Each device has its own implementation, so each has its own [`Widening`]. The
+//! recording has the definition's values, and so have partition maps, proofs, caches and files.
+//! [`Widening::apply`] makes the implementation's values at the last moment, in a launch's own copy of its
+//! arguments. A plan with a widening counts as one that is prepared at every launch, like one with second
+//! buffers, so that the paths of exact launches check nothing more. Rejected: conversion when it is recorded,
+//! which would tie every recording to a device; and a converting function of the implementation, which
+//! devices do not have.
 
 use crate::abi::Arg;
 use crate::descriptor::{ElementType, KernelDescriptor, View};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// How far an implementation's arguments are from the definition's; the order is that of the fields.
+/// The distance of an implementation's arguments from the definition's; the order is that of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WideningCost {
-    /// Scalars of another type.
+    /// Number of scalars of another type.
     scalars: u32,
-    /// Those that are of another kind: unsigned, signed, float.
+    /// Number of those of another kind: unsigned, signed, float.
     kinds: u32,
-    /// So many more bytes.
+    /// Number of additional bytes.
     bytes: usize,
 }
 
-/// What an implementation wants to have of a definition's scalars.
+/// The conversions of a definition's scalars to those of an implementation.
 #[derive(Debug, Default)]
 pub(crate) struct Widening {
     cost: WideningCost,
@@ -47,17 +50,17 @@ struct Scalar {
     number: Number,
 }
 
-/// From one type to another.
+/// A conversion from one type to another.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     from_size: usize,
     to_size: usize,
-    /// From the bytes of a value to those of the other, which are followed by zeros.
+    /// From the bytes of a value to those of the converted one, followed by zeros.
     convert: fn(&[u8]) -> u64,
 }
 
 impl Widening {
-    /// From a definition's arguments to an implementation's; or which argument does not fit.
+    /// From a definition's arguments to an implementation's; or the argument that does not fit.
     pub fn between(ours: &KernelDescriptor, theirs: &KernelDescriptor) -> Result<Widening, String> {
         let (dims, args) = (ours.dimensions.len(), ours.arguments.len());
         if theirs.dimensions.len() != dims || theirs.arguments.len() != args {
@@ -98,13 +101,13 @@ impl Widening {
         Reverse(self.cost)
     }
 
-    /// False if all values have the bytes that the implementation wants.
+    /// False if all values have the bytes that the implementation takes.
     pub fn converts(&self) -> bool {
         !self.scalars.is_empty()
     }
 
-    /// Makes the implementation's arguments of the definition's. The values are put into `room`, where they must stay
-    /// as long as the arguments are used.
+    /// Converts the definition's arguments to the implementation's. The values are put into `room`, where
+    /// they must stay as long as the arguments are used.
     pub fn apply(&self, args: &mut [Arg], room: &mut SmallVec<[u64; 4]>) {
         for Scalar { argument, number } in &self.scalars {
             let arg = &args[*argument];
@@ -132,8 +135,8 @@ fn plain(element: &ElementType) -> &str {
 
 macro_rules! numbers {
     ($($from:ident => $($to:ident)*;)*) => {
-        /// How every value of a type is one of another; `None` if it is not so. A type is a number if its size is that
-        /// of its name: descriptors may come from files.
+        /// The conversion by which every value of a type becomes one of another; `None` if there is none. A
+        /// type is a number if its size is that of its name: descriptors may come from files.
         fn number(from: &ElementType, to: &ElementType) -> Option<Number> {
             let number = match (plain(from), plain(to)) {
                 $($((stringify!($from), stringify!($to)) => Number {
@@ -153,7 +156,7 @@ macro_rules! numbers {
         }
     };
 }
-// Some are there themselves: `usize` and `isize` are the same numbers by another name.
+// Some map to themselves: `usize` and `isize` are the same numbers by another name.
 numbers! {
     u8 => u16 u32 u64 i16 i32 i64 f32 f64;
     u16 => u32 u64 i32 i64 f32 f64;

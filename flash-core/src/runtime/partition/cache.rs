@@ -1,4 +1,4 @@
-//! Parts of launches that came before.
+//! Parts of earlier launches.
 
 use super::{Launch, Parts, evaluate};
 use crate::descriptor::View;
@@ -7,39 +7,39 @@ use crate::index::{Cut, DimList};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex};
 
-/// The parts of the latest launches of one plan. It is asked once per launch that takes the distributed path.
+/// The parts of the latest launches of one plan. A launch that takes the distributed path looks them up once.
 #[derive(Default)]
 pub(crate) struct Cache(Mutex<Vec<Entry>>);
 
-/// As many are kept.
+/// Number of entries that are kept.
 const KEPT: usize = 8;
 
-/// All that the parts depend on, and the parts.
+/// Everything that the parts depend on, and the parts.
 struct Entry {
     dims: DimList,
     dimension: Option<usize>,
     cut: Cut,
-    /// For which it was cut.
+    /// The weights of the cut.
     weights: SmallVec<[f64; 4]>,
     /// Per argument, length and shape.
     arrays: SmallVec<[(u64, SmallVec<[u64; 4]>); 8]>,
-    /// The bytes of all scalars, if a function can have looked at them.
+    /// The bytes of all scalars, if a map function may have read them.
     scalars: Vec<u8>,
     parts: Arc<Parts>,
 }
 
-/// Shares that differ by less than this part of them are as good as equal.
+/// Shares that differ by less than this fraction of them count as equal.
 const ALIKE: f64 = 0.02;
 
 impl Cache {
-    /// The parts of a launch that was cut for weights like these. Measured weights are never twice the same; to
-    /// cut elsewhere each time would cost planning and, on devices with memories of their own, copies.
+    /// The parts of a launch that was cut for weights like these. Measured weights are never twice the same.
+    /// A different cut each time would cost planning and, on devices with memories of their own, copies.
     pub fn cut_for(&self, launch: &Launch<'_>, weights: &[f64]) -> Option<Arc<Parts>> {
         let asked = !launch.rule.looks_inside();
         asked.then(|| self.find(|entry| entry.is_of(launch) && alike(&entry.weights, weights))).flatten()
     }
 
-    /// The latest is looked at first, and goes last.
+    /// Finds an entry, the latest first, and makes it the latest.
     fn find(&self, fits: impl Fn(&Entry) -> bool) -> Option<Arc<Parts>> {
         let mut entries = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let at = entries.iter().position(fits)?;
@@ -89,7 +89,7 @@ impl Entry {
     }
 }
 
-/// True if no share is much different.
+/// True if no share differs much.
 fn alike(a: &[f64], b: &[f64]) -> bool {
     let (all_a, all_b): (f64, f64) = (a.iter().sum(), b.iter().sum());
     let alike = |(a, b): (&f64, &f64)| {
@@ -103,7 +103,7 @@ fn arrays<'a>(launch: &Launch<'a>) -> impl Iterator<Item = (u64, &'a [u64])> {
     launch.args.iter().map(|arg| arg.len).zip(launch.shapes.iter().copied())
 }
 
-/// The bytes of each scalar, if there is a function.
+/// The bytes of each scalar, if there is a map function.
 fn scalars<'a>(launch: &Launch<'a>) -> impl Iterator<Item = &'a [u8]> {
     let looked_at = launch.rule.function().is_some();
     let arguments = launch.kernel.arguments.iter().zip(launch.args);

@@ -4,8 +4,8 @@ use crate::abi;
 use crate::memory::region::folded;
 use std::ops::Range;
 
-/// An array as a launch sees it: extents of up to three axes, axis 0 contiguous; those that it has not
-/// are 1, and those beyond are folded into the last.
+/// An array as a launch sees it: extents of up to three axes, axis 0 contiguous. Missing axes have extent 1,
+/// and those beyond the third are folded into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaunchGrid {
     pub extents: [u64; 3],
@@ -19,7 +19,7 @@ pub(crate) struct ElementBox {
 }
 
 impl LaunchGrid {
-    /// Of a shape, whose product is at most an array's length.
+    /// The grid of a shape, whose product is at most an array's length.
     pub fn of(extents: &[u64]) -> LaunchGrid {
         let axis = |a: usize| extents.get(a).copied().unwrap_or(1);
         LaunchGrid { extents: [axis(0), axis(1), folded(extents.get(2..).unwrap_or_default())] }
@@ -35,7 +35,8 @@ impl LaunchGrid {
         ElementBox { begin: [0; 3], end: self.extents }
     }
 
-    /// Whether the elements of a box are neighbours in the array: from the first to the last there are no others.
+    /// Whether the elements of a box are adjacent in the array: from the first to the last there are no
+    /// others.
     pub fn is_solid(&self, elements: &ElementBox) -> bool {
         let extent = |axis: usize| elements.end[axis].saturating_sub(elements.begin[axis]);
         extent(0) * extent(1) * extent(2) == self.span(elements)
@@ -51,7 +52,7 @@ impl LaunchGrid {
         last(0) + last(1) * row + last(2) * plane + 1
     }
 
-    /// What a kernel is told of a box. The buffers' origins are left to whoever has the buffer.
+    /// The [`abi::Part`] of a box, for the kernel. The caller fills in the buffers' origins.
     pub fn part(&self, elements: &ElementBox) -> abi::Part {
         abi::Part {
             begin: elements.begin,
@@ -67,8 +68,8 @@ impl ElementBox {
     /// No elements.
     pub const EMPTY: ElementBox = ElementBox { begin: [0; 3], end: [0; 3] };
 
-    /// A box of an array of any number of axes, and whether folding left it as it is: a box that is
-    /// not full along folded axes becomes the range from its first to its last element along them.
+    /// A box of an array of any number of axes, and whether folding kept it exactly: a box that is not full
+    /// along folded axes becomes the range from its first to its last element along them.
     pub fn folded(axes: &[Range<u64>], extents: &[u64]) -> (ElementBox, bool) {
         debug_assert_eq!(axes.len(), extents.len());
         if axes.iter().any(|range| range.start >= range.end) {
@@ -98,7 +99,7 @@ impl ElementBox {
         (0..3).all(|a| self.begin[a].max(other.begin[a]) < self.end[a].min(other.end[a]))
     }
 
-    /// The smallest box that holds both.
+    /// The smallest box that contains both.
     pub fn hull(&self, other: &ElementBox) -> ElementBox {
         match (self.is_empty(), other.is_empty()) {
             (true, _) => *other,
@@ -110,7 +111,7 @@ impl ElementBox {
         }
     }
 
-    /// Per axis.
+    /// The range of each axis.
     pub fn ranges(&self) -> [Range<u64>; 3] {
         std::array::from_fn(|a| self.begin[a]..self.end[a])
     }

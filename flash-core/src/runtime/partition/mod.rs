@@ -1,9 +1,9 @@
-//! Which elements of which array each part of a launch touches.
+//! The elements of each array that each part of a launch touches.
 //!
-//! Three steps, all pure: [`PartRule::cut`] says along which dimension and at which positions a launch is
-//! cut, [`evaluate`] makes boxes of elements of it and proves them, [`Cache`] keeps the outcome, so that
-//! a launch that comes again is not evaluated again. Boxes are in the *launch's* grid of an array: its
-//! shape as the launch sees it, folded to three axes, axis 0 contiguous.
+//! Three steps, all pure. [`PartRule::cut`] finds the dimension and the positions at which a launch is cut.
+//! [`evaluate`] makes boxes of elements from that and proves them. [`Cache`] keeps the result, so that a
+//! repeated launch is not evaluated again. Boxes are in the *launch's* grid of an array: its shape as the
+//! launch sees it, folded to three axes, axis 0 contiguous.
 
 mod cache;
 mod grid;
@@ -34,8 +34,8 @@ pub(crate) struct Launch<'a> {
     pub whole: bool,
     pub order: &'a Order,
     pub dims: &'a [Dim],
-    /// As recorded: addresses are the host's. Scalars, and arrays that are marked as structure, are
-    /// current there and not written meanwhile.
+    /// As recorded: addresses are the host's. Scalars, and arrays that are marked as structure, are current
+    /// there and not written meanwhile.
     pub args: &'a [abi::Arg],
     /// Per argument its shape as the launch sees it; empty: none.
     pub shapes: &'a [&'a [u64]],
@@ -44,9 +44,9 @@ pub(crate) struct Launch<'a> {
 /// A launch in parts. Every item of it belongs to exactly one.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// Along which it was cut; `None`: there is one part.
+    /// The dimension of the cut; `None`: there is one part.
     pub dimension: Option<usize>,
-    /// Per argument, how the launch sees the array; of scalars, of no use.
+    /// Per argument, the launch's grid of the array; meaningless for scalars.
     pub grids: SmallVec<[LaunchGrid; 8]>,
     pub subspaces: Vec<Subspace>,
 }
@@ -54,42 +54,42 @@ pub(crate) struct Parts {
 /// One part of a launch.
 #[derive(Debug)]
 pub(crate) struct Subspace {
-    /// Whose it is, by position in the weights.
+    /// Its share, by position in the weights.
     pub share: usize,
-    /// Along the dimension of the cut.
+    /// Positions along the dimension of the cut.
     pub positions: Range<u64>,
     pub dims: DimList,
     /// It has the phases of the whole launch, each with its share of the items.
     pub order: Order,
     /// Per argument, over all phases.
     pub touched: SmallVec<[PartFootprint; 8]>,
-    /// The same of each phase, if they differ.
+    /// The same for each phase, if phases differ.
     by_phase: Vec<SmallVec<[PartFootprint; 8]>>,
 }
 
-/// What one part of a launch does to one array. Of a scalar: nothing.
+/// The elements of one array that one part of a launch touches. For a scalar: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartFootprint {
-    /// What it may read.
+    /// Elements that it may read.
     pub read: Option<Extent>,
-    /// What it may write; disjoint from that of every other part.
+    /// Elements that it may write; disjoint from those of every other part.
     pub written: Option<Extent>,
     /// Every element of `written` is some item's own.
     pub covered: bool,
-    /// So it is in each single phase.
+    /// The same holds in each single phase.
     pub covered_by_phase: bool,
 }
 
 /// Elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All, also those that are beyond the shape.
+    /// All, also those beyond the shape.
     All,
     Box(ElementBox),
 }
 
 impl Subspace {
-    /// What it does to an argument in these phases: one of them, or all.
+    /// The elements that it touches of an argument in these phases: one of them, or all.
     pub fn touched_in(&self, argument: usize, phases: &Range<u64>) -> &PartFootprint {
         match self.by_phase.get(phases.start as usize) {
             Some(one) if phases.end - phases.start == 1 => &one[argument],
@@ -97,14 +97,14 @@ impl Subspace {
         }
     }
 
-    /// True if it touches other elements in other phases.
+    /// True if it touches different elements in different phases.
     pub fn changes(&self) -> bool {
         !self.by_phase.is_empty()
     }
 }
 
 impl PartFootprint {
-    /// In one phase or another.
+    /// The union over phases.
     fn or(&self, other: &PartFootprint) -> PartFootprint {
         let either = |a: Option<Extent>, b: Option<Extent>| match (a, b) {
             (Some(Extent::Box(a)), Some(Extent::Box(b))) => Some(Extent::Box(a.hull(&b))),
@@ -119,7 +119,7 @@ impl PartFootprint {
         }
     }
 
-    /// The smallest box that holds all that is touched; `None`: all of the array, or nothing.
+    /// The smallest box that contains all touched elements; `None`: all of the array, or none.
     pub fn hull(&self) -> Option<ElementBox> {
         match (self.read, self.written) {
             (Some(Extent::Box(a)), Some(Extent::Box(b))) => Some(a.hull(&b)),
@@ -130,9 +130,9 @@ impl PartFootprint {
 }
 
 impl Parts {
-    /// Whether every part's own elements are neighbours, in every array that the index names: a `whole`
-    /// implementation gets them as a slice, between whose elements nobody else may have some. By stages, one
-    /// part may read what another has as its own slice.
+    /// Whether every part's own elements are adjacent, in every array that the index names. A `whole`
+    /// implementation gets them as a slice, which must contain no element of another part. With stages, one
+    /// part may read elements that are in another part's slice.
     pub fn lie_without_gaps(&self, kernel: &KernelFacts) -> bool {
         kernel.arguments.iter().enumerate().all(|(i, spec)| {
             let own = |part: &Subspace| match spec.view {
@@ -149,8 +149,8 @@ impl Parts {
     }
 }
 
-/// Makes the parts of a launch that is cut at these positions. Without a dimension there is one part,
-/// of the first share.
+/// Makes the parts of a launch that is cut at these positions. Without a dimension there is one part, of the
+/// first share.
 pub(crate) fn evaluate(launch: &Launch<'_>, dimension: Option<usize>, cut: &Cut) -> Result<Parts, Error> {
     let kernel = launch.kernel;
     let mut parts = Parts { dimension, grids: SmallVec::new(), subspaces: Vec::new() };
@@ -202,12 +202,12 @@ fn extents(launch: &Launch<'_>, i: usize, spec: &ArgumentFacts) -> Result<SmallV
     }
 }
 
-/// With so many phases of all parts and no more, each is looked at by itself.
+/// Up to this many phases of all parts together, each phase is evaluated by itself.
 const MANY_PHASES: u64 = 4096;
 
 /// A subspace, or one phase of it.
 struct MapQuery<'a> {
-    /// Along which the launch is cut.
+    /// The dimension of the cut.
     dimension: Option<usize>,
     dims: &'a [Dim],
     order: &'a Order,
@@ -217,13 +217,13 @@ struct MapQuery<'a> {
 }
 
 impl MapQuery<'_> {
-    /// True if the values of a dimension are others in other phases.
+    /// True if the values of a dimension differ from phase to phase.
     fn changes(&self, dim: usize) -> bool {
         self.dims[dim].len() > 1 && self.order.constant_within_phases(dim)
     }
 
-    /// The dimensions with the values that there are in its phase. Those that neither stay nor are all there in each
-    /// phase are there in full.
+    /// The dimensions with their values in this phase. Those that are neither constant in a phase nor
+    /// complete in each phase are given in full.
     fn own_dims(&self) -> DimList {
         let Some(phase) = self.phase else { return self.dims.iter().cloned().collect() };
         let mut positions: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.dims.len());
@@ -236,7 +236,7 @@ impl MapQuery<'_> {
     }
 }
 
-/// What a subspace touches in each of its phases; nothing, if that is the same in all of them.
+/// The elements that a subspace touches in each of its phases; empty, if all phases are equal.
 fn by_phase(launch: &Launch<'_>, all: &MapQuery<'_>) -> Result<Vec<SmallVec<[PartFootprint; 8]>>, Error> {
     let phases = all.order.phases();
     // A `whole` implementation has the same slices in all phases.
@@ -254,7 +254,7 @@ fn by_phase(launch: &Launch<'_>, all: &MapQuery<'_>) -> Result<Vec<SmallVec<[Par
     Ok(by_phase)
 }
 
-/// What a subspace touches in all of its phases together.
+/// The elements that a subspace touches in all of its phases together.
 fn over_all(
     launch: &Launch<'_>,
     all: &MapQuery<'_>,
@@ -262,14 +262,14 @@ fn over_all(
     rest: &[SmallVec<[PartFootprint; 8]>],
 ) -> SmallVec<[PartFootprint; 8]> {
     let over_all = |(i, first): (usize, &PartFootprint)| match &launch.kernel.arguments[i] {
-        // Phases together may cover what none of them does.
+        // Phases together may cover what no single phase does.
         spec if spec.view == View::Item => own(spec, all.dims, all, &all.shapes[i], None),
         _ => rest.iter().fold(first.clone(), |touched, phase| touched.or(&phase[i])),
     };
     first.iter().enumerate().map(over_all).collect()
 }
 
-/// What a subspace touches of each argument, and whether that is something else in another phase.
+/// The elements that a subspace touches of each argument, and whether they differ in another phase.
 fn touched(launch: &Launch<'_>, asked: &MapQuery<'_>) -> Result<(SmallVec<[PartFootprint; 8]>, bool), Error> {
     let (kernel, dimension, shapes) = (launch.kernel, asked.dimension, asked.shapes);
     let dims = &asked.own_dims()[..];
@@ -303,7 +303,7 @@ fn touched(launch: &Launch<'_>, asked: &MapQuery<'_>) -> Result<(SmallVec<[PartF
                 differs |= spec.along.iter().any(|&dim| asked.changes(dim));
                 own(spec, dims, asked, &shapes[i], None)
             }
-            // Its buffers change roles with all own elements, whatever a phase writes of them.
+            // Its buffers change roles with all own elements, whichever of them a phase writes.
             View::Phased => own(spec, asked.dims, asked, &shapes[i], mapped),
             View::Whole => PartFootprint { read: Some(Extent::All), ..PartFootprint::default() },
             View::Window => PartFootprint { read: mapped.or(Some(Extent::All)), ..PartFootprint::default() },
@@ -323,8 +323,8 @@ fn touched(launch: &Launch<'_>, asked: &MapQuery<'_>) -> Result<(SmallVec<[PartF
     Ok((all, differs))
 }
 
-/// What follows from the view of an `Item` or a `Phased`: the own elements, of these of the dimensions' values.
-/// `mapped` is what a `Phased` reads beside them.
+/// The own elements of an `Item` or a `Phased`, for these values of the dimensions. `mapped`: the elements
+/// that a `Phased` reads beside them.
 fn own(
     spec: &ArgumentFacts,
     dims: &[Dim],
@@ -342,7 +342,7 @@ fn own(
     let (elements, exact) = ElementBox::folded(&axes, extents);
     let own = Extent::Box(elements);
     let spanned = |dim: &usize| asked.order.every_phase_spans(*dim);
-    // In one phase, those that it has only some values of have not each combination with others.
+    // In one phase, dimensions with only some of their values do not have each combination with the others.
     let in_phase = |dim: &usize| asked.phase.is_none() || spanned(dim) || asked.changes(*dim);
     let covered = covered && exact && (spec.view == View::Phased || spec.along.iter().all(in_phase));
     let covered_by_phase = covered && spec.along.iter().all(spanned);
@@ -357,7 +357,8 @@ fn own(
     }
 }
 
-/// Asks the rule's function for the boxes of a subspace, and whether it asks for one of these dimensions.
+/// Calls the rule's function for the boxes of a subspace. Also returns whether it used one of these
+/// dimensions.
 fn ask(
     launch: &Launch<'_>,
     dimension: Option<usize>,
@@ -373,7 +374,7 @@ fn ask(
     })
 }
 
-/// What the rule's function said of an argument: a range per axis.
+/// The function's result for an argument: a range per axis.
 fn said_of(
     launch: &Launch<'_>,
     dimension: Option<usize>,
@@ -406,7 +407,7 @@ fn said_of(
 /// A range per axis of an array.
 type Axes = SmallVec<[Range<u64>; 4]>;
 
-/// A box of an array, if it lies in it.
+/// A box of an array, if it lies inside it.
 fn inside(
     launch: &Launch<'_>,
     dimension: Option<usize>,
@@ -439,7 +440,7 @@ fn inside(
     Ok(Extent::Box(ElementBox::folded(&axes, extents).0))
 }
 
-/// That no two subspaces write one element.
+/// Proves that no two subspaces write the same element.
 fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
     for (i, spec) in launch.kernel.arguments.iter().enumerate() {
         if matches!(spec.view, View::Scalar | View::Reduce) || spec.access == Access::Read {
@@ -472,7 +473,7 @@ fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
     Ok(())
 }
 
-/// What two subspaces both write of an argument in one phase. An error: one of them writes all.
+/// The elements that two subspaces both write of an argument in one phase. An error: one of them writes all.
 fn clash(first: &Subspace, second: &Subspace, i: usize) -> Result<Option<[ElementBox; 2]>, ()> {
     let pair = |a: &PartFootprint, b: &PartFootprint| match (a.written, b.written) {
         (Some(Extent::Box(a)), Some(Extent::Box(b))) => Ok(a.meets(&b).then_some([a, b])),
@@ -491,7 +492,7 @@ fn clash(first: &Subspace, second: &Subspace, i: usize) -> Result<Option<[Elemen
     Ok(None)
 }
 
-/// A subspace for people: `` `y` 0..50 ``.
+/// A subspace in messages: `` `y` 0..50 ``.
 fn subspace(launch: &Launch<'_>, dimension: Option<usize>, values: &[Range<u64>]) -> String {
     match dimension {
         Some(dim) => format!("`{}` {:?}", launch.kernel.descriptor.dimensions[dim], values[dim]),
@@ -505,7 +506,7 @@ fn part_error(launch: &Launch<'_>, source: PartError) -> Error {
 }
 
 /// # Safety
-/// As [`Launch::args`] says.
+/// As [`Launch::args`] requires.
 unsafe fn candidate<'a>(
     launch: &Launch<'a>,
     values: &'a [Range<u64>],

@@ -1,4 +1,4 @@
-//! How launches of one kernel are cut: `part_by` with its names looked up.
+//! The rule by which launches of one kernel are cut: `part_by` with its names looked up.
 
 use super::{Axes, Launch, candidate, part_error};
 use crate::descriptor::{ArgumentDescriptor, AxisMap, KernelDescriptor, PartBy, View};
@@ -14,10 +14,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Debug, Default)]
 pub(crate) struct PartRule {
     dimension: Option<usize>,
-    /// Per argument; `None`: from its view.
+    /// Per argument; `None`: by its view.
     maps: Vec<Option<Vec<Axis>>>,
     function: Option<&'static PartitionMap>,
-    /// Some map looks into the contents of an array.
+    /// Some map reads the contents of an array.
     looks_inside: bool,
 }
 
@@ -28,7 +28,7 @@ enum Axis {
     Pointers { dim: usize, argument: usize },
 }
 
-/// Why a map cannot name an argument, if it cannot.
+/// The reason why a map cannot name an argument, if there is one.
 pub(super) fn refusal(argument: &ArgumentDescriptor) -> Option<String> {
     let name = &argument.name;
     match argument.view {
@@ -111,12 +111,12 @@ impl PartRule {
         Ok(rule)
     }
 
-    /// The function, if it has one.
+    /// The map function, if it has one.
     pub fn function(&self) -> Option<&'static PartitionMap> {
         self.function
     }
 
-    /// Whether some map is of a dimension like this.
+    /// Whether some map is of a dimension for which `is_so` holds.
     pub fn names(&self, is_so: impl Fn(usize) -> bool) -> bool {
         self.maps.iter().flatten().flatten().any(|axis| match *axis {
             Axis::All => false,
@@ -129,8 +129,8 @@ impl PartRule {
         self.looks_inside
     }
 
-    /// Where a launch is cut for shares of these weights: the dimension and the positions, on multiples
-    /// of `multiple` positions. `None`: it runs whole.
+    /// The cut of a launch for shares of these weights: the dimension and the positions, on multiples of
+    /// `multiple` positions. `None`: it runs whole.
     ///
     /// # Errors
     /// If a dimension is named along which the launch cannot be cut, or a map fails.
@@ -151,7 +151,7 @@ impl PartRule {
                 let dimension = launch.kernel.descriptor.dimensions[dim].clone();
                 return Err(part_error(launch, PartError::Barrier { dimension }));
             }
-            // Not even asked for: it runs as well whole.
+            // A cut was not asked for, and a whole run is as good.
             None if self.has_unmapped_scatter(launch) => return Ok(None),
             None => match cut_dimension(launch.order, launch.dims, &traits) {
                 Some(dim) => dim,
@@ -185,9 +185,9 @@ impl PartRule {
             && arguments.into_iter().any(|(a, map)| a.view == View::Scatter && map.is_none())
     }
 
-    /// What positions cost, if not the same.
+    /// The cost of positions, if it is not uniform.
     fn cost(&self, launch: &Launch<'_>, dim: usize) -> Result<Option<CutCost>, Error> {
-        // Costs are of ranges of values: those of the first positions have to be one.
+        // Costs are of ranges of values: the first positions have to form one.
         let first = match launch.dims[dim] {
             Dim::Count(_) => 0,
             Dim::Range { start, step: 1, .. } => start,
@@ -214,11 +214,11 @@ impl PartRule {
     ) -> Result<Option<Axes>, Error> {
         let Some(map) = &self.maps[i] else { return Ok(None) };
         let axis = |(a, axis): (usize, &Axis)| {
-            // A map of too many axes is refused later, with all that there are.
+            // A map with too many axes is refused later, with a message that names all.
             let extent = extents.get(a).copied().unwrap_or(0);
             Ok(match *axis {
                 Axis::All => 0..extent,
-                // An element per value: who has more values than there are elements means another array.
+                // One element per value: if there are more values than elements, the map is of another array.
                 Axis::Along { dim, scale: 1, before: 0, after: 0 } => values[dim].clone(),
                 Axis::Along { dim, scale, before, after } => {
                     let first = values[dim].start.saturating_mul(scale).saturating_sub(before).min(extent);
@@ -234,7 +234,7 @@ impl PartRule {
         map.iter().enumerate().map(axis).collect::<Result<Axes, Error>>().map(Some)
     }
 
-    /// Calls the function. If it panics: its name, and the panic's text.
+    /// Calls the function. If it panics, the error has its name and the panic's text.
     pub(super) fn call<R>(
         &self,
         launch: &Launch<'_>,
@@ -242,15 +242,15 @@ impl PartRule {
         body: impl FnOnce(&'static PartitionMap, &Candidate<'_>) -> R,
     ) -> Result<R, (String, String)> {
         let function = self.function.unwrap_or_else(|| unreachable!("only rules with a function call it"));
-        // A function is told the length where there is no shape.
+        // Without a shape, the function gets the length.
         let lengths: SmallVec<[[u64; 1]; 8]> = launch.args.iter().map(|arg| [arg.len]).collect();
         let shapes = launch.shapes.iter().zip(&lengths);
         let shapes: SmallVec<[&[u64]; 8]> =
             shapes.map(|(shape, len)| if shape.is_empty() { &len[..] } else { shape }).collect();
-        // SAFETY: what `Launch::args` says holds for as long as the launch is borrowed.
+        // SAFETY: the conditions of `Launch::args` hold for as long as the launch is borrowed.
         let candidate = unsafe { candidate(launch, values, &shapes) };
         let marked = || {
-            // The launch holds its memories already: who asked for one here would wait for itself.
+            // The launch holds its memories already: a guard taken here would wait for itself.
             let _mark = KernelMark::set();
             body(function, &candidate)
         };
@@ -259,16 +259,16 @@ impl PartRule {
     }
 }
 
-/// What positions of the dimension of a cut cost.
+/// The cost of positions of the dimension of a cut.
 enum CutCost {
-    /// As many as the row pointers say, of values from `first` on.
+    /// The difference of row pointers, for values from `first` on.
     Pointers { argument: usize, first: u64 },
-    /// As the function says.
+    /// The result of the function.
     Function,
 }
 
 impl CutCost {
-    /// Of the first `positions`.
+    /// The cost of the first `positions`.
     fn of(&self, launch: &Launch<'_>, dim: usize, positions: u64) -> Result<u64, Error> {
         match *self {
             CutCost::Pointers { argument, first } => {
@@ -291,7 +291,7 @@ impl CutCost {
     }
 }
 
-/// What row pointers can be of.
+/// Types of row pointers.
 const POINTERS: [&str; 4] = ["u32", "u64", "i32", "i64"];
 
 /// A row pointer, by the index value of the row.
@@ -305,8 +305,8 @@ fn pointer(launch: &Launch<'_>, argument: usize, row: u64) -> Result<u64, Error>
             row + 1
         )));
     }
-    // SAFETY: `Launch::args` says that the array is there and that nobody writes it; `row` lies inside,
-    // and `PartRule::new` has seen that the elements are one of these types.
+    // SAFETY: `Launch::args` requires that the array is present and not written; `row` lies inside, and
+    // `PartRule::new` has checked that the elements are one of these types.
     let value = unsafe {
         match spec.element.name.as_str() {
             "u32" => u64::from(*arg.data.cast::<u32>().add(row as usize)),

@@ -1,4 +1,4 @@
-//! Boxes of random launches against sets of elements, and what is refused.
+//! Boxes of random launches against sets of elements, and refused maps.
 
 use super::*;
 use crate::descriptor::{
@@ -48,7 +48,7 @@ fn grouped_plan(
     Plan::new(None, descriptor, &[], &[], &attributes)
 }
 
-/// A launch with arrays of these shapes, at no address.
+/// A launch with arrays of these shapes, without addresses.
 struct Recorded {
     plan: Plan,
     dims: Vec<Dim>,
@@ -127,7 +127,7 @@ type AnyAxis = Option<(usize, u64, u64, u64)>;
 struct Case {
     dims: Vec<Dim>,
     along: Vec<usize>,
-    /// Of the written array, beyond the largest values.
+    /// Extra elements of the written array beyond the largest values.
     margin: Vec<u64>,
     window: Vec<AnyAxis>,
     window_shape: Vec<u64>,
@@ -175,7 +175,7 @@ fn folded(at: &[u64], shape: &[u64]) -> [u64; 3] {
     [axis(0), axis(1), rest]
 }
 
-/// The smallest box around some elements.
+/// The smallest box that contains some elements.
 fn hull(elements: impl IntoIterator<Item = [u64; 3]>) -> ElementBox {
     elements
         .into_iter()
@@ -232,7 +232,7 @@ proptest! {
             orders.iter().map(|order| items(order, n).iter().map(own).collect()).collect();
         let boxes: Vec<ElementBox> = written.iter().map(|set| hull(set.iter().copied())).collect();
         let meet = (0..boxes.len()).any(|a| (0..a).any(|b| boxes[a].meets(&boxes[b])));
-        // Just the values, of which each is an element.
+        // Only the values themselves, each of which is an element.
         let outside = case.window.iter().zip(&case.window_shape).any(|(axis, &extent)| {
             axis.is_some_and(|(dim, ..)| *axis == Some((dim, 1, 0, 0)) && case.dims[dim].max_value() >= Some(extent))
         });
@@ -268,7 +268,7 @@ proptest! {
             prop_assert_eq!(window.read, Some(Extent::Box(hull(elements))));
             prop_assert_eq!(&window.written, &None);
         }
-        // Asked again, it is the same one.
+        // A second request gives the same object.
         let again = launch.parts(&case.weights).unwrap();
         prop_assert!(std::sync::Arc::ptr_eq(&parts, &again));
     }
@@ -383,7 +383,7 @@ fn rows_and_columns_that_are_not_there_are_refused() {
             "{text}"
         );
     }
-    // With as many, and where the map says so, they are.
+    // With as many, and where the map declares it, they are.
     launch(rows("y"), [6, 7]).parts(&[1.0, 1.0]).unwrap();
     launch(stencil([("x", 1), ("y", 1)]), [6, 8]).parts(&[1.0, 1.0]).unwrap();
     launch(tiles([("x", 2), ("y", 4)]), [6, 8]).parts(&[1.0, 1.0]).unwrap();
@@ -402,10 +402,10 @@ fn parts_lie_without_gaps_where_slices_of_them_have_no_elements_of_others() {
     let (part, all) = (Dim::from(1..7), Dim::from(8u64));
     for (arguments, dimension, x, solid) in [
         (vec![window.clone(), item("a", &[0, 1]), to()], "y", &all, true),
-        // Rows that are not in full, and columns.
+        // Rows that are not full, and columns.
         (vec![window.clone(), item("a", &[0, 1]), to()], "y", &part, false),
         (vec![window.clone(), item("a", &[0, 1])], "x", &all, false),
-        // The other way round, they are its rows.
+        // With the axes exchanged they are its rows.
         (vec![window.clone(), item("a", &[1, 0])], "x", &all, true),
         (vec![window.clone(), phased(None)], "y", &part, true),
         (vec![window, phased(Some((0, vec![Use::Read; 8])))], "y", &part, false),
@@ -449,7 +449,7 @@ fn csr_rows_are_cut_by_equal_non_zeros() {
     let found: Vec<_> =
         parts.subspaces.iter().map(|p| (p.positions.clone(), reads(p, 1)[0].clone())).collect();
     assert_eq!(found, [(0..1, 0..90), (1..6, 90..100)]);
-    // Contents that change are seen.
+    // Changed contents are seen.
     let even = [0u32, 10, 20, 30, 40, 50, 60];
     launch.args[0].data = even.as_ptr().cast_mut().cast();
     assert_eq!(reads(&launch.parts(&[1.0, 1.0]).unwrap().subspaces[1], 1)[0], 30..60);
@@ -575,7 +575,7 @@ fn an_item_a_whole_and_what_is_not_there_have_no_map() {
     }
 }
 
-/// What that takes is measured by `cargo xtask bench partition`.
+/// `cargo xtask bench partition` measures the time that this takes.
 #[test]
 fn a_billion_items_are_cut_over_4_devices_without_a_look_at_each() {
     let arguments = vec![
