@@ -1,6 +1,7 @@
-//! A CUDA driver for tests: the functions of `libcuda.so` that FLASH uses, on a machine that is emulated on the CPU.
+//! A CUDA driver for tests: the functions of `libcuda.so` that FLASH uses, on a machine that is emulated on
+//! the CPU.
 //!
-//! See README.md beside this crate for what it covers.
+//! README.md beside this crate describes what it covers.
 
 mod driver;
 mod machine;

@@ -1,5 +1,5 @@
-//! Loom models of what waits in FLASH: every interleaving, and every value that
-//! the memory model allows a load to see, within the bounds each model states.
+//! Loom models of FLASH's waiting code: every interleaving, and every value that the memory model allows a
+//! load to see, within the bounds of each model.
 //!
 //! `cargo test -p flash-loom --features loom --release`. Without the feature
 //! this crate is empty.
@@ -21,8 +21,8 @@ mod room;
 #[cfg(all(test, feature = "loom"))]
 mod team;
 
-/// Explores `model`, with up to `preemptions` times in an execution that a
-/// thread is interrupted though it could go on. (Waiting costs none.)
+/// Explores `model`, with at most `preemptions` preemptions in an execution: a thread is interrupted though
+/// it could go on. (Waiting costs none.)
 #[cfg(all(test, feature = "loom"))]
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! Codes, their names and what they mean.
+//! Error codes, their names and texts.
 
 use super::{Out, driver};
 use cudarc::driver::sys::CUresult;
@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 
 macro_rules! codes {
     ($($code:ident: $text:literal;)*) => {
-        /// Those that this driver knows.
+        /// The codes that this driver can return.
         const CODES: &[(CUresult, &str, &str)] = &[
             $((CUresult::$code, concat!(stringify!($code), "\0"), concat!($text, "\0"))),*
         ];
@@ -69,7 +69,7 @@ pub(super) fn of_number(number: u32) -> Option<CUresult> {
     CODES.iter().map(|code| code.0).find(|code| *code as u32 == number)
 }
 
-/// True for codes after which a context is of no use.
+/// True for codes after which a context is unusable.
 pub(super) fn is_lasting(code: CUresult) -> bool {
     use CUresult as Code;
     matches!(

@@ -1,4 +1,4 @@
-//! Contexts: a device's primary one, and which one a thread has.
+//! Contexts: the primary one of each device, and the current one of each thread.
 
 use super::{Out, driver};
 use crate::machine::Answer;

@@ -13,7 +13,7 @@ use cudarc::driver::sys::{
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Puts a copy into a stream. Memory that is not pinned is read, or written, before the call returns.
+/// Puts a copy into a stream. Unpinned memory is read, or written, before the call returns.
 fn copy(mut work: Copy, stream: &Arc<Stream>) -> Answer {
     work.to.check(work.extent)?;
     work.from.check(work.extent)?;
@@ -25,7 +25,7 @@ fn copy(mut work: Copy, stream: &Arc<Stream>) -> Answer {
     if waits { stream.synchronize() } else { Ok(()) }
 }
 
-/// A copy in the default stream, and the end of it.
+/// A copy in the default stream, completed on return.
 fn copy_now(work: Copy) -> Answer {
     let stream = current()?.default_stream();
     copy(work, &stream)?;
@@ -47,7 +47,7 @@ fn fill(to: u64, value: u32, element: u32, count: usize, stream: &Arc<Stream>) -
     submit(stream, Work::Set(Set { to, value, element, extent: [bytes, 1] }))
 }
 
-/// One side of a copy as `cuda.h` has it.
+/// One side of a copy, as in `cuda.h`.
 struct Place {
     kind: CUmemorytype,
     host: u64,

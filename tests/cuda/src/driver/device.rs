@@ -1,4 +1,4 @@
-//! Devices and what they can do.
+//! Devices and their attributes.
 
 use super::{Out, driver};
 use crate::machine::MULTIPROCESSORS;
@@ -12,11 +12,11 @@ pub(super) const BLOCK_THREADS: u32 = 1024;
 pub(super) const THREADS: u32 = 1536;
 /// Blocks of a multiprocessor.
 pub(super) const BLOCKS: u32 = 16;
-/// Bytes of shared memory of a block, of one that asks for more, and of a multiprocessor.
+/// Bytes of shared memory: of a block, of a block with the attribute for more, and of a multiprocessor.
 pub(super) const SHARED: u32 = 48 << 10;
 pub(super) const SHARED_MOST: u32 = 99 << 10;
 pub(super) const SHARED_ALL: u32 = 100 << 10;
-/// Of each block's shared memory, for the system.
+/// Bytes of each block's shared memory that the system reserves.
 pub(super) const SHARED_RESERVED: u32 = 1 << 10;
 pub(super) const GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 pub(super) const BLOCK: [u32; 3] = [1024, 1024, 64];
@@ -69,7 +69,7 @@ fn attribute(attribute: u32, device: i32) -> Option<u32> {
         CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT => 512,
         CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT => 512,
     }
-    // Known, and not there.
+    // A known attribute that this device lacks.
     let known = (1..Attribute::CU_DEVICE_ATTRIBUTE_MAX as u32).contains(&attribute);
     known.then_some(0)
 }

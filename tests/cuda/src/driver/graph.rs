@@ -21,7 +21,7 @@ static GRAPHS: Handles<Graph> = Handles::new();
 static NODES: Handles<NodeOf> = Handles::new();
 static EXECS: Handles<Exec> = Handles::new();
 
-/// Nodes come behind those that they depend on.
+/// Nodes come after those that they depend on.
 #[derive(Default)]
 pub(crate) struct Graph {
     nodes: Mutex<Vec<Node>>,
@@ -35,24 +35,24 @@ struct Node {
     handle: usize,
 }
 
-/// What a node's handle means.
+/// The node of a handle.
 struct NodeOf {
     graph: Arc<Graph>,
     number: usize,
 }
 
-/// A graph that can be launched: a copy of one as it was.
+/// A graph that can be launched: a copy of a graph at the time of instantiation.
 struct Exec {
     graph: Arc<Graph>,
     nodes: Mutex<Vec<Node>>,
 }
 
-/// A stream that is captured: what is put into it becomes nodes.
+/// A stream that is captured: its work becomes nodes.
 pub(crate) struct Capture {
     graph: Arc<Graph>,
-    /// What comes next depends on them.
+    /// The next node depends on them.
     last: Vec<usize>,
-    /// It began here, and ends here.
+    /// The capture began in this stream, and ends in it.
     origin: bool,
 }
 
@@ -101,7 +101,7 @@ impl Capture {
 }
 
 impl Captured {
-    /// What comes next in a stream depends on this point; the stream is captured from now on.
+    /// The next work in a stream depends on this point; the stream is captured from now on.
     pub fn join(&self, stream: &Arc<Stream>) -> Answer {
         let mut capture = lock(&stream.capture);
         let joined = capture.get_or_insert_with(|| Capture {
@@ -122,8 +122,8 @@ impl Captured {
 }
 
 impl Exec {
-    /// An order in which every node comes behind those that it depends on; otherwise later ones come first, so that
-    /// who forgot to say that a node depends on another finds out.
+    /// An order in which every node comes after those that it depends on. Otherwise later nodes come first,
+    /// so that a missing dependency shows.
     fn order(&self) -> Vec<Work> {
         let nodes = lock(&self.nodes);
         let mut done = HashSet::new();
@@ -282,7 +282,7 @@ driver! {
         let (exec, node, copy) = (EXECS.get(exec)?, NODES.get(node)?, of_box(&copied.get()?)?);
         copy.to.check(copy.extent)?;
         copy.from.check(copy.extent)?;
-        // Rows alone can become others.
+        // Only single rows can become others.
         let is_row = |copy: &Copy| copy.extent[0] > 0 && copy.extent[1..] == [1, 1];
         let mut nodes = lock(&exec.nodes);
         match nodes.get_mut(node.number) {
@@ -347,7 +347,7 @@ driver! {
             *lock(&stream.capture) = Some(found);
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         }
-        // What other streams added last must be joined again: the node that the origin ends with depends on it.
+        // The last work of other streams must be joined again: the last node of the origin depends on it.
         let mut joined = true;
         for other in stream.context.all_streams() {
             let mut capture = lock(&other.capture);

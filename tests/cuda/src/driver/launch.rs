@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What of a launch does not come from the function.
+/// The part of a launch that the function does not determine.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub grid: [u32; 3],
@@ -20,7 +20,7 @@ pub(super) struct Shape {
     pub cooperative: bool,
 }
 
-/// Looks whether a launch can be done, and copies its parameters.
+/// Checks whether a launch is possible, and copies its parameters.
 pub(super) fn prepare(
     function: CUfunction,
     shape: Shape,
@@ -72,7 +72,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Parameters that come one behind the other, as `extra` has them: pairs of what follows and a pointer.
+/// Packed parameters, as in `extra`: pairs of a tag and a pointer.
 fn packed(extra: *mut *mut c_void, to: &mut [u8]) -> Answer {
     let (mut start, mut size) = (None, None);
     for pair in 0.. {
@@ -159,7 +159,7 @@ driver! {
         for attribute in In(config.attrs.cast_const()).get_all(config.numAttrs as usize)? {
             match attribute.id {
                 CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => {
-                    // SAFETY: the attribute that has this member.
+                    // SAFETY: this attribute has this member.
                     shape.cooperative = unsafe { attribute.value.cooperative } != 0;
                 }
                 CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_IGNORE

@@ -1,4 +1,4 @@
-//! Device memory, pools, and the host's that is pinned.
+//! Device memory, pools, and pinned host memory.
 
 use super::context::current;
 use super::stream::stream_of;
@@ -23,7 +23,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 struct Pool {
     device: usize,
     number: usize,
-    /// Bytes that it gave away, and the most of them.
+    /// Bytes that are allocated from it, and their maximum.
     used: Mutex<[u64; 2]>,
     threshold: Mutex<u64>,
 }
@@ -37,7 +37,7 @@ impl Pool {
         Arc::new(Pool { device, number, used: Mutex::default(), threshold: Mutex::default() })
     }
 
-    /// Those that ever were, by number: memory goes back to them when streams come there.
+    /// All pools ever made, by number: memory is returned to them when streams reach the free.
     fn all() -> &'static Mutex<HashMap<usize, Arc<Pool>>> {
         static ALL: LazyLock<Mutex<HashMap<usize, Arc<Pool>>>> = LazyLock::new(Mutex::default);
         &ALL
@@ -52,7 +52,7 @@ impl Pool {
     }
 }
 
-/// The pool that a device begins with.
+/// The initial pool of a device.
 fn default_pool(context: &Context) -> CUmemoryPool {
     static DEFAULT: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
     let mut all = lock(&DEFAULT);
@@ -72,14 +72,14 @@ fn from_pool(pool: &Pool, bytes: usize, stream: &Stream) -> Answer<u64> {
     pool.allocate(bytes)
 }
 
-/// A block is no longer its pool's.
+/// Subtracts a block from its pool's bytes.
 fn give_back(block: &Block) {
     if let Some(pool) = block.pool.and_then(|pool| lock(Pool::all()).get(&pool).cloned()) {
         lock(&pool.used)[0] -= block.range.end - block.range.start;
     }
 }
 
-/// Layouts of what `cuMemHostAlloc` gave away.
+/// Layouts of the allocations of `cuMemHostAlloc`.
 static PINNED: LazyLock<Mutex<HashMap<u64, Layout>>> = LazyLock::new(Mutex::default);
 
 fn pinned(bytes: usize) -> Answer<*mut c_void> {
@@ -87,19 +87,19 @@ fn pinned(bytes: usize) -> Answer<*mut c_void> {
     if bytes == 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    // SAFETY: the layout has bytes.
+    // SAFETY: the layout is not empty.
     let start = unsafe { alloc(layout) };
     if start.is_null() {
         return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
     }
-    // SAFETY: fresh memory of so many bytes.
+    // SAFETY: fresh memory of `bytes` bytes.
     unsafe { start.write_bytes(space::FRESH, bytes) };
     space::take_in(Owner::Pinned, start as u64, bytes)?;
     lock(&PINNED).insert(start as u64, layout);
     Ok(start.cast())
 }
 
-/// A block of the host that begins there, and that no kernel uses any more: it is gone.
+/// Removes a host block that begins at this address and that no kernel uses any more.
 fn leave(context: &'static Context, address: u64, owner: Owner) -> Answer {
     match space::find(address) {
         Some(block) if block.owner == owner && block.range.start == address => {}
@@ -189,7 +189,7 @@ driver! {
         let pool = POOLS.get(pool)?;
         match attribute {
             x if x == Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as u32 => *lock(&pool.threshold) = value.get()?,
-            // How memory is used again: here it never is.
+            // Policies of reuse: here memory is never reused.
             1..=3 => {}
             x if x == Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH as u32 => {
                 let mut used = lock(&pool.used);
@@ -227,7 +227,7 @@ driver! {
         let address = start.addr() as u64;
         let left = leave(context, address, Owner::Pinned);
         let layout = lock(&PINNED).remove(&address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: `pinned` allocated it with this layout, and it is in the list no more.
+        // SAFETY: `pinned` allocated it with this layout, and it is no longer in the list.
         unsafe { dealloc(start.cast(), layout) };
         left?;
     }
@@ -254,7 +254,7 @@ driver! {
 
     fn cuPointerGetAttribute(data: Out<u64>, attribute: u32, address: CUdeviceptr) {
         let block = space::find(address).ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        // An int, where the name does not say otherwise.
+        // An int, unless the name says otherwise.
         let int = Out(data.0.cast::<u32>());
         let (host, device) = match block.owner {
             Owner::Device(device) | Owner::Module(device) => (false, device),

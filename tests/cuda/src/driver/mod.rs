@@ -1,4 +1,4 @@
-//! The driver's functions, as `cuda.h` has them.
+//! The driver's functions, as in `cuda.h`.
 
 mod codes;
 mod context;
@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::sync::{LazyLock, Mutex};
 
-/// Makes functions of the driver of bodies that end with an error, or not.
+/// Defines functions of the driver from bodies that return an [`Answer`].
 macro_rules! driver {
     ($( $(#[$doc:meta])* fn $name:ident($($argument:ident: $ty:ty),* $(,)?) $body:block )*) => {$(
         $(#[$doc])*
@@ -38,7 +38,7 @@ macro_rules! driver {
 }
 use driver;
 
-/// Runs a function of the driver, unless the environment wants it to fail.
+/// Runs a function of the driver, unless the environment says that it fails.
 fn call(name: &str, body: impl FnOnce() -> Answer) -> CUresult {
     match fault(name).map_or_else(body, Err) {
         Ok(()) => CUresult::CUDA_SUCCESS,
@@ -46,14 +46,14 @@ fn call(name: &str, body: impl FnOnce() -> Answer) -> CUresult {
     }
 }
 
-/// The code that this call of a function is to fail with.
+/// The code with which this call of a function fails.
 fn fault(name: &str) -> Option<CUresult> {
     static CALLS: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
     let faults = &settings().faults;
     if faults.is_empty() {
         return None;
     }
-    // With the version at its end, or without.
+    // The name with or without its version.
     let plain = name.split_once("_v").map_or(name, |(plain, _)| plain);
     let mut calls = lock(&CALLS);
     let count = calls.entry(name.to_owned()).or_default();
@@ -69,13 +69,13 @@ fn fault(name: &str) -> Option<CUresult> {
     Some(code)
 }
 
-/// Where a function writes a result. Only callers of the driver make such pointers, and they promise that these are
-/// NULL or may be written.
+/// The place of a result. Only callers of the driver make such pointers, and they promise that these are NULL
+/// or may be written.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Writes it; nowhere is an error.
+    /// Writes it; NULL is an error.
     fn put(&self, value: T) -> Answer {
         if self.0.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -84,15 +84,15 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Writes it where somebody wants it.
+    /// Writes it, unless it is NULL.
     fn put_if(&self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: not NULL, and so it may be written: the type's promise.
+            // SAFETY: not NULL, so it may be written: the type's promise.
             unsafe { self.0.write_unaligned(value) };
         }
     }
 
-    /// Writes values one behind the other. Only where callers promise room for so many.
+    /// Writes consecutive values. Only where callers promise room for them.
     fn put_all(&self, values: impl IntoIterator<Item = T>) -> Answer {
         for (at, value) in values.into_iter().enumerate() {
             Out(self.0.wrapping_add(at)).put(value)?;
@@ -102,7 +102,7 @@ impl<T> Out<T> {
 }
 
 impl Out<c_char> {
-    /// A text with its end, as far as there is room.
+    /// Writes a text with its NUL, as far as there is room.
     fn put_text(&self, text: &str, room: i32) -> Answer {
         let Some(most) = usize::try_from(room).ok().and_then(|room| room.checked_sub(1)) else {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -112,8 +112,8 @@ impl Out<c_char> {
     }
 }
 
-/// What a function reads. Only callers of the driver make such pointers, and they promise that these are NULL or may be
-/// read.
+/// The place of an input. Only callers of the driver make such pointers, and they promise that these are NULL
+/// or may be read.
 #[repr(transparent)]
 pub struct In<T>(*const T);
 
@@ -122,11 +122,11 @@ impl<T: Copy> In<T> {
         if self.0.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: not NULL, and so it may be read: the type's promise.
+        // SAFETY: not NULL, so it may be read: the type's promise.
         Ok(unsafe { self.0.read_unaligned() })
     }
 
-    /// So many values. Only where callers promise that they are there.
+    /// Reads `count` values. Only where callers promise that they exist.
     fn get_all(&self, count: usize) -> Answer<Vec<T>> {
         (0..count).map(|at| In(self.0.wrapping_add(at)).get()).collect()
     }
@@ -137,7 +137,7 @@ impl In<c_char> {
         if self.0.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        // SAFETY: not NULL, and callers promise a text with its end.
+        // SAFETY: not NULL, and callers promise a text with a NUL.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
     }
 }

@@ -64,7 +64,7 @@ impl Kernel {
     }
 }
 
-/// Loads PTX. What is wrong with it goes into the log.
+/// Loads PTX. Errors in it go into the log.
 fn load(context: &'static Context, image: *const c_void, log: &mut String) -> Answer<CUmodule> {
     if image.is_null() {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -128,8 +128,8 @@ fn load(context: &'static Context, image: *const c_void, log: &mut String) -> An
     Ok(MODULES.add(Arc::new(Module { context, variables, kernels: Mutex::new(kernels) })))
 }
 
-/// The newest PTX of a version of CUDA from 12.8 on, which the driver says as 1000 major + 10 minor: the table "PTX
-/// Release History" of the PTX ISA.
+/// The newest PTX of a version of CUDA from 12.8 on, which the driver gives as 1000 major + 10 minor: the
+/// table "PTX Release History" of the PTX ISA.
 fn newest_ptx(cuda: i32) -> (u32, u32) {
     match (cuda / 1000, (cuda % 1000 / 10) as u32) {
         (12, minor) => (8, minor.saturating_sub(1)),
@@ -137,19 +137,19 @@ fn newest_ptx(cuda: i32) -> (u32, u32) {
     }
 }
 
-/// What a text says of its version.
+/// The version in a text.
 fn version_of(ptx: &str) -> Option<(u32, u32)> {
     let line = ptx.lines().find_map(|line| line.trim().strip_prefix(".version"))?;
     let (major, minor) = line.trim().split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// A variable's memory goes.
+/// Frees a variable's memory.
 fn forget((address, _): &(u64, usize)) {
     space::remove(*address);
 }
 
-/// Gives a module's variables memory, and their first values.
+/// Allocates a module's variables, with their initial values.
 fn place<'a>(context: &Context, parsed: &Parsed<'a>) -> Answer<HashMap<&'a str, (u64, usize)>> {
     let mut all = HashMap::new();
     let in_memory = |variable: &&Variable<'a>| {
@@ -174,7 +174,7 @@ fn place<'a>(context: &Context, parsed: &Parsed<'a>) -> Answer<HashMap<&'a str, 
         }
         bytes.resize(size, 0);
         let Some(block) = space::find(address) else { continue };
-        // SAFETY: a block of just this size, which nobody else knows yet.
+        // SAFETY: a block of just this size, which nothing else uses yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), block.range.host(address) as *mut u8, size) };
     }
     Ok(all)
@@ -221,7 +221,7 @@ driver! {
         ];
         for (buffer, size, text) in logs {
             if let (Some(buffer), Some(size)) = (place(buffer), place(size)) {
-                // An unsigned int in the place of a pointer; it comes back as the size of what was written.
+                // An unsigned int in the place of a pointer; the size of the output is returned there.
                 let room = all[size].addr() as u32;
                 if room > 0 && !all[buffer].is_null() {
                     Out(all[buffer].cast::<c_char>()).put_text(text, room as i32)?;
@@ -270,7 +270,7 @@ driver! {
     }
 
     fn cuFuncGetName(name: Out<*const c_char>, function: CUfunction) {
-        // As long as its module: this driver keeps names of kernels that somebody asked for.
+        // Kept as long as its module: this driver keeps the names of kernels that were asked for.
         let kernel = Kernel::of(function)?;
         let kept: &'static CStr = Box::leak(kernel.name.clone().into_boxed_c_str());
         name.put(kept.as_ptr())?;
@@ -352,7 +352,7 @@ driver! {
         let (mut best, mut busiest) = ((0, 0), 0);
         for threads in (1..=most.div_ceil(32)).map(|warps| (32 * warps).min(most)) {
             let dynamic = match dynamic_of {
-                // SAFETY: the caller's function of a block's size, which it lets the driver call.
+                // SAFETY: the caller's function of a block's size, which the driver may call.
                 Some(function) => unsafe { function(threads as i32) },
                 None => dynamic,
             };

@@ -20,7 +20,7 @@ static EVENTS: Handles<Event> = Handles::new();
 pub(super) struct Event {
     timed: bool,
     last: Mutex<Option<Arc<Mark>>>,
-    /// Where it is in a graph that is being captured.
+    /// Its place in a graph that is being captured.
     captured: Mutex<Option<Captured>>,
 }
 
@@ -81,7 +81,7 @@ impl Event {
     }
 }
 
-/// What a callback was asked for with.
+/// The arguments of a callback.
 struct Callback {
     function: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
     stream: CUstream,
@@ -90,11 +90,11 @@ struct Callback {
 
 /// # Safety
 ///
-/// The data is a [`Callback`] that nobody else has.
+/// The data is a [`Callback`] without another owner.
 unsafe extern "C" fn call_back(data: *mut c_void) {
     // SAFETY: the caller's promise: it was made by `Box::into_raw`.
     let callback = unsafe { Box::from_raw(data.cast::<Callback>()) };
-    // SAFETY: who added the callback lets it be called so, once.
+    // SAFETY: the caller that added the callback allows this call, once.
     unsafe { (callback.function)(callback.stream, CUresult::CUDA_SUCCESS, callback.data) };
 }
 
@@ -135,7 +135,7 @@ driver! {
     fn cuStreamWaitEvent(stream: CUstream, event: CUevent, _flags: u32) {
         current()?;
         let event = EVENTS.get(event)?;
-        // The stream may be of another context than the event, but not of another than the current one.
+        // The stream may be of another context than the event, but must be of the current one.
         let stream = stream_of(stream)?;
         if let Some(captured) = &*lock(&event.captured) {
             return captured.join(&stream);
@@ -156,7 +156,7 @@ driver! {
     fn cuLaunchHostFunc(stream: CUstream, function: CUhostFn, data: *mut c_void) {
         let stream = stream_of(stream)?;
         let function = function.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-        // SAFETY: the driver's caller allows just that.
+        // SAFETY: the driver's caller allows just this call.
         submit(&stream, Work::Call(unsafe { Call::new(function, data) }))?;
     }
 
@@ -167,7 +167,7 @@ driver! {
             return Err(CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
         let callback = Box::into_raw(Box::new(Callback { function, stream, data }));
-        // SAFETY: the function takes the box over, once: a stream does its work once.
+        // SAFETY: the function takes ownership of the box, once: a stream does its work once.
         submit(&found, Work::Call(unsafe { Call::new(call_back, callback.cast()) }))?;
     }
 

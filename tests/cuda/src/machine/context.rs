@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 /// A device and its context.
 pub(crate) struct Context {
     pub device: usize,
-    /// How many hold it.
+    /// Number of times that it is retained.
     pub holders: AtomicUsize,
-    /// What has ended its use.
+    /// The error that ended its use.
     lost: Mutex<Option<CUresult>>,
     /// Streams other than the default one.
     pub streams: Mutex<Vec<Weak<Stream>>>,
@@ -26,12 +26,12 @@ pub(crate) struct Context {
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
-/// `cuInit` was there.
+/// Marks `cuInit` as called.
 pub(crate) fn initialize() {
     INITIALIZED.store(true, SeqCst);
 }
 
-/// All of them.
+/// All contexts.
 pub(crate) fn contexts() -> Answer<&'static [Context]> {
     static CONTEXTS: OnceLock<Vec<Context>> = OnceLock::new();
     if !INITIALIZED.load(SeqCst) {
@@ -40,7 +40,7 @@ pub(crate) fn contexts() -> Answer<&'static [Context]> {
     Ok(CONTEXTS.get_or_init(|| (0..settings().devices).map(Context::new).collect()))
 }
 
-/// That of a device.
+/// The context of a device.
 pub(crate) fn of_device(device: i32) -> Answer<&'static Context> {
     let contexts = contexts()?;
     let found = usize::try_from(device).ok().and_then(|device| contexts.get(device));
@@ -59,12 +59,12 @@ impl Context {
         }
     }
 
-    /// The code that every call fails with, once there is one.
+    /// The code with which every call fails, once there is one.
     pub fn check(&self) -> Answer {
         lock(&self.lost).map_or(Ok(()), Err)
     }
 
-    /// Its use has ended. The first code stays.
+    /// Ends its use. The first code stays.
     pub fn lose(&self, code: CUresult) {
         lock(&self.lost).get_or_insert(code);
     }
@@ -74,14 +74,14 @@ impl Context {
         self.default.get_or_init(|| Stream::start(self, true)).clone()
     }
 
-    /// All of its streams that live.
+    /// All of its live streams.
     pub fn all_streams(&self) -> Vec<Arc<Stream>> {
         let mut streams = lock(&self.streams);
         streams.retain(|stream| stream.strong_count() > 0);
         streams.iter().filter_map(Weak::upgrade).chain(self.default.get().cloned()).collect()
     }
 
-    /// Waits for all that was put into its streams.
+    /// Waits for all work in its streams.
     pub fn synchronize(&self) -> Answer {
         for stream in self.all_streams() {
             stream.synchronize()?;
@@ -91,7 +91,7 @@ impl Context {
 }
 
 impl Memory for Context {
-    /// Its device's, that of devices whose memory it may use, and the host's that is pinned.
+    /// Its device's memory, that of peers whose memory it may use, and pinned host memory.
     fn find(&self, address: u64) -> Option<Range> {
         let block = space::find(address)?;
         let may = match block.owner {

@@ -1,4 +1,4 @@
-//! Handles: numbers that mean something, or do not. They are never followed as pointers.
+//! Handles: numbers that may stand for an object. They are never followed as pointers.
 
 use super::Answer;
 use cudarc::driver::sys::CUresult;
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The objects of one kind that live.
+/// The live objects of one kind.
 pub(crate) struct Handles<T>(LazyLock<Mutex<HashMap<usize, Arc<T>>>>);
 
-/// Handles of all kinds differ.
+/// The next handle; those of all kinds differ.
 static NEXT: AtomicUsize = AtomicUsize::new(0x10_0000);
 
 impl<T> Handles<T> {
@@ -35,7 +35,7 @@ impl<T> Handles<T> {
         self.all().remove(&handle.addr()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
     }
 
-    /// The handle of the first object that is the right one.
+    /// The handle of the first object for which `right` holds.
     pub fn find<H>(&self, right: impl Fn(&Arc<T>) -> bool) -> Option<*mut H> {
         let all = self.all();
         let found = all.iter().find(|(_, object)| right(object));
@@ -43,7 +43,7 @@ impl<T> Handles<T> {
     }
 }
 
-/// Locks; a thread that panicked has left nothing half done.
+/// Locks; a thread that panicked has left the data consistent.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

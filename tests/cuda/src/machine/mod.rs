@@ -1,4 +1,4 @@
-//! The machine that the driver drives: devices, their memory, streams and what goes through them.
+//! The machine under the driver: devices, their memory, streams and their work.
 
 pub(crate) mod context;
 pub(crate) mod handles;
@@ -14,5 +14,5 @@ use cudarc::driver::sys::CUresult;
 /// Multiprocessors of a device.
 pub(crate) const MULTIPROCESSORS: u32 = 4;
 
-/// What a call of the driver comes to.
+/// The result of a driver call.
 pub(crate) type Answer<T = ()> = Result<T, CUresult>;

@@ -1,4 +1,4 @@
-//! What the environment says of the machine.
+//! Settings of the machine from the environment.
 
 use std::sync::OnceLock;
 
@@ -7,9 +7,9 @@ pub(crate) struct Settings {
     pub devices: usize,
     /// Bytes of each device's memory.
     pub memory: usize,
-    /// Of CUDA, as the driver says it: 1000 major + 10 minor.
+    /// The version of CUDA, in the driver's form: 1000 major + 10 minor.
     pub version: i32,
-    /// Calls that fail: of which function, the how manieth one, and with which code.
+    /// Calls that fail: the function, the number of the call, and the code.
     pub faults: Vec<(String, u32, u32)>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn settings() -> &'static Settings {
             read
         });
         Settings {
-            // Tests of this crate ruin devices: there are enough of them.
+            // Tests of this crate ruin devices, so there are enough of them.
             devices: number("FLASH_EMULATED_CUDA_DEVICES", if cfg!(test) { 16 } else { 1 }),
             memory: number("FLASH_EMULATED_CUDA_MEMORY", 1 << 30),
             version: number("FLASH_EMULATED_CUDA_VERSION", 13_000) as i32,

@@ -1,8 +1,9 @@
-//! Who has which addresses.
+//! The address space: which owner has which addresses.
 //!
-//! A device's addresses are reserved in this process, and nothing can be read there: a host that takes one for its own
-//! dies at once, as it does with a device. Their bytes lie elsewhere, at a fixed distance. Allocations never touch each
-//! other, and addresses come again only when all were used: who goes outside, or uses what was freed, is found.
+//! A device's addresses are reserved in this process and cannot be read: host code that uses one as its own
+//! crashes at once, as it does with a device. Their bytes lie elsewhere, at a fixed distance. Allocations are
+//! never adjacent, and addresses are reused only when all were used. So an access outside an allocation, or
+//! after its free, is found.
 
 use super::Answer;
 use super::handles::lock;
@@ -12,12 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{LazyLock, Mutex};
 
-/// What fresh device memory is full of.
+/// The byte that fresh device memory is filled with.
 pub(crate) const FRESH: u8 = 0xA5;
-/// Allocations begin at multiples of it, and lie as far apart.
+/// Allocations begin at multiples of it, with a gap of at least as much between them.
 const GRAIN: u64 = 512;
 
-/// Addresses that may be used, and how far from them the bytes are.
+/// Addresses that may be used, and their distance to the bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Range {
     pub start: u64,
@@ -38,7 +39,7 @@ impl Range {
     }
 }
 
-/// Whose memory it is.
+/// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Device(usize),
@@ -53,9 +54,9 @@ pub(crate) enum Owner {
 pub(crate) struct Block {
     pub range: Range,
     pub owner: Owner,
-    /// The pool that it came from, by its number.
+    /// The number of its pool, if it came from one.
     pub pool: Option<usize>,
-    /// It is freed when the stream comes there.
+    /// It is freed when the stream reaches the free.
     leaving: bool,
 }
 
@@ -77,7 +78,7 @@ struct Space {
 static SPACE: LazyLock<Mutex<Space>> = LazyLock::new(Mutex::default);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// Another number when a block has gone.
+/// A number that changes when a block is removed.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(SeqCst)
 }
@@ -95,13 +96,13 @@ pub(crate) fn is_of_device(address: u64) -> bool {
     space.arenas.iter().flatten().any(|arena| address >= arena.start && address - arena.start < arena.size)
 }
 
-/// Bytes that a device has given away.
+/// Bytes that are allocated on a device.
 pub(crate) fn used(device: usize) -> usize {
     let space = lock(&SPACE);
     space.arenas.get(device).and_then(Option::as_ref).map_or(0, |arena| arena.used)
 }
 
-/// The address of new memory, full of [`FRESH`].
+/// The address of new memory, filled with [`FRESH`].
 pub(crate) fn allocate(owner: Owner, bytes: usize, pool: Option<usize>) -> Answer<u64> {
     let (Owner::Device(device) | Owner::Module(device)) = owner else {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -124,7 +125,7 @@ pub(crate) fn allocate(owner: Owner, bytes: usize, pool: Option<usize>) -> Answe
     if arena.next + room > arena.start + arena.size {
         arena.next = arena.start;
     }
-    // The first gap from there on that is large enough.
+    // The first gap after that address that is large enough.
     let mut at = arena.next;
     for block in space.blocks.range(at..arena.start + arena.size).map(|(_, block)| block) {
         if block.range.start >= at + room {
@@ -138,13 +139,13 @@ pub(crate) fn allocate(owner: Owner, bytes: usize, pool: Option<usize>) -> Answe
     arena.next = at + room;
     arena.used += bytes;
     let range = Range { start: at, end: at + bytes as u64, shift: arena.shift };
-    // SAFETY: the arena's bytes are mapped for ever, and this part of them belongs to nobody yet.
+    // SAFETY: the arena's bytes are mapped for ever, and this part of them has no owner yet.
     unsafe { std::ptr::write_bytes(range.host(at) as *mut u8, FRESH, bytes) };
     space.blocks.insert(at, Block { range, owner, pool, leaving: false });
     Ok(at)
 }
 
-/// Takes memory of the host in, at its own addresses.
+/// Adds host memory, at its own addresses.
 pub(crate) fn take_in(owner: Owner, start: u64, bytes: usize) -> Answer {
     let mut space = lock(&SPACE);
     let end = start.checked_add(bytes as u64).filter(|_| bytes > 0 && start > 0);
@@ -158,7 +159,7 @@ pub(crate) fn take_in(owner: Owner, start: u64, bytes: usize) -> Answer {
     Ok(())
 }
 
-/// Says that a block will be freed, once: nobody else may free it any more.
+/// Marks a block as about to be freed. A second free is refused from then on.
 pub(crate) fn announce(address: u64) -> Answer<Block> {
     let mut space = lock(&SPACE);
     match space.blocks.get_mut(&address) {
@@ -170,7 +171,7 @@ pub(crate) fn announce(address: u64) -> Answer<Block> {
     }
 }
 
-/// The block that begins there is gone.
+/// Removes the block that begins at this address.
 pub(crate) fn remove(address: u64) -> Option<Block> {
     let mut space = lock(&SPACE);
     let block = space.blocks.remove(&address)?;
@@ -182,7 +183,7 @@ pub(crate) fn remove(address: u64) -> Option<Block> {
         let first = block.range.host(address).next_multiple_of(4096);
         let last = block.range.host(block.range.end) / 4096 * 4096;
         if last > first {
-            // SAFETY: whole pages of the arena's bytes, which belonged to this block alone. They stay mapped.
+            // SAFETY: whole pages of the arena's bytes, which belonged to this block only. They stay mapped.
             unsafe {
                 libc::madvise(first as *mut libc::c_void, (last - first) as usize, libc::MADV_DONTNEED)
             };
@@ -193,7 +194,7 @@ pub(crate) fn remove(address: u64) -> Option<Block> {
 }
 
 impl Arena {
-    /// Four times as many addresses as there is memory.
+    /// Reserves four times as many addresses as there is memory.
     fn reserve() -> Answer<Arena> {
         let size = (4 * settings().memory as u64).next_multiple_of(1 << 21);
         let map = |access: i32| {

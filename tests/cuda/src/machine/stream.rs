@@ -1,4 +1,4 @@
-//! Streams: a thread each, which does in order what was put in.
+//! Streams: each has a thread, which does the work in order.
 
 use super::Answer;
 use super::context::Context;
@@ -10,15 +10,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Work begins so late if nobody waits for it: who reads results without waiting reads old ones.
+/// Delay before work begins if nothing waits for it, so that a read without a wait gets old data.
 const LATE: Duration = Duration::from_micros(300);
 
-/// What goes through a stream.
+/// One item of a stream's work.
 pub(crate) enum Job {
     Work(Work),
     Mark(Arc<Mark>),
     Wait(Arc<Mark>),
-    /// Memory goes.
+    /// Frees memory.
     Free(u64),
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct Stream {
     /// It waits for the default stream, and the default stream for it.
     pub blocking: bool,
     state: Mutex<State>,
-    /// To the stream's thread: there is something to do.
+    /// Wakes the stream's thread: there is work.
     wake: Condvar,
-    /// To those who wait: something was done.
+    /// Wakes waiters: an item is done.
     finished: Condvar,
     /// The graph that it is being captured into.
     pub capture: Mutex<Option<Capture>>,
@@ -40,7 +40,7 @@ struct State {
     jobs: VecDeque<Job>,
     put: u64,
     done: u64,
-    /// Somebody waits.
+    /// A thread waits for it.
     hurried: bool,
     closed: bool,
 }
@@ -67,8 +67,8 @@ impl Stream {
         stream
     }
 
-    /// Puts something in. What a stream that blocks does comes after all that was put into the default stream before,
-    /// and the other way round.
+    /// Adds an item. The work of a blocking stream comes after everything that was put into the default
+    /// stream before, and vice versa.
     pub fn put(self: &Arc<Stream>, job: Job) {
         if self.blocking {
             let default = self.context.default_stream();
@@ -100,18 +100,18 @@ impl Stream {
         self.wake.notify_one();
     }
 
-    /// True if what is put in becomes nodes of a graph.
+    /// True if added items become nodes of a graph.
     pub fn is_capturing(&self) -> bool {
         lock(&self.capture).is_some()
     }
 
-    /// True if nothing is left to do.
+    /// True if no work is left.
     pub fn is_done(&self) -> bool {
         let state = lock(&self.state);
         state.done == state.put
     }
 
-    /// It does not wait any longer before it begins.
+    /// Begins without further delay.
     pub fn hurry(&self) {
         lock(&self.state).hurried = true;
         self.wake.notify_one();
@@ -163,8 +163,8 @@ impl Stream {
             Job::Wait(mark) => mark.wait(),
             Job::Free(address) => drop(super::space::remove(address)),
             Job::Work(work) => {
-                // After a failure nothing happens any more. A panic, which says what it is, must not end this thread:
-                // others wait for it.
+                // After a failure nothing runs any more. A panic, which prints its message, must not end this
+                // thread: others wait for it.
                 if self.context.check().is_ok() {
                     let run = std::panic::AssertUnwindSafe(|| work.run(self.context));
                     let result = std::panic::catch_unwind(run).unwrap_or(Err(CUresult::CUDA_ERROR_UNKNOWN));
@@ -182,7 +182,7 @@ impl Mark {
         Arc::new(Mark { reached: Mutex::default(), changed: Condvar::new(), stream: stream.clone() })
     }
 
-    /// When it was reached.
+    /// The time when it was reached.
     pub fn reached(&self) -> Option<Instant> {
         *lock(&self.reached)
     }
@@ -204,7 +204,7 @@ impl Mark {
     }
 }
 
-/// What a fault of a kernel is called.
+/// The driver's code for a fault of a kernel.
 pub(crate) fn code_of(fault: crate::run::Fault) -> CUresult {
     use crate::run::Fault;
     match fault {

@@ -1,4 +1,4 @@
-//! What streams and graphs do: kernels, copies, fills, calls of the host.
+//! The work of streams and graphs: kernels, copies, fills, calls of the host.
 
 use super::context::Context;
 use super::stream::code_of;
@@ -32,7 +32,7 @@ pub(crate) struct Copy {
     pub from: Side,
     /// Bytes of a row, rows, planes.
     pub extent: [u64; 3],
-    /// What was there when the copy was asked for, if that counts: rows one behind the other.
+    /// The contents at the time of the call, if those count: consecutive rows.
     pub staged: Option<Arc<Vec<u8>>>,
 }
 
@@ -47,14 +47,15 @@ pub(crate) struct Set {
     pub extent: [u64; 2],
 }
 
-/// A function of the host and what it is called with.
+/// A function of the host and its argument.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     function: unsafe extern "C" fn(*mut c_void),
     data: *mut c_void,
 }
 
-// SAFETY: who asks for a call allows it on another thread: that is what the driver's function is for.
+// SAFETY: the caller that asks for a call allows it on another thread: that is the purpose of the driver's
+// function.
 unsafe impl Send for Call {}
 // SAFETY: the pointer is passed on and not followed.
 unsafe impl Sync for Call {}
@@ -76,7 +77,7 @@ impl Work {
             Work::Copy(copy) => copy.run(),
             Work::Set(set) => set.run(),
             Work::Call(call) => {
-                // SAFETY: `Call::new` was promised just that.
+                // SAFETY: `Call::new`'s caller promised just this.
                 unsafe { (call.function)(call.data) };
                 Ok(())
             }
@@ -84,7 +85,7 @@ impl Work {
     }
 }
 
-/// The host's address of bytes: of a block that has all of them, or of the host's own memory.
+/// The host's address of bytes: of a block that has all of them, or in the host's own memory.
 fn bytes_at(address: u64, bytes: u64) -> Answer<u64> {
     match space::find(address) {
         Some(block) if block.range.has(address, bytes as usize) => Ok(block.range.host(address)),
@@ -101,7 +102,7 @@ impl Side {
         self.address + row * self.pitch + plane * self.plane
     }
 
-    /// True if it is the host's memory that is neither pinned nor registered.
+    /// True if it is host memory that is neither pinned nor registered.
     pub fn is_pageable(&self) -> bool {
         space::find(self.address).is_none() && !space::is_of_device(self.address)
     }
@@ -131,12 +132,12 @@ impl Copy {
         (0..planes).flat_map(move |plane| (0..rows).map(move |row| (row, plane)))
     }
 
-    /// Reads what is to be copied now.
+    /// Reads the source of the copy now.
     pub fn stage(&mut self) -> Answer {
         let mut all = Vec::new();
         for (row, plane) in self.rows() {
             let from = bytes_at(self.from.row(row, plane), self.extent[0])?;
-            // SAFETY: who asks for the copy lets the driver read these bytes during the call.
+            // SAFETY: the caller that asks for the copy lets the driver read these bytes during the call.
             all.extend_from_slice(unsafe {
                 std::slice::from_raw_parts(from as *const u8, self.extent[0] as usize)
             });
@@ -153,7 +154,8 @@ impl Copy {
                 Some(bytes) => bytes[number * width..].as_ptr() as u64,
                 None => bytes_at(self.from.row(row, plane), self.extent[0])?,
             };
-            // SAFETY: bytes of live blocks, of the staged copy, or of the host that who asked for the copy has promised.
+            // SAFETY: bytes of live blocks, of the staged copy, or of host memory that the copy's caller has
+            // promised.
             unsafe { std::ptr::copy(from as *const u8, to as *mut u8, width) };
         }
         Ok(())

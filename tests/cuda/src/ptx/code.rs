@@ -1,13 +1,13 @@
-//! Programs as they are run.
+//! Programs in executable form.
 //!
-//! A function's registers, its constants and what is needed in between are *slots* of a thread's frame; so operands are
-//! numbers of slots and nothing else.
+//! A function's registers, its constants and its temporaries are *slots* of a thread's frame. So every
+//! operand is the number of a slot.
 
 use super::types::Ty;
 
 /// The number of a slot in the frame.
 pub(crate) type Slot = u32;
-/// What an instruction makes of its operands' bits.
+/// An instruction's result, as a function of its operands' bits.
 pub(crate) type Unary = fn(u64) -> u64;
 pub(crate) type Binary = fn(u64, u64) -> u64;
 pub(crate) type Ternary = fn(u64, u64, u64) -> u64;
@@ -16,10 +16,10 @@ pub(crate) type Ternary = fn(u64, u64, u64) -> u64;
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub ops: Vec<Op>,
-    /// The line of each.
+    /// The source line of each instruction.
     pub lines: Vec<u32>,
     pub functions: Vec<Function>,
-    /// Instructions that use memory: each remembers where it last was.
+    /// Number of instructions that use memory: each remembers the range of its last access.
     pub sites: u32,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Function {
     pub name: String,
     pub entry: bool,
     pub start: u32,
-    /// Slots of a frame, and those with constants in them.
+    /// Number of slots of a frame, and the slots that hold constants.
     pub slots: u32,
     pub constants: Vec<(Slot, u64)>,
     /// Bytes of a frame in local memory.
@@ -42,7 +42,7 @@ pub(crate) struct Function {
     pub most_threads: u32,
 }
 
-/// Where an address is looked up.
+/// The space in which an address is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Windows of it are shared, local and parameter memory.
@@ -51,21 +51,21 @@ pub(crate) enum Place {
     Shared,
     /// The thread's local memory.
     Local,
-    /// The same, from the frame's begin.
+    /// Local memory, from the beginning of the frame.
     Frame,
     /// The launch's parameters.
     Param,
 }
 
-/// Where an instruction goes in memory.
+/// The memory access of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub place: Place,
     /// Bytes of an element.
     pub bytes: u8,
-    /// To so many bytes the sign is extended; 0: it is not.
+    /// Bytes to which the sign is extended; 0: it is not.
     pub extend: u8,
-    /// It says in which order others see it, or is atomic: others may do the same at the same time.
+    /// It has an order, or is atomic: other threads may access the same memory at the same time.
     pub ordered: bool,
     pub base: Slot,
     pub offset: i32,
@@ -91,7 +91,7 @@ pub(crate) enum Special {
     LanesLessEqual,
     LanesGreater,
     LanesGreaterEqual,
-    /// Where dynamic shared memory begins, and its size.
+    /// The beginning of dynamic shared memory, and its size.
     DynamicShared,
     DynamicSharedSize,
     SharedSize,
@@ -111,14 +111,14 @@ pub(crate) enum Op {
     Bfi(Ty, Slot, Box<[Slot; 4]>),
     Carry(Box<Carry>),
     Special(Special, Slot),
-    /// So many bytes from a bit on.
+    /// Some bytes, from a bit on.
     Part {
         to: Slot,
         from: Slot,
         shift: u8,
         bytes: u8,
     },
-    /// Adds bits from a bit on.
+    /// Inserts bits, from a bit on.
     Join {
         to: Slot,
         from: Slot,
@@ -131,7 +131,7 @@ pub(crate) enum Op {
     LoadMany(Access, Box<[Slot]>),
     StoreMany(Access, Box<[Slot]>),
     Atomic(Box<Atomic>),
-    /// The next one only if the slot has the value.
+    /// The next instruction runs only if the slot has the value.
     Only(Slot, bool),
     Jump(u32),
     Branch(Slot, bool, u32),
@@ -167,7 +167,7 @@ pub(crate) struct Atomic {
     pub to: Option<Slot>,
     pub kind: AtomicKind,
     pub operand: Slot,
-    /// What is written where the operand is there: `cas`.
+    /// The value to write if the memory equals the operand: `cas`.
     pub swap: Slot,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct Atomic {
 pub(crate) enum AtomicKind {
     Exchange,
     CompareExchange,
-    /// Of what is there and the operand.
+    /// A function of the memory and the operand.
     Update(Binary),
 }
 
@@ -203,11 +203,11 @@ pub(crate) struct Reduction {
     pub value: bool,
 }
 
-/// What lanes do when they meet.
+/// The operation of lanes when they meet.
 #[derive(Debug)]
 pub(crate) struct Meeting {
     pub kind: MeetingKind,
-    /// Who takes part: a bit for each lane.
+    /// The lanes that take part: a bit for each.
     pub mask: Slot,
     pub to: Slot,
     /// A second result, a predicate.

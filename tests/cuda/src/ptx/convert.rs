@@ -4,7 +4,7 @@ use super::code::Unary;
 use super::float::Rounding;
 use super::types::{Half, Int, Ty, Word, for_ints};
 
-/// Between integers: the value, cut off; with `sat`, the nearest that there is.
+/// Between integers: the value, cut off; with `sat`, the nearest that the type has.
 pub(crate) fn integers(to: Ty, from: Ty, saturated: bool) -> Option<Unary> {
     macro_rules! from {
         ($function:ident, $($case:pat => $int:ty),* $(,)?) => {
@@ -73,7 +73,7 @@ fn double<T: Int>(a: u64) -> u64 {
     (T::of(a).wide() as f64).bits()
 }
 
-/// What is above the largest half is infinite however it is rounded before.
+/// A value above the largest half is infinite, however it was rounded before.
 fn half<T: Int>(a: u64) -> u64 {
     Half(T::of(a).wide() as f32).bits()
 }
@@ -117,7 +117,7 @@ pub(crate) fn whole(ty: Ty, rounding: Rounding) -> Option<Unary> {
     })
 }
 
-/// From a whole floating-point number to the nearest integer that there is; 0 for what is not a number.
+/// From a whole floating-point number to the nearest integer that the type has; 0 for a NaN.
 pub(crate) fn to_integer(to: Ty, from: Ty) -> Option<Unary> {
     fn from32<T: Int>(a: u64) -> u64 {
         T::nearest(f32::of(a) as i128).bits()

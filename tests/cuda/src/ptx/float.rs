@@ -1,6 +1,7 @@
 //! Floating-point instructions as functions of registers' bits.
 //!
-//! What PTX calls an approximation is computed in double precision and rounded: nearer than devices come.
+//! PTX's approximations are computed in double precision and rounded: they are more exact than those of
+//! devices.
 
 use super::code::{Binary, Ternary, Unary};
 use super::types::{Half, Ty, Word};
@@ -26,7 +27,7 @@ impl Rounding {
     }
 }
 
-/// The function that rounds so, of a template over how.
+/// The function with a rounding, from a template over the rounding.
 macro_rules! directed {
     ($rounding:expr, $function:ident) => {
         match $rounding {
@@ -115,7 +116,7 @@ pub(crate) fn ternary(name: &str, rounding: Rounding, ty: Ty) -> Option<Ternary>
     })
 }
 
-/// Comparisons; those that end in `u` hold where one is not a number.
+/// Comparisons; those that end in `u` hold if an operand is a NaN.
 pub(crate) fn compare(name: &str, ty: Ty) -> Option<Binary> {
     macro_rules! of {
         ($read:expr) => {
@@ -186,7 +187,7 @@ pub(crate) fn flush(a: u64) -> u64 {
     if f32::of(a).is_subnormal() { a & 0x8000_0000 } else { a }
 }
 
-/// Into [0, 1], and 0 what is not a number: `.sat`.
+/// Clamps to [0, 1], and makes a NaN 0: `.sat`.
 pub(crate) fn saturate(ty: Ty) -> Option<Unary> {
     match ty {
         Ty::F32 => Some(|a| if f32::of(a) > 0.0 { f32::of(a).min(1.0).bits() } else { 0 }),
@@ -223,8 +224,7 @@ fn least(a: u64, b: u64, greatest: bool, read: fn(u64) -> f64, nan: u64) -> u64 
     }
 }
 
-/// Of a sum without its lowest bits, and what is missing: the bits as they are rounded.
-/// 0: to zero, 1: down, 2: up.
+/// The bits of a sum, rounded, from the sum without its lowest bits and the rest. 0: to zero, 1: down, 2: up.
 fn nudge64<const TO: u8>(sum: f64, rest: f64) -> f64 {
     if rest == 0.0 || rest.is_nan() || !sum.is_finite() {
         return sum;
@@ -260,7 +260,7 @@ fn nudge32<const TO: u8>(sum: f64, rest: f64) -> f32 {
     }
 }
 
-/// What a sum of two lacks: Knuth's two-sum.
+/// The error of a sum: Knuth's two-sum.
 fn rest_of_sum(a: f64, b: f64, sum: f64) -> f64 {
     let b_part = sum - a;
     let a_part = sum - b_part;
@@ -318,7 +318,8 @@ fn div64<const TO: u8>(a: u64, b: u64) -> u64 {
     nudge64::<TO>(a / b, if b < 0.0 { -rest } else { rest }).bits()
 }
 
-/// The error of a fused one is a sum of two numbers (Boldo and Muller, "Exact and approximated error of the FMA").
+/// The error of a fused operation is a sum of two numbers (Boldo and Muller, "Exact and approximated error of
+/// the FMA").
 fn fma64<const TO: u8>(a: u64, b: u64, c: u64) -> u64 {
     let (a, b, c) = (f64::of(a), f64::of(b), f64::of(c));
     let all = a.mul_add(b, c);

@@ -60,7 +60,7 @@ pub(crate) fn ternary(name: &str, form: &str, ty: Ty) -> Option<Ternary> {
     }
 }
 
-/// With the carry in and out: results of the instructions with `.cc` and of those that begin with `addc` and so on.
+/// With the carry in and out: the instructions with `.cc` and those that begin with `addc` and so on.
 pub(crate) fn with_carry(
     name: &str,
     form: &str,
@@ -86,7 +86,7 @@ pub(crate) fn with_carry(
     Some(match name {
         "add" => sum(a, b, 0),
         "addc" => sum(a, b, carry),
-        // The carry says that something was borrowed.
+        // The carry means a borrow.
         "sub" | "subc" => {
             let taken = if name == "subc" { carry } else { 0 };
             let all = (u128::from(a)).wrapping_sub(u128::from(b)).wrapping_sub(u128::from(taken));
@@ -181,7 +181,7 @@ fn brev<T: Int>(a: u64) -> u64 {
     T::of(a).bits().reverse_bits() >> (64 - T::BITS)
 }
 
-/// The highest bit that is not the sign's, or all ones.
+/// The highest bit that differs from the sign's, or all ones.
 fn bfind<T: Int>(a: u64) -> u64 {
     let value = T::of(a).wide();
     let value = if value < 0 { !value } else { value };
@@ -208,12 +208,12 @@ fn mul_lo<T: Int>(a: u64, b: u64) -> u64 {
     T::narrow(T::of(a).wide().wrapping_mul(T::of(b).wide())).bits()
 }
 
-/// Of 64 bits without sign the product fills 128 bits: a wrapped one has the right bits all the same.
+/// The product of unsigned 64-bit numbers fills 128 bits: a wrapped one has the right bits, too.
 fn mul_hi<T: Int>(a: u64, b: u64) -> u64 {
     T::narrow(T::of(a).wide().wrapping_mul(T::of(b).wide()) >> T::BITS).bits()
 }
 
-/// Twice as wide.
+/// The product in twice the width.
 fn mul_wide<T: Int>(a: u64, b: u64) -> u64 {
     (T::of(a).wide() * T::of(b).wide()) as u64 & mask(T::BITS as usize / 4)
 }
@@ -244,7 +244,7 @@ fn mad24_lo<T: Int>(a: u64, b: u64, c: u64) -> u64 {
     add::<T>(mul24_lo::<T>(a, b), c)
 }
 
-/// By zero: all ones, as devices do.
+/// Division by zero gives all ones, as on devices.
 fn div<T: Int>(a: u64, b: u64) -> u64 {
     let (a, b) = (T::of(a), T::of(b));
     match (b.bits(), T::SIGNED) {
@@ -271,7 +271,7 @@ fn max<T: Int>(a: u64, b: u64) -> u64 {
     T::of(a).max(T::of(b)).bits()
 }
 
-/// Shifts by more than all bits shift all out.
+/// Shifts by more than the width give 0.
 fn shl<T: Int>(a: u64, b: u64) -> u64 {
     let by = b as u32;
     if by >= T::BITS { 0 } else { T::narrow(T::of(a).wide() << by).bits() }
@@ -289,7 +289,7 @@ fn sad<T: Int>(a: u64, b: u64, c: u64) -> u64 {
     T::narrow(T::of(c).wide() + (T::of(a).wide() - T::of(b).wide()).abs()).bits()
 }
 
-/// `length` bits from `start` on; with a type that has one, the last of them is the sign.
+/// `length` bits from `start` on; for signed types the last of them is the sign.
 fn bfe<T: Int>(a: u64, start: u64, length: u64) -> u64 {
     let (start, length) = ((start & 0xFF) as u32, (length & 0xFF) as u32);
     let bits = T::of(a).bits();

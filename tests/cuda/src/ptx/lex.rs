@@ -7,7 +7,7 @@ use super::Failure;
 pub(crate) enum Token<'a> {
     /// Opcodes with their modifiers, names, directives: letters, digits, `.`, `_`, `$` and `%`.
     Name(&'a str),
-    /// Begins with a digit: a number as it is written.
+    /// A number as it is written; begins with a digit.
     Number(&'a str),
     Text(&'a str),
     Sign(char),

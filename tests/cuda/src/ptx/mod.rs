@@ -1,4 +1,4 @@
-//! PTX: read once into a compact form that is quick to run.
+//! PTX: read once into a compact form that runs quickly.
 
 pub(crate) mod code;
 mod convert;
@@ -12,7 +12,7 @@ pub(crate) mod types;
 pub(crate) use decode::{decode, extend};
 pub(crate) use parse::parse;
 
-/// Why a text is no program that can be run here.
+/// The reason why a text cannot be run here.
 #[derive(Debug)]
 pub(crate) struct Failure {
     line: u32,

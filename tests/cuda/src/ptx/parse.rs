@@ -4,10 +4,10 @@ use super::Failure;
 use super::lex::{Token, number, tokens};
 use super::types::Ty;
 
-/// The newest target whose programs a device of this machine takes: targets as devices say theirs, without the point.
+/// The newest target whose programs a device of this machine takes: the compute capability without its point.
 const CAPABILITY: u32 = 81;
 
-/// A text in full.
+/// The parsed text.
 #[derive(Debug, Default)]
 pub(crate) struct Module<'a> {
     pub variables: Vec<Variable<'a>>,
@@ -54,7 +54,7 @@ pub(crate) struct Function<'a> {
     pub parameters: Vec<Variable<'a>>,
     /// Most threads of a block, or 0.
     pub most_threads: u32,
-    /// None: declared only.
+    /// None: only declared.
     pub body: Option<Vec<(Statement<'a>, u32)>>,
 }
 
@@ -63,10 +63,10 @@ pub(crate) enum Statement<'a> {
     Open,
     Close,
     Label(&'a str),
-    /// Registers of a type: a name, and how many for `%r<n>`.
+    /// Registers of a type: a name, and the number for `%r<n>`.
     Registers(Ty, Vec<(&'a str, Option<u32>)>),
     Variable(Variable<'a>),
-    /// Labels that `brx.idx` goes to.
+    /// The labels of a `brx.idx`.
     Targets(&'a str, Vec<&'a str>),
     Instruction {
         /// A predicate, and the value that it must have.
@@ -206,7 +206,7 @@ impl<'a> Parser<'a> {
         Ok(module)
     }
 
-    /// Behind the space, to the semicolon.
+    /// After the space, up to the semicolon.
     fn variables(&mut self, space: Space, all: &mut Vec<Variable<'a>>) -> Result<(), Failure> {
         let mut like = self.variable(space)?;
         loop {
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
             let name = self.name()?;
             match name {
                 ".align" => align = self.integer()? as usize,
-                // What a pointer points to.
+                // The target of a pointer.
                 ".ptr" => {
                     while let Some(Token::Name(".global" | ".const" | ".shared" | ".local" | ".align")) =
                         self.peek()
@@ -407,7 +407,7 @@ impl<'a> Parser<'a> {
                     self.integer()?;
                 }
                 if self.takes(',') {
-                    // Where a function was inlined: up to the end of the line.
+                    // The place from which a function was inlined: up to the end of the line.
                     while self.line() == line && self.at < self.tokens.len() {
                         self.at += 1;
                     }

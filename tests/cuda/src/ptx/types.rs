@@ -1,6 +1,6 @@
 //! The types of PTX, and registers' bits as Rust's numbers.
 //!
-//! A register is 64 bits wide. What is in it is as wide as its type, with zeros above.
+//! A register is 64 bits wide. Its value is as wide as its type, with zeros above.
 
 /// A type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Ty {
     }
 }
 
-/// As many bits from below.
+/// A mask of the lowest bytes.
 pub(crate) fn mask(bytes: usize) -> u64 {
     if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 }
 }

@@ -5,7 +5,7 @@ use super::thread::{State, Thread};
 use super::{Fault, Launch, Machine};
 use crate::ptx::code::{Counting, Op, Program};
 
-/// Instructions of a thread before others have their turn.
+/// Instructions that a thread runs before the next has its turn.
 const SLICE: u32 = 20_000;
 /// The same in a cooperative launch, whose threads often do nothing but wait for other blocks.
 const SHORT_SLICE: u32 = 250;
@@ -33,7 +33,7 @@ impl Block {
         Block { at: [0; 3], shared, threads, done: false }
     }
 
-    /// From the kernel's begin. What is in its memories is not what was written there before.
+    /// Restarts it for a block of the launch. Its memories are filled anew.
     pub fn begin(&mut self, launch: &Launch, at: [u32; 3]) {
         self.at = at;
         self.shared.begin();
@@ -42,13 +42,14 @@ impl Block {
         }
     }
 
-    /// Where a thread is in its block, and in the program's text.
+    /// A thread's position in its block, and its line in the program's text.
     pub fn place_of(&self, thread: usize, program: &Program) -> ([u32; 3], u32) {
         let thread = &self.threads[thread];
         (thread.at, program.lines.get(thread.op()).copied().unwrap_or(0))
     }
 
-    /// Each thread that can go on does so for a while; those that have all met go on. Faults have the thread's number.
+    /// Runs each thread that can go on for a while; those that have all met go on. Faults have the thread's
+    /// number.
     pub fn pass(&mut self, machine: &mut Machine<'_>) -> Result<Progress, (usize, Fault)> {
         let slice = if machine.launch.cooperative { SHORT_SLICE } else { SLICE };
         let mut any = false;

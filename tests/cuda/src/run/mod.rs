@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where the windows of generic addresses begin: shared, local and parameter memory.
+/// Beginnings of the windows of generic addresses: shared, local and parameter memory.
 pub(crate) const SHARED: u64 = 1 << 56;
 pub(crate) const LOCAL: u64 = 2 << 56;
 pub(crate) const PARAM: u64 = 3 << 56;
 
-/// A kernel that runs for longer is ended: it waits for something that does not come.
+/// A kernel that runs for longer is ended: it waits for something that never happens.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// What is to be run. The parameters are the launch's own.
+/// A launch. The parameters are its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub program: Arc<Program>,
@@ -50,20 +50,20 @@ impl Launch {
     }
 }
 
-/// What ended a kernel before its end.
+/// The fault that ended a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// An address that nothing has.
+    /// An address outside all allocations.
     Address(u64),
     Misaligned(u64),
     Trap,
     Assert,
     /// Calls that are nested too deeply.
     Stack,
-    /// Threads wait for others that do not come.
+    /// Threads wait for others that never come.
     Waiting,
-    /// Two threads of a block touched the same shared memory without a barrier between them, and one wrote. 65535:
-    /// several others did.
+    /// Two threads of a block touched the same shared memory without a barrier between them, and one wrote.
+    /// 65535: several other threads did.
     Race {
         at: u64,
         other: u16,
@@ -77,21 +77,21 @@ pub(crate) enum Fault {
 pub(crate) trait Memory {
     /// The range that an address lies in.
     fn find(&self, address: u64) -> Option<Range>;
-    /// Another number when ranges have gone.
+    /// A number that changes when ranges are removed.
     fn generation(&self) -> u64;
 }
 
-/// What the threads of a launch share.
+/// The data that the threads of a launch share.
 pub(crate) struct Machine<'a> {
     launch: &'a Launch,
     memory: &'a dyn Memory,
     generation: u64,
-    /// Where each instruction last was.
+    /// The range of each instruction's last access.
     sites: Vec<Range>,
     begin: Instant,
 }
 
-/// Runs a launch to its end. Says on stderr where a fault was.
+/// Runs a launch to its end. Prints the place of a fault to stderr.
 pub(crate) fn run(launch: &Launch, memory: &dyn Memory) -> Result<(), Fault> {
     let mut machine = Machine {
         launch,
@@ -128,11 +128,12 @@ pub(crate) fn run(launch: &Launch, memory: &dyn Memory) -> Result<(), Fault> {
 }
 
 thread_local! {
-    /// Blocks of the last launches of this stream: to make their threads takes longer than to run a small kernel.
+    /// Blocks of the last launches of this stream: making their threads takes longer than running a small
+    /// kernel.
     static KEPT: RefCell<VecDeque<(Launch, Block)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// A block of a launch that was like this one.
+/// A kept block of a similar launch.
 fn kept(launch: &Launch) -> Option<Block> {
     KEPT.with_borrow_mut(|all| {
         let at = all.iter().position(|(other, _)| other.has_blocks_like(launch))?;
@@ -149,7 +150,7 @@ fn keep(launch: &Launch, block: Block) {
 }
 
 impl Machine<'_> {
-    /// Every thread of a block gets some time.
+    /// Runs every thread of a block for some time.
     fn pass(&mut self, block: &mut Block) -> Result<Progress, Fault> {
         if self.generation != self.memory.generation() {
             self.generation = self.memory.generation();

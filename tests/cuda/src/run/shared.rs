@@ -1,5 +1,6 @@
-//! A block's shared memory, and who touched it last: threads that touch the same bytes, one of them writing, must have
-//! a barrier between them. Here one comes after the other, so that it goes well; on a device it goes well sometimes.
+//! A block's shared memory, with the last threads that touched it. Threads that touch the same bytes, one of
+//! them writing, must have a barrier between them. Here they run one after another, so that the result is
+//! always right; on a device it is right only sometimes.
 
 use super::Fault;
 
@@ -8,9 +9,9 @@ const MANY: u16 = u16::MAX;
 
 pub(super) struct Shared {
     pub bytes: Vec<u8>,
-    /// For every four bytes.
+    /// One entry for every four bytes.
     touched: Vec<Word>,
-    /// Barriers so far, of all blocks that had this memory.
+    /// Number of barriers, of all blocks that had this memory.
     barriers: u32,
 }
 
@@ -20,7 +21,7 @@ struct Word {
     read: Touch,
 }
 
-/// Since the barrier before, by whom, and which of the four bytes.
+/// Accesses since the last barrier: the threads, and which of the four bytes.
 #[derive(Clone, Copy, Default)]
 struct Touch {
     barriers: u32,
@@ -30,7 +31,7 @@ struct Touch {
     bytes: u8,
 }
 
-/// A thread, and how often its warp has met.
+/// A thread, and the number of meetings of its warp.
 #[derive(Clone, Copy)]
 pub(super) struct Who {
     pub thread: u16,
@@ -42,18 +43,18 @@ impl Shared {
         Shared { bytes: vec![0; bytes], touched: vec![Word::default(); bytes.div_ceil(4)], barriers: 0 }
     }
 
-    /// Another block has it now.
+    /// Hands it to another block.
     pub fn begin(&mut self) {
         self.bytes.fill(0xA5);
         self.pass_barrier();
     }
 
-    /// What was touched before cannot be in the way of what is touched from now on.
+    /// Accesses before the barrier do not conflict with later ones.
     pub fn pass_barrier(&mut self) {
         self.barriers += 1;
     }
 
-    /// A thread reads bytes that are there.
+    /// A thread reads existing bytes.
     #[inline]
     pub fn read(&mut self, who: Who, at: usize, bytes: usize) -> Result<(), Fault> {
         let barriers = self.barriers;
@@ -65,7 +66,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A thread writes. Who writes what is there already is in nobody's way.
+    /// A thread writes. A write of the same value does not conflict.
     #[inline]
     pub fn write(&mut self, who: Who, at: usize, new: &[u8]) -> Result<(), Fault> {
         let barriers = self.barriers;
@@ -84,14 +85,15 @@ impl Shared {
     }
 }
 
-/// The words that bytes lie in, and which bytes of each. Accesses are aligned: they lie in one word or fill words.
+/// The words that bytes lie in, and which bytes of each. Accesses are aligned: they lie in one word or fill
+/// words.
 fn words(at: usize, bytes: usize) -> impl Iterator<Item = (usize, u8)> {
     let mask = if bytes < 4 { ((1 << bytes) - 1) << (at % 4) } else { 15 };
     (at / 4..(at + bytes).div_ceil(4)).map(move |word| (word, mask))
 }
 
 impl Touch {
-    /// Threads of one warp may also have met there.
+    /// A conflict, unless both threads are of one warp that has met in between.
     fn conflict(&self, barriers: u32, who: Who, mask: u8, at: usize) -> Result<(), Fault> {
         let apart = self.barriers != barriers || self.bytes & mask == 0;
         let in_order =

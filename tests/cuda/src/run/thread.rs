@@ -21,38 +21,38 @@ pub(super) enum State {
 }
 
 pub(super) struct Thread {
-    /// Its place in the block, and its number there.
+    /// Its position in the block, and its number there.
     pub at: [u32; 3],
     number: u32,
     pub state: State,
     next: usize,
     slots: Vec<u64>,
-    /// Where the frame begins, in slots and in local memory.
+    /// The beginning of the frame, in slots and in local memory.
     base: usize,
     frame: usize,
     local: Vec<u8>,
     calls: Vec<Return>,
     carry: u64,
-    /// How often it met lanes of its warp.
+    /// The number of its meetings with lanes of its warp.
     pub meetings: u32,
 }
 
-/// Where a call goes back to.
+/// The return address of a call.
 struct Return {
     op: usize,
     base: usize,
     frame: usize,
 }
 
-/// Bytes somewhere.
+/// Bytes of one of the memories.
 enum Bytes<'a> {
     /// Local memory.
     Own(&'a mut [u8]),
-    /// Shared memory from a place on; nobody, if who is there does not count.
+    /// Shared memory from an offset on; `None`, if the access is not checked.
     Shared(&'a mut Shared, usize, Option<Who>),
     /// Parameters, which cannot be written.
     Param(&'a [u8]),
-    /// The host's address of global memory that lives.
+    /// The host's address of live global memory.
     Global(u64),
 }
 
@@ -102,14 +102,14 @@ impl Thread {
         self.slots[self.base + slot as usize] = value;
     }
 
-    /// It has met the others.
+    /// It goes on after a meeting.
     pub fn go_on(&mut self) {
         if self.state != State::Done {
             self.state = State::Ready;
         }
     }
 
-    /// Runs until it waits or ends, but not for longer than so many instructions.
+    /// Runs until it waits or ends, for at most `slice` instructions.
     pub fn run(
         &mut self,
         machine: &mut Machine<'_>,
@@ -121,7 +121,7 @@ impl Thread {
         let ops = launch.program.ops.as_slice();
         let mut slots = &mut self.slots[self.base..];
         let mut left = slice;
-        // It meets nobody as long as it runs.
+        // It meets no other thread while it runs.
         let who = Who { thread: self.number as u16, meetings: self.meetings };
         while left > 0 {
             left -= 1;
@@ -291,7 +291,7 @@ fn new_of(atomic: &Atomic, old: u64, operand: u64, swap: u64) -> u64 {
     }
 }
 
-/// The bytes at an address, if all of them are there.
+/// The bytes at an address, if all of them exist.
 #[inline(always)]
 fn find<'m>(
     machine: &'m mut Machine<'_>,
@@ -337,7 +337,7 @@ fn find<'m>(
     found.ok_or(Fault::Address(address))
 }
 
-/// Does something with an atomic number of so many bytes at an address in the host's memory.
+/// An operation on an atomic number at an address in the host's memory.
 macro_rules! atomic {
     ($address:expr, $bytes:expr, $cell:ident => $body:expr) => {
         match $bytes {
@@ -348,9 +348,10 @@ macro_rules! atomic {
         }
     };
     ($atomic:ty, $address:expr, $cell:ident, $body:expr) => {{
-        // SAFETY: `find` has looked that the bytes are those of a live allocation and that the address is a multiple
-        // of their number. Allocations stay mapped, and host memory is registered, until kernels that may use them
-        // are done. Others who touch them at the same time use atomics, too, or race as they would on a device.
+        // SAFETY: `find` has checked that the bytes are those of a live allocation and that the address is a
+        // multiple of their number. Allocations stay mapped, and host memory stays registered, until kernels
+        // that may use them are done. Other threads that touch them at the same time use atomics, too, or
+        // race as they would on a device.
         let $cell = unsafe { <$atomic>::from_ptr($address as *mut _) };
         $body
     }};
@@ -396,7 +397,7 @@ impl Bytes<'_> {
         Ok(())
     }
 
-    /// Changes what is there in one step, and returns what was there.
+    /// Changes the value in one step, and returns the old one.
     fn update(&mut self, bytes: usize, new: impl Fn(u64) -> u64) -> Result<u64, Fault> {
         if let Bytes::Global(host) = self {
             let host = *host;
@@ -413,7 +414,7 @@ impl Bytes<'_> {
 
 #[inline]
 fn little(bytes: &[u8]) -> u64 {
-    // By size: copies of any number of bytes are calls.
+    // By size: copies of a variable number of bytes are calls.
     match *bytes {
         [a] => a.into(),
         [a, b] => u16::from_le_bytes([a, b]).into(),

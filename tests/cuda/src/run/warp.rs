@@ -1,10 +1,10 @@
-//! Threads of a warp meet: shuffles, votes, and what waits for nothing but each other.
+//! Meetings of the threads of a warp: shuffles, votes, and synchronisation.
 
 use super::Fault;
 use super::thread::{State, Thread};
 use crate::ptx::code::{Meeting, MeetingKind, Op, Program};
 
-/// What a lane gets that asks one that is not there.
+/// The value that a lane gets from an absent lane.
 const NOBODY: u64 = 0xA5A5_A5A5;
 
 /// True if some of them had all met and go on. Faults have the lane's number.
@@ -87,8 +87,8 @@ fn exchange(warp: &mut [Thread], meeting: &Meeting, members: &[usize]) {
     }
 }
 
-/// The lane that one shuffles from, and whether it lies in its segment: "shfl.sync" in the PTX ISA. Upwards it must
-/// not be below the segment's first lane, otherwise not above the last.
+/// The lane that one shuffles from, and whether it lies in its segment: "shfl.sync" in the PTX ISA. Upwards
+/// it must not be below the segment's first lane, otherwise not above the last.
 fn source(lane: i64, by: i64, clamp: i64, target: fn(i64, i64, i64) -> i64, up: bool) -> (i64, bool) {
     let (by, segment, clamp) = (by & 31, clamp >> 8 & 31, clamp & 31);
     let bound = lane & segment | clamp & !segment;

@@ -1,5 +1,5 @@
-//! Pipelines that are pending: their outcomes, their order, and how they meet launches and guards. The
-//! files under test are included where they are.
+//! Pending pipelines: their outcomes, their order, and their conflicts with launches and guards. The files
+//! under test are included in place.
 
 #[path = "../../../../flash-core/src/runtime/asynchronous/outcome.rs"]
 mod outcome;
@@ -136,16 +136,16 @@ impl World {
         (0..2).filter_map(move |m| touches[m].map(|written| (m, written)))
     }
 
-    /// What a pipeline does when it may.
+    /// The work of a pipeline whose turn has come.
     fn body(&self, touches: Touches, number: u64) {
         let mut contents = [0; 2];
         for (m, _) in Self::touched(touches) {
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             contents[m] = self.contents[m].with(|c| unsafe { *c });
         }
         let new = update(contents, touches, number);
         for (m, _) in Self::touched(touches).filter(|t| t.1) {
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             self.contents[m].with_mut(|c| unsafe { *c = new[m] });
         }
     }
@@ -231,7 +231,7 @@ impl World {
     fn contents(&self) -> [u64; 2] {
         std::array::from_fn(|m| {
             self.states[m].guard_read().unwrap();
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             let seen = self.contents[m].with(|c| unsafe { *c });
             self.states[m].release_guard_read();
             seen
@@ -271,7 +271,7 @@ fn a_guard_after_a_pending_pipeline_sees_what_it_wrote() {
         let world = World::new();
         let done = World::exec_async(&world, [Some(true), None], 5).unwrap();
         assert_eq!(world.states[0].guard_write(), Ok(false));
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         world.contents[0].with_mut(|c| unsafe { *c += 1 });
         world.states[0].release_guard_write(false);
         assert_eq!(world.contents()[0], 6);
@@ -343,7 +343,7 @@ fn a_guard_refuses_a_pipeline_or_comes_after_it_and_nothing_is_left_counted() {
     });
 }
 
-/// A memory of two elements, for two that use one each.
+/// A memory of two elements, for two users of one element each.
 struct Halves {
     order: Order<Range<u64>>,
     state: State,
@@ -389,15 +389,15 @@ impl Halves {
 
     fn add(&self, written: Range<u64>) {
         for i in written {
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             self.contents[i as usize].with_mut(|c| unsafe { *c += 1 });
         }
     }
 
-    /// What a guard of one element sees.
+    /// The value that a guard of one element reads.
     fn read(&self, i: u64) -> Result<u64, Refused> {
         self.parts.guard(&self.state, &self.order, 0, i..i + 1)?;
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         let seen = self.contents[i as usize].with(|c| unsafe { *c });
         self.parts.release(&self.state, &(i..i + 1));
         Ok(seen)

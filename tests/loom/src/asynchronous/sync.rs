@@ -1,3 +1,3 @@
-//! What the order and the outcome take from `std`, from loom.
+//! The names that the order and the outcome import from `std`, from loom.
 
 pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};

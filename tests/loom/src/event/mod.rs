@@ -1,5 +1,5 @@
-//! The events that the host signals. The file under test is included where it
-//! is, beside a `sync` that takes its names from loom.
+//! The events that the host signals. The file under test is included in place, beside a `sync` that takes its
+//! names from loom.
 
 mod sync;
 #[path = "../../../../flash-core/src/backend/event/user.rs"]
@@ -13,11 +13,11 @@ use loom::thread;
 use crate::check;
 use user::UserEvent;
 
-/// What an event fires with.
+/// The result of an event.
 #[derive(Clone, Debug, PartialEq)]
 struct Failure(u32);
 
-/// Work done before the event fires, and who was told.
+/// Work done before the event fires, and the callbacks that were called.
 #[derive(Default)]
 struct Work {
     event: UserEvent,
@@ -30,16 +30,16 @@ unsafe impl Sync for Work {}
 
 impl Work {
     fn finish(&self) {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.result.with_mut(|result| unsafe { *result = 7 });
     }
 
     fn assert_done(&self) {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.result.with(|result| assert_eq!(unsafe { *result }, 7));
     }
 
-    /// Has it called back, once, after the work.
+    /// Registers a callback, which is called once, after the work.
     fn ask(me: &Arc<Self>) {
         let work = Arc::clone(me);
         me.event.on_ready(Box::new(move || {

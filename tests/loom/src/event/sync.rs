@@ -1,3 +1,3 @@
-//! What user events take from `std`, from loom.
+//! The names that user events import from `std`, from loom.
 
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};

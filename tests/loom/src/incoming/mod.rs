@@ -1,6 +1,6 @@
-//! How a memory's directory goes from hand to hand: readers that book, copy and compute, others that replace or take
-//! away a place's copy meanwhile, writers, and evictions. The bookings and the word are the files under test, included
-//! where they are; what is done with them is here in small, as `distributed/shared_read.rs` does it with an array.
+//! A memory's directory under concurrent use: readers that book, copy and compute, others that replace or
+//! remove a device's copy meanwhile, writers, and evictions. The bookings and the word are the files under
+//! test, included in place. Their use is a small version of `distributed/shared_read.rs`.
 
 #[path = "../../../../flash-core/src/memory/incoming.rs"]
 #[allow(dead_code, reason = "a memory of one element needs no regions")]
@@ -15,30 +15,30 @@ use crate::check;
 use crate::memory::word::State;
 use incoming::IncomingCopies;
 
-/// What is done wrongly, to see that it is found.
+/// Deliberate faults, which the model must find.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
-    /// A reader says that a copy has arrived before it is made.
+    /// A reader marks a copy as arrived before it is made.
     SaysTooEarly,
-    /// A reader computes with a buffer that it does not keep.
+    /// A reader computes with a buffer without pinning it.
     KeepsNothing,
-    /// A place's copy is taken away while something comes to it.
+    /// A device's copy is removed while another copy to it is in flight.
     TakesWhatComes,
-    /// A copy that another one has booked is made a second time.
+    /// A copy that another reader has booked is made a second time.
     CopiesTwice,
-    /// A copy is taken away for room while somebody holds the memory.
+    /// A copy is evicted while the memory is held.
     EvictsWhatIsHeld,
 }
 
-/// Buffers of the devices, and the host's. A new one each time: what is wrong shows.
+/// Buffers of the devices, and the host's. A new one each time, so that errors show.
 const BUFFERS: usize = 4;
 
-/// A memory of one element, and what all its buffers contain.
+/// A memory of one element, and the contents of all its buffers.
 struct Memory {
     state: State,
     books: Mutex<Books>,
-    /// Stands for lanes, which tell everybody what is done.
+    /// In place of the lanes, which announce completion.
     changed: Condvar,
     host: UnsafeCell<u32>,
     buffers: [UnsafeCell<u32>; BUFFERS],
@@ -57,19 +57,19 @@ struct Books {
     next: usize,
 }
 
-/// What a device has.
+/// The state of a device.
 struct Site {
     buffer: std::sync::Arc<Buffer>,
     current: bool,
 }
 
-/// Whoever has it keeps it. The count is loom's, the address std's.
+/// A reference to it pins it. The count is loom's, the address std's.
 struct Buffer {
     number: usize,
     keepers: Arc<()>,
 }
 
-/// Keeps a buffer.
+/// A pin of a buffer.
 struct Pin {
     number: usize,
     _keeps: Option<Arc<()>>,
@@ -100,17 +100,17 @@ impl Memory {
     }
 
     fn get(&self) -> u32 {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.host.with(|host| unsafe { *host })
     }
 
     fn at(&self, pin: &Pin) -> u32 {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.buffers[pin.number].with(|buffer| unsafe { *buffer })
     }
 
     fn put(&self, number: usize, value: u32) {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.buffers[number].with_mut(|buffer| unsafe { *buffer = value });
     }
 
@@ -168,7 +168,7 @@ impl Memory {
         }
     }
 
-    /// Waits until nothing comes to a device, and takes its copy out of the directory.
+    /// Waits until no copy to a device is in flight, and removes its copy from the directory.
     fn take(&self, device: u8) -> Option<Site> {
         let mut books = self.books();
         while books.arrivals.any(device) && self.fault != Fault::TakesWhatComes {
@@ -177,7 +177,7 @@ impl Memory {
         books.sites[usize::from(device)].take()
     }
 
-    /// One who shares the hold, and needs the room: when it returns the buffer is another's.
+    /// A holder among several that needs the room: when it returns the buffer has another owner.
     fn spills(&self, device: u8) {
         self.state.launch_read().unwrap();
         if let Some(site) = self.take(device) {
@@ -192,16 +192,16 @@ impl Memory {
         self.state.release_read();
     }
 
-    /// A launch that writes, on the host: nobody else has anything.
+    /// A launch that writes, on the host, as the only holder.
     fn writes(&self) {
         self.state.launch_write().unwrap();
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.host.with_mut(|host| unsafe { *host += 1 });
         self.books().sites.iter_mut().flatten().for_each(|site| site.current = false);
         self.state.release_write(true);
     }
 
-    /// One who wants room for something else takes what nobody holds.
+    /// Takes a copy that is not held, to make room for other data.
     fn evicts(&self, device: u8) {
         let held = !self.state.try_evict();
         if held && self.fault != Fault::EvictsWhatIsHeld {
@@ -217,7 +217,7 @@ impl Memory {
     }
 }
 
-/// Runs these at the same time, on one memory; how often it was copied.
+/// Runs these at the same time, on one memory. Returns the number of copies.
 fn together(fault: Fault, parts: &[fn(&Memory)]) -> u32 {
     let memory = Memory::new(fault);
     let threads: Vec<_> = parts[1..]

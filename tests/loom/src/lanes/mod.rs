@@ -1,5 +1,5 @@
-//! The lanes of devices. The file under test is included where it is, beside a `sync` and a `task` over
-//! loom. A wake-up that is lost is a thread that sleeps for ever, which loom reports as a deadlock.
+//! The lanes of devices. The file under test is included in place, beside a `sync` and a `task` over loom. A
+//! lost wake-up is a thread that sleeps for ever, which loom reports as a deadlock.
 
 #[path = "../../../../flash-core/src/runtime/distributed/lane.rs"]
 mod lane;
@@ -10,16 +10,16 @@ use crate::check;
 use lane::{Lane, drive_until};
 use task::TaskRef;
 
-/// Nanoseconds for which a lane's thread is woken.
+/// The time of a task, in nanoseconds, for which a lane's thread is woken.
 const LONG: u64 = 1 << 20;
 
 fn lane() -> &'static Lane {
-    // Lanes live for ever; those of a model are lost.
+    // Lanes live for ever; those of a model are leaked.
     Box::leak(Box::new(Lane::new(String::new())))
 }
 
-/// As a pipeline's caller: puts a task into the first lane and one that waits for it into the second, and
-/// drives both until its own tasks are done.
+/// A pipeline's caller: puts a task into the first lane and one that waits for it into the second, and drives
+/// both until its own tasks are done.
 fn pipeline(lanes: [&'static Lane; 2], priority: i32, expected: u64) {
     let first = TaskRef::new(expected, priority, &[]);
     let second = TaskRef::new(expected, priority, std::slice::from_ref(&first));
@@ -29,7 +29,7 @@ fn pipeline(lanes: [&'static Lane; 2], priority: i32, expected: u64) {
     assert_eq!([first.get().runs(), second.get().runs()], [1, 1]);
 }
 
-/// Ends the thread of a lane, which is the only one who drives it now.
+/// Ends the thread of a lane, which is its only driver now.
 fn end(lane: &'static Lane) {
     lane.push(TaskRef::end());
     sync::join();
@@ -87,7 +87,7 @@ fn a_lanes_thread_that_sleeps_is_woken_for_what_comes() {
         for _ in 0..2 {
             let task = TaskRef::new(LONG, 0, &[]);
             lane.push(task.clone());
-            // Nobody but the thread does it.
+            // Only the thread runs it.
             drive_until(&[], || task.get().is_done());
             assert_eq!(task.get().runs(), 1);
         }

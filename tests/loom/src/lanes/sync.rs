@@ -1,5 +1,5 @@
-//! What the lanes take from `std`, from loom. Nobody lingers or spins before it sleeps, and the threads of
-//! lanes end with the model.
+//! The names that the lanes import from `std`, from loom. No thread lingers or spins before it sleeps, and
+//! the threads of lanes end with the model.
 
 use super::lane::Changed;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! Tasks as lanes see them, with contents that say who ran when.
+//! Tasks for the lanes, whose contents count their runs.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -8,7 +8,7 @@ pub(super) struct Task {
     pub expected: u64,
     pub priority: i32,
     waits: Vec<TaskRef>,
-    /// How often it ran: loom fails if two accesses to it are not ordered.
+    /// Number of runs: loom fails if two accesses to it are not ordered.
     runs: UnsafeCell<u32>,
     done: AtomicBool,
     /// It ends the thread of its lane.
@@ -28,7 +28,7 @@ impl TaskRef {
         TaskRef::with(expected, priority, waits, false)
     }
 
-    /// The last of a lane that has a thread.
+    /// The last task of a lane that has a thread.
     pub fn end() -> TaskRef {
         TaskRef::with(u64::MAX / 2, i32::MIN, &[], true)
     }
@@ -43,9 +43,9 @@ impl TaskRef {
     }
 
     pub fn run(self) {
-        // What it waits for is done, once, and it sees that.
+        // Its dependencies are done, once, and it sees that.
         self.0.waits.iter().for_each(|before| assert_eq!(before.get().runs(), 1));
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.0.runs.with_mut(|runs| unsafe { *runs += 1 });
         if self.0.ends {
             super::sync::ENDED.store(true, Ordering::Release);
@@ -64,7 +64,7 @@ impl Task {
     }
 
     pub fn runs(&self) -> u32 {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.runs.with(|runs| unsafe { *runs })
     }
 }

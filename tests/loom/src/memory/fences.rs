@@ -1,5 +1,5 @@
-//! Both fences are full ones. (What makes the light one enough is the kernel's
-//! promise about the heavy one, which no model of memory knows.)
+//! Both fences are full ones. (The light one relies on the kernel's promise about the heavy one, which no
+//! memory model describes.)
 
 use loom::sync::atomic::{Ordering, fence};
 

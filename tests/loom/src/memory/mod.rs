@@ -1,5 +1,5 @@
-//! Who holds a memory. The file under test is included where it is, beside a
-//! `sync` and `fences` that take their names from loom.
+//! The holders of a memory. The file under test is included in place, beside a `sync` and `fences` that take
+//! their names from loom.
 
 mod fences;
 mod sync;
@@ -13,7 +13,7 @@ use loom::thread::{self, JoinHandle};
 use crate::check;
 use word::{Refused, State};
 
-/// What taking may answer.
+/// The results of taking the word.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Error {
     Borrowed,
@@ -39,12 +39,12 @@ impl Memory {
     }
 
     fn get(&self) -> u64 {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.contents.with(|contents| unsafe { *contents })
     }
 
     fn add(&self) {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.contents.with_mut(|contents| unsafe { *contents += 1 });
     }
 
@@ -64,7 +64,7 @@ impl Memory {
         Ok(seen)
     }
 
-    /// An eviction, if nobody uses it; how many there were.
+    /// An eviction, if the memory is unused. Returns the number of evictions.
     fn evict(&self, tracked: bool) -> u64 {
         let evicts = self.state.try_evict();
         if evicts {
@@ -199,7 +199,7 @@ fn a_note_is_carried_to_whoever_comes_next_and_taken_away_by_a_writing_guard() {
         let memory = [Memory::new()];
         assert_eq!(memory[0].state.launch_write(), Ok(false));
         let other = spawn(&memory, |m| {
-            // The launch that notes comes first: both wait for it.
+            // The launch that tracks comes first: both wait for it.
             match m[0].state.launch_read() {
                 Ok(tracked) => {
                     assert_eq!(m[0].get(), if tracked { 1 } else { 2 });
@@ -245,9 +245,9 @@ fn what_a_reader_notes_is_seen_by_every_later_writer() {
             m[0].state.release_read();
             Ok::<(), Error>(())
         });
-        // A second reader shares the hold, and does not lose the note when it gives back.
+        // A second reader shares the hold, and does not lose the bit when it releases.
         assert!(memory[0].launch_read().is_ok());
-        // A writer that comes first leaves the word as it found it.
+        // A writer that comes first leaves the word unchanged.
         assert!(memory[0].launch_write().is_ok());
         assert_eq!(reader.join().unwrap(), Ok(()));
         assert_eq!(memory[0].state.launch_write(), Ok(true));
@@ -260,7 +260,7 @@ fn an_eviction_takes_turns_with_launches_and_guards_or_leaves() {
     check(3, || {
         let memory = [Memory::new()];
         let evictor = spawn(&memory, |m| m[0].evict(false));
-        // What meets it waits for it, and is not refused.
+        // A conflicting launch waits for it, and is not refused.
         assert_eq!(memory[0].launch_write(), Ok(false));
         assert!(memory[0].guard_write().is_ok());
         let evicted = evictor.join().unwrap();
@@ -278,7 +278,7 @@ fn an_eviction_is_beside_guards_and_who_has_yet_to_begin_and_loses_neither() {
         assert_eq!(m.state.pend_read(), Ok(()));
         let evictor = spawn(&memory, |m| m[0].evict(true));
         m.state.release_guard_read();
-        // From now on nobody takes what the device has.
+        // From now on the device's copy is not evicted.
         m.state.begin();
         let seen = m.get();
         m.state.release_pending_read();

@@ -1,5 +1,5 @@
-//! What the word takes from `std`, from loom. All memories park in one place, so
-//! that who waits for one is woken for another; and nobody spins first.
+//! The names that the word imports from `std`, from loom. All memories park in one slot, so that a waiter is
+//! woken for another memory, too; no thread spins first.
 
 use super::word::Slot;
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(super) fn spin(_: u32) -> bool {
     false
 }
 
-/// Nobody asks who sleeps.
+/// Sleeping threads are not counted here.
 pub(super) fn asleep<R>(body: impl FnOnce() -> R) -> R {
     body()
 }

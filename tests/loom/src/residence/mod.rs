@@ -1,5 +1,5 @@
-//! The home of an array: said under a lock, looked at without it. The file under test is included where it is,
-//! beside a `sync` that takes its names from loom.
+//! The residence of an array: published under a lock, read without it. The file under test is included in
+//! place, beside a `sync` that takes its names from loom.
 
 #[path = "../../../../flash-core/src/memory/residence/published.rs"]
 mod published;
@@ -12,7 +12,7 @@ use loom::thread;
 use crate::check;
 use published::Published;
 
-/// What a home leads to: a buffer, which is only written when nobody looks at it.
+/// The buffers that a residence names. A buffer is only written when nothing reads it.
 struct Array {
     home: Published<u32>,
     lock: Mutex<()>,
@@ -25,7 +25,7 @@ unsafe impl Sync for Array {}
 unsafe impl Send for Array {}
 
 impl Array {
-    /// At home in its first buffer.
+    /// Resident in its first buffer.
     fn new() -> Arc<Array> {
         let array = Array {
             home: Published::default(),
@@ -39,29 +39,29 @@ impl Array {
     /// A launch that shares the hold.
     fn reads(&self) {
         if let Some(&at) = self.home.share() {
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             self.buffers[at as usize].with(|buffer| assert_eq!(unsafe { *buffer }, 7));
             self.home.end();
         }
     }
 
-    /// The same, by one who looked before and knows the number of what it saw.
+    /// The same, by a reader that knows the number of the value that it saw before.
     fn reads_again(&self, number: u64) {
         if let Some(&at) = self.home.share_if(|now| now == number) {
             assert_eq!(at, 0);
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             self.buffers[0].with(|buffer| assert_eq!(unsafe { *buffer }, 7));
             self.home.end();
         }
     }
 
-    /// One who shares the hold, too, replaces the copy by another.
+    /// Another holder replaces the copy by another.
     fn moves(&self) {
         let _lock = self.lock.lock();
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.buffers[1].with_mut(|buffer| unsafe { *buffer = 7 });
         self.home.leave();
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         self.buffers[0].with_mut(|buffer| unsafe { *buffer = 0 });
         self.home.set(Some(1));
     }
@@ -92,15 +92,15 @@ fn who_says_another_home_waits_for_nobody_and_disturbs_nobody() {
         };
         {
             let _lock = array.lock.lock();
-            // SAFETY: what is checked. The first buffer stays: it is current, too.
+            // SAFETY: loom checks this access. The first buffer stays: it is current, too.
             array.buffers[1].with_mut(|buffer| unsafe { *buffer = 7 });
             array.home.set(Some(1));
         }
-        // Now one who takes the first buffer away waits, even if no home was said.
+        // From now on a thread that takes the first buffer waits, even if no residence was published.
         {
             let _lock = array.lock.lock();
             array.home.leave();
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             array.buffers[0].with_mut(|buffer| unsafe { *buffer = 0 });
             array.home.set(Some(1));
         }

@@ -1,4 +1,4 @@
-//! What a published value takes from `std`, from loom.
+//! The names that a published value imports from `std`, from loom.
 
 pub(super) use loom::cell::UnsafeCell as Place;
 pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};

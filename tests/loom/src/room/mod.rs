@@ -1,5 +1,6 @@
-//! Runs that want room on a device, of which there is not enough for all at once. The file under test is included
-//! where it is; the device is a number of pieces here, which a run takes one after another, as it does with buffers.
+//! Runs that compete for room on a device, which is too small for all of them at once. The file under test is
+//! included in place. The device is a number of pieces here, which a run takes one after another, as it does
+//! with buffers.
 
 #[path = "../../../../flash-core/src/runtime/distributed/room.rs"]
 mod file;
@@ -20,7 +21,7 @@ impl Device {
         Arc::new(Device { room: DeviceRoom::default(), free: Mutex::new(free) })
     }
 
-    /// A run that needs so many pieces, and calls `body` when it has them. False: it did not get them.
+    /// A run that needs this many pieces, and calls `body` when it has them. False: it did not get them.
     fn run(&self, pieces: u32, body: impl FnOnce()) -> bool {
         self.room.goes();
         let has_room = loop {
@@ -54,7 +55,7 @@ impl Device {
     }
 }
 
-/// Runs at the same time, each with so many pieces; who got them.
+/// Runs at the same time, each with a number of pieces. Returns which of them got theirs.
 fn together<const N: usize>(free: u32, pieces: [u32; N]) -> [bool; N] {
     let device = Device::new(free);
     let others: Vec<_> = pieces[1..]
@@ -91,7 +92,7 @@ fn two_that_never_fit_both_hear_of_it() {
     check(3, || assert_eq!(together(2, [3, 3]), [false, false]));
 }
 
-/// A function of the host may wait for whoever would wait for its run.
+/// A function of the host may wait for another run, which must not wait for its run in turn.
 #[test]
 fn nobody_waits_for_a_run_that_is_in_a_function_of_the_host() {
     check(3, || {

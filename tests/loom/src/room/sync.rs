@@ -1,3 +1,3 @@
-//! What the file under test takes from `std`, from loom.
+//! The names that the file under test imports from `std`, from loom.
 
 pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};

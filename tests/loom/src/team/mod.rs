@@ -1,5 +1,5 @@
-//! The thread team of the CPU backend. The files under test are included where
-//! they are, beside a `sync` that takes its names from loom.
+//! The thread team of the CPU backend. The files under test are included in place, beside a `sync` that takes
+//! its names from loom.
 
 #[path = "../../../../backends/cpu/src/team/crew.rs"]
 mod crew;
@@ -46,7 +46,7 @@ unsafe extern "C" fn run(data: *const (), phase: u64, rows: Rows) -> bool {
     for row in rows.start..rows.end {
         let cell = &work.cells[((row + phase) % work.cells.len() as u64) as usize];
         cell.with_mut(|count| {
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             let count = unsafe { &mut *count };
             assert_eq!(*count, phase, "row {row}");
             *count += 1;
@@ -60,17 +60,17 @@ impl Work {
         Self { cells: (0..cells).map(|_| UnsafeCell::new(0)).collect(), stop_in: None }
     }
 
-    /// Also claims all cells for the caller, as if it freed them: a thread that
-    /// is still in the launch, or gets in, fails.
+    /// Also claims all cells for the caller, as if it freed them: this fails if a thread is still in the
+    /// launch, or gets in.
     fn assert_phases(&self, phases: u64) {
         for cell in &self.cells {
-            // SAFETY: what is checked.
+            // SAFETY: loom checks this access.
             cell.with_mut(|count| assert_eq!(unsafe { *count }, phases));
         }
     }
 }
 
-/// A team as its host thread has it.
+/// The state of a team's host thread.
 struct Host {
     crew: Arc<Crew>,
     base: u64,
@@ -104,9 +104,8 @@ impl Host {
         self.lead(&job)
     }
 
-    /// A worker that has read the letter of `job`; what becomes of it from
-    /// there is a model of its own, as the letter alone has thousands of ways
-    /// to be read.
+    /// A worker that has read the letter of `job`. Its further steps are a model of their own, since the
+    /// letter alone has thousands of ways to be read.
     fn join_in(&self, slot: usize, job: Job) -> JoinHandle<()> {
         struct Sent(Job);
         // SAFETY: `Work` may be used by several threads: loom checks how.
@@ -224,8 +223,8 @@ fn an_absent_workers_share_is_anyones_even_as_it_arrives() {
     });
 }
 
-/// A launch that is stopped in phase `at`, and one after it. In the phase after the stop nothing may run, though its
-/// tickets are still there when the stop is seen, and the stop is gone when they are.
+/// A launch that is stopped in phase `at`, and one after it. In the phase after the stop nothing may run,
+/// though its tickets still exist when the stop is seen, and the stop is gone when they are.
 fn stop_and_go_on(at: u64, threads: usize, workers: usize, log_chunks: u8, absent: u64) {
     let mut host = Host::new(threads);
     let mut stopped = Work::new(threads << log_chunks);
@@ -234,7 +233,7 @@ fn stop_and_go_on(at: u64, threads: usize, workers: usize, log_chunks: u8, absen
     let workers: Vec<_> = (1..=workers).map(|slot| host.join_in(slot, job)).collect();
     assert!(!host.lead(&job));
     for cell in &stopped.cells {
-        // SAFETY: what is checked.
+        // SAFETY: loom checks this access.
         let ran = cell.with_mut(|count| unsafe { *count });
         assert!(at <= ran && ran <= at + 1, "{ran} phases of a launch that was stopped in phase {at}");
     }
@@ -262,9 +261,9 @@ fn a_stopped_launch_of_three_leaves_no_ticket_behind() {
 
 #[test]
 fn half_moved_tickets_of_a_stopped_launch_are_not_claimed() {
-    // Slot 1 arrives when its own tickets have been moved and those of slot 2,
-    // which is absent and so anyone's, have not. (Both absent: then the caller
-    // gets there without waiting, which saves a preemption.)
+    // Slot 1 arrives when its own tickets have been moved and those of slot 2, which is absent and so open to
+    // any thread, have not. (Both absent: then the caller gets there without waiting, which saves a
+    // preemption.)
     check(2, || stop_and_go_on(0, 3, 1, 0, 0b110));
 }
 

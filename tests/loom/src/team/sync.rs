@@ -1,4 +1,4 @@
-//! What the team's `sync` takes from `std`, from loom.
+//! The names that the team's `sync` imports from `std`, from loom.
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::hint::spin_loop;

@@ -1,9 +1,10 @@
-//! What programs do wrong, and what it comes to. Each test has a device of its own.
+//! Errors of programs and their codes. Each test has a device of its own.
 
 use super::*;
 use crate::machine::space::FRESH;
 
-/// Runs a kernel of one parameter on a device that it ruins, and says how it ended. It is the end of the device.
+/// Runs a kernel of one parameter on a device that it ruins, and returns how it ended. The device is lost
+/// after it.
 fn ending(ordinal: i32, body: &str, block: u32, parameter: impl FnOnce(&Device) -> u64) -> CUresult {
     let device = Device::new(ordinal);
     let function = device.function(&kernel(1, body), "k");
@@ -84,7 +85,7 @@ fn shared_memory_ends_where_it_ends() {
     assert_eq!(ending(9, body, 1, |_| 0), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/// Each thread writes a word of shared memory and reads that of the thread so many before it.
+/// Each thread writes a word of shared memory and reads that of the thread `distance` before it.
 fn neighbours(between: &str, distance: u32) -> String {
     format!(
         ".shared .align 4 .b8 all[1024]; mov.u32 %r1, all; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2;

@@ -92,7 +92,7 @@ fn a_node_of_a_graph_is_given_other_parameters() {
     let first = add(graph, &[], function, [at, 10, 2]);
     let second = add(graph, &[first], function, [at, 100, 3]);
     let exec = instantiate(graph);
-    // What is launched already keeps what it had.
+    // A launch in flight keeps its parameters.
     ok!(cuGraphLaunch(exec, device.stream));
     let values = [at, 2, 0];
     let mut others = pointers(&values);
@@ -102,7 +102,7 @@ fn a_node_of_a_graph_is_given_other_parameters() {
     assert_eq!(device.download::<u64>(at, 1), [1203]);
     launch(&device, exec);
     assert_eq!(device.download::<u64>(at, 1), [24064]);
-    // A node of another graph, though of the same number.
+    // A node of another graph with the same number.
     let mut other = null_mut();
     ok!(cuGraphCreate(Out(&mut other), 0));
     let stranger = add(other, &[], function, [at, 1, 1]);

@@ -2,8 +2,8 @@
 
 use super::{Device, kernel};
 
-/// What an instruction is: its text, the kind of register 0 that it writes, and what that is, of the three operands'
-/// bits. Operands are in registers 1 to 3 of every kind.
+/// An instruction: its text, the kind of register 0 that it writes, and its expected value, from the three
+/// operands' bits. Operands are in registers 1 to 3 of every kind.
 type Case = (&'static str, char, fn(u64, u64, u64) -> u64);
 
 /// Runs every case on every operand, all in one kernel: a thread for each operand.
@@ -46,7 +46,7 @@ fn check(cases: &[Case], operands: &[[u64; 3]]) {
     }
 }
 
-/// Numbers that look random, and the odd ones.
+/// Pseudo-random numbers, and special ones.
 fn integers() -> Vec<[u64; 3]> {
     let mut state = 1u64;
     let mut next = || {
@@ -214,7 +214,7 @@ fn integers_are_compared_and_converted() {
     );
 }
 
-/// Operands with a number of 32 bits below and one of 64 bits that has the same value, if `wide`.
+/// Operands with a 32-bit number in the low half and, if `wide`, a 64-bit one of the same value.
 fn floats(wide: bool) -> Vec<[u64; 3]> {
     let odd = [
         0.0,
@@ -255,12 +255,12 @@ fn g(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// What is not a number has many bits: one of them stands for all.
+/// A NaN has many bit patterns: one of them stands for all.
 fn single(value: f32) -> u64 {
     u64::from(value.to_bits())
 }
 
-/// A case whose result may be no number: the bits of all of these are one.
+/// A case whose result may be a NaN: all of its bit patterns are made one.
 macro_rules! number {
     ($text:literal, f, $expected:expr) => {
         (
@@ -361,7 +361,8 @@ fn numbers_of_double_precision_are_computed_with() {
 
 #[test]
 fn rounding_goes_where_it_is_told_to() {
-    // Down and up are what nearest is, or its neighbour on that side, and between them lies the exact value.
+    // Rounding down and up gives the nearest number, or its neighbour on that side; the exact value lies
+    // between them.
     let finite = |all: &[[u64; 3]]| -> Vec<[u64; 3]> {
         all.iter()
             .copied()
@@ -385,7 +386,7 @@ fn rounding_goes_where_it_is_told_to() {
                 'p',
                 |_, _, _| 1,
             ),
-            // Of what single precision holds in full, both are the same.
+            // For values that single precision represents exactly, both are the same.
             ("fma.rm.f32 %f0, %f1, 0f40000000, 0f00000000;", 'f', |a, _, _| single(2.0 * f(a))),
             ("cvt.rm.f32.f64 %f0, %g1;", 'f', |a, _, _| single(down(g(a)))),
             (
@@ -423,7 +424,7 @@ fn halves_are_converted_and_computed_with() {
             ("cvt.f32.f16 %f4, %s1; cvt.rn.f16.f32 %s0, %f4;", 's', |a, _, _| {
                 if half(a).is_nan() { 0x7FFF } else { a & 0xFFFF }
             }),
-            // 1 and n / 1024, and 1 more: every second one lies between two halves.
+            // 1 and n / 1024, plus 1: every second one lies between two halves.
             ("mov.b16 %s4, 0x3C00; add.f16 %s0, %s2, %s4;", 's', |_, b, _| {
                 let n = b - 0x3C00;
                 0x4000 + n / 2 + ((n / 2) & n & 1)

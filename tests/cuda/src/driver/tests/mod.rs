@@ -1,4 +1,4 @@
-//! Tests of the driver through its own functions. Devices are taken one for each test that ruins one.
+//! Tests of the driver through its own functions. A test that ruins a device has one of its own.
 
 mod faults;
 mod graphs;
@@ -22,14 +22,14 @@ use std::ptr::null_mut;
 /// Calls a function of the driver.
 macro_rules! call {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: pointers are to variables that live during the call, with the sizes that are passed; what copies
-        // and kernels use lives until the stream was waited for.
+        // SAFETY: pointers are to variables that live during the call, with the sizes that are passed; memory
+        // that copies and kernels use lives until the stream was waited for.
         unsafe { $function($($argument),*) }
     };
 }
 use call;
 
-/// The same, and it must succeed.
+/// The same; it must succeed.
 macro_rules! ok {
     ($function:ident($($argument:expr),* $(,)?)) => {
         assert_eq!(call!($function($($argument),*)), CUresult::CUDA_SUCCESS, stringify!($function))
@@ -37,13 +37,13 @@ macro_rules! ok {
 }
 use ok;
 
-/// A device whose context is this thread's.
+/// A device whose context is current on this thread.
 struct Device {
     stream: CUstream,
 }
 
 impl Device {
-    /// Tests that ruin a device take one above 0 that no other test has.
+    /// Tests that ruin a device take a number above 0 of their own.
     fn new(ordinal: i32) -> Device {
         ok!(cuInit(0));
         let (mut context, mut stream) = (null_mut(), null_mut());
@@ -113,8 +113,9 @@ impl Device {
     }
 }
 
-/// A module with one kernel `k` of these parameters of eight bytes, `p0` and so on. Registers of all types are there:
-/// `%p0` to `%p9`, and so `%s` of 16 bits, `%r` of 32, `%d` of 64, `%f` and `%g` for numbers of 32 and 64 bits.
+/// A module with one kernel `k` of parameters of eight bytes, `p0` and so on. It declares registers of all
+/// types, `%p0` to `%p9`, and so `%s` of 16 bits, `%r` of 32, `%d` of 64, `%f` and `%g` for floats of 32 and
+/// 64 bits.
 fn kernel(parameters: usize, body: &str) -> String {
     let parameters: Vec<String> = (0..parameters).map(|number| format!(".param .u64 p{number}")).collect();
     format!(

@@ -1,4 +1,4 @@
-//! Modules: variables, what functions say of themselves, and texts that are no programs.
+//! Modules: variables, attributes of functions, and texts that are no programs.
 
 use super::*;
 use cudarc::driver::sys::{CUfunction_attribute as Attribute, CUjit_option};
@@ -57,7 +57,7 @@ fn functions_say_what_they_take_and_need() {
     for function in functions {
         let (mut name, mut own): (*const c_char, _) = (std::ptr::null(), null_mut());
         ok!(cuFuncGetName(Out(&mut name), function));
-        // SAFETY: a text of the driver's that stays.
+        // SAFETY: a text of the driver, which stays.
         names.push(unsafe { CStr::from_ptr(name) }.to_str().unwrap());
         ok!(cuFuncGetModule(Out(&mut own), function));
         assert_eq!(own, module);
@@ -87,7 +87,7 @@ fn functions_say_what_they_take_and_need() {
     assert_eq!(blocks, 2);
 }
 
-/// How a text is refused, and what the log says of it.
+/// The code and the log with which a text is refused.
 fn refused(_: &Device, text: &[u8]) -> (CUresult, String) {
     let (mut module, mut log) = (null_mut(), [0u8; 300]);
     let mut options = [

@@ -4,13 +4,13 @@ use super::*;
 use cudarc::driver::sys::{CUevent, CUmemorytype};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Memory of the host that is pinned, full of a number.
+/// Pinned host memory, filled with a number.
 fn pinned(count: usize, value: u32) -> *mut u32 {
     let mut start = null_mut();
     ok!(cuMemHostAlloc(Out(&mut start), 4 * count, 0));
     let start: *mut u32 = start.cast();
     for at in 0..count {
-        // SAFETY: so many were allocated.
+        // SAFETY: that many were allocated.
         unsafe { start.add(at).write(value) };
     }
     start
@@ -21,7 +21,7 @@ fn read(start: *mut u32) -> u32 {
     unsafe { start.read_volatile() }
 }
 
-/// Holds a stream up: what is put in behind it does not run before it is dropped.
+/// Blocks a stream: work after it does not run until it is dropped.
 struct Gate {
     open: &'static AtomicBool,
 }
@@ -38,7 +38,7 @@ impl Gate {
                 std::thread::yield_now();
             }
         }
-        // It is left behind, so that a test may fail while the stream looks at it.
+        // It is leaked, so that a test may fail while the stream reads it.
         let open = Box::leak(Box::new(AtomicBool::new(false)));
         ok!(cuLaunchHostFunc(device.stream, Some(pass), open.as_ptr().cast()));
         Gate { open }

@@ -4,7 +4,7 @@ use super::{Device, kernel};
 use crate::driver::launch::cuLaunchCooperativeKernel;
 use cudarc::driver::sys::CUresult;
 
-/// Where a thread writes its number of 64 bits: `%d9`; its number in the grid is `%r9`.
+/// The place of a thread's 64-bit number: `%d9`; its number in the grid is `%r9`.
 const PLACE: &str =
     "mov.u32 %r6, %ctaid.x; mov.u32 %r7, %ntid.x; mov.u32 %r8, %tid.x; mad.lo.s32 %r9, %r6, %r7, %r8;
     ld.param.u64 %d9, [p0]; mul.wide.u32 %d8, %r9, 8; add.s64 %d9, %d9, %d8;";
@@ -135,7 +135,7 @@ fn jumps_go_by_a_table() {
     assert_eq!(results(body, 1, 8), [1, 2, 3, 1, 1, 2, 3, 1]);
 }
 
-/// Every block says that it is there and waits for all others.
+/// Every block announces itself and waits for all others.
 const TOGETHER: &str = "ld.param.u64 %d1, [p0]; mov.u32 %r1, %nctaid.x; setp.ne.u32 %p1, %r8, 0; @%p1 bra WAIT;
     red.release.gpu.global.add.u32 [%d1], 1;
     SPIN: ld.acquire.gpu.global.u32 %r2, [%d1]; setp.lt.u32 %p2, %r2, %r1; @%p2 bra SPIN;

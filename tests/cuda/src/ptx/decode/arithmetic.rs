@@ -8,7 +8,7 @@ use super::super::{convert, float, float::Rounding, int};
 use super::body::{Body, Opcode};
 
 impl<'a> Body<'_, 'a> {
-    /// True if it is one of these.
+    /// Decodes one of these instructions; false if it is another.
     pub fn arithmetic(&mut self, opcode: &mut Opcode<'a>, operands: &[Operand<'a>]) -> Result<bool, Failure> {
         match (opcode.name, operands) {
             ("mov", [to, from]) => self.mov(opcode, to, from)?,
@@ -88,7 +88,7 @@ impl<'a> Body<'_, 'a> {
         to
     }
 
-    /// One to three operands of one type, and nothing else to it.
+    /// One to three operands of one type, and no modifiers.
     fn plain(
         &mut self,
         opcode: &mut Opcode<'a>,
@@ -106,7 +106,7 @@ impl<'a> Body<'_, 'a> {
         let is_float = ty.is_float();
         let rounding = opcode.takes_one(Rounding::named).unwrap_or(Rounding::Nearest);
         if is_float {
-            // The nearest is computed wherever less would do.
+            // The exact result is computed wherever an approximation is allowed.
             let _ = opcode.takes("approx") || opcode.takes("full");
         }
         let form = if saturates && !is_float {
@@ -168,7 +168,7 @@ impl<'a> Body<'_, 'a> {
         Ok(true)
     }
 
-    /// A result in a wider register has its sign there.
+    /// A result in a wider register is sign-extended.
     fn extended(&mut self, to: Slot, ty: Ty, register: Ty) {
         if ty.is_signed() && ty.bytes() < register.bytes() {
             let wider = match register.bytes() {
@@ -214,7 +214,7 @@ impl<'a> Body<'_, 'a> {
             (Operand::Vector(parts), from) => {
                 let from = self.value(from, ty)?;
                 let bytes = ty.bytes() / parts.len().max(1);
-                // A part may be the register that is taken apart.
+                // A part may be the register that is split.
                 let whole = self.spare();
                 self.push(Op::Move(whole, from));
                 for (number, part) in parts.iter().enumerate() {

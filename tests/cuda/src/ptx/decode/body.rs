@@ -1,4 +1,4 @@
-//! A function's statements, and what operands mean.
+//! A function's statements, and the meaning of operands.
 
 use super::super::Failure;
 use super::super::code::{Op, Program, Slot, Special};
@@ -7,7 +7,7 @@ use super::super::types::{Ty, mask};
 use super::{Names, place};
 use std::collections::HashMap;
 
-/// What a name of a function means.
+/// The meaning of a name in a function.
 #[derive(Clone, Copy)]
 pub(super) enum Name {
     Register(Slot, Ty),
@@ -28,17 +28,17 @@ pub(super) struct Body<'m, 'a> {
     scopes: Vec<HashMap<String, Name>>,
     constants: HashMap<u64, Slot>,
     slots: Slot,
-    /// Slots that instructions use on their way, and how many the current one has.
+    /// Slots for temporaries, and the number that the current instruction uses.
     spare: Vec<Slot>,
     spared: usize,
     labels: HashMap<&'a str, u32>,
-    /// Ops that go to labels that may come later.
+    /// Ops that jump to labels that may come later.
     pub jumps: Vec<(usize, Vec<&'a str>)>,
     pub targets: HashMap<&'a str, &'m [&'a str]>,
     pub line: u32,
 }
 
-/// An instruction's name, and the words behind it that were not looked at.
+/// An instruction's name, and its modifiers that were not used yet.
 pub(super) struct Opcode<'a> {
     pub name: &'a str,
     pub words: Vec<&'a str>,
@@ -52,13 +52,13 @@ impl<'a> Opcode<'a> {
         Opcode { name, words: words.collect() }
     }
 
-    /// Whether the word is there; then it is done with.
+    /// Whether the modifier is present; removes it.
     pub fn takes(&mut self, word: &str) -> bool {
         let at = self.words.iter().position(|other| *other == word);
         at.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// The first of some words.
+    /// Removes the first modifier for which `of` gives a value.
     pub fn takes_one<T>(&mut self, of: impl Fn(&str) -> Option<T>) -> Option<T> {
         let (at, found) = self.words.iter().enumerate().find_map(|(at, word)| Some((at, of(word)?)))?;
         self.words.remove(at);
@@ -157,7 +157,7 @@ impl<'m, 'a> Body<'m, 'a> {
             Statement::Instruction { guard, opcode, operands } => {
                 self.spared = 0;
                 let mut decoded = Opcode::new(opcode);
-                // Scopes and cache hints are nothing to this machine.
+                // Scopes and cache hints have no effect on this machine.
                 decoded.words.retain(|word| !word.is_empty());
                 let guard = match guard {
                     Some((name, value)) => Some((self.register(name)?.0, *value)),
@@ -168,7 +168,7 @@ impl<'m, 'a> Body<'m, 'a> {
                 }
                 let first = self.program.ops.len();
                 if let Some((slot, value)) = guard {
-                    // What is to be skipped may be several ops: a branch over it is put right below.
+                    // The skipped statement may be several ops: a branch over it is inserted below.
                     self.push(Op::Branch(slot, !value, 0));
                 }
                 let done = self
@@ -249,7 +249,7 @@ impl<'m, 'a> Body<'m, 'a> {
         }
     }
 
-    /// The register that an instruction writes. `_`: nobody wants it.
+    /// The register that an instruction writes. `_` discards the result.
     pub fn target(&mut self, operand: &Operand<'a>) -> Result<(Slot, Ty), Failure> {
         match operand {
             Operand::Name("_", 0) => Ok((self.spare(), Ty::B64)),
@@ -258,10 +258,10 @@ impl<'m, 'a> Body<'m, 'a> {
         }
     }
 
-    /// Where an operand's value is, for an instruction of this type.
+    /// The slot of an operand's value, for an instruction of this type.
     pub fn value(&mut self, operand: &Operand<'a>, ty: Ty) -> Result<Slot, Failure> {
         match operand {
-            // Of a predicate, any number but 0 is true.
+            // For a predicate, any number but 0 is true.
             Operand::Bits(bits) if ty == Ty::Pred => Ok(self.constant(u64::from(*bits != 0))),
             Operand::Bits(bits) => Ok(self.constant(bits & mask(ty.bytes()))),
             Operand::Not(name) => {

@@ -1,4 +1,4 @@
-//! Instructions that say where to go on, and those by which threads meet.
+//! Control flow, and instructions by which threads meet.
 
 use super::super::Failure;
 use super::super::code::{Call, Counting, Meeting, MeetingKind, Op, Reduction, Slot};
@@ -26,7 +26,7 @@ impl<'a> Body<'_, 'a> {
         Ok(())
     }
 
-    /// True if it is one of these.
+    /// Decodes one of these instructions; false if it is another.
     pub fn control(&mut self, opcode: &mut Opcode<'a>, operands: &[Operand<'a>]) -> Result<bool, Failure> {
         match (opcode.name, operands) {
             ("brx", [index, Operand::Name(table, 0)]) => {
@@ -48,7 +48,7 @@ impl<'a> Body<'_, 'a> {
             }
             ("exit", []) => self.push(Op::Exit),
             ("trap" | "brkpt", []) => self.push(Op::Trap),
-            // Time passes: others go on.
+            // Time passes: other threads run.
             ("nanosleep", [_]) => {
                 opcode.takes("u32");
                 self.push(Op::Yield);
@@ -136,7 +136,7 @@ impl<'a> Body<'_, 'a> {
         Ok(())
     }
 
-    /// Only of all threads of the block: none of the forms that name a number of threads.
+    /// Only barriers of all threads of the block: no form with a number of threads.
     fn barrier(&mut self, opcode: &mut Opcode<'a>, operands: &[Operand<'a>]) -> Result<(), Failure> {
         if opcode.takes("warp") {
             let ([mask], true) = (operands, opcode.takes("sync")) else { return Err(self.unknown()) };

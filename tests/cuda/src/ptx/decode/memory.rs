@@ -8,10 +8,10 @@ use super::super::parse::{Operand, Space};
 use super::super::types::{Ty, mask};
 use super::body::{Body, Name, Opcode};
 
-/// Words that say in which order others see it.
+/// Modifiers of memory order.
 const ORDERS: &[&str] = &["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"];
 
-/// Words that say who, and what caches do: nothing to this machine, which does one after the other.
+/// Modifiers of scopes and caches: without effect on this machine, which runs one thread at a time.
 const SCOPES: &[&str] = &[
     "weak",
     "nc",
@@ -36,7 +36,7 @@ const SCOPES: &[&str] = &[
 ];
 
 impl<'a> Body<'_, 'a> {
-    /// True if it is one of these.
+    /// Decodes one of these instructions; false if it is another.
     pub fn memory(&mut self, opcode: &mut Opcode<'a>, operands: &[Operand<'a>]) -> Result<bool, Failure> {
         match (opcode.name, operands) {
             ("ld" | "ldu", [to, address]) => {
@@ -86,7 +86,7 @@ impl<'a> Body<'_, 'a> {
         Ok(true)
     }
 
-    /// Takes the space, the type and the words of order from an opcode.
+    /// Takes the space, the type and the modifiers of order from an opcode.
     fn access(&mut self, opcode: &mut Opcode<'a>, address: &Operand<'a>) -> Result<(Access, Ty), Failure> {
         let ordered =
             opcode.words.iter().any(|word| ORDERS.contains(word)) || matches!(opcode.name, "atom" | "red");
@@ -155,10 +155,10 @@ impl<'a> Body<'_, 'a> {
     }
 }
 
-/// What an operation makes of what is there and its operand.
+/// An operation's function of the memory and its operand.
 pub(super) fn update(name: &str, ty: Ty) -> Option<Binary> {
     match name {
-        // Up to the operand, and round again; down from it.
+        // `inc` counts up to the operand, then from 0 again; `dec` counts down from it.
         "inc" => Some(|old, most| if old >= most { 0 } else { old + 1 }),
         "dec" => Some(|old, most| if old == 0 || old > most { most } else { old - 1 }),
         _ if ty.is_float() => float::binary(name, Rounding::Nearest, ty),
@@ -176,7 +176,7 @@ fn lanes(opcode: &mut Opcode<'_>) -> usize {
     lanes.unwrap_or(1)
 }
 
-/// Extends the sign of so many bytes to so many.
+/// Extends the sign from one number of bytes to another.
 pub(crate) fn extend(value: u64, bytes: u8, to: u8) -> u64 {
     let unused = 64 - 8 * u32::from(bytes);
     ((value << unused) as i64 >> unused) as u64 & mask(usize::from(to))

@@ -1,4 +1,4 @@
-//! Text that was parsed becomes a program.
+//! From parsed text to a program.
 
 mod arithmetic;
 mod body;
@@ -12,7 +12,7 @@ use body::Body;
 pub(crate) use memory::extend;
 use std::collections::HashMap;
 
-/// What names of the module mean.
+/// The meaning of names of the module.
 #[derive(Default)]
 pub(super) struct Names<'a> {
     /// Addresses of `.global` and `.const` variables.
@@ -23,7 +23,7 @@ pub(super) struct Names<'a> {
     functions: HashMap<&'a str, usize>,
 }
 
-/// Makes a program of a module whose variables have these addresses.
+/// Decodes a module whose variables have these addresses.
 pub(crate) fn decode<'a>(module: &Module<'a>, addresses: HashMap<&'a str, u64>) -> Result<Program, Failure> {
     let mut names = Names { addresses, ..Names::default() };
     let mut shared = 0;
@@ -62,14 +62,14 @@ fn shared_of<'m, 'a>(function: &'m parse::Function<'a>) -> impl Iterator<Item = 
     })
 }
 
-/// The offset of a variable behind what is there, which grows by it.
+/// The offset of a variable after the earlier ones; adds its size.
 pub(super) fn place(size: &mut usize, variable: &Variable<'_>) -> usize {
     let at = size.next_multiple_of(variable.align.max(1));
     *size = at + variable.size;
     at
 }
 
-/// Where parameters and results are.
+/// The layout of parameters and results.
 fn layout(function: &parse::Function<'_>) -> Function {
     let mut local = 0;
     let mut of = |all: &[Variable<'_>]| -> Vec<(usize, usize)> {
