@@ -1,4 +1,4 @@
-//! Tests of the CUDA backend, where there is no GPU: on the emulated driver of `tests/cuda`.
+//! Tests of the CUDA backend on the emulated driver of `tests/cuda`, where there is no GPU.
 
 use crate::READ_BY_FLASH;
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use std::sync::{Mutex, OnceLock};
 /// Set for a process that has the emulated driver.
 const EMULATED: &str = "FLASH_TEST_EMULATED";
 
-/// Set by who wants the tests to run on the machine's own GPU.
+/// Set to run the tests on the machine's own GPU.
 const GPU: &str = "FLASH_TEST_GPU";
 
-/// True in a process that has a driver to run tests on: the emulated one, or, if it is wanted, the machine's.
+/// True in a process that has a driver to test: the emulated one, or, if it is asked for, the machine's.
 pub fn has_driver() -> bool {
     is_here() || on_gpu()
 }
@@ -23,7 +23,7 @@ pub fn is_here() -> bool {
     std::env::var_os(EMULATED).is_some()
 }
 
-/// True if the machine's own GPU is wanted.
+/// True if the machine's own GPU is asked for.
 pub fn on_gpu() -> bool {
     std::env::var_os(GPU).is_some()
 }
@@ -48,13 +48,14 @@ pub fn environment() -> Vec<(&'static str, OsString)> {
     let path = std::env::join_paths([folder.clone()].into_iter().chain(std::env::split_paths(&before)));
     vec![
         ("LD_LIBRARY_PATH", path.expect("folders without colons")),
-        // What one test compiles the next finds.
+        // Programs that one test compiles are found by the next.
         ("FLASH_CACHE_DIR", folder.join("programs").into_os_string()),
         (EMULATED, "1".into()),
     ]
 }
 
-/// Runs a test of this program in a process with the emulated driver, once, by the name that the harness prints.
+/// Runs a test of this program in a process with the emulated driver, once, by the name that the harness
+/// prints.
 ///
 /// # Panics
 /// If the test does, with its output.

@@ -155,7 +155,8 @@ pub fn built() -> &'static Built {
     })
 }
 
-/// Builds packages with the profile of this program, unless they are built; where their libraries and programs are.
+/// Builds packages with the profile of this program, unless they are built; where their libraries and
+/// programs are.
 ///
 /// # Panics
 /// If they do not build.
@@ -163,7 +164,8 @@ pub fn build(packages: &[&str]) -> PathBuf {
     // <target>/<profile>/deps/<this>
     let this = std::env::current_exe().expect("this program has a path");
     let place = this.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps").to_owned();
-    // What is built alone gets fewer features of what it depends on than with the tests: most of it is built anew.
+    // What is built alone gets fewer features of what it depends on than with the tests: most of it is built
+    // anew.
     if std::env::var_os(BUILT).is_some() {
         return place;
     }

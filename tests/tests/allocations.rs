@@ -42,8 +42,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of this thread meanwhile: the fewest of several times. On a machine that others use, a worker of the team
-/// may have parked, and is woken by a message.
+/// Allocations of this thread meanwhile: the fewest of several tries. On a machine with other users, a worker
+/// of the team may have parked, and is woken by a message.
 fn allocations(mut body: impl FnMut()) -> u64 {
     let mut once = || {
         let before = COUNT.get();

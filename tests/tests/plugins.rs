@@ -1,5 +1,5 @@
-//! What crosses the plugin boundary: the headers and their layout, the loader and what it refuses,
-//! kernels and backends in C, the conformance suite, the `flash` command.
+//! The plugin boundary: the headers and their layout, the loader and its refusals, kernels and backends in C,
+//! the conformance suite, the `flash` command.
 //!
 //! The library loads plugins once per process, so that most of it happens in child processes: the
 //! `flash` command, or this program again ([`flash_tests::plugins::in_child`]).

@@ -1,7 +1,7 @@
-//! What the macros refuse, and what they must accept: see `tests`.
+//! Inputs that the macros refuse, and inputs that they accept: see `tests`.
 //!
-//! One mistake the compiler finds only where it generates code, which it does for examples of documentation: what is
-//! written stands before what is read, behind an alias, in a definition that is generic.
+//! The compiler finds one mistake only where it generates code, as it does for examples of documentation: a
+//! written argument before a read one, behind an alias, in a generic definition.
 //!
 //! ```compile_fail,E0080
 //! # use flash_core::{KernelDefinition, kernel::Element, kernel::views::{Item, Read, Write}};
@@ -18,7 +18,7 @@
 //! let _ = Copy::<f32>::of(&mut to[..], &from[..]);
 //! ```
 //!
-//! The other way round it is right:
+//! In the other order it is right:
 //!
 //! ```
 //! # use flash_core::{KernelDefinition, kernel::Element, kernel::views::{Item, Read, Write}};

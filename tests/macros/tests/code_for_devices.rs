@@ -1,4 +1,4 @@
-//! Files with code beside a definition, and what is registered for them.
+//! Files with code beside a definition, and their registered implementations.
 
 use flash_core::KernelDefinition;
 use flash_core::kernel::views::{Item, Write};

@@ -1,11 +1,11 @@
-//! What goes wrong on a device.
+//! Errors on a device.
 
 use crate::kernels::Scale;
 use crate::{devices, with_emulated};
 use flash::descriptor::Attributes;
 use flash::prelude::*;
 
-/// A kernel that writes where there is nothing.
+/// A kernel that writes outside all allocations.
 const ASTRAY: &str = "extern \"C\" __global__ void astray(float a, const float *x, float *y) {
     y[1ull << 40] = a + x[0];
 }";
@@ -25,7 +25,7 @@ fn a_kernel_that_goes_astray_loses_the_device_and_nothing_else() {
         assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), "{device}: {error}");
         let error = rt.submit(Scale::of(3.0, &x, &y)).exec([100]).unwrap_err().to_string();
         assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS (700)") || error.contains("poisoned"), "{error}");
-        // Others go on, with what is on the host.
+        // Others go on, with data that is on the host.
         let [x, y] = arrays(100);
         get_runtime("ALL_CPU").unwrap().submit(Scale::of(3.0, &x, &y)).exec([100]).unwrap();
         assert_eq!(*y.read().unwrap(), [7.0; 100]);
@@ -41,7 +41,7 @@ fn more_memory_than_there_is_is_refused_with_its_size() {
         let huge = FlashMemory::<f32>::zeroed((there / 4 + 1) as usize);
         let [x, y] = arrays(n);
         let part = huge.range(0..n).unwrap();
-        // A part of it fits; all of it does not.
+        // A part of it fits, all of it does not.
         rt.submit(Scale::of(3.0, part, &y)).exec([n]).unwrap();
         let run = rt.submit(Scale::of(3.0, &huge, huge.clone())).exec([huge.len()]);
         assert!(run.is_err(), "{device}: overlapping arguments");
@@ -62,7 +62,7 @@ fn what_is_larger_than_the_memory_goes_through_it_in_parts() {
     with_little_memory(test, |device, there| {
         let rt = get_runtime(device).unwrap();
         let n = (there / 4) as usize + 1;
-        // The device has less memory than its budget says: this stays on it.
+        // The device has less memory than its budget: this array stays on it.
         let [x, y] = arrays(1 << 10);
         rt.submit(Scale::of(3.0, &x, &y)).exec([x.len()]).unwrap();
         let from = FlashMemory::<f32>::from((0..n).map(|i| (i % 1000) as f32).collect::<Vec<_>>());
@@ -122,7 +122,7 @@ fn options_that_cannot_be_are_refused_before_anything_runs() {
     }
 }
 
-/// A call of the driver's that fails once.
+/// A call of the driver that fails once.
 fn with_fault(test: &str, fault: &str, body: impl Fn(&str)) {
     with_emulated(test, &[("FLASH_EMULATED_CUDA_FAULT", fault)], || {
         for device in devices(test) {

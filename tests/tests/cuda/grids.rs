@@ -1,4 +1,4 @@
-//! Grids of blocks: how far they go, who has them, and kernels of more dimensions than they have.
+//! Grids of blocks: their limits, the kernels that have them, and kernels of more dimensions than they have.
 
 use crate::devices;
 use crate::kernels::{BOX, Grid, given};
@@ -27,8 +27,8 @@ struct Deep<'a> {
     rows: Item<'a, ReadWrite<u64>>,
 }
 
-/// Adds an index to rows, and much more where the threads are a grid. Its blocks have one thread, so that there are as
-/// many of them as work items.
+/// Adds an index to rows, and much more where the threads are a grid. Its blocks have one thread, so that
+/// there are as many of them as work items.
 fn adding(entry: &str, index: &str) -> &'static str {
     format!(
         "extern \"C\" __global__ void __launch_bounds__(1) {entry}(flash_u64 *rows, FLASH_ARGS) {{

@@ -1,4 +1,4 @@
-//! Kernels that are functions of the host's: they use the vendor's own interface.
+//! Kernels that are functions of the host and use the vendor's own interface.
 
 use crate::devices;
 use cudarc::driver::sys::{CUresult, CUstream, cuMemcpyDtoDAsync_v2, cuMemsetD32Async};
@@ -21,7 +21,7 @@ struct ByDriver;
 struct Failing;
 struct Panicking;
 
-// SAFETY: two commands in the device's stream, one behind the other, which read `from` and write all of `to`.
+// SAFETY: two commands in the device's stream, in order, which read `from` and write all of `to`.
 unsafe impl DeviceFunction<First<'_>> for ByDriver {
     const TARGET: &'static str = "cuda";
 

@@ -1,5 +1,5 @@
-//! The CUDA backend: on the emulated driver, each test in a process of its own; with `FLASH_TEST_GPU` on the machine's
-//! GPU.
+//! The CUDA backend: on the emulated driver, each test in a process of its own; with `FLASH_TEST_GPU` on the
+//! machine's GPU.
 
 mod batches;
 #[path = "../opencl/boxes.rs"]
@@ -38,7 +38,8 @@ fn has_driver(test: &str) -> bool {
     true
 }
 
-/// Runs a test on an emulated driver with such settings, in a process of its own; a GPU has none of them.
+/// Runs a test on an emulated driver with these settings, in a process of its own; a GPU has no such
+/// settings.
 fn with_emulated(test: &str, settings: &[(&str, &str)], body: impl FnOnce()) {
     if has_driver(test) && !flash_tests::emulated::on_gpu() {
         flash_tests::in_process_of(test, settings, body);

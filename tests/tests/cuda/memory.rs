@@ -9,7 +9,8 @@ use flash_core::backend::{Backend, Device};
 
 use crate::kernels::Scale;
 
-/// `y` after a kernel of blocks with so many bytes of dynamic shared memory: `x` is 2, `y` was 1 and `a` is 3.
+/// `y` after a kernel of blocks with `bytes` bytes of dynamic shared memory: `x` is 2, `y` was 1 and `a` is
+/// 3.
 fn with_shared(device: &str, text: &'static str, bytes: u64, n: usize) -> Result<Vec<f32>, flash::Error> {
     let (x, y) = (FlashMemory::from(vec![2.0f32; n]), FlashMemory::from(vec![1.0f32; n]));
     let mut options = Attributes::default();
@@ -22,7 +23,7 @@ fn with_shared(device: &str, text: &'static str, bytes: u64, n: usize) -> Result
     Ok(y.read()?.to_vec())
 }
 
-/// 32 KiB of its own; the last ones of as many more by option.
+/// 32 KiB of static memory, and the last bytes of as many more by option.
 const BOTH: &str = "extern \"C\" __global__ void shared(float a, const float *x, float *y) {
     extern __shared__ float more[];
     __shared__ float own[8192];
@@ -67,7 +68,7 @@ fn boxes_with_planes_far_apart_are_one_command() {
         let device = NvidiaGpu::probe().unwrap()[0];
         let space = device.spaces()[0].id;
         let (far, mut near) = (1usize << 31, [0u8; 32]);
-        // Pages that nobody touches take no room.
+        // Pages that are not touched take no room.
         let mut host = vec![0u8; far + 64];
         for (at, value) in [(0, 1), (16, 2), (far, 3), (far + 16, 4)] {
             host[at..at + 8].fill(value);
@@ -84,7 +85,7 @@ fn boxes_with_planes_far_apart_are_one_command() {
         };
         let down = CopyBox { source_stride: close, ..up };
         let down = CopyBox { destination_stride: close, ..down };
-        // SAFETY: the boxes lie in the arrays and in the buffer, which nobody else uses.
+        // SAFETY: the boxes lie in the arrays and in the buffer, which have no other user.
         unsafe {
             device.copy_box(place(host.as_mut_ptr()), buffer, &up).unwrap();
             device.copy_box(buffer, place(near.as_mut_ptr()), &down).unwrap();

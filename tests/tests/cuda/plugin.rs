@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A directory with the plugin in it, as somebody would install it.
+/// A directory with the plugin in it, as a user would install it.
 fn installed() -> TempDir {
     let place = plugins::directory();
     let name = built().cuda.file_name().unwrap();
@@ -13,7 +13,7 @@ fn installed() -> TempDir {
     place
 }
 
-/// What the command finds: the backend of the plugin.
+/// The plugin's backend in the command's output.
 fn listed(mut command: Command) -> Value {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", plugins::text_of(&output));

@@ -1,4 +1,4 @@
-//! Kernels as text and as programs, and what is wrong with them.
+//! Kernels as text and as programs, and errors in them.
 
 use crate::kernels::Scale;
 use crate::{devices, has_driver, with_emulated};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A kernel that knows nothing of FLASH, and whose name is C++'s.
+/// A kernel without FLASH's macros, whose name is a C++ one.
 const PLAIN: &str = "namespace mine {
 __global__ void scale(float a, const float *x, float *y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -38,7 +38,7 @@ struct Fold<'a> {
     out: Item<'a, ReadWrite<u32>>,
 }
 
-/// It knows the extents of its third and fourth dimensions, which are one for CUDA.
+/// It uses the extents of its third and fourth dimensions, which are one for CUDA.
 const FOLD: &str = "extern \"C\" __global__ void fold(unsigned *out) {
     unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y, z = blockIdx.z % 4, w = blockIdx.z / 4;
     out[x + 7 * (y + 3 * (z + 4 * w))] += 1 + x + 10 * y + 100 * z + 1000 * w;
@@ -82,7 +82,7 @@ fn a_program_may_be_in_the_implementation() {
     }
 }
 
-/// The machine code of [`PLAIN`], and what its architecture is called.
+/// The machine code of [`PLAIN`], and the name of its architecture.
 struct Cubin {
     image: Vec<u8>,
     architecture: String,
@@ -244,7 +244,7 @@ fn what_cannot_be_a_program_says_why_and_the_device_goes_on() {
     }
 }
 
-/// A folder for programs: a fresh one, or in a process of the test's own that which it was given.
+/// A folder for programs: a fresh one, or in a process of the test's own the one that it was given.
 fn cache() -> (Option<TempDir>, PathBuf) {
     match std::env::var_os("FLASH_TEST_CHILD") {
         Some(_) => (None, std::env::var_os("FLASH_CACHE_DIR").unwrap().into()),

@@ -30,11 +30,11 @@ fn memory_of_the_host_is_pinned_for_all_devices_at_once() {
         let devices = NvidiaGpu::probe().unwrap();
         let mut memory = vec![0u8; 8 << 20];
         let mut pin = |device: usize, bytes| {
-            // SAFETY: it lives until the end, when it is registered no more.
+            // SAFETY: it lives until the end, when it is no longer registered.
             unsafe { devices[device].register_host(memory.as_mut_ptr(), bytes) }
         };
         let all = [pin(0, 8 << 20).unwrap(), pin(1, 8 << 20).unwrap()];
-        // The first gives it back, and the second still has it.
+        // The first unregisters it, and the second still has it.
         devices[0].free(all[0]).unwrap();
         let again = pin(0, 4 << 20).unwrap();
         devices[1].free(all[1]).unwrap();
@@ -48,13 +48,13 @@ fn memory_of_the_host_is_pinned_for_all_devices_at_once() {
 #[test]
 fn a_device_that_is_not_used_is_not_opened() {
     let test = "several::a_device_that_is_not_used_is_not_opened";
-    // A runtime of both would open both, to load what other tests have kept on disk.
+    // A runtime of both would open both, to load programs that other tests have kept on disk.
     with_emulated(test, &[("FLASH_EMULATED_CUDA_DEVICES", "2")], || {
         let (x, y) = (FlashMemory::from(vec![2.0f32; 9]), FlashMemory::from(vec![1.0f32; 9]));
         get_runtime("NVIDIA_GPU:0").unwrap().submit(Scale::of(3.0, &x, &y)).exec([9]).unwrap();
         let is_open = |device| {
             let (mut flags, mut active) = (0, 0);
-            // SAFETY: variables of ours, after `cuInit`.
+            // SAFETY: local variables, after `cuInit`.
             let asked = unsafe { cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) };
             assert_eq!(asked, CUresult::CUDA_SUCCESS);
             active != 0

@@ -1,9 +1,9 @@
-//! The suite that every backend passes, and what is said where there is no device.
+//! The suite that every backend passes, and the message where there is no device.
 
 use crate::{devices, has_driver, with_emulated};
 use flash_core::backend::conformance;
 
-/// What these devices do not offer.
+/// Checks of features that these devices lack.
 const SKIPPED: [&str; 3] = [
     "arrays begin anywhere in the host's memory, and others come in their places",
     "queues of its own",
@@ -20,7 +20,7 @@ fn every_device_passes_the_suite() {
     }
 }
 
-/// Why `NVIDIA_GPU` cannot be had. The rest of the world goes on.
+/// The reason why `NVIDIA_GPU` is unavailable. All other backends go on.
 fn unavailable(words: &str) {
     let error = flash::get_runtime("NVIDIA_GPU").unwrap_err().to_string();
     assert!(error.contains("`NVIDIA_GPU` is unavailable") && error.contains(words), "{error}");

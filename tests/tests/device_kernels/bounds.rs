@@ -1,5 +1,5 @@
-//! Arguments that do not fit each other. On the CPU kernels fail then; code for devices has no way to say so: it does
-//! what can be done, and touches nothing beyond its arrays.
+//! Arguments that do not fit each other. On the CPU such kernels fail. Code for devices cannot report it: it
+//! does what it can, and touches nothing beyond its arrays.
 
 use crate::{devices, devices_of_all_kinds};
 use flash::RuntimeObj;
@@ -14,10 +14,10 @@ use flash::memory::MemoryRange;
 use flash::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Elements behind an argument's.
+/// Elements after those of an argument.
 const BEHIND: usize = 64;
 
-/// An array with other elements behind it, which nobody may read or write.
+/// An array followed by other elements, which must be neither read nor written.
 struct Guarded<T>(FlashMemory<T>, usize, T);
 
 impl<T: flash::kernel::Element + PartialEq> Guarded<T> {
@@ -31,7 +31,7 @@ impl<T: flash::kernel::Element + PartialEq> Guarded<T> {
         self.0.range(..self.1).unwrap()
     }
 
-    /// The elements, if those behind them are as they were.
+    /// The elements, if those after them are unchanged.
     fn elements(&self) -> Vec<T> {
         let all = self.0.read().unwrap();
         assert!(all[self.1..].iter().all(|x| *x == self.2), "something behind the array was written");
@@ -39,7 +39,7 @@ impl<T: flash::kernel::Element + PartialEq> Guarded<T> {
     }
 }
 
-/// The device, for whole launches and for such that are cut, and with the OpenCL code for any device.
+/// The device, for whole and for cut launches, and with the OpenCL code for any device.
 fn runtimes(device: &str) -> Vec<(String, RuntimeObj)> {
     let rt = get_runtime(device).unwrap();
     let any = (!device.starts_with("NVIDIA_GPU")).then(|| rt.options(Implementation::named("any")));
@@ -127,10 +127,10 @@ fn row_pointers_beyond_the_elements_and_rows_far_apart_add_nothing() {
     {
         let b = Guarded::new(vec![1.0f32, 2.0, 3.0, 4.0], f32::NAN);
         for (start, leading, expected) in [
-            // The first row has what is there, the second begins behind it.
+            // The first row has the existing elements, the second begins after them.
             ([0, 1_000_000, 2], 2, [13.0, 18.0, 0.0, 0.0]),
             ([0, u64::MAX, 2], 2, [13.0, 18.0, 0.0, 0.0]),
-            // Of elements in column 1 there is no row of `b`.
+            // For elements in column 1 there is no row of `b`.
             ([0, 1, 2], u64::MAX, [1.0, 2.0, 0.0, 0.0]),
             ([0, 1, 2], u64::MAX - 1, [1.0, 2.0, 0.0, 0.0]),
             ([0, 1, 2], 1 << 40, [1.0, 2.0, 0.0, 0.0]),
@@ -143,7 +143,7 @@ fn row_pointers_beyond_the_elements_and_rows_far_apart_add_nothing() {
                 let kernel = Smmm::of(2, leading, &start, column.range(), value.range(), b.range(), &c);
                 match rt.submit(kernel).exec([2]) {
                     Ok(()) => assert_eq!(*c.read().unwrap(), expected, "{which}: {start:?}, {leading} apart"),
-                    // Where it is cut, a part's elements are asked for before it runs.
+                    // Where it is cut, a part's elements are checked before it runs.
                     Err(error) => assert!(
                         which.ends_with("cut") && error.to_string().contains("`smmm`, part_by: argument"),
                         "{which}: {error}"
@@ -154,8 +154,8 @@ fn row_pointers_beyond_the_elements_and_rows_far_apart_add_nothing() {
     }
 }
 
-/// Numbers that no array of this process has had: what a device has where nothing was written may be what an array had
-/// that was there before.
+/// A number that no array of this process has had: unwritten device memory may still have the contents of an
+/// earlier array.
 fn new_number() -> f32 {
     static LAST: AtomicU32 = AtomicU32::new(1);
     LAST.fetch_add(1, Relaxed) as f32
@@ -177,7 +177,7 @@ fn points_of_other_extents_than_the_arrays_have_are_left_out() {
         };
         let [shape, more] = [[6, 5, 8], [6, 5, 30]];
         for (which, rt) in runtimes(&device) {
-            // Which points became those of `from`, which are all the same.
+            // The points that became those of `from`, which are all the same.
             let sweep = |extents: [u64; 2], shapes: [[usize; 3]; 3]| {
                 let value = new_number();
                 let (from, f, to) = (grid(value, shapes[0]), grid(0.0, shapes[1]), grid(0.0, shapes[2]));
@@ -212,7 +212,7 @@ fn a_field_is_heated_as_far_as_both_arrays_go() {
             FlashMemory::from(vec![value; shape[0] * shape[1]]).with_shape(shape).unwrap()
         };
         for (which, rt) in runtimes(&device) {
-            // Which cells became those of `from`, which are all the same.
+            // The cells that became those of `from`, which are all the same.
             let step = |[width, height]: [u64; 2], shapes: [[usize; 2]; 2], launched: (usize, usize)| {
                 let value = new_number();
                 let (from, to) = (field(value, shapes[0]), field(0.0, shapes[1]));
@@ -226,14 +226,14 @@ fn a_field_is_heated_as_far_as_both_arrays_go() {
                 let heated = step(size, [[size[0] as usize, 9], [6, 9]], (5, 9)).unwrap();
                 assert!(!heated.contains(&true), "{which}: {size:?}");
             }
-            // More rows are said to be than there are, and are launched.
+            // More rows are declared than exist, and are launched.
             let heated = step([6, 1 << 40], [[6, 9], [6, 40]], (6, 40)).unwrap();
             assert!(heated.iter().enumerate().all(|(i, &heated)| heated == (i < 54)), "{which}");
         }
     }
 }
 
-/// What a launch has of an array ends with the shape that is said to be it, and with that begins what others have.
+/// A launch's part of an array ends with the shape that is declared for it, and the other parts' begin there.
 #[test]
 fn what_lies_behind_a_shape_is_not_read() {
     for device in devices_of_all_kinds("bounds::what_lies_behind_a_shape_is_not_read") {
@@ -266,7 +266,7 @@ fn what_lies_behind_a_shape_is_not_read() {
                             "{which}"
                         );
                     }
-                    // Without a shape there is no telling what a part needs.
+                    // Without a shape the elements that a part needs are unknown.
                     Err(error) => {
                         assert!(
                             sizes.is_none() && error.contains("expected `from` of the shape"),
@@ -296,7 +296,7 @@ fn a_filter_and_a_signal_may_have_any_shape() {
                 rt.submit(Conv1d::of(&filter, &signal, &out)).exec([len]).unwrap();
                 assert_eq!(*out.read().unwrap(), expected, "{which}: {of_filter:?}, {of_signal:?}");
             }
-            // Half of the signal: no results where it does not reach.
+            // Half of the signal: no results beyond its reach.
             let (filter, out) = (FlashMemory::from([1.0f32; 16]), FlashMemory::zeroed(len));
             let signal = FlashMemory::from(&signal[..]);
             let kernel = Conv1d::of(&filter, &signal, &out);

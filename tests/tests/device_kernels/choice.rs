@@ -1,4 +1,4 @@
-//! Which of several implementations a device gets.
+//! The choice among several implementations for a device.
 
 use crate::{devices, ran, with_cpu};
 use flash::descriptor::Searchable;
@@ -84,7 +84,7 @@ fn what_a_device_has_not_is_no_candidate_then_vendor_and_priority_decide() {
     }
 }
 
-/// The same kernel, with a factor of single precision: the CPU has that, the devices have to widen it.
+/// The same kernel, with a factor of single precision: the CPU has one for it, the devices have to widen it.
 #[derive(KernelDefinition)]
 #[kernel(name = "device_kernels.scale", dims(x), part_by(x), searchable = fuzzy)]
 struct ScaleWide<'a> {

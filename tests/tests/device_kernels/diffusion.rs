@@ -1,5 +1,5 @@
 //! The diffusion kernels: every implementation on the CPU, every OpenCL device, and all of them together,
-//! against the definition written down once more, and the reference problem's exact counts.
+//! against a second implementation of the definition, and the reference problem's exact counts.
 
 use crate::{devices_of_all_kinds, with_cpu};
 use flash::RuntimeObj;
@@ -41,7 +41,7 @@ impl Problem {
         (self.grid / 2) as f32
     }
 
-    /// The counts, one move after the other, as the definition has them.
+    /// The counts, one move after the other, by the definition.
     fn expected(&self) -> Vec<u64> {
         let (n, cells) = (self.particles, self.grid * self.grid);
         let mut counts = vec![0u64; 3 * cells];
@@ -73,7 +73,7 @@ impl Problem {
         counts
     }
 
-    /// The same by the kernels, in launches of so many iterations, with such implementations.
+    /// The same by the kernels, in launches of `stride` iterations, with these implementations.
     fn counted(&self, rt: &RuntimeObj, stride: usize, names: [Option<&'static str>; 2]) -> Vec<u64> {
         let (n, cells) = (self.particles, self.grid * self.grid);
         let [x, y] = [(); 2].map(|()| FlashMemory::from(vec![self.start(); n]));
@@ -131,7 +131,8 @@ fn every_implementation_on_the_cpu_counts_the_same() {
         walks.extend(is_x86_feature_detected!("avx2").then_some("avx2"));
         walks.extend(is_x86_feature_detected!("avx512f").then_some("avx512"));
     }
-    // Few and many particles, odd numbers, circles that touch, overlap, or have no inside; fast ones that leave.
+    // Few and many particles, odd numbers, circles that touch, overlap, or have no inside; fast ones that
+    // leave.
     for (grid, radius, particles, iterations, scale) in [
         (22, 0.5, 256, 512, 0.125),
         (5, 0.7072, 37, 301, 0.5),
@@ -183,7 +184,7 @@ fn every_device_and_all_together_have_the_reference_counts() {
     }
 }
 
-/// A field of so many cells, not smooth.
+/// A field of this size, not smooth.
 fn field(width: usize, height: usize) -> FlashMemory<f32> {
     let mut next = uniform(1);
     FlashMemory::from((0..width * height).map(|_| next()).collect::<Vec<_>>())
@@ -199,7 +200,7 @@ fn heated(rt: &RuntimeObj, (width, height): (usize, usize), rate: f32) -> Vec<f3
     a.read().unwrap().to_vec()
 }
 
-/// The definition once more.
+/// The same by the definition.
 fn heated_plainly((width, height): (usize, usize), rate: f32) -> Vec<f32> {
     let step = |from: &[f32]| -> Vec<f32> {
         let at = |x: usize, y: usize| from[y * width + x];

@@ -14,11 +14,11 @@ struct Bare<'a> {
     x: Item<'a, ReadWrite<i32>>,
 }
 
-/// Runs whole launches.
+/// Runs whole launches only.
 const PLAIN: &str =
     "__kernel void plus(int add, __global int *x) { x[get_global_id(0)] += add + (int)get_global_id(0); }";
 
-/// Runs anything.
+/// Runs any launch.
 const COOPERATING: &str = "FLASH_KERNEL plus(int add, FLASH_GLOBAL int *x, FLASH_ARGS) {
     FLASH_FOR_ITEMS { FLASH_AT(x, FLASH_INDEX(0)) += add + (int)FLASH_INDEX(0); }
 }";

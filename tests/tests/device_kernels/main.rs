@@ -1,4 +1,4 @@
-//! Kernels with code for devices, on every OpenCL device that there is: which code each device gets, and the
+//! Kernels with code for devices, on every available OpenCL device: the code that each device gets, and the
 //! kernels for bodies and for diffusion, on each device and on all of them together.
 
 mod bounds;
@@ -13,12 +13,12 @@ use flash_backend_opencl_fpga as _;
 use flash_core::backend::list;
 use flash_tests::emulated;
 
-/// The OpenCL devices of both backends, by id. Without any the test says that it cannot run.
+/// The OpenCL devices of both backends, by id. Without any the test reports that it cannot run.
 fn devices(test: &str) -> Vec<String> {
     of_keys(test, &["OPENCL", "INTEL_FPGA"])
 }
 
-/// The same; in a process with CUDA's driver, in which the test is run, too, its devices alone.
+/// The same; in a process with CUDA's driver, in which the test is run, too, only its devices.
 fn devices_of_all_kinds(test: &str) -> Vec<String> {
     if emulated::has_driver() {
         return of_keys(test, &["NVIDIA_GPU"]);
@@ -46,7 +46,7 @@ fn with_cpu(devices: &[String]) -> RuntimeObj {
     get_runtime(&format!("ALL_CPU,{}", devices.join(","))).unwrap()
 }
 
-/// What ran where, `device implementation`, each once.
+/// The devices and implementations that ran, `device implementation`, each once.
 fn ran(profile: &Profile) -> Vec<String> {
     let mut ran: Vec<String> =
         profile.take().iter().map(|launch| format!("{} {}", launch.device, launch.implementation)).collect();

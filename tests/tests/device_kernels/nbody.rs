@@ -92,7 +92,7 @@ fn error_of_accelerations<T: Number>(device: &str, n: usize, softening2: f64) ->
     let kernel = Accelerate::of(T::of(G), T::of(softening2), &b.pos, &b.mass, &b.acc);
     rt.submit(kernel).exec([n]).unwrap();
     let (mass, pos) = system(n);
-    // What single precision makes of the softening is not the kernel's error.
+    // The rounding of the softening to single precision is not the kernel's error.
     distance(&Bodies::wide(&b.acc), &accelerations(T::of(softening2).wide(), &mass, &pos))
 }
 
@@ -132,7 +132,7 @@ fn one_kernel_with_barriers_moves_bodies_as_the_chain_of_two_does() {
         let double =
             distance(&Bodies::<f64>::one_kernel(700, 6, &rt), &Bodies::<f64>::two_kernels(700, 6, &rt));
         assert!(single <= 1e-6 && double <= 1e-14, "{device}: {single:e}, {double:e}");
-        // So does the code for any device, which those that are the CPU have another beside.
+        // The code for any device does so, too; devices that are the CPU also have another one.
         if !device.starts_with("NVIDIA_GPU") {
             let any = rt.options(Implementation::named("any"));
             let single =

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 const PUBLISHED: [f64; 10] =
     [26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0];
 
-/// A directory with the plugin in it, as somebody would install it.
+/// A directory with the plugin in it, as a user would install it.
 fn installed() -> TempDir {
     let place = plugins::directory();
     let name = built().opencl.file_name().unwrap();
@@ -61,7 +61,7 @@ fn the_example_prints_the_ten_published_energies_on_every_device() {
         assert_eq!(report["devices"], serde_json::json!([device]));
         check_published(&report, device);
     }
-    // As one writes it: `ALL_CPU,OPENCL,INTEL_FPGA`.
+    // In the usual form: `ALL_CPU,OPENCL,INTEL_FPGA`.
     let mut keys: Vec<&str> = devices.iter().map(|id| id.split(':').next().unwrap()).collect();
     keys.dedup();
     let all = format!("ALL_CPU,{}", keys.join(","));
@@ -123,7 +123,7 @@ fn flash_list_shows_the_devices_of_the_installed_plugin() {
 #[test]
 fn without_opencl_the_plugin_loads_and_says_what_is_missing() {
     let (place, none) = (installed(), plugins::directory());
-    // What stands before the system's own libraries, and is no library.
+    // A file that is found before the system's own libraries, and is no library.
     std::fs::write(none.path().join("libOpenCL.so.1"), "").unwrap();
     let none = none.path().to_str().unwrap();
     for (variable, value, expected) in [

@@ -1,4 +1,4 @@
-//! One launch again and again, on data that a device with a memory of its own has, until something is different.
+//! One launch repeated, on data that a device with a memory of its own has, until something is different.
 
 use crate::{ONE, TWO};
 use flash::descriptor::MemoryBudget;
@@ -62,7 +62,7 @@ impl CpuItem<Uniform<'_>> for Plain {
     }
 }
 
-/// What an array should have; `None`: it is poisoned.
+/// The expected contents of an array; `None`: it is poisoned.
 type Model = Option<Vec<u64>>;
 
 fn launch(
@@ -94,13 +94,13 @@ fn launch(
     assert_eq!(model[to].is_none(), panics != u32::MAX);
 }
 
-/// Mostly the same launch again, with other scalars; now and then one that fails, another pair of arrays, arrays made
-/// anew in the place of old ones, something that the host writes or reads, a complete write, or a chain.
+/// Mostly the same launch again, with other scalars. Now and then one that fails, another pair of arrays,
+/// arrays made anew in the place of old ones, a read or write of the host, a complete write, or a chain.
 #[test]
 fn a_launch_again_sees_whatever_happened_in_between() {
     in_process(ONE, || {
         let rt = get_runtime("ALL_CPU").unwrap();
-        // Three of four arrays: some are taken from the device.
+        // Three of four arrays: some are evicted from the device.
         let rt = rt.options(MemoryBudget(3 * 8 * LEN as u64));
         let mut random = Random(17);
         let mut arrays: Vec<_> = (0..4).map(|_| FlashMemory::<u64>::zeroed(LEN)).collect();
@@ -157,7 +157,7 @@ fn a_launch_again_sees_whatever_happened_in_between() {
     });
 }
 
-/// Two devices read an array again and again; meanwhile the host writes it, and each device does, now and then.
+/// Two devices read an array repeatedly; meanwhile the host writes it, and each device does, now and then.
 #[test]
 fn readers_again_meet_whoever_writes() {
     in_process(TWO, || {
@@ -170,7 +170,7 @@ fn readers_again_meet_whoever_writes() {
                     let (rt, mut random) = (get_runtime(key).unwrap(), Random(seed));
                     let same = FlashMemory::from(vec![1u64]);
                     for _ in 0..10_000 {
-                        // While the host writes, it is borrowed: again then.
+                        // While the host writes, it is borrowed: then it is tried again.
                         let outcome = match random.below(40) {
                             0 => rt.submit(Fill::of(random.next(), shared)).exec([1usize << 10]),
                             _ => rt.submit(Uniform::of(shared, &same)).exec([1usize]),

@@ -1,4 +1,4 @@
-//! Implementations that say at which positions they can be cut.
+//! Implementations that declare at which positions they can be cut.
 
 use flash::descriptor::{Implementation, part_by, weights};
 use flash::kernel;

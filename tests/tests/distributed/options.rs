@@ -1,4 +1,4 @@
-//! What is planned for a launch with options is there for the next one with the same.
+//! Plans of a launch with options are found by the next launch with the same options.
 
 use flash::descriptor::{PartBy, Weights, part_by, weights};
 use flash::kernel;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const TWO: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2")];
 
-/// How often the map was asked.
+/// Number of calls of the map.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 #[derive(KernelDefinition)]
@@ -47,7 +47,7 @@ fn a_launch_with_the_same_options_is_planned_once() {
     in_process(TWO, || {
         let rt = get_runtime("ALL_CPU").unwrap();
         let [seen, marks] = [(); 2].map(|()| FlashMemory::<u32>::zeroed(64));
-        // How often the map is asked for a launch.
+        // The calls of the map for a launch.
         let asked = |rt: &RuntimeObj, options: (PartBy, Weights)| {
             let before = ASKED.load(SeqCst);
             rt.submit(Mark::of(&seen, &marks)).options(options).exec([64]).unwrap();
@@ -60,7 +60,7 @@ fn a_launch_with_the_same_options_is_planned_once() {
         assert_eq!(asked(&rt, even()), 0, "the first ones again");
         // The plan is the runtime's, and so are its options.
         assert!(asked(&rt.options(Priority(1)), even()) > 0, "another runtime");
-        // A condition is not looked into, but at what it leaves.
+        // A condition is not compared, only the devices that it leaves.
         let on = |name: &'static str| {
             let options = (by(), devices_where(move |device| device.id() == name));
             let (profile, submission) = (Profile::new(), rt.submit(Mark::of(&seen, &marks)));

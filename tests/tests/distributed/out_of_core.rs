@@ -7,7 +7,7 @@ use flash::prelude::*;
 use flash::{Error, kernel};
 use flash_tests::in_process;
 
-/// Nothing is said of cuts.
+/// No options for cuts.
 #[derive(KernelDefinition)]
 #[kernel(name = "out_of_core.grow", dims(i))]
 struct Grow<'a> {
@@ -37,7 +37,7 @@ struct Look<'a> {
     to: Item<'a, Write<u64>>,
 }
 
-/// Nobody says where it writes.
+/// It does not declare where it writes.
 #[derive(KernelDefinition)]
 #[kernel(name = "out_of_core.mark", dims(i))]
 struct Mark<'a> {

@@ -1,4 +1,4 @@
-//! Launches with barriers: each phase moves what it needs, and what it needs only.
+//! Launches with barriers: each phase copies what it needs, and no more.
 
 use crate::TWO;
 use flash::descriptor::{part_by, weights};
@@ -144,8 +144,8 @@ fn a_factorisation_moves_the_trailing_columns_of_each_step() {
             (0..n * n).map(|at| if at % n == at / n { 100.0 } else { 1.0 + (at % 7) as f64 }).collect();
         let a = FlashMemory::from(start.clone()).with_shape([n, n]).unwrap();
         rt.submit(Factor::of(&a)).options(weights([1, 1])).exec([n, n, n - 1]).unwrap();
-        // The left half never needs the right one. The right half needs all there is before the first step, and then
-        // what the left half has written from the step's column on.
+        // The left half never needs the right one. The right half needs all existing elements before the
+        // first step, and then what the left half has written from the step's column on.
         let half = n / 2;
         let columns: usize = (1..half).map(|k| half - k).sum();
         assert_eq!(to_devices(&rt), [half, n + columns].map(|columns| (columns * n * 8) as u64));
@@ -174,7 +174,7 @@ fn a_map_that_asks_for_no_step_is_asked_once() {
     in_process(TWO, || {
         let (rt, marks) = (get_runtime("ALL_CPU").unwrap(), FlashMemory::<u32>::zeroed(64));
         let options = (part_by("i").by(&COUNTS), weights([1, 1]));
-        // The items of odd steps would be elsewhere: one step.
+        // The items of odd steps would be on another device: one step.
         rt.submit(Turn::of(&marks)).options(options.clone()).exec((64, count_by([0u64, 2, 4]))).unwrap();
         assert!(ASKED.load(SeqCst) <= 4, "at most twice for each part: {ASKED:?}");
         assert!(marks.read().unwrap().iter().all(|count| *count == 3));

@@ -1,4 +1,4 @@
-//! Many readers: launches that only read a memory run at the same time, wherever it is.
+//! Concurrent readers: launches that only read a memory run at the same time, wherever it is.
 
 use crate::FOUR;
 use flash::descriptor::part_by;
@@ -10,10 +10,10 @@ use flash_tests::in_process;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// How far each of two has come.
+/// The round of each of the two launches.
 static ROUND: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Says which round it is in, and waits until the other one is there, too; not for ever.
+/// Publishes its round, and waits for the other one to reach it, up to a limit.
 fn meets(own: usize, round: u64) -> bool {
     ROUND[own].fetch_max(round, SeqCst);
     let start = Instant::now();
@@ -147,7 +147,7 @@ fn pipelines_on_their_way_that_read_one_memory_run_at_once() {
     });
 }
 
-/// What a part of a memory sums up to.
+/// The sum of a part of a memory.
 #[derive(KernelDefinition)]
 #[kernel(name = "readers.sum", dims(i), part_by(i, of = stencil(i = 1)))]
 struct Sums<'a> {
@@ -162,7 +162,8 @@ impl CpuItem<Sums<'_>> for Plain {
     }
 }
 
-/// Threads read ranges of one memory, whole and cut, on devices that they share, and one writes it now and then.
+/// Threads read ranges of one memory, whole and cut, on devices that they share, and one writes it now and
+/// then.
 fn crowd(budget: u64) {
     let n = 1usize << 15;
     let memory = FlashMemory::from(vec![1u64; n]);
@@ -178,7 +179,7 @@ fn crowd(budget: u64) {
                     let first = (random >> 33) as usize % n;
                     let count = 1 + (random >> 48) as usize % (n - first);
                     if thread == 0 && round % 8 == 7 {
-                        // A guard of another thread may stand against it.
+                        // A guard of another thread may conflict.
                         if let Ok(mut all) = memory.write() {
                             all.fill(3 * round);
                         }
@@ -191,7 +192,7 @@ fn crowd(budget: u64) {
                             let sums = sums.read().unwrap();
                             assert!(sums.iter().all(|sum| *sum == sums[0] && sum % 3 == 0), "{key}");
                         }
-                        // Others have the room just now.
+                        // Others use the room at the moment.
                         Err(error) if error.to_string().contains("budget") => {
                             refused.fetch_add(1, SeqCst);
                         }

@@ -1,4 +1,4 @@
-//! Binaries: of another device, FPGAs' images, SPIR-V; and how often a program is loaded.
+//! Binaries: of another device, FPGAs' images, SPIR-V; and the number of times that a program is loaded.
 
 use crate::devices;
 use crate::faults::of_backend;
@@ -64,7 +64,7 @@ fn a_binary_runs_where_it_was_made_for_and_elsewhere_it_is_an_error_or_another_g
                 }
             }
         }
-        // Of several devices those get it that take it.
+        // Of several devices, those that take it get it.
         run(&get_runtime(&all.join(",")).unwrap(), cooperating(&file)).unwrap();
     }
     assert!(all.len() < 2 || refused > 0, "every device takes every other's binaries");
@@ -113,14 +113,14 @@ fn spir_v_runs_where_the_device_takes_it() {
 
 #[test]
 fn kernels_of_one_binary_share_its_program() {
-    // Nothing is loaded from disk meanwhile.
+    // No program is loaded from disk meanwhile.
     flash_tests::in_process(&[("FLASH_CACHE_LIMIT", "0")], || {
         let place = tempfile::tempdir().unwrap();
         for device in devices("binaries::kernels_of_one_binary_share_its_program") {
             let file = place.path().join("scale.bin");
             std::fs::write(&file, binary_for(&device)).unwrap();
             let rt = get_runtime(&device).unwrap();
-            // What the definition names is prepared in any case.
+            // The definition's own implementations are prepared in any case.
             rt.preload::<Scale<'static>>().unwrap();
             let before = Objects::of(&device, "programs");
             for _ in 0..3 {

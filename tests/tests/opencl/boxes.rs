@@ -1,4 +1,4 @@
-//! Launches that are boxes, which have a program of their own, and those that are none.
+//! Launches that are boxes, which have a program of their own, and other launches.
 
 use crate::devices;
 use crate::kernels::{Around, BOX, Grid, Plane, given};

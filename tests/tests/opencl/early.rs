@@ -1,4 +1,4 @@
-//! What is loaded before it is first used, from the making of a runtime on.
+//! Programs that are loaded before their first use, from the making of a runtime on.
 
 use crate::binaries::binary_for;
 use crate::kernels::{BINARY, Binary, Grid, Scale};
@@ -7,7 +7,7 @@ use flash::prelude::*;
 use flash_tests::plugins::{in_child, is_child};
 use std::time::{Duration, Instant};
 
-/// Waits until so many programs are there, without anybody having asked for a kernel.
+/// Waits until this number of programs is loaded, without a request for any kernel.
 fn are_loaded(device: &str, programs: u64) {
     let start = Instant::now();
     while Objects::of(device, "programs").made < programs {
@@ -63,7 +63,7 @@ fn programs_on_disk_are_loaded_when_a_runtime_is_made_and_no_others() {
             assert_eq!(Objects::of(&device, "programs").made, 1, "{device}: it was loaded again");
         });
         for turn in 0..5 {
-            // Drivers do not like to be used while they end.
+            // Drivers may fail if they are used while they shut down.
             in_child(&format!("{k}: ends at once, {turn}"), variables, || {
                 get_runtime(&here()).unwrap();
             });

@@ -1,4 +1,4 @@
-//! What goes wrong is a typed error with OpenCL's code and name, and the runtime stays usable.
+//! Errors have a type, OpenCL's code and its name, and the runtime stays usable.
 
 use crate::devices;
 use crate::kernels::{Far, Grid, Large, Many, Scale, Spread, Total};
@@ -7,7 +7,7 @@ use flash::index::Dim;
 use flash::prelude::*;
 use flash::{Code, Error};
 
-/// A launch of an implementation that cannot be: the error's code and text. Another one runs after it.
+/// A launch of an impossible implementation: the error's code and text. Another one runs after it.
 fn refused(device: &str, name: &str) -> (Code, String) {
     let rt = get_runtime(device).unwrap();
     let (x, y) = (FlashMemory::from(vec![2.0f32; 100]), FlashMemory::from(vec![1.0f32; 100]));
@@ -19,7 +19,8 @@ fn refused(device: &str, name: &str) -> (Code, String) {
     of_backend(&error)
 }
 
-/// Code and text of an error of the backend, wherever it stands; of an implementation that is none here.
+/// Code and text of an error of the backend, wherever it is in the error; also of an implementation that does
+/// not fit.
 pub fn of_backend(error: &Error) -> (Code, String) {
     match error {
         Error::Launch(launch) => of_backend(&launch.source),
@@ -30,7 +31,7 @@ pub fn of_backend(error: &Error) -> (Code, String) {
     }
 }
 
-/// Every implementation that cannot be, and what the error says.
+/// Every impossible implementation, and the words in its error.
 const REFUSED: &[(&str, Code, &[&str])] = &[
     (
         "broken",
@@ -135,7 +136,7 @@ fn indices_of_more_than_32_bits_are_refused_where_the_kernel_has_no_more() {
         let (code, text) = of_backend(&run("index32").unwrap_err());
         assert_eq!(code, Code::Invalid);
         assert!(text.contains("FLASH_INDEX32") && text.contains("reaches 8589934592"), "{device}: {text}");
-        // Indices fit, and how many there are does not.
+        // The indices fit, but their number does not.
         let count = |dims: [u64; 3]| {
             let count = FlashMemory::from([0u64]);
             rt.submit(Many::of(&count)).exec(dims).map(|()| count.get(0).unwrap())
@@ -190,7 +191,7 @@ fn an_array_beyond_the_limit() {
         let limits: serde_json::Value = serde_json::from_str(&api.query("limits").unwrap()).unwrap();
         let most = limits["buffer_bytes"].as_u64().unwrap();
         assert_eq!(api.set_memory_budget(u64::MAX), budget.is_some());
-        // Of the host's memory zeros take none.
+        // Zeros take no host memory.
         let n = most / 8 + 1;
         let (values, sum) = (FlashMemory::<u64>::zeroed(n as usize), FlashMemory::from([5u64]));
         let error = rt.submit(Total::of(&values, &sum)).exec([n]).unwrap_err().to_string();

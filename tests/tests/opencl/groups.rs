@@ -1,4 +1,4 @@
-//! Work-groups: how many work items they have, and kernels that are one.
+//! Work-groups: their number of work items, and kernels that are one work item.
 
 use crate::devices;
 use crate::kernels::{Far, Scale, Total};
@@ -71,7 +71,7 @@ fn a_thread_has_a_run_of_consecutive_work_items_where_the_implementation_says_so
         };
         for n in [1, 15, 16, 17, 1_000, 100_003] {
             let found = lengths(n, n.into()).unwrap();
-            // All but the last are of one length, a multiple of what the attribute says.
+            // All but the last have one length, a multiple of the attribute.
             let (run, last) = (found[0] as usize, found[n - 1] as usize);
             let end = n - last;
             assert!(n == last || (run % 16 == 0 && end % run == 0), "{device}, {n}: {run}, {last}");

@@ -1,4 +1,4 @@
-//! Calls that fail on a device that otherwise works: between the backend and the system's OpenCL stands a library
+//! Calls that fail on a device that otherwise works. Between the backend and the system's OpenCL is a library
 //! (`tests/c/opencl_faults.c`) whose functions fail when a file says so.
 
 use crate::devices;
@@ -14,7 +14,7 @@ fn scales(rt: &RuntimeObj) -> Result<(), flash::Error> {
     scales_so_many(rt, 1000)
 }
 
-/// More each time, so that there is something to allocate.
+/// A larger size each time, so that something is allocated.
 fn scales_more(rt: &RuntimeObj) -> Result<(), flash::Error> {
     static TURN: AtomicI32 = AtomicI32::new(0);
     scales_so_many(rt, (2000.0 * 1.25f64.powi(TURN.fetch_add(1, Relaxed))) as usize)
@@ -27,7 +27,7 @@ fn scales_so_many(rt: &RuntimeObj, n: usize) -> Result<(), flash::Error> {
     Ok(())
 }
 
-/// More phases than the backend enqueues before it looks whether they end.
+/// More phases than the backend enqueues before it waits for their end.
 fn wraps(rt: &RuntimeObj) -> Result<(), flash::Error> {
     let cells = FlashMemory::from([0u64, 0, 0]);
     rt.submit(Wrap::of(&cells)).exec([3u64, 5_000])?;
@@ -35,7 +35,7 @@ fn wraps(rt: &RuntimeObj) -> Result<(), flash::Error> {
     Ok(())
 }
 
-/// A call and the code that it gives so many times; what is run, and what the error is.
+/// A call, the code that it returns, and how many times; the function to run, and the expected error.
 type Fault = (&'static str, i32, u32, fn(&RuntimeObj) -> Result<(), flash::Error>, Code, &'static str);
 
 const FAULTS: &[Fault] = &[
@@ -81,7 +81,7 @@ const FAULTS: &[Fault] = &[
         Code::OutOfMemory,
         "a command in the device's queue: CL_OUT_OF_RESOURCES (-5)",
     ),
-    // Behind the phases of a launch, whose end is that of the marker.
+    // After the phases of a launch, whose end is that of the marker.
     (
         "clEnqueueMarkerWithWaitList",
         -5,
@@ -90,7 +90,7 @@ const FAULTS: &[Fault] = &[
         Code::OutOfMemory,
         "clEnqueueMarkerWithWaitList: CL_OUT_OF_RESOURCES (-5)",
     ),
-    // Again and again: the runtime gives up what it kept, and then whatever else it can.
+    // Repeatedly: the runtime frees its caches, and then whatever else it can.
     (
         "clCreateBuffer",
         -4,
@@ -101,7 +101,8 @@ const FAULTS: &[Fault] = &[
     ),
 ];
 
-/// Launches go to the device in batches, which end together: what fails is said of all of its batch, and of no other.
+/// Launches go to the device in batches, which end together: a failure is reported for all of its batch, and
+/// for no other.
 fn fails_by_batches(rt: &RuntimeObj, file: &Path) {
     // Three batches, and eight more.
     const LAUNCHES: usize = 3 * 256 + 8;
@@ -127,7 +128,7 @@ fn fails_by_batches(rt: &RuntimeObj, file: &Path) {
 fn check(file: &Path) {
     for device in devices("injected::calls_that_fail_are_errors_with_their_codes_and_the_runtime_goes_on") {
         let rt = get_runtime(&device).unwrap();
-        // What fails for want of memory when a device or a kernel is first used is tried again.
+        // A failure for want of memory at the first use of a device or a kernel is tried again.
         for (call, run) in [("clCreateContext", scales as fn(&_) -> _), ("clBuildProgram", wraps)] {
             std::fs::write(file, format!("{call} -6 1000")).unwrap();
             let error = run(&rt).expect_err(call).to_string();
@@ -158,7 +159,7 @@ fn check(file: &Path) {
             scales(&rt).unwrap();
         }
         fails_by_batches(&rt, file);
-        // One allocation that is refused costs nothing but what was kept.
+        // One refused allocation costs only the caches.
         std::fs::write(file, "clCreateBuffer -4 1").unwrap();
         scales_more(&rt).unwrap();
         assert!(!file.exists(), "{device}: nothing was allocated");
@@ -187,7 +188,7 @@ fn calls_that_fail_are_errors_with_their_codes_and_the_runtime_goes_on() {
             ("OPENCL_DYLIB_PATH", loader().into_os_string()),
             ("FLASH_TEST_FAULT", file.clone().into_os_string()),
             ("FLASH_OPENCL_COPY", "1".into()),
-            // Nothing is loaded from disk meanwhile.
+            // No program is loaded from disk meanwhile.
             ("FLASH_CACHE_LIMIT", "0".into()),
         ]
     };

@@ -18,7 +18,7 @@ pub struct Scale<'a> {
     y: Item<'a, ReadWrite<f32>>,
 }
 
-/// The same, which there is as a binary alone.
+/// The same, which exists only as a binary.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.binary", dims(i), part_by(i))]
 pub struct Binary<'a> {
@@ -27,7 +27,7 @@ pub struct Binary<'a> {
     y: Item<'a, ReadWrite<f32>>,
 }
 
-/// Adds what an index is to its element.
+/// Adds the value of an index to its element.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.grid", dims(x, y, z))]
 pub struct Grid<'a> {
@@ -41,7 +41,7 @@ pub struct Plane<'a> {
     out: Item<'a, ReadWrite<u64>>,
 }
 
-/// Writes what was around an element, in another array.
+/// Writes the neighbours of an element into another array.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.around", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
 pub struct Around<'a> {
@@ -74,7 +74,7 @@ pub struct Total<'a> {
     sum: Reduce<'a, ReadWrite<u64>, Sum>,
 }
 
-/// A dimension that indexes nothing, and may be far away.
+/// A dimension that indexes nothing, and may have large values.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.far", dims(i, far), group_by(far))]
 pub struct Far<'a> {
@@ -89,7 +89,7 @@ pub struct Many<'a> {
     count: Reduce<'a, ReadWrite<u64>, Sum>,
 }
 
-/// A scalar of a size that no device takes with the rest.
+/// A scalar that is too large for any device together with the rest.
 #[derive(KernelDefinition)]
 #[kernel(name = "opencl.large", dims(i))]
 pub struct Large<'a> {
@@ -138,7 +138,7 @@ fn made<D: KernelDefinition>(
     (kind, payload): (u32, &'static [u8]),
     attributes: Value,
 ) -> &'static Implementation {
-    // One that does not cooperate sees all of every array, and must say so.
+    // An implementation that does not cooperate needs all of every array, and must declare it.
     let door = if attributes["cooperating"] == true || name == "wrong door" { DOOR_ITEM } else { DOOR_WHOLE };
     let attributes = attributes.as_object().expect("attributes are an object");
     let attributes: Vec<Attr> = attributes
@@ -155,7 +155,7 @@ fn made<D: KernelDefinition>(
         struct_size: size_of::<Implementation>() as u32,
         door,
         kind,
-        // What is taken where none is named.
+        // The default where none is named.
         priority: i32::from(name == "text"),
         kernel: Str::new(D::NAME),
         name: Str::new(name),
@@ -171,12 +171,12 @@ fn made<D: KernelDefinition>(
     }))
 }
 
-/// In the text of all kernels.
+/// An implementation in the text of all kernels.
 pub fn source<D: KernelDefinition>(name: &'static str, attributes: Value) -> &'static Implementation {
     given::<D>(name, TEXT, attributes)
 }
 
-/// In a text of its own.
+/// An implementation in a text of its own.
 pub fn given<D: KernelDefinition>(
     name: &'static str,
     text: &'static str,
@@ -220,7 +220,7 @@ const CONVERSIONS: &str =
 }
 ";
 
-/// It asks only for indices: its table has listed values, or there is none.
+/// It uses only indices: its table has listed values, or there is none.
 const INDICES: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
     FLASH_FOR_ITEMS {
         const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), z = FLASH_INDEX(2);
@@ -234,10 +234,10 @@ fn indices32() -> &'static str {
     INDICES.replace("FLASH_INDEX(", "FLASH_INDEX32(").leak()
 }
 
-/// What [`BOXES`] and [`PLANE`] add for the program that is for boxes.
+/// The number that [`BOXES`] and [`PLANE`] add in the program for boxes.
 pub const BOX: u64 = 1_000_000_000;
 
-/// They say which program it is.
+/// They show which program runs.
 const BOXES: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
     FLASH_FOR_ITEMS {
 #ifdef FLASH_GRID
@@ -275,7 +275,7 @@ const MANY: &str = "FLASH_KERNEL many(FLASH_GLOBAL flash_u64 *count, FLASH_ARGS)
 }
 ";
 
-/// Run by run: an element of neighbours is behind the last one's.
+/// Run by run: an element of neighbours is adjacent to the last one's.
 const RUNS: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
     FLASH_FOR_RUNS {
         FLASH_GLOBAL flash_u64 *to = &FLASH_AT(out, FLASH_OWN_INDEX(out));
@@ -286,7 +286,7 @@ const RUNS: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
 }
 ";
 
-/// All that a thread has, one by one.
+/// All work items of a thread, one by one.
 const ITEMS: &str = "FLASH_KERNEL grid(FLASH_GLOBAL flash_u64 *out, FLASH_ARGS) {
     FLASH_FOR_ITEMS {
         FLASH_AT(out, FLASH_OWN_INDEX(out)) += 1 + FLASH_INDEX(0) + 1000 * FLASH_INDEX(1) + 1000000 * FLASH_INDEX(2);
@@ -304,7 +304,7 @@ const RUNS_OF_BLOCKS: &str =
 }
 ";
 
-/// How long runs are.
+/// The length of runs.
 const LONG_RUNS: &str = "FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
     FLASH_FOR_RUNS {
         for (flash_u64 i = 0; i < FLASH_RUN(); ++i)
@@ -324,7 +324,7 @@ FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
 }
 ";
 
-/// What sort of a device the program is compiled for.
+/// The kind of device that the program is compiled for.
 const FPGA: &str = "FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
     FLASH_FOR_ITEMS {
 #ifdef FLASH_FPGA
@@ -336,14 +336,14 @@ const FPGA: &str = "FLASH_KERNEL far(FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
 }
 ";
 
-/// All elements by one work item, which knows nothing of FLASH.
+/// All elements by one work item, without FLASH's macros.
 const ONE: &str = "__attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void scale(float a, __global const float *x, __global float *y) {
     for (int i = 0; i < 100; ++i) y[i] += a * x[i];
 }
 ";
 
-/// The program that the environment names, in the implementation itself.
+/// The program that the environment names, inside the implementation itself.
 fn program() -> &'static [u8] {
     std::fs::read(std::env::var(BINARY).unwrap_or_default()).unwrap_or_default().leak()
 }

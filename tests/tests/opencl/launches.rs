@@ -1,4 +1,4 @@
-//! What kernels compute: whole, sorted, cut, on one device and on all of them together.
+//! The results of kernels: whole, sorted, cut, on one device and on all of them together.
 
 use crate::devices;
 use crate::kernels::{Far, Grid, Scale, Spread, Total, Wrap};
@@ -93,7 +93,7 @@ fn cells(n: usize) -> Vec<u64> {
     (0..n as u64).map(|i| i * i % 97).collect()
 }
 
-/// What `Spread` gives.
+/// The result of `Spread`.
 fn spread(mut cells: Vec<u64>, steps: u64) -> Vec<u64> {
     for step in 0..steps {
         let was = cells.clone();
@@ -106,7 +106,7 @@ fn spread(mut cells: Vec<u64>, steps: u64) -> Vec<u64> {
     cells
 }
 
-/// All devices together, those of the CPU backend included.
+/// All devices together, including those of the CPU backend.
 fn together(devices: &[String]) -> RuntimeObj {
     get_runtime(&format!("ALL_CPU,{}", devices.join(","))).unwrap()
 }
@@ -169,7 +169,7 @@ fn a_range_of_a_memory_is_found_at_its_place() {
         // The whole of it is on the device before a range is.
         rt.submit(Scale::of(0.0, &from, &to)).options(Implementation::named("text")).exec([1_000]).unwrap();
         let mut expected = y.clone();
-        // A kernel that does not cooperate knows nothing of where a buffer begins: it gets a part of it.
+        // A kernel that does not cooperate does not know the offset of a buffer: it gets a part of it.
         for name in ["text", "plain"] {
             let (part, other) = (from.range(320..520).unwrap(), to.range(704..904).unwrap());
             rt.submit(Scale::of(3.0, part, other)).options(Implementation::named(name)).exec([200]).unwrap();
@@ -180,7 +180,7 @@ fn a_range_of_a_memory_is_found_at_its_place() {
     }
 }
 
-/// Launches of one kernel, of which most are the one before once more and others differ in one thing.
+/// Launches of one kernel. Most repeat the one before, and others differ in one respect.
 fn launches_that_come_again(rt: &RuntimeObj, mut seed: u64) {
     let mut random = |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -199,7 +199,7 @@ fn launches_that_come_again(rt: &RuntimeObj, mut seed: u64) {
             2 => a = 3.0 - a,
             3 => items = random(100)..N - random(100),
             4 => {
-                // Another memory, which may be where the old one was.
+                // Another memory, possibly at the address of the old one.
                 to[0] = FlashMemory::zeroed(N);
                 expected[0].fill(0.0);
             }

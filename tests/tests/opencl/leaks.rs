@@ -1,4 +1,4 @@
-//! What comes and goes leaves nothing behind: neither memory nor OpenCL's objects.
+//! Memory and OpenCL's objects are released after use.
 
 use crate::kernels::{Scale, Total, Wrap};
 use crate::{Objects, devices};
@@ -23,7 +23,7 @@ fn buffers_that_come_and_go_leave_nothing_behind() {
                 rt.submit(Scale::of(3.0, &x, &y)).options(Implementation::named("text")).exec([n]).unwrap();
                 assert_eq!(y.read_range(n - 1..).unwrap()[0], 3.0);
             };
-            // Sizes differ, so that the cache of buffers has to let some go: all it may keep is 1 MiB.
+            // Sizes differ, so that the cache of buffers has to free some: it may keep at most 1 MiB.
             let memory = rt.devices()[0];
             assert!(memory.set_memory_budget(4 * BYTES as u64));
             (0..100).for_each(|i| cycle(BYTES / 2 + 1024 * (i % 100)));
@@ -46,7 +46,7 @@ fn buffers_that_come_and_go_leave_nothing_behind() {
 #[test]
 fn ten_thousand_launches_leave_nothing_behind() {
     const LAUNCHES: u64 = 10_000;
-    // Nothing is loaded from disk meanwhile.
+    // No program is loaded from disk meanwhile.
     flash_tests::in_process(&[("FLASH_CACHE_LIMIT", "0")], || {
         for device in devices("leaks::ten_thousand_launches_leave_nothing_behind") {
             let rt = get_runtime(&device).unwrap();
@@ -73,7 +73,7 @@ fn ten_thousand_launches_leave_nothing_behind() {
 
 #[test]
 fn what_is_kept_of_the_hosts_arrays_goes_with_them() {
-    // Nothing is loaded from disk meanwhile.
+    // No program is loaded from disk meanwhile.
     flash_tests::in_process(&[("FLASH_CACHE_LIMIT", "0")], || {
         for device in devices("leaks::what_is_kept_of_the_hosts_arrays_goes_with_them") {
             let rt = get_runtime(&device).unwrap();

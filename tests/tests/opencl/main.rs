@@ -1,4 +1,4 @@
-//! The OpenCL backends, on every OpenCL device that there is.
+//! The OpenCL backends, on every available OpenCL device.
 
 mod binaries;
 mod boxes;
@@ -23,7 +23,7 @@ flash_core::conformance!();
 /// The kind of devices.
 const TARGET: &str = "opencl";
 
-/// The ids of all devices of the two backends. Without any the test says that it cannot run.
+/// The ids of all devices of the two backends. Without any the test reports that it cannot run.
 fn devices(test: &str) -> Vec<String> {
     let ours = |key: &Option<String>| matches!(key.as_deref(), Some("OPENCL" | "INTEL_FPGA"));
     let reports = list();
@@ -48,14 +48,14 @@ struct Objects {
 }
 
 impl Objects {
-    /// `buffers`, `events`, `kernels` or `programs`. Any device of the backend knows them all.
+    /// `buffers`, `events`, `kernels` or `programs`. Any device of the backend reports all of them.
     fn of(device: &str, kind: &str) -> Objects {
         let all = get_runtime(device).unwrap().devices()[0].query("objects").unwrap();
         let mut all: std::collections::BTreeMap<String, Objects> = serde_json::from_str(&all).unwrap();
         all.remove(kind).unwrap()
     }
 
-    /// How many there are.
+    /// The number of live ones.
     fn live(self) -> u64 {
         self.made - self.released
     }

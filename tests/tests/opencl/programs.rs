@@ -54,7 +54,7 @@ fn what_a_source_asks_of_arrays_is_seen_in_its_text() {
         let mut spec = KernelSpec::read(implementation).unwrap();
         spec.payload(implementation).unwrap();
         let source = spec.source(text);
-        // Nothing that reads a table which is not there.
+        // Nothing reads a missing table.
         assert_eq!(source.contains("#undef FLASH_ROW_LEN\n"), !spec.details, "{text}");
         spec.details
     };
@@ -84,7 +84,7 @@ fn what_a_source_asks_of_arrays_is_seen_in_its_text() {
 /// Names the device of a test's child process, which runs the implementations of `Scale` after the comma.
 const DEVICE: &str = "FLASH_TEST_DEVICE";
 
-/// In a child process: does what it is for. True if this is one.
+/// In a child process: does its part of the test. True if this is one.
 fn is_child() -> bool {
     let Ok(device) = std::env::var(DEVICE) else { return false };
     let (device, names) = device.split_once(',').expect("a device and implementations");

@@ -48,7 +48,7 @@ pub fn scale() -> Vec<u8> {
         (253, &[]),
         (56, &[]),
     ];
-    // Magic number, version 1.0, nobody's generator, a bound of the numbers.
+    // Magic number, version 1.0, no registered generator, a bound of the numbers.
     let mut words = vec![0x0723_0203, 0x0001_0000, 0, 22, 0];
     for (code, operands) in instructions {
         words.push((operands.len() as u32 + 1) << 16 | code);

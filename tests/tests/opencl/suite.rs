@@ -3,13 +3,13 @@
 use crate::devices;
 use flash_core::backend::conformance;
 
-/// What these devices do not offer.
+/// Checks of features that these devices lack.
 const SKIPPED: [&str; 3] = [
     "host memory is registered",
     "queues of its own",
     "a kernel that fails is an error of its launch, and the device is usable after",
 ];
-/// What those do not that have memories of their own.
+/// Checks of features that devices with memories of their own lack.
 const IN_PLACE: &str = "arrays begin anywhere in the host's memory, and others come in their places";
 
 fn all_pass(test: &str) {
@@ -45,7 +45,7 @@ fn without_devices_the_backends_are_unavailable_and_say_why() {
             let error = flash::get_runtime(key).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}` is unavailable: expected")), "{error}");
         }
-        // The rest of the world goes on.
+        // All other backends go on.
         assert_eq!(flash::get_runtime("ALL_ACCEL").unwrap().devices()[0].id(), "ALL_CPU:0");
     });
 }
@@ -71,7 +71,7 @@ fn a_group_takes_the_cpu_once_and_no_emulator() {
     }
 }
 
-/// What `cargo xtask setup` installs is what there is, where its environment is the test's.
+/// The devices that `cargo xtask setup` installs are available, where its environment is the test's.
 #[test]
 fn every_installed_platform_has_its_device() {
     const TEST: &str = "suite::every_installed_platform_has_its_device";
@@ -84,7 +84,7 @@ fn every_installed_platform_has_its_device() {
     assert_eq!((installed, found.len()), (3, 3), "{found:?}");
     let keys: Vec<&str> = found.iter().map(|id| id.split(':').next().unwrap()).collect();
     assert_eq!(keys.iter().filter(|key| **key == "OPENCL").count(), 2, "{found:?}");
-    // A CPU computes where the host does, unless it is told to copy.
+    // A CPU works in the host's memory, unless it is told to copy.
     for device in &found {
         let device = flash::get_runtime(device).unwrap().devices()[0];
         assert!(device.info().host_memory, "{device:?}");

@@ -1,4 +1,4 @@
-//! Functions of shared libraries as implementations: C, C++ and Fortran, and what is refused.
+//! Functions of shared libraries as implementations: C, C++ and Fortran, and refused ones.
 
 use crate::Fill;
 use flash_core::descriptor::{Implementation, sort_by};
@@ -82,7 +82,7 @@ struct Shift<'a> {
     values: Phased<'a, u64>,
 }
 
-/// The directory, which goes when this does, and the library in it.
+/// The directory, which is removed when this is dropped, and the library in it.
 fn library(language: Language, source: &str) -> (TempDir, PathBuf) {
     let place = plugins::directory();
     let file = place.path().join("libfunctions.so");
@@ -256,7 +256,7 @@ fn what_is_no_library_is_an_error_that_says_so() {
 #[test]
 fn a_symbol_that_is_missing_is_an_error_that_lists_what_there_is() {
     let (_place, file) = library(Language::C, "functions.c");
-    // Of libraries that this one needs, and of data, nothing is taken.
+    // Symbols of libraries that this one needs, and of data, are not used.
     for symbol in ["saxpi", "malloc", "printf", "not_a_function", ""] {
         let message = fill(&file, symbol).unwrap_err().to_string();
         for part in ["libfunctions.so", &format!("`{symbol}`"), "saxpy", "many", "shift"] {

@@ -1,8 +1,8 @@
-//! The C headers in `flash-core/include` are made from `flash-core/src/abi`, and their layout is the
-//! one that is written down in `layout.txt`.
+//! The C headers in `flash-core/include` are made from `flash-core/src/abi`, and their layout is the one in
+//! `layout.txt`.
 //!
-//! `FLASH_BLESS=1 cargo test -p flash-tests --test plugins` writes all three: read the difference. A
-//! line of `layout.txt` that changes is a break of the interface; lines may be added.
+//! `FLASH_BLESS=1 cargo test -p flash-tests --test plugins` writes all three: read the difference. A changed
+//! line of `layout.txt` is a break of the interface; lines may be added.
 
 use flash_core::abi::{self, space};
 use flash_tests::plugins::{self, Language};
@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::mem::offset_of;
 use std::path::PathBuf;
 
-/// What a kernel sees: declared in `flash_device.h`, everything else in `flash_backend.h`.
+/// The items for kernels: declared in `flash_device.h`, all others in `flash_backend.h`.
 fn of_device(name: &str) -> bool {
     matches!(name, "Arg" | "Part" | "Span" | "SpanFn" | "SPACE_HOST")
         || name.starts_with("ARG_")
@@ -21,7 +21,7 @@ fn include(file: &str) -> PathBuf {
     plugins::workspace().join("flash-core/include").join(file)
 }
 
-/// The interface in one file, as cbindgen can read it: an opaque type is a struct without fields.
+/// The interface in one file, in a form that cbindgen can read: an opaque type is a struct without fields.
 fn source() -> String {
     let read = |file: &str| {
         let path = plugins::workspace().join("flash-core/src/abi").join(file);
@@ -34,7 +34,7 @@ fn source() -> String {
             comment.push('\n');
             continue;
         }
-        // What C has no constants for is in the tail.
+        // Constants that C cannot express are in the tail.
         if !line.starts_with("//!") && !line.contains("MAGIC: u64") && !line.contains("QUERY_SYMBOL: &str") {
             source.push_str(&comment);
             source.push_str(line);
@@ -187,7 +187,7 @@ fn the_headers_are_made_from_the_interface() {
     same_as_file("flash_backend.h", &generate(false));
 }
 
-/// `Struct size alignment` and `Struct.field offset size` of everything that crosses.
+/// `Struct size alignment` and `Struct.field offset size` of every type of the interface.
 macro_rules! layout {
     ($($module:ident :: $name:ident { $($field:ident),* $(,)? })*) => {{
         let mut lines = Vec::new();
@@ -309,7 +309,7 @@ fn the_constants_of_the_tail_are_those_of_the_interface() {
     );
 }
 
-/// A C file that fails to compile if the headers do not have the layout that is written down.
+/// A C file that fails to compile if the headers do not have the layout in the file.
 fn assertions(device_only: bool) -> String {
     let mut text = String::from(if device_only {
         "#include \"flash_device.h\"\n"

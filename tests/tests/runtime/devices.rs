@@ -332,7 +332,8 @@ fn phases_of_an_array_larger_than_the_devices_memory_are_streamed_too() {
         let n = 1usize << 19;
         let rt = get_runtime("ALL_CPU").unwrap().options((MemoryBudget(1 << 20), Subspaces(16)));
         let start: Vec<u64> = (0..n as u64).collect();
-        // An odd number of phases ends in the second buffer; where not every element has an item, every phase does.
+        // An odd number of phases ends in the second buffer; where not every element has an item, every phase
+        // does.
         for (items, steps) in [(n, 3), (n, 2), (n - 5, 2)] {
             let values = FlashMemory::from(start.clone()).with_shape([n]).unwrap();
             rt.submit(Drift::of(&values)).exec([items, steps]).unwrap();

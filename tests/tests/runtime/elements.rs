@@ -86,7 +86,8 @@ fn a_function_of_the_position_is_a_dimension() {
     assert_eq!(*to.read().unwrap(), expected);
 }
 
-/// Without an implementation for elements of 4 bytes; with one for those of 12, whose type is called the same.
+/// Without an implementation for elements of 4 bytes; with one for those of 12, whose type is called the
+/// same.
 fn of_one_name() -> impl FnOnce(&RuntimeObj) -> Result<(), flash::Error> {
     {
         #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]

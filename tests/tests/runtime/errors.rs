@@ -1,4 +1,4 @@
-//! Launches that make no sense are refused before anything of the pipeline runs, in words that help.
+//! Invalid launches are refused before anything of the pipeline runs, with helpful messages.
 
 use flash::index::{Dim, IntoDims};
 use flash::kernel;

@@ -1,4 +1,4 @@
-//! What fails takes along what reads its outputs, and nothing else.
+//! A failure spreads to submissions that read its outputs, and to no others.
 
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};

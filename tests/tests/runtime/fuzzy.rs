@@ -83,8 +83,8 @@ macro_rules! floats {
 }
 floats! { f32 f64 }
 
-/// Tries one pair of types, the naive way and by launches of a kernel by name, where the types are those of the
-/// values; true if numbers of the first can be passed for those of the second.
+/// Tries one pair of types, the naive way and by launches of a kernel by name, where the types are those of
+/// the values; true if numbers of the first can be passed for those of the second.
 fn fits<S: Number, T: Number>(rt: &RuntimeObj, naive: fn(S) -> T) -> bool {
     let (kernel, to) = (rt.kernel("fuzzy.take").unwrap(), FlashMemory::<T>::zeroed(1));
     let lossless = S::values().into_iter().all(|value| naive(value).exact() == value.exact());
@@ -278,7 +278,8 @@ fn phases_sums_and_cuts_give_what_the_wide_numbers_give() {
     }
 }
 
-/// A definition of a program's own: what it names is implemented elsewhere, for numbers of double precision alone.
+/// A definition of a program's own: what it names is implemented elsewhere, for numbers of double precision
+/// alone.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.accelerate", dims(body), searchable = fuzzy)]
 struct Pull<'a> {

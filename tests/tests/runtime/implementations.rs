@@ -1,4 +1,4 @@
-//! Which of several implementations a launch takes, and what the `whole` door gives.
+//! The choice among several implementations for a launch, and the arguments of the `whole` door.
 
 use flash::kernel;
 use flash::kernel::views::{Item, Write};
@@ -48,7 +48,7 @@ macro_rules! writes {
     };
 }
 
-/// Who ran, and what the profile says of it.
+/// The implementation that ran, and its record in the profile.
 macro_rules! ran {
     ($definition:ident $(, $option:expr)?) => {{
         let (rt, profile) = (get_runtime("ALL_CPU").unwrap(), Profile::new());

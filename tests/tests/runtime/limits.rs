@@ -1,4 +1,4 @@
-//! Options of a runtime that say who goes first on a device, and how much of its memory arrays take.
+//! Options of a runtime for priorities on a device, and for the memory that arrays take.
 
 use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite};

@@ -1,4 +1,4 @@
-//! What a submission or a runtime may say beside arguments and dimensions.
+//! Options of a submission or a runtime, beside arguments and dimensions.
 
 use flash::backend::DeviceHandle;
 use flash::descriptor::{Attribute, Attributes, Searchable};

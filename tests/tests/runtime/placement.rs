@@ -1,5 +1,5 @@
-//! Who runs what: submissions in turn, where their data is, in proportion to what was measured; and products
-//! and sums that have one value however they are cut.
+//! The devices that run submissions: in turn, where their data is, in proportion to measured rates; and
+//! products and sums that have one value however they are cut.
 
 use flash::descriptor::{Attributes, part_by};
 use flash::kernel;
@@ -157,7 +157,8 @@ fn submissions_that_do_not_depend_on_each_other_go_round_the_devices() {
         in_process(variables, || {
             let (rt, profile) = (all(), Profile::new());
             let rt = rt.options(&profile);
-            // A device that the system keeps from running is rightly passed over, until it is known to be quick again.
+            // A device that the system keeps from running is rightly passed over, until it is known to be
+            // quick again.
             let evenly = (0..20).any(|_| {
                 let memories: Vec<_> = (0..60).map(|_| FlashMemory::<u32>::zeroed(1)).collect();
                 let chain = memories.iter().fold(rt.pipeline(), |chain, memory| {

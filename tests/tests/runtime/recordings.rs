@@ -1,5 +1,5 @@
-//! Submissions are written down anew each time, whatever was submitted before on this thread: a
-//! launch is never taken for an earlier one that looked like it.
+//! Submissions are recorded anew each time, whatever was submitted before on this thread: a launch is never
+//! taken for an earlier one that looked like it.
 
 use flash::descriptor::Attributes;
 use flash::kernel;

@@ -1,4 +1,4 @@
-//! Accumulators: what they are after a launch, to the last bit, whoever ran it.
+//! Accumulators: their exact bits after a launch, on any device.
 
 use super::model::{Case, Entry, Values, case};
 use flash::Error;

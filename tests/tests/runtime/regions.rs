@@ -1,4 +1,4 @@
-//! What touches different parts of one memory does not wait for each other, nor fail: pipelines and guards.
+//! Pipelines and guards that touch different parts of one memory neither wait for each other nor fail.
 
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};

@@ -1,4 +1,4 @@
-//! Which of the CPU's threads run the items of a launch.
+//! The CPU's threads that run the items of a launch.
 
 use flash::descriptor::Implementation;
 use flash::kernel;
@@ -112,7 +112,8 @@ fn items_of_a_recorded_launch_that_come_to_take_long_have_both_threads_before_lo
 fn runs_are_whole_vectors_unless_an_implementation_says_otherwise() {
     in_process(TWO_THREADS, || {
         let rt = get_runtime("ALL_CPU").unwrap();
-        // A first launch begins on the caller, which sends for the other thread once it has taken a while: enough is left.
+        // A first launch begins on the caller, which sends for the other thread once it has taken a while:
+        // enough is left.
         for (name, items, expected) in [("by_run", 16, 1), ("by_any_run", 16, 2), ("by_run", 160, 2)] {
             let rt = rt.options(Implementation::named(name));
             for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Who waits for whom, and for how long.
+//! Waits between pipelines: which there are, and how long they last.
 
 use flash::Error;
 use flash::descriptor::{MemoryBudget, part_by};

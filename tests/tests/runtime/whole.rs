@@ -1,5 +1,5 @@
-//! Implementations by the `whole` door over several devices: those that take parts get parts, with the outcome
-//! of one device; others get all of a launch, on one.
+//! Implementations by the `whole` door over several devices. Those that take parts get parts, with the result
+//! of one device; others get all of a launch, on one device.
 
 use flash::kernel;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Row, Sum, Window, Write};
@@ -146,7 +146,7 @@ const ROW: usize = 3;
 const WIDTH: usize = 20;
 const HEIGHT: usize = 50;
 
-/// Who runs a kernel, and what with.
+/// A runtime and an implementation to run a kernel with.
 struct On {
     rt: RuntimeObj,
     profile: Profile,

@@ -1,4 +1,4 @@
-//! Where kernels are easily wrong, on every device: arrays of nothing, numbers that are none, and arrays that begin
+//! Edge cases of every kernel on every device: empty arrays, NaNs and infinities, and arrays that begin
 //! anywhere.
 
 use crate::{Real, all, near, numbers};
@@ -47,7 +47,7 @@ fn nothing_has_results_of_nothing_and_sums_of_zero() {
     of_nothing::<f64>("edges::nothing_has_results_of_nothing_and_sums_of_zero");
 }
 
-/// Numbers that are none or infinite, and what makes such.
+/// NaNs, infinities, and operands that make them.
 const ODD: [[f64; 2]; 9] = [
     [f64::NAN, 1.0],
     [1.0, f64::NAN],
@@ -62,7 +62,7 @@ const ODD: [[f64; 2]; 9] = [
 
 fn not_numbers<T: Real>(test: &str) {
     for (which, rt) in all(test) {
-        // Registers full of them, and a rest.
+        // Registers full of them, and a remainder.
         let (n, which) = (ODD.len() * 5, format!("{which}, {}", T::NAME));
         let side = |k: usize| (0..n).map(move |i| ODD[i % ODD.len()][k]);
         let [a, b] = [0, 1].map(|k| side(k).map(T::of).collect::<FlashMemory<T>>());
@@ -166,7 +166,7 @@ fn what_is_not_a_number_reaches_the_neighbours_of_a_sweep() {
     in_sweeps::<f64>("edges::what_is_not_a_number_reaches_the_neighbours_of_a_sweep");
 }
 
-/// An argument that begins some elements behind its memory's begin.
+/// An argument that begins some elements after the beginning of its memory.
 struct At<T>(FlashMemory<T>, usize);
 
 impl<T: Element> At<T> {
@@ -175,8 +175,8 @@ impl<T: Element> At<T> {
     }
 }
 
-/// What every kernel makes of the same arguments, as bits, if argument `i` begins `offset(i)` elements behind its
-/// memory's begin.
+/// The results of every kernel for the same arguments, as bits, if argument `i` begins `offset(i)` elements
+/// after the beginning of its memory.
 fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'static str, Vec<u64>)> {
     fn at<U: Element + Copy>(offset: usize, elements: &[U]) -> At<U> {
         let before = elements.iter().cycle().take(offset);
@@ -196,7 +196,7 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
     let (a, b, c) = (of(0, n), of(1, n), of(2, n));
     rt.submit(Ewmm::<T>::of(n as u64, a.range(), b.range(), c.range())).exec([n]).unwrap();
     done("ewmm", &c);
-    // As one of large arrays.
+    // As a part of large arrays.
     rt.submit(Ewmd::<T>::of(1 << 40, a.range(), b.range(), c.range())).exec([n]).unwrap();
     done("ewmd", &c);
     let sum = of(2, 1);
@@ -259,7 +259,8 @@ fn anywhere<T: Real>(test: &str) {
     for (which, rt) in all(test) {
         let expected = results::<T>(&rt, |_| 0);
         for first in 1..=16 {
-            // All by as much, so that those of one alignment stay together; and each by another number.
+            // All by the same number, so that those of one alignment stay together; and each by another
+            // number.
             for apart in [0, 5] {
                 for ((kernel, found), (_, expected)) in
                     results::<T>(&rt, |argument| (first + argument * apart) % 17).iter().zip(&expected)

@@ -7,10 +7,10 @@ use flash::kernels::mmm::{Mmm, bf16};
 use flash::prelude::*;
 use flash_tests::emulated;
 
-/// All that multiply them, whole and cut.
+/// The runtimes of all implementations that multiply them, whole and cut.
 fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
     let mut runtimes = matrices::with_cublas(all(test));
-    // There is none for each instruction set.
+    // There is no implementation for each instruction set.
     runtimes.retain(|(which, _)| !crate::SETS.iter().any(|set| which.starts_with(set)));
     if !emulated::is_here() {
         runtimes.extend(implementations(test, &["blocked", "avx512_bf16", "amx_bf16"]));
@@ -18,7 +18,7 @@ fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
     runtimes
 }
 
-/// Numbers between -1 and 1 with all digits that there are.
+/// Numbers between -1 and 1 with all digits of the type.
 fn factors(n: usize, seed: u64) -> Vec<bf16> {
     crate::numbers::<f32>(n, seed).into_iter().map(bf16::from_f32).collect()
 }
@@ -27,7 +27,7 @@ fn matrix(elements: Vec<bf16>, shape: [usize; 2]) -> FlashMemory<bf16> {
     FlashMemory::from(elements).with_shape(shape).unwrap()
 }
 
-/// Rows, columns, products in a sum, and by how much rows of `a` and `b` are longer than needed.
+/// Rows, columns, products in a sum, and the extra length of rows of `a` and `b`.
 const SIZES: [([usize; 3], [usize; 2]); 14] = [
     ([1, 1, 1], [0, 0]),
     ([1, 1, 2], [1, 0]),
@@ -108,7 +108,7 @@ fn halves_that_are_not_numbers_stay_in_their_row_and_column() {
     }
 }
 
-/// Of two products, and of as many as tiles are for.
+/// Of two products, and of as many as tiles need.
 #[test]
 fn sums_of_halves_have_the_digits_and_the_range_of_single_precision() {
     let (large, small) = (bf16::MAX, bf16::from_f32(2.0f32.powi(-60)));
@@ -160,7 +160,7 @@ fn two_devices_share_the_rows_of_a_product_of_halves() {
     });
 }
 
-/// By the edges of tiles, of steps of products, and of the pieces and blocks of these.
+/// At the edges of tiles, of steps of products, and of their pieces and blocks.
 #[test]
 fn products_of_halves_by_tiles_end_where_the_matrices_do() {
     let runtimes = everywhere("halves::products_of_halves_by_tiles_end_where_the_matrices_do");
@@ -170,7 +170,7 @@ fn products_of_halves_by_tiles_end_where_the_matrices_do() {
     let sums = [1, 31, 32, 33, 63, 64, 65, 255, 257, 2047, 2048, 2049, 4097];
     for ([m, n], k) in edges.iter().flat_map(|m| edges.map(|n| [*m, n])).flat_map(|mn| sums.map(|k| (mn, k)))
     {
-        // Tiles are not for less.
+        // Tiles are not used for less.
         let n = if n * k < 1024 { n + 1024 } else { n };
         let (a, b) = (factors(m * k, 15), factors(k * n, 16));
         let [a, b] = [guarded(&a), guarded(&b)];
@@ -192,8 +192,8 @@ fn guarded<T: Copy>(elements: &[T]) -> &'static mut [T] {
     const PAGE: usize = 1 << 16;
     let (bytes, none) = (size_of_val(elements), std::ptr::null_mut());
     let len = bytes.next_multiple_of(PAGE);
-    // SAFETY: memory of its own, of which all but the last page is used; it is aligned as the elements' end is, whose
-    // size divides a page's.
+    // SAFETY: memory of its own, of which all but the last page is used. It is aligned, since the elements'
+    // end is, whose size divides a page's.
     unsafe {
         let (may, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let memory = libc::mmap(none, len + PAGE, may, private, -1, 0);
@@ -210,7 +210,7 @@ fn guarded<T: Copy>(elements: &[T]) -> &'static mut [T] {
     elements.to_vec().leak()
 }
 
-/// What a product of halves is computed by.
+/// The implementation of a product of halves.
 fn taken() -> String {
     let profile = flash::Profile::new();
     let rt = get_runtime("ALL_CPU").unwrap().options(&profile);
@@ -220,7 +220,7 @@ fn taken() -> String {
     profile.take()[0].implementation.clone()
 }
 
-/// What it is computed by without tiles.
+/// The implementation without tiles.
 fn without_tiles() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     let there = is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vl");
@@ -235,14 +235,14 @@ fn a_cpu_with_instructions_for_halves_uses_them() {
     assert_eq!(taken(), if tiles { "amx_bf16" } else { without_tiles() });
 }
 
-/// Linux refuses them while a thread has a stack for signals that has no room for them.
+/// Linux refuses tiles while a thread has a stack for signals that has no room for them.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_process_that_is_refused_tiles_has_products_of_halves() {
     flash_tests::in_process(&[], || {
         let small = vec![0u8; 8192].leak();
         let stack = libc::stack_t { ss_sp: small.as_mut_ptr().cast(), ss_flags: 0, ss_size: small.len() };
-        // SAFETY: memory that is there for the rest of the process, and that nobody else uses.
+        // SAFETY: the memory lives for the rest of the process, and has no other user.
         assert_eq!(unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) }, 0);
         assert_eq!(taken(), without_tiles());
         let rt = get_runtime("ALL_CPU").unwrap().options(Implementation::named("amx_bf16"));

@@ -1,10 +1,10 @@
-//! Every kernel beside a library that shares no code with it: ndarray, faer and sprs, from single elements to arrays
-//! beyond the caches.
+//! Every kernel beside a library that shares no code with it: ndarray, faer and sprs, from single elements to
+//! arrays beyond the caches.
 //!
-//! Sums are compared with the library's in double precision. A sum of n rounded products, added in any order, is off by
-//! at most n u / (1 - n u) of the sum of their sizes (Higham, Accuracy and Stability of Numerical Algorithms, section
-//! 3.1), u being half of `EPSILON`. Half of [`bound`] is that for two sums of n; the other half is more than the second
-//! order and a last operation take.
+//! Sums are compared with the library's in double precision. A sum of n rounded products, added in any order,
+//! has an error of at most n u / (1 - n u) of the sum of their sizes (Higham, Accuracy and Stability of
+//! Numerical Algorithms, section 3.1), u being half of `EPSILON`. Half of [`bound`] is that for two sums of
+//! n. The other half covers the second order and a last operation.
 
 use crate::{Real, SETS, all, is_too_much, matrices, near, numbers};
 use faer::Mat;
@@ -14,15 +14,16 @@ use flash::prelude::*;
 use ndarray::{Array1, Array2, Array3, ArrayView1, s};
 use sprs::CsMat;
 
-/// What a sum of `n` products may be off, of which `size` is the sum of sizes.
+/// The error allowed for a sum of `n` products whose sizes add up to `size`.
 fn bound<T: Real>(n: usize, size: f64) -> f64 {
     2.0 * (n + 1) as f64 * T::EPSILON * size
 }
 
-/// Operations above which a kernel is run on the CPU alone: what devices compute does not depend on sizes any more.
+/// Operations above which a kernel is run on the CPU only: the results of devices do not depend on sizes any
+/// more.
 const ON_DEVICES: usize = 5_000_000;
 
-/// The runtimes for so many operations.
+/// The runtimes for this number of operations.
 fn on(
     everywhere: fn(&str) -> Vec<(String, RuntimeObj)>,
     test: &str,
@@ -56,7 +57,7 @@ fn elements<T: Real>(test: &str) {
             let c = FlashMemory::zeroed(n);
             rt.submit(ewmm(&a, &b, &c).unwrap()).exec([n]).unwrap();
             let c_read = c.read().unwrap();
-            // A single operation has one right result; but OpenCL's quotient in single precision may be near it.
+            // A single operation has one right result; OpenCL's quotient in single precision may be near it.
             for (i, (found, expected)) in c_read.iter().zip(&products).enumerate() {
                 assert_eq!(found.bits(), expected.bits(), "{which}: product {i} of {n}, {}", T::NAME);
             }

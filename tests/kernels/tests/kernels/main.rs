@@ -19,7 +19,7 @@ use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
 use flash_tests::emulated;
 
-/// A number type, and what tests know of it.
+/// A number type, with the operations that tests need.
 trait Real: Number + PartialEq + std::fmt::Debug {
     const EPSILON: f64;
     const NAME: &str;
@@ -98,9 +98,9 @@ fn implementations(test: &str, names: &[&str]) -> Vec<(String, RuntimeObj)> {
     runtimes
 }
 
-/// Those of the implementations for instruction sets, and of the OpenCL devices and GPUs that there are. OpenCL devices
-/// that are the CPU run what is for any device, too. Where there is no GPU, the test is run once more on an emulated one,
-/// alone.
+/// Runtimes of the implementations for instruction sets, and of the available OpenCL devices and GPUs. OpenCL
+/// devices that are the CPU run the kernels for any device, too. Without a GPU, the test is run once more on
+/// an emulated one only.
 fn all(test: &str) -> Vec<(String, RuntimeObj)> {
     let reports = list();
     let devices_of = |keys: &[&str]| -> Vec<&str> {
@@ -136,7 +136,8 @@ fn all(test: &str) -> Vec<(String, RuntimeObj)> {
     runtimes
 }
 
-/// True for so many operations where a test cannot wait for them: an emulated device does some millions in a second.
+/// True for a number of operations that takes too long here: an emulated device does some millions in a
+/// second.
 fn is_too_much(operations: usize) -> bool {
     emulated::is_here() && operations > 600_000
 }
@@ -144,7 +145,7 @@ fn is_too_much(operations: usize) -> bool {
 /// Instruction sets.
 const SETS: [&str; 3] = ["avx512", "avx2", "portable"];
 
-/// Asserts that every element is within `bound` of what is expected; not numbers and infinities are themselves.
+/// Asserts that every element is within `bound` of the expected one; NaNs and infinities must be equal.
 #[track_caller]
 fn near<T: Real>(found: &[T], expected: &[f64], bound: impl Fn(usize) -> f64, what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");

@@ -7,7 +7,7 @@ use flash::prelude::*;
 use flash_tests::emulated;
 use std::collections::BTreeSet;
 
-/// The runtime of the library that need not be there; else why not.
+/// The runtime of the optional library, or why it is missing.
 fn openblas() -> Result<flash::RuntimeObj, String> {
     let rt = get_runtime("ALL_CPU").unwrap().options(Implementation::named("openblas"));
     match rt.preload::<Mmm<'static, f32>>() {
@@ -19,7 +19,8 @@ fn openblas() -> Result<flash::RuntimeObj, String> {
     }
 }
 
-/// The same with cuBLAS, where it is found, beside the library's own kernel. Its bits may depend on the number of rows.
+/// The same with cuBLAS, where it is found, beside FLASH's own kernel. Its bits may depend on the number of
+/// rows.
 pub fn with_cublas(runtimes: Vec<(String, flash::RuntimeObj)>) -> Vec<(String, flash::RuntimeObj)> {
     let beside = |(which, rt): (String, flash::RuntimeObj)| {
         let by = |name| rt.options(Implementation::named(name));
@@ -28,7 +29,7 @@ pub fn with_cublas(runtimes: Vec<(String, flash::RuntimeObj)>) -> Vec<(String, f
         }
         vec![(format!("{which}, by cublas"), by("cublas")), (which, by("mmm.cu"))]
     };
-    // What is compared lies side by side.
+    // The compared ones are put side by side.
     let (mut libraries, mut own) = (Vec::new(), Vec::new());
     for (which, rt) in runtimes.into_iter().flat_map(beside) {
         if which.ends_with("by cublas") { &mut libraries } else { &mut own }.push((which, rt));
@@ -55,7 +56,7 @@ pub fn everywhere(test: &str) -> Vec<(String, flash::RuntimeObj)> {
     runtimes
 }
 
-/// Rows, columns, products in a sum, and by how much rows of `a` and `b` are longer than needed.
+/// Rows, columns, products in a sum, and the extra length of rows of `a` and `b`.
 const SIZES: [([usize; 3], [usize; 2]); 11] = [
     ([1, 1, 1], [0, 0]),
     ([2, 3, 4], [1, 2]),
@@ -108,7 +109,7 @@ fn products_of_all_shapes_are_right_and_no_cut_changes_a_bit() {
     products::<f64>("matrices::products_of_all_shapes_are_right_and_no_cut_changes_a_bit");
 }
 
-/// The product on the devices of a key, with shares of two to one, and how many devices there were.
+/// The product on the devices of a key, with shares of two to one, and the number of those devices.
 fn product<T: Real>(key: &str, name: &str, [m, n, k]: [usize; 3]) -> (Vec<T>, usize) {
     let (rt, profile) = (get_runtime(key).unwrap(), flash::Profile::new());
     let shares = weights([2, 1].into_iter().take(rt.devices().len()));
@@ -116,7 +117,7 @@ fn product<T: Real>(key: &str, name: &str, [m, n, k]: [usize; 3]) -> (Vec<T>, us
     let matrix = |rows: usize, columns: usize, seed| {
         FlashMemory::from(numbers::<T>(rows * columns, seed)).with_shape([columns, rows]).unwrap()
     };
-    // A row of `a` has three elements that are not looked at.
+    // A row of `a` has three elements that are not read.
     let (a, b, c) = (matrix(m, k + 3, 13), matrix(k, n, 14), matrix(m, n, 15));
     rt.submit(mmm([m, n, k], &a, &b, &c).unwrap()).exec([m]).unwrap();
     let devices: BTreeSet<String> = profile.take().into_iter().map(|launch| launch.device).collect();
@@ -248,7 +249,7 @@ fn matrices_that_do_not_fit_are_refused_and_named() {
         text(mmm([3, 4, 4], &a, &b, &c)),
         "kernel `mmm`, argument `c`: expected rows of 4 elements, which are all written, found 5: give it the shape [4, 3]"
     );
-    // Kernels of devices have no way to say so.
+    // Kernels of devices cannot report it.
     for (which, rt) in everywhere("matrices::matrices_that_do_not_fit_are_refused_and_named") {
         if ["OPENCL", "INTEL", "NVIDIA"].iter().any(|key| which.starts_with(key)) {
             continue;

@@ -8,7 +8,7 @@ use flash::prelude::*;
 use flash::runtime::Definitions;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the library's page says: names per kernel, as far as they are for this kind of CPU.
+/// The names on the library's page, per kernel, as far as they are for this kind of CPU.
 fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let quoted = |cell: &'static str| cell.split('`').skip(1).step_by(2);
     let here = |name: &&str| cfg!(target_arch = "x86_64") || !name.starts_with("avx");
@@ -21,7 +21,8 @@ fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     .collect()
 }
 
-/// Compares with what there is, and gets each ready by its name. Returns the kernel, and what takes other arguments.
+/// Compares them with the registered ones, and prepares each by its name. Returns the kernel, and the names
+/// that take other arguments.
 fn check<D: Definitions>(documented: &BTreeMap<&str, BTreeSet<&str>>) -> (String, BTreeSet<String>) {
     let rt = get_runtime("ALL_CPU").unwrap();
     let named = |name: &str| match rt.options(Implementation::named(name)).preload::<D>() {
@@ -72,7 +73,7 @@ fn the_page_names_every_implementation_and_each_is_found_by_its_name() {
         check::<diffusion::Count>(&documented),
         check::<diffusion::Heat>(&documented),
     ];
-    // Each is for the arguments of a definition.
+    // Each must take the arguments of some definition.
     let mut nobody: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (kernel, others) in &kernels {
         let those = nobody.get(kernel.as_str()).map_or_else(|| others.clone(), |those| those & others);

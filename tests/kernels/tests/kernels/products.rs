@@ -11,8 +11,8 @@ fn dot<T: Real>(x: &[T], y: &[T]) -> (f64, f64) {
     products.fold((0.0, 0.0), |(sum, size), product| (sum + product, size + product.abs()))
 }
 
-/// How far a sum of `n` products may be off, of which `size` is the sum of sizes: by a chain of additions in each
-/// lane, of which there are 16 at least.
+/// The error allowed for a sum of `n` products whose sizes add up to `size`: a chain of additions in each
+/// lane, of which there are at least 16.
 fn bound<T: Real>(n: usize, size: f64) -> f64 {
     (n as f64 / 16.0 + 16.0) * T::EPSILON * size
 }
@@ -120,7 +120,7 @@ fn what_does_not_fit_is_refused_and_both_sides_named() {
         vdp(&three, &four, &three).map(|_| ()).map_err(text).unwrap_err(),
         "kernel `vdp`, argument `y`: expected 3 elements, as `x` has, found 4: pass an array of that length"
     );
-    // By `of`, what no type says is found when the kernel runs.
+    // By `of`, errors that the types do not show are found when the kernel runs.
     let kernel = Mvm::<f32>::of(5, &a, &four, &three);
     let error = get_runtime("ALL_CPU").unwrap().submit(kernel).exec([3]).unwrap_err().to_string();
     assert!(error.contains("mvm: expected a vector of 5 elements, found 4"), "{error}");

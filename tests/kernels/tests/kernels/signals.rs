@@ -1,4 +1,4 @@
-//! `conv1d` and `js`: results of what lies around.
+//! `conv1d` and `js`: results that depend on neighbours.
 
 use crate::{Real, all, near, numbers};
 use flash::kernels::conv1d::Conv1d;

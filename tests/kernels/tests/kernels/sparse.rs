@@ -95,7 +95,7 @@ fn what_does_not_fit_is_refused_and_wrong_rows_and_columns_are_found() {
     };
     let outside = run(start([0, 1, 2]), &FlashMemory::from([0u32, 2]));
     assert!(outside.contains("column 2 is none of the rows of `b`"), "{outside}");
-    // Rows of `b` beyond the matrix's columns are none either, and shapes of the elements say nothing.
+    // Rows of `b` beyond the matrix's columns are not read either, and shapes of the elements have no effect.
     let more = FlashMemory::<f32>::from([1.0; 9]).with_shape([3, 3]).unwrap();
     let flat = |x: FlashMemory<f32>| x.with_shape([1, 2]).unwrap();
     let value_2d = flat(FlashMemory::from([1.0f32, 1.0]));

@@ -5,7 +5,7 @@ use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
 use flash::prelude::*;
 use std::collections::BTreeSet;
 
-/// What each kernel makes of fixed arguments, as bits, and which devices ran it.
+/// The results of each kernel for fixed arguments, as bits, and the devices that ran it.
 fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
     let (profile, mut results) = (Profile::new(), Vec::new());
     let rt = rt.options(&profile);

@@ -1,4 +1,5 @@
-//! CUDA kernels without a GPU: whether each compiles, just as the backend compiles it, and what it then uses.
+//! CUDA kernels without a GPU: whether each compiles, in the same way as in the backend, and the resources
+//! that it uses.
 
 use flash_backend_cuda::nvrtc::{self, Architecture};
 use flash_core::__private::inventory;
@@ -10,26 +11,26 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-/// For which devices kernels are compiled.
+/// The architectures for which kernels are compiled.
 const CAPABILITIES: [(u32, u32); 2] = [(8, 0), (9, 0)];
 
-/// What a kernel uses of a device, as `ptxas -v` says.
+/// The resources that a kernel uses, from `ptxas -v`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Usage {
-    /// Of a thread.
+    /// Registers of a thread.
     pub registers: u64,
-    /// Bytes of shared memory of a block, those that are known before the launch.
+    /// Bytes of shared memory of a block that are known before the launch.
     pub shared: u64,
-    /// Bytes of a thread in memory: arrays that are indexed, and what there were no registers for.
+    /// Bytes of a thread in memory: indexed arrays, and spilled registers.
     pub stack: u64,
-    /// Bytes that are written because there were no registers.
+    /// Bytes that are written for want of registers.
     pub spill_stores: u64,
     /// Bytes that are read again.
     pub spill_loads: u64,
 }
 
 impl Usage {
-    /// Reads what `ptxas -v` says of a kernel.
+    /// Reads the output of `ptxas -v` for a kernel.
     pub fn read(output: &str, entry: &str) -> Option<Usage> {
         let of = format!("Compiling entry function '{entry}'");
         let (_, after) = output.split_once(&of)?;
@@ -41,7 +42,7 @@ impl Usage {
         let used = text.lines().find_map(|line| line.split_once("Used ").map(|(_, used)| used))?;
         Some(Usage {
             registers: before(used, "registers")?,
-            // Left out where there is none.
+            // Left out where it is 0.
             shared: before(used, "bytes smem").unwrap_or(0),
             stack: before(properties, "bytes stack frame")?,
             spill_stores: before(properties, "bytes spill stores")?,
@@ -60,7 +61,7 @@ fn before(line: &str, words: &str) -> Option<u64> {
 pub struct Row {
     /// Its name.
     pub kernel: String,
-    /// Of the implementation.
+    /// The implementation's name.
     pub implementation: String,
     /// The types of floating-point numbers in its arguments.
     pub types: String,
@@ -78,7 +79,7 @@ pub struct Row {
 pub struct Checked {
     /// The kernels that were compiled.
     pub rows: Vec<Row>,
-    /// Those that were not, and what the compilers said.
+    /// The kernels that were not compiled, and the compilers' messages.
     pub failures: Vec<String>,
 }
 
@@ -101,7 +102,7 @@ impl Checked {
     }
 }
 
-/// A table, and what is wrong.
+/// A table, and the failures.
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wide = self.rows.iter().map(|row| row.kernel.len()).max().unwrap_or(0).max(6);
@@ -128,14 +129,14 @@ impl fmt::Display for Checked {
     }
 }
 
-/// Compiles every implementation for CUDA with a source that is linked into this program, to PTX with the backend's compiler and to
-/// machine code with `ptxas`.
+/// Compiles every implementation for CUDA with a source that is linked into this program, to PTX with the
+/// backend's compiler and to machine code with `ptxas`.
 ///
 /// # Panics
 /// If there is no directory for temporary files.
 pub fn check(ptxas: &Path) -> Checked {
     let all = inventory::iter::<ImplementationEntry>().map(|entry| (entry.build)());
-    // What is compiled already, or is a function of the host's, has nothing to check.
+    // Binaries and functions of the host have nothing to check.
     let sources = all.filter(|made| matches!(made.kind, abi::KIND_INT_SRC | abi::KIND_EXT_SRC));
     // SAFETY: strings of implementations live for ever.
     let ours = sources.filter(|made| unsafe { made.target.text() } == "cuda");
@@ -191,7 +192,7 @@ fn rows(
     of_boxes.into_iter().chain([row(&spec, "all")]).collect()
 }
 
-/// What a program uses of a device, and what that is called.
+/// The resources that a program uses, with its name.
 fn used(
     spec: &KernelSpec,
     source: &str,

@@ -1,4 +1,4 @@
-//! Compiles every CUDA kernel of the library and of the conformance suite, and prints what each one uses:
+//! Compiles every CUDA kernel of the library and of the conformance suite, and prints the resources of each:
 //! `check-cuda PTXAS [JSON]`. `cargo xtask check-cuda` calls it with the compilers that it downloads.
 
 mod check;
