@@ -1,5 +1,5 @@
-//! The pool of recording buffers: one per pipeline that is alive, taken from and given back to the
-//! thread, so that a warm submission allocates nothing.
+//! The pool of recording buffers. Each live pipeline has one, taken from its thread's pool and returned to
+//! it, so that a warm submission allocates nothing.
 
 use super::launch_cache::LaunchCache;
 use super::submissions::SubmissionList;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// Buffers that a thread keeps.
 const KEPT: usize = 8;
 
-/// What a recording needs.
+/// The parts of a recording.
 pub(super) struct Buffer {
     runtime: Arc<Runtime>,
     list: SubmissionList,
@@ -22,9 +22,9 @@ pub(super) struct Buffer {
     alone: Mutex<()>,
 }
 
-/// What a thread keeps.
+/// The buffers that a thread keeps.
 struct Pool {
-    /// The one that was given back last: almost every launch wants just this one.
+    /// The buffer returned last: almost every launch takes this one.
     last: Cell<Option<Box<Buffer>>>,
     // Boxed, because a buffer moves between pipelines and the pool, and is large.
     #[allow(clippy::vec_box)]
@@ -37,7 +37,7 @@ impl Pool {
         self.others.try_borrow_mut().ok()?.pop()
     }
 
-    /// Keeps a buffer, or gives it back: it may own memories, and is freed outside the borrow.
+    /// Keeps a buffer, or frees it. It may own memories, so it is freed outside the borrow.
     #[cold]
     fn keep_other(&self, buffer: Box<Buffer>) -> Option<Box<Buffer>> {
         let Ok(mut others) = self.others.try_borrow_mut() else {
@@ -55,11 +55,11 @@ thread_local! {
     static POOL: Pool = const { Pool { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
 }
 
-/// A buffer that goes back to the pool of the thread that drops it.
+/// A buffer that returns to the pool of the thread that drops it.
 pub(super) struct Pooled(Option<Box<Buffer>>);
 
 impl Pooled {
-    /// An empty buffer of a runtime. One that was used for the same runtime touches no count.
+    /// An empty buffer of a runtime. One that was used for the same runtime changes no reference count.
     #[inline]
     pub fn take(runtime: &Arc<Runtime>) -> Pooled {
         match POOL.try_with(|pool| pool.last.take()).ok().flatten() {
@@ -124,7 +124,7 @@ impl Pooled {
 }
 
 impl Pooled {
-    /// Ends the last submission, runs everything, and gives the buffer back.
+    /// Ends the last submission, runs everything, and returns the buffer.
     #[inline(always)]
     pub fn finish_and_exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
         let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
@@ -132,7 +132,7 @@ impl Pooled {
             launch_cache.clear();
         } else if launch_cache.fits(list) && launch_cache.run(list)? {
             self.give_back();
-            // Nothing is left to drop, and a call is spared.
+            // Nothing is left to drop; this saves a call.
             std::mem::forget(self);
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Deref for Pooled {
 }
 
 impl Buffer {
-    /// The recording, and where it runs.
+    /// The recording, and the runtime that it runs on.
     pub fn parts(&self) -> (&SubmissionList, &Runtime) {
         (&self.list, &self.runtime)
     }
@@ -168,7 +168,7 @@ impl Buffer {
         self.list.nodes().len()
     }
 
-    /// Looks at what was recorded while nobody executes it, as far as it writes slices of the host.
+    /// Reads the recording while it is not executed, if it writes slices of the host.
     pub fn while_idle<R>(&self, look: impl FnOnce(&SubmissionList, &Runtime) -> R) -> R {
         let _alone = self.list.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));
         look(&self.list, &self.runtime)
@@ -189,7 +189,7 @@ impl Drop for Pooled {
 }
 
 impl Pooled {
-    /// To the pool of this thread.
+    /// Returns it to the pool of this thread.
     #[inline(always)]
     fn give_back(&mut self) {
         let Some(mut buffer) = self.0.take() else {

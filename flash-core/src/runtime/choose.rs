@@ -1,4 +1,4 @@
-//! Which implementation of a kernel each device gets: the best of those that are registered, or one that the
+//! The choice of a kernel's implementation for each device: the best of the registered ones, or one that the
 //! program gives.
 
 use super::rate::Rate;
@@ -16,43 +16,44 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Where it runs.
+/// A device, with the implementation prepared for it.
 pub(crate) struct Target {
     pub device: &'static DeviceHandle,
     pub implementation: String,
     pub kernel: *mut abi::Kernel,
     pub submit:
         unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
-    /// What may be run without telling the device.
+    /// The function that the host may run without telling the device.
     inline: Option<Inline>,
-    /// Once per phase, with all of its arrays, or of a part of the launch.
+    /// It is called once per phase, with all of its arrays, or with a part of the launch.
     pub whole: bool,
     /// It can be given a part of a launch.
     pub parts: bool,
-    /// Cut at multiples of so many positions.
+    /// Its launches are cut at multiples of this many positions.
     pub alignment: u64,
     /// Number of the image that the device must have loaded; 0: none.
     pub image: u64,
-    /// How fast it was of late.
+    /// Its recent rate.
     pub rate: &'static Rate,
-    /// What it wants to have of the definition's scalars.
+    /// Its conversions of the definition's scalars.
     pub widening: Widening,
 }
 
-/// Launches of few work items that the host runs itself, for the device has said that it would do no better.
+/// Launches of few work items that the host runs itself, because the device has said that it would not be
+/// faster.
 struct Inline {
     share: abi::ShareFn,
     ask: unsafe extern "C" fn(*mut abi::Device, *mut abi::Kernel) -> u64,
-    /// Up to so many items, as the device said after the last launch that it had; 0 before.
+    /// The most items of such a launch, as the device said after its last launch; 0 before.
     most: AtomicU64,
-    /// Launches that draw a lot below this go to the device, which so learns what items take by now: one in 4 after the
-    /// first, and fewer with each, down to one in 256.
+    /// Launches whose draw is below this go to the device, which so learns the current time of an item: one
+    /// in 4 after the first, then fewer with each, down to one in 256.
     told: AtomicU32,
 }
 
 impl Target {
-    /// The function that runs a plain launch of one phase of so many items here; `None`: it goes to the device. `draw`:
-    /// each number is as likely.
+    /// The function that runs a plain launch of one phase of this many items here; `None`: it goes to the
+    /// device. `draw` is uniformly distributed.
     #[inline]
     pub fn inline(&self, items: u64, draw: u32) -> Option<abi::ShareFn> {
         let inline = self.inline.as_ref()?;
@@ -60,19 +61,19 @@ impl Target {
         here.then_some(inline.share)
     }
 
-    /// So many launches that are the same may be made alike before it is asked again where they run.
+    /// The number of equal launches after which this is asked again.
     pub fn alike(&self) -> u32 {
         self.inline.as_ref().map_or(u32::MAX, |inline| u32::MAX / inline.told.load(Relaxed))
     }
 
-    /// The device has had a launch, and knows better now what items take.
+    /// The device has run a launch, and may know a better limit.
     #[inline]
     pub fn launched(&self) {
         if let Some(inline) = &self.inline {
             // SAFETY: a device of this vtable, and its kernel.
             let most = unsafe { (inline.ask)(self.device.raw, self.kernel) };
             let told = (inline.told.load(Relaxed) / 4).max(u32::MAX / 256);
-            // Other threads read them all the time.
+            // Written only on a change: other threads read them all the time.
             if (inline.most.load(Relaxed), inline.told.load(Relaxed)) != (most, told) {
                 inline.most.store(most, Relaxed);
                 inline.told.store(told, Relaxed);
@@ -89,7 +90,7 @@ unsafe impl Sync for Target {}
 impl Drop for Target {
     fn drop(&mut self) {
         if let Some(release) = self.device.api.release {
-            // SAFETY: made by this device's `prepare`, given back once.
+            // SAFETY: made by this device's `prepare`, released once.
             unsafe { release(self.device.raw, self.kernel) };
         }
     }
@@ -125,7 +126,7 @@ pub(super) fn choose(
                 Err(why) => note(&mut rejected, found, &why),
             }
         }
-        // Stable: of equals the first.
+        // The sort is stable: of equals the first wins.
         candidates.sort_by_key(|(rating, ..)| Reverse(*rating));
         for (_, found, widening) in candidates {
             match prepare(device, found.raw, descriptor) {
@@ -145,7 +146,7 @@ pub(super) fn choose(
     }
 }
 
-/// That nothing runs the kernel on any of the devices.
+/// The error that nothing runs the kernel on any of the devices.
 pub(super) fn none(
     descriptor: &KernelDescriptor,
     devices: &[&'static DeviceHandle],
@@ -168,7 +169,7 @@ fn note(rejected: &mut Vec<String>, found: RegisteredImplementation, why: &str) 
     }
 }
 
-/// How little scalars change, specificity, priority, door; higher is better, the first found wins among equals.
+/// Least change of scalars, specificity, priority, door; higher is better, the first found wins among equals.
 pub(super) type Rating = (Reverse<WideningCost>, usize, i32, u32);
 
 pub(super) fn rate(
@@ -197,7 +198,7 @@ pub(super) fn rate(
         return Err("it has no function".into());
     }
     let widening = match wanted.is_empty() {
-        // Whoever names it knows it; the definitions of a fuzzy search have many types.
+        // A named implementation is known to fit; definitions in a fuzzy search have many types.
         true if searchable == Searchable::Fuzzy && pinned.is_none() => {
             return Err("it does not say what it takes: fuzzy search finds it by its name alone".into());
         }
@@ -240,7 +241,8 @@ pub(super) fn rate(
     Ok(((widening.rating(), specificity, raw.priority, door), widening))
 }
 
-/// What becomes of the definition's scalars for an implementation with this descriptor; or why it does not fit.
+/// The conversion of the definition's scalars for an implementation with this descriptor; or why it does not
+/// fit.
 fn fit(wanted: &str, ours: &KernelDescriptor, searchable: Searchable) -> Result<Widening, String> {
     let theirs =
         KernelDescriptor::from_json(wanted).map_err(|e| format!("its descriptor cannot be read: {e}"))?;
@@ -255,7 +257,7 @@ fn fit(wanted: &str, ours: &KernelDescriptor, searchable: Searchable) -> Result<
     }
 }
 
-/// Makes an implementation ready for a device. [`Code::Unsupported`] means that the device is not made for it.
+/// Prepares an implementation for a device. [`Code::Unsupported`] means that the device is not made for it.
 pub(super) fn prepare(
     device: &'static DeviceHandle,
     implementation: &'static abi::Implementation,
@@ -301,14 +303,14 @@ pub(super) fn prepare(
     })
 }
 
-/// True if a shared library can be loaded, by one of the names, with commas, that the loader knows it by. It stays loaded: an
-/// implementation that requires it is about to use it.
+/// True if a shared library can be loaded, by one of the comma-separated names that the loader knows. It
+/// stays loaded: an implementation that requires it is about to use it.
 fn is_there(library: &str) -> bool {
     static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
     let mut loaded = LOADED.lock().unwrap_or_else(|e| e.into_inner());
     *loaded.entry(library.to_owned()).or_insert_with(|| {
-        // SAFETY: whoever links an implementation into the program, or has it as a plugin, trusts what it
-        // requires.
+        // SAFETY: a program that links an implementation, or loads it as a plugin, trusts the libraries that
+        // it requires.
         let opened = |name: &str| unsafe { libloading::Library::new(name) };
         library.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
     })

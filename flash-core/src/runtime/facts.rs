@@ -1,7 +1,8 @@
-//! What follows from a kernel's descriptor and its options alone: numbers in place of names.
+//! Facts that follow from a kernel's descriptor and its options alone: numbers in place of names.
 //!
-//! Nothing here depends on a device. The rules of a launch (`proof.rs`, `partition/`) are written against these facts, so
-//! that they stand below the [plan](super::plan), which adds the devices' implementations. Facts never change.
+//! Nothing here depends on a device. The rules of a launch (`proof.rs`, `partition/`) use only these facts,
+//! so that they stand below the [plan](super::plan), which adds the devices' implementations. Facts never
+//! change.
 
 use crate::descriptor::{self, Access, Attributes, KernelDescriptor, Use, View};
 use crate::error::Error;
@@ -21,7 +22,7 @@ pub(crate) struct KernelFacts {
     pub reduces: bool,
 }
 
-/// What a launch needs to know of an argument.
+/// The facts about an argument.
 pub(crate) struct ArgumentFacts {
     pub view: View,
     pub access: Access,
@@ -29,7 +30,7 @@ pub(crate) struct ArgumentFacts {
     pub element_size: u32,
     pub along: SmallVec<[usize; 4]>,
     pub stages: Option<(usize, Vec<Use>)>,
-    /// Of an accumulator.
+    /// The operation of an accumulator.
     pub operation: Option<Operation>,
     /// It is a single accumulator.
     pub single: bool,
@@ -54,10 +55,11 @@ impl OwnedGroup {
 }
 
 impl KernelFacts {
-    /// Looks up the names that the traits among `attributes` use. `operations`: per argument, of accumulators.
+    /// Looks up the names in the traits among `attributes`. `operations`: per argument, those of
+    /// accumulators.
     ///
     /// # Errors
-    /// If a trait names a dimension that the kernel has not.
+    /// If a trait names a dimension that the kernel does not have.
     pub fn new(
         descriptor: KernelDescriptor,
         operations: &[Option<Operation>],

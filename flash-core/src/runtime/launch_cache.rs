@@ -1,7 +1,7 @@
-//! One submission, submitted again: everything but the scalars is as it was.
+//! The launch cache: one submission repeated, in which only the scalars change.
 //!
-//! What a launch needs is then at hand: which memories to hold, and the very struct that went to the
-//! backend the last time. It is used only by the one thread that has the buffer.
+//! It holds everything that the launch needs: the memories to hold, and the very struct that went to the
+//! backend the last time. Only the thread that has the buffer uses it.
 
 use super::resident::ResidentLaunch;
 use super::submissions::SubmissionList;
@@ -16,28 +16,29 @@ use crate::memory::state::Refused;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The last launch, if it was one plain submission that went well.
+/// The last launch, if it was one plain submission that succeeded.
 #[derive(Default)]
 pub(super) struct LaunchCache(Option<Box<Launch>>);
 
 struct Launch {
     submit: unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const Submission) -> *mut abi::Error,
     device: *mut abi::Device,
-    /// In the order of addresses, and whether it is written.
+    /// In the order of addresses; with each, whether it is written.
     memories: SmallVec<[(*const ArrayInner, bool); 8]>,
     submission: Submission,
-    /// It is run here, without telling the device.
+    /// The launch runs on this thread, without telling the device.
     inline: Option<(abi::ShareFn, abi::Share)>,
-    /// It runs on a device with a memory of its own, and `memories` are there.
+    /// The launch runs on a device with a memory of its own, and `memories` are resident there.
     again: Option<ResidentLaunch>,
     space: Space,
     valid: bool,
-    /// So many times more, and then the device gets it, which may want the host to run the next ones, or not to.
+    /// Inline repetitions left; at 0 the launch goes to the device, which may change whether the next ones
+    /// are inline.
     left: u32,
 }
 
 impl LaunchCache {
-    /// Forgets it.
+    /// Clears the cache.
     #[inline]
     pub fn clear(&mut self) {
         if let Some(launch) = &mut self.0 {
@@ -45,13 +46,13 @@ impl LaunchCache {
         }
     }
 
-    /// True if the recording is the last launch once more.
+    /// True if the recording repeats the last launch.
     #[inline]
     pub fn fits(&self, list: &SubmissionList) -> bool {
         list.is_one() && self.0.as_ref().is_some_and(|launch| launch.valid)
     }
 
-    /// Keeps the launch that was just made, if it is one that can be kept.
+    /// Keeps the launch that was just made, if it can be kept.
     #[inline]
     pub fn set(&mut self, list: &SubmissionList, runtime: &Runtime) {
         if list.is_one()
@@ -84,13 +85,13 @@ impl LaunchCache {
             struct_size: size_of::<Submission>() as u32,
             flags: 0,
             kernel: target.kernel,
-            // These two are put in by `run`.
+            // `run` sets these two.
             space: std::ptr::null(),
             args: std::ptr::null(),
             arg_count: args.len() as u32,
             wait_count: 0,
             waits: std::ptr::null(),
-            // NULL: the backend returns when it is done.
+            // NULL: the backend returns when the launch is done.
             signal: std::ptr::null_mut(),
             nanoseconds: std::ptr::null_mut(),
             attributes: std::ptr::null(),
@@ -106,7 +107,7 @@ impl LaunchCache {
             device: target.device.raw,
             memories,
             submission,
-            // Its space is put in by `run`, too.
+            // `run` sets its space, too.
             inline: inline.map(|share| (share, launch::share_of(view.get(), args.len()))),
             again,
             space: *view.get().raw(),
@@ -119,7 +120,7 @@ impl LaunchCache {
         }
     }
 
-    /// Runs it. False: it is not as simple as that, and nothing was run.
+    /// Runs it. False: this is not possible, and nothing was run.
     #[inline(always)]
     pub fn run(&mut self, list: &SubmissionList) -> Result<bool, Error> {
         let Some(launch) = &mut self.0 else {
@@ -132,7 +133,7 @@ impl LaunchCache {
         if launch.again.is_some() {
             return launch.run_again(list);
         }
-        // Anew each time: writing the arguments ended what the last pointer to them was good for.
+        // Set anew each time: writing the arguments has invalidated the last pointer to them.
         launch.submission.args = list.args().as_ptr();
         let Some(left) = launch.left.checked_sub(1) else {
             list.tell_device();
@@ -149,7 +150,7 @@ impl LaunchCache {
                 unsafe { run(share, launch.submission.args) }
             }
             // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
-            // types. NULL for the signal: it is done on return. Nothing unwinds out of it.
+            // types. With NULL as the signal it is done on return. It does not unwind.
             None => unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) },
         };
         if error.is_null() {
@@ -165,15 +166,15 @@ impl LaunchCache {
 }
 
 impl Launch {
-    /// Where the device has a memory of its own.
+    /// Runs it on a device with a memory of its own.
     fn run_again(&mut self, list: &SubmissionList) -> Result<bool, Error> {
         let Launch { submit, device, submission, again: Some(again), .. } = self else { return Ok(false) };
         let outcome = again.run(
             list,
             |args| {
                 submission.args = args.as_ptr();
-                // SAFETY: as the first time: the same device, kernel, space and arrays, held, where the device has
-                // them; scalars of the same types. NULL for the signal: it is done on return.
+                // SAFETY: as the first time: the same device, kernel, space and arrays, held and resident on
+                // the device; scalars of the same types. With NULL as the signal it is done on return.
                 unsafe { take_error(submit(*device, std::ptr::null_mut(), submission)) }
             },
             |source| failed(list, source),
@@ -188,8 +189,7 @@ fn failed(list: &SubmissionList, source: Error) -> Error {
     Error::Launch(Arc::new(launch::failed(list, &list.nodes()[0], 0, source)))
 }
 
-/// Holds memories in turn; true if one of them is noted, or wanted by a pending pipeline, and then none is
-/// held.
+/// Takes memories in turn. True if one of them is tracked, or a pending pipeline has it; then none is held.
 #[inline(always)]
 fn hold(memories: &[(*const ArrayInner, bool)]) -> Result<bool, Error> {
     for (taken, &(memory, written)) in memories.iter().enumerate() {
@@ -203,7 +203,7 @@ fn hold(memories: &[(*const ArrayInner, bool)]) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// A memory was not to be had, or is noted: gives back it and those before it.
+/// A memory was refused, or is tracked: releases it and those before it.
 #[cold]
 fn not_held(
     memories: &[(*const ArrayInner, bool)],
@@ -211,7 +211,7 @@ fn not_held(
     held: Result<bool, Refused>,
 ) -> Result<bool, Error> {
     if held.is_ok() {
-        // It stays noted; those before it are not.
+        // It stays tracked; those before it are not.
         release(&memories[at..][..1], true);
     }
     release(&memories[..at], false);
@@ -221,7 +221,7 @@ fn not_held(
     }
 }
 
-/// Gives memories back; what was written is noted, or not.
+/// Releases memories; `tracked` is set for written ones.
 #[inline(always)]
 fn release(memories: &[(*const ArrayInner, bool)], tracked: bool) {
     for &(memory, written) in memories {

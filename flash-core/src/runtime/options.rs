@@ -1,4 +1,4 @@
-//! What `options(..)` takes.
+//! The argument of `options(..)`.
 
 use super::Profile;
 use crate::backend::DeviceHandle;
@@ -7,19 +7,19 @@ use crate::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// What `options(..)` collects.
+/// Collected options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The attributes.
     pub attributes: Attributes,
-    /// Where launches are recorded.
+    /// The profile that records launches.
     pub(crate) profile: Option<Profile>,
-    /// Which devices may be used: all of these must hold.
+    /// Conditions on devices: all of them must hold.
     pub(super) predicates: Vec<DevicesWhere>,
 }
 
 impl Options {
-    /// Those of some devices that the options leave.
+    /// The devices among `devices` that the options leave.
     pub(super) fn select(
         &self,
         among: &[&'static DeviceHandle],
@@ -54,10 +54,10 @@ impl fmt::Debug for DevicesWhere {
     }
 }
 
-/// Only devices for which this holds, as an option of a runtime or a submission; with
-/// [`Devices::key`] and with each other, only those that all leave. It is asked when the runtime is made,
-/// or the submission is given its dimensions. A recording does not have it: where something runs is the
-/// affair of whoever replays it.
+/// Allows only devices for which this holds, as an option of a runtime or a submission. With [`Devices::key`]
+/// and other conditions, only devices that all of them allow remain. It is evaluated when the runtime is
+/// made, or when the submission is given its dimensions. A recording does not contain it: the replaying
+/// program chooses the devices.
 ///
 /// If it leaves no device, the launch is refused with an [`Error::Option`].
 ///
@@ -75,13 +75,13 @@ pub fn devices_where(holds: impl Fn(&'static DeviceHandle) -> bool + Send + Sync
     DevicesWhere(Arc::new(holds))
 }
 
-/// What `options(..)` takes: an attribute, `&Profile`, a condition on devices, or a tuple of these.
+/// A type that `options(..)` accepts: an attribute, `&Profile`, a condition on devices, or a tuple of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no option",
     label = "an option is an `Attribute`, a `&Profile`, `devices_where(..)`, or a tuple of these"
 )]
 pub trait IntoOptions {
-    /// Adds it.
+    /// Adds it to the options.
     fn add_to(self, options: &mut Options);
 }
 

@@ -1,14 +1,14 @@
-//! Writes submissions down: arguments, dimensions and order, proved, in arenas that are used again.
+//! The recording of submissions: arguments, dimensions and order, proved, in arenas that are reused.
 //!
-//! Nothing here allocates once the arenas have grown. Addresses that end up in arguments stay: those
-//! of memories, those of borrowed slices, and those of the bump arena, whose chunks never move.
+//! Nothing here allocates once the arenas have grown. Addresses in arguments stay valid: those of memories,
+//! those of borrowed slices, and those of the bump arena, whose chunks never move.
 //!
-//! A program mostly submits what it submitted before. So the last recording stays when a pipeline is
-//! dropped, and the next one is compared with it, argument by argument, as it is written: a submission
-//! with the same plan, the same arrays and the same dimensions is proved already, and only its scalars
-//! are new. From the first difference on, the rest is recorded anew. What is left of an old recording
-//! is never looked into: a memory is the same if its address and its number are, and that is asked of
-//! the memory that was passed just now.
+//! A program mostly repeats its submissions. So the last recording stays when a pipeline is dropped, and the
+//! next one is compared with it, argument by argument, as it is written. A submission with the same plan, the
+//! same arrays and the same dimensions is proved already, and only its scalars are new. From the first
+//! difference on, the rest is recorded anew. The remains of an old recording are never dereferenced: a memory
+//! is the same if its address and its number are, and the number is read from the memory that was passed just
+//! now.
 
 use super::arena::{Bump, Mark};
 use super::facts::ArgumentFacts;
@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock};
 /// The submissions of one pipeline.
 #[derive(Default)]
 pub(crate) struct SubmissionList {
-    /// The first `live` are of this recording, the others are left from the last.
+    /// The first `live` are of this recording, the others remain from the last.
     nodes: Vec<Node>,
     live: usize,
     args: Vec<Arg>,
@@ -47,9 +47,9 @@ pub(crate) struct SubmissionList {
     touched: Vec<TouchedMemory>,
     /// Indices into `touched`, in the order of addresses, as long as they are few.
     sorted: SmallVec<[u32; FEW]>,
-    /// The same of many, once somebody asks.
+    /// The same for many memories, once it is needed.
     sorted_many: OnceLock<Box<[u32]>>,
-    /// Where a memory stands in `touched`, once there are many.
+    /// The index of a memory in `touched`, once there are many.
     index: HashMap<usize, u32>,
     owned: Vec<Arc<ArrayInner>>,
     /// The first `orders_used` are valid; they stay as long as the nodes.
@@ -57,28 +57,29 @@ pub(crate) struct SubmissionList {
     orders_used: usize,
     dims: DimList,
     bump: Bump,
-    /// Where the next argument goes.
+    /// The place of the next argument.
     cursor: usize,
-    /// The latest node is compared with what is there.
+    /// The latest node is compared with the old one.
     comparing: bool,
-    /// It differs.
+    /// A difference was found.
     differs: bool,
-    /// It has been begun and not finished.
+    /// The latest node was begun and is not finished.
     open: bool,
     /// Something must not outlive this recording: options, plans of submissions' own.
     special: bool,
-    /// Plans of functions of the host, of this recording alone.
+    /// Plans of functions of the host, for this recording only.
     #[allow(clippy::vec_box)] // nodes point to them
     own_plans: Vec<Box<Plan>>,
-    /// A function of the host is in it: `exec` enters the order, so that nobody waits for a word meanwhile.
+    /// It contains a function of the host: `exec` enters the order, so that no thread waits for a word
+    /// meanwhile.
     pub may_block: bool,
     /// The first error of any submission; reported before anything runs.
     pub error: Option<Error>,
     /// A slice of the host is, or was, an argument.
     pub has_slices: bool,
-    /// One is written: two threads must not run this pipeline at once.
+    /// One of them is written: two threads must not run this pipeline at once.
     pub slices_written: bool,
-    /// How many launches it had, of this recording and those before.
+    /// Number of launches, of this recording and those before.
     launches: AtomicU64,
 }
 
@@ -92,13 +93,13 @@ pub(crate) struct Node {
     order: u32,
     /// The arena when it was begun, and after its scalars.
     marks: [Mark; 2],
-    /// What it touches when it runs whole; `None` within: not one box of each array. Of use only to who runs
-    /// it on a device with a memory of its own.
+    /// Its footprint when it runs whole; `None` inside: not one box of each array. Used only on a device with
+    /// a memory of its own.
     footprint: OnceLock<Option<Arc<Footprint>>>,
     pub extra: Option<Box<Extra>>,
 }
 
-/// Where an array argument is from.
+/// The origin of an array argument.
 #[derive(Clone, Copy, PartialEq)]
 struct Source {
     /// NULL: a slice of the host, or a scalar.
@@ -123,7 +124,7 @@ impl Source {
     }
 }
 
-/// What few submissions have.
+/// Properties that few submissions have.
 #[derive(Default)]
 pub(crate) struct Extra {
     pub options: Options,
@@ -136,7 +137,7 @@ pub(crate) struct Extra {
     _texts: Vec<String>,
 }
 
-/// What a launch does to an argument's memory.
+/// The use of an argument's memory by a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Hold {
     /// Index of the memory among those touched, or [`Hold::NONE`].
@@ -154,12 +155,12 @@ pub(crate) struct TouchedMemory {
     written_from: u32,
 }
 
-/// Up to here memories are looked for one by one, and kept sorted.
+/// Up to this many memories are searched one by one, and kept sorted.
 const FEW: usize = 16;
 
-/// A recording of more than this is not kept for the next.
+/// A longer recording is not kept for the next.
 const KEPT_NODES: usize = 1 << 14;
-/// As many orders are kept.
+/// Number of orders that are kept.
 const KEPT_ORDERS: usize = 32;
 
 impl Hold {
@@ -176,7 +177,7 @@ struct CachedOrder {
 }
 
 impl Node {
-    /// Its plan, as its options have it.
+    /// Its plan, which depends on its options.
     #[inline]
     pub fn plan(&self) -> &Plan {
         match self.extra.as_ref().and_then(|e| e.plan.as_ref()) {
@@ -188,7 +189,7 @@ impl Node {
 }
 
 impl SubmissionList {
-    /// How many launches it had before these. Where two threads run one pipeline, some may not be counted.
+    /// Number of launches before these. Where two threads run one pipeline, some may not be counted.
     #[inline]
     pub fn count_launches(&self) -> u64 {
         let before = self.launches.load(Relaxed);
@@ -196,13 +197,13 @@ impl SubmissionList {
         before
     }
 
-    /// The device gets the next launch, and the host none instead.
+    /// The next launch goes to the device, and is not run inline.
     #[cold]
     pub fn tell_device(&self) {
         self.launches.store(0, Relaxed);
     }
 
-    /// Ends a recording. It stays for comparison, unless something of it must go: then false.
+    /// Ends a recording. It stays for comparison, unless something of it must be freed: then returns false.
     #[inline]
     pub fn clear(&mut self) -> bool {
         self.live = 0;
@@ -218,7 +219,7 @@ impl SubmissionList {
         true
     }
 
-    /// Forgets everything but the memory of the arenas.
+    /// Clears everything but the memory of the arenas.
     #[cold]
     pub fn forget(&mut self) {
         self.truncate(0);
@@ -233,7 +234,7 @@ impl SubmissionList {
         self.slices_written = false;
     }
 
-    /// Forgets all nodes from `n` on.
+    /// Removes all nodes from `n` on.
     #[cold]
     fn truncate(&mut self, n: usize) {
         self.live = self.live.min(n);
@@ -249,7 +250,7 @@ impl SubmissionList {
         self.untouch(n as u32);
     }
 
-    /// Forgets what the nodes from `n` on do to memories.
+    /// Removes the uses of memories by the nodes from `n` on.
     fn untouch(&mut self, n: u32) {
         let kept = self.touched.iter().position(|t| t.first >= n).unwrap_or(self.touched.len());
         self.touched.truncate(kept);
@@ -263,8 +264,8 @@ impl SubmissionList {
         self.index.clear();
     }
 
-    /// Begins a submission of the definition that stands here in the last recording, if it does: that
-    /// spares looking for its plan.
+    /// Begins a submission of the definition that is here in the last recording, if it is: that saves a
+    /// lookup of its plan.
     #[inline(always)]
     pub fn resume(&mut self, id: TypeId) -> bool {
         match self.nodes.get(self.live) {
@@ -299,9 +300,9 @@ impl SubmissionList {
         self.begin_new(plan);
     }
 
-    /// Begins a submission with a plan of its own, of a function of the host.
+    /// Begins a submission with a plan of its own, for a function of the host.
     pub fn begin_own(&mut self, plan: Plan) {
-        // Moving a box afterwards would end what was borrowed from it: it first goes where it stays.
+        // Moving a box invalidates borrows of its content: it is moved to its final place first.
         self.own_plans.push(Box::new(plan));
         let plan = std::ptr::from_ref(&**self.own_plans.last().expect("just pushed"));
         // SAFETY: nothing writes to it, and it is dropped after the nodes that name it.
@@ -352,7 +353,7 @@ impl SubmissionList {
         self.special = true;
     }
 
-    /// The index of a memory among those touched. Chains use the same few again: the latest first.
+    /// The index of a touched memory. Chains use the same few again: the latest first.
     #[inline]
     fn touch(&mut self, memory: *const ArrayInner, written: bool) -> u32 {
         let node = self.live as u32 - 1;
@@ -377,7 +378,7 @@ impl SubmissionList {
         index as u32
     }
 
-    /// As `touch` looks for one; a new one is put into the index, too.
+    /// As `touch`; a new one is added to the index, too.
     #[cold]
     fn find_among_many(&mut self, memory: *const ArrayInner) -> Option<usize> {
         if self.index.is_empty() {
@@ -389,7 +390,7 @@ impl SubmissionList {
         (index != next).then_some(index as usize)
     }
 
-    /// What few submissions have, of the one that was begun last.
+    /// The extra properties of the submission that was begun last.
     pub fn extra(&mut self) -> &mut Extra {
         self.special = true;
         self.differs = true;
@@ -397,8 +398,8 @@ impl SubmissionList {
         node.extra.get_or_insert_default()
     }
 
-    /// Ends a submission: the order is made and everything is proved. Errors are kept for `exec`. True
-    /// if it is the one that was there before.
+    /// Ends a submission: the order is made and everything is proved. Errors are kept for `exec`. True if it
+    /// equals the old one.
     #[inline(always)]
     pub fn finish(&mut self, dims: impl IntoDims, runtime: &Runtime) -> bool {
         self.open = false;
@@ -427,7 +428,7 @@ impl SubmissionList {
         }
     }
 
-    /// Makes the latest node one of this recording alone.
+    /// Makes the latest node one of this recording only.
     #[cold]
     fn untie(&mut self) {
         let live = self.live;
@@ -475,7 +476,7 @@ impl SubmissionList {
         self.prove_any(runtime)
     }
 
-    /// One dimension, a count; items along it without rows: the way of almost every launch.
+    /// One dimension, a count; items along it without rows, as in almost every launch.
     #[inline]
     fn prove_simple(&mut self, plan: &Plan, count: u64) -> Result<(), Error> {
         let order = self.order(plan).map_err(|e| index_error(plan, e))?;
@@ -604,7 +605,7 @@ impl SubmissionList {
         &self.nodes[..self.live]
     }
 
-    /// Where a node of these is in the pipeline.
+    /// The position of a node in the pipeline.
     #[inline]
     pub fn position_of(&self, node: &Node) -> usize {
         (std::ptr::from_ref(node).addr() - self.nodes().as_ptr().addr()) / size_of::<Node>()
@@ -647,7 +648,7 @@ impl SubmissionList {
         arguments.map(shape).collect()
     }
 
-    /// What a submission touches when it runs whole, as `make` says the first time.
+    /// The footprint of a submission when it runs whole; `make` computes it the first time.
     #[inline]
     pub fn footprint_of<'s>(
         &self,
@@ -669,7 +670,7 @@ impl SubmissionList {
         &self.args
     }
 
-    /// What a submission does to its arguments.
+    /// The uses of memories by a submission's arguments.
     #[inline]
     pub fn holds_of(&self, node: &Node) -> &[Hold] {
         &self.holds[node.first as usize..][..node.count as usize]
@@ -731,7 +732,7 @@ impl SubmissionList {
     }
 }
 
-/// Equal dimensions; quick for one count.
+/// Compares dimensions; quick for one count.
 #[inline]
 fn same(a: &[Dim], b: &[Dim]) -> bool {
     match (a, b) {
@@ -740,13 +741,13 @@ fn same(a: &[Dim], b: &[Dim]) -> bool {
     }
 }
 
-/// Takes the arguments of a submission. What it knows stays in registers, which is why it is not just
-/// the [`SubmissionList`].
+/// Writes the arguments of a submission. Its state stays in registers, which is why it is not just the
+/// [`SubmissionList`].
 pub(crate) struct Writer<'s> {
-    /// The next argument, and where it is from.
+    /// The next argument, and its origin.
     args: *mut Arg,
     sources: *mut Source,
-    /// So many are there from here on.
+    /// Number of arguments from here on.
     left: usize,
     comparing: bool,
     differs: bool,
@@ -800,14 +801,14 @@ impl Writer<'_> {
         }
     }
 
-    /// All arguments are there.
+    /// All arguments are written.
     #[inline(always)]
     pub fn done(self) {
         self.list.differs |= self.differs;
     }
 }
 
-/// Makes the plan that a submission's own options ask for, and the attributes for the backend.
+/// Makes the plan for a submission's own options, and the attributes for the backend.
 #[cold]
 fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
     let own = node.extra.get_or_insert_default().options.clone();
@@ -821,7 +822,7 @@ fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
     let extra = node.extra.get_or_insert_default();
     for (key, value, required) in all.for_backends() {
         let (key, value) = (key.to_owned(), value.to_string());
-        // The texts are kept beside, and a String's bytes do not move with it.
+        // The texts are kept in the same struct, and a String's bytes do not move with it.
         let text = |s: &String| abi::Str { ptr: s.as_ptr(), len: s.len() };
         let required = u32::from(required);
         extra.attributes.push(abi::Attr { key: text(&key), value: text(&value), required, reserved: 0 });

@@ -19,7 +19,7 @@ const LIBRARIES: &[&str] = &["dll", "dylib", "so"];
 /// Endings of files with source text, by language; any other file is a binary.
 const SOURCES: &[&str] = &["c", "cc", "cl", "cpp", "cu", "cxx", "f90"];
 
-/// The devices that can run the code. One that is not made for it is left out.
+/// The devices that can run the code. A device that the code is not made for is left out.
 pub(super) fn user_code(
     code: &Implementation,
     descriptor: &KernelDescriptor,
@@ -80,14 +80,14 @@ fn on_cpu(
         Ok(abi::Implementation {
             door: abi::DOOR_SPAN,
             span: Some(span),
-            // Trusted to fit.
+            // It is trusted to fit.
             descriptor: abi::Str::new(""),
             ..blank(CPU, symbol, abi::KIND_EXT_BIN, descriptor)
         })
     })
 }
 
-/// For a device of any other kind, whose backend reads and checks it.
+/// For a device of any other kind; its backend reads and checks the code.
 fn for_target(
     target: &str,
     code: &Implementation,
@@ -133,7 +133,7 @@ fn ending(path: &Path) -> Option<String> {
     path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
 }
 
-/// The implementation of this key, which lives for ever; made if there is none yet.
+/// The implementation of this key, which lives for ever; made at the first use.
 fn once(
     key: &str,
     make: impl FnOnce() -> Result<abi::Implementation, Error>,

@@ -1,7 +1,8 @@
-//! What a pipeline touches of its memories, all in all: what it says when it lines up in the order.
+//! The footprint of a pipeline: the region of each memory that it touches. The pipeline enters it in the
+//! order.
 //!
-//! Of an `Item` that is the box of its elements. Everything else can be reached anywhere in the argument, on one
-//! way of running it or another, and so all of the argument is touched.
+//! For an `Item` that is the box of its elements. All other views can reach any element of the argument, on
+//! one path of execution or another, so the footprint is all of the argument.
 
 use crate::abi;
 use crate::descriptor::{Access, View};
@@ -12,20 +13,20 @@ use crate::runtime::Runtime;
 use crate::runtime::resident::{Footprint, FootprintCache};
 use crate::runtime::submissions::{Node, SubmissionList};
 
-/// Of pipelines of more submissions nobody looks at each.
+/// Pipelines with more submissions are not examined one by one.
 const MANY: usize = 64;
 
-/// A region of more boxes is taken to be all.
+/// A region of more boxes is replaced by all elements.
 const BOXES: usize = 16;
 
-/// What a pipeline touches of each of its memories.
+/// The region that a pipeline touches of each of its memories.
 pub(in crate::runtime) struct PipelineFootprint(Vec<Touch<Region>>);
 
 impl PipelineFootprint {
     pub fn of(list: &SubmissionList, runtime: &Runtime) -> PipelineFootprint {
         let mut touches = Vec::with_capacity(list.memories_touched());
         let mut place = vec![usize::MAX; list.memories_touched()];
-        // The check of writes looks at all of an argument.
+        // The check of writes reads all of an argument.
         let coarse = list.nodes().len() > MANY || runtime.check_writes;
         for (index, memory, written) in list.memories() {
             place[index as usize] = touches.len();
@@ -57,7 +58,7 @@ impl PipelineFootprint {
         self.0.clone()
     }
 
-    /// What is written of a memory that is.
+    /// The written region of a memory that is written.
     pub fn written(&self, memory: &ArrayInner) -> &Region {
         let touch = self.0.iter().find(|touch| touch.memory == memory.id());
         let written = touch.and_then(|touch| touch.written.as_ref());
@@ -71,18 +72,18 @@ impl PipelineFootprint {
         })
     }
 
-    /// Waits until nobody walks what this pipeline will.
+    /// Waits until no other run walks the memories that this pipeline will walk.
     pub fn walk(&self) -> SharedWalk {
         let memories = self.0.iter().map(|touch| (touch.memory, touch.written.is_some())).collect();
         let shared_walk = SharedWalk(memories);
-        // Who sleeps here does not keep others from running.
+        // Other work may run while this thread sleeps.
         let _blocked = super::blocked();
         ORDER.walk(&shared_walk.0);
         shared_walk
     }
 }
 
-/// A run that walks memories which others may use meanwhile, other elements of them; until it is dropped.
+/// A run that walks memories while others may use other elements of them; until it is dropped.
 pub(in crate::runtime) struct SharedWalk(Vec<(u64, bool)>);
 
 impl Drop for SharedWalk {
@@ -100,7 +101,8 @@ fn add(to: &mut Region, region: &Region, memory: &ArrayInner) {
     }
 }
 
-/// What a submission touches of an argument's memory; `footprint`: what its items do, if that is known.
+/// The region that a submission touches of an argument's memory; `footprint`: that of its items, if it is
+/// known.
 pub(in crate::runtime) fn region(
     list: &SubmissionList,
     node: &Node,

@@ -1,4 +1,4 @@
-//! Limits: how long a submission may take, and how many pipelines may be on their way.
+//! Limits: the time that a submission may take, and the number of pipelines in flight.
 
 use super::SharedOutcome;
 use super::timer::Alarm;
@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Runs a submission, or a part of one, that began at `start` and may take `limit`. If it takes longer it has
-/// failed, whatever its outcome; and the handle, if there is one, says so at once. A part whose turn comes too
-/// late is not run.
+/// failed, whatever its outcome; and the handle, if there is one, reports that at once. A part whose turn
+/// comes too late is not run.
 #[cold]
 pub(crate) fn timed(
     limit: Duration,
@@ -29,13 +29,13 @@ pub(crate) fn timed(
         })
     });
     let outcome = submit();
-    // Called off before the clock is read: if it has gone off, the clock says so, too.
+    // The alarm is cancelled before the clock is read: if it has fired, the clock shows it, too.
     drop(alarm);
     let taken = start.elapsed();
     if taken < limit { outcome } else { outcome.and(late(taken)) }
 }
 
-/// How many asynchronous pipelines of a runtime are on their way.
+/// The number of asynchronous pipelines of a runtime in flight.
 pub(crate) struct InFlightLimit {
     limit: usize,
     count: Mutex<usize>,
@@ -48,11 +48,11 @@ impl InFlightLimit {
     }
 }
 
-/// One of them; gone when dropped.
+/// One pipeline in flight; released when dropped.
 pub(super) struct Permit(Arc<InFlightLimit>);
 
 impl Permit {
-    /// Waits while there are as many as there may be.
+    /// Waits while the limit is reached.
     pub fn take(gauge: &Arc<InFlightLimit>) -> Permit {
         let mut count = gauge.count.lock().unwrap_or_else(|e| e.into_inner());
         while *count >= gauge.limit {

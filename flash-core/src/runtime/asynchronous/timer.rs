@@ -1,4 +1,4 @@
-//! Calls something at a time, unless it is called off: one thread, made when it is first needed.
+//! A timer: calls a function at a time, unless it is cancelled. It has one thread, started at the first use.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, Once};
@@ -13,11 +13,11 @@ fn lock() -> MutexGuard<'static, (u64, Alarms)> {
     ALARMS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A call to come; called off when dropped.
+/// A future call; cancelled when dropped.
 pub(super) struct Alarm((Instant, u64));
 
 impl Alarm {
-    /// Calls `action` at `time`, on the timer's thread: it must not block. Without a thread to be had it is
+    /// Calls `action` at `time`, on the timer's thread: it must not block. If no thread can be started it is
     /// not called.
     pub fn at(time: Instant, action: impl FnOnce() + Send + 'static) -> Alarm {
         static THREAD: Once = Once::new();

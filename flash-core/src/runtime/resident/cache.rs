@@ -1,5 +1,5 @@
-//! A submission that went this way, submitted again: as long as its memories say the homes of the last time, the
-//! device has all arguments where it had them then.
+//! A repeated submission on the resident path. As long as its memories have the residences of the last time,
+//! the device has all arguments where it had them then.
 
 use super::{DeviceArgs, Run};
 use crate::abi::{self, Arg};
@@ -14,7 +14,7 @@ use crate::runtime::launch::HeldMemories;
 use crate::runtime::submissions::SubmissionList;
 use smallvec::SmallVec;
 
-/// What the device was told, and what that rests on.
+/// The submission as the device got it, and the conditions under which it is valid.
 pub(crate) struct ResidentLaunch {
     lanes: &'static Lanes,
     /// In the order of addresses.
@@ -26,7 +26,7 @@ pub(crate) struct ResidentLaunch {
     scalars: SmallVec<[u32; 8]>,
 }
 
-/// A memory, and the home that it had.
+/// A memory, and the residence that it had.
 struct KnownResidence {
     memory: *const ArrayInner,
     written: bool,
@@ -40,7 +40,7 @@ impl KnownResidence {
         unsafe { &*self.memory }
     }
 
-    /// True if it is still that, and then it stays until [`end`](Self::end).
+    /// True if it still has that residence, which then stays until [`end`](Self::end).
     #[inline(always)]
     fn begin(&self, now: u64) -> bool {
         let (home, same) = (&self.header().home, |number| number == self.number);
@@ -59,17 +59,17 @@ impl KnownResidence {
     }
 }
 
-/// Memories that are held, with their homes; given back on drop.
+/// Memories that are held, with their residences; released on drop.
 struct HeldResidents<'a> {
     memories: &'a [KnownResidence],
     held: usize,
     at_home: usize,
-    /// From before they are held until they are given back.
+    /// From before they are held until they are released.
     _uncounted: FastPathGuard,
 }
 
 impl<'a> HeldResidents<'a> {
-    /// `None`: some memory is not where it was, or others come first.
+    /// `None`: some memory has moved, or others come first.
     #[inline(always)]
     fn begin(memories: &'a [KnownResidence]) -> Result<Option<HeldResidents<'a>>, Error> {
         let mut these = HeldResidents { memories, held: 0, at_home: 0, _uncounted: FastPathGuard::begin() };
@@ -93,7 +93,7 @@ impl<'a> HeldResidents<'a> {
         Ok(Some(these))
     }
 
-    /// What is at home may go elsewhere; it stays held.
+    /// Ends the fixed residence; the memory stays held.
     #[inline(always)]
     fn leave(&mut self) {
         self.memories[..self.at_home].iter().for_each(KnownResidence::end);
@@ -115,7 +115,7 @@ impl Drop for HeldResidents<'_> {
 }
 
 impl ResidentLaunch {
-    /// Of a recording of one submission; `None`: it does not go this way. Takes the memories once more.
+    /// Caches a recording of one submission; `None`: it cannot take this path. Takes the memories once more.
     pub fn of(list: &SubmissionList, runtime: &Runtime) -> Option<ResidentLaunch> {
         let ([device], [node]) = (&runtime.devices[..], list.nodes()) else { return None };
         let (plan, memory) = (node.plan(), device.memory()?);
@@ -149,8 +149,8 @@ impl ResidentLaunch {
         Some(ResidentLaunch { lanes: Lanes::of(device), memories, args: told.args, _parts: parts, scalars })
     }
 
-    /// Calls `body` with the arguments, while the memories are held. `None`: it is not as simple as that, and
-    /// nothing was called. `failed` hears of an error while the memories are held still.
+    /// Calls `body` with the arguments, while the memories are held. `None`: this is not possible, and
+    /// nothing was called. `failed` gets an error while the memories are still held.
     #[inline(always)]
     pub fn run(
         &mut self,
@@ -158,7 +158,7 @@ impl ResidentLaunch {
         body: impl FnOnce(&[Arg]) -> Result<(), Error>,
         failed: impl FnOnce(Error) -> Error,
     ) -> Result<Option<()>, Error> {
-        // Others' work has its place in the lane, before this or behind it.
+        // Other work has its place in the lane, before this or after it.
         if !self.lanes.kernels.is_idle() {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! What a submission touches that runs whole.
+//! The footprint of a submission that runs whole.
 
 use crate::abi;
 use crate::index::Order;
@@ -10,33 +10,33 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a submission touches, when it runs whole.
+/// The elements that a submission touches, when it runs whole.
 pub(crate) struct Footprint {
-    /// Of every argument, what the kernel is told of it, but for where the buffer begins.
+    /// For every argument, its [`abi::Part`] without the beginning of the buffer.
     pub parts: Box<[abi::Part]>,
     pub touched: Box<[ArgumentFootprint]>,
 }
 
-/// What it touches of an argument.
+/// The elements that it touches of one argument.
 pub(crate) struct ArgumentFootprint {
-    /// Not a single element.
+    /// It touches no element.
     pub nothing: bool,
     pub block: GridBox,
-    /// The launch's grid, of `block`.
+    /// The launch's grid, which `block` is in.
     pub seen: Grid,
     /// That grid is all of the argument's memory.
     pub all: bool,
-    /// `block` without gaps: the elements, counted from the argument's first.
+    /// If `block` has no gaps: the elements, counted from the argument's first.
     pub range: Option<Range<u64>>,
     /// Every element of `block` is some item's own.
     pub covered: bool,
 }
 
-/// What submissions touch, to be looked up for those that are alike: most of a pipeline are.
+/// A cache of footprints for submissions that are alike, as most of a pipeline are.
 #[derive(Default)]
 pub(crate) struct FootprintCache(Vec<Entry>);
 
-/// What one touches, and all that this depends on.
+/// A footprint, and everything that it depends on.
 struct Entry {
     plan: *const Plan,
     order: *const Order,
@@ -45,23 +45,23 @@ struct Entry {
     footprint: Arc<Footprint>,
 }
 
-/// The length of an argument, whether it is all of its memory, and that one's shape.
+/// The length of an argument, whether it is all of its memory, and the memory's shape.
 type ArgumentKey = (u64, bool, SmallVec<[u64; 4]>);
 
-/// So many are looked through.
+/// Number of entries.
 const KNOWN: usize = 8;
 
 impl FootprintCache {
-    /// What the items of a submission touch, whatever the way on which it runs. `None`: that is not known.
+    /// The footprint of a submission's items, on any path. `None`: it is not known.
     pub fn items(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
         let plan = node.plan();
-        // Nobody holds the arrays yet that such a map looks into.
+        // The arrays that such a map looks into are not held yet.
         let known = !plan.whole && !plan.part.looks_inside() && plan.targets().is_ok();
         if known { self.footprint(list, node) } else { None }
     }
 
-    /// What a submission touches. `None`: that is not one box of each array, or some array is no memory, or has
-    /// another shape for this submission alone.
+    /// The footprint of a submission. `None`: it is not one box of each array, or some array is no memory, or
+    /// has another shape for this submission only.
     pub fn footprint(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
         let (plan, order) = (node.plan(), std::ptr::from_ref(list.order_of(node)));
         let (args, holds) = (list.args_of(node), list.holds_of(node));

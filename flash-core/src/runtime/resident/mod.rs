@@ -1,9 +1,10 @@
-//! One device, and all that a launch touches is there: nothing is to be written down. Submissions go to the
-//! device one after another, from the caller; a device whose queue runs on without the host gets the next one
-//! before it is done with the last. What is small and lacks is copied at once.
+//! The resident path: one device, which has everything that a launch touches, so that no tasks are made.
+//! Submissions go to the device one after another, from the caller. A device whose queue runs on without the
+//! host gets the next one before the last is done. Small missing data is copied at once.
 //!
-//! The first submission for which that is not so, and all after it, go the distributed path (`distributed/`), if the device
-//! has a memory of its own. One that uses the host's has all that is noted nowhere.
+//! The first submission for which that does not hold, and all after it, take the distributed path
+//! (`distributed/`), if the device has a memory of its own. A device that uses the host's memory has
+//! everything that is tracked nowhere.
 
 mod cache;
 mod footprint;
@@ -30,16 +31,15 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Instant;
 
-/// So many launches may be on a device before the host waits for the older half of them. Being woken costs as much
-/// as some launches do, so it is seldom; what drivers keep of a launch is a few KiB.
+/// At most this many launches in flight; then the host waits for the older half. A wake-up costs as much as
+/// some launches do, so it should be rare; a driver keeps a few KiB per launch.
 const RUN_AHEAD: usize = 1024;
 
-/// So many bytes of an array are copied to the device at once: writing a copy down, to do it meanwhile, costs
-/// more.
+/// Up to this many bytes of an array are copied to the device at once: a task for the copy would cost more.
 const AT_ONCE: u64 = 64 << 10;
 
-/// Runs submissions from `first` on, as far as they can go this way. Returns the first that was not run, and
-/// which of those before it failed.
+/// Runs submissions from `first` on, as long as they can take this path. Returns the first that was not run,
+/// and the failures of those before it.
 pub(super) fn run(
     list: &SubmissionList,
     runtime: &Runtime,
@@ -47,7 +47,7 @@ pub(super) fn run(
     first: usize,
 ) -> (usize, Vec<LaunchError>) {
     let [device] = &runtime.devices[..] else { return (first, Vec::new()) };
-    // Others' work has its place in the lane, before this or behind it.
+    // Other work has its place in the lane, before this or after it.
     if !Lanes::of(device).kernels.is_idle() {
         return (first, Vec::new());
     }
@@ -97,13 +97,13 @@ struct Run<'a> {
     runtime: &'a Runtime,
     device: &'static DeviceHandle,
     known: FootprintCache,
-    /// Homes of memories that others may read meanwhile.
+    /// Residences of memories that others may read meanwhile.
     shared: SmallVec<[&'a PublishedResidence; 8]>,
-    /// Launches that are not known to be done, by position.
+    /// Launches that may be in flight, by position.
     pending: SmallVec<[(usize, *mut abi::Event); 8]>,
 }
 
-/// Arguments as a device with a memory of its own is told of them.
+/// Arguments in the form for a device with a memory of its own.
 #[derive(Default)]
 struct DeviceArgs {
     args: SmallVec<[Arg; 8]>,
@@ -117,8 +117,8 @@ impl<'a> Run<'a> {
         Run { list, runtime, device, known: FootprintCache::default(), shared, pending }
     }
 
-    /// Says where the device has the arguments, which are copied there first if that is quick. `None`: the
-    /// submission goes the distributed path.
+    /// Sets the places of the arguments on the device. Missing data is copied there first if that is quick.
+    /// `None`: the submission takes the distributed path.
     #[inline]
     fn tell(
         &mut self,
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
         if self.find(node, footprint, memory, told).is_some() {
             return Some(Ok(()));
         }
-        // What is there changes: nobody may look at it, this run neither.
+        // Data is about to move: nothing may use it meanwhile, this run included.
         self.complete(self.pending.len(), failed);
         if !failed.is_empty() {
             return None;
@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says where the device has the arguments. `None`: not all is there.
+    /// Sets the places of the arguments on the device. `None`: not all of them are there.
     #[inline]
     fn find(
         &mut self,
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
         args.clear();
         args.extend_from_slice(self.list.args_of(node));
         parts.clear();
-        // Arguments point to them: they stay where they are.
+        // Arguments point to them: they must not move.
         parts.reserve(args.len());
         let now = LastUse::now();
         let arguments =
@@ -189,8 +189,8 @@ impl<'a> Run<'a> {
         Some(())
     }
 
-    /// Copies to the device what a submission lacks there, and says what it writes, if it touches only whole
-    /// memories and lacks little. `None`: it does not, and nothing was said.
+    /// Copies the data to the device that a submission lacks there, and records what it writes, if it touches
+    /// only whole memories and lacks little. `None`: it does not, and nothing was recorded.
     #[cold]
     fn bring(
         &self,
@@ -219,12 +219,12 @@ impl<'a> Run<'a> {
             {
                 return None;
             }
-            // Whatever is wrong, the distributed path finds it and says it.
+            // An error here is found again and reported on the distributed path.
             memory.reserve(header, &mut directory, 0..header.len() as u64).ok()?;
             if !lacking.is_empty() && (spec.access != Access::Write || !touched.covered) {
                 let transfer = Transfer::new(header, &directory, [Place::HOST, place], &lacking).ok()?;
-                // SAFETY: the run holds the memory and has its directory, which says that this is current on
-                // the host and not on the device: nobody touches it there.
+                // SAFETY: the run holds the memory and has its directory, by which this is current on the
+                // host and not on the device: nothing touches it there.
                 if let Err(error) = unsafe { transfer.run(&lacking) } {
                     return Some(Err(error));
                 }
@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
         Some(Ok(()))
     }
 
-    /// Puts it on the device.
+    /// Submits it to the device.
     #[inline]
     fn launch(
         &mut self,
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
         let limit = launch::timeout(node, self.runtime);
         if limit.is_none() && profile.is_none() {
             let event = match self.list.nodes().len() {
-                // Nothing else goes to the device meanwhile.
+                // No other launch goes to the device meanwhile.
                 1 => launch.wait(args, launch.phases.clone()).map(|()| None),
                 _ => launch.begin(args),
             };
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
         Some((header, home))
     }
 
-    /// Waits for the first `count` of the launches on their way.
+    /// Waits for the first `count` of the launches in flight.
     #[inline]
     fn complete(&mut self, count: usize, failed: &mut Vec<(usize, Error)>) {
         if count > 0 {
@@ -311,10 +311,10 @@ impl<'a> Run<'a> {
     }
 
     fn wait(&mut self, count: usize, failed: &mut Vec<(usize, Error)>) {
-        // The last one first: with it all of them are done.
+        // The last one first: when it is done, all of them are.
         let mut outcomes: SmallVec<[(usize, Error); 4]> = SmallVec::new();
         for (position, event) in self.pending.drain(..count).rev() {
-            // SAFETY: an event of this device's backend, given back once.
+            // SAFETY: an event of this device's backend, released once.
             if let Err(error) = unsafe { complete(self.device, event, None) } {
                 outcomes.push((position, error));
             }
@@ -327,7 +327,8 @@ impl<'a> Run<'a> {
         self.shared.drain(..).for_each(PublishedResidence::end);
     }
 
-    /// What failed poisons what it should have written. Who came after it and read that is left out after all.
+    /// A failure poisons what the submission should have written. Later submissions that read that count as
+    /// skipped.
     fn settle(&self, done: usize, failed: Vec<(usize, Error)>) -> Vec<LaunchError> {
         let Some((first, _)) = failed.first() else { return Vec::new() };
         let (first, mut failures) = (*first, Vec::new());
@@ -355,7 +356,8 @@ impl<'a> Run<'a> {
         Some(Error::Skipped { argument: plan.descriptor.arguments[i].name.clone() })
     }
 
-    /// The memories of a submission's arguments, what the arguments are of them, and their numbers.
+    /// The memories of a submission's arguments, the elements that each argument is of its memory, and their
+    /// numbers.
     fn ranges(&self, node: &'a Node) -> impl Iterator<Item = (&'a ArrayInner, Range<u64>, usize)> {
         let (list, args) = (self.list, self.list.args_of(node));
         list.holds_of(node).iter().enumerate().filter_map(move |(i, hold)| {
@@ -377,11 +379,11 @@ impl Drop for Run<'_> {
 #[inline]
 fn first_of(arg: &Arg, header: &ArrayInner) -> u64 {
     let bytes = (arg.data as usize).wrapping_sub(header.data() as usize) as u64;
-    // Mostly it is all of the memory: divisions are slow.
+    // Usually it is all of the memory: divisions are slow.
     if bytes == 0 { 0 } else { bytes / header.element_size().max(1) }
 }
 
-/// Puts in where an argument finds its elements; element `origin` of it is the buffer's first.
+/// Sets the place of an argument's elements; its element `origin` is the buffer's first.
 #[inline]
 fn place(arg: &mut Arg, origin: u64, home: &Residence, size: u64) {
     arg.space = home.buffer.space;

@@ -1,5 +1,5 @@
-//! Two devices with memories of their own whose copies and kernels fail when they are told to, and what a
-//! pipeline says of that.
+//! Two devices with memories of their own whose copies and kernels fail on command, and the errors of a
+//! pipeline on them.
 
 use super::kernels::{Axpy, Fill};
 use crate::abi::{self, Implementation};
@@ -12,14 +12,14 @@ use crate::register_backend;
 use crate::runtime::{HostTask, RuntimeObj, get_runtime};
 use std::sync::{Mutex, MutexGuard};
 
-/// What fails from now on, on one device.
+/// The fault of one device from now on.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     /// Copies to its memory.
     In,
     /// Copies from its memory.
     Out,
-    /// The device is gone: everything.
+    /// The device is gone: everything fails.
     Lost,
 }
 
@@ -29,7 +29,7 @@ fn fault(fault: Option<(u32, Fault)>) {
     *FAULT.lock().unwrap() = fault;
 }
 
-/// Tests take turns.
+/// Tests run one at a time.
 fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(|e| e.into_inner());
@@ -93,14 +93,14 @@ impl Device for FailingDevice {
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
         for phase in launch.phases() {
             let share = launch.share(phase, launch.space().phase(phase));
-            // SAFETY: all rows of the phase, which nobody else has, and the launch's arguments.
+            // SAFETY: all rows of the phase, without another user, and the launch's arguments.
             let error = unsafe { run_rows(*launch.kernel(), &share, launch.args().as_ptr()) };
             if !error.is_null() {
                 // SAFETY: an error of this host.
                 return Err(unsafe { Failure::of_host(error) });
             }
         }
-        // A device that is gone tells so at the end.
+        // A lost device reports it at the end.
         self.check(Fault::Lost)?;
         Ok(None)
     }
@@ -166,7 +166,7 @@ fn what_a_copy_did_not_bring_is_brought_the_next_time() {
     rt.submit(Axpy::of(1, &x, &y)).exec([4]).unwrap();
     assert_eq!(*y.read().unwrap(), [3; 4], "the device has all of it now");
     rt.submit(Axpy::of(0, &x, &y)).exec([4]).unwrap();
-    // The other way: the host, and another device, do not believe that they have it.
+    // The other direction: neither the host nor another device counts as having it.
     fault(Some((1, Fault::Out)));
     rt.pipeline().host(HostTask::new("look").read(&y), |_| Ok(())).exec().unwrap_err();
     device(1).submit(Axpy::of(1, &y, FlashMemory::from([0u64; 4]))).exec([4]).unwrap_err();
@@ -233,7 +233,7 @@ fn a_lost_device_poisons_what_was_current_nowhere_else() {
         fault(Some((1, Fault::Lost)));
         let sum = FlashMemory::from([0u64; 4]);
         let outcome = match by_copy {
-            // It touches all of them, so that it may say what is lost.
+            // It touches all of them, so that its error may name what is lost.
             false => rt.submit(Axpy::of(1, &x, &sum)).defer([4]).submit(Axpy::of(0, &written, &x)).exec([4]),
             true => device(1).submit(Axpy::of(1, &written, &sum)).exec([4]),
         };

@@ -1,4 +1,4 @@
-//! Small kernels, one per thing that a launch does with its arguments.
+//! Small kernels, one for each use of an argument.
 
 use crate::kernel::views::{Item, Phased, Read, ReadWrite, Row, Scatter, Whole, Write};
 use crate::kernel::{CpuItem, CpuSpan, CpuWhole, Element, Index, Space, Span, Threads};
@@ -169,7 +169,7 @@ pub struct Orphan<'a> {
     out: Item<'a, Write<u64>>,
 }
 
-/// Leaves out what it promised to write at index 2.
+/// Does not write index 2, though it promised to.
 #[derive(KernelDefinition)]
 #[kernel(name = "test.lazy", dims(x))]
 pub struct Lazy<'a> {
@@ -185,7 +185,7 @@ impl CpuItem<Lazy<'_>> for Plain {
     }
 }
 
-/// Tries what no kernel may.
+/// Attempts operations that kernels may not do.
 #[derive(KernelDefinition)]
 #[kernel(name = "test.nested", dims(x))]
 pub struct Nested<'a> {

@@ -66,7 +66,7 @@ fn phases_of_memories_parts_and_slices() {
             let mut slice = [0u64, 1, 2, 3];
             rt.submit(Shift::of(&mut slice[..])).exec((4, steps)).unwrap();
             assert_eq!(slice, *expect);
-            // Some elements are nobody's own: they keep what they have.
+            // Some elements are no item's own: they keep their value.
             let mut slice = [0u64, 0, 0, 50];
             rt.submit(Slide::of(&mut slice[..])).exec((3, steps)).unwrap();
             assert_eq!((slice[2], slice[3]), (51, 50));

@@ -16,7 +16,7 @@ fn runtimes() -> &'static [RuntimeObj; 2] {
     RUNTIMES.get_or_init(fresh)
 }
 
-/// Others, of nobody else's.
+/// Runtimes of this test only.
 fn fresh() -> [RuntimeObj; 2] {
     ["TEST_SERIAL:0", "TEST_SERIAL:1"].map(|key| get_runtime(key).unwrap())
 }

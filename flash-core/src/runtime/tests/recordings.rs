@@ -1,4 +1,4 @@
-//! What stays from one recording to the next, and must never be looked into when it is gone.
+//! The remains of one recording in the next, which must not be dereferenced after their memory is freed.
 
 use super::kernels::*;
 use super::{fresh, runtimes, serial};
@@ -67,7 +67,7 @@ fn memories_that_are_gone_leave_ghosts_that_nobody_follows() {
     }
 }
 
-/// A chain with a difference somewhere, against what is left of the chain before.
+/// A chain with a difference somewhere, compared with the remains of the chain before.
 #[test]
 fn chains_that_differ_from_some_place_on() {
     let rt = serial();
@@ -77,7 +77,7 @@ fn chains_that_differ_from_some_place_on() {
     for (round, &length) in lengths.iter().enumerate() {
         let mut chain = rt.pipeline();
         for i in 0..length {
-            // From `length / 2` on every second round goes elsewhere, with other kernels between.
+            // From `length / 2` on every second round differs, with other kernels between.
             let odd = round % 2 == 1 && i >= length / 2;
             let (from, to) = if odd { (i + 1, i) } else { (i, i + 1) };
             if odd && i % 3 == 0 {
@@ -160,11 +160,11 @@ fn arenas_grow_go_back_and_keep_what_was_given_out() {
         // SAFETY: given out with that many bytes.
         unsafe { place.write_bytes(i as u8, 1 + 200 * i) };
     }
-    // SAFETY: written above, and nothing since has the same place.
+    // SAFETY: written above, and not given out again since.
     places.iter().enumerate().for_each(|(i, place)| assert_eq!(unsafe { *place.add(200 * i) }, i as u8));
     bump.at = start;
     assert_eq!((bump.alloc(1), bump.alloc(201)), (places[0], places[1]), "the same places again");
-    // Larger than the next chunks: they are passed over.
+    // Larger than the next chunks: they are skipped.
     // SAFETY: given out with that many bytes.
     unsafe { bump.alloc(100_000).add(99_999).write(7) };
 }

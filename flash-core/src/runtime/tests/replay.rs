@@ -1,4 +1,4 @@
-//! Pipelines written down, read back and run again; and files that nobody wrote.
+//! Pipelines recorded, read back and run again; and damaged or random files.
 
 use super::kernels::{Axpy, Fill, Grid, Histogram, Orphan, Shift, Stages, Sum};
 use super::{runtimes, serial};
@@ -93,7 +93,7 @@ fn what_is_written_down_and_read_back_computes_the_same() {
         let outcome = pipeline.exec();
         drop(pipeline);
         let Ok(recording) = recording else {
-            // What cannot run cannot be written down, for the same reason.
+            // A pipeline that cannot run cannot be recorded, for the same reason.
             let (found, expected) = (recording.unwrap_err(), outcome.unwrap_err());
             prop_assert_eq!(found.to_string(), expected.to_string());
             return Ok(());
@@ -171,7 +171,7 @@ impl Random {
     }
 }
 
-/// What arithmetic stumbles over, and what stands for something in one of the forms.
+/// Numbers at the limits of arithmetic, and characters with a meaning in one of the forms.
 const TOKENS: [&[u8]; 16] = [
     b"18446744073709551615",
     b"9223372036854775807",
@@ -237,7 +237,7 @@ fn nth<'v>(value: &'v mut Value, n: &mut usize) -> Option<&'v mut Value> {
     }
 }
 
-/// Puts other values into a recording, so that it stays one in form.
+/// Changes values of a recording so that its form stays valid.
 fn mutate_values(recording: &mut Value, random: &mut Random) {
     let mut all = usize::MAX;
     nth(recording, &mut all);
@@ -260,7 +260,7 @@ fn mutate_values(recording: &mut Value, random: &mut Random) {
     }
 }
 
-/// Reads a file that may be anything; what is a recording is run, if that is little work.
+/// Reads any file; if it is a recording, runs it, unless that is much work.
 fn read(file: &[u8], read: &mut usize, run: &mut usize) {
     let recording = match Recording::from_bytes(file) {
         Ok(recording) => recording,
@@ -282,7 +282,7 @@ fn read(file: &[u8], read: &mut usize, run: &mut usize) {
     }
 }
 
-/// Makes the checksum of a binary form right, so that the reader goes on behind it.
+/// Corrects the checksum of a binary form, so that the reader goes on after it.
 fn seal(file: &mut [u8]) {
     if let Some((head, body)) = file.split_at_mut_checked(16) {
         head[12..].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
@@ -292,7 +292,7 @@ fn seal(file: &mut [u8]) {
 #[test]
 #[cfg_attr(miri, ignore = "nothing unsafe, and many files")]
 fn no_file_makes_the_reader_panic() {
-    // Kernels of a changed recording panic for good reasons: that is an error of the launch.
+    // Kernels of a changed recording may panic: that is an error of the launch.
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     let recording = rich();
     let (json, binary) = (recording.to_json().unwrap().into_bytes(), recording.to_bytes().unwrap());
@@ -345,7 +345,7 @@ fn where_and_by_what_code_it_ran_does_not_bind_a_replay() {
     let recording = rt.submit(Fill::of(3, u64::MAX, &out)).options(options).defer([4]).recording(Data::With);
     let mut recording = recording.unwrap();
     assert_eq!(recording.submissions[0].options.iter().count(), 2, "it is written down");
-    // Nor does a file have libraries loaded.
+    // A file cannot make the program load libraries either.
     let file = Implementation::file("/nonexistent/library.so", "symbol");
     recording.submissions[0].options.set(file.clone());
     recording.kernels[0].attributes.set(file);
@@ -388,7 +388,7 @@ fn what_cannot_be_written_down_or_replayed_is_an_error_that_says_what_to_do() {
     other.kernels[0].dimensions[0] = "y".into();
     let error = text(rt.replay(&other).map(drop).unwrap_err());
     assert!(error.contains("test.fill") && error.contains("dimensions y"), "{error}");
-    // The proofs of a launch hold of a replay, too.
+    // The proofs of a launch apply to a replay, too.
     let mut long = good;
     long.submissions[0].dims[0] = 5.into();
     let error = text(rt.replay(&long).map(drop).unwrap_err());

@@ -147,7 +147,7 @@ fn run(kernel: &Implementation, share: Share, args: &[Arg]) -> Result<(), Failur
     if share.begin == share.end {
         return Ok(());
     }
-    // SAFETY: rows of the launch, which nobody else has, and its arguments.
+    // SAFETY: rows of the launch, without another user, and its arguments.
     let error = unsafe { run_rows(kernel, &share, args.as_ptr()) };
     // SAFETY: an error of this host.
     if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) }
@@ -157,7 +157,7 @@ fn two_buffers(arg: &Arg) -> bool {
     arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
 }
 
-/// What was written becomes what is read, or the other way round.
+/// Copies the written buffer to the read one, or back.
 fn copy_over(arg: &Arg) {
     if two_buffers(arg) {
         let bytes = (arg.len * u64::from(arg.element_size)) as usize;
