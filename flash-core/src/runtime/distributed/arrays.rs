@@ -1,4 +1,4 @@
-//! The arrays of one run: who has what of them, and which tasks touch it.
+//! The arrays of one run: the regions that each place has of them, and the tasks that touch them.
 
 use super::Lanes;
 use super::lane::{Lane, drive_until};
@@ -21,22 +21,22 @@ use std::sync::Arc;
 pub(super) struct Array<'r> {
     header: ArrayOwner<'r>,
     pub(super) books: DirectoryAccess<'r>,
-    /// The run holds it as the only one.
+    /// The run is the memory's only holder.
     written: bool,
     pub(super) tracks: SmallVec<[(Place, BufferHistory); 2]>,
-    /// Those that are not known to have gone well.
+    /// Copies that may have failed.
     copies: Vec<CopyTask>,
-    /// Of one that is shared: buffers for the part that is being made.
+    /// For a shared array: buffers of the part that is being made.
     pub(super) pins: SmallVec<[BufferPin; 1]>,
-    /// Devices that were lost while they copied.
+    /// Devices that were lost during a copy.
     pub lost: Vec<&'static DeviceMemory>,
-    /// What was poisoned when the run began.
+    /// The region that was poisoned when the run began.
     pub poisoned_before: Region,
 }
 
 enum ArrayOwner<'r> {
     Memory(&'r ArrayInner),
-    /// Of a slice, or of a second buffer: it ends with the run.
+    /// A slice, or a second buffer: it ends with the run.
     Lent(Arc<ArrayInner>),
 }
 
@@ -46,26 +46,26 @@ struct CopyTask {
     to: Place,
     region: Region,
     task: TaskRef,
-    /// Of one that is shared.
+    /// The booking, for a shared array.
     ticket: Option<Ticket>,
 }
 
-/// The address of nothing: not NULL, and aligned for every type.
+/// The address of an empty array: not NULL, and aligned for every type.
 const NOWHERE: usize = 4096;
 
 /// The directory of an array.
 pub(super) enum DirectoryAccess<'r> {
     /// The memory's, locked for the whole run.
     Kept(DirectoryGuard<'r>),
-    /// The memory's, not locked just now.
+    /// The memory's, currently unlocked.
     Left,
-    /// The memory's, which the run only reads, as others do: locked for each look.
+    /// The memory's, which the run and others only read: locked for each look.
     Shared(SharedRead<'r>),
-    /// One for this run: of what is lent, or of a memory of which nothing can change.
+    /// One for this run: of a lent array, or of a memory of which nothing can change.
     Own(Box<Directory>),
 }
 
-/// What is never asked for then.
+/// The state that makes this access an error.
 const LEFT: &str = "the walk touches no array while a function of the host runs";
 
 /// A directory, locked if others use it, too.
@@ -111,7 +111,7 @@ impl DerefMut for DirectoryWrite<'_> {
     }
 }
 
-/// Who wrote and who read which region of a buffer last.
+/// The last writers and readers of each region of a buffer.
 #[derive(Default)]
 pub(super) struct BufferHistory {
     writers: SmallVec<[(Region, TaskRef); 1]>,
@@ -119,12 +119,12 @@ pub(super) struct BufferHistory {
 }
 
 impl BufferHistory {
-    /// All that touch the buffer are done.
+    /// All tasks that touch the buffer are done.
     pub fn is_done(&self) -> bool {
         self.writers.iter().chain(&self.readers).all(|(_, task)| task.get().is_done())
     }
 
-    /// Lets go of what is done and well: nobody need wait for it. Failed writers stay.
+    /// Removes tasks that are done and succeeded: no task need wait for them. Failed writers stay.
     fn tidy(&mut self) {
         if self.writers.len() + self.readers.len() > 8 {
             self.readers.retain(|(_, task)| !task.get().is_done());
@@ -133,7 +133,7 @@ impl BufferHistory {
     }
 }
 
-/// How a part touches a region of an array.
+/// The access of a part to a region of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
     /// Reads it.
@@ -151,13 +151,13 @@ impl Touch {
         self != Touch::Read
     }
 
-    /// What was there before matters to the kernel.
+    /// The kernel depends on the old value.
     pub fn reads(self) -> bool {
         matches!(self, Touch::Read | Touch::ReadWrite)
     }
 }
 
-/// What copies and tasks are put into.
+/// The destination of copies and tasks.
 pub(super) struct TaskSink<'w> {
     pub tasks: &'w mut Tasks,
     pub lanes: &'w mut SmallVec<[&'static Lane; 8]>,
@@ -191,13 +191,13 @@ impl<'r> Array<'r> {
         Array::new(ArrayOwner::Memory(header), books, written)
     }
 
-    /// True if none of its copies is on its way.
+    /// True if none of its copies is in flight.
     pub fn has_copied(&self) -> bool {
         self.copies.iter().all(|copy| copy.task.get().is_done())
     }
 
-    /// Lets go of the directory of a memory that the run writes while others use other elements of it. Nothing is
-    /// being copied, and what the directory says of what is written will be so.
+    /// Unlocks the directory of a memory that the run writes while others use other elements of it. No copy
+    /// is in flight, and the directory's entries for the written elements will hold.
     pub fn leave(&mut self) {
         if !self.written || !matches!(self.books, DirectoryAccess::Kept(_)) {
             return;
@@ -207,7 +207,7 @@ impl<'r> Array<'r> {
         self.books = DirectoryAccess::Left;
     }
 
-    /// Takes the directory back. In the order of addresses, as at the beginning.
+    /// Locks the directory again. In the order of addresses, as at the beginning.
     pub fn lock(&mut self) {
         if let (DirectoryAccess::Left, ArrayOwner::Memory(header)) = (&self.books, &self.header) {
             let mut directory = header.directory();
@@ -218,7 +218,7 @@ impl<'r> Array<'r> {
         }
     }
 
-    /// Memory of the host that is the run's to use.
+    /// Memory of the host for the run to use.
     pub fn lent(data: *mut u8, len: u64, element_size: u64, shape: &[u64]) -> Array<'r> {
         let header = ArrayInner::lent(data, len as usize, element_size as usize, shape);
         let books = DirectoryAccess::Own(Box::new(Directory::new(header.grid())));
@@ -254,7 +254,7 @@ impl<'r> Array<'r> {
         self.header().element_size()
     }
 
-    /// What is where. Of one that is shared only one look at a time: it is locked.
+    /// The directory. For a shared array only one reference at a time: it is locked.
     pub fn directory(&self) -> DirectoryRead<'_> {
         match &self.books {
             DirectoryAccess::Kept(directory) => DirectoryRead::HeldMemories(directory),
@@ -278,8 +278,8 @@ impl<'r> Array<'r> {
         *self.directory().grid()
     }
 
-    /// A box that a launch sees in a grid of its own, beginning with element `offset` of the array. The
-    /// second value: the region is just that, not more.
+    /// The region of a box that a launch sees in a grid of its own, which begins with element `offset` of the
+    /// array. The second value: the region is exact.
     pub fn region_of(&mut self, block: &GridBox, seen: &Grid, offset: u64) -> (Region, bool) {
         let grid = self.grid();
         if block.is_empty() {
@@ -323,7 +323,7 @@ impl<'r> Array<'r> {
         &mut self.tracks[at].1
     }
 
-    /// Gives the place room for a region, and what it lacks of it if that is needed there.
+    /// Makes room for a region at the place, and copies the missing data if it is needed there.
     pub fn prepare(
         &mut self,
         device: Option<&'static DeviceMemory>,
@@ -358,8 +358,8 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
-    /// A region in pieces of which each is made by one task that is not done, or has failed: a copy that
-    /// fails takes no more with it than was not made.
+    /// Splits a region into pieces, each of which is made by one unfinished or failed task. So a copy that
+    /// fails loses no more than that task did not make.
     pub(super) fn by_writer(&mut self, place: Place, region: Region) -> SmallVec<[Region; 2]> {
         let (mut pieces, mut rest) = (SmallVec::new(), region);
         for (written, task) in &self.track(place).writers {
@@ -374,7 +374,7 @@ impl<'r> Array<'r> {
         pieces
     }
 
-    /// A buffer over all that the place has and these elements.
+    /// A buffer for all that the place has and these elements.
     pub fn make_room(
         &mut self,
         device: &'static DeviceMemory,
@@ -402,8 +402,8 @@ impl<'r> Array<'r> {
             DirectoryAccess::Shared(_) | DirectoryAccess::Left => unreachable!("{LEFT}"),
         };
         if let Some(grown) = device.reserve(header, directory, hull)? {
-            // SAFETY: nobody uses the old buffer any more, and nobody the new one yet; what is current in the
-            // old one has room in the new one.
+            // SAFETY: the old buffer is no longer used, and the new one not yet; what is current in the old
+            // one has room in the new one.
             if let Err(error) = unsafe { grown.transfer.run(&directory.current(place)) } {
                 directory.set_copy(place, Some(grown.old));
                 return Err(error);
@@ -412,7 +412,7 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
-    /// Waits until nobody of this run uses a place's buffer any more: it will be another one.
+    /// Waits until no task of this run uses a place's buffer: it will be replaced.
     pub(super) fn end_use(&mut self, place: Place, lanes: &[&'static Lane]) {
         let track = self.tracks.iter().find(|(known, _)| *known == place);
         drive_until(lanes, || track.is_none_or(|(_, track)| track.is_done()));
@@ -424,7 +424,7 @@ impl<'r> Array<'r> {
         let transfer = Transfer::new(self.header(), &self.directory(), [from, to], &region)?;
         let moved = region.clone();
         // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after all
-        // that writes its source and all that touches its target.
+        // that writes its source and all that touches its destination.
         let work = move || unsafe { transfer.run(&moved) };
         // SAFETY: it borrows nothing.
         unsafe { self.put_copy([from, to], region.clone(), None, work, ways) };
@@ -432,7 +432,8 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
-    /// Puts what copies a region into a lane, after all that writes its source and all that touches its target.
+    /// Puts the copy of a region into a lane, after all that writes its source and all that touches its
+    /// destination.
     ///
     /// # Safety
     /// What `work` borrows lives until the run is over, and may be used from any thread.
@@ -453,7 +454,7 @@ impl<'r> Array<'r> {
         let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(move || Ok(work()?))) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
-        // The host has no lanes: the copy is in that of the other side.
+        // The host has no lanes: the copy goes into a lane of the other side.
         if let Some(device) = memory_of(to).or_else(|| memory_of(from)) {
             if self.copies.len() >= 16 {
                 self.copies.retain(|copy| !copy.task.get().is_done() || copy.task.get().failed());
@@ -463,12 +464,12 @@ impl<'r> Array<'r> {
         }
     }
 
-    /// A buffer of the array, for copies.
+    /// One end of a copy: the array's buffer at a place.
     pub fn end(&self, place: Place) -> Result<End, Error> {
         End::of(self.header(), &self.directory(), place)
     }
 
-    /// What a reader of a region at a place waits for.
+    /// Adds the tasks that a reader of a region at a place waits for.
     pub fn wait_to_read(&mut self, place: Place, region: &Region, argument: u32, waits: &mut Waits) {
         for (written, task) in &self.track(place).writers {
             if written.overlaps(region) {
@@ -477,7 +478,7 @@ impl<'r> Array<'r> {
         }
     }
 
-    /// What a writer of a region at a place waits for.
+    /// Adds the tasks that a writer of a region at a place waits for.
     pub fn wait_to_write(&mut self, place: Place, region: &Region, waits: &mut Waits) {
         let track = self.track(place);
         for (touched, task) in track.writers.iter().chain(&track.readers) {
@@ -493,14 +494,14 @@ impl<'r> Array<'r> {
         track.is_some_and(|(_, track)| track.writers.iter().any(|(written, _)| written.overlaps(region)))
     }
 
-    /// A task reads a region at a place.
+    /// Records that a task reads a region at a place.
     pub fn has_read(&mut self, place: Place, region: &Region, task: TaskRef) {
         let track = self.track(place);
         track.tidy();
         track.readers.push((region.clone(), task));
     }
 
-    /// A task writes a region at a place: who comes later waits for it, and for nobody before it.
+    /// Records that a task writes a region at a place: later tasks wait for it, and for none before it.
     pub fn has_written(&mut self, place: Place, region: &Region, task: TaskRef) {
         let track = self.track(place);
         for list in [&mut track.writers, &mut track.readers] {
@@ -517,7 +518,7 @@ impl<'r> Array<'r> {
         track.writers.push((region.clone(), task));
     }
 
-    /// The buffer of a place, and the element with which it begins.
+    /// The buffer of a place, and its first element.
     fn buffer(&self, place: Place) -> Option<(abi::Buffer, u64)> {
         match &self.books {
             DirectoryAccess::Shared(_) => {
@@ -527,13 +528,13 @@ impl<'r> Array<'r> {
         }
     }
 
-    /// Fills in where an argument finds its elements on a device. `offset`: the array's element that is the
+    /// Sets the place of an argument's elements on a device. `offset`: the array's element that is the
     /// argument's first.
     pub fn address(&self, arg: &mut abi::Arg, part: &mut abi::Part, place: Place, offset: u64) {
         let Some(memory) = memory_of(place) else { return };
         arg.space = memory.space();
         let Some((buffer, first)) = self.buffer(place) else {
-            // Nothing of it is touched: there is no buffer.
+            // None of it is touched: there is no buffer.
             arg.buffer = 0;
             arg.data = match memory.has_addresses() {
                 true => std::ptr::without_provenance_mut(NOWHERE),
@@ -553,8 +554,8 @@ impl<'r> Array<'r> {
         };
     }
 
-    /// Takes from a device what it has of the array; what is current only there comes to the host before. No
-    /// task that uses it is left.
+    /// Takes the array's copy from a device; what is current only there is copied to the host first. No task
+    /// that uses it is left.
     pub fn spill(&mut self, device: &'static DeviceMemory, lanes: &[&'static Lane]) -> Result<(), Error> {
         let place = device.place();
         if let DirectoryAccess::Shared(_) = self.books {
@@ -579,26 +580,26 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
-    /// A place has no buffer any more, and nobody uses it.
+    /// A place no longer has a buffer, and no task uses it.
     pub(super) fn forget_users(&mut self, place: Place) {
-        // Who reads on the host what a failed task should have made must see that it failed.
+        // A reader on the host of what a failed task should have made must see the failure.
         let gone = std::mem::take(self.track(place));
         let failed = gone.writers.into_iter().filter(|(_, task)| task.get().failed() && !task.get().copies);
         self.track(Place::HOST).writers.extend(failed);
     }
 
-    /// Of memory that is the run's to use: why it did not come back to the host.
+    /// For memory that the run uses: the error that kept it from coming back to the host.
     pub fn not_fetched(&self) -> Option<Error> {
         let lent = matches!(self.header, ArrayOwner::Lent(_));
         let mut fetched = self.copies.iter().filter(|copy| lent && copy.to == Place::HOST);
         fetched.find_map(|copy| match copy.task.get().failure()? {
             Outcome::Error(error) | Outcome::Late(error) | Outcome::NotBrought(error) => Some(error.clone()),
-            // Who should have made it has failed, and says so.
+            // The task that should have made it has failed, and reports that.
             Outcome::Skipped(_) | Outcome::Unknown => None,
         })
     }
 
-    /// Takes back what the directory says of copies that were not made, as far as they are done.
+    /// Reverts the directory for failed copies, as far as they are done.
     pub fn take_back(&mut self) {
         let (done, rest) =
             std::mem::take(&mut self.copies).into_iter().partition(|copy| copy.task.get().is_done());
@@ -617,12 +618,12 @@ impl<'r> Array<'r> {
         }
     }
 
-    /// A device is gone: what was only there is poisoned.
+    /// A device is lost: elements that were current only there are poisoned.
     pub fn lose(&mut self, device: &'static DeviceMemory) {
         self.directory_mut().lost(device.place());
     }
 
-    /// The run is over: the memory's word says whether there is something to look up.
+    /// The run is over: the memory's word says whether it is tracked.
     pub fn close(&mut self) {
         if let (ArrayOwner::Memory(header), DirectoryAccess::Kept(_) | DirectoryAccess::Shared(_)) =
             (&self.header, &self.books)
@@ -633,7 +634,7 @@ impl<'r> Array<'r> {
     }
 }
 
-/// From where to copy rather: places from which it goes directly.
+/// The preference of a place as the source of a copy: direct routes first.
 pub(super) fn rank(from: Place, to: Option<&'static DeviceMemory>) -> u32 {
     match (memory_of(from), to) {
         (Some(from), Some(to)) => u32::from(!to.is_direct(from)),

@@ -1,4 +1,5 @@
-//! The distributed path of a launch: several devices, or memories of their own. See README.md beside this folder.
+//! The distributed path of a launch: several devices, or memories of their own. See README.md beside this
+//! folder.
 
 mod arrays;
 mod lane;
@@ -42,7 +43,7 @@ impl Lanes {
 
 static ROOM: LazyLock<DeviceRoom> = LazyLock::new(DeviceRoom::default);
 
-/// A run that may use memories of devices, until others may have them.
+/// A run that may use device memory, until it is over.
 pub(super) struct ActiveRun(());
 
 impl ActiveRun {
@@ -59,11 +60,12 @@ impl Drop for ActiveRun {
 }
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
-/// submissions before; `watch` hears of timeouts; `beside`: others may use other elements of the memories
-/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`]. Returns all failures, in order.
+/// submissions before; `watch` is told of timeouts; `beside`: others may use other elements of the memories
+/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`]. Returns all failures, in
+/// order.
 ///
 /// # Errors
-/// A map that cannot be: then nothing of these submissions was run.
+/// An invalid map: then none of these submissions was run.
 pub(super) fn run(
     list: &SubmissionList,
     runtime: &Runtime,

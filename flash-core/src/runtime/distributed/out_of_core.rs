@@ -1,10 +1,10 @@
-//! Out of core: a submission that touches more than a device's memory may take is cut into parts that fit, which go
-//! through it one after another, without being asked for.
+//! Out of core: a submission that touches more than a device's memory may take is cut into parts that fit.
+//! They go through the device one after another, without an option.
 //!
-//! A part is small enough that several fit at once. A device gets room for as many as do, at one time (a *batch*),
-//! so that what one of them reads is copied while another computes; between batches what was written goes back to
-//! the host and the room is given up. What touches all of an array is in every part: if that does not fit, or there
-//! is no dimension to cut along, the submission runs in one piece and says what it lacks.
+//! A part is small enough that several fit at once. A device gets room for as many as fit, at one time (a
+//! *batch*), so that the data of one is copied while another computes. Between batches the results go back to
+//! the host and the room is released. An array that is touched in full is in every part. If it does not fit,
+//! or there is no dimension to cut along, the submission runs in one piece and its error names the sizes.
 
 use super::placement;
 use crate::abi;
@@ -15,11 +15,11 @@ use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::{Node, SubmissionList};
 use std::sync::Arc;
 
-/// So many parts fit into a device's memory at once, if there are dimensions for that.
+/// Parts that fit into a device's memory at once, if the dimensions allow it.
 const BATCH: u64 = 4;
 
-/// The parts of a submission that streams; `None`: it fits as it is, or cannot be cut so that it would. `parts`: how
-/// it is cut otherwise, if it is.
+/// The parts of a submission that streams; `None`: it fits as it is, or no cut makes it fit. `parts`: its cut
+/// otherwise, if there is one.
 pub(super) fn streamed(
     list: &SubmissionList,
     node: &Node,
@@ -43,12 +43,12 @@ pub(super) fn streamed(
         return None;
     }
     let (mut count, mut shared, mut fits) = (parts.map_or(1, |parts| parts.subspaces.len()) as u64, 0, None);
-    // Each time the parts are at most half as large, but for what all of them need: soon it is enough, or in vain.
+    // Each round makes the parts at most half as large, except for what all of them need: few rounds suffice.
     while shared < room && count < MOST {
         let share = ((room - shared) / BATCH).max(1);
         count = count.saturating_mul((largest - shared).div_ceil(share).max(2)).min(MOST);
         let weights = vec![1.0; count.min(launch.order.items()) as usize];
-        // Before it was known that this has to be cut, nobody asked whether it can.
+        // Until now it was not known whether it can be cut.
         let Ok(Some(finer)) = placement::by_weights(plan, &launch, &weights) else { return fits };
         let each = finer.subspaces.iter().map(|part| needs(&launch, &finer, part));
         let (finest, every) = each.max()?;
@@ -66,22 +66,22 @@ pub(super) fn streamed(
     fits
 }
 
-/// More parts than this cost more to look at than they do.
+/// More parts than this cost more than they save.
 const MOST: u64 = 1 << 12;
 
-/// Bytes on a device, of so many elements of an argument.
+/// Bytes on a device of `elements` elements of an argument.
 fn bytes(arg: &abi::Arg, view: View, elements: u64) -> u64 {
     let buffer = DeviceMemory::rounded(elements.saturating_mul(u64::from(arg.element_size)));
     match view {
         View::Scalar => 0,
-        // With its second buffer, if it has one.
+        // Includes its second buffer, if it has one.
         View::Phased if arg.flags & abi::ARG_FLAG_STAGED == 0 => buffer.saturating_mul(2),
         _ => buffer,
     }
 }
 
-/// Bytes that a part needs on its device, from the first to the last element that it touches of each argument; and how
-/// many of them are arrays that it needs all of.
+/// Bytes that a part needs on its device, from the first to the last element that it touches of each
+/// argument; and the part of them that is arrays it needs in full.
 fn needs(launch: &Launch<'_>, parts: &Parts, part: &Subspace) -> (u64, u64) {
     let of = |(i, arg): (usize, &abi::Arg)| {
         let (touched, spec) = (&part.touched[i], &launch.kernel.arguments[i]);

@@ -1,4 +1,4 @@
-//! One part of a submission, ready for its device.
+//! One part of a submission, prepared for its device.
 
 use super::arrays::Array;
 use super::placement::Placement;
@@ -17,22 +17,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Expected nanoseconds of a kernel that never ran there: worth waking somebody for.
+/// Expected nanoseconds of a kernel that never ran on the device: worth a wake-up.
 const UNKNOWN: u64 = 100_000;
 
-/// What a device gets.
+/// A part for a device.
 pub(super) struct KernelPart<'r> {
     plan: &'r Plan,
     target: &'r Target,
     parts: Arc<Parts>,
     subspace: usize,
     args: Vec<Arg>,
-    /// One per argument; what `args` will point to, if the second value says so.
+    /// One per argument: the target of a pointer in `args`, if the second value is true.
     boxes: Vec<(abi::Part, bool)>,
     phases: Range<u64>,
     attributes: &'r [abi::Attr],
     profile: Option<Profile>,
-    /// Where its records go, as one of several phases.
+    /// The place of its records, if it is one of several phases.
     pub by_phase: Option<Arc<PhaseTimes>>,
     position: usize,
     check_writes: bool,
@@ -82,24 +82,24 @@ impl<'r> KernelPart<'r> {
         }
     }
 
-    /// Puts in where an argument is: an array, and its element that is the argument's first. `cut`: other
+    /// Sets the place of an argument: an array, and its element that is the argument's first. `cut`: other
     /// parts have the rest of it.
     pub fn place(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
         let i = argument as usize;
         let next = self.args[i].next;
         let mut there = self.at(i, array, place, offset);
         there.next = if there.flags & abi::ARG_FLAG_STAGED != 0 { there.data } else { next };
-        // On the host all of an array is there, and what is not the part's may be somebody else's to write. A
+        // On the host all of an array is present, and elements outside the part may have another writer. A
         // window that is not cut has its part since it was recorded.
         let checked = matches!(self.plan.arguments[i].view, View::Phased | View::Scatter | View::Window);
         self.boxes[i].1 = place != Place::HOST || (checked && cut);
         self.args[i] = there;
     }
 
-    /// Puts in where the second buffer of a phased argument is.
+    /// Sets the place of the second buffer of a phased argument.
     pub fn place_second(&mut self, argument: u32, array: &Array<'_>, place: Place, offset: u64, cut: bool) {
         let i = argument as usize;
-        // The second buffer has its own address, and need not begin with the same element.
+        // The second buffer has its own address, and may begin with another element.
         let origin = self.boxes[i].0.origin;
         let there = self.at(i, array, place, offset);
         self.args[i].next = match there.data.is_null() {
@@ -114,7 +114,7 @@ impl<'r> KernelPart<'r> {
         }
     }
 
-    /// Puts in where the accumulators of an argument begin: one per block of so many rows.
+    /// Sets the place of the accumulators of an argument: one per block of rows.
     pub fn place_partials(&mut self, argument: u32, array: &Array<'_>, place: Place, first: u64, rows: u64) {
         let i = argument as usize;
         let mut there = self.at(i, array, place, first);
@@ -173,12 +173,12 @@ impl<'r> KernelPart<'r> {
     }
 }
 
-/// Nanoseconds that so many items are expected to take.
+/// Expected nanoseconds of `items` items.
 pub(super) fn expected(target: &Target, items: u64) -> u64 {
     target.rate.get().map_or(UNKNOWN, |rate| (rate * items as f64) as u64)
 }
 
-/// Runs a launch of so many items; how long it takes is the device's rate.
+/// Runs a launch of `items` items; its duration enters the device's rate.
 pub(super) fn run_timed(
     target: &Target,
     items: u64,
@@ -190,7 +190,7 @@ pub(super) fn run_timed(
     Ok(())
 }
 
-/// What a kernel is told of an argument. `all`: every element is there, whatever is touched.
+/// The [`abi::Part`] of an argument. `all`: every element is present, whatever is touched.
 pub(in crate::runtime) fn part_of(
     arg: &Arg,
     grid: &LaunchGrid,
@@ -199,12 +199,12 @@ pub(in crate::runtime) fn part_of(
 ) -> abi::Part {
     match touched.hull() {
         Some(hull) if !all => grid.part(&hull),
-        // A launch may see less of an array than there is.
+        // A launch may see less of an array than exists.
         _ if grid.extents.iter().product::<u64>() < arg.len => {
             let flat = LaunchGrid::of(&[arg.len]);
             flat.part(&flat.all())
         }
-        // SAFETY: what was recorded of a window is in the recording's arena.
+        // SAFETY: the part of a window is in the recording's arena.
         _ => unsafe { arg.part.as_ref() }.copied().unwrap_or(grid.part(&grid.all())),
     }
 }

@@ -1,4 +1,4 @@
-//! Where submissions run, and how they are cut.
+//! Placement: the devices of submissions, and their cuts.
 
 use super::scheduler::Scheduler;
 use super::{Lanes, out_of_core};
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// host's memory rarely write one cache line.
 const ALIGN: u64 = 16;
 
-/// The parts of a submission, and who runs which.
+/// The parts of a submission, and the device of each.
 pub(super) struct Placement {
     pub parts: Arc<Parts>,
-    /// Per subspace, index of the target; `None`: whoever has nothing to do.
+    /// Per subspace, index of the target; `None`: the next idle one.
     pub targets: SmallVec<[Option<u32>; 4]>,
 }
 
@@ -34,9 +34,9 @@ impl Placement {
         self.parts.subspaces.len() > 1
     }
 
-    /// An argument of the only part is there in full, whatever the part touches of it: a `whole`
-    /// implementation sees all of every array, or what lies between its elements, and a backend copies between
-    /// the buffers of a `Phased`.
+    /// The only part needs an argument in full, whatever it touches of it. A `whole` implementation sees all
+    /// of every array, including the elements between its own; and a backend copies between the buffers of a
+    /// `Phased`.
     pub fn takes_all(&self, plan: &Plan, argument: usize) -> bool {
         !self.is_cut() && (plan.whole || plan.arguments[argument].view == View::Phased)
     }
@@ -52,7 +52,7 @@ pub(super) fn place_of(target: &Target) -> (Option<&'static DeviceMemory>, Place
     (memory, memory.map_or(Place::HOST, DeviceMemory::place))
 }
 
-/// Cuts and places a submission, in the parts that [`check`] gave, if it gave some.
+/// Cuts and places a submission, in the parts that [`check`] returned, if any.
 pub(super) fn place(
     walk: &mut Scheduler<'_>,
     node: &Node,
@@ -71,7 +71,7 @@ pub(super) fn place(
         checked => checked,
     };
     if let Some(parts) = parts {
-        // Shares beyond the devices are anybody's.
+        // Shares beyond the number of devices go to any device.
         let free = plan.subspaces as usize > targets.len()
             || parts.subspaces.iter().any(|part| part.share >= targets.len());
         let targets = parts.subspaces.iter().map(|s| (!free).then_some(s.share as u32)).collect();
@@ -92,8 +92,8 @@ pub(in crate::runtime) fn whole_parts(
     plan.parts.parts(&launch(list, node, plan, &shapes), None, &Cut::new(), &[])
 }
 
-/// Proves, before anything runs, that a submission can be cut as its map says. `None`: it will not be cut, or
-/// its map looks into arrays, and is asked when they are what they will be.
+/// Proves, before anything runs, that a submission can be cut by its map. `None`: it will not be cut, or its
+/// map looks into arrays, and is evaluated when they have their final contents.
 pub(super) fn check(list: &SubmissionList, node: &Node) -> Result<Option<Arc<Parts>>, Error> {
     let (plan, parts) = (node.plan(), parts_if(list, node, false)?);
     match plan.targets() {
@@ -104,8 +104,8 @@ pub(super) fn check(list: &SubmissionList, node: &Node) -> Result<Option<Arc<Par
     }
 }
 
-/// The parts of a submission. `known`: the arrays that its map looks into are on the host, are what they will be,
-/// and are not written meanwhile.
+/// The parts of a submission. `known`: the arrays that its map looks into are on the host, have their final
+/// contents, and are not written meanwhile.
 fn parts_if(list: &SubmissionList, node: &Node, known: bool) -> Result<Option<Arc<Parts>>, Error> {
     let plan = node.plan();
     match plan.targets() {
@@ -116,7 +116,7 @@ fn parts_if(list: &SubmissionList, node: &Node, known: bool) -> Result<Option<Ar
     }
 }
 
-/// How a submission would be cut now, for a recording. `None`: it runs whole, or its map looks into arrays that
+/// The current cut of a submission, for a recording. `None`: it runs whole, or its map looks into arrays that
 /// are not `known`, see [`parts_if`].
 pub(in crate::runtime) fn parts_of(
     list: &SubmissionList,
@@ -167,14 +167,14 @@ pub(super) fn launch<'a>(
     }
 }
 
-/// On multiples of how many positions of a dimension a launch with accumulators may be cut, so that no
+/// The multiple, in positions of a dimension, at which a launch with accumulators may be cut, so that no
 /// block of rows is in two parts. `None`: nowhere.
 fn whole_blocks(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
     let (order, positions) = (launch.order, launch.dims[dimension].len());
     let rows = order.phase(0).end;
     let view = order.view();
-    // The rows of a part are neighbours only if nothing that varies in a phase is slower; and a position
-    // must be as many rows in every phase.
+    // The rows of a part are adjacent only if nothing that varies in a phase is slower; and a position must
+    // have the same number of rows in every phase.
     let uniform = order.phases() == 1 || view.get().raw().phase_items == rows;
     let varies = |dim: &usize| order.every_phase_spans(*dim) && launch.dims[*dim].len() > 1;
     let slowest = order.dims_by_speed().find(varies);
@@ -184,7 +184,7 @@ fn whole_blocks(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
     let per_position = rows / positions;
     let accumulators = launch.kernel.arguments.iter().zip(launch.args).filter(|(a, _)| a.operation.is_some());
     let most = accumulators.map(|(_, arg)| blocks(rows, arg.len, u64::from(arg.element_size)).rows).max()?;
-    // Blocks are powers of two: what a position has of the factor two need not come from their number.
+    // Blocks are powers of two: the power of two in the rows of a position reduces the multiple.
     let multiple = most >> per_position.trailing_zeros().min(most.trailing_zeros());
     (multiple < positions).then_some(multiple)
 }
@@ -232,7 +232,7 @@ pub(super) fn by_weights(
     plan.parts.parts(launch, Some(dimension), &aligned, weights).map(Some)
 }
 
-/// On multiples of how many positions a launch may be cut; `None`: nowhere.
+/// The multiple, in positions, at which a launch may be cut; `None`: nowhere.
 fn multiple(plan: &Plan, launch: &Launch<'_>, dimension: usize) -> Option<u64> {
     let own = match (plan.reduces, dimension) {
         (true, _) => whole_blocks(launch, dimension)?,
@@ -242,7 +242,7 @@ fn multiple(plan: &Plan, launch: &Launch<'_>, dimension: usize) -> Option<u64> {
     Some(multiple_of_both(own, plan.alignment))
 }
 
-/// The same parts, with a small one for each device that got none and is to be measured.
+/// The same parts, with a small one for each device with an empty share that is to be measured.
 fn with_probes(plan: &Plan, launch: &Launch<'_>, parts: Arc<Parts>) -> Result<Arc<Parts>, Error> {
     let targets = plan.targets()?;
     let is_left_out = |share: &usize| !parts.subspaces.iter().any(|part| part.share == *share);
@@ -252,12 +252,13 @@ fn with_probes(plan: &Plan, launch: &Launch<'_>, parts: Arc<Parts>) -> Result<Ar
     let Some(multiple) = multiple(plan, launch, dimension) else { return Ok(parts) };
     let cut: Cut = parts.subspaces.iter().map(|part| (part.share, part.positions.clone())).collect();
     let cut = index::with_probes(cut, launch.dims[dimension].len(), multiple, &probes);
-    // Not for any weights: the next launch gets the other parts again.
+    // Not stored for any weights: the next launch gets the other parts again.
     plan.parts.parts(launch, Some(dimension), &cut, &[])
 }
 
-/// The device for a submission that is not cut: where most of what earlier submissions made for it is, or
-/// else in turn, without those that are busy for longer than it would take elsewhere.
+/// The device for a submission that is not cut: the one that has most of what earlier submissions made for
+/// it, or else the next in turn, without devices that are busy for longer than the submission would take
+/// elsewhere.
 pub(super) fn choose(walk: &mut Scheduler<'_>, node: &Node, plan: &Plan, targets: &[Target]) -> usize {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let items = walk.list.order_of(node).items() as f64;
@@ -265,10 +266,10 @@ pub(super) fn choose(walk: &mut Scheduler<'_>, node: &Node, plan: &Plan, targets
         let lane = Lanes::of(target.device).kernels.expected() as f64;
         lane + target.rate.get().unwrap_or(0.0) * items
     };
-    // Device, its place, and when it would be done.
+    // Device, its place, and the time when it would be done.
     let all = targets.iter().enumerate().map(|(i, target)| (i, place_of(target).1, finish(target)));
     let mut near: SmallVec<[(usize, Place, f64); 8]> = all.collect();
-    // Devices that share the host's memory are all as near.
+    // Devices that share the host's memory are equally near.
     if near.iter().any(|(_, place, _)| *place != near[0].1) {
         let mut bytes: SmallVec<[u64; 8]> = SmallVec::new();
         bytes.extend(near.iter().map(|(_, place, _)| walk.bytes_made_at(node, plan, *place)));
@@ -276,7 +277,7 @@ pub(super) fn choose(walk: &mut Scheduler<'_>, node: &Node, plan: &Plan, targets
         near.retain(|(i, ..)| Some(bytes[*i]) == most);
     }
     let best = near.iter().map(|(.., finish)| *finish).fold(f64::INFINITY, f64::min);
-    // Below a microsecond nobody is late.
+    // Below a microsecond no device counts as late.
     near.retain(|(.., finish)| *finish <= (2.0 * best).max(1_000.0));
     match near.len() {
         0 => 0,
@@ -284,7 +285,7 @@ pub(super) fn choose(walk: &mut Scheduler<'_>, node: &Node, plan: &Plan, targets
     }
 }
 
-/// The device that will be free first.
+/// The device that is expected to be free first.
 pub(super) fn first_free(targets: &[Target]) -> u32 {
     let expected = |i: &u32| Lanes::of(targets[*i as usize].device).kernels.expected();
     (0..targets.len() as u32).min_by_key(expected).unwrap_or(0)

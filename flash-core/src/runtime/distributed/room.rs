@@ -1,25 +1,27 @@
-//! Who waits for room in devices' memories that other runs have.
+//! Waiting for room in device memory that other runs use.
 //!
-//! What a run uses stays on its devices until the run is over, so a launch that fits a device may find it full while
-//! others run. It then takes back all that its own run has on any device, and waits until another run has ended. So who
-//! waits has nothing for which others wait, and who does not wait ends some time. If all wait, the one who has waited
-//! longest tries again, alone: what finds no room then never does.
+//! The data of a run stays on its devices until the run is over, so a launch that fits a device may find it
+//! full while others run. It then takes back everything that its own run has on any device, and waits until
+//! another run has ended. So a waiting run has nothing that others wait for, and a run that does not wait
+//! ends eventually. If all wait, the one that has waited longest tries again, alone: if it finds no room
+//! then, it never will.
 //!
-//! Launches on the inline path are not counted. They wait for nobody, so who is alone keeps others off that way, waits
-//! for those that are on it (`memory/fast_path.rs`), and tries once more.
+//! Launches on the inline path are not counted. They wait for no run. So a run that is alone closes that
+//! path, waits for the launches on it (`memory/fast_path.rs`), and tries once more.
 //!
-//! A run inside a function of the host does not count: that may wait for anything, and be it for who waits here.
+//! A run inside a function of the host does not count: the function may wait for anything, even for a run
+//! that waits here.
 //!
-//! The models (`tests/loom`) include this file beside their own `sync`, so it names no others.
+//! The models (`tests/loom`) include this file beside their own `sync`, so it names no other modules.
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// The runs of the process that use memories of devices.
+/// The runs of the process that use device memory.
 #[derive(Default)]
 pub(super) struct DeviceRoom {
     state: Mutex<State>,
-    /// A run has ended, or goes no more.
+    /// A run has ended, or is away.
     changed: Condvar,
 }
 
@@ -27,16 +29,16 @@ pub(super) struct DeviceRoom {
 struct State {
     /// Runs that do not wait.
     active_run: u32,
-    /// How often `active_run` has changed.
+    /// Number of changes of `active_run`.
     changes: u64,
-    /// Runs that have ended.
+    /// Number of runs that have ended.
     ended: u64,
-    /// Who waits, by number, the longest first.
+    /// The waiting runs, by number, the longest first.
     waiting: VecDeque<u64>,
     next: u64,
 }
 
-/// How it was before a run tried to get room.
+/// The state before a run tried to get room.
 #[derive(Clone, Copy)]
 pub(super) struct RunsBefore {
     changes: u64,
@@ -48,18 +50,18 @@ impl DeviceRoom {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// A run goes: it begins, or is back from a function of the host.
+    /// A run becomes active: it begins, or returns from a function of the host.
     pub fn goes(&self) {
         self.lock().change(true);
     }
 
-    /// A run is away, in a function of the host, and what it has on devices stays there.
+    /// A run is away, in a function of the host; its data on devices stays.
     pub fn is_away(&self) {
         self.lock().change(false);
         self.changed.notify_all();
     }
 
-    /// A run has ended: others may have the room that it had.
+    /// A run has ended: others may use its room.
     pub fn ends(&self) {
         let mut state = self.lock();
         state.change(false);
@@ -68,14 +70,14 @@ impl DeviceRoom {
         self.changed.notify_all();
     }
 
-    /// To be taken by a run that goes, before it tries.
+    /// To be taken by an active run, before it tries.
     pub fn before(&self) -> RunsBefore {
         let state = self.lock();
         RunsBefore { changes: state.changes, alone: state.active_run == 1 }
     }
 
-    /// Of a run that found no room, and has nothing on any device any more: waits until it may find some. False: it was
-    /// alone, so it never will.
+    /// Called by a run that found no room, and has no data on any device any more: waits until there may be
+    /// some. False: it was alone, so there never will be.
     pub fn wait(&self, before: RunsBefore) -> bool {
         let mut state = self.lock();
         if before.alone && before.changes == state.changes {

@@ -1,4 +1,4 @@
-//! The end of a run: what failed, what that poisons, and what the memories' words must say.
+//! The end of a run: failures, the poison that they cause, and the memories' words.
 
 use super::arrays::Array;
 use super::scheduler::{Scheduler, SubmissionState};
@@ -8,7 +8,7 @@ use crate::memory::device::DeviceMemory;
 use crate::memory::region::Region;
 use crate::runtime::launch;
 
-/// Goes through what became of all submissions. Returns the failures in order.
+/// Collects the outcomes of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Scheduler<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
     let mut launched = std::mem::take(&mut walk.launched);
     if let (Some(error), Some(last)) = (walk.arrays.iter().find_map(Array::not_fetched), launched.last_mut())
@@ -31,7 +31,7 @@ pub(super) fn settle(walk: &mut Scheduler<'_>, mut failures: Vec<LaunchError>) -
     failures
 }
 
-/// Why a submission failed: its own error before what was left out because of that.
+/// The error of a submission: its own error comes before that of a part that was skipped because of it.
 fn failure(submission: &SubmissionState) -> Option<(Result<Error, u32>, u32)> {
     if let Some(error) = &submission.error {
         return Some((Ok(error.clone()), submission.tasks.first().map_or(0, |(_, target)| *target)));
@@ -67,10 +67,10 @@ fn describe(
     error
 }
 
-/// The walk advanced the directories as if everything went well. Now in order what happened: who failed
-/// poisons all that it should have written, and who wrote all of a region heals it. What is poisoned may have
-/// been read: a submission that is cut fails as a whole, and its other parts went on. Who read that is left
-/// out after all: what it wrote is poisoned, too.
+/// The walk advanced the directories as if everything succeeded. This applies what really happened, in order:
+/// a failed submission poisons all that it should have written, and one that wrote all of a region heals it.
+/// Poison may have been read: a submission that is cut fails as a whole, while its other parts went on. A
+/// reader of their results counts as skipped after all: what it wrote is poisoned, too.
 fn poison(walk: &mut Scheduler<'_>, launched: &[SubmissionState], failures: &mut Vec<LaunchError>) {
     let mut poisoned: Vec<Region> = walk.arrays.iter().map(|a| a.poisoned_before.clone()).collect();
     let mut written = vec![Region::empty(); walk.arrays.len()];
@@ -93,7 +93,7 @@ fn poison(walk: &mut Scheduler<'_>, launched: &[SubmissionState], failures: &mut
             failures.push(describe(walk, submission, error, target));
         }
     }
-    // What this run has not written is left alone: others may have.
+    // Elements that this run has not written are left alone: others may have written them.
     for ((array, poisoned), written) in walk.arrays.iter_mut().zip(poisoned).zip(written) {
         let mut directory = array.directory_mut();
         directory.heal(&written);
@@ -101,7 +101,7 @@ fn poison(walk: &mut Scheduler<'_>, launched: &[SubmissionState], failures: &mut
     }
 }
 
-/// The memories of devices that do not answer any more.
+/// The memories of lost devices.
 fn lost_devices(walk: &Scheduler<'_>, launched: &[SubmissionState]) -> Vec<&'static DeviceMemory> {
     let mut lost: Vec<&'static DeviceMemory> =
         walk.arrays.iter().flat_map(|a| a.lost.iter().copied()).collect();

@@ -1,13 +1,14 @@
-//! Arrays that a run only reads, as other runs do at the same time.
+//! Arrays that a run only reads, while other runs may read them, too.
 //!
 //! Their directory is locked to look and to book, and never while a run waits. A copy is booked
-//! ([`arrivals`](crate::memory::arrivals)), put into a lane, and says itself that it has arrived. What another run
-//! brings is waited for on the walk, which drives its lanes meanwhile, and not by a task: tasks wait for tasks of
-//! their own run only, so that lanes with priorities have no circle.
+//! ([`incoming`](crate::memory::incoming)), put into a lane, and marks itself as arrived. A copy of another
+//! run is waited for on the walk, which drives its lanes meanwhile, and not by a task. Tasks wait only for
+//! tasks of their own run, so that lanes with priorities have no circle.
 //!
-//! The buffer that a part will use is *pinned* when it was found, or booked, to have what the part needs: from then
-//! until the part has run, whatever others do to the memory's copies. Who holds pins waits for tasks only; who waits
-//! until others' pins end (in need of room, [`Array::spill_shared`]) holds none. So there is no circle here, either.
+//! The buffer for a part is *pinned* when it was found, or booked, to have what the part needs. It stays
+//! until the part has run, whatever others do to the memory's copies. A holder of pins waits for tasks only;
+//! a run that waits for others' pins (because it needs room, [`Array::spill_shared`]) holds none. So there is
+//! no circle here, either.
 
 use super::arrays::{Array, DirectoryAccess, TaskSink, rank};
 use super::lane::{Lane, drive_until};
@@ -23,7 +24,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The part of a run in a memory that it shares; ends with it.
+/// A run's share of a memory that others read, too; ends with the run.
 pub(super) struct SharedRead<'r> {
     header: &'r ArrayInner,
     reader: Reader,
@@ -35,7 +36,7 @@ impl<'r> SharedRead<'r> {
         SharedRead { header, reader }
     }
 
-    /// Locked.
+    /// The locked directory.
     pub fn directory(&self) -> DirectoryGuard<'r> {
         self.header.directory()
     }
@@ -51,11 +52,11 @@ impl Drop for SharedRead<'_> {
 pub(super) struct BufferPin {
     pub place: Place,
     pub buffer: Arc<DeviceBuffer>,
-    /// The element with which it begins.
+    /// Its first element.
     pub first: u64,
 }
 
-/// A copy on its way. If nothing was said of it when this ends, it will not come.
+/// A copy in flight. If it is dropped without an outcome, the copy has failed.
 struct BookedCopy<'r> {
     header: &'r ArrayInner,
     ticket: Option<Ticket>,
@@ -85,7 +86,7 @@ impl<'r> Array<'r> {
         }
     }
 
-    /// Gives the place room for a region, and what it lacks of it; pins its buffer.
+    /// Makes room for a region at the place, and copies the missing data; pins its buffer.
     pub fn prepare_shared(
         &mut self,
         device: Option<&'static DeviceMemory>,
@@ -118,20 +119,20 @@ impl<'r> Array<'r> {
         }
     }
 
-    /// Pins what a place has now.
+    /// Pins the current buffer of a place.
     fn pin(&mut self, place: Place, directory: &Directory) {
         self.pins.retain(|pin| pin.place != place);
         let pin = |copy: &DeviceCopy| BufferPin { place, buffer: copy.keep(), first: copy.range().start };
         self.pins.extend(directory.copy(place).map(pin));
     }
 
-    /// Ends the pin of a place: who uses the buffer keeps it.
+    /// Ends the pin of a place: the caller keeps the buffer for the part.
     pub fn unpin(&mut self, place: Place) -> Option<Arc<DeviceBuffer>> {
         let at = self.pins.iter().position(|pin| pin.place == place)?;
         Some(self.pins.swap_remove(at).buffer)
     }
 
-    /// A buffer over all that the place has and these elements. Gives the directory back locked.
+    /// A buffer for all that the place has and these elements. Returns with the directory locked.
     pub fn make_shared_room(
         &mut self,
         device: &'static DeviceMemory,
@@ -149,7 +150,7 @@ impl<'r> Array<'r> {
                 }
                 Some(_) if !is_out_of_use || directory.is_expecting(place) => {
                     drop(directory);
-                    // Others' pins are not waited for: they keep the buffer that is too small.
+                    // It does not wait for others' pins: they keep the buffer that is too small.
                     self.end_use(place, ways.lanes);
                     drive_until(ways.lanes, || !header.directory().is_expecting(place));
                     is_out_of_use = true;
@@ -158,8 +159,8 @@ impl<'r> Array<'r> {
                 _ => {}
             }
             if let Some(grown) = device.reserve(header, &mut directory, hull.clone())? {
-                // SAFETY: nothing comes to the old buffer, and who has it reads it; nobody has the new one yet; what is
-                // current in the old one has room in the new one.
+                // SAFETY: no copy to the old buffer is in flight, and its users only read it; the new one is
+                // not used yet; what is current in the old one has room in the new one.
                 if let Err(error) = unsafe { grown.transfer.run(&directory.current(place)) } {
                     directory.set_copy(place, Some(grown.old));
                     return Err(error);
@@ -185,8 +186,9 @@ impl<'r> Array<'r> {
         let booked = BookedCopy { header, ticket: Some(ticket) };
         let moved = region.clone();
         let work = move || {
-            // SAFETY: both ends are buffers of the array, which are kept here; the memory is held, so that nobody
-            // writes it; nobody reads at its target what is lacking there, and who else would bring it waits.
+            // SAFETY: both ends are buffers of the array, which are kept here; the memory is held, so that it
+            // is not written; the missing elements are not read at the destination, and other runs that need
+            // them wait.
             unsafe { transfer.run(&moved)? };
             booked.arrived();
             drop(buffers);
@@ -197,8 +199,8 @@ impl<'r> Array<'r> {
         Ok(())
     }
 
-    /// Takes from a place what it has of the array; what is current only there comes to the host before. No task of
-    /// this run uses it, and none of its arrays is pinned. Returns when nobody has the buffer any more.
+    /// Takes the array's copy from a place; what is current only there is copied to the host first. No task
+    /// of this run uses it, and none of its arrays is pinned. Returns when the buffer has no users.
     pub fn spill_shared(&mut self, place: Place, lanes: &[&'static Lane]) -> Result<(), Error> {
         let header = self.share().0;
         let rests =
@@ -219,8 +221,8 @@ impl<'r> Array<'r> {
         header.home.leave();
         let only = directory.only_at(place);
         let transfer = Transfer::new(header, &directory, [place, Place::HOST], &only)?;
-        // SAFETY: the memory is held, so that nobody writes it; what is current only there nobody reads on the host, and
-        // nobody brings it there while the directory is locked.
+        // SAFETY: the memory is held, so that it is not written; what is current only there is not read on
+        // the host, and is not copied there while the directory is locked.
         unsafe { transfer.run(&only)? };
         directory.copied(Place::HOST, &only);
         let all = Region::all(directory.grid());

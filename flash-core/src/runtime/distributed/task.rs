@@ -1,4 +1,4 @@
-//! Tasks: parts of launches, copies, and what the host does between them.
+//! Tasks: parts of launches, copies, and work of the host between them.
 
 use crate::error::Error;
 use crate::kernel::shim::panic_text;
@@ -8,52 +8,52 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
-/// What a task does.
+/// The work of a task.
 pub(super) type Work<'r> = Box<dyn FnOnce() -> Result<(), Outcome> + 'r>;
 
-/// Not done: in a lane, or being run.
+/// Not done: in a lane, or running.
 const WAITING: u8 = 0;
-/// Done, and it went well.
+/// Done, and it succeeded.
 const DONE: u8 = 1;
-/// Done, and it failed, or was skipped because what it reads had failed.
+/// Done, and it failed, or was skipped because a task that makes its input had failed.
 const FAILED: u8 = 2;
 
 /// One piece of work in a lane.
 ///
 /// | field | written by | read by |
 /// |---|---|---|
-/// | `waits`, `expected`, `priority`, `copies`, `brings_late` | who makes it, before it goes into a lane | all |
-/// | `work` | taken by who runs it, once | the same |
-/// | `outcome` | who runs it, before `state` | all, after `state` |
-/// | `state` | who runs it, once | all |
+/// | `waits`, `expected`, `priority`, `copies`, `brings_late` | its maker, before it enters a lane | all |
+/// | `work` | taken by the thread that runs it, once | the same |
+/// | `outcome` | the thread that runs it, before `state` | all, after `state` |
+/// | `state` | the thread that runs it, once | all |
 pub(super) struct Task {
-    /// What must be done before. With an argument's number: it makes what that argument reads.
+    /// Tasks that must be done before. With an argument's number: the task makes that argument's input.
     waits: SmallVec<[(TaskRef, Option<u32>); 4]>,
     /// Expected nanoseconds, at least one.
     pub expected: u64,
     /// The same for all tasks of a run.
     pub priority: i32,
-    /// It only moves what others make: who reads that fails as it does.
+    /// It only moves what others make: a reader of that fails as the maker does.
     pub copies: bool,
-    /// It brings back what is the host's: what was made too late, too.
+    /// It brings back host memory, including what was made too late.
     brings_late: bool,
     work: UnsafeCell<Option<Work<'static>>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
 }
 
-/// How a failed task failed.
+/// The failure of a task.
 #[derive(Default)]
 pub(super) enum Outcome {
     #[default]
     Unknown,
     /// Its own error.
     Error(Error),
-    /// It took longer than it may; what it makes is made.
+    /// It took longer than allowed; its results are complete.
     Late(Error),
-    /// That of a copy of what it would read.
+    /// The failure of a copy of its input.
     NotBrought(Error),
-    /// What this argument would read was not made.
+    /// The input of this argument was not made.
     Skipped(u32),
 }
 
@@ -63,14 +63,14 @@ impl From<Error> for Outcome {
     }
 }
 
-// SAFETY: see the table: what is not atomic is written by one thread before it publishes the task (by
-// the lane's lock) or its state (Release), and read after that. The work may run on any thread: it holds
-// pointers into the pipeline's recording and the device's handles, which may be used from any thread.
+// SAFETY: see the table: what is not atomic is written by one thread before it publishes the task (by the
+// lane's lock) or its state (Release), and read after that. The work may run on any thread: it holds pointers
+// into the pipeline's recording and the device's handles, which may be used from any thread.
 unsafe impl Send for Task {}
 // SAFETY: as above.
 unsafe impl Sync for Task {}
 
-/// A task of a run that is not over.
+/// A reference to a task of a run that is not over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaskRef(NonNull<Task>);
 
@@ -81,15 +81,15 @@ unsafe impl Sync for TaskRef {}
 
 impl TaskRef {
     pub(super) fn get(&self) -> &Task {
-        // SAFETY: `Tasks` keeps its tasks until all of them are done, and nobody looks at a reference after
-        // that: lanes have given them up, and the run's own books are dropped before.
+        // SAFETY: `Tasks` keeps its tasks until all of them are done, and no reference is used after that:
+        // lanes have dropped them, and the run's own records are dropped before.
         unsafe { self.0.as_ref() }
     }
 
-    /// Runs it; who has its lane's turn does, once it is ready.
+    /// Runs it; called by the thread that has its lane's turn, once it is ready.
     pub(super) fn run(self) {
         let task = self.get();
-        // SAFETY: only who took it out of its lane comes here.
+        // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
         let not_made = task.waits.iter().find_map(|(before, argument)| {
             let argument = (*argument)?;
@@ -115,7 +115,7 @@ impl TaskRef {
         };
         let state = if outcome.is_some() { FAILED } else { DONE };
         if let Some(outcome) = outcome {
-            // SAFETY: nobody reads it before the state is stored.
+            // SAFETY: it is not read before the state is stored.
             unsafe { *task.outcome.get() = outcome };
         }
         task.state.store(state, Release);
@@ -137,7 +137,7 @@ impl Task {
         self.waits.iter().all(|(before, _)| before.get().is_done())
     }
 
-    /// How it failed, if it did.
+    /// Its failure, if it failed.
     pub fn failure(&self) -> Option<&Outcome> {
         // SAFETY: written before the state, which was read (Acquire).
         self.failed().then(|| unsafe { &*self.outcome.get() })
@@ -146,32 +146,32 @@ impl Task {
 
 /// The tasks of one run. They stay until all are done.
 pub(super) struct Tasks {
-    /// From boxes: they are referred to while the list grows.
+    /// From boxes, so that they do not move when the list grows.
     all: Vec<TaskRef>,
     /// All before this one are known to be done.
     done: usize,
     priority: i32,
-    /// Copies that are made now bring what was made too late, too.
+    /// New copies bring back what was made too late, too.
     brings_late: bool,
 }
 
-/// What a new task waits for.
+/// The dependencies of a new task.
 #[derive(Default)]
 pub(super) struct Waits(SmallVec<[(TaskRef, Option<u32>); 4]>);
 
 impl Waits {
-    /// After `before`, in any case.
+    /// After `before`, whatever its outcome.
     pub fn after(&mut self, before: TaskRef) {
         if !before.get().is_done() && !self.0.iter().any(|(there, _)| *there == before) {
             self.0.push((before, None));
         }
     }
 
-    /// After `before`, which makes what argument `argument` reads.
+    /// After `before`, which makes the input of argument `argument`.
     pub fn reads(&mut self, before: TaskRef, argument: u32) {
         match self.0.iter_mut().find(|(there, _)| *there == before) {
             Some((_, what)) => *what = what.or(Some(argument)),
-            // A task that went well needs no waiting for; one that failed must be seen.
+            // A task that succeeded needs no wait; one that failed must be seen.
             None if before.get().is_done() && !before.get().failed() => {}
             None => self.0.push((before, Some(argument))),
         }
@@ -179,12 +179,12 @@ impl Waits {
 }
 
 impl Tasks {
-    /// None yet; all of them will have this priority.
+    /// No tasks yet; all of them will have this priority.
     pub fn new(priority: i32) -> Tasks {
         Tasks { all: Vec::new(), done: 0, priority, brings_late: false }
     }
 
-    /// All that is to be added are copies to the host, for when the run is over.
+    /// All further tasks are copies to the host, for the end of the run.
     pub fn bring_home(&mut self) {
         self.brings_late = true;
     }
@@ -194,7 +194,7 @@ impl Tasks {
     /// # Safety
     /// What `work` borrows lives until all tasks are done, and may be used from any thread.
     pub unsafe fn add<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
-        // SAFETY: as here.
+        // SAFETY: the caller vouches.
         unsafe { self.add_task(waits, expected, work, false) }
     }
 
@@ -203,7 +203,7 @@ impl Tasks {
     /// # Safety
     /// As [`add`](Self::add).
     pub unsafe fn add_copy<'r>(&mut self, waits: Waits, expected: u64, work: Work<'r>) -> TaskRef {
-        // SAFETY: as here.
+        // SAFETY: the caller vouches.
         unsafe { self.add_task(waits, expected, work, true) }
     }
 
@@ -237,7 +237,7 @@ impl Tasks {
         true
     }
 
-    /// So many may be waiting.
+    /// Number of tasks that may be waiting.
     pub fn waiting(&mut self) -> usize {
         self.all_done();
         self.all.len() - self.done
@@ -248,7 +248,7 @@ impl Drop for Tasks {
     fn drop(&mut self) {
         assert!(self.all_done(), "a run ends after its tasks");
         for task in self.all.drain(..) {
-            // SAFETY: made by `add`, done, and referred to by nobody any more.
+            // SAFETY: made by `add`, done, and no longer referred to.
             drop(unsafe { Box::from_raw(task.0.as_ptr()) });
         }
     }

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 pub(super) struct Partial<'r> {
     argument: u32,
     operation: &'r Operation,
-    /// One accumulator per block of rows.
+    /// Array with one accumulator per block of rows.
     pub array: u32,
     /// Elements of an accumulator.
     len: u64,
@@ -33,7 +33,7 @@ impl Partial<'_> {
         self.until(issue, issue.placed.parts.subspaces[subspace].positions.start)
     }
 
-    /// The element behind those of all rows before a position.
+    /// The element after those of all rows before a position.
     fn until(&self, issue: &PartRequest<'_, '_>, position: u64) -> u64 {
         let positions = match issue.placed.parts.dimension {
             Some(dimension) => issue.positions[dimension],
@@ -70,7 +70,7 @@ impl<'r> Scheduler<'r> {
             let bytes = elements as usize * arg.element_size as usize;
             let data = self.scratch(bytes + operation.align);
             let data = data.wrapping_add(data.align_offset(operation.align));
-            // SAFETY: there is room for so many elements, aligned.
+            // SAFETY: there is room for that many elements, aligned.
             unsafe { reduce::fill(operation, data, elements as usize)? };
             self.arrays.push(Array::lent(data, elements, u64::from(arg.element_size), &[]));
             let array = self.arrays.len() as u32 - 1;
@@ -101,9 +101,10 @@ impl<'r> Scheduler<'r> {
             let waits = self.waits(&touches, Place::HOST);
             let to = self.on_the_host(node, i);
             let len = self.list.args_of(node)[i].len as usize;
-            // SAFETY: the argument's own elements, which are held and which nobody touches before this is done.
+            // SAFETY: the argument's own elements, which are held and which nothing else touches before this
+            // is done.
             let work = move || unsafe { reduce::fill(operation, to, len) };
-            // SAFETY: operations live as long as the plan; the array is there until the run is over.
+            // SAFETY: operations live as long as the plan; the array lives until the run is over.
             let task = unsafe { self.tasks.add(waits, 0, Box::new(move || Ok(work()?))) };
             self.touched(&touches, Place::HOST, task);
             self.latest().tasks.push((task, 0));
@@ -112,14 +113,14 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// Where an argument's first element is on the host.
+    /// The address of an argument's first element on the host.
     pub(super) fn on_the_host(&mut self, node: &Node, argument: usize) -> *mut u8 {
         let (array, offset) = self.array_of(node, argument);
         let array = &self.arrays[array as usize];
         array.header().data().wrapping_add((offset * array.size()) as usize)
     }
 
-    /// After a phase: its partial results become one, on the host, which is taken into the result.
+    /// After a phase: merges its partial results on the host, and combines them with the result.
     pub(super) fn merge(
         &mut self,
         issue: &PartRequest<'r, '_>,
@@ -154,8 +155,8 @@ impl<'r> Scheduler<'r> {
         let (operation, len) = (partial.operation, partial.len as usize);
         let count = partial.all.div_ceil(partial.rows) as usize;
         let work = move || {
-            // SAFETY: filled when they were made, and the kernels are done with them; the result is the
-            // argument's own elements, which are held and which nobody touches before this is done.
+            // SAFETY: filled when they were made, and the kernels no longer use them; the result is the
+            // argument's own elements, which are held and which nothing else touches before this is done.
             unsafe {
                 if fresh {
                     reduce::fill(operation, to, len)?;
@@ -164,7 +165,7 @@ impl<'r> Scheduler<'r> {
                 reduce::fold(operation, to, partials, len)
             }
         };
-        // SAFETY: operations live as long as the plan; the arrays are there until the run is over.
+        // SAFETY: operations live as long as the plan; the arrays live until the run is over.
         let task =
             unsafe { self.tasks.add(waits, partial.len * count as u64, Box::new(move || Ok(work()?))) };
         self.touched(&touches, Place::HOST, task);

@@ -1,5 +1,5 @@
-//! The walk through a pipeline's submissions: each becomes parts, with the copies that they lack before
-//! them, in the lanes of devices.
+//! The walk through a pipeline's submissions: each becomes parts, with the copies that they need before them,
+//! in the lanes of devices.
 
 mod accumulators;
 mod phased;
@@ -34,7 +34,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// When so many tasks wait, the walk helps to run them before it goes on.
+/// When this many tasks wait, the walk helps to run them before it goes on.
 const RUN_AHEAD: usize = 256;
 
 /// The walk.
@@ -45,7 +45,7 @@ pub(super) struct Scheduler<'r> {
     /// Others may use other elements of the memories meanwhile.
     beside: bool,
     pub arrays: Vec<Array<'r>>,
-    /// By index among the memories touched.
+    /// Array of each touched memory, by its index.
     of_memory: Vec<Option<u32>>,
     /// Slices of the host, by address.
     of_slice: Vec<(*mut u8, u32)>,
@@ -55,28 +55,28 @@ pub(super) struct Scheduler<'r> {
     tasks: Tasks,
     lanes: SmallVec<[&'static Lane; 8]>,
     pub launched: Vec<SubmissionState>,
-    /// What second buffers of slices, and accumulators, are in.
+    /// Memory of second buffers of slices, and of accumulators.
     scratch: Vec<Scratch>,
 }
 
-/// What became of a submission so far.
+/// The state of a submission.
 pub(super) struct SubmissionState {
     pub position: usize,
-    /// With the target that runs it.
+    /// Each with the target that runs it.
     pub tasks: SmallVec<[(TaskRef, u32); 1]>,
-    /// It failed before it was put into a lane.
+    /// The error, if it failed before it was put into a lane.
     pub error: Option<Error>,
-    /// When its first part began, if it has a `Timeout`.
+    /// The time when its first part began, if it has a `Timeout`.
     begun: Option<Arc<OnceLock<Instant>>>,
-    /// What it reads and writes is not written down, see [`Scheduler::record_whole`].
+    /// Its reads and writes are not recorded, see [`Scheduler::record_whole`].
     pub plain: bool,
-    /// What it reads: argument, array and region.
+    /// Its reads: argument, array and region.
     pub reads: Vec<(u32, u32, Region)>,
-    /// What it writes: array, region, and whether all of that is written.
+    /// Its writes: array, region, and whether all of that is written.
     pub writes: Vec<(u32, Region, bool)>,
 }
 
-/// How a part touches an array.
+/// The use of an array by a part.
 pub(super) struct Touches {
     pub argument: u32,
     pub array: u32,
@@ -95,13 +95,13 @@ struct PartRequest<'r, 'i> {
     placed: &'i Placement,
     /// Of every dimension.
     positions: &'i [u64],
-    /// Where its records go, if each launch is of one phase of several.
+    /// The place of its records, if each launch is of one phase of several.
     by_phase: Option<&'i Arc<PhaseTimes>>,
     /// Its parts do not fit a device's memory all at once.
     streams: bool,
 }
 
-/// The elements of arrays, from the first to the last that are touched.
+/// Per array, the elements from the first to the last that are touched.
 type Hulls = SmallVec<[(u32, Range<u64>); 4]>;
 
 impl PartRequest<'_, '_> {
@@ -112,7 +112,7 @@ impl PartRequest<'_, '_> {
 }
 
 impl<'r> Scheduler<'r> {
-    /// Zeroed memory of the host until the end of the run.
+    /// Zeroed host memory until the end of the run.
     fn scratch(&mut self, bytes: usize) -> *mut u8 {
         let scratch = Scratch::zeroed(bytes);
         let data = scratch.data();
@@ -141,7 +141,7 @@ impl<'r> Scheduler<'r> {
             launched: Vec::with_capacity(list.nodes().len()),
             scratch: Vec::new(),
         };
-        // In the order of addresses, in which everybody locks directories.
+        // In the order of addresses, in which all runs lock directories.
         let own_memory = runtime.has_device_memory();
         for (index, memory, written) in list.memories() {
             walk.of_memory[index as usize] = Some(walk.arrays.len() as u32);
@@ -178,7 +178,7 @@ impl<'r> Scheduler<'r> {
         self.launched.last_mut().expect("a submission was begun")
     }
 
-    /// The latest submission failed: what it writes is poisoned for those that come.
+    /// The latest submission failed: what it writes is poisoned for later ones.
     fn fail(&mut self, node: &Node, error: Error) {
         if std::mem::take(&mut self.latest().plain) {
             let mut latest = self.launched.pop().expect("a submission was begun");
@@ -186,7 +186,7 @@ impl<'r> Scheduler<'r> {
             self.launched.push(latest);
         }
         if self.latest().writes.is_empty() {
-            // It did not come to cutting: all that it could have written.
+            // It failed before it was cut: all that it could have written.
             let plan = node.plan();
             for (i, _) in plan.arguments.iter().enumerate().filter(|(_, a)| a.access != Access::Read) {
                 let (array, region) = self.range_of(node, i);
@@ -257,7 +257,7 @@ impl<'r> Scheduler<'r> {
         }
         let issue = issue;
         let mut alone = Some(touches).filter(|_| !by_phase && !placed.is_cut());
-        // Who ran each part last.
+        // The last device of each part.
         let mut ran: SmallVec<[u32; 4]> = smallvec![0; placed.targets.len()];
         for round in 0..if by_phase { phases } else { 1 } {
             let phases = if by_phase { round..round + 1 } else { 0..phases };
@@ -279,7 +279,7 @@ impl<'r> Scheduler<'r> {
         self.back(&issue, &buffers, &ran)
     }
 
-    /// Puts a part of a submission into the lane of its device, and says which of the targets that is.
+    /// Puts a part of a submission into the lane of its device, and returns the index of that target.
     fn issue_part(
         &mut self,
         issue: &PartRequest<'r, '_>,
@@ -327,7 +327,7 @@ impl<'r> Scheduler<'r> {
         Ok(number)
     }
 
-    /// Puts a kernel into the lane of its device. What it touches is there, or on its way there.
+    /// Puts a kernel into the lane of its device. Its data is there, or on its way there.
     pub fn put(
         &mut self,
         (node, plan, target, number): (&'r Node, &'r Plan, &'r Target, u32),
@@ -340,7 +340,7 @@ impl<'r> Scheduler<'r> {
         let arrays = &mut self.arrays;
         let pins = touches.iter().filter_map(|touched| arrays[touched.array as usize].unpin(place));
         let pins: SmallVec<[Arc<DeviceBuffer>; 2]> = pins.collect();
-        // Most have none, and their work is as small as it can be: it is allocated here and freed elsewhere.
+        // Most have none, and their work is as small as possible: it is allocated here and freed elsewhere.
         let work = match pins.is_empty() {
             true => self.limited(node, plan, work),
             false => self.limited(node, plan, move || {
@@ -357,9 +357,9 @@ impl<'r> Scheduler<'r> {
         self.ways().push(&Lanes::of(target.device).kernels, task);
     }
 
-    /// Gives each device room for all of this, if it has that much: for whoever is free takes the next part, and a
-    /// part may touch more in later phases. To give it more room later, one would have to wait for the parts that it
-    /// runs.
+    /// Makes room on each device for all of this, if it has that much: an idle device takes the next part,
+    /// and a part may touch more in later phases. To make more room later, the run would have to wait for the
+    /// parts that the device runs.
     fn reserve_all(&mut self, targets: &[Target], touches: &[Touches]) {
         let hulls = self.hulls(touches);
         for memory in targets.iter().filter_map(|target| target.device.memory()) {
@@ -370,12 +370,12 @@ impl<'r> Scheduler<'r> {
     fn reserve(&mut self, memory: &'static DeviceMemory, hulls: &Hulls) {
         let mut ways = TaskSink { tasks: &mut self.tasks, lanes: &mut self.lanes };
         for (array, hull) in hulls {
-            // Without, the parts get theirs one by one, or say why not.
+            // Otherwise the parts get room one by one, or fail with the reason.
             let _ = self.arrays[*array as usize].make_room(memory, hull.clone(), &mut ways);
         }
     }
 
-    /// Of each array once.
+    /// For each array once.
     fn hulls(&self, touches: &[Touches]) -> Hulls {
         let mut hulls = Hulls::new();
         for touched in touches {
@@ -402,8 +402,8 @@ impl<'r> Scheduler<'r> {
         budgets.min().is_none_or(|room| self.bytes(&self.hulls(touches)) <= room)
     }
 
-    /// Of a launch that streams: if a device has no room for a part, what it has goes, and it gets room for that part
-    /// and those after it, as many as fit, in one piece.
+    /// For a launch that streams: if a device has no room for a part, evicts its data, and makes room for
+    /// that part and as many of the next ones as fit, in one piece.
     fn begin_batch(
         &mut self,
         issue: &PartRequest<'r, '_>,
@@ -411,7 +411,7 @@ impl<'r> Scheduler<'r> {
         phases: &Range<u64>,
         memory: &'static DeviceMemory,
     ) -> Result<(), Error> {
-        // Accumulators are each part's own.
+        // Each part has accumulators of its own.
         let accumulates = |t: &Touches| issue.plan.arguments[t.argument as usize].view == View::Reduce;
         let of_part = |mut touches: SmallVec<[Touches; 4]>| {
             touches.retain(|touched| !accumulates(touched));
@@ -427,7 +427,7 @@ impl<'r> Scheduler<'r> {
             return Ok(());
         }
         self.spill(memory)?;
-        // Not to the last byte: buffers are a little larger than what is in them.
+        // Not to the last byte: buffers are a little larger than their contents.
         let room = memory.budget() - memory.budget() / 16;
         for next in subspace + 1..issue.placed.parts.subspaces.len() {
             let more = of_part(self.touches(issue, next, phases, buffers));
@@ -447,8 +447,8 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// Gives a place room for what is touched there, and what it lacks of it; if its memory is full of arrays of
-    /// this run, at their cost, and if others have it, when they are done with it.
+    /// Makes room at a place for what is touched there, and copies the missing data. If its memory is full of
+    /// arrays of this run, they are evicted; if others use it, waits until they are done.
     pub fn make_current(
         &mut self,
         memory: Option<&'static DeviceMemory>,
@@ -479,7 +479,7 @@ impl<'r> Scheduler<'r> {
             for memory in self.runtime.devices.iter().filter_map(|device| device.memory()) {
                 self.spill(memory)?;
             }
-            // Who sleeps here does not keep others from running.
+            // Other work may run while this thread sleeps.
             let _blocked = asynchronous::blocked();
             if !ROOM.wait(before) {
                 // Some launches are not counted: it tries once more without them.
@@ -492,7 +492,7 @@ impl<'r> Scheduler<'r> {
         }
     }
 
-    /// Gives a place room for what is touched there, and what it lacks of it.
+    /// Makes room at a place for what is touched there, and copies the missing data.
     fn prepare(&mut self, memory: Option<&'static DeviceMemory>, touches: &[Touches]) -> Result<(), Error> {
         for touched in touches {
             let array = &mut self.arrays[touched.array as usize];
@@ -502,8 +502,8 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// A device's memory is full, of arrays of this run, too: what it has of them goes, for what comes next.
-    /// So a launch whose parts fit one by one runs out of core.
+    /// A device's memory is full, of arrays of this run, too: evicts them, to make room. So a launch whose
+    /// parts fit one by one runs out of core.
     #[cold]
     fn spill(&mut self, memory: &'static DeviceMemory) -> Result<(), Error> {
         self.arrays.iter_mut().for_each(|array| array.pins.clear());
@@ -512,7 +512,7 @@ impl<'r> Scheduler<'r> {
         self.arrays.iter_mut().try_for_each(|array| array.spill(memory, lanes))
     }
 
-    /// Work that may take as long as the submission's `Timeout` says.
+    /// Work that is limited by the submission's `Timeout`.
     fn limited<'w>(
         &mut self,
         node: &'w Node,
@@ -541,11 +541,11 @@ impl<'r> Scheduler<'r> {
         })
     }
 
-    /// The device for a part that nobody has yet: one with hardly anything to do.
+    /// The device for a part without one: one that is nearly idle.
     fn wait_for_one(&mut self, targets: &[Target]) -> u32 {
         let lane = |target: &Target| &Lanes::of(target.device).kernels;
-        // The lanes' threads do the work: who drives a lane of kernels itself would not see when another is
-        // free. All other lanes are driven, for what the kernels wait for.
+        // The lanes' threads do the work: a thread that drives a lane of kernels itself would not see when
+        // another is idle. All other lanes are driven, since the kernels may wait for them.
         let served = targets.iter().all(|target| lane(target).wake());
         let mut lanes = self.lanes.clone();
         if served {
@@ -555,7 +555,7 @@ impl<'r> Scheduler<'r> {
         placement::first_free(targets)
     }
 
-    /// What a task waits for.
+    /// The tasks that a task with these uses waits for.
     fn waits(&mut self, touches: &[Touches], place: Place) -> Waits {
         let mut waits = Waits::default();
         for touched in touches {
@@ -570,7 +570,7 @@ impl<'r> Scheduler<'r> {
         waits
     }
 
-    /// A task touches arrays as said.
+    /// Records that a task has these uses.
     fn touched(&mut self, touches: &[Touches], place: Place, task: TaskRef) {
         for touched in touches {
             let array = &mut self.arrays[touched.array as usize];
@@ -600,7 +600,7 @@ impl<'r> Scheduler<'r> {
             let touch = match spec.access {
                 Access::Read => Touch::Read,
                 Access::ReadWrite => Touch::ReadWrite,
-                // A host task writes all of it; a failsafe what the kernel would.
+                // A host task writes all of it; a failsafe writes what the kernel would.
                 Access::Write if spec.view == View::Whole => Touch::Write,
                 Access::Write => Touch::WriteSome,
             };
@@ -616,11 +616,11 @@ impl<'r> Scheduler<'r> {
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());
-        // Meanwhile others run what waits in the lanes.
+        // Meanwhile others run the tasks that wait in the lanes.
         self.lanes.iter().filter(|lane| lane.waiting() > 0).for_each(|lane| {
             lane.wake();
         });
-        // The function may block: who uses nothing that it writes need not wait for it.
+        // The function may block: users of elements that it does not write need not wait for it.
         if self.beside {
             self.arrays.iter_mut().filter(|array| array.has_copied()).for_each(Array::leave);
         }
@@ -637,11 +637,12 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// Everything is issued: waits for it, and settles what failed.
+    /// Everything is issued: waits for it, and settles failures.
     pub fn finish(mut self, failures: Vec<LaunchError>) -> Vec<LaunchError> {
         self.fetch_slices();
         if self.beside {
-            // Guards of what this run leaves alone need not wait for its kernels, once nothing is copied any more.
+            // Guards of elements that this run leaves alone need not wait for its kernels, once no copy is in
+            // flight.
             drive_until(&self.lanes, || self.arrays.iter().all(Array::has_copied));
             self.arrays.iter_mut().for_each(Array::leave);
         }
@@ -650,7 +651,8 @@ impl<'r> Scheduler<'r> {
         super::settle::settle(&mut self, failures)
     }
 
-    /// Slices of the host are the host's again when the run is over, with what a launch that took too long has made.
+    /// Slices of the host have their final contents when the run is over, including those of a launch that
+    /// took too long.
     fn fetch_slices(&mut self) {
         self.tasks.bring_home();
         for at in 0..self.of_slice.len() {
@@ -667,7 +669,7 @@ impl<'r> Scheduler<'r> {
 }
 
 impl Drop for Scheduler<'_> {
-    /// Also when something panics: tasks point into what is about to go.
+    /// Also on a panic: tasks point into data that is about to be dropped.
     fn drop(&mut self) {
         self.ways().drain();
     }

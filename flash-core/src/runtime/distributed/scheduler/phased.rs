@@ -17,7 +17,7 @@ pub(super) struct Buffers {
     pub argument: u32,
     /// The argument's own array.
     pub own: u32,
-    /// As a phase finds it, and what takes its writes; these two change roles.
+    /// The buffer that a phase reads, and the one that takes its writes; these two change roles.
     pub now: u32,
     pub next: u32,
     /// Every element is some item's own in every phase.
@@ -65,7 +65,7 @@ impl<'r> Scheduler<'r> {
         second
     }
 
-    /// After a phase that was cut: the buffers change roles, or what was written is copied over.
+    /// After a phase that was cut: the buffers change roles, or the written elements are copied over.
     pub(super) fn turn(
         &mut self,
         issue: &PartRequest<'r, '_>,
@@ -81,7 +81,7 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// After the last phase: what ended in a second buffer goes to the array itself.
+    /// After the last phase: copies what ended in a second buffer to the array itself.
     pub(super) fn back(
         &mut self,
         issue: &PartRequest<'r, '_>,
@@ -94,8 +94,8 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// Copies every part's own elements of a phased argument from one of its buffers to the other, where the part
-    /// ran last: there they are.
+    /// Copies every part's own elements of a phased argument from one of its buffers to the other, on the
+    /// last device of the part, which has them.
     fn carry_own(
         &mut self,
         issue: &PartRequest<'r, '_>,

@@ -1,4 +1,4 @@
-//! What a part of a submission touches: arrays, regions of them, and how.
+//! The uses of arrays by a part of a submission: regions, and kinds of access.
 
 use super::phased::Buffers;
 use super::{PartRequest, Scheduler, Touches};
@@ -23,7 +23,7 @@ impl<'r> Scheduler<'r> {
             let array = self.of_memory[hold.touched as usize].expect("every memory of the recording has one");
             let first = self.arrays[array as usize].header().data() as usize;
             let bytes = (arg.data as usize).wrapping_sub(first) as u64;
-            // Mostly it is all of the memory: divisions are slow.
+            // Usually it is all of the memory: divisions are slow.
             return (array, if bytes == 0 { 0 } else { bytes.checked_div(size).unwrap_or(0) });
         }
         let data: *mut u8 = arg.data.cast();
@@ -40,7 +40,7 @@ impl<'r> Scheduler<'r> {
         (array, 0)
     }
 
-    /// The array of an argument, and all that the argument is of it.
+    /// The array of an argument, and the region of it that the argument is.
     pub(super) fn range_of(&mut self, node: &Node, argument: usize) -> (u32, Region) {
         let (array, offset) = self.array_of(node, argument);
         let len = self.list.args_of(node)[argument].len;
@@ -48,7 +48,7 @@ impl<'r> Scheduler<'r> {
         (array, Region::of_range(&grid, offset..offset + len))
     }
 
-    /// What a part of an argument is in its array, and whether it is just that.
+    /// The region of a part of an argument in its array, and whether it is exact.
     pub(super) fn region(
         &mut self,
         issue: &PartRequest<'_, '_>,
@@ -71,7 +71,7 @@ impl<'r> Scheduler<'r> {
         }
     }
 
-    /// A box that a launch sees in a grid of its own, see [`Array::region_of`].
+    /// The region of a box that a launch sees in a grid of its own, see [`Array::region_of`].
     pub fn seen_region(&mut self, array: u32, block: &GridBox, seen: &Grid, offset: u64) -> (Region, bool) {
         let of = &mut self.arrays[array as usize];
         let before = of.grid();
@@ -89,7 +89,7 @@ impl<'r> Scheduler<'r> {
         region
     }
 
-    /// What a part touches in some phases.
+    /// The uses of arrays by a part in some phases.
     pub(super) fn touches(
         &mut self,
         issue: &PartRequest<'_, '_>,
@@ -129,7 +129,7 @@ impl<'r> Scheduler<'r> {
                         add(self, now, &hull(), Touch::Read, false);
                         add(self, next, &own, Touch::Write, true);
                     } else {
-                        // The backend copies between the two as it likes: they are there in full.
+                        // The backend may copy any element between the two: both are present in full.
                         add(self, now, &Extent::All, Touch::ReadWrite, false);
                         add(self, next, &Extent::All, Touch::WriteSome, true);
                     }
@@ -144,7 +144,7 @@ impl<'r> Scheduler<'r> {
         all
     }
 
-    /// What the declared use of a phased argument means for some phases.
+    /// The access of some phases by the declared use of a phased argument.
     pub(super) fn stage_touch(
         &self,
         node: &Node,
@@ -185,7 +185,7 @@ impl<'r> Scheduler<'r> {
         Ok(())
     }
 
-    /// Writes down what is about to be written, and refuses what would read poison.
+    /// Records the coming writes, and refuses a read of poison.
     pub(super) fn promise(
         &mut self,
         plan: &Plan,
@@ -205,7 +205,7 @@ impl<'r> Scheduler<'r> {
         self.refuse_poison(plan, touches)
     }
 
-    /// Refuses what would read poison.
+    /// Refuses a read of poison.
     pub fn refuse_poison(&self, plan: &Plan, touches: &[Touches]) -> Result<(), Error> {
         let poisoned = touches
             .iter()
@@ -219,7 +219,7 @@ impl<'r> Scheduler<'r> {
         }
     }
 
-    /// Bytes of what a submission reads that are at a place because earlier launches put them there.
+    /// Bytes that a submission reads and that earlier launches put at a place.
     pub fn bytes_made_at(&mut self, node: &Node, plan: &Plan, place: Place) -> u64 {
         let mut bytes = 0;
         for (i, spec) in plan.arguments.iter().enumerate() {
@@ -236,7 +236,7 @@ impl<'r> Scheduler<'r> {
     }
 }
 
-/// A launch's grid, for regions.
+/// The grid of regions for a launch's grid.
 fn grid_of(seen: &LaunchGrid) -> Grid {
     Grid::new(&seen.extents, seen.extents.iter().product())
 }

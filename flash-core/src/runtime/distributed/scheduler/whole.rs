@@ -1,5 +1,5 @@
-//! Submissions that run whole and need nothing but their arguments: most of them. Their parts are not made
-//! one by one, and what they touch is looked up among those that came before.
+//! Submissions that run whole and need nothing but their arguments, as most do. Their parts are not made one
+//! by one, and their footprint is looked up in a cache.
 
 use super::{Scheduler, SubmissionState, Touches};
 use crate::abi::{self, Arg};
@@ -16,7 +16,7 @@ use crate::runtime::submissions::Node;
 use smallvec::SmallVec;
 
 impl<'r> Scheduler<'r> {
-    /// Puts a submission into the lane of a device. `None`: it is not one of these, and nothing was done.
+    /// Puts a submission into the lane of a device. `None`: it is not of this kind, and nothing was done.
     pub(super) fn issue_whole(
         &mut self,
         node: &'r Node,
@@ -102,7 +102,7 @@ impl<'r> Scheduler<'r> {
         (args, parts)
     }
 
-    /// What a submission of these read and wrote, for when something failed.
+    /// Records the reads and writes of such a submission, after a failure.
     pub(in crate::runtime::distributed) fn record_whole(&mut self, launched: &mut SubmissionState) {
         let node: &'r Node = &self.list.nodes()[launched.position];
         let plan = node.plan();
