@@ -1,4 +1,4 @@
-//! The memories of devices: buffers, their cache, the budget, and who has to go when it is used up.
+//! The memories of devices: buffers, their cache, the budget, and evictions when it is used up.
 
 mod pinned;
 #[cfg(test)]
@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 
 /// The memory of one device that does not use the host's. Lives for ever.
 ///
-/// Locks: whoever locks a directory holds its memory's state word, and may then lock `pool`; who holds
-/// `pool` locks nothing else. An eviction locks the directory of another memory, of which it is the only
-/// holder, so that nobody waits for it there.
+/// Locks: a thread that locks a directory holds its memory's state word, and may then lock `pool`; a thread
+/// that holds `pool` locks nothing else. An eviction locks the directory of another memory, of which it is
+/// the only holder, so that no thread waits for it there.
 pub(crate) struct DeviceMemory {
     place: Place,
     device: &'static DeviceHandle,
@@ -28,32 +28,32 @@ pub(crate) struct DeviceMemory {
     has_addresses: bool,
     budget: AtomicU64,
     pool: Mutex<Pool>,
-    /// It did not answer when it was to copy last.
+    /// It did not answer at its last copy.
     lost: AtomicBool,
     pub(super) counters: Counters,
 }
 
 #[derive(Default)]
 struct Pool {
-    /// Buffers that nobody has, by their size in bytes.
+    /// Unused buffers, by their size in bytes.
     free: BTreeMap<u64, Vec<Buffer>>,
     /// Bytes of all of those.
     cached: u64,
-    /// Bytes of buffers that somebody has.
+    /// Bytes of buffers in use.
     used: u64,
     copies: Vec<Entry>,
-    /// `copies` is looked through for ones that are gone when it has grown so long.
+    /// `copies` is searched for dropped ones when it has grown to this length.
     prune_at: usize,
 }
 
 /// A copy of a memory on this device.
 struct Entry {
     header: Weak<ArrayInner>,
-    /// The copy has it, too.
+    /// The copy shares it.
     last_use: LastUse,
 }
 
-/// A buffer in the memory of a device; goes to the cache when it is dropped.
+/// A buffer in the memory of a device; returns to the cache when it is dropped.
 pub(crate) struct DeviceBuffer {
     memory: &'static DeviceMemory,
     raw: Buffer,
@@ -63,20 +63,20 @@ pub(crate) struct DeviceBuffer {
 /// A device's copy of an array.
 #[derive(Debug)]
 pub(crate) struct DeviceCopy {
-    /// Whoever computes with it while others may replace the copy has it, too.
+    /// Shared by threads that compute with it while others may replace the copy.
     buffer: Arc<DeviceBuffer>,
-    /// The elements for which it has room.
+    /// The elements that it has room for.
     range: Range<u64>,
     last_use: LastUse,
     pinned: Pinned,
 }
 
-/// When a copy was used last; its clones are the same.
+/// The time of a copy's last use; its clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct LastUse(Arc<AtomicU64>);
 
 impl LastUse {
-    /// Counts uses, of whatever device; uses at once may count as one.
+    /// Counts uses, of all devices together; simultaneous uses may count as one.
     #[inline]
     pub fn now() -> u64 {
         static CLOCK: AtomicU64 = AtomicU64::new(1);
@@ -94,14 +94,14 @@ impl LastUse {
         self.0.store(now, Relaxed);
     }
 
-    /// The copy is gone.
+    /// The copy was dropped.
     fn is_orphaned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 }
 
 impl PartialEq for LastUse {
-    /// Of the same copy.
+    /// True for the same copy.
     fn eq(&self, other: &LastUse) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -110,7 +110,7 @@ impl PartialEq for LastUse {
 /// Sizes are multiples of this.
 const ROUND: u64 = 256;
 
-/// What all devices with memories of their own have, by place.
+/// The memories of all devices that have their own, by place.
 static MEMORIES: RwLock<Vec<&'static DeviceMemory>> = RwLock::new(Vec::new());
 
 /// The memory that is a place; `None` for the host.
@@ -149,7 +149,7 @@ impl DeviceMemory {
         Some(memory)
     }
 
-    /// The place that it is.
+    /// Its place.
     pub fn place(&self) -> Place {
         self.place
     }
@@ -159,7 +159,7 @@ impl DeviceMemory {
         self.device
     }
 
-    /// The memory space in which its buffers are.
+    /// The memory space of its buffers.
     pub fn space(&self) -> u32 {
         self.space
     }
@@ -169,17 +169,17 @@ impl DeviceMemory {
         self.has_addresses
     }
 
-    /// Bytes that may be used, those in the cache included.
+    /// Bytes that may be used, including those in the cache.
     pub fn budget(&self) -> u64 {
         self.budget.load(Relaxed)
     }
 
-    /// Sets the budget. What is in use beyond it stays until something is allocated.
+    /// Sets the budget. Memory in use beyond it stays until the next allocation.
     pub fn set_budget(&self, bytes: u64) {
         self.budget.store(bytes, Relaxed);
     }
 
-    /// Bytes of buffers that somebody has.
+    /// Bytes of buffers in use.
     #[cfg(test)]
     pub fn used(&self) -> u64 {
         self.pool().used
@@ -189,16 +189,16 @@ impl DeviceMemory {
         self.pool.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Bytes of a buffer that has room for so many.
+    /// Bytes of a buffer for `bytes` bytes.
     pub fn rounded(bytes: u64) -> u64 {
         bytes.checked_next_multiple_of(ROUND).unwrap_or(u64::MAX)
     }
 
-    /// A buffer of at least so many bytes: one of the cache if there is one that is hardly larger. Makes
-    /// room where the budget ends. A new one is zeroed, one of the cache has whatever it had.
+    /// A buffer of at least this many bytes: one of the cache if there is one that is hardly larger. Makes
+    /// room where the budget ends. A new one is zeroed, one of the cache has its old contents.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`] if it does not fit; the backend's.
+    /// [`Error::DeviceMemory`] if it does not fit; those of the backend.
     pub fn alloc(&'static self, bytes: u64) -> Result<DeviceBuffer, Error> {
         let bytes = DeviceMemory::rounded(bytes.max(1));
         if let Some(buffer) = self.cached(bytes) {
@@ -222,7 +222,7 @@ impl DeviceMemory {
     fn alloc_claimed(&self, bytes: u64) -> Result<Buffer, Error> {
         match self.alloc_new(bytes) {
             Err(Error::Backend { code: Code::OutOfMemory, .. }) => {
-                // The device has less than the budget says: give up whatever can be.
+                // The device has less memory than the budget: evicts as much as possible.
                 self.evict(bytes)?;
                 self.trim(u64::MAX);
                 self.alloc_new(bytes)
@@ -246,15 +246,15 @@ impl DeviceMemory {
     fn alloc_new(&self, bytes: u64) -> Result<Buffer, Error> {
         let alloc = self.device.api.alloc.ok_or_else(|| self.no_slot("alloc"))?;
         let mut buffer = Buffer { space: self.space, reserved: 0, handle: 0 };
-        // SAFETY: a device of this vtable, one of its spaces, and our own variable.
+        // SAFETY: a device of this vtable, one of its spaces, and a local variable.
         unsafe { take_error(alloc(self.device.raw, self.space, bytes, &mut buffer))? };
         Ok(buffer)
     }
 
     fn free(&self, buffer: Buffer) {
         if let Some(free) = self.device.api.free {
-            // SAFETY: `alloc` of this device gave it, and nobody has it any more. An error (the device is
-            // lost) leaves nothing to do: the buffer is gone.
+            // SAFETY: `alloc` of this device gave it, and it has no users. After an error (the device is
+            // lost) nothing can be done: the buffer is gone.
             let _ = unsafe { take_error(free(self.device.raw, buffer)) };
         }
     }
@@ -270,9 +270,9 @@ impl DeviceMemory {
         }
     }
 
-    /// Makes room for so many bytes: frees the cache, then drops the copies that were not used for longest
-    /// and that nobody uses; what is current only there is copied to the host first. Answers with the
-    /// buffer of a copy that was dropped, if it is just what is wanted; else the bytes are claimed.
+    /// Makes room for this many bytes. Frees the cache, then evicts copies without users, the least recently
+    /// used first; what is current only there is copied to the host first. Returns the buffer of an evicted
+    /// copy, if its size is right; otherwise the bytes are claimed.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`] if that is not enough; those of copies.
@@ -303,7 +303,7 @@ impl DeviceMemory {
         Ok(None)
     }
 
-    /// Counts so many bytes more as used, if the budget has them; else how many are missing.
+    /// Counts this many more bytes as used, if the budget has them. Returns the number that is missing.
     fn claim(&self, bytes: u64) -> u64 {
         let mut pool = self.pool();
         let all = pool.used.saturating_add(pool.cached).saturating_add(bytes);
@@ -314,7 +314,7 @@ impl DeviceMemory {
         missing
     }
 
-    /// Frees buffers of the cache, the largest first, until so many bytes are free or there is none left.
+    /// Frees buffers of the cache, the largest first, until this many bytes are free or none is left.
     pub fn trim(&self, bytes: u64) {
         let mut freed = Vec::new();
         let mut pool = self.pool();
@@ -332,7 +332,7 @@ impl DeviceMemory {
         freed.into_iter().for_each(|buffer| self.free(buffer));
     }
 
-    /// Drops copies that nobody uses, the longest unused first, until so many bytes went to the cache.
+    /// Evicts copies without users, the least recently used first, until this many bytes went to the cache.
     fn evict(&self, bytes: u64) -> Result<(), Error> {
         let mut pool = self.pool();
         let mut candidates: Vec<(u64, Arc<ArrayInner>)> = Vec::new();
@@ -350,7 +350,7 @@ impl DeviceMemory {
             if freed >= bytes {
                 break;
             }
-            // Used by somebody, perhaps by who wants this room: it stays.
+            // In use, perhaps by the thread that needs this room: it stays.
             if !header.state.try_evict() {
                 continue;
             }
@@ -373,9 +373,9 @@ impl DeviceMemory {
         }))
     }
 
-    /// Sees to it that a device has a buffer with room for a range of elements. One that is too small is
-    /// replaced by one over both ranges; then the answer is the old one, which has to live until what was
-    /// current in it was [moved](ReplacedCopy::transfer).
+    /// Ensures that a device has a buffer with room for a range of elements. One that is too small is
+    /// replaced by one over both ranges. Then the old one is returned, which has to live until its current
+    /// elements were [moved](ReplacedCopy::transfer).
     ///
     /// The caller holds the memory and has its directory.
     ///
@@ -394,7 +394,7 @@ impl DeviceMemory {
                 if range.is_empty() || copy.has_room(&range) {
                     return Ok(None);
                 }
-                // The buffer that is too small may have users who share the hold.
+                // The buffer that is too small may have users among other holders.
                 header.home.leave();
                 copy.range.start.min(range.start)..copy.range.end.max(range.end)
             }
@@ -434,10 +434,10 @@ impl DeviceMemory {
     pub(super) fn copies(&self, from: &DeviceMemory, to: &DeviceMemory) -> bool {
         let (api, raw) = (self.device.api, self.device.raw);
         let same = std::ptr::eq(api, from.device.api) && std::ptr::eq(api, to.device.api);
-        // SAFETY: a device of this vtable; NULL for a hint that nobody wants is allowed for.
+        // SAFETY: a device of this vtable; NULL is allowed for a hint that is not needed.
         same && api.can_copy.is_some_and(|can| {
             let mut rate = 0.0;
-            // SAFETY: a device of this vtable and our own variable.
+            // SAFETY: a device of this vtable and a local variable.
             unsafe { can(raw, from.space, to.space, &mut rate) == 1 }
         })
     }
@@ -445,7 +445,8 @@ impl DeviceMemory {
     /// Begins to copy a box with this device's `copy_box`.
     ///
     /// # Safety
-    /// The box lies inside both buffers, and nobody else touches it until the answer is waited for, or dropped.
+    /// The box lies inside both buffers, and nothing else touches it until the result is waited for, or
+    /// dropped.
     pub(super) unsafe fn copy_box(
         &'static self,
         from: Buffer,
@@ -462,28 +463,28 @@ impl DeviceMemory {
         outcome.map(|()| CopyInFlight { memory: self, event })
     }
 
-    /// What became of a copy: the device answers, or is lost.
+    /// Records from the outcome of a copy whether the device answers.
     fn heard(&self, outcome: &Result<(), Error>) {
         let lost = matches!(outcome, Err(Error::Backend { code: Code::DeviceLost, .. }));
         self.lost.store(lost, Relaxed);
     }
 
-    /// True if it did not answer when it was to copy last.
+    /// True if it did not answer at its last copy.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Relaxed)
     }
 }
 
-/// A copy that may not be done yet.
+/// A copy that may be in flight.
 #[must_use = "a copy is done, and known to be well, when it was waited for"]
 pub(super) struct CopyInFlight {
     memory: &'static DeviceMemory,
-    /// NULL: it is done.
+    /// NULL: it is complete.
     event: *mut abi::Event,
 }
 
 impl CopyInFlight {
-    /// Returns when it is done.
+    /// Returns when it is complete.
     pub fn wait(mut self) -> Result<(), Error> {
         self.end()
     }
@@ -500,7 +501,7 @@ impl CopyInFlight {
             None => Err(self.memory.no_slot("event_wait")),
         };
         if let Some(release) = api.event_release {
-            // SAFETY: as above, and nobody has it any more.
+            // SAFETY: as above, and it has no other user.
             unsafe { release(event) };
         }
         self.memory.heard(&outcome);
@@ -509,7 +510,7 @@ impl CopyInFlight {
 }
 
 impl Drop for CopyInFlight {
-    /// Its buffers may go after it.
+    /// Its buffers may be freed after it.
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -530,7 +531,7 @@ unsafe fn main_space(device: &DeviceHandle) -> (u32, bool) {
         if !found {
             return (SPACE_HOST, true);
         }
-        // One by one, in steps of the size that the plugin's struct has.
+        // One by one, in steps of the plugin's struct size.
         let mut at: *const abi::MemorySpace = spaces;
         for _ in 0..count {
             if (*at).id != SPACE_HOST {
@@ -562,12 +563,12 @@ impl DeviceCopy {
         self.buffer.raw
     }
 
-    /// The elements for which it has room, counted in the array.
+    /// The elements that it has room for, counted in the array.
     pub fn range(&self) -> &Range<u64> {
         &self.range
     }
 
-    /// True if these elements are among them.
+    /// True if it has room for these elements.
     pub fn has_room(&self, range: &Range<u64>) -> bool {
         self.range.start <= range.start && range.end <= self.range.end
     }
@@ -577,12 +578,12 @@ impl DeviceCopy {
         self.buffer.bytes
     }
 
-    /// Keeps its buffer, whatever becomes of the copy.
+    /// Keeps its buffer alive, whatever becomes of the copy.
     pub fn keep(&self) -> Arc<DeviceBuffer> {
         self.buffer.clone()
     }
 
-    /// True if somebody keeps its buffer.
+    /// True if its buffer is kept.
     pub fn is_kept(&self) -> bool {
         Arc::strong_count(&self.buffer) > 1
     }
@@ -593,7 +594,7 @@ impl DeviceCopy {
         self.buffer.memory
     }
 
-    /// When it was used last.
+    /// The time of its last use.
     pub fn last_use(&self) -> &LastUse {
         &self.last_use
     }
@@ -603,7 +604,7 @@ impl DeviceCopy {
         &self.pinned
     }
 
-    /// As an end of transfers.
+    /// One end of a transfer.
     pub fn end(&self) -> End {
         End { memory: Some(self.buffer.memory), buffer: self.buffer.raw, origin: self.range.start }
     }

@@ -1,11 +1,11 @@
-//! Where the elements of an array are current, and which of them are poisoned: the directory.
+//! The directory of an array: where its elements are current, and which of them are poisoned.
 //!
-//! Pure bookkeeping: it moves nothing and knows no device. Invariants:
+//! It is pure bookkeeping: it moves nothing and knows no device. Invariants:
 //!
 //! - every element is current in at least one place;
-//! - whoever writes a region at a place makes it current there and nowhere else, and heals it;
-//! - a copy makes a region current in one place more;
-//! - a place forgets what is current elsewhere, too, and nothing else.
+//! - a write of a region at a place makes it current there and nowhere else, and heals it;
+//! - a copy makes a region current in one more place;
+//! - a place forgets elements that are current elsewhere, too, and no others.
 //!
 //! All regions are in the directory's own grid, see [`Region::of_block`] for boxes of another.
 
@@ -18,7 +18,7 @@ use super::region::{Grid, Region};
 use super::residence::Residence;
 use smallvec::{SmallVec, smallvec};
 
-/// Where elements can be: in the host's memory, or in that of a device.
+/// A place of elements: the host's memory, or that of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place(u32);
 
@@ -26,7 +26,7 @@ impl Place {
     /// The host, and all devices that use its memory in place.
     pub const HOST: Place = Place(0);
 
-    /// The memory of a device, by a number that no other in this process has.
+    /// The memory of a device, by a number that is unique in this process.
     pub const fn device(number: u32) -> Place {
         Place(number + 1)
     }
@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-/// What a place has of an array.
+/// The state of one place.
 #[derive(Debug)]
 struct Site {
     place: Place,
@@ -46,19 +46,19 @@ struct Site {
     copy: Option<DeviceCopy>,
 }
 
-/// Who has what of one array.
+/// The directory of one array.
 #[derive(Debug)]
 pub(crate) struct Directory {
     grid: Grid,
-    /// The host first, then devices in the order in which they came.
+    /// The host first, then devices in the order in which they were added.
     sites: SmallVec<[Site; 2]>,
     poison: Region,
-    /// What those that only read have on its way.
+    /// Copies in flight of concurrent readers.
     pub arrivals: IncomingCopies<Place, Region>,
-    /// So many wait for something to arrive, or to be given up.
+    /// Number of threads that wait for an arrival, or for a copy to be given up.
     pub(super) waiting: u32,
-    /// A run that moves the array is on its way: what it writes is said to be where it will be. Others look
-    /// only at what it leaves alone.
+    /// A run that moves the array is in flight: its writes are entered as if they were done. Others use only
+    /// elements that it leaves alone.
     pub in_flight: bool,
 }
 
@@ -81,7 +81,7 @@ impl Directory {
         &self.grid
     }
 
-    /// Sees the array in another shape of as many elements. False: some region would be many boxes, and
+    /// Changes the grid to another shape with as many elements. False: some region would be many boxes, and
     /// nothing has changed.
     pub fn regrid(&mut self, grid: Grid) -> bool {
         if grid == self.grid {
@@ -93,7 +93,7 @@ impl Directory {
             return false;
         };
         if self.arrivals.is_shared() {
-            // The others count in the grid that is.
+            // The bookings use the current grid.
             return false;
         }
         for coming in self.arrivals.elements_mut() {
@@ -122,18 +122,18 @@ impl Directory {
         self.sites.iter().map(|s| s.place)
     }
 
-    /// What of a region is not current at a place: what must be copied before it is read there.
+    /// The part of a region that is not current at a place: it must be copied before it is read there.
     pub fn lacks(&self, place: Place, region: &Region) -> Region {
         match self.site(place) {
-            // As it mostly is: nothing to make.
+            // The usual case: nothing is missing.
             Some(site) if site.current.contains(region) => Region::empty(),
             Some(site) => region.without(&site.current),
             None => region.clone(),
         }
     }
 
-    /// What of a region one who shares the hold has to bring to a place, and whether others bring some of it. What he
-    /// brings himself, he has.
+    /// The part of a region that one of several holders has to copy to a place, and whether others copy some
+    /// of it. Its own bookings count as present.
     pub fn lacks_for(&self, reader: Reader, place: Place, region: &Region) -> (Region, bool) {
         let mut lacking = self.lacks(place, region);
         if lacking.is_empty() {
@@ -148,7 +148,7 @@ impl Directory {
         (lacking, awaited)
     }
 
-    /// True if something is on its way to a place: its buffer must stay.
+    /// True if a copy to a place is in flight: its buffer must stay.
     pub fn is_expecting(&self, place: Place) -> bool {
         self.arrivals.any(place)
     }
@@ -168,8 +168,8 @@ impl Directory {
         self.site(place).map_or(0, |s| s.current.intersection(region).elements())
     }
 
-    /// From where to take what a place lacks: the host first, then places with a lower `rank`. The
-    /// regions of the answer are disjoint and together are `lacking`.
+    /// The sources for elements that a place lacks: the host first, then places with a lower `rank`. The
+    /// returned regions are disjoint and together are `lacking`.
     pub fn sources(
         &self,
         place: Place,
@@ -198,7 +198,7 @@ impl Directory {
         self.site_mut(place).current.add(region);
     }
 
-    /// What was booked is where it was to be.
+    /// A booked copy has arrived.
     pub fn arrived(&mut self, ticket: Ticket) {
         if let Some((place, region)) = self.arrivals.arrived(ticket) {
             self.copied(place, &region);
@@ -217,7 +217,8 @@ impl Directory {
         self.poison.subtract(region);
     }
 
-    /// Drops of a region what is current elsewhere, too. What remains is current at the place only.
+    /// Drops the elements of a region that are current elsewhere, too. The rest is current at the place only.
+    /// Returns it.
     pub fn forget(&mut self, place: Place, region: &Region) -> Region {
         let mut dropped = Region::empty();
         for site in self.sites.iter().filter(|s| s.place != place) {
@@ -228,7 +229,7 @@ impl Directory {
         site.current.intersection(region)
     }
 
-    /// A place is lost. What was current only there is gone: poisoned, and the host has to do for it.
+    /// A place is lost. Elements that were current only there are poisoned, and count as current on the host.
     pub fn lost(&mut self, place: Place) {
         let only = self.only_at(place);
         self.poison.add(&only);
@@ -236,7 +237,7 @@ impl Directory {
         self.site_mut(place).current = Region::empty();
     }
 
-    /// What is current at this place and nowhere else.
+    /// The elements that are current at this place and nowhere else.
     pub fn only_at(&self, place: Place) -> Region {
         let mut only = self.current(place);
         for site in self.sites.iter().filter(|s| s.place != place) {
@@ -245,17 +246,17 @@ impl Directory {
         only
     }
 
-    /// What should have been written there was not. Where it is current does not change.
+    /// Poisons a region that should have been written. Where it is current does not change.
     pub fn poison(&mut self, region: &Region) {
         self.poison.add(region);
     }
 
-    /// Nothing of a region is poisoned any more.
+    /// Removes the poison from a region.
     pub fn heal(&mut self, region: &Region) {
         self.poison.subtract(region);
     }
 
-    /// What of a region is poisoned.
+    /// The poisoned part of a region.
     pub fn poison_in(&self, region: &Region) -> Region {
         self.poison.intersection(region)
     }
@@ -270,8 +271,8 @@ impl Directory {
         self.site(place)?.copy.as_ref()
     }
 
-    /// Gives a place a buffer, or another one, or takes it away; answers with the old one. Who takes it
-    /// away has let the place [`forget`](Self::forget) everything.
+    /// Sets, replaces or removes the buffer of a place; returns the old one. Before a removal the place has
+    /// [forgotten](Self::forget) everything.
     pub fn set_copy(&mut self, place: Place, copy: Option<DeviceCopy>) -> Option<DeviceCopy> {
         let site = self.site_mut(place);
         debug_assert!(copy.is_some() || site.current.is_empty(), "something was current in the buffer");
@@ -304,8 +305,8 @@ impl Directory {
         })
     }
 
-    /// True if there is nothing to look up: all is current on the host, nothing is poisoned, and no
-    /// device has a copy. Then the memory need not be noted.
+    /// True if the directory is not needed: everything is current on the host, nothing is poisoned, and no
+    /// device has a copy. Then the memory need not be tracked.
     pub fn is_plain(&self) -> bool {
         self.poison.is_empty()
             && matches!(&self.sites[..], [host] if host.current.elements() == self.grid.elements())

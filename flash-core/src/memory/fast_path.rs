@@ -1,33 +1,35 @@
-//! Who holds memories and is not counted among the runs that go (`runtime/distributed/room.rs`): launches on the short
-//! way, and those that are about to take their memories. How others keep everybody off the inline path for a while.
+//! The fast path of holders of memories that are not counted among the active runs
+//! (`runtime/distributed/room.rs`): launches on the inline path, and those that are about to take their
+//! memories. A run can close this path for a while.
 //!
-//! Each thread has a flag of its own, so that nobody writes to a line that others want. Who wants quiet says so
-//! first, and then waits until it has seen all flags down; who begins raises its flag first, and then looks whether
-//! somebody wants quiet. One of the two sees the other, as between the word of a memory and who waits for it
-//! ([`state`](super::state)). Who sleeps until it may take a memory has its flag down, as it may wait for who wants
-//! quiet: what it holds meanwhile counts as used, and who lacks just that has an error.
+//! Each thread has a flag of its own, so that no thread writes to a line that others need. A run that closes
+//! the path announces it first, and then waits until it has seen all flags down. A thread that enters the
+//! path raises its flag first, and then checks for an announcement. One of the two sees the other, as between
+//! the word of a memory and its waiters ([`state`](super::state)). A thread that sleeps until it may take a
+//! memory has its flag down, since it may wait for the run that closes the path. The memories that it holds
+//! meanwhile count as used, and a run that lacks just their room gets an error.
 
 use super::state::{heavy, light};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Odd: it is up. Counts how often it went up and down. A line to itself.
+/// Odd: it is up. Counts its changes. On a cache line of its own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Flag(AtomicU32);
 
-/// Those of all threads that ever raised theirs.
+/// The flags of all threads that ever raised theirs.
 static FLAGS: Mutex<Vec<Arc<Flag>>> = Mutex::new(Vec::new());
 
-/// So many want quiet.
+/// Number of runs that keep the path closed.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static FLAG: Arc<Flag> = {
         let flag = Arc::<Flag>::default();
         let mut flags = FLAGS.lock().unwrap_or_else(|e| e.into_inner());
-        // Those of threads that have ended are nobody's any more.
+        // Flags of ended threads have no other owner.
         flags.retain(|other| Arc::strong_count(other) > 1);
         flags.push(flag.clone());
         flag
@@ -35,7 +37,7 @@ thread_local! {
 }
 
 impl Flag {
-    /// Up, or down again. For its own thread.
+    /// Raises or lowers it. Only its own thread may call this.
     #[inline]
     fn turn(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1), Release);
@@ -56,13 +58,14 @@ pub(crate) struct FastPathGuard(());
 impl FastPathGuard {
     #[inline]
     pub fn begin() -> FastPathGuard {
-        // A thread that is about to end has no flag: nobody waits for it, at worst one fails who could wait.
+        // A thread that is about to end has no flag: no run waits for it, and at worst one fails that could
+        // have waited.
         let _ = FLAG.try_with(|flag| flag.turn());
         light();
         FastPathGuard(())
     }
 
-    /// False: somebody wants quiet.
+    /// False: the path is closed.
     #[inline]
     pub fn may_stay(&self) -> bool {
         WANTED.load(Relaxed) == 0
@@ -76,7 +79,7 @@ impl Drop for FastPathGuard {
     }
 }
 
-/// Does something that may take long, and for which nobody waits who wants quiet.
+/// Runs something that may take long, with the flag down: a run that closes the path does not wait for it.
 pub(super) fn asleep<R>(body: impl FnOnce() -> R) -> R {
     let was_up = FLAG.try_with(|flag| flag.is_up()).unwrap_or(false);
     if was_up {
@@ -89,9 +92,9 @@ pub(super) fn asleep<R>(body: impl FnOnce() -> R) -> R {
     outcome
 }
 
-/// Nobody stays uncounted, until this is dropped.
+/// Keeps the path closed until this is dropped.
 pub(crate) struct FastPathFence {
-    /// How all flags were when they were down.
+    /// The state of all flags when they were down.
     seen: Vec<(Arc<Flag>, u32)>,
 }
 
@@ -102,7 +105,7 @@ impl FastPathFence {
         FastPathFence { seen: Vec::new() }
     }
 
-    /// Waits until it has seen every flag down. For who is not uncounted.
+    /// Waits until it has seen every flag down. The caller must not be on the path.
     pub fn settle(&mut self) {
         let down = |flag: Arc<Flag>| loop {
             let seen = flag.0.load(Acquire);
@@ -114,7 +117,7 @@ impl FastPathFence {
         self.seen = flags().into_iter().map(down).collect();
     }
 
-    /// True if no flag was up since then.
+    /// True if no flag was raised since then.
     pub fn was_undisturbed(&self) -> bool {
         heavy();
         let now = flags();

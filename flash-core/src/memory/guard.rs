@@ -7,8 +7,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
-/// Shared access of the host, to all of a memory or a part. Any number may be alive; launches that write some of
-/// that fail meanwhile.
+/// Shared access of the host, to all of a memory or a part. Any number may be alive; launches that write some
+/// of that fail meanwhile.
 #[must_use]
 pub struct ReadGuard<'a, T> {
     header: &'a ArrayInner,
@@ -44,21 +44,21 @@ fn elements(range: &Range<usize>) -> Range<u64> {
 
 /// Shared access to the bytes of a memory whose element type is not known here.
 pub(crate) struct ByteGuard<'a> {
-    /// Of the elements, whatever they are.
+    /// A guard of the elements, whatever their type.
     guard: ReadGuard<'a, u8>,
     bytes: usize,
 }
 
 impl<'a> ByteGuard<'a> {
-    /// Of all of a memory with elements of `size` bytes; errors are those of [`ReadGuard`].
+    /// A guard of all of a memory with elements of `size` bytes; errors are those of [`ReadGuard`].
     pub fn new(header: &'a ArrayInner, size: usize) -> Result<Self, Error> {
         let guard = ReadGuard::new(header, 0..header.len())?;
         Ok(ByteGuard { guard, bytes: header.len() * size })
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory has so many bytes, initialised ones, as an element is plain data of the
-        // size given; while the guard is alive nobody writes them.
+        // SAFETY: the memory has that many bytes, all initialised, since an element is plain data of the size
+        // given; while the guard is alive they are not written.
         unsafe { std::slice::from_raw_parts(self.guard.header.data(), self.bytes) }
     }
 }
@@ -86,7 +86,7 @@ impl<T> Deref for ReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the range lies inside the array; while this guard is alive nobody writes it.
+        // SAFETY: the range lies inside the array; while this guard is alive it is not written.
         unsafe {
             std::slice::from_raw_parts(self.header.data().cast::<T>().add(self.range.start), self.range.len())
         }
@@ -98,7 +98,7 @@ impl<T> Deref for WriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: while this guard is alive nobody else touches the array.
+        // SAFETY: while this guard is alive nothing else touches the array.
         unsafe { std::slice::from_raw_parts(self.header.data().cast(), self.header.len()) }
     }
 }
@@ -106,7 +106,7 @@ impl<T> Deref for WriteGuard<'_, T> {
 impl<T> DerefMut for WriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: while this guard is alive nobody else touches the array.
+        // SAFETY: while this guard is alive nothing else touches the array.
         unsafe { std::slice::from_raw_parts_mut(self.header.data().cast(), self.header.len()) }
     }
 }

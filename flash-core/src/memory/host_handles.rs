@@ -1,24 +1,24 @@
-//! Devices that work in the host's memory and keep something of each argument, such as a handle of the driver's.
+//! Devices that work in the host's memory and keep state for each argument, such as a handle of the driver.
 
 use crate::backend::DeviceHandle;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static KEEPERS: RwLock<Vec<&'static DeviceHandle>> = RwLock::new(Vec::new());
-/// There are some.
+/// True if there are such devices.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// A device that wants to know of memory that goes, before anything is launched on it.
+/// Adds a device that must be told when memory is freed, before anything is launched on it.
 pub(crate) fn add(device: &'static DeviceHandle) {
     KEEPERS.write().unwrap_or_else(|e| e.into_inner()).push(device);
     ANY.store(true, Ordering::Release);
 }
 
-/// Memory that may be given back from now on. Who reads the same slice at the same time is not disturbed: devices keep
-/// what a launch under way needs.
+/// Memory may be freed from now on. Concurrent readers of the same slice are not affected: devices keep the
+/// state that a launch in flight needs.
 #[inline]
 pub(crate) fn forget(data: *mut u8, bytes: usize) {
-    // Who launched something with it knew of the device, and is done.
+    // A thread that launched something with it knew of the device, and is done.
     if bytes != 0 && ANY.load(Ordering::Acquire) {
         tell(data, bytes);
     }
@@ -34,7 +34,7 @@ fn tell(data: *mut u8, bytes: usize) {
     }
 }
 
-/// Zeroed memory of the host that a run has for itself. It may be moved while its memory is used.
+/// Zeroed host memory for one run. It may be moved while its memory is used.
 pub(crate) struct Scratch(*mut [u128]);
 
 impl Scratch {
@@ -50,7 +50,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         forget(self.data(), self.0.len() * size_of::<u128>());
-        // SAFETY: made of a box by `zeroed`, and the run that used it is over.
+        // SAFETY: made from a box by `zeroed`, and the run that used it is over.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }

@@ -1,23 +1,23 @@
-//! Who reads a memory at the same time, and what they have on its way to which place.
+//! Copies in flight, booked by concurrent readers of one memory.
 //!
-//! Those that share the hold of a memory lock its directory to look and to book, not while they copy. What one of
-//! them has booked is not copied by another: whoever needs it waits until it *arrived*, and then it is current
-//! there; or looks again, if it was *given up*. A place's buffer is replaced or taken away only while nothing is on
-//! its way to the place, and who computes with it, or copies from it, keeps it for as long as that takes: it is
-//! counted in the buffer itself.
+//! Threads that share the hold of a memory lock its directory to look and to book, not while they copy. What
+//! one of them has booked is not copied by another: a thread that needs it waits until it *arrived*, and then
+//! it is current there; or looks again, if it was *given up*. A place's buffer is replaced or removed only
+//! while no copy to the place is in flight. A thread that computes with it, or copies from it, keeps it for
+//! as long as that takes: the buffer itself is counted.
 //!
-//! What fails stays booked for who booked it, and for nobody else: until he looks away, his later tasks fail as it
-//! did.
+//! A failed copy stays booked for the reader that booked it, and for no other: until that reader forgets it,
+//! its later tasks fail like the copy.
 //!
-//! The models (`tests/loom`) include this file, so it names no others.
+//! The models (`tests/loom`) include this file, so it names no other modules.
 
-/// One who reads, and may book.
+/// A reader, which may book.
 pub(crate) type Reader = u32;
 
-/// A booking's number.
+/// The number of a booking.
 pub(crate) type Ticket = u32;
 
-/// Something on its way to a place.
+/// A copy in flight to a place.
 #[derive(Debug)]
 pub(crate) struct IncomingCopy<P, E> {
     ticket: Ticket,
@@ -47,67 +47,67 @@ impl<P: Copy + PartialEq, E> IncomingCopies<P, E> {
         self.next
     }
 
-    /// One more reads.
+    /// Adds a reader.
     pub fn enter(&mut self) -> Reader {
         self.readers += 1;
         self.number()
     }
 
-    /// One reads no more, and has nothing on its way.
+    /// Removes a reader, which has no copy in flight.
     pub fn leave(&mut self, reader: Reader) {
         self.readers -= 1;
         self.coming.retain(|coming| coming.by != reader);
     }
 
-    /// True if several read.
+    /// True if there are several readers.
     pub fn is_shared(&self) -> bool {
         self.readers > 1
     }
 
-    /// Books what is to be copied to a place.
+    /// Books a copy to a place.
     pub fn book(&mut self, by: Reader, place: P, elements: E) -> Ticket {
         let ticket = self.number();
         self.coming.push(IncomingCopy { ticket, by, place, elements, failed: false });
         ticket
     }
 
-    /// What was booked is there: its place, and what it is.
+    /// A booked copy has arrived. Returns its place and elements.
     pub fn arrived(&mut self, ticket: Ticket) -> Option<(P, E)> {
         let at = self.coming.iter().position(|coming| coming.ticket == ticket)?;
         let coming = self.coming.swap_remove(at);
         Some((coming.place, coming.elements))
     }
 
-    /// What was booked will not come.
+    /// A booked copy will not arrive.
     pub fn given_up(&mut self, ticket: Ticket) {
         if let Some(coming) = self.coming.iter_mut().find(|coming| coming.ticket == ticket) {
             coming.failed = true;
         }
     }
 
-    /// Who booked it looks away from what was given up.
+    /// The reader that booked it forgets a copy that was given up.
     pub fn forget(&mut self, ticket: Ticket) {
         self.coming.retain(|coming| coming.ticket != ticket || !coming.failed);
     }
 
-    /// True if something is on its way to a place.
+    /// True if a copy to a place is in flight.
     pub fn any(&self, place: P) -> bool {
         self.coming.iter().any(|coming| coming.place == place && !coming.failed)
     }
 
-    /// What others have on its way to a place.
+    /// Copies of other readers in flight to a place.
     pub fn of_others(&self, reader: Reader, place: P) -> impl Iterator<Item = &E> {
         let others = self.coming.iter().filter(move |c| c.by != reader && c.place == place && !c.failed);
         others.map(|coming| &coming.elements)
     }
 
-    /// What one has booked himself for a place, and what of that was given up.
+    /// A reader's own bookings for a place, including those that were given up.
     pub fn own(&self, reader: Reader, place: P) -> impl Iterator<Item = &E> {
         let own = self.coming.iter().filter(move |c| c.by == reader && c.place == place);
         own.map(|coming| &coming.elements)
     }
 
-    /// Of all that is booked.
+    /// The elements of all bookings.
     pub fn elements_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.coming.iter_mut().map(|coming| &mut coming.elements)
     }

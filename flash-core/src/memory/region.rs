@@ -1,8 +1,8 @@
-//! Which elements of an array: grids, boxes, and sets of boxes.
+//! Sets of an array's elements: grids, boxes, and regions of boxes.
 //!
-//! An array is seen as a grid of three axes, axis 0 contiguous. What launches touch are boxes of it, so
-//! sets of elements are kept as few disjoint boxes and never element by element. Operations take time in
-//! the number of boxes, whatever the boxes' size.
+//! An array is seen as a grid of three axes, axis 0 contiguous. Launches touch boxes of it, so sets of
+//! elements are kept as few disjoint boxes and never element by element. Operations take time in the number
+//! of boxes, whatever the boxes' size.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -10,7 +10,7 @@ pub(crate) mod tests;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
-/// The extents of an array along three axes, axis 0 contiguous; axes that it has not are 1.
+/// The extents of an array along three axes, axis 0 contiguous; 1 for axes that it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     extent: [u64; 3],
@@ -29,20 +29,20 @@ pub(crate) struct Region {
     blocks: SmallVec<[GridBox; 1]>,
 }
 
-/// A box in another shape is taken to be few boxes if it is at most so many contiguous runs ...
+/// A box converts to another shape as few boxes if it has at most this many contiguous runs ...
 const FEW_RUNS: u64 = 32;
-/// ... and becomes at most so many boxes.
+/// ... and becomes at most this many boxes.
 const FEW_BLOCKS: usize = 8;
 
-/// The extent of several axes that are seen as one. Beyond all numbers only in an array that has no elements, because
-/// another axis has none.
+/// The extent of several axes that are seen as one. It overflows only in an array without elements, because
+/// another axis has extent 0.
 pub(crate) fn folded(axes: &[u64]) -> u64 {
     axes.iter().fold(1, |all: u64, extent| all.saturating_mul(*extent))
 }
 
 impl Grid {
-    /// Of an array of `len` elements with a shape (axis 0 fastest), or without one: then it is flat. More
-    /// axes than three are folded into the last.
+    /// The grid of an array of `len` elements with a shape (axis 0 fastest), or without one: then it is flat.
+    /// Axes beyond the third are folded into it.
     pub fn new(shape: &[u64], len: u64) -> Grid {
         let extent = match *shape {
             [] => [len, 1, 1],
@@ -65,7 +65,7 @@ impl Grid {
         self.extent.iter().product()
     }
 
-    /// True if it has but one axis.
+    /// True if it has only one axis.
     #[inline]
     pub fn is_flat(&self) -> bool {
         self.extent[1] == 1 && self.extent[2] == 1
@@ -103,12 +103,12 @@ impl GridBox {
         [0, 1, 2].map(|a| self.end[a].saturating_sub(self.begin[a]))
     }
 
-    /// True if all of the other is in it. Nothing is in everything.
+    /// True if all of the other is in it. An empty box is in every box.
     pub fn contains(&self, other: &GridBox) -> bool {
         other.is_empty() || (0..3).all(|a| self.begin[a] <= other.begin[a] && other.end[a] <= self.end[a])
     }
 
-    /// What is in both.
+    /// The box that is in both.
     pub fn intersection(&self, other: &GridBox) -> Option<GridBox> {
         let both = GridBox {
             begin: [0, 1, 2].map(|a| self.begin[a].max(other.begin[a])),
@@ -130,8 +130,8 @@ impl GridBox {
         grid.flat(self.begin)..grid.flat(self.end.map(|e| e - 1)) + 1
     }
 
-    /// Calls `keep` with the parts of it that are not in `hole`: at most six. The slowest axis is cut
-    /// first, so that what is left is as contiguous as it can be.
+    /// Calls `keep` with the parts of it that are not in `hole`: at most six. The slowest axis is cut first,
+    /// so that the rest is as contiguous as possible.
     fn without(mut self, hole: &GridBox, mut keep: impl FnMut(GridBox)) {
         if !self.overlaps(hole) {
             return keep(self);
@@ -152,7 +152,7 @@ impl GridBox {
         }
     }
 
-    /// Makes one box of two that are neighbours and equal along the other axes.
+    /// Merges two boxes that are adjacent and equal along the other axes.
     fn merged(&self, other: &GridBox) -> Option<GridBox> {
         let equal = |a: usize| self.begin[a] == other.begin[a] && self.end[a] == other.end[a];
         let axis = (0..3).find(|&a| !equal(a))?;
@@ -178,7 +178,7 @@ impl From<GridBox> for Region {
 }
 
 impl Region {
-    /// Nothing.
+    /// The empty region.
     pub fn empty() -> Region {
         Region::default()
     }
@@ -211,7 +211,7 @@ impl Region {
         self.push_rows(grid, 0..right, last..last + 1);
     }
 
-    /// Adds what nobody has yet: columns `x` of rows that are counted through all planes.
+    /// Adds elements that are not in it yet: columns `x` of rows that are counted through all planes.
     fn push_rows(&mut self, grid: &Grid, x: Range<u64>, mut rows: Range<u64>) {
         let ny = grid.extent[1];
         while !rows.is_empty() && !x.is_empty() {
@@ -227,7 +227,7 @@ impl Region {
         }
     }
 
-    /// A box of one grid in another of as many elements. `None`: it would be many boxes.
+    /// A box of one grid in another with as many elements. `None`: it would be many boxes.
     pub fn of_block(block: &GridBox, from: &Grid, to: &Grid) -> Option<Region> {
         debug_assert_eq!(from.elements(), to.elements());
         if from == to || block.is_empty() {
@@ -236,7 +236,7 @@ impl Region {
         let mut region = Region::empty();
         let [_, ny, nz] = block.extent();
         if from.stride()[1] == to.stride()[1] && nz > 1 {
-            // Planes are the same: one of them tells how all of them look.
+            // Planes are equal: one of them determines all.
             let mut plane = *block;
             plane.end[2] = plane.begin[2] + 1;
             region = Region::of_block(&plane, from, to)?;
@@ -244,7 +244,7 @@ impl Region {
                 part.end[2] += nz - 1;
             }
         } else if from.extent[0] == to.extent[0] {
-            // Rows are the same, and counted through all planes they are a flat array.
+            // Rows are equal, and counted through all planes they are a flat array.
             let whole = ny == from.extent[1];
             if !whole && nz > FEW_RUNS {
                 return None;
@@ -311,7 +311,7 @@ impl Region {
         self.blocks.iter().any(|a| other.blocks.iter().any(|b| a.overlaps(b)))
     }
 
-    /// Puts a box into it.
+    /// Adds a box.
     pub fn add_block(&mut self, block: &GridBox) {
         if block.is_empty() || self.blocks.iter().any(|b| b.contains(block)) {
             return;
@@ -325,12 +325,12 @@ impl Region {
         self.merge();
     }
 
-    /// Puts all of the other into it.
+    /// Adds all of the other.
     pub fn add(&mut self, other: &Region) {
         other.blocks.iter().for_each(|b| self.add_block(b));
     }
 
-    /// Takes a box out of it.
+    /// Removes a box.
     pub fn subtract_block(&mut self, block: &GridBox) {
         if self.blocks.iter().any(|b| b.overlaps(block)) {
             cut(&mut self.blocks, block);
@@ -338,12 +338,12 @@ impl Region {
         }
     }
 
-    /// Takes all of the other out of it.
+    /// Removes all of the other.
     pub fn subtract(&mut self, other: &Region) {
         other.blocks.iter().for_each(|b| self.subtract_block(b));
     }
 
-    /// What is in both.
+    /// The elements in both.
     pub fn intersection(&self, other: &Region) -> Region {
         let pairs = self.blocks.iter().flat_map(|a| other.blocks.iter().filter_map(|b| a.intersection(b)));
         let mut region = Region { blocks: pairs.collect() };
@@ -351,7 +351,7 @@ impl Region {
         region
     }
 
-    /// What is in it and not in the other.
+    /// The elements in it and not in the other.
     pub fn without(&self, other: &Region) -> Region {
         let mut region = self.clone();
         region.subtract(other);
@@ -364,7 +364,7 @@ impl Region {
         hulls.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
     }
 
-    /// Makes one box of neighbours, as often as there are some: few boxes keep everything quick.
+    /// Merges neighbours as long as there are some: few boxes keep everything quick.
     fn merge(&mut self) {
         let mut i = 0;
         while i < self.blocks.len() {
@@ -374,7 +374,7 @@ impl Region {
                 Some((j, whole)) => {
                     self.blocks.swap_remove(j);
                     self.blocks[i] = whole;
-                    // It may fit to one that it passed.
+                    // It may now fit to one that was passed.
                     i = 0;
                 }
                 None => i += 1,
@@ -390,7 +390,7 @@ impl PartialEq for Region {
     }
 }
 
-/// Takes a box out of disjoint boxes.
+/// Removes a box from disjoint boxes.
 fn cut<const N: usize>(blocks: &mut SmallVec<[GridBox; N]>, hole: &GridBox)
 where
     [GridBox; N]: smallvec::Array<Item = GridBox>,

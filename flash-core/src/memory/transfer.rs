@@ -1,4 +1,4 @@
-//! Copies between places, and how many there were.
+//! Copies between places, and their counters.
 
 use super::ArrayInner;
 use super::device::{CopyInFlight, DeviceMemory};
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A buffer from or to which elements of an array are copied.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
-    /// Whose it is; `None`: the host's.
+    /// Its owner; `None`: the host.
     pub memory: Option<&'static DeviceMemory>,
     pub buffer: Buffer,
-    /// Number of the element with which the buffer begins.
+    /// The first element of the buffer.
     pub origin: u64,
 }
 
@@ -32,10 +32,10 @@ pub(crate) struct Transfer {
 }
 
 impl End {
-    /// The host's own, or a device's copy.
+    /// The host's own memory, or a device's copy.
     ///
     /// # Errors
-    /// If the device has no copy: a mistake of ours, reported as such.
+    /// If the device has no copy: an internal error, reported as such.
     pub fn of(header: &ArrayInner, directory: &Directory, place: Place) -> Result<End, Error> {
         if place == Place::HOST {
             return Ok(End::host(header.data()));
@@ -46,7 +46,7 @@ impl End {
         })
     }
 
-    /// Memory of the host, by the address of element 0.
+    /// Host memory, by the address of element 0.
     pub fn host(data: *mut u8) -> End {
         let handle = data.expose_provenance() as u64;
         End { memory: None, buffer: Buffer { space: SPACE_HOST, reserved: 0, handle }, origin: 0 }
@@ -54,7 +54,7 @@ impl End {
 }
 
 impl Transfer {
-    /// Between the buffers that two places have now, for a region.
+    /// Between the current buffers of two places, for a region.
     ///
     /// # Errors
     /// If one of them has none.
@@ -79,24 +79,24 @@ impl Transfer {
         Transfer { from, to, grid: *grid, element_size: header.element_size() }
     }
 
-    /// Copies a region; returns when it is done. One copy per box: directly, with the destination's device
-    /// if it can, else with the source's, else through the host. A device gets the next one before it is done
-    /// with the last, if it can.
+    /// Copies a region; returns when it is complete. One copy per box: directly, with the destination's
+    /// device if it can, else with the source's, else through the host. A device gets the next one before the
+    /// last is complete, if it can.
     ///
     /// # Safety
-    /// The region lies in both buffers, which live until the return; nobody writes it at the source or
-    /// touches it at the destination meanwhile.
+    /// The region lies in both buffers, which live until the return; meanwhile it is not written at the
+    /// source or touched at the destination.
     pub unsafe fn run(&self, region: &Region) -> Result<(), Error> {
-        // What is on its way when something fails is waited for, too: as it is dropped.
+        // Copies in flight after a failure are waited for, too: as they are dropped.
         let mut all: SmallVec<[CopyInFlight; 4]> = SmallVec::new();
         for block in region.blocks() {
-            // SAFETY: the caller vouches; all of them are over when this returns.
+            // SAFETY: the caller vouches; all of them are complete when this returns.
             all.extend(unsafe { self.copy(block)? });
         }
         all.into_iter().try_for_each(CopyInFlight::wait)
     }
 
-    /// Begins a copy; `None`: it is done.
+    /// Begins a copy; `None`: it is complete.
     ///
     /// # Safety
     /// As [`run`](Self::run), until it was waited for.
@@ -117,7 +117,7 @@ impl Transfer {
             return Ok(None);
         }
         let (from, to) = (self.from.buffer, self.to.buffer);
-        // SAFETY: the caller vouches for the box, which `shape` is, in bytes.
+        // SAFETY: the caller vouches for the box, whose bytes `shape` describes.
         unsafe {
             match (self.from.memory, self.to.memory) {
                 (None, None) => {
@@ -143,7 +143,7 @@ impl Transfer {
                     Ok(Some(copy))
                 }
                 (Some(a), Some(b)) => {
-                    // Rows and planes lie close together on the way.
+                    // Rows and planes are contiguous in the staging memory.
                     let mut staging = vec![0u8; bytes as usize];
                     let way = End::host(staging.as_mut_ptr()).buffer;
                     let rows = runs.count[0] * shape.extent[0];
@@ -179,7 +179,7 @@ impl Counter {
     }
 }
 
-/// Of one device.
+/// The copies of one device.
 #[derive(Default)]
 pub(super) struct Counters {
     to_device: Counter,
@@ -188,7 +188,7 @@ pub(super) struct Counters {
 }
 
 impl DeviceMemory {
-    /// Everything that was copied so far.
+    /// All copies so far.
     pub fn transfers(&self) -> Transfers {
         let counters = &self.counters;
         Transfers {
@@ -199,17 +199,17 @@ impl DeviceMemory {
     }
 }
 
-/// What was copied in one direction.
+/// The copies in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Moved {
     /// Number of copies, each of one box.
     pub copies: u64,
-    /// Bytes of all of them.
+    /// Bytes of all copies.
     pub bytes: u64,
 }
 
-/// What was copied to and from the memory of a device since the process began: all zeros for a device that
-/// uses the host's memory. The difference of two says what was copied between them.
+/// Copies to and from the memory of a device since the process began: all zeros for a device that uses the
+/// host's memory. The difference of two values gives the copies between them.
 ///
 /// # Examples
 /// ```
@@ -245,7 +245,7 @@ impl Sub for Moved {
 impl Sub for Transfers {
     type Output = Transfers;
 
-    /// What was copied since `before`.
+    /// The copies since `before`.
     fn sub(self, before: Transfers) -> Transfers {
         Transfers {
             to_device: self.to_device - before.to_device,

@@ -1,5 +1,6 @@
-//! Memory of the host's that a device knows (is *pinned*): copies to and from it go at full speed. To make it known
-//! takes about as long as to copy it, so it is done for large arrays that were copied once and are copied again.
+//! Pinned host memory: memory that a device has registered, so that copies to and from it go at full speed.
+//! Registration takes about as long as a copy, so it is done for large arrays that were copied once and are
+//! copied again.
 
 use super::DeviceMemory;
 use crate::abi::{Buffer, SPACE_HOST};
@@ -8,7 +9,7 @@ use crate::memory::ArrayInner;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Smaller arrays are copied by way of memory that is pinned already.
+/// Smaller arrays are copied through memory that is pinned already.
 const LEAST: u64 = 4 << 20;
 
 /// The host's side of a device's copy of an array.
@@ -16,7 +17,7 @@ pub(crate) struct Pinned {
     memory: &'static DeviceMemory,
     /// Bytes that were copied between the two.
     moved: AtomicU64,
-    /// `None` inside: the device does not want to know it.
+    /// `None` inside: the device does not register it.
     buffer: OnceLock<Option<Buffer>>,
 }
 
@@ -25,7 +26,7 @@ impl Pinned {
         Pinned { memory, moved: AtomicU64::new(0), buffer: OnceLock::new() }
     }
 
-    /// So many bytes are about to be copied between the host and this copy of an array.
+    /// Counts bytes that are about to be copied between the host and this copy of an array.
     pub fn note(&self, header: &ArrayInner, bytes: u64) {
         let all = header.len() as u64 * header.element_size();
         if all < LEAST || !header.is_ours() {
@@ -41,11 +42,12 @@ impl Pinned {
     fn register(&self, data: *mut u8, bytes: u64) -> Option<Buffer> {
         let device = self.memory.device();
         let mut buffer = Buffer { space: SPACE_HOST, reserved: 0, handle: 0 };
-        // SAFETY: a device of this vtable and a variable of ours; the array's memory stays longer than its copies, and
+        // SAFETY: a device of this vtable and a local variable; the array's memory outlives its copies, and
+        // so this.
         // this with them.
         let outcome =
             unsafe { take_error(device.api.register_host?(device.raw, data.cast(), bytes, &mut buffer)) };
-        // Without it copies are slower, and nothing else.
+        // Without it copies are slower, and nothing else changes.
         outcome.ok().map(|()| buffer)
     }
 }

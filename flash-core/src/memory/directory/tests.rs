@@ -4,7 +4,7 @@ use crate::memory::region::tests::{blocks, grids};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Per element: where it is current, and whether it is poisoned.
+/// Per element: the places where it is current, and whether it is poisoned.
 type Model = Vec<(BTreeSet<Place>, bool)>;
 
 fn elements(grid: &Grid, region: &Region) -> Vec<usize> {
@@ -22,10 +22,10 @@ fn elements(grid: &Grid, region: &Region) -> Vec<usize> {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Copies what is lacking; fails after so many of the copies.
+    /// Copies missing elements; fails after this many copies.
     Read(usize, GridBox, usize),
     Write(usize, GridBox),
-    /// What it reads is copied, then it fails.
+    /// Copies its input, then fails.
     Fail(usize, GridBox, GridBox),
     Forget(usize, GridBox),
     /// A device is lost.
@@ -60,7 +60,7 @@ fn check(grid: &Grid, directory: &Directory, model: &Model, places: &[Place]) {
     assert!(!directory.is_plain() || plain, "a plain one has nothing to look up");
 }
 
-/// Copies what a place lacks, up to `most` of the copies. Nothing is moved that is there.
+/// Copies the elements that a place lacks, at most `most` copies. Elements that are there are not moved.
 fn fetch(
     grid: &Grid,
     directory: &mut Directory,
@@ -152,14 +152,14 @@ proptest! {
             }
             check(&grid, &directory, &model, &places);
         }
-        // In another shape it is the same, if it can be told.
+        // In another shape it is the same, if it can be expressed.
         let flat = Grid::new(&[], grid.elements());
         if directory.regrid(flat) {
             check(&flat, &directory, &model, &places);
         } else {
             check(&grid, &directory, &model, &places);
         }
-        // The host writes everything: nobody else has anything.
+        // The host writes everything: no other place has anything.
         let all = Region::all(directory.grid());
         directory.written(Place::HOST, &all);
         places.iter().skip(1).for_each(|&p| drop(directory.set_copy(p, None)));

@@ -1,4 +1,4 @@
-//! Pipelines that are pending, and guards of parts of memories beside them: two that touch different elements of a
+//! The order of pending pipelines, and guards of parts of memories: two that touch different elements of a
 //! memory do not wait for each other.
 
 mod parts;
@@ -31,8 +31,8 @@ impl Extent for Region {
 }
 
 impl ArrayInner {
-    /// The host will read a part: waits for launches, and for pending pipelines that write some of it. True if
-    /// the memory is noted.
+    /// The host will read a part: waits for launches, and for pending pipelines that write some of it. True
+    /// if the memory is tracked.
     ///
     /// # Errors
     /// [`Error::Borrowed`].
@@ -46,7 +46,7 @@ impl ArrayInner {
         self.parts.release(&self.state, &Region::of_range(&self.grid(), range));
     }
 
-    /// What a pipeline would be told by [`pend`](Self::pend) just now.
+    /// The result that [`pend`](Self::pend) would have now.
     ///
     /// # Errors
     /// [`Refused::Borrowed`] if a guard that conflicts is alive.
@@ -57,7 +57,7 @@ impl ArrayInner {
         }
     }
 
-    /// A pipeline that has lined up counts itself in the word; `written`: what it writes, if anything.
+    /// A pipeline that has lined up counts itself in the word; `written`: the region that it writes, if any.
     ///
     /// # Errors
     /// [`Refused::Borrowed`] if a guard that conflicts is alive.

@@ -1,13 +1,13 @@
-//! Guards of parts of a memory, and who writes other parts meanwhile.
+//! Guards of parts of a memory, beside writers of other parts.
 //!
-//! The word of a memory (`memory/state`) counts who is pending, and says whether guards of parts are alive; which
-//! elements that is about is said in the [`Order`] and in the memory's [`Parts`].
+//! The word of a memory (`memory/state`) counts pending pipelines, and says whether guards of parts are
+//! alive. The elements are in the [`Order`] and in the memory's [`Parts`].
 //!
-//! A pipeline lines up first, and then counts itself in the word: who finds it counted finds it in its line. A
-//! guard of a part is put into the list and into the word under the list's lock; if a pipeline is pending that
-//! writes, under the order's as well, after it has looked at the line. A pipeline that finds guards of parts
-//! counts itself under the list's lock, after it has looked at the list. So of a pipeline and a guard that
-//! conflict, the later one sees the other.
+//! A pipeline lines up first, and then counts itself in the word: a thread that finds it counted finds it in
+//! its line. A guard of a part enters the list and the word under the list's lock. If a pipeline is pending
+//! that writes, it does so under the order's lock as well, after it has searched the line. A pipeline that
+//! finds guards of parts counts itself under the list's lock, after it has searched the list. So of a
+//! pipeline and a guard that conflict, the later one sees the other.
 //!
 //! The models include this file, too.
 
@@ -16,7 +16,7 @@ use super::table::{Extent, Order};
 use super::{Refused, State};
 use smallvec::SmallVec;
 
-/// What the guards of parts of a memory that are alive read.
+/// The parts that live guards of a memory read.
 pub(crate) struct Parts<E>(Mutex<SmallVec<[E; 1]>>);
 
 impl<E> Default for Parts<E> {
@@ -30,8 +30,8 @@ impl<E: Extent + PartialEq> Parts<E> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The host will read a part of a memory: waits for launches, and for pending pipelines that write some of it.
-    /// True if the memory is noted. Fails with [`Refused::Borrowed`].
+    /// The host will read a part of a memory: waits for launches, and for pending pipelines that write some
+    /// of it. True if the memory is tracked. Fails with [`Refused::Borrowed`].
     pub fn guard(&self, state: &State, order: &Order<E>, memory: u64, part: E) -> Result<bool, Refused> {
         loop {
             let mut parts = self.lock();
@@ -60,7 +60,7 @@ impl<E: Extent + PartialEq> Parts<E> {
         }
     }
 
-    /// Fails with [`Refused::Borrowed`] if a guard is alive that conflicts with who writes some of a memory.
+    /// Fails with [`Refused::Borrowed`] if a live guard conflicts with a write of `written`.
     pub fn look(&self, state: &State, written: &E) -> Result<(), Refused> {
         match state.look(true) {
             Err(Refused::Pending) => match self.lock().iter().any(|part| part.overlaps(written)) {

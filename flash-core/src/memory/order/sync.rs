@@ -1,3 +1,4 @@
-//! What [`table`](super::table) takes from `std`. The models have another file of this name, over loom.
+//! The names that [`table`](super::table) imports from `std`. The models have another file of this name, over
+//! loom.
 
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

@@ -1,24 +1,24 @@
-//! The order of pending pipelines: who comes after whom.
+//! The order of pending pipelines.
 //!
-//! A pipeline that does not run at once enters here, with what it touches of which memories, and comes
-//! after everybody there that it conflicts with: some element is touched by both, and written by one. That is
-//! decided when it lines up, for all its memories under one lock, so pipelines are ordered as wholes and nobody
-//! waits in a circle. It is started when it is ready and the last of those before it has left.
+//! A pipeline that does not run at once enters here, with the extent of each memory that it touches. It comes
+//! after all pipelines there that it conflicts with: some element is touched by both, and written by one.
+//! That is decided when it lines up, for all its memories under one lock. So pipelines are ordered as wholes,
+//! and there is no circle of waits. It is started when it is ready and the last of those before it has left.
 //!
-//! Per memory there is a line of those that later ones are compared with: who writes all that an earlier one
-//! touches comes after that one, and takes its place.
+//! Per memory there is a line of the pipelines that later ones are compared with. A pipeline that writes all
+//! that an earlier one touches comes after that one, and takes its place.
 //!
 //! Two that are there at the same time may use different parts of one memory, so they may not both *walk* it:
-//! move it between devices and say what is where. Who walks asks for all its memories at once, holding nothing
-//! that the others wait for.
+//! move it between devices and update the directory. A run asks for all the memories that it walks at once,
+//! and holds nothing that the others wait for.
 //!
-//! Memories are numbers here, what is touched of them is an [`Extent`], and how a pipeline runs is not known: the
-//! models include this file beside their own `sync`.
+//! Memories are numbers here, the touched elements are an [`Extent`], and how a pipeline runs is not known:
+//! the models include this file beside their own `sync`.
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 
-/// A pipeline's number in the order; never used again.
+/// A pipeline's number in the order; never reused.
 pub(crate) type Ticket = u64;
 
 /// Some elements of a memory.
@@ -29,13 +29,13 @@ pub(crate) trait Extent {
     fn contains(&self, other: &Self) -> bool;
 }
 
-/// What a pipeline does to a memory. Every memory at most once per pipeline.
+/// A pipeline's use of a memory. Every memory at most once per pipeline.
 #[derive(Clone)]
 pub(crate) struct Touch<E> {
     pub memory: u64,
-    /// What is read or written.
+    /// The elements that are read or written.
     pub touched: E,
-    /// What is written of that; `None`: nothing.
+    /// The elements of those that are written; `None`: none.
     pub written: Option<E>,
 }
 
@@ -47,41 +47,41 @@ impl<E: Extent> Touch<E> {
         writes(self, other) || writes(other, self)
     }
 
-    /// Whoever conflicts with the other conflicts with this one, too.
+    /// Everything that conflicts with the other conflicts with this one, too.
     fn covers(&self, other: &Touch<E>) -> bool {
         self.written.as_ref().is_some_and(|written| written.contains(&other.touched))
     }
 }
 
-/// Called once, outside the lock, when everybody before has left: on the thread that made it ready, or on the
-/// thread of the last that left.
+/// Called once, outside the lock, when all pipelines before have left: on the thread that made it ready, or
+/// on the thread of the last that left.
 pub(crate) type Start = Box<dyn FnOnce(Ticket) + Send>;
 
 /// The order. There is one per process.
 pub(crate) struct Order<E> {
     table: Mutex<Table<E>>,
-    /// Somebody has left, or walks no more.
+    /// Signalled when a pipeline has left, or a walk has ended.
     changed: Condvar,
 }
 
 struct Table<E> {
     next: Ticket,
     entries: HashMap<Ticket, Entry>,
-    /// Of memories that somebody there touches.
+    /// The lines of memories that are touched.
     lines: HashMap<u64, Vec<(Ticket, Touch<E>)>>,
-    /// Memories that are walked: by one who writes (`None`), or by so many who read.
+    /// Memories that are walked: by one writer (`None`), or by this many readers.
     walked: HashMap<u64, Option<u32>>,
-    /// Who waits for a change.
+    /// Number of threads that wait for a change.
     waiting: u32,
 }
 
 struct Entry {
     memories: Vec<u64>,
-    /// So many of those before it are there, and one more until it is ready or withdraws; one counts once for each
-    /// memory over which they conflict.
+    /// Number of those before it that have not left, and one more until it is ready or withdraws; each counts
+    /// once for each memory over which they conflict.
     before: usize,
     after: Vec<Ticket>,
-    /// Given when it is ready, taken when it is started. Who withdraws has none.
+    /// Set when it is ready, taken when it is started. A pipeline that withdraws has none.
     start: Option<Start>,
 }
 
@@ -98,7 +98,7 @@ impl<E: Extent> Order<E> {
         self.table.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Sleeps until somebody has left or walks no more.
+    /// Sleeps until a pipeline has left or a walk has ended.
     fn wait<'t>(&self, mut table: MutexGuard<'t, Table<E>>) -> MutexGuard<'t, Table<E>> {
         table.waiting += 1;
         let mut table = self.changed.wait(table).unwrap_or_else(|e| e.into_inner());
@@ -106,7 +106,7 @@ impl<E: Extent> Order<E> {
         table
     }
 
-    /// Takes a place behind everybody there.
+    /// Takes a place behind all pipelines there.
     pub fn line_up(&self, touches: Vec<Touch<E>>) -> Ticket {
         let mut table = self.lock();
         let ticket = table.next;
@@ -117,7 +117,7 @@ impl<E: Extent> Order<E> {
         ticket
     }
 
-    /// May be started from now on: perhaps before this returns.
+    /// It may be started from now on: perhaps before this returns.
     pub fn ready(&self, ticket: Ticket, start: Start) {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(&ticket) else { return };
@@ -129,16 +129,16 @@ impl<E: Extent> Order<E> {
         }
     }
 
-    /// Leaves, having been started, and starts those that were waiting for it alone. (Not before: in its lines it
-    /// stands for others that are still there.)
+    /// Leaves, having been started, and starts those that were waiting for it only. (Not before: in its lines
+    /// it stands for others that have not left.)
     pub fn leave(&self, ticket: Ticket) {
         let mut table = self.lock();
         let ready = table.leave(ticket);
         self.left(table, ready);
     }
 
-    /// Leaves instead of being made ready: when everybody before has left. Others are behind it only, and not behind
-    /// those that it stands for.
+    /// Leaves without having run, when all pipelines before have left. Others come only after it, and not
+    /// after those that it stands for.
     pub fn withdraw(&self, ticket: Ticket) {
         let mut table = self.lock();
         if table.entries.get_mut(&ticket).is_some_and(Entry::step) {
@@ -157,13 +157,13 @@ impl<E: Extent> Order<E> {
         ready.into_iter().for_each(|(ticket, start)| start(ticket));
     }
 
-    /// What `take` answers, if nobody there writes any of a memory's elements; nobody lines up meanwhile.
+    /// The result of `take`, if no pipeline there writes any of a memory's elements; none lines up meanwhile.
     pub fn beside<R>(&self, memory: u64, extent: &E, take: impl FnOnce() -> Option<R>) -> Option<R> {
         let table = self.lock();
         if table.writes(memory, extent) { None } else { take() }
     }
 
-    /// Waits until nobody there writes any of a memory's elements.
+    /// Waits until no pipeline there writes any of a memory's elements.
     pub fn wait_beside(&self, memory: u64, extent: &E) {
         let mut table = self.lock();
         while table.writes(memory, extent) {
@@ -171,8 +171,8 @@ impl<E: Extent> Order<E> {
         }
     }
 
-    /// Waits until nobody walks one of these memories who writes it, and nobody at all one that is written here;
-    /// from then on this one does, until [`end_walk`](Self::end_walk).
+    /// Waits until no writer walks any of these memories, and nothing at all walks one that is written here;
+    /// from then on this run does, until [`end_walk`](Self::end_walk).
     pub fn walk(&self, memories: &[(u64, bool)]) {
         let mut table = self.lock();
         let free = |table: &Table<E>| {
@@ -190,7 +190,7 @@ impl<E: Extent> Order<E> {
         }
     }
 
-    /// What [`walk`](Self::walk) began is over.
+    /// Ends the walk that [`walk`](Self::walk) began.
     pub fn end_walk(&self, memories: &[(u64, bool)]) {
         let mut table = self.lock();
         for (memory, _) in memories {
@@ -208,7 +208,7 @@ impl<E: Extent> Order<E> {
 }
 
 impl Entry {
-    /// One thing less to wait for; true if that was the last.
+    /// One dependency less; true if that was the last.
     fn step(&mut self) -> bool {
         self.before -= 1;
         self.before == 0
@@ -216,8 +216,8 @@ impl Entry {
 }
 
 impl<E: Extent> Table<E> {
-    /// Takes out who leaves, and those that have withdrawn and waited for nobody else: a loop, as there may be any
-    /// number of them, each behind the other. The answer is who is ready now.
+    /// Removes a pipeline that leaves, and those that have withdrawn and waited for nothing else: a loop, as
+    /// there may be any number of them, each behind the other. Returns those that are ready now.
     fn leave(&mut self, mut ticket: Ticket) -> Vec<(Ticket, Start)> {
         let (mut withdrawn, mut ready) = (Vec::new(), Vec::new());
         loop {
@@ -248,7 +248,7 @@ impl<E: Extent> Table<E> {
         }
     }
 
-    /// Takes the last place in the lines of its memories; how many are before it.
+    /// Takes the last place in the lines of its memories; returns the number of those before it.
     fn line_up(&mut self, ticket: Ticket, touches: Vec<Touch<E>>) -> usize {
         let mut before = 0;
         for touch in touches {
@@ -267,8 +267,8 @@ impl<E: Extent> Table<E> {
         before
     }
 
-    /// Somebody there writes any of a memory's elements. (Of who is in the line no more, another one does who
-    /// came after.)
+    /// True if a pipeline there writes any of a memory's elements. (A pipeline that is no longer in the line
+    /// is covered by one that came later.)
     fn writes(&self, memory: u64, extent: &E) -> bool {
         let line = self.lines.get(&memory).map_or(&[][..], Vec::as_slice);
         line.iter().any(|(_, touch)| touch.written.as_ref().is_some_and(|written| written.overlaps(extent)))

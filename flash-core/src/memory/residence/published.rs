@@ -1,6 +1,6 @@
-//! A value that one says at a time, under a lock of its own, and that others look at without it.
+//! A published value: writers take turns under a lock, readers are lock-free.
 //!
-//! The models (`tests/loom`) include this file beside their own `sync`, so it names no others.
+//! The models (`tests/loom`) include this file beside their own `sync`, so it names no other modules.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering::*, Place, barrier, fresh, spin};
 
@@ -8,9 +8,9 @@ use super::sync::{AtomicU32, AtomicU64, Ordering::*, Place, barrier, fresh, spin
 pub(crate) struct Published<T> {
     /// Its number, which no other value of any place has; 0: it is not valid.
     number: AtomicU64,
-    /// Who looks at it.
+    /// Number of its users.
     users: AtomicU32,
-    /// Written by who has the lock, while it is not valid and nobody looks at it.
+    /// Written by the holder of the lock, while it is not valid and has no users.
     value: Place<Option<Version<T>>>,
 }
 
@@ -19,8 +19,8 @@ struct Version<T> {
     value: T,
 }
 
-// SAFETY: `value` is written by one at a time, and not while somebody looks at it; what is looked at is shared,
-// and what is written may be dropped elsewhere.
+// SAFETY: `value` is written by one thread at a time, and not while it has users; what users see is shared,
+// and what is written may be dropped on another thread.
 unsafe impl<T: Send + Sync> Sync for Published<T> {}
 
 impl<T> Default for Published<T> {
@@ -30,13 +30,14 @@ impl<T> Default for Published<T> {
 }
 
 impl<T: PartialEq> Published<T> {
-    /// Says it. For who has the lock. While somebody looks at another one, nothing is said: the next time then.
+    /// Publishes a value. The caller has the lock. While the old one has users, none is published, until the
+    /// next call.
     pub fn set(&self, value: Option<T>) {
         let now = self.said();
         let mut number = now.map_or(0, |said| said.number);
         if now.map(|said| &said.value) != value.as_ref() {
             if now.is_some() {
-                // Either who looks at it sees this, or this sees who looks at it.
+                // Either a new user sees this, or this sees the user.
                 self.number.store(0, SeqCst);
                 barrier();
                 if self.users.load(SeqCst) != 0 {
@@ -45,13 +46,13 @@ impl<T: PartialEq> Published<T> {
             }
             number = if value.is_some() { fresh() } else { 0 };
             let said = value.map(|value| Version { number, value });
-            // SAFETY: it is not valid, and nobody looks at it: not any more, or not since there is none.
+            // SAFETY: it is not valid, and has no users: no longer, or not since there is none.
             self.value.with_mut(|place| unsafe { *place = said });
         }
         self.number.store(number, Release);
     }
 
-    /// Nobody finds it any more, and who looked at it is done with it. For who has the lock.
+    /// Makes the value invalid, and returns when it has no users. The caller has the lock.
     pub fn leave(&self) {
         if self.said().is_none() {
             return;
@@ -64,41 +65,41 @@ impl<T: PartialEq> Published<T> {
             round += 1;
             spin(round);
         }
-        // SAFETY: it is not valid, and nobody looks at it.
+        // SAFETY: it is not valid, and has no users.
         self.value.with_mut(|place| unsafe { *place = None });
     }
 
-    /// What is there, valid or not. For who has the lock.
+    /// The value, valid or not. The caller has the lock.
     fn said(&self) -> Option<&Version<T>> {
-        // SAFETY: only who has the lock writes it.
+        // SAFETY: only the holder of the lock writes it.
         self.value.with(|now| unsafe { &*now }.as_ref())
     }
 
-    /// True if there is one.
+    /// True if there is a valid one.
     #[inline]
     pub fn is_some(&self) -> bool {
         self.number() != 0
     }
 
-    /// Its number, which it has as long as it is said again and again; 0: there is none.
+    /// Its number, which stays as long as the same value is published; 0: there is none.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number.load(Relaxed)
     }
 
-    /// For who keeps everybody from saying it until the answer ends.
+    /// The value. The caller keeps all others from publishing until the reference ends.
     #[inline]
     pub fn alone(&self) -> Option<&T> {
         self.alone_if(|number| number != 0)
     }
 
-    /// The same, if its number is as asked for: not 0.
+    /// The same, if its number is the given one: not 0.
     #[inline]
     pub fn alone_if(&self, fits: impl FnOnce(u64) -> bool) -> Option<&T> {
         if !fits(self.number.load(Acquire)) {
             return None;
         }
-        // SAFETY: nobody writes it, by the caller's word.
+        // SAFETY: it is not written, as the caller promises.
         self.value.with(|value| unsafe { &*value }.as_ref()).map(|said| &said.value)
     }
 
@@ -108,7 +109,7 @@ impl<T: PartialEq> Published<T> {
         self.share_if(|number| number != 0)
     }
 
-    /// The same, if its number is as asked for: not 0.
+    /// The same, if its number is the given one: not 0.
     #[inline]
     pub fn share_if(&self, fits: impl FnOnce(u64) -> bool) -> Option<&T> {
         self.users.fetch_add(1, SeqCst);
@@ -117,7 +118,7 @@ impl<T: PartialEq> Published<T> {
             self.end();
             return None;
         }
-        // SAFETY: who writes it waits until nobody looks at it, after it was made not valid.
+        // SAFETY: a writer waits until it has no users, after it was made invalid.
         self.value.with(|value| unsafe { &*value }.as_ref()).map(|said| &said.value)
     }
 

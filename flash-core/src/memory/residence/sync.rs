@@ -1,10 +1,11 @@
-//! What [`published`](super::published) takes from `std`. The models have another file of this name, over loom.
+//! The names that [`published`](super::published) imports from `std`. The models have another file of this
+//! name, over loom.
 
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use std::cell::UnsafeCell;
 
-/// A place that several may look at, or one write.
+/// A place that several threads may read, or one may write.
 pub(super) struct Place<T>(UnsafeCell<T>);
 
 impl<T> Place<T> {
@@ -22,7 +23,7 @@ impl<T> Place<T> {
     }
 }
 
-/// Nothing: the orders are SeqCst. (Loom takes that for AcqRel, so the models have a fence here.)
+/// Empty: the orders are SeqCst. (Loom takes that for AcqRel, so the models have a fence here.)
 #[inline]
 pub(super) fn barrier() {}
 

@@ -1,16 +1,16 @@
 //! A pair of fences of which one side is almost free.
 //!
-//! Two threads that each write and then look need a full fence between the two on both sides. Where
-//! Linux has `membarrier`, the rare side can have it run a fence on every core on which this process
-//! runs, and the frequent side needs no more than that the compiler keeps its order. Without it (or
-//! before it was asked for), both sides take a full fence.
+//! Two threads that each write and then look need a full fence between the two on both sides. Where Linux has
+//! `membarrier`, the rare side can have it run a fence on every core on which this process runs. The frequent
+//! side then only needs the compiler to keep its order. Without it (or before it was registered), both sides
+//! take a full fence.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
-    /// Set once the kernel has agreed; as long as it is not, the frequent side fences, too.
+    /// Set once the kernel has agreed; until then, the frequent side fences, too.
     static AGREED: AtomicBool = AtomicBool::new(false);
     static REGISTERED: OnceLock<bool> = OnceLock::new();
 
@@ -18,7 +18,7 @@ mod linux {
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 
     fn membarrier(command: libc::c_int) -> bool {
-        // SAFETY: the call takes two numbers and touches no memory of ours.
+        // SAFETY: the call takes two numbers and touches no memory of this process.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0) == 0 }
     }
 
@@ -59,7 +59,7 @@ pub use linux::{agree, heavy, light};
 mod portable {
     use std::sync::atomic::{Ordering, fence};
 
-    /// There is nobody to ask.
+    /// There is no such call.
     pub fn agree() -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! What [`word`](super::word) takes from `std`, and where waiters park. The models have another file of
-//! this name, over loom.
+//! The names that [`word`](super::word) imports from `std`, and the place where waiters park. The models have
+//! another file of this name, over loom.
 
 use super::word::Slot;
 pub(super) use crate::memory::fast_path::asleep;

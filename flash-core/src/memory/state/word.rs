@@ -1,4 +1,4 @@
-//! Who holds a memory: one word.
+//! The state word of a memory: its holders.
 //!
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
@@ -6,44 +6,46 @@
 //! | 16..25 | launches that read it | `launch_read` | `release_read` |
 //! | 25..32 | pipelines of the order that run | `begin` | `release_pending_read`, `release_pending_write` |
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
-//! | 33 | a launch writes it, or copies of it are taken from devices | `launch_write`, `try_evict` | `release_write`, `end_evict` |
-//! | 34 | noted: look into the directory; something is poisoned, not current on the host, or copied to a device | `note`, `release_write`, `release_pending_write`, `release_guard_write`, `end_evict` | the last four |
-//! | 35 | guards of parts are alive; which parts, a list says (`memory/order`) | `guard_part` | `release_guard_parts` |
+//! | 33 | a launch writes it, or an eviction | `launch_write`, `try_evict` | `release_write`, `end_evict` |
+//! | 34 | *tracked*: the directory is needed (see below) | `track`, its clearers | an exclusive holder |
+//! | 35 | guards of parts are alive (listed in `memory/order`) | `guard_part` | `release_guard_parts` |
 //! | 36..50 | pipelines of the order that will read it, or do | `pend_read` | `release_pending_read` |
 //! | 50..64 | pipelines of the order that will write it, or do | `pend_write` | `release_pending_write` |
 //!
-//! A launch that meets a guard fails at once; a guard or launch that meets a launch waits. Launches
-//! take their memories in the order of their addresses and hold them until they are done; a holder
-//! of memories waits for launches only, never for guards, so there is no circle to wait in.
+//! A launch that meets a guard fails at once; a guard or launch that meets a launch waits. Launches take
+//! their memories in the order of their addresses and hold them until they are done. A holder of memories
+//! waits for launches only, never for guards, so there is no circle of waits.
 //!
-//! Pipelines that are *pending* have a place in the order (`runtime/asynchronous`) and do not take the
-//! word a second time when they run: while one is counted in bits 36..64, no launch that it conflicts
-//! with can take the word, and pipelines of the order are kept apart by the order. A launch that meets
-//! a pending one is told so ([`Refused::Pending`]), gives back what it has taken, and enters the order
-//! itself; so nobody holds a memory while it waits for a pending pipeline. Counting oneself fails at a
-//! guard and waits for a launch that writes, but not for those that read: a pipeline waits for them
-//! with `drained` before it writes. When it runs, it says so in bits 25..32. Where only parts of a memory
-//! are concerned, on either side, the order and the list decide (`memory/order/parts.rs`): a launch that
-//! finds bit 35 is sent there, and so is a guard of a part that finds a pending writer.
+//! Pipelines that are *pending* have a place in the order (`runtime/asynchronous`) and do not take the word a
+//! second time when they run. While one is counted in bits 36..64, no launch that it conflicts with can take
+//! the word, and the order keeps its pipelines apart. A launch that meets a pending one is refused
+//! ([`Refused::Pending`]), releases what it has taken, and enters the order itself; so no memory is held
+//! during a wait for a pending pipeline. To be counted fails at a guard and waits for a launch that writes,
+//! but not for those that read: a pipeline waits for them with `drained` before it writes. When it runs, it
+//! is counted in bits 25..32, too. Where only parts of a memory are concerned, on either side, the order and
+//! the list decide (`memory/order/parts.rs`): a launch that finds bit 35 is sent there, and so is a guard of
+//! a part that finds a pending writer.
 //!
-//! Taking copies from devices, to make room there, is for who finds nobody that may use them: no launch, and no
-//! pipeline that runs. Guards that read and pipelines that have yet to begin stay counted meanwhile, and may leave;
-//! all else waits, as for a launch that writes.
+//! An eviction takes copies from devices, to make room there. It is possible only while no launch, and no
+//! pipeline that runs, may use them. Guards that read and pipelines that have yet to begin stay counted
+//! meanwhile, and may be released; all else waits, as for a launch that writes.
 //!
-//! Acquire on taking and Release on giving back order the contents. While bit 32 or 33 is set nobody
-//! else changes the word: the others look and wait, or fail. So an exclusive holder gives it back with
-//! a plain store. (That is why counting oneself waits for a launch that writes: its store would undo
+//! Acquire on taking and Release on releasing order the contents. While bit 32 or 33 is set no other thread
+//! changes the word: the others look and wait, or fail. So an exclusive holder releases it with a plain
+//! store. (That is why a pipeline waits for a launch that writes before it is counted: the store would undo
 //! the count. An eviction may not be the only one that is counted, and stores nothing.)
 //!
-//! Bit 34 is set by whoever holds the word, and cleared by an exclusive holder. One who takes it later as
-//! a writer sees it, because it takes after the setter has given back. One who shares the hold with the
-//! setter may miss it, and that is right: what the setter adds takes nothing away from it.
+//! Bit 34, *tracked*, means that something is poisoned, not current on the host, or copied to a device. Any
+//! holder may set it; only an exclusive holder clears it, in `release_write`, `release_pending_write`,
+//! `release_guard_write` or `end_evict`. A later writer sees it, because it takes the word after the setter
+//! has released it. A thread that shares the hold with the setter may miss it, and that is right: what the
+//! setter adds takes nothing away from that thread.
 //!
-//! Waiters spin, then park in a table of condition variables. A waiter holds the lock of its slot,
-//! counts itself in `parked`, looks at the word once more, and waits; who gives back writes the word,
-//! looks at `parked`, and takes the lock before it wakes. Either the waiter sees the new word or the
-//! giver sees the waiter, provided that on both sides the write comes before the look. That order
-//! costs a fence on each side; `fences` moves the cost to the waiter, which is about to sleep anyway.
+//! Waiters spin, then park in a table of condition variables. A waiter holds the lock of its slot, counts
+//! itself in `parked`, looks at the word once more, and waits. A releasing thread writes the word, looks at
+//! `parked`, and takes the lock before it wakes. Either the waiter sees the new word or the releasing thread
+//! sees the waiter, provided that on both sides the write comes before the look. That order costs a fence on
+//! each side; `fences` moves the cost to the waiter, which is about to sleep anyway.
 
 use super::Error;
 use super::fences::{heavy, light};
@@ -67,14 +69,14 @@ const PENDING_WRITES: u64 = 0x3fff << 50;
 /// Why a launch cannot take a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// A guard of the host that conflicts is alive.
+    /// A conflicting guard of the host is alive.
     Borrowed,
-    /// A pipeline of the order is pending, or a guard of a part is alive: enter the order, which knows whether
-    /// that conflicts.
+    /// A pipeline of the order is pending, or a guard of a part is alive: enter the order, which knows
+    /// whether they conflict.
     Pending,
 }
 
-/// What somebody wants of a word.
+/// A claim on a word.
 #[derive(Clone, Copy)]
 struct Claim {
     /// Fails with [`Refused::Borrowed`] if one of these bits is set.
@@ -83,7 +85,7 @@ struct Claim {
     pending: u64,
     /// Else waits while one of these is.
     awaited: u64,
-    /// And while all of these are: no more fit.
+    /// Also waits while all of these are: the count is full.
     count: u64,
     add: u64,
 }
@@ -129,7 +131,7 @@ impl Claim {
     /// No claim at all: waits until no launch reads.
     const DRAINED: Claim = Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0 };
 
-    /// What it fails with.
+    /// Fails if a bit refuses the claim.
     fn refuses(&self, word: u64) -> Result<(), Refused> {
         if word & self.guards != 0 {
             return Err(Refused::Borrowed);
@@ -140,19 +142,19 @@ impl Claim {
         Ok(())
     }
 
-    /// Nothing stands against it.
+    /// True if no bit stands against it.
     #[inline]
     fn passes(&self, word: u64) -> bool {
         word & (self.guards | self.pending | self.awaited) == 0 && word & self.count != self.count
     }
 
-    /// True: it must wait.
+    /// True if it must wait.
     fn waits(&self, word: u64) -> bool {
         word & (self.guards | self.pending) == 0 && !self.passes(word)
     }
 }
 
-/// Where waiters park, together with those of other memories.
+/// The place where waiters park, together with those of other memories.
 pub(super) struct Slot {
     pub lock: Mutex<()>,
     pub wake: Condvar,
@@ -173,7 +175,7 @@ impl Slot {
     }
 }
 
-/// The word, and how many are parked.
+/// The word, and the number of parked waiters.
 pub(crate) struct State {
     word: AtomicU64,
     parked: AtomicU32,
@@ -184,13 +186,13 @@ impl State {
         State { word: AtomicU64::new(0), parked: AtomicU32::new(0) }
     }
 
-    /// Takes it, or says why not. True if it is noted.
+    /// Takes it, or says why not. True if it is tracked.
     #[inline]
     fn take(&self, claim: Claim) -> Result<bool, Refused> {
         self.take_likely(claim, 0)
     }
 
-    /// Mostly nobody has it, and the word is `likely`.
+    /// For a word that is usually free and equal to `likely`.
     #[inline]
     fn take_likely(&self, claim: Claim, likely: u64) -> Result<bool, Refused> {
         match self.word.compare_exchange(likely, likely + claim.add, Acquire, Relaxed) {
@@ -240,7 +242,7 @@ impl State {
         });
     }
 
-    /// Wakes who waits, after the word was given back.
+    /// Wakes waiters, after the word was released.
     #[inline]
     fn given(&self) {
         light();
@@ -254,27 +256,27 @@ impl State {
         with_slot(std::ptr::from_ref(self) as usize, Slot::wake_all);
     }
 
-    /// A launch will read. True if it is noted.
+    /// A launch will read. True if it is tracked.
     #[inline]
     pub fn launch_read(&self) -> Result<bool, Refused> {
         self.take(Claim::LAUNCH_READ)
     }
 
-    /// A launch will write. True if it is noted.
+    /// A launch will write. True if it is tracked.
     #[inline]
     pub fn launch_write(&self) -> Result<bool, Refused> {
         self.take(Claim::LAUNCH_WRITE)
     }
 
-    /// A launch will read, or write, what is likely to be noted. True if it is.
+    /// A launch will read, or write, a memory that is likely to be tracked. True if it is.
     #[inline]
     pub fn launch_tracked(&self, written: bool) -> Result<bool, Refused> {
         self.take_likely(if written { Claim::LAUNCH_WRITE } else { Claim::LAUNCH_READ }, TRACKED)
     }
 
-    /// Takes it to take copies of it from devices, without waiting. False: somebody may use them just now.
+    /// Takes it for an eviction, without waiting. False: its copies may be in use.
     pub fn try_evict(&self) -> bool {
-        // Again if only somebody was counted who does not use them.
+        // Tried again if the change was only in a count that does not matter here.
         let next =
             |old: u64| (old & (READERS | RUNNERS | GUARD_WRITES | WRITER) == 0).then_some(old | WRITER);
         self.word.fetch_update(Acquire, Relaxed, next).is_ok()
@@ -285,18 +287,18 @@ impl State {
         self.change(|old| (old & !(WRITER | TRACKED)) | if tracked { TRACKED } else { 0 });
     }
 
-    /// Changes the word as one who gives it back.
+    /// Changes the word as a release.
     fn change(&self, next: impl Fn(u64) -> u64) {
         let _ = self.word.fetch_update(Release, Relaxed, |old| Some(next(old)));
         self.given();
     }
 
-    /// True if there is something to look up. The caller holds it.
+    /// True if it is tracked. The caller holds it.
     pub fn is_tracked(&self) -> bool {
         self.word.load(Relaxed) & TRACKED != 0
     }
 
-    /// There is something to look up from now on. The caller holds it.
+    /// It is tracked from now on. The caller holds it.
     pub fn track(&self) {
         self.word.fetch_or(TRACKED, Relaxed);
     }
@@ -308,14 +310,14 @@ impl State {
         self.given();
     }
 
-    /// The launch has written; there is something to look up, or not.
+    /// The launch has written; the memory is tracked from now on, or not.
     #[inline]
     pub fn release_write(&self, tracked: bool) {
         self.word.store(if tracked { TRACKED } else { 0 }, Release);
         self.given();
     }
 
-    /// Which guards would refuse a pipeline that enters the order, to write or only to read, just now:
+    /// The guards that would refuse a pipeline that enters the order now, to write or only to read:
     /// [`Refused::Pending`] stands for guards of parts.
     pub fn look(&self, written: bool) -> Result<(), Refused> {
         let claim = if written { Claim::PEND_WRITE } else { Claim::PEND_READ };
@@ -327,8 +329,8 @@ impl State {
         self.take(Claim::PEND_READ).map(|_| ())
     }
 
-    /// A pipeline that enters the order will write. [`Refused::Pending`]: guards of parts are alive. `beside`: they
-    /// do not conflict.
+    /// A pipeline that enters the order will write. [`Refused::Pending`]: guards of parts are alive.
+    /// `beside`: they do not conflict.
     pub fn pend_write(&self, beside: bool) -> Result<(), Refused> {
         self.take(if beside { Claim::PEND_WRITE_BESIDE } else { Claim::PEND_WRITE }).map(|_| ())
     }
@@ -341,7 +343,7 @@ impl State {
         }
     }
 
-    /// A pending pipeline runs from now on: called when it is its turn, and nobody is waited for after.
+    /// A pending pipeline runs from now on: called when it is its turn, after all waiting.
     pub fn begin(&self) {
         // The claim names no bit that refuses.
         let _ = self.take(Claim::BEGIN);
@@ -353,7 +355,7 @@ impl State {
         self.given();
     }
 
-    /// The pending pipeline has written; there is something to look up, or not, or as much as before.
+    /// The pending pipeline has written; the memory is tracked from now on, or not, or as before.
     pub fn release_pending_write(&self, tracked: Option<bool>) {
         self.change(|old| {
             let left = old - (PENDING_WRITE + RUNNER);
@@ -361,19 +363,20 @@ impl State {
         });
     }
 
-    /// A pipeline that was counted has not begun: what is there stays as it is.
+    /// A pipeline that was counted has not begun: the contents stay as they are.
     pub fn unpend(&self, written: bool) {
         self.word.fetch_sub(if written { PENDING_WRITE } else { PENDING_READ }, Release);
         self.given();
     }
 
-    /// The host will read. True if it is noted.
+    /// The host will read. True if it is tracked.
     pub fn guard_read(&self) -> Result<bool, Error> {
         Ok(self.take(Claim::GUARD_READ)?)
     }
 
-    /// The host will read a part; `others`: guards of parts are alive, else none is. True if it is noted.
-    /// [`Refused::Pending`]: a pipeline that writes is pending. For who has the list of parts locked.
+    /// The host will read a part; `others`: guards of parts are alive, otherwise none is. True if it is
+    /// tracked. [`Refused::Pending`]: a pipeline that writes is pending. The caller has locked the list of
+    /// parts.
     pub fn guard_part(&self, others: bool) -> Result<bool, Refused> {
         if !others {
             return self.take(Claim::GUARD_PART);
@@ -383,19 +386,19 @@ impl State {
         if old & PENDING_WRITES == 0 { Ok(old & TRACKED != 0) } else { Err(Refused::Pending) }
     }
 
-    /// The host will read a part that no pending pipeline writes; `None`: not just now. True if it is noted. For
-    /// who has the list of parts locked.
+    /// The host will read a part that no pending pipeline writes; `None`: not possible now. True if it is
+    /// tracked. The caller has locked the list of parts.
     pub fn guard_part_beside(&self) -> Option<bool> {
         let next = |old: u64| (old & (GUARD_WRITES | WRITER) == 0).then_some(old | PARTS);
         self.word.fetch_update(Acquire, Relaxed, next).ok().map(|before| before & TRACKED != 0)
     }
 
-    /// The last guard of a part is gone. Nobody waits for that.
+    /// The last guard of a part is released. Nothing waits for that.
     pub fn release_guard_parts(&self) {
         self.word.fetch_and(!PARTS, Release);
     }
 
-    /// The host will write. True if it is noted.
+    /// The host will write. True if it is tracked.
     pub fn guard_write(&self) -> Result<bool, Error> {
         Ok(self.take(Claim::GUARD_WRITE)?)
     }
@@ -406,8 +409,8 @@ impl State {
         self.given();
     }
 
-    /// The host has written; there is something to look up, or not. Nobody waits for that: guards are not
-    /// waited for.
+    /// The host has written; the memory is tracked from now on, or not. Nothing waits for that, as guards are
+    /// not waited for.
     pub fn release_guard_write(&self, tracked: bool) {
         self.word.store(if tracked { TRACKED } else { 0 }, Release);
     }

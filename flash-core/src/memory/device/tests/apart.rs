@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// A copy that fails.
+/// A fault of a copy.
 #[derive(Clone, Copy)]
 pub struct Fault {
-    /// So many succeed before.
+    /// Number of copies that succeed before it.
     pub after: u32,
     pub code: Code,
 }
@@ -32,26 +32,26 @@ thread_local! {
     static LOST: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Makes all copies of this thread from and to the device of this space fail, as lost ones do; 0: of none.
+/// Makes all copies of this thread from and to the device of this space fail, as if it were lost; 0: of none.
 pub fn lose(space: u32) {
     LOST.set(space);
 }
 
-/// Bytes that each device has.
+/// Bytes of each device's memory.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 pub fn limit(bytes: u64) {
     LIMIT.store(bytes, Relaxed);
 }
 
-/// Bytes of what is pinned.
+/// Bytes of each pinned range.
 pub static PINNED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
-/// Budgets and counters are the process's: tests take turns.
+/// Budgets and counters are the process's: tests run one at a time.
 pub fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(|e| e.into_inner());
-    // What a test that failed left.
+    // Resets what a failed test left.
     limit(u64::MAX);
     fault(None);
     lose(0);
