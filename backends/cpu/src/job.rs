@@ -1,4 +1,4 @@
-//! One launch on a team: rows to functions, phases to arguments, errors and times back.
+//! The run of one launch on a team: rows to functions, phases to arguments, errors and times back.
 
 use crate::team::{Estimate, Team, Work};
 use flash_core::Code;
@@ -12,11 +12,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
-/// An implementation, ready.
+/// A prepared implementation.
 pub struct CpuKernel {
     implementation: &'static abi::Implementation,
     whole: bool,
-    /// Rows at multiples of which its shares begin, if it has said so.
+    /// The multiple of rows at which its shares begin, if it declares one.
     alignment: Option<u64>,
     /// Nanoseconds that one work item takes on one thread, as bits of an `f32`; 0: not measured yet.
     rate: AtomicU32,
@@ -24,21 +24,20 @@ pub struct CpuKernel {
     warned: AtomicBool,
 }
 
-/// Nanoseconds below which a launch stays on the caller: what a second thread would save is less than
-/// what it costs to have it.
+/// Nanoseconds below which a launch stays on the caller: a second thread would cost more than it saves.
 const SMALL: f32 = 500.0;
 
-/// Every how many launches the time is taken.
+/// Number of launches between two measurements.
 const SAMPLE: u32 = 64;
-/// So many first launches of which it is taken, too.
+/// Number of first launches that are measured, too.
 const FIRST: u32 = 4;
 
 /// Share boundaries fall on multiples of this many rows, so that two threads rarely write one cache
 /// line, and runs of rows are whole vectors.
 const ALIGN: u64 = 16;
 
-/// Nanoseconds of a work item from which on each may have a thread of its own: what a cache line between two threads
-/// costs is less.
+/// Nanoseconds of a work item from which on each may have a thread of its own: a cache line shared between
+/// two threads costs less.
 const LONG_ITEM: f32 = 250.0;
 
 impl CpuKernel {
@@ -91,20 +90,21 @@ impl CpuKernel {
         f32::from_bits(self.rate.load(Relaxed))
     }
 
-    /// Its items are known to be short.
+    /// True if its items are known to be short.
     #[inline]
     fn has_short_items(&self) -> bool {
         let rate = self.rate();
         rate > 0.0 && rate <= LONG_ITEM
     }
 
-    /// So many items have no use of other threads.
+    /// True if other threads cannot help with this many items.
     #[inline]
     fn few(&self) -> u64 {
         if self.has_short_items() { ALIGN } else { self.align() }
     }
 
-    /// Rows at multiples of which shares begin. A run of rows may be computed by vectors, an item by itself is not.
+    /// The multiple of rows at which shares begin. A run of rows may be computed by vectors, a single item is
+    /// not.
     #[inline]
     fn align(&self) -> u64 {
         match self.alignment {
@@ -114,28 +114,29 @@ impl CpuKernel {
         }
     }
 
-    /// So few items never leave the caller: they are short, or no other thread could have one.
+    /// The number of items up to which a launch never leaves the caller: they are short, or no other thread
+    /// could have one.
     pub(crate) fn inline_items(&self) -> u64 {
         let known = self.rate() > 0.0 && !self.whole && self.implementation.share.is_some();
         if known { self.few() } else { 0 }
     }
 
-    /// True if no other thread could help with so few items.
+    /// True if no other thread could help with this many items.
     #[inline]
     fn is_small(&self, items: u64) -> bool {
         let rate = self.rate();
         rate > 0.0 && (items <= self.few() || items as f32 * rate < SMALL)
     }
 
-    /// Takes in a measured time.
+    /// Adds a measured time.
     fn measured(&self, nanoseconds: u64, items: u64, threads: usize) {
         if items > 0 {
-            // No more than it has pieces for.
+            // At most one thread per piece.
             let threads = items.div_ceil(self.align()).min(threads as u64);
             let now = (nanoseconds as f32 * threads as f32 / items as f32).max(0.01);
             let new = match self.rate() {
                 0.0 => now,
-                // The first ones load code and data, too.
+                // The first launches load code and data, too.
                 old if self.launches.load(Relaxed) <= FIRST && now < old => now,
                 old => old + (now - old) * 0.25,
             };
@@ -153,7 +154,7 @@ pub(crate) fn run(team: &Team, launch: &Launch<'_, CpuKernel>) -> Result<(), Fai
     let (kernel, space) = (launch.kernel(), launch.space());
     let launches = kernel.launches.load(Relaxed);
     kernel.launches.store(launches.wrapping_add(1), Relaxed);
-    // Of so few items the host runs most launches itself: this one is to say what they take by now.
+    // The host runs most launches of so few items itself: this one measures the time of an item.
     let sampled =
         launches < FIRST || launches.is_multiple_of(SAMPLE) || space.items() <= kernel.inline_items();
     if sampled || !launch.is_plain() || kernel.whole || space.phases() != 1 || !kernel.is_small(space.items())
@@ -215,7 +216,7 @@ fn attributes(launch: &Launch<'_, CpuKernel>) -> Result<bool, Failure> {
     Ok(parallel)
 }
 
-/// Says once per kernel that most threads idle.
+/// Prints once per kernel that most threads are idle.
 #[cold]
 fn warn(kernel: &CpuKernel, space: SpaceRef<'_>, threads: usize) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -261,7 +262,7 @@ fn run_plain(
 }
 
 fn estimate(kernel: &CpuKernel, args: &[Arg], parallel: bool) -> Estimate {
-    // A block of an accumulator is one thread's.
+    // A block of an accumulator belongs to one thread.
     let block = |arg: &Arg| if arg.kind == abi::ARG_REDUCE { arg.row_len } else { 1 };
     Estimate {
         ns_per_item: kernel.rate(),
@@ -385,14 +386,14 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
     job.error.take()
 }
 
-/// A launch, as the team sees it.
+/// A launch in the team's form.
 struct Job<'a> {
     kernel: &'a CpuKernel,
     space: SpaceRef<'a>,
     /// The first phase to run.
     first: u64,
     share: Share,
-    /// Of even and odd phases.
+    /// For even and odd phases.
     args: [*const Arg; 2],
     error: ErrorSlot,
 }
@@ -419,7 +420,7 @@ impl Work for Job<'_> {
 /// Rows that a copy is cut into.
 const COPY_ROWS: u64 = 256;
 
-/// A launch in which some elements are nobody's own: before each phase all are copied over.
+/// A launch in which some elements are no item's own: before each phase all are copied over.
 struct Copying<'a> {
     job: &'a Job<'a>,
     args: [&'a [Arg]; 2],
@@ -446,7 +447,7 @@ fn copy(args: &[Arg], rows: Range<u64>, ends: impl Fn(&Arg) -> (*mut c_void, *mu
         let cut = |row: u64| (bytes * u128::from(row) / u128::from(COPY_ROWS)) as usize;
         let (from, to) = ends(arg);
         let (begin, end) = (cut(rows.start), cut(rows.end));
-        // SAFETY: both buffers have that many bytes and are apart; rows are one thread's alone.
+        // SAFETY: both buffers have that many bytes and do not overlap; only one thread has these rows.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 from.cast::<u8>().add(begin),
@@ -462,7 +463,7 @@ fn copy(args: &[Arg], rows: Range<u64>, ends: impl Fn(&Arg) -> (*mut c_void, *mu
 struct ErrorSlot(AtomicPtr<abi::Error>);
 
 impl ErrorSlot {
-    /// Keeps an error, frees it if there is one already. True if it was none.
+    /// Keeps an error, or frees it if there is one already. True if `error` is NULL.
     #[inline]
     fn put(&self, error: *mut abi::Error, host: *const abi::HostApi) -> bool {
         error.is_null() || self.keep(error, host)
@@ -489,7 +490,7 @@ impl ErrorSlot {
             return Ok(());
         }
         self.0.store(std::ptr::null_mut(), Relaxed);
-        // SAFETY: an error of the host that loaded us, taken out just now.
+        // SAFETY: an error of the host that loaded this library, taken out just now.
         Err(unsafe { Failure::of_host(error) })
     }
 }

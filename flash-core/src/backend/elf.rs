@@ -1,4 +1,4 @@
-//! Looks at a shared library before the loader does: a library that is cut inside a loadable segment
+//! Checks of a shared library before the loader opens it: a library that is cut inside a loadable segment
 //! kills the process with SIGBUS inside `dlopen`.
 
 use object::elf::{self, FileHeader64};
@@ -15,7 +15,7 @@ const MACHINE: (object::elf::Machine, &str) = (elf::EM_X86_64, "x86-64");
 #[cfg(target_arch = "aarch64")]
 const MACHINE: (object::elf::Machine, &str) = (elf::EM_AARCH64, "AArch64");
 
-/// Expected and found.
+/// What was expected, and what was found.
 pub(super) type Mismatch = (String, String);
 
 fn mismatch(expected: impl Into<String>, found: impl Into<String>) -> Mismatch {
@@ -31,7 +31,7 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
     if len == 0 {
         return Err(mismatch("a shared library", "an empty file"));
     }
-    // Headers stand at the beginning in every library that linkers make.
+    // Headers are at the beginning of every library that linkers make.
     let mut head = vec![0; len.min(64 << 10) as usize];
     file.read_exact(&mut head).map_err(readable)?;
     if !head.starts_with(&elf::ELFMAG) {
@@ -105,8 +105,8 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
     let sections = u64::from(header.e_shnum(endian)) * size;
     let end = header.e_shoff(endian).checked_add(sections);
     cut("the section table", end)?;
-    // It stands at the end of the file. A copy that was broken off may have its full length, with
-    // zeros where nothing came; no linker ends the table with zeros.
+    // The table is at the end of the file. An interrupted copy may have its full length, with zeros in the
+    // missing part; no linker ends the table with zeros.
     if let (Some(end), true) = (end, sections > size) {
         let mut last = vec![0; size as usize];
         file.seek(SeekFrom::Start(end - size)).and_then(|_| file.read_exact(&mut last)).map_err(readable)?;
@@ -121,7 +121,7 @@ fn damaged(found: impl fmt::Display) -> Mismatch {
     mismatch("a whole library", format!("{found}: the file is damaged, copy it again"))
 }
 
-/// Bytes of a dynamic table that are looked at; real ones have some hundred.
+/// Bytes of a dynamic table that are read; real ones have some hundred.
 const TABLE: u64 = 64 << 10;
 
 /// Tags of a dynamic table whose values are addresses, with the tag of their size in bytes.
@@ -135,8 +135,8 @@ const TABLES: [(u64, Option<u64>, &str); 7] = [
     (0x6fff_fef5, None, "hash table"),
 ];
 
-/// Checks that what `dlopen` reads first lies in what is loaded from the file. It would crash on one
-/// that has debug information only, or zeros in place of the table.
+/// Checks that the parts that `dlopen` reads first lie in what is loaded from the file. It would crash on a
+/// file that has debug information only, or zeros in place of the table.
 fn check_dynamic(table: &[u8], loads: &[Range<u64>]) -> Result<(), Mismatch> {
     let damaged =
         |found: String| mismatch("a whole library", format!("{found}: the file is damaged, copy it again"));
@@ -199,7 +199,7 @@ fn function(symbol: &str) -> Function {
     Function { symbol: symbol.to_owned(), name, signature }
 }
 
-/// A symbol as C++ writes it: the function's name and, if the symbol has them, its parameters.
+/// A demangled symbol: the function's name and, if the symbol has them, its parameters.
 pub fn signature(symbol: &str) -> String {
     let demangled = cpp_demangle::Symbol::new(symbol).ok().and_then(|s| s.demangle().ok());
     demangled.unwrap_or_else(|| symbol.to_owned())

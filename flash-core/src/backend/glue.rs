@@ -58,7 +58,7 @@ pub unsafe trait BackendStatic: Backend {
     fn instance() -> &'static Instance<Self>;
 }
 
-/// The interface of the host that loaded this copy of the library: our own in the program itself.
+/// The interface of the host that loaded this copy of the library: its own in the program itself.
 static LOADED_BY: AtomicPtr<HostApi> = AtomicPtr::new(std::ptr::null_mut());
 
 #[inline]
@@ -78,7 +78,7 @@ fn raise(failure: &Failure) -> *mut abi::Error {
     }
 }
 
-/// Runs an entry: errors and panics become errors of the host.
+/// Runs a slot: errors and panics become errors of the host.
 #[inline]
 fn entry(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> *mut abi::Error {
     let body = || match body() {
@@ -214,7 +214,7 @@ unsafe extern "C" fn device_info<B: Backend>(
     info: *mut abi::DeviceInfo,
 ) -> *mut abi::Error {
     entry("device_info", || {
-        // SAFETY: a device of ours; the host's struct has at least `struct_size` bytes.
+        // SAFETY: a device of this backend; the host's struct has at least `struct_size` bytes.
         unsafe {
             let known = &cell_of::<B>(device).info;
             let bytes = ((*info).struct_size as usize).min(size_of::<abi::DeviceInfo>());
@@ -241,7 +241,7 @@ unsafe extern "C" fn prepare<B: Backend>(
 unsafe extern "C" fn release<B: Backend>(_device: *mut abi::Device, kernel: *mut abi::Kernel) {
     let _ = catch_unwind(|| {
         if !kernel.is_null() {
-            // SAFETY: made by `prepare`, given back once.
+            // SAFETY: made by `prepare`, released once.
             drop(unsafe { Box::from_raw(kernel.cast::<<B::Device as Device>::Kernel>()) });
         }
     });
@@ -249,7 +249,7 @@ unsafe extern "C" fn release<B: Backend>(_device: *mut abi::Device, kernel: *mut
 
 unsafe extern "C" fn inline_items<B: Backend>(device: *mut abi::Device, kernel: *mut abi::Kernel) -> u64 {
     let items = || {
-        // SAFETY: a device of ours, and a kernel made by its `prepare`.
+        // SAFETY: a device of this backend, and a kernel made by its `prepare`.
         let (device, kernel) = unsafe { (&cell_of::<B>(device).device, &*kernel.cast_const().cast()) };
         device.inline_items(kernel)
     };
@@ -260,15 +260,15 @@ unsafe extern "C" fn preload<B: Backend>(
     device: *mut abi::Device,
     implementation: *const abi::Implementation,
 ) {
-    // SAFETY: a device of ours; the host keeps implementations for ever.
+    // SAFETY: a device of this backend; the host keeps implementations for ever.
     let preload = || unsafe { cell_of::<B>(device).device.preload(&*implementation) };
-    // What fails here fails again, and is reported, when it is prepared.
+    // An error here recurs when it is prepared, and is reported then.
     let _ = catch_unwind(AssertUnwindSafe(preload));
 }
 
 unsafe extern "C" fn image<B: Backend>(device: *mut abi::Device, kernel: *mut abi::Kernel) -> u64 {
     let image = || {
-        // SAFETY: a device of ours, and a kernel made by its `prepare`.
+        // SAFETY: a device of this backend, and a kernel made by its `prepare`.
         let (device, kernel) = unsafe { (&cell_of::<B>(device).device, &*kernel.cast_const().cast()) };
         device.image(kernel)
     };
@@ -276,9 +276,9 @@ unsafe extern "C" fn image<B: Backend>(device: *mut abi::Device, kernel: *mut ab
 }
 
 unsafe extern "C" fn forget_host<B: Backend>(device: *mut abi::Device, pointer: *mut c_void, bytes: u64) {
-    // SAFETY: a device of ours.
+    // SAFETY: a device of this backend.
     let forget = || unsafe { cell_of::<B>(device).device.forget_host(pointer.cast(), bytes) };
-    // What it still keeps costs memory, and nobody uses it.
+    // If it keeps something after all, that costs memory only.
     let _ = catch_unwind(AssertUnwindSafe(forget));
 }
 
@@ -299,7 +299,7 @@ unsafe extern "C" fn submit<B: Backend>(
         }
         // SAFETY: made by `prepare` of the same backend.
         let kernel = unsafe { &*raw.kernel.cast_const().cast::<<B::Device as Device>::Kernel>() };
-        // SAFETY: a device of ours.
+        // SAFETY: a device of this backend.
         let event = unsafe { cell_of::<B>(device) }.device.submit(&Launch { raw, kernel })?;
         if !raw.signal.is_null() {
             // SAFETY: the host's variable.
@@ -311,7 +311,7 @@ unsafe extern "C" fn submit<B: Backend>(
     })
 }
 
-/// Waits for an event that the host does not hear of.
+/// Waits for an event that the host does not get.
 #[inline]
 fn wait_and_release(event: Event) -> Result<(), Failure> {
     let outcome = catch_unwind(AssertUnwindSafe(|| event.wait()));
@@ -319,7 +319,7 @@ fn wait_and_release(event: Event) -> Result<(), Failure> {
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Drops an event. What panics then gives no answer to whether the work is done.
+/// Drops an event. A panic here does not tell whether the work is done.
 fn release_event(event: Event) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(event)));
 }
@@ -340,7 +340,7 @@ unsafe extern "C" fn spaces<B: Backend>(
     spaces: *mut *const abi::MemorySpace,
     count: *mut usize,
 ) -> *mut abi::Error {
-    // SAFETY: a device of ours, the host's variables.
+    // SAFETY: a device of this backend, the host's variables.
     entry("spaces", || unsafe {
         let known = &cell_of::<B>(device).spaces;
         (*spaces, *count) = (known.as_ptr(), known.len());
@@ -354,7 +354,7 @@ unsafe extern "C" fn alloc<B: Backend>(
     bytes: u64,
     buffer: *mut abi::Buffer,
 ) -> *mut abi::Error {
-    // SAFETY: a device of ours, the host's variable.
+    // SAFETY: a device of this backend, the host's variable.
     entry("alloc", || unsafe {
         *buffer = cell_of::<B>(device).device.alloc(space, bytes)?;
         Ok(())
@@ -362,7 +362,7 @@ unsafe extern "C" fn alloc<B: Backend>(
 }
 
 unsafe extern "C" fn free<B: Backend>(device: *mut abi::Device, buffer: abi::Buffer) -> *mut abi::Error {
-    // SAFETY: a device of ours.
+    // SAFETY: a device of this backend.
     entry("free", || unsafe { cell_of::<B>(device) }.device.free(buffer))
 }
 
@@ -372,7 +372,8 @@ unsafe extern "C" fn native_handle<B: Backend>(
     object: *const c_void,
     handle: *mut u64,
 ) -> *mut abi::Error {
-    // SAFETY: a device of ours; the object is a buffer of its, or nothing; the host's variable and text.
+    // SAFETY: a device of this backend; the object is one of its buffers, or NULL; the host's variable and
+    // text.
     entry("native_handle", || unsafe {
         let buffer = object.cast::<abi::Buffer>().as_ref().copied();
         *handle = cell_of::<B>(device).device.native_handle(kind.as_str(), buffer)?;
@@ -386,7 +387,7 @@ unsafe extern "C" fn register_host<B: Backend>(
     bytes: u64,
     buffer: *mut abi::Buffer,
 ) -> *mut abi::Error {
-    // SAFETY: a device of ours, the host's variable; the host keeps the memory.
+    // SAFETY: a device of this backend, the host's variable; the host keeps the memory.
     entry("register_host", || unsafe {
         *buffer = cell_of::<B>(device).device.register_host(pointer.cast(), bytes)?;
         Ok(())
@@ -408,7 +409,7 @@ unsafe extern "C" fn copy_box<B: Backend>(
         if !queue.is_null() {
             return Err(Failure::new(Code::Unsupported, "this backend has only the default queue"));
         }
-        // SAFETY: the host's events, a device of ours, boxes that the host vouches for.
+        // SAFETY: the host's events, a device of this backend, boxes that the host vouches for.
         unsafe {
             wait_for(waits, wait_count)?;
             let device = &cell_of::<B>(device).device;
@@ -429,7 +430,7 @@ unsafe extern "C" fn can_copy<B: Backend>(
     rate: *mut f64,
 ) -> u32 {
     catch_unwind(|| {
-        // SAFETY: a device of ours.
+        // SAFETY: a device of this backend.
         let hint = unsafe { cell_of::<B>(device) }.device.can_copy(from, to);
         if let (Some(hint), false) = (hint, rate.is_null()) {
             // SAFETY: the host's variable.
@@ -446,7 +447,7 @@ unsafe extern "C" fn query_device<B: Backend>(
     value: *mut *mut abi::Error,
 ) -> *mut abi::Error {
     entry("query", || {
-        // SAFETY: a device of ours, the host's text and variable.
+        // SAFETY: a device of this backend, the host's text and variable.
         unsafe {
             let key = key.text();
             match cell_of::<B>(object.cast_mut().cast()).device.query(&key) {
@@ -480,7 +481,7 @@ unsafe extern "C" fn event_signal(event: *mut abi::Event, error: *mut abi::Error
     entry("event_signal", || {
         // SAFETY: an error of the host.
         let outcome = if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) };
-        // SAFETY: an event of ours.
+        // SAFETY: an event of this backend.
         match unsafe { event_of(event) } {
             Kind::User(user) if user.signal(outcome) => Ok(()),
             Kind::User(_) => Err(Failure::new(Code::Invalid, "the event has fired already")),
@@ -492,13 +493,13 @@ unsafe extern "C" fn event_signal(event: *mut abi::Event, error: *mut abi::Error
 }
 
 impl Failure {
-    /// Takes an error that the host made, such as a kernel's.
+    /// Takes ownership of an error that the host made, such as a kernel's.
     ///
     /// # Safety
-    /// `error` is not NULL, of the host, and nobody else's.
+    /// `error` is not NULL, is of the host, and has no other owner.
     #[cold]
     pub unsafe fn of_host(error: *mut abi::Error) -> Failure {
-        // SAFETY: the host's interface lives for ever; the error is given away here.
+        // SAFETY: the host's interface lives for ever; this takes ownership of the error.
         unsafe {
             let host = &*host_api();
             let code = host.error_code.map_or(abi::ERROR_OTHER, |f| f(error));
@@ -512,12 +513,12 @@ impl Failure {
 }
 
 unsafe extern "C" fn event_ready(event: *mut abi::Event) -> u32 {
-    // SAFETY: an event of ours.
+    // SAFETY: an event of this backend.
     catch_unwind(|| u32::from(unsafe { event_of(event) }.completion().ready())).unwrap_or(0)
 }
 
 unsafe extern "C" fn event_wait(event: *mut abi::Event) -> *mut abi::Error {
-    // SAFETY: an event of ours.
+    // SAFETY: an event of this backend.
     entry("event_wait", || unsafe { event_of(event) }.completion().wait())
 }
 
@@ -537,7 +538,7 @@ unsafe extern "C" fn event_on_ready(
     }
     entry("event_on_ready", || {
         let call = Call(callback, context);
-        // SAFETY: an event of ours.
+        // SAFETY: an event of this backend.
         unsafe { event_of(event) }.completion().on_ready(Box::new(move || call.run()));
         Ok(())
     })
@@ -545,7 +546,7 @@ unsafe extern "C" fn event_on_ready(
 
 unsafe extern "C" fn event_times(event: *mut abi::Event, start: *mut u64, end: *mut u64) -> *mut abi::Error {
     entry("event_times", || {
-        // SAFETY: an event of ours.
+        // SAFETY: an event of this backend.
         match unsafe { event_of(event) }.completion().times() {
             Some(times) => {
                 // SAFETY: the host's variables.
@@ -566,7 +567,7 @@ unsafe extern "C" fn event_release(event: *mut abi::Event) {
 
 struct Header {
     header: PluginHeader,
-    // what the header points to
+    // Targets of the header's pointers.
     _backends: Vec<*const BackendApi>,
     _implementations: Vec<*const abi::Implementation>,
 }
@@ -576,8 +577,7 @@ unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
 
-/// What this copy of the library has linked in: the program's own backends and kernels, or the
-/// plugin's.
+/// The linked content of this copy of the library: the program's own backends and kernels, or the plugin's.
 pub(super) fn linked(name: &'static str, version: &'static str) -> &'static PluginHeader {
     static HEADER: OnceLock<Header> = OnceLock::new();
     let made = HEADER.get_or_init(|| {

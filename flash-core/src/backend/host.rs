@@ -1,4 +1,4 @@
-//! What the host offers to plugins.
+//! The host's interface for plugins.
 
 use super::Failure;
 use crate::abi::{self, Arg, HostApi, Implementation, Share, Span, Str};
@@ -33,7 +33,7 @@ thread_local! {
     static QUERY_FAILURE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Why the last query on this thread returned NULL.
+/// The reason why the last query on this thread returned NULL.
 pub(super) fn take_query_failure() -> Option<String> {
     QUERY_FAILURE.with(|f| f.borrow_mut().take())
 }
@@ -61,7 +61,7 @@ unsafe extern "C" fn error_free(error: *mut abi::Error) {
     }
 }
 
-/// Takes an error that came back from a vtable.
+/// Takes ownership of an error from a vtable.
 ///
 /// # Safety
 /// `error` is NULL or was made by this host's `error_create`.
@@ -99,8 +99,8 @@ unsafe extern "C" fn phase_rows(space: *const abi::space::Space, phase: u64, beg
 /// Runs rows of one phase of a CPU implementation on this thread.
 ///
 /// # Safety
-/// `implementation` is one for the CPU, `share` and `args` are of a launch of its kernel, and nobody
-/// else runs these rows.
+/// `implementation` is one for the CPU, `share` and `args` are of a launch of its kernel, and no other call
+/// runs these rows.
 pub unsafe extern "C" fn run_rows(
     implementation: *const Implementation,
     share: *const Share,
@@ -152,7 +152,7 @@ unsafe fn run_blocks(
     // SAFETY: the space lives for the call.
     let first = unsafe { SpaceRef::new(&*share.space) }.phase(share.phase).start;
     let accumulators = || given.iter().filter(|a| a.kind == abi::ARG_REDUCE);
-    // Powers of two: what lies in one block of the smallest does so for all.
+    // Powers of two: rows in one block of the smallest are in one block of each.
     let step = accumulators().map(|a| a.row_len).min().unwrap_or(1).max(1);
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(given);
     let mut begin = share.begin;
@@ -214,7 +214,7 @@ unsafe fn run_span(
     std::ptr::null_mut()
 }
 
-/// An error of the host that the launch came from: in a plugin that is not this copy of the library.
+/// Makes an error of the host that the launch came from, which in a plugin is not this copy of the library.
 ///
 /// # Safety
 /// `host` is a host's interface, which lives for ever.

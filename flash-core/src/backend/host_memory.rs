@@ -9,7 +9,7 @@ use std::alloc::Layout;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// A memory space that the host reaches by address: of `bytes` bytes, 0 if nobody knows.
+/// A memory space that the host reaches by address, of `bytes` bytes; 0: unknown.
 pub fn space(id: u32, bytes: u64) -> MemorySpace {
     MemorySpace {
         struct_size: size_of::<MemorySpace>() as u32,
@@ -25,19 +25,19 @@ pub fn space(id: u32, bytes: u64) -> MemorySpace {
 /// The buffers of one device in memory that the host can reach. Their handles are addresses.
 #[derive(Default)]
 pub struct HostBuffers {
-    /// The memory space in which they are.
+    /// Their memory space.
     space: u32,
-    /// With their bytes, which are 0 for those that were registered.
+    /// With their bytes, which are 0 for registered ones.
     blocks: Mutex<HashMap<u64, (HostBlock, u64)>>,
 }
 
 impl HostBuffers {
-    /// Those of a memory space; [`SPACE_HOST`] is the default.
+    /// Buffers of a memory space; [`SPACE_HOST`] is the default.
     pub fn of_space(space: u32) -> HostBuffers {
         HostBuffers { space, blocks: Mutex::default() }
     }
 
-    /// The memory space in which they are.
+    /// Their memory space.
     pub fn space(&self) -> u32 {
         self.space
     }
@@ -68,12 +68,12 @@ impl HostBuffers {
         Ok(Buffer { space, reserved: 0, handle })
     }
 
-    /// Bytes that were allocated for a buffer; 0 if it is none, or was registered.
+    /// Bytes that were allocated for a buffer; 0 if it is unknown, or registered.
     pub fn bytes(&self, buffer: Buffer) -> u64 {
         self.lock().get(&buffer.handle).map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Takes host memory as a buffer.
+    /// Registers host memory as a buffer.
     pub fn register(&self, pointer: *mut u8) -> Buffer {
         self.lock().entry(pointer as u64).or_insert_with(|| (HostBlock::lent(pointer), 0));
         Buffer { space: SPACE_HOST, reserved: 0, handle: pointer as u64 }
@@ -81,7 +81,7 @@ impl HostBuffers {
 
     /// Frees an allocated buffer, forgets a registered one.
     pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
-        // Dropped when the table is free again: devices may be told.
+        // Dropped after the table is unlocked: devices may be called.
         let removed = self.lock().remove(&buffer.handle);
         removed.map(drop).ok_or_else(|| {
             Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle))
@@ -92,7 +92,7 @@ impl HostBuffers {
 /// Copies a box between two buffers in host memory.
 ///
 /// # Safety
-/// The boxes lie inside the buffers and nobody else touches them meanwhile.
+/// The boxes lie inside the buffers and nothing else touches them meanwhile.
 pub unsafe fn copy_box(from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
     if from.space != SPACE_HOST || to.space != SPACE_HOST {
         return Err(Failure::new(

@@ -12,18 +12,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What became of a plugin or backend.
+/// The state of a plugin or backend.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum Outcome {
     /// It can be used.
     Available,
-    /// It is in order, but there is no driver or no device.
+    /// It is valid, but there is no driver or no device.
     Unavailable {
         /// Why.
         reason: String,
     },
-    /// It is not in order.
+    /// It is not valid.
     Refused {
         /// What was expected.
         expected: String,
@@ -48,8 +48,7 @@ pub(super) fn refused(expected: impl Into<String>, found: impl Into<String>) -> 
     Outcome::Refused { expected: expected.into(), found: found.into() }
 }
 
-/// A plugin, checked. Everything is copied into structs of this host's size: slots that the plugin
-/// does not have are NULL.
+/// A plugin, checked. Everything is copied into structs of this host's size: missing slots are NULL.
 pub(super) struct Plugin {
     pub name: String,
     pub version: String,
@@ -172,7 +171,7 @@ pub(super) fn load(path: &Path) -> Result<Plugin, Outcome> {
     unsafe { checked(header) }
 }
 
-/// The message with its cause: `dlopen`'s own words.
+/// The message with its cause: the text from `dlopen`.
 fn error_text(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -180,15 +179,15 @@ fn error_text(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Checks a header and copies what it brings.
+/// Checks a header and copies its content.
 ///
 /// # Safety
-/// `header` is the answer of a plugin's query.
+/// `header` is the result of a plugin's query.
 pub(super) unsafe fn checked(header: *const PluginHeader) -> Result<Plugin, Outcome> {
     if !header.is_aligned() {
         return Err(refused("a plugin header", format!("a pointer that is not aligned, {header:p}")));
     }
-    // SAFETY: the first fields, magic and struct_size, are there in every version.
+    // SAFETY: the first fields, magic and struct_size, exist in every version.
     let (magic, size) = unsafe { ((*header).magic, (*header).struct_size as usize) };
     if magic != abi::MAGIC {
         return Err(refused(format!("the magic number {:#x}", abi::MAGIC), format!("{magic:#x}")));
@@ -271,7 +270,7 @@ unsafe fn backend(api: *const BackendApi) -> Result<&'static BackendApi, (String
     if api.is_null() || !api.is_aligned() {
         return refuse("", "a backend's vtable".into(), format!("the pointer {api:p}"));
     }
-    // SAFETY: `struct_size` is there in every version.
+    // SAFETY: `struct_size` exists in every version.
     let size = unsafe { (*api).struct_size as usize };
     let needed = offset_of!(BackendApi, target) + size_of::<abi::Str>();
     if size < needed {
@@ -281,7 +280,7 @@ unsafe fn backend(api: *const BackendApi) -> Result<&'static BackendApi, (String
             format!("one of {size} bytes: rebuild the plugin against this version's flash_backend.h"),
         );
     }
-    // SAFETY: `size` bytes are there; NULL is allowed everywhere. The key lives for ever.
+    // SAFETY: `size` bytes exist; NULL is allowed everywhere. The key lives for ever.
     let (api, key) = unsafe { (copied(api, size), (*api).key.text()) };
     let group = matches!(key.as_str(), "ALL" | "ALL_ACCEL");
     if group
@@ -310,7 +309,7 @@ unsafe fn implementation(one: *const Implementation) -> Result<&'static Implemen
     if one.is_null() || !one.is_aligned() {
         return Err(refused("a kernel implementation", format!("the pointer {one:p}")));
     }
-    // SAFETY: `struct_size` is there in every version.
+    // SAFETY: `struct_size` exists in every version.
     let size = unsafe { (*one).struct_size as usize };
     let needed = offset_of!(Implementation, payload_len) + size_of::<usize>();
     if size < needed {
@@ -319,7 +318,7 @@ unsafe fn implementation(one: *const Implementation) -> Result<&'static Implemen
             format!("one of {size} bytes: rebuild the plugin against this version's flash_backend.h"),
         ));
     }
-    // SAFETY: `size` bytes are there; NULL is allowed everywhere.
+    // SAFETY: `size` bytes exist; NULL is allowed everywhere.
     Ok(unsafe { copied(one, size) })
 }
 
@@ -336,7 +335,7 @@ pub(crate) fn library_function(path: &Path, symbol: &str) -> Result<abi::SpanFn,
     // SAFETY: loading runs the library's initialisers: the program asked for this file.
     let library =
         unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| fail(error_text(&e)))?;
-    // `dlsym` alone would find the libraries that this one needs, too, and data.
+    // `dlsym` alone would also find data, and symbols of the libraries that this one needs.
     let names = elf::functions(path).unwrap_or_default();
     let mut named: Vec<&elf::Function> = names.iter().filter(|f| f.symbol == symbol).collect();
     if named.is_empty() {
@@ -375,5 +374,5 @@ pub(crate) fn library_function(path: &Path, symbol: &str) -> Result<abi::SpanFn,
     function.map_err(|e| fail(error_text(&e)))
 }
 
-/// Functions that an error names.
+/// Number of functions that an error names.
 const LISTED: usize = 20;

@@ -30,44 +30,44 @@ use crate::abi;
 use crate::error::Code;
 use crate::index::SpaceRef;
 
-/// A kind of device, wrapped. Implement it, `register_backend!(MyBackend)`, and either link the crate
-/// into the program or put `export_plugin!(my_backend)` into a cdylib.
+/// A kind of device. Implement it, `register_backend!(MyBackend)`, and either link the crate into the program
+/// or put `export_plugin!(my_backend)` into a cdylib.
 ///
 /// # Safety
-/// Devices do what they are told and nothing else: `submit` runs every row of the space exactly once,
-/// phase by phase, touches memory through the arguments only, and returns (or fires its event) after
-/// all of it is done and visible. Safe kernels rely on it.
+/// Devices do what a launch says and nothing else: `submit` runs every row of the space exactly once, phase
+/// by phase, touches memory through the arguments only, and returns (or fires its event) after all of it is
+/// done and visible. Safe kernels rely on it.
 pub unsafe trait Backend: Sized + 'static {
     /// Runtime key, such as `MY_ACCEL`.
     const KEY: &'static str;
-    /// For people.
+    /// Text for display.
     const DESCRIPTION: &'static str;
     /// The kind of implementations that it runs: `cpu`, `cuda`, `opencl`, or its own.
     const TARGET: &'static str;
-    /// Its devices keep something of the host's arrays in which they work, until [`Device::forget_host`].
+    /// Its devices keep state for the host arrays that they work in, until [`Device::forget_host`].
     const KEEPS_HOST: bool = false;
-    /// One of its devices.
+    /// The type of its devices.
     type Device: Device;
     /// Looks for the driver and its devices. Called once, when a program first needs them.
     fn probe() -> Result<Vec<Self::Device>, Unavailable>;
 }
 
-/// Why a backend cannot be used on this machine: expected, found, what to do.
+/// The reason why a backend cannot be used on this machine: expected, found, what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable(pub String);
 
-/// What went wrong on a device.
+/// A failure on a device.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text} ({code})")]
 pub struct Failure {
-    /// What kind of error.
+    /// Its kind.
     pub code: Code,
-    /// Expected, found, where, what to do.
+    /// What was expected, what was found, where, and what to do.
     pub text: String,
 }
 
 impl Failure {
-    /// An error of a kind.
+    /// A failure of a kind.
     pub fn new(code: Code, text: impl Into<String>) -> Failure {
         Failure { code, text: text.into() }
     }
@@ -77,7 +77,7 @@ impl Failure {
     }
 }
 
-/// What a device is. By default one of a single thread, of which nothing else is known.
+/// Properties of a device. The default is a device of a single thread with unknown properties.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DeviceInfo {
     /// Class.
@@ -90,9 +90,9 @@ pub struct DeviceInfo {
     pub host_memory: bool,
     /// Work items that run at the same time, roughly; threads of a CPU.
     pub threads: u32,
-    /// For people.
+    /// Name for display.
     pub name: String,
-    /// Who made it.
+    /// Its manufacturer.
     pub vendor: String,
     /// Version of driver or backend.
     pub version: String,
@@ -141,7 +141,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// As runtime keys name it: `OPENCL:gpu` is every GPU of the backend `OPENCL`.
+    /// Its name in runtime keys: `OPENCL:gpu` is every GPU of the backend `OPENCL`.
     pub fn name(self) -> &'static str {
         match self {
             Class::Cpu => "cpu",
@@ -154,37 +154,37 @@ impl Class {
 
 /// A device. Only the first three functions are required; the others answer "unsupported", or nothing.
 pub trait Device: Send + Sync + Sized + 'static {
-    /// A kernel implementation made ready.
+    /// A prepared kernel implementation.
     type Kernel: Send + Sync + 'static;
 
-    /// What it is.
+    /// Its properties.
     fn info(&self) -> DeviceInfo;
 
-    /// Makes an implementation ready. `implementation` lives for ever.
+    /// Prepares an implementation. `implementation` lives for ever.
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Self::Kernel, Failure>;
 
-    /// The implementation may be prepared soon: loads its program, if that needs no compiler. It is called on a
-    /// thread of the host's.
+    /// The implementation may be prepared soon: loads its program, if that needs no compiler. It is called on
+    /// a thread of the host.
     fn preload(&self, _implementation: &'static abi::Implementation) {}
 
-    /// Number of the image that a kernel is in, of a device that has one loaded at a time and takes long to load
+    /// Number of a kernel's image, for a device that has one image loaded at a time and takes long to load
     /// another; 0: none. Submissions of one image are put together where their order allows.
     fn image(&self, _kernel: &Self::Kernel) -> u64 {
         0
     }
 
-    /// Gives back what it keeps of arguments in the host's memory that began in these bytes: they may be given back from
-    /// now on. A launch that is under way keeps what it needs. Only called if [`Backend::KEEPS_HOST`], on any thread,
-    /// and of memory, too, that the device never saw.
+    /// Memory of the host may be freed from now on: releases the state of arguments that began in these
+    /// bytes. A launch in flight keeps what it needs. It is called only if [`Backend::KEEPS_HOST`], on any
+    /// thread, also for memory that the device never saw.
     fn forget_host(&self, _pointer: *mut u8, _bytes: u64) {}
 
-    /// Runs a kernel. `None`: it is done. What the launch waits for has already happened.
+    /// Runs a kernel. `None`: it is done. The dependencies of the launch are complete.
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure>;
 
-    /// Up to how many work items a launch of one phase need not come here: the host calls the implementation's
-    /// `share` on its own thread instead, which spares an indirect call. For devices that use host memory and
-    /// would run so few items on the caller, too. It is asked after each launch that came here, which are one in 256
-    /// of those at least: what items take may change.
+    /// The number of work items up to which a launch of one phase need not come here. The host then calls the
+    /// implementation's `share` on its own thread instead, which saves an indirect call. For devices that use
+    /// host memory and would run so few items on the caller, too. It is asked after each launch that comes
+    /// here, which is at least one in 256 of those, since the time of an item may change.
     fn inline_items(&self, _kernel: &Self::Kernel) -> u64 {
         0
     }
@@ -199,12 +199,12 @@ pub trait Device: Send + Sync + Sized + 'static {
         Err(Failure::unsupported("allocation"))
     }
 
-    /// Frees what `alloc` or `register_host` gave.
+    /// Frees a buffer of `alloc` or `register_host`.
     fn free(&self, _buffer: abi::Buffer) -> Result<(), Failure> {
         Err(Failure::unsupported("allocation"))
     }
 
-    /// Makes host memory known to the device.
+    /// Registers host memory with the device.
     ///
     /// # Safety
     /// `bytes` bytes at `pointer` stay valid until the buffer is freed.
@@ -212,10 +212,10 @@ pub trait Device: Send + Sync + Sized + 'static {
         Err(Failure::unsupported("registering host memory"))
     }
 
-    /// Copies a box between two buffers; it is done on return.
+    /// Copies a box between two buffers; it is copied on return.
     ///
     /// # Safety
-    /// The boxes lie inside the buffers and nobody else touches them meanwhile.
+    /// The boxes lie inside the buffers and nothing else touches them meanwhile.
     unsafe fn copy_box(
         &self,
         _from: abi::Buffer,
@@ -225,7 +225,7 @@ pub trait Device: Send + Sync + Sized + 'static {
         Err(Failure::unsupported("copies"))
     }
 
-    /// Begins to copy a box between two buffers. `None`: it is done, as it always is by default.
+    /// Begins to copy a box between two buffers. `None`: it is copied, as it always is by default.
     ///
     /// # Safety
     /// As [`copy_box`](Self::copy_box), until the copy is complete.
@@ -244,7 +244,7 @@ pub trait Device: Send + Sync + Sized + 'static {
         None
     }
 
-    /// The vendor's own handle of what a kind names, such as `stream`, for libraries of the vendor's. `buffer`: of a
+    /// The vendor's own handle of a kind, such as `stream`, for libraries of the vendor. `buffer`: of a
     /// buffer of this device.
     fn native_handle(&self, kind: &str, _buffer: Option<abi::Buffer>) -> Result<u64, Failure> {
         Err(Failure::unsupported(&format!("native handles of kind `{kind}`")))
@@ -263,7 +263,7 @@ pub struct Launch<'a, K> {
 }
 
 impl<'a, K> Launch<'a, K> {
-    /// From `prepare`.
+    /// The result of `prepare`.
     #[inline]
     pub fn kernel(&self) -> &'a K {
         self.kernel
@@ -290,7 +290,7 @@ impl<'a, K> Launch<'a, K> {
         unsafe { std::slice::from_raw_parts(self.raw.args, self.raw.arg_count as usize) }
     }
 
-    /// True if it wants nothing but to be run: no options, no time, no second buffers.
+    /// True if it is plain: no options, no time, no second buffers.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.raw.attribute_count == 0 && self.raw.flags & !abi::SUBMIT_PART == 0
@@ -302,7 +302,7 @@ impl<'a, K> Launch<'a, K> {
         self.raw.attribute_count != 0
     }
 
-    /// Options for the backend: name, value as JSON, and whether it must refuse what it does not know.
+    /// Options for the backend: name, value as JSON, and whether an unknown one must be refused.
     pub fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str, bool)> {
         let raw = self.raw;
         (0..raw.attribute_count).map(|i| {
@@ -315,13 +315,13 @@ impl<'a, K> Launch<'a, K> {
         })
     }
 
-    /// True if the host goes on only when it is done: what `submit` returns is waited for at once, and only there.
+    /// True if the host waits for it at once: the event that `submit` returns has no other use.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         self.raw.signal.is_null()
     }
 
-    /// True if the host wants to know the kernel's time.
+    /// True if the kernel's time is asked for.
     #[inline]
     pub fn profiled(&self) -> bool {
         self.raw.flags & abi::SUBMIT_PROFILE != 0
@@ -333,7 +333,7 @@ impl<'a, K> Launch<'a, K> {
         self.raw.flags & abi::SUBMIT_PHASED != 0
     }
 
-    /// True if the space is a part of the launch's, and other parts run elsewhere.
+    /// True if the space is a part of the launch's; other parts run elsewhere.
     #[inline]
     pub fn is_part(&self) -> bool {
         self.raw.flags & abi::SUBMIT_PART != 0
@@ -354,7 +354,7 @@ impl<'a, K> Launch<'a, K> {
         }
     }
 
-    /// The description of some rows that a CPU kernel's functions want.
+    /// The description of some rows for a CPU kernel's functions.
     #[inline(always)] // built in place: copies of it stall on the stores just made
     pub fn share(&self, phase: u64, rows: std::ops::Range<u64>) -> abi::Share {
         abi::Share {

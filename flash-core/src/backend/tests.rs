@@ -1,5 +1,5 @@
-//! What crosses to backends and back: errors, texts, events, buffers, through the functions that a
-//! plugin would call.
+//! The boundary to backends and back: errors, texts, events, buffers, through the functions that a plugin
+//! would call.
 
 use super::registry::registry;
 use super::*;
@@ -12,7 +12,7 @@ fn serial(device: usize) -> &'static DeviceHandle {
     registry().resolve("TEST_SERIAL").unwrap()[device]
 }
 
-/// Takes an error of ours apart.
+/// The code and text of an error.
 fn text(error: *mut abi::Error) -> (u32, String) {
     // SAFETY: an error of this host, freed once.
     unsafe {
@@ -136,7 +136,7 @@ fn events_are_signalled_waited_for_and_released() {
         assert_eq!(text(api.event_times.unwrap()(event, &mut start, &mut end)).0, abi::ERROR_UNSUPPORTED);
         api.event_release.unwrap()(event);
         api.event_release.unwrap()(null_mut());
-        // One with a callback that never ran.
+        // An event with a callback that never ran.
         take_error(api.event_create.unwrap()(device.raw, &mut event)).unwrap();
         take_error(api.event_on_ready.unwrap()(event, count, context)).unwrap();
         api.event_release.unwrap()(event);
@@ -180,7 +180,7 @@ fn buffers_are_allocated_registered_copied_and_freed() {
         (0..24).for_each(|i| *pointer.add(i) = i as u8 + 1);
         copy(host_buffer, device_buffer, &shape).unwrap();
         copy(device_buffer, host_buffer, &whole).unwrap();
-        // Boxes that overlap in one buffer.
+        // Overlapping boxes in one buffer.
         copy(host_buffer, host_buffer, &CopyBox { extent: [4, 1, 1], destination_offset: 2, ..whole })
             .unwrap();
         let elsewhere = Buffer { space: 3, ..host_buffer };
@@ -214,7 +214,7 @@ fn properties_spaces_and_panics() {
         assert_eq!((api.can_copy.unwrap()(serial(0).raw, 0, 0, &mut rate), rate), (1, 1e9));
         take_error(api.spaces.unwrap()(device.raw, &mut spaces, &mut count)).unwrap();
         assert_eq!((count, (*spaces).alignment), (1, 64));
-        // A host that knows less of the struct.
+        // A host that knows a shorter struct.
         small.struct_size = std::mem::offset_of!(abi::DeviceInfo, threads) as u32;
         small.threads = 99;
         take_error(api.device_info.unwrap()(device.raw, &mut small)).unwrap();

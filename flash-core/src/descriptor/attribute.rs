@@ -1,4 +1,4 @@
-//! Open-ended attributes: what a definition, a runtime or a submission says beside its arguments.
+//! Open-ended attributes: options of a definition, a runtime or a submission beside its arguments.
 
 use super::PartBy;
 use serde::de::Error as _;
@@ -28,14 +28,13 @@ pub trait Attribute: Debug + Send + Sync + 'static {
     /// For typed look-up.
     fn as_any(&self) -> &dyn Any;
 
-    /// False if it is meant for the runtime and no backend wants to see it.
+    /// False if it is for the runtime only, and not for backends.
     fn for_backends(&self) -> bool {
         true
     }
 }
 
-/// Attributes by name, in the order in which they were set. One whose name nobody here knows is kept
-/// as it came.
+/// Attributes by name, in the order in which they were set. Unknown ones are kept unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes(Vec<Entry>);
 
@@ -56,7 +55,7 @@ struct Wire {
 }
 
 impl Attributes {
-    /// True if there is none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -72,8 +71,8 @@ impl Attributes {
         self.put(Entry { known: Some(attribute), key, value, required: false });
     }
 
-    /// Adds an attribute by name, which nobody here need know. A backend that does not know a
-    /// `required` one refuses the launch.
+    /// Adds an attribute by name, which may be unknown here. A backend that does not know a `required` one
+    /// refuses the launch.
     pub fn set_by_name(&mut self, key: &str, value: serde_json::Value, required: bool) {
         self.put(Entry { known: known(key, &value).ok().flatten(), key: key.to_owned(), value, required });
     }
@@ -95,7 +94,7 @@ impl Attributes {
         self.0.iter().map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
-    /// Those that backends want to see.
+    /// The attributes for backends.
     pub(crate) fn for_backends(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
         let seen = self.0.iter().filter(|e| e.known.as_ref().is_none_or(|known| known.for_backends()));
         seen.map(|e| (e.key.as_str(), &e.value, e.required))
@@ -166,11 +165,11 @@ impl<'de> Deserialize<'de> for Attributes {
     }
 }
 
-/// Sorts the index table by these dimensions, in place of what the definition says.
+/// Sorts the index table by these dimensions, instead of the definition's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SortBy(pub Vec<String>);
 
-/// Sets barriers, in place of what the definition says.
+/// Sets barriers, instead of the definition's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
@@ -182,7 +181,7 @@ pub enum GroupBy {
     Into(String, Vec<u64>),
 }
 
-/// Which implementation of a kernel to take.
+/// The implementation of a kernel to use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Implementation {
@@ -216,12 +215,12 @@ impl Implementation {
         Implementation::Named(name.into())
     }
 
-    /// A function in a file. What the file is depends on the device:
+    /// A function in a file. The kind of file depends on the device:
     ///
     /// | device | file |
     /// |---|---|
     /// | CPU | shared library, with a C or Fortran function `int f(const flash_span*, const flash_arg*)` |
-    /// | any other | source text that it compiles (`.cl`, `.cu`), or a binary for it (`.aocx`, `.bin`, `.ptx`, ..) |
+    /// | other | source text that it compiles (`.cl`, `.cu`), or a binary (`.aocx`, `.bin`, `.ptx`, ..) |
     ///
     /// Devices of the runtime that the file is not for are left out.
     pub fn file(path: impl Into<std::path::PathBuf>, symbol: impl Into<String>) -> Implementation {
@@ -233,23 +232,23 @@ impl Implementation {
         Implementation::Source { text: text.into(), entry: entry.into(), cooperating: false }
     }
 
-    /// Says of a device's function that it takes `FLASH_ARGS` and finds its indices and elements by
-    /// `FLASH_INDEX` and `FLASH_AT` (`flash_device.h`), so that launches with an order or with barriers, and
-    /// parts of launches, can be given to it. Any other runs whole launches of one phase.
+    /// Declares that a device's function takes `FLASH_ARGS` and finds its indices and elements by
+    /// `FLASH_INDEX` and `FLASH_AT` (`flash_device.h`). Then it can run launches with an order or with
+    /// barriers, and parts of launches. Any other runs whole launches of one phase.
     #[must_use]
     pub fn cooperating(mut self) -> Implementation {
         match &mut self {
             Implementation::File { cooperating, .. } | Implementation::Source { cooperating, .. } => {
                 *cooperating = true
             }
-            // It says so itself.
+            // It declares this itself.
             Implementation::Named(_) => {}
         }
         self
     }
 }
 
-/// Which of the runtime's devices to use: a runtime key such as `ALL_CPU:0`.
+/// The devices of the runtime to use: a runtime key such as `ALL_CPU:0`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Devices(pub(crate) String);
 
@@ -260,40 +259,40 @@ impl Devices {
     }
 }
 
-/// How much of a launch each of the selected devices gets, in their order, in place of what was measured.
-/// Any unit: only the proportions count. The launch is cut, as with `part_by`.
+/// The share of a launch for each of the selected devices, in their order, instead of measured shares. Any
+/// unit: only the proportions count. The launch is cut, as with `part_by`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Weights(pub(crate) Vec<f64>);
 
-/// Into how many subspaces a launch is cut at least. With more than there are devices, a device that has
-/// nothing to do takes the next: for work items of unequal cost. Without it, a launch that touches more than a device's
-/// memory may take is cut into as many as fit, if it can be cut.
+/// The least number of subspaces that a launch is cut into. With more than there are devices, an idle device
+/// takes the next one: for work items of unequal cost. Without this option, a launch that touches more than a
+/// device's memory may take is cut into as many as fit, if it can be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subspaces(pub u32);
 
-/// Pipelines of a higher priority go before those of a lower one where they wait for the same device, or, those of
-/// `exec_async`, for a thread.
-/// Default 0. An option of a runtime.
+/// Pipelines of a higher priority go before those of a lower one where they wait for the same device, or,
+/// those of `exec_async`, for a thread. Default 0. An option of a runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Priority(pub i32);
 
-/// Bytes of a device's own memory that arrays may take. What does not fit is written back to the host and
-/// fetched again; a launch that does not fit by itself goes through the memory in parts. An option of a runtime, for all of its devices; the last one given holds.
+/// Bytes of a device's own memory that arrays may take. Data that does not fit is written back to the host
+/// and fetched again; a launch that alone does not fit goes through the memory in parts. An option of a
+/// runtime, for all of its devices; the last one given holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryBudget(pub u64);
 
-/// How implementations are looked for: an option of a runtime or a submission, in place of what the definition says
+/// How implementations are searched: an option of a runtime or a submission, instead of the definition's
 /// (`#[kernel(.., searchable = fuzzy)]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Searchable {
     /// Kernel name and argument types must match. The default.
     Exact,
-    /// Kernel name and types of arrays must match; a number may become one of another type that has all values of
-    /// its own: an integer a wider one, or a float with digits enough, `f32` becomes `f64`. An implementation that
-    /// takes the definition's very types comes first, then the one that changes fewest. `Implementation::named`
-    /// chooses among these; files and source texts take what the definition has. An implementation of a plugin
-    /// that does not say what it takes is found by its name alone.
+    /// Kernel name and types of arrays must match; a number may become one of another type that has all
+    /// values of its own: an integer a wider one, or a float with digits enough, `f32` becomes `f64`. An
+    /// implementation that takes the definition's very types comes first, then the one that changes fewest.
+    /// `Implementation::named` chooses among these; files and source texts take what the definition has. An
+    /// implementation of a plugin that does not say what it takes is found by its name alone.
     Fuzzy,
     /// Not at all: an implementation must be named.
     No,

@@ -1,16 +1,16 @@
-//! Attributes that limit what runs: for how long, and how much of it at once.
+//! Attributes that set limits: on time, and on concurrency.
 
 use super::Attribute;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::time::Duration;
 
-/// How long a submission may take, from when it begins to run: of one submission, or, as an option of a
-/// runtime, of each. What takes longer has failed with [`Error::Timeout`](crate::Error::Timeout), and what
-/// it should have written is poisoned.
+/// The time that a submission may take, from when it begins to run: an option of one submission, or, as an
+/// option of a runtime, of each. One that takes longer has failed with
+/// [`Error::Timeout`](crate::Error::Timeout), and what it should have written is poisoned.
 ///
-/// A kernel cannot be stopped. A [`Handle`](crate::Handle) reports the timeout when the time is up, while
-/// the memories stay busy until the kernel has stopped; `exec` reports it after that.
+/// A kernel cannot be stopped. A [`Handle`](crate::Handle) reports the timeout when the time is up, while the
+/// memories stay busy until the kernel has stopped; `exec` reports it after that.
 ///
 /// # Examples
 /// ```
@@ -22,9 +22,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeout(pub Duration);
 
-/// How many pipelines a runtime may have on their way at once: `exec_async` waits while there are as many.
-/// An option of a runtime; it counts for what is submitted to the runtime that `options` returns and its
-/// clones.
+/// The number of pipelines of a runtime that may be in flight: `exec_async` waits while it is reached. An
+/// option of a runtime; it counts pipelines of the runtime that `options` returns and its clones.
 ///
 /// # Examples
 /// ```

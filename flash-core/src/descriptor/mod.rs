@@ -25,7 +25,7 @@ pub struct KernelDescriptor {
     pub dimensions: Vec<String>,
     /// Arguments in order.
     pub arguments: Vec<ArgumentDescriptor>,
-    /// The definition's order and anything else that it says of itself.
+    /// The definition's order and its other attributes.
     #[serde(default, skip_serializing_if = "Attributes::is_empty")]
     pub attributes: Attributes,
 }
@@ -35,9 +35,9 @@ pub struct KernelDescriptor {
 pub struct ArgumentDescriptor {
     /// Name of the field.
     pub name: String,
-    /// How the kernel sees it.
+    /// The kernel's view of it.
     pub view: View,
-    /// What the kernel does with it.
+    /// The kernel's access to it.
     pub access: Access,
     /// Type of one element, or of the scalar.
     pub element: ElementType,
@@ -47,13 +47,13 @@ pub struct ArgumentDescriptor {
     /// The dimensions that index it; axis 0 of the array first (after the row, if any).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub along: Vec<usize>,
-    /// Of a phased argument: the dimension and its use per value.
+    /// For a phased argument: the dimension and its use per value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<(usize, Vec<Use>)>,
-    /// Partition maps may look at its contents.
+    /// Partition maps may read its contents.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub structure: bool,
-    /// Of an accumulator: what it does with the values.
+    /// For an accumulator: its operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Reduction>,
 }
@@ -67,7 +67,7 @@ impl ArgumentDescriptor {
     }
 }
 
-/// What an accumulator does with the values that kernels put into it.
+/// The operation of an accumulator on the values that kernels put into it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reduction {
     /// `Sum`, `Min`, `Max`, or the path of the operation's type.
@@ -77,7 +77,7 @@ pub struct Reduction {
     pub array: bool,
 }
 
-/// How a kernel sees an argument.
+/// A kernel's view of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
@@ -87,7 +87,7 @@ pub enum View {
     Item,
     /// The whole array.
     Whole,
-    /// As the phase began, and the own element of the next.
+    /// The elements as the phase began, and the own element of the next.
     Phased,
     /// Atomic operations.
     Scatter,
@@ -97,7 +97,7 @@ pub enum View {
     Reduce,
 }
 
-/// What a kernel does with an argument.
+/// A kernel's access to an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -109,7 +109,7 @@ pub enum Access {
     Write,
 }
 
-/// How a stage uses a phased argument.
+/// A stage's use of a phased argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
@@ -143,8 +143,8 @@ impl ElementType {
         }
     }
 
-    /// True if it can be looked at as `T`. The name alone does not say so: types in two blocks of one function
-    /// may have the same.
+    /// True if it can be looked at as `T`. The name alone does not say so: types in two blocks of one
+    /// function may have the same.
     pub(crate) fn is<T: 'static>(&self) -> bool {
         (self.name.as_str(), self.size, self.align)
             == (std::any::type_name::<T>(), size_of::<T>(), align_of::<T>())
@@ -217,14 +217,14 @@ impl KernelDescriptor {
         serde_json::from_str(text)
     }
 
-    /// What an implementation must agree with: dimensions, and types and views of all arguments.
+    /// The parts in which an implementation must agree: dimensions, and types and views of all arguments.
     pub fn signature(&self) -> String {
         let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
         format!("[{}]({})", self.dimensions.len(), arguments.join(", "))
     }
 
-    /// True if an implementation of the one is one of the other: they have the same signature, and types of the
-    /// same name are as large.
+    /// True if an implementation of the one is one of the other: they have the same signature, and types of
+    /// the same name are as large.
     pub(crate) fn agrees(&self, other: &KernelDescriptor) -> bool {
         let mut pairs = self.arguments.iter().zip(&other.arguments);
         self.signature() == other.signature() && pairs.all(|(a, b)| a.element == b.element)

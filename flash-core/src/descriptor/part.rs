@@ -1,19 +1,19 @@
-//! Partition maps as data: which elements of each array a part of an index space touches.
+//! Partition maps as data: the elements of each array that a part of an index space touches.
 
 use super::attribute::Attribute;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 
-/// How a launch is cut over several devices: along which dimension, and which elements of each array a
-/// part of the space touches. As an option it replaces what the definition says (`part_by(..)`).
+/// How a launch is cut over several devices: the dimension, and the elements of each array that a part of the
+/// space touches. As an option it replaces the definition's (`part_by(..)`).
 ///
-/// Arguments that are not named follow their views: an `Item` is its own elements, a `Phased` reads all
-/// and writes its own, a `Window` and a `Whole` are all of the array. Only `Window`, `Phased` (what it
-/// reads) and `Scatter` can be named; a launch with a `Scatter` is cut only if that is named.
+/// Arguments that are not named follow their views: an `Item` is its own elements, a `Phased` reads all and
+/// writes its own, a `Window` and a `Whole` are all of the array. Only `Window`, `Phased` (what it reads) and
+/// `Scatter` can be named; a launch with a `Scatter` is cut only if that is named.
 ///
-/// A launch runs whole, on one device, where an implementation that works on whole arrays is chosen; and where one
-/// that works on [parts](crate::kernel::CpuWhole::PARTS) of them is, if the own elements of some part have those of
-/// another between them (columns of a matrix, say), or a `Phased` declares its use by stages.
+/// A launch runs whole, on one device, if the chosen implementation works on whole arrays. With one that
+/// works on [parts](crate::kernel::CpuWhole::PARTS) of them it runs whole if the own elements of some part
+/// have those of another between them (columns of a matrix, say), or a `Phased` declares its use by stages.
 ///
 /// # Examples
 /// ```
@@ -36,8 +36,8 @@ pub struct PartBy {
     pub(crate) function: Option<String>,
 }
 
-/// The box of one array that a part of the space touches: per axis of the array's shape, axis 0 first.
-/// Axes that are not listed are there in full.
+/// The box of one array that a part of the space touches: per axis of the array's shape, axis 0 first. Axes
+/// that are not listed are included in full.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayMap(pub Vec<AxisMap>);
 
@@ -47,22 +47,22 @@ pub struct ArrayMap(pub Vec<AxisMap>);
 pub enum AxisMap {
     /// All.
     All,
-    /// For the index values `a..b` of a dimension, `a * scale - before .. b * scale + after`, as far as
-    /// that lies in the array. Just `a..b`, with one element per value and none beside them, has to lie in it.
+    /// For the index values `a..b` of a dimension, `a * scale - before .. b * scale + after`, as far as that
+    /// lies in the array. Just `a..b`, with one element per value and none beside them, must lie in it.
     Along {
         /// The dimension.
         dimension: String,
         /// Elements per index value.
         scale: u64,
-        /// Elements more at the low end.
+        /// Additional elements at the low end.
         before: u64,
-        /// Elements more at the high end.
+        /// Additional elements at the high end.
         after: u64,
     },
-    /// For the index values `a..b` of a dimension, `p[a]..p[b]`, where `p` are the row pointers: an
-    /// argument that is marked `#[structure]`, with elements of type `u32`, `u64`, `i32` or `i64` that do
-    /// not decrease, one more than there are index values. A cut along this dimension is then one by
-    /// equal numbers of elements, not of index values.
+    /// For the index values `a..b` of a dimension, `p[a]..p[b]`, where `p` are the row pointers: an argument
+    /// that is marked `#[structure]`, with elements of type `u32`, `u64`, `i32` or `i64` that do not
+    /// decrease, one more than there are index values. A cut along this dimension then gives equal numbers of
+    /// elements, not of index values.
     Pointers {
         /// The dimension.
         dimension: String,
@@ -147,8 +147,9 @@ pub fn tiles<S: Into<String>>(axes: impl IntoIterator<Item = (S, u64)>) -> Array
     ArrayMap(axes.into_iter().map(axis).collect())
 }
 
-/// A stencil: along each axis, the element of the index value and `width` neighbours on each side;
-/// `a..b` touches `a - width .. b + width`, as far as that lies in the array; along an axis of width 0, `a..b` has to.
+/// A stencil: along each axis, the element of the index value and `width` neighbours on each side; `a..b`
+/// touches `a - width .. b + width`, as far as that lies in the array. Along an axis of width 0, `a..b` must
+/// lie in it.
 ///
 /// ```
 /// use flash_core::descriptor::{part_by, stencil};

@@ -1,13 +1,14 @@
-//! Where a worker runs when it is woken: not on the core of the thread that wakes it.
+//! The core of a woken worker: not the core of the thread that wakes it.
 //!
-//! A woken thread goes where it ran last, or to the core of who wakes it, if the system finds no better place in the short
-//! time that it looks for one. The caller does not sleep then, it runs the launch; so a worker that was put on its core
-//! waits for milliseconds, and launch after launch runs on one core beside an idle one.
+//! A woken thread goes where it ran last, or to the core of the waking thread, if the system finds no better
+//! place in the short time that it searches. The caller does not sleep then, it runs the launch. So a worker
+//! that was put on its core waits for milliseconds, and launch after launch runs on one core beside an idle
+//! one.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::Place;
 
-/// Systems that are not asked.
+/// Systems without this facility.
 #[cfg(not(target_os = "linux"))]
 #[derive(Default)]
 pub(super) struct Place;
@@ -36,18 +37,18 @@ mod linux {
     struct AllowedCpus {
         /// The thread; none before it has run.
         thread: Option<i32>,
-        /// Where it may run, while it is kept off a core.
+        /// The cores that it may use, while it is kept off one.
         allowed: Option<cpu_set_t>,
     }
 
     impl Place {
-        /// The core of the calling thread; negative if that is not to be known.
+        /// The core of the calling thread; negative if it is unknown.
         pub(in super::super) fn here() -> i32 {
             // SAFETY: it takes nothing and returns a number.
             unsafe { libc::sched_getcpu() }
         }
 
-        /// Before the worker is woken, from the core `here`. Some 0.5 us.
+        /// Called before the worker is woken, from the core `here`. Takes some 0.5 us.
         pub(in super::super) fn keep_off(&self, here: i32) {
             let mut known = self.known();
             let (Some(thread), None) = (known.thread, known.allowed) else {
@@ -57,8 +58,8 @@ mod linux {
                 return;
             }
             let size = size_of::<cpu_set_t>();
-            // SAFETY: a set of cores is plain numbers, of which the system writes and reads as many bytes as it is told;
-            // the core lies in it, as just seen. The thread is one of our pool, which lives.
+            // SAFETY: a set of cores is plain numbers, of which the system writes and reads as many bytes as
+            // it is told; the core lies in it, as just checked. The thread is one of this pool, which lives.
             unsafe {
                 let mut allowed: cpu_set_t = std::mem::zeroed();
                 if sched_getaffinity(thread, size, &mut allowed) != 0 || !CPU_ISSET(here as usize, &allowed) {
@@ -66,26 +67,27 @@ mod linux {
                 }
                 let mut others = allowed;
                 CPU_CLR(here as usize, &mut others);
-                // One core for all threads is what somebody wanted.
+                // All threads on one core were asked for.
                 if CPU_COUNT(&others) > 0 && sched_setaffinity(thread, size, &others) == 0 {
                     known.allowed = Some(allowed);
                 }
             }
         }
 
-        /// On the worker, as soon as it runs.
+        /// Called on the worker, as soon as it runs.
         pub(in super::super) fn arrived(&self) {
             let mut known = self.known();
             // SAFETY: it takes nothing and returns a number.
             known.thread.get_or_insert_with(|| unsafe { libc::gettid() });
             if let Some(allowed) = known.allowed.take() {
-                // SAFETY: the set that this thread had. A failure leaves it where it is, which is where it works.
+                // SAFETY: the set that this thread had. On failure the thread stays on the cores that it has
+                // now.
                 unsafe { sched_setaffinity(0, size_of::<cpu_set_t>(), &allowed) };
             }
         }
 
         fn known(&self) -> std::sync::MutexGuard<'_, AllowedCpus> {
-            // Whole at any time.
+            // The state is consistent at any time.
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
@@ -122,7 +124,7 @@ mod linux {
             let all = cores(0);
             let (here, others) = (all[0] as i32, if all.len() > 1 { &all[1..] } else { &all });
             let place = Place::default();
-            // Nothing is known of it.
+            // The thread is not known yet.
             place.keep_off(here);
             let (to_worker, orders) = channel::<()>();
             let (to_test, answers) = channel();

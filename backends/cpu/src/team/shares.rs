@@ -1,14 +1,14 @@
-//! Where the rows of a phase are cut. Every thread computes the same cuts from
-//! the same numbers, so that a ticket alone says which rows it is for.
+//! The cuts of a phase's rows. Every thread computes the same cuts from the same numbers, so that a ticket
+//! alone identifies its rows.
 
 use std::ops::Range;
 
 /// How the phases of one launch are cut: `width` shares of `1 << log_chunks`
 /// chunks each, at multiples of `1 << log_align` rows from the phase's start.
 ///
-/// Of n chunks of a share each is by as much smaller than the one before, down to
-/// `1 / n^2` of it (trapezoid self-scheduling: Tzen and Ni, 1993). What threads
-/// wait for each other at the end is part of a last one, and there are few to claim.
+/// Each of the n chunks of a share is smaller than the one before by the same amount, down to `1 / n^2` of it
+/// (trapezoid self-scheduling: Tzen and Ni, 1993). Threads wait for each other at the end for part of a last
+/// chunk only, and there are few chunks to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Shares in a phase, at least 2.
@@ -38,16 +38,16 @@ impl Shape {
             ..phase.start + self.cut(per_share, length, next_share, next_chunk)
     }
 
-    /// Where chunk `chunk` of share `share` begins. Monotone in both; 0 for the
-    /// first; `length` for the share after the last. So the chunks of all
-    /// shares are disjoint and cover the phase, whatever is lost in rounding.
+    /// The beginning of chunk `chunk` of share `share`. Monotone in both; 0 for the first; `length` for the
+    /// share after the last. So the chunks of all shares are disjoint and cover the phase, whatever is lost
+    /// in rounding.
     #[inline]
     fn cut(self, per_share: u64, length: u64, share: u32, chunk: u32) -> u64 {
         if share >= self.width {
             return length;
         }
-        // What is left of the share is as the square of the chunks that are left:
-        // 1 - (n - c)^2 / n^2 = c (2 n - c) / n^2 lies before.
+        // The rest of the share is proportional to the square of the remaining chunks: 1 - (n - c)^2 / n^2 =
+        // c (2 n - c) / n^2 lies before.
         let before = u64::from(chunk) * ((2 << self.log_chunks) - u64::from(chunk));
         // Does not wrap: share <= width - 1 and per_share <= 2^64 / width + 1,
         // and the chunk adds less than one share.

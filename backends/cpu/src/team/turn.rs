@@ -1,10 +1,10 @@
-//! Whose turn it is: one launch at a time has the team.
+//! The turn: one launch at a time has the team.
 
 use std::fmt;
 
 use super::sync::{AtomicBool, Ordering, UnsafeCell};
 
-/// What the launches of a team hand from one to the next.
+/// The state that the launches of a team pass from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Tickets given out so far, the same on every slot between launches.
@@ -23,10 +23,9 @@ pub(crate) struct Turn {
     ledger: UnsafeCell<Ledger>,
 }
 
-// SAFETY: the ledger is reached only through `MyTurn`, of which there is one at
-// a time.
+// SAFETY: the ledger is reached only through `MyTurn`, of which there is one at a time.
 unsafe impl Sync for Turn {}
-// SAFETY: nothing in it belongs to a thread.
+// SAFETY: nothing in it is tied to a thread.
 unsafe impl Send for Turn {}
 
 impl Turn {

@@ -1,4 +1,4 @@
-//! The suite's kernels: small, and each one's result tells on its own whether the backend kept a
+//! The suite's kernels. They are small, and the result of each shows by itself whether the backend kept one
 //! promise.
 
 use crate::abi::Implementation;
@@ -46,7 +46,7 @@ impl CpuWhole<Count<'_>> for ByWhole {
         let (nx, ny) = (k.nx as usize, k.ny as usize);
         let hits = k.hits;
         let parts = [const { AtomicU32::new(0) }; 37];
-        // Known or not, to be shared or not.
+        // Known and unknown costs, small and large.
         for (times, ns) in (1..).zip([0.0, 1.0, 1e6, -1.0, f32::NAN, f32::INFINITY]) {
             threads.each(parts.len(), ns, |part| {
                 parts[part].iter().for_each(|part| _ = part.fetch_add(1, Relaxed));
@@ -64,7 +64,7 @@ impl CpuWhole<Count<'_>> for ByWhole {
 pub struct Drain<'a> {
     /// Per step.
     done: Scatter<'a, u64>,
-    /// Items of the step before that were done, when this one ran.
+    /// Items of the step before that were done when this one ran.
     before: Item<'a, Write<u64>>,
     /// Items of the step after that were done.
     after: Item<'a, Write<u64>>,
@@ -173,7 +173,7 @@ impl CpuItem<Fail<'_>> for ByItem {
     }
 }
 
-/// A sum that is rounded, the largest value, and how often each remainder comes.
+/// A sum that is rounded, the largest value, and the count of each remainder.
 #[derive(KernelDefinition)]
 #[kernel(name = "conformance.tally", dims(x, step), sort_by(step))]
 pub struct Tally<'a> {
@@ -182,7 +182,7 @@ pub struct Tally<'a> {
     counts: Reduce<'a, Write<[u32]>, Sum>,
 }
 
-/// What a work item of `Tally` adds to the sum.
+/// The term of a work item of `Tally` in the sum.
 pub fn tallied(x: u64, step: u64) -> f64 {
     1.0 / (1 + x + 7 * step) as f64
 }

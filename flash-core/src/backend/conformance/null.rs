@@ -1,5 +1,5 @@
-//! A backend that accepts everything and runs nothing, key `NULL`: the template for a new backend,
-//! and the lower bound of what a dispatch costs.
+//! A backend that accepts everything and runs nothing, key `NULL`: the template for a new backend, and the
+//! lower bound of the cost of a dispatch.
 //!
 //! To write a backend of your own, copy this file into a crate and go from top to bottom:
 //!
@@ -7,11 +7,11 @@
 //!    with `dlopen`, never by linking: on a machine without it the backend is *unavailable*, with a
 //!    reason that says what to install, and everything else works.
 //! 2. Describe your devices in [`info`](Device::info).
-//! 3. Make kernels ready in [`prepare`](Device::prepare), run them in [`submit`](Device::submit).
+//! 3. Prepare kernels in [`prepare`](Device::prepare), run them in [`submit`](Device::submit).
 //! 4. End with `register_backend!(MyBackend);`. A crate `plugin/` beside it with
 //!    `crate-type = ["cdylib"]` and the one line `flash_core::export_plugin!(my_backend);` makes the
 //!    library that is dropped into a directory of `FLASH_BACKEND_PATH`.
-//! 5. `flash list` shows it, `flash conformance MY_ACCEL` says what it does wrong.
+//! 5. `flash list` shows it, `flash conformance MY_ACCEL` reports what it does wrong.
 
 use crate::abi;
 use crate::backend::host_memory::{self, HostBuffers};
@@ -20,15 +20,15 @@ use crate::backend::{
 };
 use crate::error::Code;
 
-/// The backend. It has no fields: what it knows is in its devices.
+/// The backend. It has no fields: its state is in its devices.
 pub struct Null;
 
-// SAFETY: write here why `submit` keeps its promises: every row of every phase runs exactly once, a
-// phase after the one before it has drained, memory is touched through the arguments only, and the
-// event fires after all of it. This one is the exception, which only an explicit key selects: it
-// touches nothing, so that arrays keep what they had. They are initialised, always.
+// SAFETY: write here why `submit` keeps its promises: every row of every phase runs exactly once, a phase
+// after the one before it has drained, memory is touched through the arguments only, and the event fires
+// after all of it. This backend is the exception, which only an explicit key selects: it touches nothing, so
+// that arrays keep their values. They are always initialised.
 unsafe impl Backend for Null {
-    // What programs select it by. Capital letters; no colon, no comma, no leading digit.
+    // The key that selects it. Capital letters; no colon, no comma, no leading digit.
     const KEY: &'static str = "NULL";
     const DESCRIPTION: &'static str = "accepts everything, runs nothing";
     // The kind of implementations that `prepare` gets. For a device with a kernel language of its own
@@ -44,13 +44,13 @@ unsafe impl Backend for Null {
     }
 }
 
-/// Its one device. Whatever a device has of its own, such as a context or a queue, is a field.
+/// Its one device. State of a device, such as a context or a queue, is in its fields.
 pub struct NullDevice {
     buffers: HostBuffers,
 }
 
-/// What [`prepare`](Device::prepare) makes of an implementation: for a device a loaded module and an
-/// entry point. It is dropped when the last runtime that uses it is.
+/// The result of [`prepare`](Device::prepare): for a device a loaded module and an entry point. It is dropped
+/// when the last runtime that uses it is.
 pub struct NullKernel;
 
 impl Device for NullDevice {
@@ -68,20 +68,20 @@ impl Device for NullDevice {
             name: "null".into(),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            // Two devices of one physical id are the same hardware, reached in two ways: a group
-            // takes one of them. For a GPU, its PCI address.
+            // Two devices of one physical id are the same hardware, reached in two ways: a group takes one of
+            // them. For a GPU it is the PCI address.
             physical_id: "null".into(),
             // Groups put the fastest first. 0: unknown.
             rate_hint: 0.0,
             memory_bytes: 0,
-            // What the `architecture` of an implementation is compared with.
+            // Compared with the `architecture` of an implementation.
             features: String::new(),
         }
     }
 
-    // Called once per kernel and runtime, never on the way of a warm launch: compile, load, look
-    // things up here. `implementation` lives for ever and says what it is: a function (`share`,
-    // `span`) or a binary or a source text (`payload`, by `kind`).
+    // Called once per kernel and runtime, never for a warm launch: compile, load and look things up here.
+    // `implementation` lives for ever. It is a function (`share`, `span`) or a binary or a source text
+    // (`payload`, by `kind`).
     fn prepare(&self, _implementation: &'static abi::Implementation) -> Result<NullKernel, Failure> {
         Ok(NullKernel)
     }
@@ -96,11 +96,11 @@ impl Device for NullDevice {
     //         if !error.is_null() { return Err(Failure::of_host(error)) }
     //     }
     //
-    // and exchanges `data` and `next` of arguments of kind ARG_PHASED between phases (see there).
-    // `Ok(None)`: all is done. `Ok(Some(event))`: it is not, and the event says when.
+    // and exchanges `data` and `next` of arguments of kind ARG_PHASED between phases (see there). `Ok(None)`:
+    // all is done. `Ok(Some(event))`: it is not; the event fires when it is.
     #[inline]
     fn submit(&self, launch: &Launch<'_, NullKernel>) -> Result<Option<Event>, Failure> {
-        // Options that nobody knows may be ignored, unless they are marked as required.
+        // Unknown options may be ignored, unless they are marked as required.
         match launch.attributes().find(|(_, _, required)| *required) {
             Some((key, _, _)) => Err(Failure::new(
                 Code::Unsupported,
@@ -118,7 +118,7 @@ impl Device for NullDevice {
         vec![host_memory::space(abi::SPACE_HOST, 0)]
     }
 
-    // `HostBuffers` keeps the books for devices that share the host's memory.
+    // `HostBuffers` keeps track of buffers for devices that share the host's memory.
     fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
         self.buffers.alloc(space, bytes)
     }
@@ -141,14 +141,14 @@ impl Device for NullDevice {
         (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
     }
 
-    // The conformance suite asks this one, and does not look at results where it is `true`.
+    // The conformance suite asks for this property, and does not check results where it is `true`.
     fn query(&self, key: &str) -> Option<String> {
         (key == super::DRY).then(|| "true".into())
     }
 }
 
-// `register_backend!(Null)` would stand here. It makes the two items below and puts the backend into
-// the inventory of every program that links the crate; this one is put there by `conformance!` only.
+// Instead of `register_backend!(Null)`. The macro makes the two items below and puts the backend into the
+// inventory of every program that links the crate; `conformance!` puts this one there.
 
 static INSTANCE: Instance<Null> = Instance::new();
 

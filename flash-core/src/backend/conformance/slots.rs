@@ -1,4 +1,4 @@
-//! Checks of the vtable's slots, called as the interface says.
+//! Checks of the vtable's slots, called as the interface defines.
 
 use super::{CheckFn, Outcome, Stop, Subject, ensure, submissions};
 use crate::abi::{self, BackendApi, Buffer, CopyBox, Implementation, Str};
@@ -35,7 +35,7 @@ pub(super) fn slot<T>(slot: Option<T>, name: &str) -> Result<T, Stop> {
     slot.ok_or_else(|| Stop::Skip(format!("there is no slot `{name}`")))
 }
 
-/// Takes an error of the backend as a result.
+/// Converts an error of the backend to a result.
 pub(super) fn answer(error: *mut abi::Error) -> Result<(), Error> {
     // SAFETY: errors of vtables are made by this host, or NULL.
     unsafe { take_error(error) }
@@ -51,7 +51,7 @@ impl Subject {
     }
 }
 
-/// True if the device says that it runs nothing.
+/// True if the device reports that it runs nothing.
 pub(super) fn is_dry(device: &DeviceHandle) -> bool {
     device.query(super::DRY).is_ok_and(|value| value == "true")
 }
@@ -73,7 +73,7 @@ fn describes_itself(subject: &Subject) -> Outcome {
         info.rate_hint
     );
     ensure!(!subject.device.target.is_empty(), "expected a target such as `cpu`, found an empty text");
-    // A host of an older minor version passes a shorter struct: nothing is written beyond it.
+    // A host of an older minor version passes a shorter struct: nothing may be written beyond it.
     let device_info = slot(subject.api().device_info, "device_info")?;
     let short = std::mem::offset_of!(abi::DeviceInfo, version);
     let mut bytes = [0xA5u64; size_of::<abi::DeviceInfo>() / 8];
@@ -94,7 +94,7 @@ fn devices_stay(subject: &Subject) -> Outcome {
     let mut lists = Vec::new();
     for _ in 0..2 {
         let (mut list, mut count) = (std::ptr::null(), 0);
-        // SAFETY: our own variables.
+        // SAFETY: local variables.
         unsafe {
             answer(probe())?;
             answer(devices(&mut list, &mut count))?;
@@ -125,7 +125,7 @@ fn unknown_names(subject: &Subject) -> Outcome {
 pub(super) fn spaces(subject: &Subject) -> Result<Vec<abi::MemorySpace>, Stop> {
     let spaces = slot(subject.api().spaces, "spaces")?;
     let (mut list, mut count) = (std::ptr::null(), 0);
-    // SAFETY: our own variables; the list lives as long as the device.
+    // SAFETY: local variables; the list lives as long as the device.
     unsafe {
         answer(spaces(subject.raw(), &mut list, &mut count))?;
         ensure!(count == 0 || !list.is_null(), "{count} spaces, and NULL for their list");
@@ -196,7 +196,7 @@ impl<'a> Prepared<'a> {
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
         if let Some(release) = self.subject.api().release {
-            // SAFETY: made by `prepare`, given back once.
+            // SAFETY: made by `prepare`, released once.
             unsafe { release(self.subject.raw(), self.kernel) };
         }
     }
@@ -241,7 +241,7 @@ impl<'a> Allocated<'a> {
         let alloc = slot(subject.api().alloc, "alloc")?;
         slot(subject.api().free, "free")?;
         let mut buffer = Buffer { space: u32::MAX, reserved: 0, handle: 0 };
-        // SAFETY: our own variable.
+        // SAFETY: a local variable.
         answer(unsafe { alloc(subject.raw(), space, bytes, &mut buffer) })?;
         ensure!(buffer.space == space, "asked for memory in space {space}, got it in space {}", buffer.space);
         Ok(Allocated { subject, buffer })
@@ -285,7 +285,7 @@ fn allocation(subject: &Subject) -> Outcome {
                         "{bytes} bytes at {address:#x}, which the space's alignment of {} does not divide",
                         space.alignment
                     );
-                    // SAFETY: the host's memory, ours alone, of that many bytes.
+                    // SAFETY: the host's memory, without another user, of that many bytes.
                     let memory =
                         unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes as usize) };
                     ensure!(memory.iter().all(|&b| b == 0), "{bytes} bytes that are not zero");
@@ -300,7 +300,7 @@ fn allocation(subject: &Subject) -> Outcome {
     }
     let alloc = slot(subject.api().alloc, "alloc")?;
     let mut buffer = Buffer { space: 0, reserved: 0, handle: 0 };
-    // SAFETY: our own variable.
+    // SAFETY: a local variable.
     let outcome = answer(unsafe { alloc(subject.raw(), abi::SPACE_HOST, u64::MAX, &mut buffer) });
     ensure!(outcome.is_err(), "2^64 - 1 bytes: expected an error, found success");
     Ok(())
@@ -320,7 +320,7 @@ fn registration(subject: &Subject) -> Outcome {
     Ok(())
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -336,14 +336,14 @@ impl Random {
 pub(super) fn copy(subject: &Subject, from: Buffer, to: Buffer, shape: &CopyBox) -> Outcome {
     let copy_box = slot(subject.api().copy_box, "copy_box")?;
     let mut signal = std::ptr::null_mut();
-    // SAFETY: the boxes lie inside the buffers, which are ours alone.
+    // SAFETY: the boxes lie inside the buffers, which have no other user.
     answer(unsafe {
         copy_box(subject.raw(), std::ptr::null_mut(), from, to, shape, std::ptr::null(), 0, &mut signal)
     })?;
     finish(subject, signal)
 }
 
-/// Waits for a completion event and gives it back. NULL: already complete.
+/// Waits for a completion event and releases it. NULL: already complete.
 pub(super) fn finish(subject: &Subject, event: *mut abi::Event) -> Outcome {
     if event.is_null() {
         return Ok(());
@@ -369,7 +369,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Some layout of a box: rows and planes apart, in no particular order of size.
+    /// Some layout of a box: rows and planes at distances, in no particular order of size.
     fn random(extent: [u64; 3], random: &mut Random) -> Layout {
         let row = extent[0] + random.below(5);
         let plane = row * extent[1] + random.below(40);
@@ -424,7 +424,7 @@ fn copies(subject: &Subject) -> Outcome {
         None => true,
         Some(can_copy) => {
             let mut rate = 0.0;
-            // SAFETY: our own variable.
+            // SAFETY: a local variable.
             unsafe { can_copy(subject.raw(), from, to, &mut rate) != 0 }
         }
     };
@@ -469,7 +469,7 @@ impl<'a> UserEvent<'a> {
         slot(subject.api().event_on_ready, "event_on_ready")?;
         slot(subject.api().event_release, "event_release")?;
         let mut event = std::ptr::null_mut();
-        // SAFETY: our own variable.
+        // SAFETY: a local variable.
         answer(unsafe { create(subject.raw(), &mut event) })?;
         ensure!(!event.is_null(), "`event_create` succeeded and gave NULL");
         Ok(UserEvent { subject, event })
@@ -477,7 +477,7 @@ impl<'a> UserEvent<'a> {
 
     pub(super) fn signal(&self, error: *mut abi::Error) -> Result<(), Error> {
         match self.subject.api().event_signal {
-            // SAFETY: a live event; the error is given away.
+            // SAFETY: a live event; it takes ownership of the error.
             Some(signal) => answer(unsafe { signal(self.event, error) }),
             None => Ok(()),
         }
@@ -496,7 +496,7 @@ impl<'a> UserEvent<'a> {
         self.subject.api().event_ready.is_some_and(|ready| unsafe { ready(self.event) } != 0)
     }
 
-    /// Asks to be told, in a counter that lives for ever.
+    /// Registers a callback that counts, in a counter that lives for ever.
     fn count(&self) -> Result<&'static AtomicU32, Stop> {
         unsafe extern "C" fn told(context: *mut c_void) {
             // SAFETY: the counter below.
@@ -519,7 +519,7 @@ impl Drop for UserEvent<'_> {
     }
 }
 
-/// The count, after some time in which it may still change.
+/// The count, after a time in which it may still change.
 fn settled(counter: &AtomicU32) -> u32 {
     let start = Instant::now();
     while counter.load(SeqCst) == 0 && start.elapsed() < Duration::from_secs(2) {
@@ -554,7 +554,7 @@ fn user_events(subject: &Subject) -> Outcome {
     ensure!(event.signal(std::ptr::null_mut()).is_err(), "a second signal: expected an error, found success");
     if let Some(times) = subject.api().event_times {
         let (mut start, mut end) = (0, 0);
-        // SAFETY: a live event and our own variables.
+        // SAFETY: a live event and local variables.
         if answer(unsafe { times(event.event, &mut start, &mut end) }).is_ok() {
             ensure!(start <= end, "an event that ended at {end} ns, before it began at {start} ns");
         }
@@ -591,7 +591,7 @@ fn queues(subject: &Subject) -> Outcome {
     let create = slot(subject.api().queue_create, "queue_create")?;
     let destroy = slot(subject.api().queue_destroy, "queue_destroy")?;
     let mut queue = std::ptr::null_mut();
-    // SAFETY: our own variable; the queue is given back at once.
+    // SAFETY: a local variable; the queue is destroyed at once.
     unsafe {
         answer(create(subject.raw(), std::ptr::null(), 0, &mut queue))?;
         ensure!(!queue.is_null(), "`queue_create` succeeded and gave NULL");

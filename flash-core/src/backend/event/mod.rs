@@ -23,24 +23,24 @@ pub trait Completion: Send + Sync {
     }
 }
 
-/// When work on a device is complete. Work that ends together may have one event: a clone is the same, and allocates
-/// nothing.
+/// Completion of work on a device. Work that ends together may have one event: a clone is the same event, and
+/// allocates nothing.
 #[derive(Clone)]
 pub struct Event(Arc<Kind>);
 
-/// What an event pointer of a Rust backend points to.
+/// The target of an event pointer of a Rust backend.
 pub(super) enum Kind {
     Device(Box<dyn Completion>),
     User(UserEvent),
 }
 
 impl Event {
-    /// Of work of the device's.
+    /// An event of the device's work.
     pub fn new(completion: impl Completion + 'static) -> Event {
         Event(Arc::new(Kind::Device(Box::new(completion))))
     }
 
-    /// One that the host signals.
+    /// An event that the host signals.
     pub(super) fn of_host() -> Event {
         Event(Arc::new(Kind::User(UserEvent::default())))
     }
@@ -50,15 +50,15 @@ impl Event {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Gives it to the host.
+    /// Converts it to a pointer for the host.
     pub(super) fn into_raw(self) -> *mut abi::Event {
         Arc::into_raw(self.0).cast_mut().cast()
     }
 
-    /// Takes it back.
+    /// Converts it back.
     ///
     /// # Safety
-    /// `raw` is of [`into_raw`](Self::into_raw), and was not taken back.
+    /// `raw` is the result of [`into_raw`](Self::into_raw), and was not converted back before.
     pub(super) unsafe fn from_raw(raw: *mut abi::Event) -> Event {
         // SAFETY: the caller vouches.
         Event(unsafe { Arc::from_raw(raw.cast_const().cast()) })

@@ -1,3 +1,4 @@
-//! What [`user`](super::user) takes from `std`. The models have another file of this name, over loom.
+//! The names that [`user`](super::user) imports from `std`. The models have another file of this name, over
+//! loom.
 
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

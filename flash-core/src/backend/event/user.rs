@@ -1,5 +1,5 @@
-//! An event that the host signals. The models include this file beside their own `sync`, so it takes
-//! what waits from there.
+//! An event that the host signals. The models include this file beside their own `sync`, so it imports locks
+//! and condition variables from there.
 
 use super::Failure;
 use super::sync::{Condvar, Mutex, MutexGuard};
@@ -41,7 +41,7 @@ impl UserEvent {
         self.lock().outcome.is_some()
     }
 
-    /// Waits until it has fired; what it was fired with.
+    /// Waits until it has fired; returns the outcome.
     pub fn wait(&self) -> Result<(), Failure> {
         let mut state = self.lock();
         loop {

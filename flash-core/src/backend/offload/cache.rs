@@ -1,9 +1,9 @@
 //! Compiled programs on disk, for all processes of a user.
 //!
-//! An entry is found by its whole key (the text that was compiled, options, device, driver version), which
-//! stands in it, and is checked by its sum: one that was cut, or is another's, is none. Entries are written
-//! beside their place and renamed, so that nobody sees half of one and two processes may write the same. The
-//! longest unused go where there are too many bytes.
+//! An entry is found by its whole key (the text that was compiled, options, device, driver version), which it
+//! contains, and is checked by its checksum: a damaged one, or one of another key, does not count. Entries
+//! are written beside their place and renamed, so that no reader sees half of one and two processes may write
+//! the same one. The least recently used are removed when there are too many bytes.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -50,23 +50,23 @@ impl ProgramCache {
         Ok(ProgramCache { folder: folder.filter(|_| limit > 0), limit })
     }
 
-    /// One in a folder.
+    /// A cache in a folder.
     pub fn new(folder: impl Into<PathBuf>, limit: u64) -> ProgramCache {
         ProgramCache { folder: Some(folder.into()).filter(|_| limit > 0), limit }
     }
 
-    /// The program of a key; `None` if there is none, or what is there is not whole.
+    /// The program of a key; `None` if there is none, or it is damaged.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.path(key)?;
         trusted(self.folder.as_ref()?).ok()?;
         let bytes = fs::read(&path).ok()?;
         let program = program_of(&bytes, key)?.to_vec();
-        // It was used; without the right to say so it goes earlier.
+        // Marks it as used; without permission to do so it is removed earlier.
         let _ = File::options().write(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
         Some(program)
     }
 
-    /// Keeps a program. One that cannot be kept is compiled again next time; that is said once.
+    /// Keeps a program. If that fails, it is compiled again next time; a notice is printed once.
     pub fn keep(&self, key: &str, program: &[u8]) {
         static ONCE: std::sync::Once = std::sync::Once::new();
         if let Err(why) = self.put(key, program) {
@@ -81,7 +81,7 @@ impl ProgramCache {
     /// Writes a program to disk.
     ///
     /// # Errors
-    /// If the folder cannot be written, or everybody can write it.
+    /// If the folder cannot be written, or is world-writable.
     pub fn put(&self, key: &str, program: &[u8]) -> io::Result<()> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let (Some(path), Some(folder)) = (self.path(key), &self.folder) else {
@@ -106,7 +106,7 @@ impl ProgramCache {
         self.trim(folder, &path)
     }
 
-    /// Gives an entry up, such as one that the driver does not take.
+    /// Removes an entry, such as one that the driver does not take.
     pub fn forget(&self, key: &str) {
         if let Some(path) = self.path(key) {
             let _ = fs::remove_file(path);
@@ -114,7 +114,7 @@ impl ProgramCache {
     }
 
     fn path(&self, key: &str) -> Option<PathBuf> {
-        // Two sums of different kinds: who meets by chance is told apart by the whole key in the entry.
+        // Two sums of different kinds. In a collision the whole key in the entry decides.
         let number = key.bytes().fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| {
             (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -122,7 +122,7 @@ impl ProgramCache {
         Some(self.folder.as_ref()?.join(name))
     }
 
-    /// Removes the longest unused until the rest is within the limit; `newest` stays.
+    /// Removes the least recently used until the rest is within the limit; `newest` stays.
     fn trim(&self, folder: &Path, newest: &Path) -> io::Result<()> {
         let now = SystemTime::now();
         let mut entries = Vec::new();
@@ -135,7 +135,7 @@ impl ProgramCache {
                     bytes += meta.len();
                     entries.push((used, meta.len(), path));
                 }
-                // Somebody did not come to its end.
+                // A write that was interrupted.
                 Some("part") if now.duration_since(used).is_ok_and(|age| age > Duration::from_secs(3600)) => {
                     let _ = fs::remove_file(path);
                 }
@@ -156,7 +156,7 @@ impl ProgramCache {
     }
 }
 
-/// Refuses a folder into which others may have put something: a program is code.
+/// Refuses a folder that others may write: a program is code.
 fn trusted(folder: &Path) -> io::Result<()> {
     if fs::metadata(folder)?.permissions().mode() & 0o002 == 0 {
         return Ok(());
@@ -167,7 +167,7 @@ fn trusted(folder: &Path) -> io::Result<()> {
     ))
 }
 
-/// The program in an entry, if it is whole and of this key.
+/// The program in an entry, if it is intact and of this key.
 fn program_of<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let word = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
@@ -201,7 +201,7 @@ mod tests {
         cache.put("b", b"").unwrap();
         assert_eq!(cache.get("a").as_deref(), Some(&b"program"[..]));
         assert_eq!(cache.get("b").as_deref(), Some(&b""[..]));
-        // An entry of another key at the place of this one.
+        // An entry of another key in the place of this one.
         fs::copy(cache.path("a").unwrap(), cache.path("c").unwrap()).unwrap();
         assert_eq!(cache.get("c"), None);
         cache.forget("a");
@@ -240,7 +240,7 @@ mod tests {
             let file = File::options().write(true).open(cache.path(key).unwrap()).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
         }
-        // Used now: `b` is the longest unused.
+        // Used now: `b` is the least recently used.
         assert!(cache.get("a").is_some());
         cache.put("d", &[7; 1_000]).unwrap();
         let there = ["a", "b", "c", "d"].map(|key| cache.get(key).is_some());

@@ -1,4 +1,4 @@
-//! The backend's side of kernels that are functions of the host's.
+//! The backend's side of kernels that are functions of the host.
 
 use crate::abi::{self, Buffer, Implementation, QueueCall, QueueFn, Str};
 use crate::backend::{Device, Failure, Launch};
@@ -12,20 +12,20 @@ pub fn queue_function(implementation: &Implementation) -> Option<QueueFn> {
     if implementation.kind != abi::KIND_QUEUE_FN || implementation.payload.is_null() {
         return None;
     }
-    // SAFETY: implementations of this kind have the address of such a function for a payload, and live for ever.
+    // SAFETY: the payload of such an implementation is the address of such a function, and lives for ever.
     Some(unsafe { std::mem::transmute::<*const u8, QueueFn>(implementation.payload) })
 }
 
-/// What a function is given to reach its device.
+/// The context with which a function reaches its device.
 struct Context<'a, D> {
     device: &'a D,
     failure: Option<Failure>,
 }
 
-/// Calls a function for one phase of a launch. Whatever it does is in the device's queue on return.
+/// Calls a function for one phase of a launch. Its work is in the device's queue on return.
 ///
 /// # Errors
-/// What the function says.
+/// Those of the function.
 pub fn call_queue_function<D: Device>(
     device: &D,
     function: QueueFn,
@@ -44,7 +44,8 @@ pub fn call_queue_function<D: Device>(
         native_handle: Some(native_handle::<D>),
         fail: Some(fail::<D>),
     };
-    // SAFETY: space, arguments and context live for the call; whoever made the implementation vouches for the function.
+    // SAFETY: space, arguments and context live for the call; the author of the implementation vouches for
+    // the function.
     match unsafe { function(&call) } {
         0 => Ok(()),
         code => Err(context.failure.unwrap_or_else(|| {

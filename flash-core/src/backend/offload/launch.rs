@@ -1,4 +1,4 @@
-//! What a backend has to know of a launch before it can put it on its device.
+//! Properties of a launch that a backend needs before it submits it.
 
 use super::KernelSpec;
 use crate::abi::{self, Arg};
@@ -6,11 +6,11 @@ use crate::backend::{Failure, Launch};
 use crate::error::Code;
 use std::ops::Range;
 
-/// The values of a submission's options of which a backend knows these; numbers from 1.
+/// The values of a submission's options with these names; numbers from 1.
 ///
 /// # Errors
-/// [`Code::Invalid`] for another value, [`Code::Unsupported`] for an option that nobody knows here and that is
-/// marked as required.
+/// [`Code::Invalid`] for another value, [`Code::Unsupported`] for an unknown option that is marked as
+/// required.
 #[inline]
 pub fn numbers<K, const N: usize>(
     launch: &Launch<'_, K>,
@@ -49,18 +49,18 @@ pub fn two_buffers(arg: &Arg) -> bool {
     arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
 }
 
-/// The bytes at which the elements of an argument with two buffers begin: in the one that is read in a phase, and
+/// The byte offsets of the elements of an argument with two buffers: in the one that is read in a phase, and
 /// in the one that is written. `odd`: they have changed places.
 pub fn carried(arg: &Arg, odd: bool) -> [u64; 2] {
     // SAFETY: a launch's parts live for the call.
     let origins = unsafe { arg.part.as_ref() }.map_or([0; 2], |part| [part.origin, part.next_origin]);
-    // An argument that is not cut is there in full, from its element 0 on.
+    // An argument that is not cut is complete, from its element 0 on.
     let [now, next] = origins.map(|origin| origin.wrapping_neg().wrapping_mul(u64::from(arg.element_size)));
     if odd { [next, now] } else { [now, next] }
 }
 
-/// The byte of an argument's buffer at which its element 0 is, in spaces that have handles; negative if the buffer begins
-/// behind it.
+/// The byte of an argument's buffer at which its element 0 is, in spaces that have handles; negative if the
+/// buffer begins after it.
 #[inline]
 pub fn offset(arg: &Arg) -> i64 {
     // SAFETY: a launch's parts live for the call.
@@ -69,11 +69,12 @@ pub fn offset(arg: &Arg) -> i64 {
 }
 
 impl KernelSpec {
-    /// The index space of a kernel that does not cooperate: the values of each dimension. `alignment`: of the bytes of
-    /// a buffer with which an argument may begin; `None` if arguments are in the host's memory, and begin anywhere.
+    /// The index space of a kernel that does not cooperate: the values of each dimension. `alignment`: of the
+    /// byte of a buffer at which an argument may begin; `None` if arguments are in the host's memory, and
+    /// begin anywhere.
     ///
     /// # Errors
-    /// [`Code::Unsupported`] for a launch that only a kernel can run that is told of it.
+    /// [`Code::Unsupported`] for a launch that only a cooperating kernel can run.
     pub fn plain_space<'a, K>(
         &self,
         launch: &Launch<'a, K>,

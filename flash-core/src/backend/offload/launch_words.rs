@@ -1,4 +1,4 @@
-//! What a cooperating kernel is told of its launch: the words of `flash_launch`, and its table.
+//! The words of a launch for a cooperating kernel: those of `flash_launch`, and its table.
 
 use super::KernelSpec;
 use crate::abi::{self, Arg};
@@ -14,13 +14,13 @@ const LISTED: u64 = 3;
 
 /// Words of `flash_launch` before the axes.
 const HEAD: usize = 5;
-/// Where they have the work items of a thread.
+/// The word with the number of work items of a thread.
 const RUN: usize = 4;
 /// Words of an axis, and of an array.
 const AXIS: usize = 5;
 const ARRAY: usize = 4;
 
-/// What a kernel is told: to be kept and filled again.
+/// The words of a launch: kept, and filled again.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchWords {
     /// The struct `flash_launch`, word by word.
@@ -29,30 +29,30 @@ pub struct LaunchWords {
     pub table: Vec<u64>,
     /// Work items of the phase.
     pub items: u64,
-    /// Threads for them: as many, unless several share one, or one has several.
+    /// Threads for them: the same number, unless several share one, or one has several.
     pub threads: u64,
     /// Work items of a work-group of a kernel with accumulators; 0 without.
     pub block: u64,
     /// A program with `FLASH_CONSECUTIVE` can run it.
     pub consecutive: bool,
-    /// Extents of the box that a program with `FLASH_GRID` can run it as, after [`as_grid`](LaunchWords::as_grid).
+    /// Extents of the box for a program with `FLASH_GRID`, after [`as_grid`](LaunchWords::as_grid).
     pub grid: Option<[u64; 3]>,
-    /// Where the box begins, and its number of dimensions.
+    /// The beginning of the box, and its number of dimensions.
     begin: [u64; 3],
     dimensions: usize,
-    /// Of each array, per dimension, if there is a box.
+    /// For each array, per dimension, if there is a box.
     strides: Vec<u64>,
 }
 
 impl LaunchWords {
-    /// Tells it for threads with so many work items each, of a kernel without accumulators.
+    /// Converts the words for threads with several work items each, of a kernel without accumulators.
     pub fn in_runs(&mut self, run: u64) {
         self.words[RUN] = run;
         self.threads = self.items.div_ceil(run);
     }
 
-    /// Tells it for a program with `FLASH_GRID`, if it is a box: extents instead of what would take a row apart, and
-    /// strides.
+    /// Converts the words for a program with `FLASH_GRID`, if there is a box: extents and strides instead of
+    /// the words that divide a row.
     pub fn as_grid(&mut self) {
         let axes = self.words[HEAD..].chunks_mut(AXIS).take(self.dimensions).zip(self.begin);
         for ((axis, begin), extent) in axes.zip(self.grid.into_iter().flatten()) {
@@ -62,15 +62,15 @@ impl LaunchWords {
     }
 }
 
-/// The box of a phase whose items are counted in steps of 1 along each dimension, dimension 0 first: where it begins,
-/// and its extents.
+/// The box of a phase whose items are counted in steps of 1 along each dimension, dimension 0 first: its
+/// beginning and its extents.
 fn grid(axes: &Axes, items: u64) -> Option<([u64; 3], [u64; 3])> {
     let (mut begin, mut extents, mut before) = ([0; 3], [1; 3], 1);
     for (dim, axis) in axes.dims.iter().enumerate() {
         match *axis {
             Axis::Constant(value) => begin[dim] = value,
             Axis::Steps { start, step: 1, cell, count } if cell == before => {
-                // The outermost one may begin later and go as far as there are items.
+                // The outermost one may begin later and have fewer values.
                 let whole = count > 0 || (axes.first.is_multiple_of(cell) && items.is_multiple_of(cell));
                 let (first, count) = if count > 0 { (0, count) } else { (axes.first / cell, items / cell) };
                 (begin[dim], extents[dim]) = (start.wrapping_add(first), whole.then_some(count)?);
@@ -89,21 +89,21 @@ impl KernelSpec {
         8 * (HEAD + AXIS * dimensions + ARRAY * arrays + if self.strides { self.grid_words() } else { 0 })
     }
 
-    /// Words that a program with `FLASH_GRID` has behind the others.
+    /// Number of words of a program with `FLASH_GRID` after the others.
     fn grid_words(&self) -> usize {
         self.descriptor.dimensions.len() * self.arrays().count().max(1)
     }
 
-    /// Gives `FLASH_GRID` up where a device, whose limit is `most`, does not take its parameters.
+    /// Gives up `FLASH_GRID` where its parameters exceed `most`, the device's limit.
     pub fn limit_grid(&mut self, most: usize) {
         self.grid &= self.parameter_sizes().iter().sum::<usize>() + 8 * self.grid_words() <= most;
     }
 
-    /// Says what a kernel is told of one phase. `odd`: the buffers of phased arguments have changed places.
+    /// Fills in the words of one phase. `odd`: the buffers of phased arguments have changed places.
     ///
     /// # Errors
-    /// [`Code::Invalid`] if the launch's indices do not fit into the 32 bits that the kernel uses, or its
-    /// dimensions or arguments are not as many as the definition's.
+    /// [`Code::Invalid`] if the launch's indices do not fit into the 32 bits that the kernel uses, or the
+    /// numbers of its dimensions or arguments differ from the definition's.
     pub fn tell(
         &self,
         space: SpaceRef<'_>,
@@ -178,12 +178,12 @@ impl KernelSpec {
         for argument in self.arrays() {
             told.words.extend(array(&args[argument], odd));
         }
-        // A kernel without arrays has the struct of one, for C has no arrays of none.
+        // A kernel without arrays has a struct with one, since C has no empty arrays.
         told.words.resize(self.told_bytes() / 8, 0);
         Ok(())
     }
 
-    /// The words of an axis over so many rows.
+    /// The words of an axis over `rows` rows.
     fn axis(&self, axis: &Axis, rows: u64, table: &mut Vec<u64>) -> Result<[u64; AXIS], Failure> {
         Ok(match axis {
             Axis::Constant(value) => {
@@ -209,7 +209,7 @@ impl KernelSpec {
         })
     }
 
-    /// Rows that no axes can say, listed one by one.
+    /// Rows that axes cannot express, listed one by one.
     fn list(
         &self,
         space: SpaceRef<'_>,
@@ -232,7 +232,7 @@ impl KernelSpec {
         Ok(())
     }
 
-    /// Refuses an index that a kernel with 32-bit indices would cut off.
+    /// Refuses an index that does not fit a kernel with 32-bit indices.
     fn fits(&self, index: u64) -> Result<(), Failure> {
         match !self.index32 || index <= u64::from(u32::MAX) {
             true => Ok(()),
@@ -256,7 +256,7 @@ fn detail(arg: &Arg, dimensions: usize, table: &mut Vec<u64>) {
     // SAFETY: a launch's parts live for the call.
     match unsafe { arg.part.as_ref() } {
         Some(part) => table.extend(part.begin.iter().chain(&part.end)),
-        // Without a part it is there in full, and seen with one axis.
+        // Without a part it is complete, and has one axis.
         None => table.extend([0, 0, 0, arg.len, 1, 1]),
     }
     strides(arg, dimensions, table);
@@ -270,8 +270,8 @@ fn strides(arg: &Arg, dimensions: usize, to: &mut Vec<u64>) {
     }
 }
 
-/// The words of an array: where its buffers begin, in bytes from its first element, its length, and where what is there
-/// of it ends.
+/// The words of an array: the byte offsets of its buffers from its first element, its length, and the end of
+/// its present elements.
 fn array(arg: &Arg, odd: bool) -> [u64; ARRAY] {
     // SAFETY: a launch's parts live for the call.
     let part = unsafe { arg.part.as_ref() };

@@ -1,8 +1,8 @@
-//! What backends share whose devices have a kernel language of their own: an implementation's attributes
-//! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), what a kernel is told of its launch
-//! ([`KernelSpec::tell`]), whether that is the last one once more ([`Signature`]), compiled programs on disk
-//! ([`ProgramCache`]), copies by way of memory that both sides reach ([`staging`]), a thread that does so ([`Worker`]), and
-//! kernels that are functions of the host's ([`queue_function`]).
+//! Shared parts of backends whose devices have a kernel language of their own: an implementation's attributes
+//! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), the words of a launch for a kernel
+//! ([`KernelSpec::tell`]), the comparison of a launch with the last one ([`Signature`]), compiled programs on
+//! disk ([`ProgramCache`]), copies through memory that both sides reach ([`staging`]), a thread for them
+//! ([`Worker`]), and kernels that are functions of the host ([`queue_function`]).
 //!
 //! The kernel's side of it is `include/flash_device.h` ([`DEVICE_HEADER`]).
 

@@ -1,16 +1,16 @@
-//! Whether a launch is another one once more: what was worked out for that one then holds for it, too.
+//! Comparison of launches: results that were computed for one hold for an equal one, too.
 
 use crate::abi::space::{BARRIER_LIST, DIM_AFFINE, LOOP_FULL, LOOP_REVERSED};
 use crate::abi::{self, Arg};
 use crate::backend::Launch;
 
-/// All that a launch says, in words: its phases, its space, its arguments with the values of scalars, not what is in
-/// arrays. Options are not in it.
+/// The content of a launch in words: its phases, its space, its arguments with the values of scalars, but not
+/// the contents of arrays. Options are not included.
 #[derive(Debug, Default)]
 pub struct Signature(Vec<u64>);
 
 impl Signature {
-    /// That of a launch. `None`: it has lists, which are too long to be compared.
+    /// Sets it to that of a launch. `None`: it has lists, which are too long to be compared.
     pub fn set<K>(&mut self, launch: &Launch<'_, K>) -> Option<()> {
         self.0.clear();
         words(launch, &mut |word| {
@@ -27,13 +27,13 @@ impl Signature {
     }
 }
 
-/// Says a launch word by word, as long as `say` wants more. How many follow is in those before.
+/// Passes a launch word by word to `say`, as long as that continues. Earlier words determine how many follow.
 fn words<K>(launch: &Launch<'_, K>, say: &mut impl FnMut(u64) -> Option<()>) -> Option<()> {
     let (space, args, phases) = (launch.space(), launch.args(), launch.phases());
     let raw = space.raw();
     say(args.len() as u64)?;
     say(pair(raw.ndims, raw.nloops))?;
-    // Most launches differ in where their arrays are, if at all.
+    // Most launches differ in the places of their arrays, if at all.
     args.iter().try_for_each(|arg| words_of(arg, space.dims().len(), say))?;
     [phases.start, phases.end, raw.items, raw.phases, raw.phase_items].into_iter().try_for_each(&mut *say)?;
     for dim in space.dims() {
@@ -142,7 +142,7 @@ mod tests {
         assert!(!with(&square, &args, 1, |launch| own.is_of(launch)));
         with(&square, &args, 1, |launch| own.set(launch)).unwrap();
         assert!(with(&square, &args, 1, |launch| own.is_of(launch)));
-        // The same elsewhere: a value, strides, a part, and a space.
+        // The same at another place: a value, strides, a part, and a space.
         let (again, same_part, same_strides) =
             (order(&[Dim::from(4), Dim::from(3)], &natural), part, strides);
         let mut same = args;

@@ -1,4 +1,4 @@
-//! What an implementation in a kernel language says of itself, and the text before its source.
+//! The attributes of an implementation in a kernel language, and the text before its source.
 
 use super::DEVICE_HEADER;
 use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC, Str};
@@ -22,26 +22,26 @@ pub struct KernelSpec {
     pub cooperating: bool,
     /// Attribute `single_work_item`: its loop over work items is inside.
     pub single_work_item: bool,
-    /// Attribute `grid_barrier`: several phases are one launch, with `FLASH_FOR_PHASES` in the text. Backends that have
-    /// no such launches need not look: the text serves for launches of single phases, too.
+    /// Attribute `grid_barrier`: several phases are one launch, with `FLASH_FOR_PHASES` in the text. Backends
+    /// without such launches may ignore it: the text works for launches of single phases, too.
     pub grid_barrier: bool,
-    /// Attribute `bounds_checked`: it does not cooperate, and looks itself whether its thread is inside the index space,
-    /// which work-groups may then go beyond.
+    /// Attribute `bounds_checked`: it does not cooperate, and checks itself whether its thread is inside the
+    /// index space, which work-groups may then exceed.
     pub bounds_checked: bool,
     /// Attribute `threads_per_item`: threads that share a work item, next to each other.
     pub threads_per_item: u64,
-    /// Attribute `items_per_thread`: a thread has a run of work items, a multiple of so many; those of a kernel with
-    /// accumulators a block.
+    /// Attribute `items_per_thread`: a thread has a run of work items, a multiple of this many; for a kernel
+    /// with accumulators, those of a block.
     pub items_per_thread: Option<u64>,
     /// Attribute `work_group_size`.
     pub work_group_size: Option<u64>,
-    /// Attribute `index32`, or its text says `FLASH_INDEX32`: only launches whose indices have 32 bits.
+    /// Attribute `index32`, or its text uses `FLASH_INDEX32`: only launches whose indices have 32 bits.
     pub index32: bool,
-    /// Whether its table begins with details of arrays: not, if its text asks for none.
+    /// Whether its table begins with details of arrays. It does not, if its text uses none.
     pub details: bool,
     /// Whether a launch may have threads in as many dimensions as its items: `FLASH_GRID`.
     pub grid: bool,
-    /// Whether it is told strides: the program with `FLASH_GRID`.
+    /// Whether it gets strides: the program with `FLASH_GRID`.
     pub(super) strides: bool,
     /// Attribute `build_options`, for the compiler.
     pub build_options: String,
@@ -49,7 +49,7 @@ pub struct KernelSpec {
     pub requires: Vec<String>,
     /// Attribute `defines`: macros and their text.
     defines: Vec<(String, String)>,
-    /// Attribute `file`, or where the source was read: its name in the compiler's messages.
+    /// Attribute `file`, or the path of the source: its name in the compiler's messages.
     file: String,
 }
 
@@ -74,7 +74,7 @@ pub enum Payload {
 }
 
 impl KernelSpec {
-    /// Reads what an implementation says.
+    /// Reads the attributes of an implementation.
     ///
     /// # Errors
     /// [`Code::Invalid`] if it has no descriptor, or an attribute of another type than it should have.
@@ -128,7 +128,7 @@ impl KernelSpec {
         Ok(spec)
     }
 
-    /// Only where the backend says which threads there are, they can be several for a work item.
+    /// Several threads can share a work item only where the backend chooses the threads.
     fn check_threads_per_item(&self) -> Result<(), Failure> {
         let found = match self.threads_per_item {
             1 => return Ok(()),
@@ -146,7 +146,7 @@ impl KernelSpec {
         ))
     }
 
-    /// The same for a thread with several work items. A block of accumulators is one thread's.
+    /// The same for a thread with several work items. A block of accumulators belongs to one thread.
     fn check_items_per_thread(&self) -> Result<(), Failure> {
         let found = match self.items_per_thread {
             None => return Ok(()),
@@ -168,7 +168,8 @@ impl KernelSpec {
         ))
     }
 
-    /// Between phases of one launch nobody but the kernel does anything: merges accumulators, or exchanges buffers.
+    /// Between phases of one launch only the kernel runs: accumulators cannot be merged, nor buffers
+    /// exchanged.
     fn check_grid_barrier(&self) -> Result<(), Failure> {
         let two_buffers = self.parameters().iter().any(|p| matches!(p, Parameter::Next(_)));
         let found = match (self.accumulates(), two_buffers) {
@@ -217,14 +218,14 @@ impl KernelSpec {
                     self.defines.push((name.clone(), text.to_owned()));
                 }
             }
-            // For choosing an implementation, or nobody's business here.
+            // For the choice of an implementation, or for others.
             _ => {}
         }
         Ok(())
     }
 
-    /// The file that an implementation's code is in, whose ending, in small letters, is one of `known`; `None`: it is in
-    /// no file.
+    /// The file of an implementation's code, whose ending, in small letters, is one of `known`; `None`: it is
+    /// in no file.
     ///
     /// # Errors
     /// [`Code::Unsupported`] for another ending: the file is for another kind of device.
@@ -268,7 +269,7 @@ impl KernelSpec {
                     Ok(bytes) => {
                         self.file = path.display().to_string();
                         if let (KIND_EXT_SRC, Some(folder)) = (implementation.kind, folder_of(&path)) {
-                            // Headers that lie beside the source.
+                            // Headers beside the source.
                             let _ = write!(self.build_options, " -I {folder}");
                         }
                         bytes
@@ -291,8 +292,8 @@ impl KernelSpec {
         Ok(Payload::Source(text))
     }
 
-    /// Whether a text may read what the table says of arrays. What is put together by the preprocessor, or stands
-    /// elsewhere, may.
+    /// Whether a text may read the table's details of arrays. It may, if the preprocessor could build a name
+    /// of them, or it includes files.
     fn asks_for_details(&self, text: &str) -> bool {
         let asks = |text: &str| {
             let words = ["FLASH_DETAIL", "flash_own_index_of", "flash_table", "##"];
@@ -302,13 +303,13 @@ impl KernelSpec {
         asks(text) || Self::includes(text) || asks(&self.build_options) || defines.any(|text| asks(text))
     }
 
-    /// The same for launches of a box alone, if it says [`grid`](Self::grid).
+    /// The same for launches of a box only, if it has [`grid`](Self::grid).
     pub fn for_grid(&self) -> Option<KernelSpec> {
         self.grid.then(|| KernelSpec { strides: true, ..self.with("FLASH_GRID") })
     }
 
-    /// The same for simple launches alone, as most are: those of a box, if it says [`grid`](Self::grid), else those
-    /// that are [`consecutive`](super::LaunchWords::consecutive). `None`: there is none.
+    /// The same for simple launches only, as most are: those of a box, if it has [`grid`](Self::grid),
+    /// otherwise those that are [`consecutive`](super::LaunchWords::consecutive). `None`: there is none.
     pub fn for_simple(&self) -> Option<KernelSpec> {
         self.for_grid().or_else(|| self.cooperating.then(|| self.with("FLASH_CONSECUTIVE")))
     }
@@ -319,7 +320,8 @@ impl KernelSpec {
         spec
     }
 
-    /// Whether a text can have threads in several dimensions: it does not look at them, and nobody else does for it.
+    /// Whether a text can have threads in several dimensions: neither it nor an attribute depends on their
+    /// numbers.
     fn takes_grid(&self, text: &str) -> bool {
         let looks = |text: &str| THREAD_WORDS.iter().flat_map(|words| *words).any(|word| text.contains(word));
         self.cooperating
@@ -331,12 +333,13 @@ impl KernelSpec {
             && !self.defines.iter().any(|(_, text)| looks(text))
     }
 
-    /// True if a text includes files, other than `flash_device.h`: it does not say on its own what is compiled.
+    /// True if a text includes files, other than `flash_device.h`: the text alone does not determine the
+    /// program.
     pub fn includes(text: &str) -> bool {
         text.lines().any(|line| is_include(line) && !line.contains(HEADER_NAME))
     }
 
-    /// Looks whether threads that share a work item are in one work-group of a size.
+    /// Checks that threads that share a work item are in one work-group of a size.
     ///
     /// # Errors
     /// [`Code::Invalid`] if they are not.
@@ -391,7 +394,7 @@ impl KernelSpec {
         sizes
     }
 
-    /// Looks whether a device takes all parameters together: `most` bytes is its limit.
+    /// Checks that a device takes all parameters together: `most` bytes is its limit.
     ///
     /// # Errors
     /// [`Code::Invalid`] if it does not.
@@ -425,7 +428,7 @@ impl KernelSpec {
         Failure::new(Code::Invalid, text)
     }
 
-    /// The source that is compiled: what this kernel's macros are, `flash_device.h`, and the text.
+    /// The source that is compiled: the definitions of this kernel's macros, `flash_device.h`, and the text.
     pub fn source(&self, text: &str) -> String {
         let mut source = String::new();
         if self.cooperating {
@@ -455,7 +458,7 @@ impl KernelSpec {
         }
         if self.cooperating {
             let _ = write!(source, "#line 1 \"{HEADER_NAME}\"\n{DEVICE_HEADER}");
-            // Whoever comes by them all the same does not compile: there may be no table to read.
+            // A text that uses them all the same does not compile: there may be no table to read.
             for name in DETAIL_MACROS.iter().filter(|_| !self.details) {
                 let _ = writeln!(source, "#undef {name}");
             }
@@ -463,7 +466,7 @@ impl KernelSpec {
         let file = self.file.replace('\\', "/").replace('"', "'");
         let _ = writeln!(source, "#line 1 \"{file}\"");
         for line in text.lines() {
-            // The header is there already.
+            // The header is included already.
             if !(is_include(line) && line.contains(HEADER_NAME)) {
                 source.push_str(line);
             }
@@ -473,7 +476,7 @@ impl KernelSpec {
     }
 }
 
-/// Macros of `flash_device.h` that read what the table says of arrays.
+/// Macros of `flash_device.h` that read the table's details of arrays.
 const DETAIL_MACROS: [&str; 6] = [
     "FLASH_OWN_INDEX",
     "FLASH_ROW_LEN",
@@ -483,8 +486,8 @@ const DETAIL_MACROS: [&str; 6] = [
     "FLASH_REDUCE",
 ];
 
-/// What a text says that looks at its threads: with macros of `flash_device.h`, by what stands behind them, in OpenCL C,
-/// and in CUDA C++.
+/// Words of a text that uses its threads: macros of `flash_device.h`, their definitions, OpenCL C, and CUDA
+/// C++.
 const THREAD_WORDS: [&[&str]; 4] = [
     &[
         "FLASH_THREAD",
@@ -512,7 +515,7 @@ const THREAD_WORDS: [&[&str]; 4] = [
 
 const HEADER_NAME: &str = "flash_device.h";
 
-/// The name in a name of C++: `scale` of `fast::scale<float>`.
+/// The plain name in a C++ name: `scale` of `fast::scale<float>`.
 fn identifier(entry: &str) -> &str {
     let name = entry.split('<').next().unwrap_or(entry);
     name.rsplit("::").next().unwrap_or(name).trim()

@@ -1,5 +1,5 @@
-//! Copies between the host and a device by way of memory that the driver moves at full speed: *stages*. Two take
-//! turns: while one is on its way, the host fills, or empties, the other.
+//! Copies between the host and a device through memory that the driver moves at full speed: *stages*. Two
+//! take turns: while one is copied, the host fills, or empties, the other.
 
 use crate::abi::CopyBox;
 use crate::backend::Failure;
@@ -7,18 +7,18 @@ use crate::backend::host_memory::copy_addresses;
 
 /// A piece of memory that host and device reach.
 pub trait Stage {
-    /// Its bytes, as many as its copies were said to have room for.
+    /// Its memory, which has the bytes that its copies were promised.
     fn data(&self) -> *mut u8;
     /// Waits for the copy that uses it.
     fn settle(&mut self) -> Result<(), Failure>;
 }
 
-/// Copies a box from the host's memory to a device; it is done on return. `send` begins to copy a box out of a stage,
-/// in which it lies from the first byte on and without gaps.
+/// Copies a box from the host's memory to a device; it is copied on return. `send` begins to copy a box out
+/// of a stage, in which it lies from the first byte on and without gaps.
 ///
 /// # Safety
-/// The box lies in the host's memory, and nobody writes it meanwhile. Nobody else uses the stages, which have `room`
-/// bytes each.
+/// The box lies in the host's memory, and is not written meanwhile. The stages have `room` bytes each, and no
+/// other user.
 pub unsafe fn up<S: Stage>(
     stages: &mut [S; 2],
     room: u64,
@@ -39,11 +39,11 @@ pub unsafe fn up<S: Stage>(
     stages.iter_mut().try_for_each(Stage::settle)
 }
 
-/// Copies a box from a device to the host's memory; it is done on return. `fetch` begins to copy a box into a stage,
-/// from the first byte on and without gaps.
+/// Copies a box from a device to the host's memory; it is copied on return. `fetch` begins to copy a box into
+/// a stage, from the first byte on and without gaps.
 ///
 /// # Safety
-/// As [`up`], and nobody reads the box in the host's memory.
+/// As [`up`], and the box is not read in the host's memory.
 pub unsafe fn down<S: Stage>(
     stages: &mut [S; 2],
     room: u64,
@@ -54,7 +54,8 @@ pub unsafe fn down<S: Stage>(
     let unload = |stage: &mut S, piece: CopyBox| {
         stage.settle()?;
         let unload = CopyBox { source_offset: 0, source_stride: close(piece.extent), ..piece };
-        // SAFETY: the copy that filled the stage with the piece has ended; the piece lies in the host's memory.
+        // SAFETY: the copy that filled the stage with the piece has ended; the piece lies in the host's
+        // memory.
         unsafe {
             copy_addresses(stage.data().expose_provenance() as u64, host.expose_provenance() as u64, &unload)
         };
@@ -73,12 +74,12 @@ pub unsafe fn down<S: Stage>(
     before.map_or(Ok(()), |(number, piece)| unload(&mut stages[number % 2], piece))
 }
 
-/// A box in pieces that one command of a driver's can copy: their rows are not longer than the distance between them,
-/// and their planes whole rows apart.
+/// A box in pieces that one command of a driver can copy: their rows are not longer than the distance between
+/// them, and their planes are whole rows apart.
 pub fn regular(shape: &CopyBox) -> Vec<CopyBox> {
     let [bytes, rows, planes] = shape.extent;
     let strides = [shape.source_stride, shape.destination_stride];
-    // The strides along axes of one are anything.
+    // Strides along axes of extent 1 are arbitrary.
     let row = |stride: [u64; 2]| if rows == 1 { bytes } else { stride[0] };
     let plane = |stride: [u64; 2]| if planes == 1 { row(stride) * rows } else { stride[1] };
     let fits_rows = strides.iter().all(|&s| row(s) >= bytes);
@@ -113,7 +114,7 @@ fn close([bytes, rows, _]: [u64; 3]) -> [u64; 2] {
     [bytes, bytes * rows]
 }
 
-/// A box in pieces of up to so many bytes: planes as long as they fit, else rows, else parts of rows.
+/// A box in pieces of up to `most` bytes: planes if they fit, else rows, else parts of rows.
 fn pieces(all: &CopyBox, most: u64) -> impl Iterator<Item = CopyBox> {
     let all = *all;
     let [bytes, rows, planes] = all.extent;

@@ -1,4 +1,4 @@
-//! A thread of a backend's that copies, or waits, on behalf of others.
+//! A background thread of a backend, which copies or waits.
 
 use crate::backend::event::UserEvent;
 use crate::backend::{Completion, Event, Failure};
@@ -9,22 +9,22 @@ use std::sync::{Arc, OnceLock};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that does one job after the other, in the order in which they came. It begins with the first, and ends when
-/// the worker is dropped and all is done.
+/// A thread that does one job after the other, in the order in which they came. It starts with the first, and
+/// ends when the worker is dropped and all is done.
 pub struct Worker {
     /// Its name for debuggers.
     name: &'static str,
-    /// `None`: there is no thread to be had.
+    /// `None`: no thread could be started.
     jobs: OnceLock<Option<Sender<Job>>>,
 }
 
 impl Worker {
-    /// One whose thread has such a name.
+    /// A worker whose thread has this name.
     pub const fn new(name: &'static str) -> Worker {
         Worker { name, jobs: OnceLock::new() }
     }
 
-    /// Gives it a job. Where no thread can be had, the caller does it.
+    /// Gives it a job. If no thread can be started, the caller does it.
     pub fn run(&self, job: Job) {
         let jobs = self.jobs.get_or_init(|| {
             let (sender, jobs) = channel::<Job>();
@@ -33,13 +33,13 @@ impl Worker {
             std::thread::Builder::new().name(self.name.into()).spawn(body).ok().map(|_| sender)
         });
         match jobs {
-            // The thread takes jobs as long as there is the sender.
+            // The thread takes jobs while the sender exists.
             Some(jobs) => drop(jobs.send(job)),
             None => job(),
         }
     }
 
-    /// Gives it work, which is complete when its function returns.
+    /// Gives it work, whose event fires when its function returns.
     pub fn begin(&self, work: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Event {
         let event = Arc::new(UserEvent::default());
         let fires = event.clone();
@@ -93,14 +93,14 @@ mod tests {
             second();
             Err(Failure::new(Code::DeviceLost, "it is gone"))
         });
-        // Nothing of it has happened: who began it goes on.
+        // None of it has happened yet: the caller goes on at once.
         assert!(!held.ready() && !panics.ready() && !fails.ready() && order.lock().unwrap().is_empty());
         fails.on_ready(Box::new(last));
         go.send(()).unwrap();
         assert!(held.wait().is_ok() && held.ready());
         assert_eq!(panics.wait().unwrap_err().code, Code::Panic);
         assert_eq!(fails.wait().unwrap_err().code, Code::DeviceLost);
-        // Behind the callbacks of what was before.
+        // After the callbacks of the earlier work.
         worker.begin(|| Ok(())).wait().unwrap();
         assert_eq!(*order.lock().unwrap(), [1, 2, 3]);
     }
