@@ -3,26 +3,32 @@
 //!
 //! | entry point | computes |
 //! |---|---|
-//! | [`mmm`](fn@mmm), [`mvm`](fn@mvm), [`vdp`](fn@vdp) | products of matrices, of a matrix and a vector, of vectors |
+//! | [`mmm`](fn@mmm) | the product of matrices |
+//! | [`mvm`](fn@mvm) | the product of a matrix and a vector |
+//! | [`vdp`](fn@vdp) | the product of vectors |
 //! | [`smmm`](fn@smmm) | the product of a sparse matrix and a dense one |
 //! | [`ewmm`](fn@ewmm), [`ewmd`](fn@ewmd) | products and quotients element by element |
 //! | [`conv1d`](fn@conv1d) | the convolution of a signal with a filter |
 //! | [`js`](fn@js) | a sweep of Jacobi's method |
-//! | [`walk`](diffusion::walk), [`count`](diffusion::count), [`heat`](diffusion::heat) in [`diffusion`] | ways and counts of particles, a step of the heat equation |
-//! | [`accelerate`](nbody::accelerate), [`integrate`](nbody::integrate), [`simulate`](nbody::simulate) in [`nbody`] | gravity between bodies, and their motion |
+//! | [`walk`](diffusion::walk), [`count`](diffusion::count) in [`diffusion`] | ways and counts of particles |
+//! | [`heat`](diffusion::heat) in [`diffusion`] | a step of the heat equation |
+//! | [`accelerate`](nbody::accelerate) in [`nbody`] | gravity between bodies |
+//! | [`integrate`](nbody::integrate), [`simulate`](nbody::simulate) in [`nbody`] | the motion of bodies |
 //!
-//! An entry point checks the shapes of its arguments and returns the definition's value, to be submitted. Arrays are
-//! row by row, with the length of a row first in their shape.
+//! An entry point checks the shapes of its arguments and returns the definition's value, to be submitted.
+//! Arrays are stored row by row, with the length of a row first in their shape.
 //!
 //! A CPU has these implementations of each kernel and takes the fastest that it can run;
-//! `Implementation::named(..)` takes another. An OpenCL device has `any` of each kernel; one that is the CPU has `cpu`, too,
-//! of `mmm`, `mvm`, `vdp`, `smmm`, `conv1d`, `diffusion.walk`, `nbody.accelerate` and `nbody.simulate`.
+//! `Implementation::named(..)` takes another. An OpenCL device has `any` of each kernel. One that is the CPU
+//! also has `cpu` of `mmm`, `mvm`, `vdp`, `smmm`, `conv1d`, `diffusion.walk`, `nbody.accelerate` and
+//! `nbody.simulate`.
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|
 //! | `mmm` | `openblas`, `amx_bf16`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable` |
 //! | `mvm`, `vdp`, `smmm`, `ewmm`, `ewmd`, `conv1d`, `js` | `avx512`, `avx2`, `portable` |
-//! | `nbody.accelerate`, `nbody.simulate`, `nbody.integrate`, `diffusion.walk`, `diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `nbody.accelerate`, `nbody.simulate`, `nbody.integrate` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `diffusion.walk`, `diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `diffusion.count` | `stays`, `plain` |
 //!
 //! `amx_bf16`, `avx512_bf16` and `blocked` are those for factors in [`bf16`](mmm::bf16).

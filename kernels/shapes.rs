@@ -1,4 +1,4 @@
-//! What entry points ask of the shapes of their arguments.
+//! Checks of entry points on the shapes of their arguments.
 
 use flash_core::kernel::Element;
 use flash_core::{Error, FlashMemory};
@@ -8,7 +8,7 @@ pub(crate) fn refused(kernel: &str, argument: &str, text: String) -> Error {
     Error::Argument { kernel: kernel.to_owned(), argument: argument.to_owned(), text }
 }
 
-/// Checks that a vector has `n` elements, which is what `of_what` has.
+/// Checks that a vector has `n` elements, as many as `of_what` has.
 pub(crate) fn vector<T: Element>(
     kernel: &str,
     (argument, vector): (&str, &FlashMemory<T>),
@@ -51,7 +51,7 @@ pub(crate) fn matrix<T: Element>(
     }
 }
 
-/// As [`matrix`], of a result: all of each row is written.
+/// As [`matrix`], for a result: all of each row is written.
 pub(crate) fn just<T: Element>(
     kernel: &str,
     (argument, of): (&str, &FlashMemory<T>),

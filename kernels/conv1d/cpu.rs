@@ -1,16 +1,17 @@
-//! Convolutions on the CPU: several registers of results at once, each filter element for all of them.
+//! Convolutions on the CPU: several registers of results at once, with each filter element used for all of
+//! them.
 
 use super::{Conv1d, Conv1dSpan};
 use crate::simd::{InstructionSet, Number, Vector, spans};
 use flash_core::kernel::Span;
 
-/// Elements of the filter, a register's lanes apart, that are multiplied with the same registers of the signal: each is
-/// loaded once for all of them, and not once for each. Loads that cross cache lines, as most of these do, take twice as long
-/// as multiplying.
+/// Elements of the filter, a register's lanes apart, that are multiplied with the same registers of the
+/// signal. Each register is loaded once for all of them. Loads that cross cache lines, as most of these do,
+/// take twice as long as multiplications.
 const TAPS: usize = 4;
 
-/// Calls `body` with the numbers of a filter's elements in the order in which their products are added: `C` of them at a time,
-/// each `lanes` behind the one before.
+/// Calls `body` with the numbers of a filter's elements in the order in which their products are added: `C`
+/// of them at a time, each `lanes` after the one before.
 macro_rules! in_order {
     ($k:expr, $lanes:expr, |$first:ident, $count:ident| $body:expr) => {
         for block in (0..$k).step_by(TAPS * $lanes) {
@@ -28,7 +29,7 @@ fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
     if filter.is_empty() {
         return k.out.fill(T::ZERO);
     }
-    // The elements of the signal that the run needs, which the view checks.
+    // The elements of the signal that the run needs; the view checks them.
     let signal = k.signal.slice(run.range().start..run.range().end + filter.len() - 1);
     let (n, lanes) = (k.out.len(), I::Vector::<T>::LANES);
     assert!(I::there(), "this CPU lacks the instructions");
@@ -53,7 +54,7 @@ fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
                 4.. => results::<I, T, 4>(filter, signal, done, k.out),
                 2.. => results::<I, T, 2>(filter, signal, done, k.out),
                 1 => results::<I, T, 1>(filter, signal, done, k.out),
-                // The last register has results of the one before once more: no cut changes a bit.
+                // The last register overlaps the one before: no cut changes a bit.
                 0 => results::<I, T, 1>(filter, signal, n - lanes, k.out),
             }
         };
@@ -74,8 +75,9 @@ unsafe fn results<I: InstructionSet, T: Number, const R: usize>(
     let (k, lanes) = (filter.len(), I::Vector::<T>::LANES);
     let width = R * lanes;
     let (from, to) = (&signal[first..][..width + k - 1], &mut out[first..][..width]);
-    // SAFETY: the caller vouches for the instructions. `to` has `width` elements, and `from` as many from the place of each
-    // of the filter's elements on: those from number `first` on, every `lanes` of `count`, are there.
+    // SAFETY: the caller vouches for the instructions. `to` has `width` elements, and `from` as many from the
+    // place of each of the filter's elements on: those from number `first` on, every `lanes` of `count`,
+    // exist.
     unsafe {
         let mut sums = [I::Vector::<T>::splat(T::ZERO); R];
         in_order!(k, lanes, |first, count| {
@@ -95,11 +97,11 @@ unsafe fn results<I: InstructionSet, T: Number, const R: usize>(
     width
 }
 
-/// Adds the products of `C` elements of the filter, the first at `with` and each of the others `lanes` in front of it, with
-/// the registers of the signal from `from` on.
+/// Adds the products of `C` elements of the filter, the first at `with` and each of the others `lanes` before
+/// it, with the registers of the signal from `from` on.
 ///
 /// # Safety
-/// The CPU has the instructions, and the elements are there.
+/// The CPU has the instructions, and the elements exist.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // all are unrolled, and their arrays become registers
 unsafe fn add<I: InstructionSet, T: Number, const R: usize, const C: usize>(

@@ -17,7 +17,7 @@ partition_map! {
                 let end = values.end.saturating_add(k.saturating_sub(1)).min(n);
                 boxes.set("signal", std::iter::once(values.start.min(end)..end));
             }
-            // Neighbours of numbers: in a shape of several axes they may be anywhere.
+            // Neighbouring numbers may be anywhere in a shape of several axes.
             _ => boxes.all("signal"),
         }
     };
@@ -28,8 +28,8 @@ partition_map! {
 /// [`conv1d`](fn@conv1d), or by `of` for slices and owned memories.
 ///
 /// # Errors
-/// A launch of more elements than `out` has is refused; where the signal ends before the filter does the kernel
-/// fails on the CPU.
+/// A launch of more elements than `out` has is refused; where the signal ends before the filter does the
+/// kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "conv1d", dims(i), part_by(i, map = REACH))]
 #[implementations(

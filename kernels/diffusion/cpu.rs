@@ -12,7 +12,7 @@ use std::ops::Range;
 /// One particle, move or cell at a time: the readable version.
 pub struct Plain;
 
-/// The cell of a position, as the definition has it.
+/// The cell of a position, by the definition.
 fn cell(grid: u32, reach: f32, x: f32, y: f32) -> u32 {
     let nearest = |x: f32| (f64::from(x) + 0.5).floor();
     let (cx, cy) = (nearest(x), nearest(y));
@@ -25,7 +25,7 @@ fn cell(grid: u32, reach: f32, x: f32, y: f32) -> u32 {
     }
 }
 
-/// Particles that [`Walk`] is launched over.
+/// The number of particles that [`Walk`] is launched over.
 #[track_caller]
 fn particles(iterations: u64, rx: &[f32], ry: &[f32]) -> usize {
     let (moves, iterations) = (rx.len(), iterations as usize);
@@ -53,30 +53,32 @@ impl CpuItem<Walk<'_>> for Plain {
     }
 }
 
-/// The nearest cell along an axis, floor(x + 1/2) as if added without rounding, and the distance from its centre; of what
-/// is beyond 2^22 and of NaN some number above 2^22. No step of it is one that only newer CPUs have.
+/// The nearest cell along an axis, floor(x + 1/2) as if added without rounding, and the distance from its
+/// centre. For positions beyond 2^22 and NaN it is some number above 2^22. It uses no instruction of newer
+/// CPUs only.
 #[inline(always)]
 pub(super) fn nearest(x: f32) -> (u32, f32) {
-    // Next to it the last bit of a float is one: what is added is rounded to a whole number, at a tie to an even one.
+    // Near this number the last bit of a float is one: a sum is rounded to a whole number, at a tie to an
+    // even one.
     const ONES: f32 = 1.5 * (1 << 23) as f32;
     let sum = x + ONES;
-    // Exact where the sum is. At a tie both centres are as far.
+    // Exact where the sum is. At a tie both centres are equally far.
     let distance = x - (sum - ONES);
     let even = sum.to_bits().wrapping_sub(ONES.to_bits());
     (even.wrapping_add(u32::from(distance >= 0.5)), distance)
 }
 
-/// Particles that are moved together: moves of an iteration are read some cache lines in a row.
+/// Particles that are moved together: the moves of an iteration are read some cache lines in a row.
 const BLOCK: usize = 256;
 
-/// Iterations of which a block's cells are kept, so that a track is written a cache line at a time.
+/// Iterations whose cells are buffered for a block, so that a track is written a cache line at a time.
 const TILE: usize = 16;
 
-/// Iterations between asking for moves and using them. More would not stay in the caches where a power of two is between
-/// the moves of a particle.
+/// Iterations between the prefetch of moves and their use. More would not stay in the caches where a power of
+/// two is between the moves of a particle.
 const AHEAD: usize = 2;
 
-/// Moves particles once, whose cells these become.
+/// Moves particles once; `cells` are their cells after it.
 #[inline(always)]
 fn moved((grid, reach): (u32, f32), moves: [&[f32]; 2], position: [&mut [f32]; 2], cells: &mut [u32]) {
     let ([rx, ry], [x, y]) = (moves, position);
@@ -89,8 +91,9 @@ fn moved((grid, reach): (u32, f32), moves: [&[f32]; 2], position: [&mut [f32]; 2
     }
 }
 
-/// Writes cells of particles, one iteration after the other, from an entry of their tracks on; the first particle's is
-/// this row. What comes after it in the tracks is asked for: there are more of them than a CPU foresees.
+/// Writes cells of particles, one iteration after the other, from an entry of their tracks on; the first
+/// particle's is this row. The next entries of the tracks are prefetched: there are more tracks than a CPU
+/// predicts.
 #[inline(always)]
 fn write_down(cells: &[[u32; BLOCK]], track: &mut RowsMut<'_, u32>, rows: Range<usize>, entry: usize) {
     let mut done = 0;
@@ -105,7 +108,7 @@ fn write_down(cells: &[[u32; BLOCK]], track: &mut RowsMut<'_, u32>, rows: Range<
             }
             for l in 0..4 {
                 let to = &mut track.row(rows.start + done + l)[entry..][..TILE];
-                // The last of what is written next.
+                // The last line of the next entries.
                 simd::prefetch(to.as_ptr().wrapping_add(2 * TILE - 1));
                 for (to, group) in to.as_chunks_mut().0.iter_mut().zip(&groups) {
                     *to = group[l];
@@ -182,7 +185,7 @@ spans! { Portable, [priority = 10]; }
 #[inline(always)]
 fn enter(from: u32, to: u32, planes: usize, counts: &mut Accumulator<'_, [u64], Sum>) {
     if from != OUTSIDE {
-        // Sums of counts wrap: one less.
+        // Sums of counts wrap: this subtracts one.
         counts.put(planes + from as usize, 1u64.wrapping_neg());
     }
     if to != OUTSIDE {
@@ -221,7 +224,7 @@ fn check(cell: u32, cells: usize) {
     assert!(cell == OUTSIDE || (cell as usize) < cells, "cell {cell} of a plane of {cells}");
 }
 
-/// Counts so many iterations inside a cell.
+/// Counts iterations inside a cell.
 #[inline(always)]
 fn stayed(cell: u32, iterations: u64, counts: &mut Accumulator<'_, [u64], Sum>) {
     if cell != OUTSIDE {
@@ -235,7 +238,7 @@ pub struct Stays;
 /// Entries of a track that are compared together, in vector registers.
 const COMPARED: usize = 16;
 
-/// A bit for each entry that is not as the one before.
+/// A bit for each entry that differs from the one before.
 #[inline(always)]
 fn changes(before: &[u32; COMPARED], now: &[u32; COMPARED]) -> u32 {
     let bit = |i: usize| if before[i] != now[i] { 1 << i } else { 0 };
@@ -292,7 +295,7 @@ fn heat<I: InstructionSet>(run: Span<2>, k: HeatSpan<'_>) {
         let i = j + skip;
         to[j] = new(i, i.saturating_sub(1), (i + 1).min(last));
     }
-    // Those between have a neighbour to either side.
+    // Cells inside the row have a neighbour on either side.
     let Some(between) = to.len().checked_sub(2) else { return };
     let (first, to) = (skip + 1, &mut to[1..][..between]);
     let [west, here, east] = [first - 1, first, first + 1].map(|first| &here[first..][..between]);
@@ -304,10 +307,10 @@ fn heat<I: InstructionSet>(run: Span<2>, k: HeatSpan<'_>) {
     }
     assert!(I::there(), "this CPU lacks the instructions");
     for first in (0..between).step_by(lanes) {
-        // The last register has cells of the one before once more.
+        // The last register overlaps the one before.
         let first = first.min(between - lanes);
-        // SAFETY: the CPU has the instructions, as asserted. `lanes` cells from `first` on are in all rows. They are rounded
-        // as in `step`: times -4 is no rounding.
+        // SAFETY: the CPU has the instructions, as asserted. `lanes` cells from `first` on are in all rows.
+        // Rounding is as in `step`: a multiplication by -4 is exact.
         unsafe {
             let at = |row: &[f32]| I::Vector::<f32>::load(row.as_ptr().add(first));
             let (here, around) = (at(here), at(west).add(at(east)).add(at(above).add(at(below))));
@@ -317,7 +320,7 @@ fn heat<I: InstructionSet>(run: Span<2>, k: HeatSpan<'_>) {
     }
 }
 
-/// Width and height of a field that are its own.
+/// Checks that these are the width and height of a field, and returns them.
 #[inline(always)]
 #[track_caller]
 fn shape(width: u64, height: u64, from: &WindowView<'_, f32>) -> (usize, usize) {

@@ -2,15 +2,16 @@
 //!
 //! **Particles.** The problem is that of the oneAPI particle-diffusion sample, which is the FLASH paper's. A
 //! grid has square cells with their centres at whole numbers; each has a circle in its middle. In iteration k
-//! particle p of n moves by `(rx, ry)[k * n + p]`. It is *inside* the cell (floor(x + 1/2), floor(y + 1/2)) if
-//! that is on the grid and the particle is no further from the centre than the radius. Counted are, per cell,
+//! particle p of n moves by `(rx, ry)[k * n + p]`. It is *inside* the cell (floor(x + 1/2), floor(y + 1/2))
+//! if that is on the grid and the particle is no further from the centre than the radius. Counted are, per
+//! cell,
 //!
 //! 1. the particles that are inside, once per iteration;
 //! 2. the particles whose cell it is now: one enters a cell when it is inside and was in none or another,
 //!    and leaves it when it is inside none or another;
 //! 3. entries.
 //!
-//! [`Walk`] moves particles and writes down which cell each was in; [`Count`] counts. They are two because they
+//! [`Walk`] moves particles and records the cell of each; [`Count`] counts. They are two kernels because they
 //! are cut differently: a particle's way is sequential, counts are a sum over all moves.
 //!
 //! **A field.** [`Heat`] is one explicit step of the heat equation.
@@ -23,7 +24,7 @@ use flash_core::kernel::views::{Item, Read, ReadWrite, Reduce, Row, Sum, Whole, 
 use flash_core::kernel::{Boxes, Candidate, partition_map};
 use flash_core::{Error, FlashMemory, KernelDefinition};
 
-/// In a track, and as a particle's cell: in none.
+/// The number for "in no cell", in a track and as a particle's cell.
 pub const OUTSIDE: u32 = u32::MAX;
 
 /// The largest grid of [`Walk`], in cells along a side: numbers of cells stay exact in single precision.
@@ -54,15 +55,15 @@ pub fn reach(radius: f32) -> f32 {
     square
 }
 
-/// Moves every particle `iterations` times and writes its track: what [`walk`] makes. Dimensions: (particle: n).
+/// Moves every particle `iterations` times and writes its track; made by [`walk`]. Dimensions: (particle: n).
 ///
-/// `rx` and `ry` have `iterations * n` elements, iteration by iteration; `x`, `y` and `cell` have n; `track` has
-/// the shape `[l, n]`, l above `iterations`: entry 0 of a particle's row becomes the cell that it was in
-/// before, entry k that after k iterations, [`OUTSIDE`] if none. The rest of a row is left.
+/// `rx` and `ry` have `iterations * n` elements, iteration by iteration; `x`, `y` and `cell` have n; `track`
+/// has the shape `[l, n]`, l above `iterations`: entry 0 of a particle's row becomes the cell that it was in
+/// before, entry k that after k iterations, [`OUTSIDE`] if none. The rest of a row is left unchanged.
 ///
 /// # Errors
-/// On the CPU, lengths that do not fit each other fail the launch; `walk` checks them. On devices particles without all
-/// of their moves, or without a track for them, are not moved.
+/// On the CPU, lengths that do not fit each other fail the launch; `walk` checks them. On devices particles
+/// without all of their moves, or without a track for them, are not moved.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.walk", dims(particle), part_by(particle))]
 #[implementations(
@@ -91,19 +92,19 @@ pub struct Walk<'a> {
     track: Item<'a, ReadWrite<Row<u32>>>,
 }
 
-/// Iterations that one work item of [`Count`] counts: so many that accumulators are fewer than moves by far, and so
-/// few that sums of some hundred iterations are made by several threads.
+/// Iterations that one work item of [`Count`] counts: enough that there are far fewer accumulators than
+/// moves, and few enough that several threads share a sum of some hundred iterations.
 pub const STRETCH: usize = 8;
 
-/// Counts what tracks of [`Walk`] show: what [`count`] makes. Dimensions: (stretch: [`stretches`] of the
-/// iterations, particle: n).
+/// Counts the tracks of [`Walk`]; made by [`count`]. Dimensions: (stretch: [`stretches`] of the iterations,
+/// particle: n).
 ///
 /// `counts` has three planes of as many elements as there are cells, for the three counts of the module's
-/// documentation; element x + y * grid + plane * grid^2. What is there is added to.
+/// documentation; element x + y * grid + plane * grid^2. The counts are added to the old values.
 ///
 /// # Errors
-/// On the CPU, a track with cells beyond the planes, or too short for the launch, fails it. On devices such cells count
-/// as none, and tracks up to their end.
+/// On the CPU, a track with cells beyond the planes, or too short for the launch, fails it. On devices such
+/// cells are not counted, and tracks count up to their end.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.count", dims(stretch, particle), part_by(particle))]
 #[implementations(opencl = "diffusion.cl", name = "any", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256)]
@@ -118,7 +119,7 @@ pub struct Count<'a> {
 }
 
 partition_map! {
-    /// Sets nothing: it refuses a part whose neighbours would be looked for elsewhere than they are.
+    /// Sets no box: it refuses a part whose neighbours would be looked up at wrong places.
     static FIELD = "diffusion.field": |at: &Candidate<'_>, _: &mut Boxes| {
         let (shape, width) = (at.shape("from"), at.scalar::<u64>("width"));
         assert!(
@@ -128,17 +129,17 @@ partition_map! {
     };
 }
 
-/// One explicit step of the heat equation on a field with insulated borders: what [`heat`] makes. Dimensions:
+/// One explicit step of the heat equation on a field with insulated borders; made by [`heat`]. Dimensions:
 /// (x: width, y: height).
 ///
 /// to = from + rate * (the four neighbours' sum - 4 from), where a neighbour beyond the border is the cell
 /// itself; rate = D dt / h^2. Both arrays have the shape `[width, height]`. If rate is at most [`STABLE`], no
-/// value leaves the range of those there were, up to rounding.
+/// value leaves the range of the initial values, up to rounding.
 ///
 /// # Errors
-/// A launch beyond the shape of `to` is refused. On the CPU, `from` of another shape fails the launch. Devices leave
-/// rows out that are not in both arrays, and all of them if `width` is not that of `to`: what `to` has there then is not
-/// said.
+/// A launch beyond the shape of `to` is refused. On the CPU, `from` of another shape fails the launch.
+/// Devices leave out rows that are not in both arrays, and all rows if `width` is not that of `to`; the
+/// contents of `to` there are unspecified.
 #[derive(KernelDefinition)]
 #[kernel(name = "diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1), map = FIELD))]
 #[implementations(opencl = "heat.c", name = "any", cooperating; cuda = "heat.c", cooperating, build_options = "--fmad=false")]

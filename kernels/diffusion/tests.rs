@@ -1,4 +1,4 @@
-//! What needs no launch: rounding, and what is refused.
+//! Tests without a launch: rounding, and refused arguments.
 
 use super::cpu::nearest;
 use super::*;
@@ -20,7 +20,7 @@ fn the_nearest_cell_is_that_of_an_addition_without_rounding() {
         // Others are on no grid.
         if (0.0..f64::from(1 << 22)).contains(&exact) {
             assert_eq!(f64::from(cell), exact, "{x:?}");
-            // At a tie `round` may go the other way; it is as far.
+            // At a tie `round` may go the other way; that is equally far.
             assert_eq!(distance.abs(), (x - x.round()).abs(), "{x:?}");
         } else {
             assert!(cell >= LARGEST_GRID, "{x:?}: {cell}");

@@ -9,7 +9,7 @@ use flash_core::kernel::{Boxes, Candidate, partition_map};
 use flash_core::{Error, FlashMemory, KernelDefinition};
 
 partition_map! {
-    /// Sets nothing: it refuses a part whose neighbours would be looked for elsewhere than they are.
+    /// Sets no box: it refuses a part whose neighbours would be looked up at wrong places.
     static GRID = "js.grid": |at: &Candidate<'_>, _: &mut Boxes| {
         let (shape, [nx, ny]) = (at.shape("from"), ["nx", "ny"].map(|extent| at.scalar::<u64>(extent)));
         assert!(
@@ -19,17 +19,17 @@ partition_map! {
     };
 }
 
-/// One sweep for the equation laplace(u) = f: every point inside becomes what its six neighbours say,
-/// `(sum of the neighbours - h^2 f) / 6`. Dimensions: (x, y, z). Made by [`js`](fn@js), or by `of`.
+/// One sweep for the equation laplace(u) = f: every inner point becomes `(sum of its six neighbours - h^2 f)
+/// / 6`. Dimensions: (x, y, z). Made by [`js`](fn@js), or by `of`.
 ///
-/// A launch is of points inside only, such as `(1..nx - 1, 1..ny - 1, 1..nz - 1)`; the others are the boundary
-/// values, in both arrays. A device that has a part of the points gets the planes beside it, too, and from sweep to
-/// sweep only those.
+/// A launch is of inner points only, such as `(1..nx - 1, 1..ny - 1, 1..nz - 1)`; the others are the boundary
+/// values, in both arrays. A device that has a part of the points gets the planes beside it, too, and from
+/// sweep to sweep only those.
 ///
 /// # Errors
-/// A launch of points that `to` has not is refused; one of points on the border fails on the CPU, as does one with
-/// extents that are not those of the arrays. Devices leave points without neighbours out, and all of them if `f` or `to`
-/// has other extents: what `to` has there then is not said.
+/// A launch of points that `to` does not have is refused; one of points on the border fails on the CPU, as
+/// does one with extents that are not those of the arrays. Devices leave out points without neighbours, and
+/// all points if `f` or `to` has other extents; the contents of `to` there are unspecified.
 #[derive(KernelDefinition)]
 #[kernel(name = "js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1), map = GRID))]
 #[implementations(opencl = "js.c", cuda = "js.c", name = "any", cooperating, for(f32, f64))]
@@ -48,9 +48,9 @@ pub struct Js<'a, T: Number> {
     to: Item<'a, Write<T>>,
 }
 
-/// One sweep of Jacobi's method for laplace(u) = f on a grid of distance `h`, from one array to another. To be
-/// launched with the dimensions `(1..nx - 1, 1..ny - 1, 1..nz - 1)` of the arrays' shape `[nx, ny, nz]`; sweep after
-/// sweep with `from` and `to` exchanged.
+/// One sweep of Jacobi's method for laplace(u) = f on a grid of distance `h`, from one array to another. To
+/// be launched with the dimensions `(1..nx - 1, 1..ny - 1, 1..nz - 1)` of the arrays' shape `[nx, ny, nz]`;
+/// sweep after sweep with `from` and `to` exchanged.
 ///
 /// # Errors
 /// [`Error::Argument`] if the shapes are not one of three extents of at least 3.

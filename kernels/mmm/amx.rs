@@ -1,15 +1,17 @@
-//! Products of factors in bf16 by tiles: registers of 16 rows of 64 bytes, two of which one instruction multiplies.
+//! Products of factors in bf16 by tiles: registers of 16 rows of 64 bytes, two of which one instruction
+//! multiplies.
 //!
-//! Four tiles hold a square of sums, and each step of 32 products loads two of `a` and two of `b`: as many bytes in a
-//! cycle as the second-level cache can give at its best, and more than it does give. So both factors are packed into
-//! tiles, in the order in which they are loaded; a block of `a` stays in the second-level cache, and a piece of `b` in
-//! the first while it meets all rows of that block. The sums of these rows wait beside the block for the next piece,
-//! and only whole sums are written to the result, past the caches if it is large: there is no time to read it. The next
-//! columns of `b` are asked for in equal shares meanwhile, for the CPU does not foresee loads of tiles.
+//! Four tiles hold a square of sums, and each step of 32 products loads two of `a` and two of `b`. That is as
+//! many bytes in a cycle as the second-level cache can give at its best, and more than it gives in practice.
+//! So both factors are packed into tiles, in the order in which they are loaded. A block of `a` stays in the
+//! second-level cache, and a piece of `b` in the first while it meets all rows of that block. The sums of
+//! these rows wait beside the block for the next piece. Only complete sums are written to the result, past
+//! the caches if it is large, since there is no time to read it. Meanwhile the next columns of `b` are
+//! prefetched in equal shares, since the CPU does not predict loads of tiles.
 //!
-//! A step adds up its products from 0, in their order, and adds that to the sum. Steps begin at multiples of 32, blocks
-//! and pieces too, and the last one is filled with zeros: the bits of an element depend on its row of `a`, its column
-//! of `b` and nothing around them.
+//! A step adds up its products from 0, in their order, and adds that to the sum. Steps, blocks and pieces
+//! begin at multiples of 32, and the last one is filled with zeros. So the bits of an element depend on its
+//! row of `a`, its column of `b` and nothing around them.
 
 use super::blocked::{Blocks, Matrix, PACKED_A, PACKED_B, PACKING, Packed, blocks, inside, product, take};
 use super::cpu::Product;
@@ -30,9 +32,9 @@ const SIDE: usize = 32;
 const STEP: usize = 32;
 /// Factors that a step loads of `a`, and of `b`: two tiles.
 const LOADED: usize = SIDE * STEP;
-/// Products of a piece, at most: one of `a` and one of `b` fit into the first-level cache twice.
+/// Products of a piece, at most: one piece of `a` and one of `b` fit into the first-level cache twice.
 const PIECE: usize = 256;
-/// Products of a block, at most. Less, and the result is read and written more often.
+/// Products of a block, at most. With fewer, the result is read and written more often.
 const DEPTH: usize = 2048;
 /// Rows of `a` of a block, at most and about: of the greatest depth 1 MiB, half of a second-level cache.
 const HEIGHT: usize = 256;
@@ -44,14 +46,14 @@ const WIDTH: usize = 2048;
 const SMALL: [usize; 2] = [1 << 24, 1 << 18];
 /// Nanoseconds of a multiplication on one thread, at least.
 const MULTIPLIED: f32 = 0.0007;
-/// Elements of `b` below which tiles, which are filled whatever there is, cost more than they save; or products in a sum
-/// below half a step. A number of rows of `a` would say more, but how many there are must not change bits.
+/// Elements of `b` below which tiles, which are always filled, cost more than they save; or products in a sum
+/// below half a step. The number of rows of `a` would tell more, but it must not change bits.
 const FEW: usize = 1024;
 
 /// Sums of [`SIDE`] rows and columns, row by row.
 type Square = [f32; SIDE * SIDE];
 
-/// Tiles, which take numbers below `f32::MIN_POSITIVE` for 0, in factors and sums.
+/// Tiles, which treat numbers below `f32::MIN_POSITIVE` as 0, in factors and sums.
 pub struct AmxBf16;
 
 impl AmxBf16 {
@@ -119,24 +121,24 @@ fn by_tiles(
     PACKED_B.set(Some(block));
 }
 
-/// The line of a number of a row's factors, and zeros beyond its end.
+/// The line of a number of a row's factors, with zeros beyond its end.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn line(row: &[bf16], number: usize) -> [bf16; STEP] {
     let there = &row[(number * STEP).min(row.len())..((number + 1) * STEP).min(row.len())];
     if there.is_empty() {
-        // The load would be right, but slow: it is one of an address that is none.
+        // The load would be valid, but slow: its address is invalid.
         return [bf16::ZERO; STEP];
     }
     let mask = u32::MAX >> (STEP - there.len());
-    // SAFETY: only what is there is read; a register has as many factors, for which all bits are good.
+    // SAFETY: only existing factors are read; a register has as many factors, for which all bits are valid.
     unsafe {
         std::mem::transmute::<__m512i, [bf16; STEP]>(_mm512_maskz_loadu_epi16(mask, there.as_ptr().cast()))
     }
 }
 
-/// Packs rows `depth` and `columns` of `b`: in panels of [`SIDE`] columns, in each step by step the left tile and the
-/// right one, whose rows are of pairs.
+/// Packs rows `depth` and `columns` of `b`: in panels of [`SIDE`] columns, in each step by step the left tile
+/// and the right one, whose rows are of pairs.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pack_b(b: Matrix<'_, bf16>, depth: &Range<usize>, columns: Range<usize>, packed: &mut [Pair]) {
     const TILE: usize = LOADED / 4;
@@ -157,8 +159,8 @@ fn pack_b(b: Matrix<'_, bf16>, depth: &Range<usize>, columns: Range<usize>, pack
     }
 }
 
-/// Packs `rows` of `a`: in panels of [`SIDE`] rows, in each step by step the upper tile and the lower one. What a panel has
-/// below the last row stays what it was: it gives sums that nobody reads.
+/// Packs `rows` of `a`: in panels of [`SIDE`] rows, in each step by step the upper tile and the lower one.
+/// The part of a panel below the last row is left as it is: its sums are not read.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pack_a(a: Matrix<'_, bf16>, rows: Range<usize>, depth: &Range<usize>, packed: &mut [bf16]) {
     let len = SIDE * depth.len().next_multiple_of(STEP);
@@ -172,8 +174,8 @@ fn pack_a(a: Matrix<'_, bf16>, rows: Range<usize>, depth: &Range<usize>, packed:
     }
 }
 
-/// Adds to a block of `c`, or makes it if `depth` is the first, what a block of `a` and one of `b` give; `past`: past the
-/// caches.
+/// Adds the product of a block of `a` and one of `b` to a block of `c`, or sets it if `depth` is the first;
+/// `past`: past the caches.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn of_block(
     a: Matrix<'_, bf16>,
@@ -190,8 +192,8 @@ fn of_block(
     let (squares, packed): (&mut [Square], &mut [bf16]) =
         (bytemuck::cast_slice_mut(squares), bytemuck::cast_slice_mut(packed));
     pack_a(a, rows, &depth, packed);
-    // SAFETY: the CPU has tiles, as `whole` has asserted. Nothing here gives the thread to other work before they are
-    // released, so that no other product configures or releases them meanwhile.
+    // SAFETY: the CPU has tiles, as `whole` has asserted. Nothing here gives the thread to other work before
+    // they are released, so that no other product configures or releases them meanwhile.
     let tiles = unsafe { Tiles::configured() };
     for (column, b) in (0..n).step_by(SIDE).zip(b.chunks_exact(SIDE * k / 2)) {
         let mut ahead = b.as_ptr_range().end;
@@ -219,7 +221,8 @@ fn of_block(
     PACKED_A.set(Some(block));
 }
 
-/// Reads the first rows and columns of a square from `c`; the others, which are not written, stay what they were.
+/// Reads the first rows and columns of a square from `c`; the others, which are not written, are left as they
+/// are.
 fn read((c, leading): &(&mut [f32], usize), [rows, columns]: [usize; 2], sums: &mut Square) {
     for (sums, c) in sums.chunks_exact_mut(SIDE).zip(c.chunks(*leading)).take(rows) {
         sums[..columns].copy_from_slice(&c[..columns]);
@@ -233,7 +236,8 @@ fn write(sums: &Square, (c, leading): &mut (&mut [f32], usize), [rows, columns]:
         let (sums, c) = (&sums[..columns], &mut c[..columns]);
         if past && columns == SIDE && c.as_ptr().addr().is_multiple_of(64) {
             for (sums, c) in sums.as_chunks::<16>().0.iter().zip(c.as_chunks_mut::<16>().0) {
-                // SAFETY: a register's numbers each, of which those of `c` are aligned; the block ends in order.
+                // SAFETY: a register's numbers each, of which those of `c` are aligned; the block ends with
+                // `in_order`.
                 unsafe { <__m512 as Vector<f32>>::load(sums.as_ptr()).stream(c.as_mut_ptr()) };
             }
         } else {
@@ -242,16 +246,17 @@ fn write(sums: &Square, (c, leading): &mut (&mut [f32], usize), [rows, columns]:
     }
 }
 
-/// All tiles of this thread, each of 16 rows of 64 bytes, until it is dropped. The compiler uses none: it does so only
-/// for operations on tiles, which Rust has none of but in assembly. The operating system keeps them when it
-/// takes the thread off its CPU.
+/// All tiles of this thread, each of 16 rows of 64 bytes, until it is dropped. The compiler uses none: it
+/// does so only for operations on tiles, which Rust has only in assembly. The operating system keeps them
+/// when it takes the thread off its CPU.
 struct Tiles(PhantomData<*const ()>);
 
 impl Tiles {
     /// # Safety
-    /// The CPU has tiles, and the operating system lets the process use them. This thread has no other of this type.
+    /// The CPU has tiles, and the operating system lets the process use them. This thread has no other of
+    /// this type.
     unsafe fn configured() -> Tiles {
-        /// As the instruction reads it (Intel's manual, volume 2, LDTILECFG).
+        /// The layout that the instruction reads (Intel's manual, volume 2, LDTILECFG).
         #[repr(C, align(64))]
         struct Shapes {
             palette: u8,
@@ -267,17 +272,17 @@ impl Tiles {
             row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
             rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
         };
-        // SAFETY: the caller vouches for the instruction; it reads the 64 bytes of a shape that is valid, or else would
-        // trap, and sets all tiles to 0, which nobody uses.
+        // SAFETY: the caller vouches for the instruction. It reads the 64 bytes of a valid shape, or else
+        // would trap, and sets all tiles to 0, which are not in use.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &SHAPES, options(nostack, readonly, preserves_flags)) };
         Tiles(PhantomData)
     }
 
-    /// Sets `sums`, or adds to them if `add`, what panels of `a` and `b` of as many products give. Asks for the lines from
-    /// `ahead` on, so many that a block's rows together ask for a panel of `b`, and gives what comes after them.
+    /// Sets `sums` to the product of panels of `a` and `b`, or adds it if `add`. Prefetches the lines from
+    /// `ahead` on, so many that a block's rows together prefetch a panel of `b`, and returns the rest.
     ///
     /// # Panics
-    /// If the panels have no steps, or not as many.
+    /// If the panels have no steps, or different numbers of them.
     #[inline(always)]
     fn multiply(
         &self,
@@ -296,9 +301,9 @@ impl Tiles {
         let (from, stride) =
             if add { (to.cast_const(), SIDE * size_of::<f32>()) } else { (ZEROS.as_ptr(), 0) };
         let mut next = ahead;
-        // SAFETY: the tiles are configured. They are loaded from `steps` times 2048 bytes of `a` and `b`, as asserted,
-        // and from the square, or 16 times from 128 bytes of zeros, and are stored to the square; asking for a line is
-        // good of any address.
+        // SAFETY: the tiles are configured. They are loaded from `steps` times 2048 bytes of `a` and `b`, as
+        // asserted, and from the square, or 16 times from 128 bytes of zeros, and are stored to the square; a
+        // prefetch may have any address.
         unsafe {
             asm!(
                 "tileloadd tmm0, [{from} + {stride}*1]",
@@ -346,9 +351,9 @@ impl Tiles {
 }
 
 impl Drop for Tiles {
-    /// Whoever takes the thread off its CPU has no tiles to keep then.
+    /// When the system takes the thread off its CPU, it then has no tiles to keep.
     fn drop(&mut self) {
-        // SAFETY: the CPU has tiles, or there would be none of this type, and nobody uses them any more.
+        // SAFETY: the CPU has tiles, or there would be no value of this type, and they are no longer used.
         unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
     }
 }

@@ -1,11 +1,11 @@
 //! The product by blocks, each of which stays in a cache for as long as it is used.
 //!
 //! A *tile* of the result is a few rows by a few registers, all in registers: for each of a block of `k`, its
-//! columns of `a` are broadcast to its rows of `b`. Both are packed before, in the order in which a tile reads
-//! them. A block of `b` is packed once for all threads and stays in the cache that they share; a block of `a`
-//! stays in the cache of the thread that packed it. What packing puts beyond the edges are zeros, and a tile there
-//! computes no more rows and registers than it has to: the bits of an element depend on its row of `a`, its column
-//! of `b` and nothing around them.
+//! columns of `a` are broadcast to its rows of `b`. Both are packed before, in the order in which a tile
+//! reads them. A block of `b` is packed once for all threads and stays in the cache that they share; a block
+//! of `a` stays in the cache of the thread that packed it. Packing fills up with zeros beyond the edges, and
+//! a tile there computes only the rows and registers that it has to. So the bits of an element depend on its
+//! row of `a`, its column of `b` and nothing around them.
 
 use super::bf16;
 use super::tiles::Tiles;
@@ -18,15 +18,16 @@ use std::thread::LocalKey;
 
 /// Columns of `b` of a block.
 const WIDTH: usize = 2048;
-/// Rows of `a` of a block, at most, and about: with as many columns as a block has, what a second-level cache has room
-/// for, and few enough for threads to share them out evenly.
+/// Rows of `a` of a block, at most, and about. With the columns of a block they fit a second-level cache, and
+/// they are few enough for threads to share them out evenly.
 const HEIGHT: usize = 84;
-/// Tiles of `b` that are packed together, about, row by row: as many rows of tiles begin in the same lines of the first-level
-/// cache.
+/// Tiles of `b` that are packed together, about, row by row: as many rows of tiles begin in the same lines of
+/// the first-level cache.
 const BESIDE: usize = 16;
-/// Rows of `b` between asking for a row and packing it: the next is on another page, where the CPU does not look ahead.
+/// Rows of `b` between the prefetch of a row and its packing: the next is on another page, where the CPU does
+/// not prefetch.
 const AHEAD: usize = 4;
-/// Nanoseconds that packing an element of `b` takes on one thread, about: so many bytes are read and written.
+/// Nanoseconds that packing an element of `b` takes on one thread, about: its bytes are read and written.
 pub(super) const PACKING: f32 = 0.4;
 /// Nanoseconds of a multiplication on one thread, at least, in registers of 512 bits.
 const MULTIPLIED: f32 = 0.01;
@@ -49,11 +50,11 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-/// What factors of type `F` are packed as.
+/// The packed form of factors of type `F`.
 pub(super) trait Packed<F>: Element {
-    /// Columns of `a`, and rows of `b`, that are one when they are packed: 1, or 2.
+    /// Columns of `a`, and rows of `b`, that are packed into one: 1, or 2.
     const TOGETHER: usize;
-    /// Of one factor, if that is all, or of two.
+    /// From one factor, `first`, or from two.
     fn of(first: F, second: F) -> Self;
 }
 
@@ -121,26 +122,26 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
     PACKED_B.set(Some(block));
 }
 
-/// Tiles beside or below one another, in blocks of about as many.
+/// Adjacent tiles, in blocks of about equal numbers.
 pub(super) struct Blocks {
     tiles: usize,
     count: usize,
 }
 
 impl Blocks {
-    /// At least so many blocks, and as many for each thread, but none without tiles.
+    /// At least `count` blocks, and as many for each thread, but none without tiles.
     pub fn of(tiles: usize, count: usize, threads: Threads<'_>) -> Blocks {
         Blocks { tiles, count: count.next_multiple_of(threads.count()).min(tiles) }
     }
 
-    /// The first tile of a block; as many as there are, of the one after the last.
+    /// The first tile of a block; the number of tiles, for the block after the last.
     fn first(&self, block: usize) -> usize {
         block * self.tiles / self.count
     }
 
-    /// Calls `body` with the tiles of each block, and the elements of `all` from there up to the next block's; the first
-    /// tile is the first of `all`, and from tile to tile are `tile` elements, in the last tile as many as there are. All of
-    /// it takes about `ns` nanoseconds on one thread.
+    /// Calls `body` with the tiles of each block, and the elements of `all` from there up to the next
+    /// block's. The first tile is the first of `all`, and each tile has `tile` elements, the last one those
+    /// that are left. All of it takes about `ns` nanoseconds on one thread.
     ///
     /// # Panics
     /// If `all` ends before the last tile.
@@ -151,7 +152,7 @@ impl Blocks {
         body: impl Fn(Range<usize>, &mut [T]) + Sync,
     ) {
         struct All<T>(*mut T);
-        // SAFETY: threads have parts of it that are apart.
+        // SAFETY: threads get parts of it that do not overlap.
         unsafe impl<T: Send> Sync for All<T> {}
         impl<T> All<T> {
             fn at(&self, element: usize) -> *mut T {
@@ -169,20 +170,20 @@ impl Blocks {
                 let tiles = self.first(block)..self.first(block + 1);
                 let from = tiles.start * tile;
                 let to = if tiles.end == self.tiles { len } else { tiles.end * tile };
-                // SAFETY: a block is gone through once, and ends where the next begins, or with the array: `first` grows
-                // with the block, to the number of tiles, of which all but the last end inside.
+                // SAFETY: a block is visited once, and ends where the next begins, or with the array: `first`
+                // grows with the block, to the number of tiles, of which all but the last end inside.
                 body(tiles, unsafe { std::slice::from_raw_parts_mut(all.at(from), to - from) });
             }
         });
     }
 }
 
-/// What tiles of `side` rows or columns hold of a range, with whose start the first tile begins.
+/// The part of a range in tiles of `side` rows or columns; the first tile begins with the range.
 pub(super) fn inside(tiles: Range<usize>, side: usize, range: &Range<usize>) -> Range<usize> {
     range.start + tiles.start * side..(range.start + tiles.end * side).min(range.end)
 }
 
-/// Products of a block's sums, of `k` in all: as many in each block, at most `depth` when they are packed.
+/// Products of a block's sums, of `k` in all: equal in all blocks, at most `depth` when they are packed.
 fn even<P: Packed<F>, F: Element>(k: usize, depth: usize) -> usize {
     k.div_ceil(k.div_ceil(depth * P::TOGETHER)).next_multiple_of(P::TOGETHER)
 }
@@ -235,7 +236,7 @@ fn pack_a<I: Tiles<P>, P: Packed<F>, F: Element>(
         if there < I::ROWS {
             tile.fill(P::zeroed());
         }
-        // Four rows of four columns at once, the last of them where there are four.
+        // Four rows of four columns at once; the last four rows overlap the ones before.
         let whole = if there < 4 { whole.start..whole.start } else { whole.clone() };
         for (column, to) in whole.clone().step_by(4 * P::TOGETHER).zip(tile.chunks_exact_mut(4 * I::ROWS)) {
             for i in (0..there).step_by(4).map(|i| i.min(there - 4)) {
@@ -261,7 +262,7 @@ fn pack_a<I: Tiles<P>, P: Packed<F>, F: Element>(
     }
 }
 
-/// Adds to a block of `c`, or makes it if `depth` is the first, what a block of `a` and one of `b` give.
+/// Adds the product of a block of `a` and one of `b` to a block of `c`, or sets it if `depth` is the first.
 fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     a: Matrix<'_, F>,
     (rows, depth, n): (Range<usize>, Range<usize>, usize),
@@ -275,7 +276,7 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     pack_a::<I, P, F>(a, rows, &depth, packed);
     let (tiles, tile_len) = (m.div_ceil(I::ROWS), I::WIDTH * columns);
     let b = b.chunks_exact(tile_len);
-    // The columns of `b` after these come from the cache that threads share, a part of them with each tile of these.
+    // The next columns of `b` come from the cache that threads share, a part of them with each tile of these.
     for (column, (b, next)) in (0..n).step_by(I::WIDTH).zip(b.clone().zip(b.cycle().skip(1))) {
         for (tile, a) in packed.chunks_exact(I::ROWS * columns).enumerate() {
             let row = tile * I::ROWS;
@@ -288,8 +289,9 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     PACKED_A.set(Some(block));
 }
 
-/// A block that a thread keeps from product to product: fresh memory is cleared, page by page. Whoever packs takes it. On large pages, where there are such: all of it is
-/// read again and again, and is more than the address cache has small ones for.
+/// A block that a thread keeps from product to product, since fresh memory is cleared, page by page. The
+/// packing thread takes it. It is on large pages, if the system has them: all of it is read again and again,
+/// and is more than the address cache has small ones for.
 pub(super) type Kept = RefCell<Option<MmapMut>>;
 
 thread_local! {
@@ -297,7 +299,8 @@ thread_local! {
     pub(super) static PACKED_B: Kept = const { RefCell::new(None) };
 }
 
-/// The last block, with room for so many. It begins with a page, so that no vector crosses a line of the caches.
+/// The last block, with room for `len` elements. It begins with a page, so that no vector crosses a cache
+/// line.
 pub(super) fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> MmapMut {
     let bytes = len * size_of::<P>();
     match kept.take() {
@@ -306,7 +309,7 @@ pub(super) fn take<P>(kept: &'static LocalKey<Kept>, len: usize) -> MmapMut {
             let block = MmapMut::map_anon(bytes)
                 .unwrap_or_else(|error| panic!("{bytes} bytes for packed blocks: {error}"));
             #[cfg(target_os = "linux")]
-            // A wish, which systems without such pages refuse.
+            // A request, which systems without such pages refuse.
             let _ = block.advise(memmap2::Advice::HugePage);
             block
         }

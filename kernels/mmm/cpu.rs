@@ -9,7 +9,7 @@ use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Span, Threads};
 use std::ops::Range;
 
-/// A product as a library takes it: `m`, `n`, `k`, and the matrices with their leading dimensions.
+/// A product in the form of a library: `m`, `n`, `k`, and the matrices with their leading dimensions.
 pub(super) struct Product<'a, T: Factor> {
     pub size: [usize; 3],
     pub a: Matrix<'a, T>,
@@ -59,7 +59,7 @@ impl<T: Factor> Product<'_, T> {
     }
 }
 
-/// Checks what no type says.
+/// Checks the sizes.
 fn check<T>(n: usize, k: usize, [a, b, c]: [usize; 3], right: &[T]) {
     assert!(
         a >= k && b >= n && c == n,
@@ -73,11 +73,11 @@ fn check<T>(n: usize, k: usize, [a, b, c]: [usize; 3], right: &[T]) {
     );
 }
 
-/// Blocks that stay in the caches, by the widest registers that there are.
+/// Blocks that stay in the caches, by the widest available registers.
 pub struct Blocked;
 
 impl Blocked {
-    /// The factors become what they are added up in when they are packed.
+    /// Factors are converted to the type of their sums when they are packed.
     pub(super) fn multiply<T: Factor<Sum: Packed<T>>>(
         Product { size, a, b, c }: Product<'_, T>,
         threads: Threads<'_>,
@@ -101,7 +101,8 @@ impl<T: Factor<Sum: Packed<T>>> CpuWhole<Mmm<'_, T>> for Blocked {
     }
 }
 
-/// Row after row, each a sum of rows of `b`: four of them at once, to read and write the row of `c` less often.
+/// Row after row, each a sum of rows of `b`: four of them at once, to read and write the row of `c` less
+/// often.
 #[inline(always)]
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MmmSpan<'_, T>) {
     let (n, depth, [lda, ldb, ldc]) =

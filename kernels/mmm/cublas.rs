@@ -18,10 +18,10 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// As the loader knows it, by the versions of CUDA.
+/// Its names for the loader, by the versions of CUDA.
 const LIBRARY: &str = "libcublas.so.13,libcublas.so.12";
 
-/// The fastest there is on NVIDIA's GPUs.
+/// The fastest implementation on NVIDIA's GPUs.
 struct CuBlas;
 
 macro_rules! register {
@@ -38,10 +38,10 @@ register! { f32 f64 bf16 }
 /// The library's state for one stream.
 struct Handle(cublasHandle_t);
 
-// SAFETY: a handle may be used from any thread, by one at a time: who has the lock of all.
+// SAFETY: a handle may be used from any thread, by one at a time: the holder of the lock of all.
 unsafe impl Send for Handle {}
 
-/// By stream. They are never given back: streams live for ever.
+/// By stream. They are never destroyed: streams live for ever.
 static HANDLES: Mutex<Option<HashMap<u64, Handle>>> = Mutex::new(None);
 
 fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
@@ -50,7 +50,7 @@ fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
         cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => {
             Err(Failure::new(Code::OutOfMemory, format!("mmm: {call}: {status:?}")))
         }
-        // A library that is there, and newer than the driver, for example.
+        // For example, the library is newer than the driver.
         cublasStatus_t::CUBLAS_STATUS_NOT_INITIALIZED => Err(Failure::new(
             Code::Kernel,
             format!(
@@ -61,8 +61,8 @@ fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
     }
 }
 
-// SAFETY: the library reads `m` rows of `a` and `k` of `b`, and writes `m` of `c`, which the arrays have (looked at
-// before), by work in the stream that it is given.
+// SAFETY: the library reads `m` rows of `a` and `k` of `b`, and writes `m` of `c`, which the arrays have
+// (checked before), by work in the stream that it is given.
 unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
     const TARGET: &'static str = "cuda";
     const PARTS: bool = true;
@@ -75,11 +75,11 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
         }
         let [n, k, lda, ldb, ldc] = sizes;
         let [a, b, c] = [5, 6, 7].map(|argument| call.args()[argument].len);
-        // Saturating: what is too large is refused.
+        // Saturating: a size that is too large is refused.
         let needs = |rows: u64, columns: u64, leading: u64| {
             (rows.max(1) - 1).saturating_mul(leading).saturating_add(columns)
         };
-        // Of `a` and `c` there may be some rows alone, which are as far apart as the arrays' own.
+        // A part of `a` or `c` may be some rows only, which are as far apart as the arrays' own.
         let own = lda == call.args()[5].row_len && ldc == call.args()[7].row_len;
         let there = lda >= k && ldb >= n && ldc == n;
         if !own
@@ -102,7 +102,7 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
         let (stream, to) = (call.native("stream")?, call.address(7)?);
         let [left, right] = if k == 0 { [0; 2] } else { [call.address(5)?, call.address(6)?] };
         call.for_each_run(|first, m| {
-            // Element 0 of a part's array may be in front of all addresses.
+            // Element 0 of a part's array may be before all addresses.
             let left = left.wrapping_add(first[0] * lda * of_a);
             let to = to.wrapping_add(first[0] * ldc * of_c);
             if k == 0 {
@@ -125,16 +125,17 @@ fn stream_of(handle: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(handle as usize)
 }
 
-/// Puts zeros into a stream: sums of no products.
+/// Puts zeros into a stream: empty sums.
 fn clear(stream: u64, to: u64, bytes: u64) -> Result<(), Failure> {
-    // SAFETY: the stream is of the current context, and so many bytes of the result are at the address.
+    // SAFETY: the stream is of the current context, and the result has that many bytes at the address.
     match unsafe { cuMemsetD8Async(to, 0, bytes as usize, stream_of(stream).cast()) } {
         CUresult::CUDA_SUCCESS => Ok(()),
         status => Err(Failure::new(Code::Kernel, format!("mmm: cuMemsetD8Async: {status:?}"))),
     }
 }
 
-/// Puts a product into a stream: the matrices' sizes and leading dimensions, and their addresses on the device.
+/// Puts a product into a stream: the matrices' sizes and leading dimensions, and their addresses on the
+/// device.
 fn multiply<T: Factor>(
     stream: u64,
     [m, n, k, lda, ldb, ldc]: [i64; 6],
@@ -146,7 +147,8 @@ fn multiply<T: Factor>(
         Entry::Occupied(known) => known.get().0,
         Entry::Vacant(free) => {
             let mut handle = null_mut();
-            // SAFETY: the library is there (attribute `library`), the device's context is current, the variable ours.
+            // SAFETY: the library is loaded (attribute `library`), the device's context is current, the
+            // variable is local.
             check("cublasCreate", unsafe { cublasCreate_v2(&mut handle) })?;
             // SAFETY: a handle of this context, and a stream of it.
             check("cublasSetStream", unsafe { cublasSetStream_v2(handle, stream_of(stream).cast()) })?;
@@ -155,8 +157,9 @@ fn multiply<T: Factor>(
     };
     let plain = cublasOperation_t::CUBLAS_OP_N;
     let [left, right, to] = [left, right, to].map(|at| at as usize);
-    // The library's matrices lie column by column: it sees the transposed ones, and multiplies them the other way round.
-    // SAFETY: the matrices have the elements that are read and written; the scalars live for the call.
+    // The library's matrices are stored column by column: it sees the transposed ones, and multiplies them in
+    // the opposite order. SAFETY: the matrices have the elements that are read and written; the scalars live
+    // for the call.
     let status = unsafe {
         if TypeId::of::<T>() == TypeId::of::<f32>() {
             let (a, b, c) = (right as *const f32, left as *const f32, to as *mut f32);

@@ -18,23 +18,23 @@ use flash_core::kernel::views::{Item, Read, Row, Whole, Write};
 use flash_core::{Error, FlashMemory, KernelDefinition};
 pub use half::bf16;
 
-/// `c[i, j]`, the sum over l of `a[i, l] * b[l, j]`. Dimensions: (row: m). Made by [`mmm`](fn@mmm), or by `of` for
-/// slices and owned memories.
+/// `c[i, j]`, the sum over l of `a[i, l] * b[l, j]`. Dimensions: (row: m). Made by [`mmm`](fn@mmm), or by
+/// `of` for slices and owned memories.
 ///
-/// Implementations on the CPU: `openblas`, where that library is found, and `blocked` give all of a device's threads
-/// to one product; `avx512`, `avx2` and `portable`, whichever is named, are for some rows each. Over several devices
-/// each computes some rows of the product, with the bits of one device; but for `openblas` and `cublas`, which may sum
-/// in another order where a product has another number of rows. On NVIDIA's GPUs `cublas` is taken, where that library
-/// is found, else `mmm.cu`.
+/// Implementations on the CPU: `openblas`, where that library is found, and `blocked` give all of a device's
+/// threads to one product; `avx512`, `avx2` and `portable`, whichever is named, are for some rows each. Over
+/// several devices each computes some rows of the product, with the bits of one device. The exceptions are
+/// `openblas` and `cublas`, which may sum in another order where a product has another number of rows. On
+/// NVIDIA's GPUs `cublas` is taken, where that library is found, else `mmm.cu`.
 ///
-/// Factors in [`bf16`] are added up in single precision: by `amx_bf16`, where a CPU has tiles and Linux lets the process
-/// use them, and by `avx512_bf16`, where it has such instructions, which both take numbers below `f32::MIN_POSITIVE` for 0;
-/// and by `blocked`, which keeps them.
+/// Factors in [`bf16`] are summed in single precision: by `amx_bf16`, where a CPU has tiles and Linux lets
+/// the process use them, and by `avx512_bf16`, where it has such instructions, which both treat numbers below
+/// `f32::MIN_POSITIVE` as 0; and by `blocked`, which keeps them.
 ///
 /// # Errors
-/// A launch of more rows than `a` or `c` has is refused; where a leading dimension is less than a row, a row of `c` longer
-/// than `n`, or a matrix shorter than its rows, the kernel fails on the CPU and by `cublas`. Devices compute what can be
-/// computed; what `c` has beside that then is not said.
+/// A launch of more rows than `a` or `c` has is refused. Where a leading dimension is less than a row, a row
+/// of `c` longer than `n`, or a matrix shorter than its rows, the kernel fails on the CPU and by `cublas`.
+/// Devices compute what they can; the rest of `c` is unspecified.
 #[derive(KernelDefinition)]
 #[kernel(name = "mmm", dims(row), part_by(row))]
 #[implementations(
@@ -62,11 +62,12 @@ pub struct Mmm<'a, T: Factor> {
     c: Item<'a, Write<Row<T::Sum>>>,
 }
 
-/// The product of the first `m` rows and `k` columns of `a` with the first `k` rows and `n` columns of `b`. To be
-/// launched with the dimensions `[m]`.
+/// The product of the first `m` rows and `k` columns of `a` with the first `k` rows and `n` columns of `b`.
+/// To be launched with the dimensions `[m]`.
 ///
-/// Matrices lie row by row, and their shapes are `[leading dimension, rows]`: at least `[k, m]` for `a`, at least
-/// `[n, k]` for `b`, and just `[n, m]` for `c`. The product is of the same numbers, or of `f32` for factors in [`bf16`].
+/// Matrices lie row by row, and their shapes are `[leading dimension, rows]`: at least `[k, m]` for `a`, at
+/// least `[n, k]` for `b`, and just `[n, m]` for `c`. The product is of the same numbers, or of `f32` for
+/// factors in [`bf16`].
 ///
 /// # Errors
 /// [`Error::Argument`] if they are not; it names what was expected and what was found.

@@ -14,21 +14,21 @@ use std::sync::{Mutex, OnceLock};
 
 /// Multiplications up to which the library, whose threads have to be woken, is slower than [`Blocked`].
 const SMALL: usize = 1 << 21;
-/// As the loader knows it.
+/// Its name for the loader.
 const LIBRARY: &str = "libopenblas.so.0";
 
-/// What somebody has installed is taken, though [`Blocked`] is as fast on some CPUs and faster on others. What it lacks
-/// numbers for is left to that.
+/// An installed library is used, though [`Blocked`] is as fast on some CPUs and faster on others. Sizes that
+/// it does not support are left to that.
 ///
-/// The library has one number of threads for the whole process. A product sets its device's, and what the program had
-/// set before when it is done: whoever calls the library meanwhile may get either.
+/// The library has one number of threads for the whole process. A product sets its device's number, and
+/// restores the program's when it is done: other callers of the library may see either meanwhile.
 pub struct OpenBlas;
 
 macro_rules! register {
     ($($t:ty)*) => {$(
         inventory::submit! {
             ImplementationEntry {
-                // `#[kernel]` has no word for a library.
+                // `#[kernel]` has no key for a library.
                 build: || {
                     cpu_implementation::<Mmm<'static, $t>>(
                         CpuFunction::whole::<Mmm<'static, $t>, OpenBlas>(),
@@ -67,7 +67,7 @@ const NOT_TRANSPOSED: c_int = 111;
 struct OpenBlasLibrary {
     single: Gemm<f32>,
     double: Gemm<f64>,
-    /// Of the whole process.
+    /// For the whole process.
     set_threads: unsafe extern "C" fn(c_int),
     threads: unsafe extern "C" fn() -> c_int,
 }
@@ -77,8 +77,8 @@ impl OpenBlasLibrary {
     fn get() -> Option<&'static OpenBlasLibrary> {
         static LOADED: OnceLock<Option<OpenBlasLibrary>> = OnceLock::new();
         let load = || {
-            // SAFETY: the loader's OpenBLAS may be loaded by any program; these are the types of its functions, and
-            // it is never unloaded.
+            // SAFETY: the loader's OpenBLAS may be loaded by any program; these are the types of its
+            // functions, and it is never unloaded.
             unsafe {
                 let library: &'static Library = Box::leak(Box::new(Library::new(LIBRARY).ok()?));
                 Some(OpenBlasLibrary {
@@ -127,8 +127,8 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
     }
 }
 
-/// m, n, k, lda, ldb, ldc, as the library takes them; `None` if one is more than it can, if there is nothing to sum, and
-/// for a product that this thread has done before others are called.
+/// m, n, k, lda, ldb, ldc, in the library's type. `None` if one is too large for it, if the sums are empty,
+/// and for a product that this thread finishes before others are woken.
 fn numbers<T: Number>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> {
     let [m, n, k] = *size;
     if m.saturating_mul(n).saturating_mul(k) <= SMALL {
@@ -148,7 +148,7 @@ fn multiply<T: Number>(
     [m, n, k, lda, ldb, ldc]: [c_int; 6],
     threads: usize,
 ) {
-    // What the library reads and writes is there.
+    // The elements that the library reads and writes exist.
     let needs = |rows: usize, columns: usize, leading: usize| (rows - 1) * leading + columns;
     let [rows, columns, depth] = size;
     let fits = |matrix: Matrix<'_, T>, rows, columns| {
@@ -160,8 +160,8 @@ fn multiply<T: Number>(
         "matrices as large as their sizes"
     );
     let (left, right, to) = (a.elements.as_ptr(), b.elements.as_ptr(), c.0.as_mut_ptr());
-    // SAFETY: the matrices have the elements that are read and written, as just asserted; the library may be called
-    // from any thread.
+    // SAFETY: the matrices have the elements that are read and written, as just asserted; the library may be
+    // called from any thread.
     unsafe {
         let count = ThreadCount::set(library, c_int::try_from(threads).unwrap_or(c_int::MAX));
         let none = NOT_TRANSPOSED;
@@ -173,14 +173,14 @@ fn multiply<T: Number>(
 /// The library's number of threads, while products run.
 struct ThreadCount(&'static OpenBlasLibrary);
 
-/// Products that run, and what was set before the first of them. Products of several devices overlap: the last one
-/// restores.
+/// Running products, and the setting before the first of them. Products of several devices overlap: the last
+/// one restores it.
 static RUNNING: Mutex<(usize, c_int)> = Mutex::new((0, 0));
 
 impl ThreadCount {
     fn set(library: &'static OpenBlasLibrary, threads: c_int) -> ThreadCount {
         let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
-        // SAFETY: the library may be asked and told from any thread.
+        // SAFETY: these functions of the library may be called from any thread.
         unsafe {
             if running.0 == 0 {
                 running.1 = (library.threads)();

@@ -23,8 +23,7 @@ impl Packed<bf16> for Pair {
     }
 }
 
-/// Instructions for sums of products of pairs, which take numbers that are too small for 1 before their point, in
-/// factors and sums, for 0.
+/// Instructions for sums of products of pairs, which treat subnormal numbers as 0, in factors and sums.
 pub struct Avx512Bf16;
 
 impl InstructionSet for Avx512Bf16 {
@@ -51,7 +50,7 @@ impl InstructionSet for Avx512Bf16 {
 impl Factors<Pair, __m512> for __m512bh {
     #[inline(always)]
     unsafe fn read(at: *const Pair) -> __m512bh {
-        // SAFETY: the caller vouches; registers of one size, for which all bits are good.
+        // SAFETY: the caller vouches; registers of one size, for which all bits are valid.
         unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_loadu_si512(at.cast())) }
     }
 

@@ -4,8 +4,8 @@
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{InstructionSet, Number, Portable, Vector, prefetch};
 
-/// An instruction set's tile for factors that are packed as `P`: what fills its registers but for a row of `b` and an
-/// element of `a`.
+/// An instruction set's tile for factors that are packed as `P`: it fills the registers except for a row of
+/// `b` and an element of `a`.
 pub(super) trait Tiles<P>: InstructionSet {
     /// Elements of the result.
     type Sum: Number;
@@ -13,16 +13,16 @@ pub(super) trait Tiles<P>: InstructionSet {
     const ROWS: usize;
     /// Elements in a row of it.
     const WIDTH: usize;
-    /// Products of a block's sums, packed, at most. Less, and the result is read and written more often; more, and a
-    /// block of `a` leaves the second-level cache.
+    /// Products of a block's sums, packed, at most. With fewer, the result is read and written more often;
+    /// with more, a block of `a` leaves the second-level cache.
     const DEPTH: usize;
 
-    /// Sets, or adds to if `add`, the first `rows` and `columns` elements of a tile of `c`, whose rows are `leading`
-    /// elements apart. `a` has the tile's rows, packed column by column, and `b` its columns, row by row; beside it is
-    /// what is read soon after, which comes into the caches meanwhile.
+    /// Sets the first `rows` and `columns` elements of a tile of `c`, whose rows are `leading` elements
+    /// apart, or adds to them if `add`. `a` has the tile's rows, packed column by column, and `b` its
+    /// columns, row by row. The slice beside `b` is read soon after, and is prefetched meanwhile.
     ///
     /// # Panics
-    /// If `b` is shorter than that, or `c` has no such elements.
+    /// If `b` is shorter than that, or `c` does not have these elements.
     fn tile(a: &[P], b: (&[P], &[P]), c: (&mut [Self::Sum], usize), size: [usize; 2], add: bool);
 }
 
@@ -36,7 +36,7 @@ pub(super) trait Factors<P, V>: Copy {
     /// The CPU has the register's instructions.
     unsafe fn broadcast(value: P) -> Self;
 
-    /// The sums and what the factors give.
+    /// Adds the products to the sums.
     ///
     /// # Safety
     /// The CPU has the register's instructions.
@@ -78,7 +78,8 @@ macro_rules! tiles {
     };
 }
 
-/// Calls [`tile`] for a tile of as many rows and registers, or of fewer if the part of it that is wanted has no more.
+/// Calls [`tile`] for a tile of as many rows and registers, or of fewer if the part of it that is wanted has
+/// no more.
 macro_rules! sized {
     ($set:ident, $factors:ty, $packed:ty, $sum:ty, $rows:literal x $columns:literal, or [$($fewer:literal)*] rows, ($a:ident, $b:ident, $c:ident, $size:ident, $add:ident)) => {{
         type V<T> = <$set as InstructionSet>::Vector<T>;
@@ -86,7 +87,7 @@ macro_rules! sized {
         Self::run(
             #[inline(always)]
             move || {
-                // SAFETY: `run` has seen that the CPU has the instructions of the set's registers.
+                // SAFETY: `run` has checked that the CPU has the instructions of the set's registers.
                 unsafe {
                     match $size[0] {
                         $(rows if rows <= $fewer && one => {
@@ -110,8 +111,8 @@ tiles! { Avx512, 14 x 2, 1024 deep, or [4 8 11] rows }
 tiles! { Avx2, 6 x 2, 384 deep, or [2 4] rows }
 tiles! { Portable, 6 x 2, 384 deep, or [2 4] rows }
 
-/// Products between asking for a row of `b`, or a column of `a`, and using it. A tile's share of `b` is more than the
-/// first-level cache holds beside the rest, and without this a tile takes a third longer.
+/// Products between the prefetch of a row of `b`, or a column of `a`, and its use. A tile's share of `b` is
+/// more than the first-level cache holds beside the rest, and without this a tile takes a third longer.
 const AHEAD: usize = 8;
 
 /// [`Tiles::tile`], of which the first `R` rows and `C` registers are computed.
@@ -147,7 +148,7 @@ pub(super) unsafe fn tile<
         prefetch(row);
         prefetch(row.wrapping_add(columns.max(1) - 1));
     }
-    // Products from line to line of what comes meanwhile: one of each at least, or all of it would not.
+    // Products between two prefetched lines: at least one per line, or not all would be prefetched.
     let every = (depth / size_of_val(soon).div_ceil(64).max(1)).max(1);
     // SAFETY: the CPU has the instructions. Per product `a` has `ROWS` elements and `b` has `width`.
     let sums = unsafe {
@@ -192,7 +193,7 @@ pub(super) unsafe fn tile<
         }
         return;
     }
-    // All of them by way of the stack: an index that varies would have the registers there from the start.
+    // All of them go through the stack: with a variable index the sums would not stay in registers.
     let mut all = [[T::ZERO; 32]; R];
     assert!(width <= all[0].len());
     for i in 0..R {

@@ -4,8 +4,8 @@ use super::{Mvm, MvmSpan};
 use crate::simd::{InstructionSet, Number, dots, one_stream, spans};
 use flash_core::kernel::Span;
 
-/// Rows `first..` of a run, `N` at once while there are as many, and the number of the first one that is left. No `N`
-/// changes a bit of a row. `ASK`: what follows soon is asked for.
+/// Rows `first..` of a run, `N` at once as long as there are as many. Returns the first one that is left. `N`
+/// does not change a bit of a row. `ASK`: prefetches what follows soon.
 #[inline(always)]
 fn several<I: InstructionSet, T: Number, const N: usize, const ASK: bool>(
     run: &Span<1>,
@@ -28,10 +28,10 @@ fn several<I: InstructionSet, T: Number, const N: usize, const ASK: bool>(
     first + count
 }
 
-/// Memory gives more to several streams than to one: on a Xeon with 480 MiB of third-level cache four rows at once are read
-/// at 0.98 to 1.02 of the rate of reads alone, eight at 0.93 to 0.96. One register of sums for each is enough, since they do
-/// not wait for each other. On an EPYC (Zen 4) nobody asks ahead, and one row is at 0.9, for which all of the vector is
-/// read from the second-level cache.
+/// Memory gives more to several streams than to one. On a Xeon with 480 MiB of third-level cache four rows at
+/// once are read at 0.98 to 1.02 of the rate of reads alone, eight at 0.93 to 0.96. One register of sums for
+/// each is enough, since they do not wait for each other. On an EPYC (Zen 4) there is no prefetch, and one
+/// row is at 0.9, for which all of the vector is read from the second-level cache.
 #[inline(always)]
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MvmSpan<'_, T>) {
     let n = k.n as usize;

@@ -34,13 +34,14 @@ pub struct Mvm<'a, T: Number> {
     y: Item<'a, Write<T>>,
 }
 
-/// The product of the first `m` rows and `n` columns of a matrix with a vector of `n` elements. To be launched
-/// with the dimensions `[m]`.
+/// The product of the first `m` rows and `n` columns of a matrix with a vector of `n` elements. To be
+/// launched with the dimensions `[m]`.
 ///
-/// `a` has the shape `[leading dimension, rows]` with at least `n` and `m`; `x` has `n` elements, `y` has `m`.
+/// `a` has the shape `[leading dimension, rows]` with at least `n` and `m`; `x` has `n` elements, `y` has
+/// `m`.
 ///
 /// # Errors
-/// [`Error::Argument`] if they have not; it names what was expected and what was found.
+/// [`Error::Argument`] if they do not; it names what was expected and what was found.
 ///
 /// # Examples
 /// ```

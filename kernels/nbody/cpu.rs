@@ -14,7 +14,7 @@ use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
 /// One body at a time: the readable version.
 pub struct Plain;
 
-/// Others that are looked at together: their distances and weights do not wait for each other, so the
+/// Other bodies that are handled together: their distances and weights do not wait for each other, so the
 /// compiler puts them into vector registers. The sums stay in the order of the bodies.
 const BLOCK: usize = 8;
 

@@ -53,17 +53,19 @@ impl Real for f64 {
     }
 }
 
-/// Softened gravitational acceleration of every body, in m/s^2. Dimensions: (body: n). Made by [`accelerate`], or by `of`.
+/// Softened gravitational acceleration of every body, in m/s^2. Dimensions: (body: n). Made by
+/// [`accelerate`], or by `of`.
 ///
 /// All lengths are n. 20 flop per pair by the usual count.
 ///
 /// # Errors
-/// A launch of more bodies than `acc` holds is refused. Where `mass` is not as long as `pos`, the kernel fails on the
-/// CPU; on devices those bodies attract that have both, and one without a position is not accelerated.
+/// A launch of more bodies than `acc` holds is refused. Where `mass` is not as long as `pos`, the kernel
+/// fails on the CPU. On devices only bodies that have both attract others, and one without a position is not
+/// accelerated.
 ///
-/// Devices multiply the attraction of a body on itself by its distance, 0: where m / e^3 is too large a number, but e is
-/// not 0, they may give NaN (in single precision, for m = 1, e below 1.4e-13). Two bodies in one place without softening: NaN
-/// on the CPU, as by the formula, no attraction on devices.
+/// Devices multiply the attraction of a body on itself by its distance, 0. Where m / e^3 is too large a
+/// number, but e is not 0, they may give NaN (in single precision, for m = 1, e below 1.4e-13). Two bodies in
+/// one place without softening give NaN on the CPU, as by the formula, and no attraction on devices.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
 #[implementations(
@@ -117,10 +119,10 @@ pub struct Integrate<'a, T: Real> {
     vel: Item<'a, ReadWrite<[T; 3]>>,
 }
 
-/// [`Accelerate`] and [`Integrate`] as one kernel: the FLASH paper's form. Dimensions: (body: n,
-/// stage: 2, step: any). Stage 0 computes accelerations from all positions, stage 1 moves the bodies;
-/// a barrier stands wherever stage or step change. For the lengths the same holds as for [`Accelerate`]. Made by
-/// [`simulate`], or by `of`.
+/// [`Accelerate`] and [`Integrate`] as one kernel: the FLASH paper's form. Dimensions: (body: n, stage: 2,
+/// step: any). Stage 0 computes accelerations from all positions, stage 1 moves the bodies; a barrier stands
+/// wherever stage or step change. For the lengths the same holds as for [`Accelerate`]. Made by [`simulate`],
+/// or by `of`.
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
 #[implementations(
@@ -159,7 +161,7 @@ pub struct Simulate<'a, T: Real> {
     acc: Item<'a, ReadWrite<[T; 3]>>,
 }
 
-/// Checks that arrays have an element per body, as the positions.
+/// Checks that arrays have one element per body, as the positions do.
 fn per_body<T: Element>(
     kernel: &str,
     pos: &FlashMemory<[T; 3]>,
@@ -168,8 +170,8 @@ fn per_body<T: Element>(
     shapes::vector(kernel, array, pos.len(), "`pos`")
 }
 
-/// Accelerations of all bodies, with a gravitational constant in m^3 kg^-1 s^-2 and the square of a softening length in
-/// m^2. To be launched with the dimensions `[n]` for n bodies.
+/// Accelerations of all bodies, with a gravitational constant in m^3 kg^-1 s^-2 and the square of a softening
+/// length in m^2. To be launched with the dimensions `[n]` for n bodies.
 ///
 /// # Errors
 /// [`Error::Argument`] if `mass` or `acc` is not as long as `pos`; it names both lengths.
@@ -217,8 +219,8 @@ pub fn integrate<'a, T: Real>(
     Ok(Integrate::of(dt, acc, pos, vel))
 }
 
-/// Both, step after step, with the constants of [`accelerate`] and [`integrate`]. To be launched with the dimensions
-/// `(n, 2, steps)` for n bodies.
+/// Both, step after step, with the constants of [`accelerate`] and [`integrate`]. To be launched with the
+/// dimensions `(n, 2, steps)` for n bodies.
 ///
 /// # Errors
 /// [`Error::Argument`] if `mass`, `vel` or `acc` is not as long as `pos`; it names both lengths.

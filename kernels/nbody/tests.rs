@@ -1,4 +1,4 @@
-//! What needs no launch: what is refused.
+//! Tests without a launch: refused arguments.
 
 use super::*;
 

@@ -1,15 +1,15 @@
-//! A result element by element from two arrays.
+//! Element-wise results of two arrays.
 
 use super::streams::{STREAMS, ask_ahead, one_stream, side_by_side, streams};
 use super::vector::in_order;
 use super::{InstructionSet, Number, Vector};
 use std::mem::MaybeUninit;
 
-/// Bytes of a result from which on its stores go past the caches. What is stored the usual way is read
-/// first, which costs a third of the bandwidth; but what fits into the caches may be wanted there.
+/// Bytes of a result from which on its stores go past the caches. A usual store reads the line first, which
+/// costs a third of the bandwidth; but a result that fits into the caches may be needed there.
 pub(crate) const PAST_CACHES: u64 = 8 << 20;
 
-/// What is done with two elements, and with registers of them.
+/// An operation on two elements, and on registers of them.
 pub(crate) trait Operation {
     fn of<T: Number>(a: T, b: T) -> T;
 
@@ -50,15 +50,15 @@ fn plain<O: Operation, T: Number>(a: &[T], b: &[T], c: &mut [T]) {
     }
 }
 
-/// Bytes of a cache line, which are stored past the caches at once.
+/// Bytes of a cache line, which is stored past the caches at once.
 const LINE: usize = 64;
 
-/// Lines whose results are in registers before the first of them is stored. Loads of what an array has at the place of a
-/// page where another array was just stored wait for these stores: on an EPYC (Zen 4), where arrays lay so and were in
-/// the third-level cache, a loop in C that stored after each load was 1.4 to 2.9 times as slow.
+/// Lines whose results are in registers before the first of them is stored. A load from an array waits for a
+/// recent store to another array at the same place of its page. On an EPYC (Zen 4), where arrays lay so and
+/// were in the third-level cache, a loop in C that stored after each load was 1.4 to 2.9 times as slow.
 const TOGETHER: usize = STREAMS;
 
-/// The lines that begin at elements; `ASK`: those that follow soon are asked for.
+/// The lines that begin at elements; `ASK`: prefetches those that follow soon.
 ///
 /// # Safety
 /// The CPU has the instructions, and these lines of the result are aligned to 64 bytes.
@@ -71,7 +71,7 @@ unsafe fn lines<O: Operation, I: InstructionSet, T: Number, const ASK: bool>(
 ) {
     let (elements, lanes) = (LINE / size_of::<T>(), I::Vector::<T>::LANES);
     let registers = elements / lanes;
-    // As many as there are if they have 16 bytes, which is the least.
+    // As many as for 16 bytes, the smallest register.
     let mut results = [MaybeUninit::<I::Vector<T>>::uninit(); TOGETHER * LINE / 16];
     for line in 0..TOGETHER {
         let (a, b) = (&a[at[line]..][..elements], &b[at[line]..][..elements]);
@@ -91,8 +91,8 @@ unsafe fn lines<O: Operation, I: InstructionSet, T: Number, const ASK: bool>(
     for line in 0..TOGETHER {
         let c = &mut c[at[line]..][..elements];
         for part in 0..registers {
-            // SAFETY: the caller vouches for the CPU and for the alignment; the result has this line, and the register
-            // was just written.
+            // SAFETY: the caller vouches for the CPU and for the alignment; the result has this line, and the
+            // register was just written.
             unsafe {
                 results[line * registers + part].assume_init().stream(c.as_mut_ptr().add(part * lanes))
             };
@@ -100,8 +100,8 @@ unsafe fn lines<O: Operation, I: InstructionSet, T: Number, const ASK: bool>(
     }
 }
 
-/// Whole cache lines are stored past the caches, some together: of one stream, or of as many, asked for ahead. The arrays
-/// are of one length.
+/// Whole cache lines are stored past the caches, some together: of one stream, or of several, with prefetch.
+/// The arrays have one length.
 #[inline(always)]
 fn past_caches<O: Operation, I: InstructionSet, T: Number, const MANY: bool>(a: &[T], b: &[T], c: &mut [T]) {
     assert!(I::there(), "this CPU lacks the instructions");
@@ -111,7 +111,7 @@ fn past_caches<O: Operation, I: InstructionSet, T: Number, const MANY: bool>(a: 
     let line = LINE / size_of::<T>();
     let mut end = 0;
     if MANY {
-        // SAFETY: the CPU has the instructions, as asserted, and behind its head `c` is aligned.
+        // SAFETY: the CPU has the instructions, as asserted, and after its head `c` is aligned.
         end = streams::<T>(c.len(), line, |at| unsafe { lines::<O, I, T, MANY>(at, a, b, c) });
     }
     let whole = c.len() / (TOGETHER * line) * (TOGETHER * line);
@@ -120,6 +120,6 @@ fn past_caches<O: Operation, I: InstructionSet, T: Number, const MANY: bool>(a: 
         unsafe { lines::<O, I, T, MANY>(side_by_side(at, line), a, b, c) };
     }
     plain::<O, T>(&a[whole..], &b[whole..], &mut c[whole..]);
-    // Whoever is told that the run is done must see them.
+    // A thread that is told that the run is done must see them.
     in_order();
 }

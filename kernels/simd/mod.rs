@@ -1,9 +1,9 @@
-//! What the dense kernels on the CPU share: number types, instruction sets, and loops over arrays.
+//! The shared parts of the dense kernels on the CPU: number types, instruction sets, and loops over arrays.
 //!
-//! A kernel's loop is written once, over lanes that are arrays, and compiled once per instruction set:
-//! everything that `InstructionSet::run` calls is inlined into a function that has the set's features, and
-//! the compiler turns the lanes into registers. A `Vector` is one by its name, where a loop needs to say so: to store past
-//! the caches, which the registers of crates such as pulp cannot.
+//! A kernel's loop is written once, over lanes that are arrays, and compiled once per instruction set.
+//! Everything that `InstructionSet::run` calls is inlined into a function that has the set's features, and
+//! the compiler turns the lanes into registers. A `Vector` is an explicit register, where a loop needs one:
+//! to store past the caches, which the registers of crates such as pulp cannot do.
 
 mod elementwise;
 mod streams;
@@ -40,9 +40,9 @@ pub trait Number: nbody::Real + Factor<Sum = Self> {
     fn mul_add(self, b: Self, c: Self) -> Self;
 }
 
-/// What matrices to be multiplied are of: a [`Number`], or [`bf16`](half::bf16).
+/// The element type of matrices to be multiplied: a [`Number`], or [`bf16`](half::bf16).
 pub trait Factor: Element {
-    /// What their products are added up in: `f32` for `bf16`, and numbers in their own type.
+    /// The type of sums of their products: `f32` for `bf16`, and numbers' own type.
     type Sum: Number;
 }
 
@@ -102,7 +102,7 @@ pub struct Avx512;
 /// Registers of 256 bits.
 pub struct Avx2;
 
-/// Whatever registers the program is compiled for.
+/// The registers that the program is compiled for.
 pub struct Portable;
 
 impl InstructionSet for Portable {

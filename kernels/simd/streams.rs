@@ -2,26 +2,26 @@
 
 use std::sync::LazyLock;
 
-/// Places of an array that a loop goes through at the same time, on CPUs where memory gives more to several streams than
-/// to one.
+/// Places of an array that a loop goes through at the same time, on CPUs where memory gives more to several
+/// streams than to one.
 pub(super) const STREAMS: usize = 4;
 
-/// Bytes of a stream, before the next ones begin. On a Sapphire Rapids `vdp` then reads at the rate of reads alone, at
-/// 0.93 of it with one stream, and at 0.88 with streams of 512 KiB; `ewmm` goes through 1.15 to 1.2 times as much as
-/// with one stream.
+/// Bytes of a stream, before the next ones begin. On a Sapphire Rapids `vdp` then reads at the rate of reads
+/// alone, at 0.93 of it with one stream, and at 0.88 with streams of 512 KiB; `ewmm` goes through 1.15 to 1.2
+/// times as much as with one stream.
 pub(super) const STREAM: usize = 32 << 10;
 
-/// Bytes between asking for elements and using them.
+/// Bytes between the prefetch of elements and their use.
 const AHEAD: usize = 2048;
 
-/// True on CPUs that give most to one stream for which nobody asks ahead, for they ask better by themselves: AMD's. On an
-/// EPYC (Zen 4) `vdp` reads 1.05 to 1.5 times as much so, and `ewmm` goes through 1.1 times as much.
+/// True on CPUs that give most to one stream without prefetch, since their own prefetch is better: AMD's. On
+/// an EPYC (Zen 4) `vdp` then reads 1.05 to 1.5 times as much, and `ewmm` goes through 1.1 times as much.
 pub(crate) fn one_stream() -> bool {
     static ONE: LazyLock<bool> = LazyLock::new(|| vendor().is_some_and(|vendor| vendor == *b"AuthenticAMD"));
     *ONE
 }
 
-/// The name that the CPU has for its maker.
+/// The name of the CPU's maker, as CPUID gives it.
 fn vendor() -> Option<[u8; 12]> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -33,10 +33,11 @@ fn vendor() -> Option<[u8; 12]> {
     None
 }
 
-/// Calls `each` with the first of `step` elements of every stream, for the elements below the result, each once; the
-/// others, fewer than all streams have at a time, are left.
+/// Calls `each` with the first of `step` elements of every stream, for the elements below the result, each
+/// once. The others, fewer than all streams have at a time, are left.
 ///
 /// # Panics
+/// If a stream is not whole steps.
 /// If a stream is not whole steps.
 #[inline(always)]
 pub(super) fn streams<T>(elements: usize, step: usize, mut each: impl FnMut([usize; STREAMS])) -> usize {
@@ -51,25 +52,26 @@ pub(super) fn streams<T>(elements: usize, step: usize, mut each: impl FnMut([usi
     end
 }
 
-/// As many positions as there are streams, so far from each other.
+/// One position per stream, at a stream's distance from each other.
 #[inline(always)]
 pub(super) fn side_by_side(first: usize, stride: usize) -> [usize; STREAMS] {
     std::array::from_fn(|number| first + number * stride)
 }
 
-/// Asks for the cache line of what is used soon by a loop that uses this element now; it may be one of no array.
+/// Prefetches the cache line that a loop uses soon, which uses this element now; it may be outside all
+/// arrays.
 #[inline(always)]
 pub(super) fn ask_ahead<T>(now: *const T) {
     prefetch(now.wrapping_byte_add(AHEAD));
 }
 
-/// Asks for the cache line of an element, which may be one of no array.
+/// Prefetches the cache line of an element, which may be outside all arrays.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 has it, and it may be of any address.
+        // SAFETY: every x86-64 has it, and it may have any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

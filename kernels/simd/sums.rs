@@ -3,10 +3,11 @@
 use super::streams::{STREAMS, ask_ahead, one_stream, streams};
 use super::{InstructionSet, Number, Vector};
 
-/// Registers of sums of one dot product: so many additions do not wait for each other.
+/// Registers of sums of one dot product, so that additions do not wait for each other.
 const REGISTERS: usize = 8;
 
-/// The sum of `x[i] * y[i]`. Its bits depend on the elements, their number, the registers and the CPU's maker alone.
+/// The sum of `x[i] * y[i]`. Its bits depend only on the elements, their number, the registers and the CPU's
+/// maker.
 ///
 /// # Panics
 /// If the lengths differ, or the CPU lacks the instructions.
@@ -47,7 +48,7 @@ fn check<I: InstructionSet, T: Number>(x: &[T], y: &[T]) {
     assert!(I::there(), "this CPU lacks the instructions");
 }
 
-/// A register of elements; `ASK`: those that follow soon are asked for.
+/// A register of elements; `ASK`: prefetches those that follow soon.
 ///
 /// # Safety
 /// The CPU has the instructions, and the vector the elements.
@@ -75,7 +76,7 @@ unsafe fn total<I: InstructionSet, T: Number, const R: usize>(mut sums: [I::Vect
     sums[0]
 }
 
-/// The sum of the elements of a register; those that it has not are 0.
+/// The sum of the elements of a register; missing ones are 0.
 #[inline(always)]
 fn across<T: Number>(mut lanes: [T; 16]) -> T {
     let mut width = lanes.len() / 2;
@@ -89,8 +90,9 @@ fn across<T: Number>(mut lanes: [T; 16]) -> T {
     lanes[0]
 }
 
-/// The same of several vectors with one, for as many streams from memory, with `R` registers of sums for each, a power
-/// of two. Its bits depend on the elements, their number and `R`, not on `N`. `ASK`: as for [`load`].
+/// The same of several vectors with one, for as many streams from memory, with `R` registers of sums for
+/// each, a power of two. Its bits depend on the elements, their number and `R`, not on `N`. `ASK`: as for
+/// [`load`].
 ///
 /// # Panics
 /// As [`dot`].
@@ -105,7 +107,8 @@ pub(crate) fn dots<I: InstructionSet, T: Number, const N: usize, const R: usize,
     let lanes = I::Vector::<T>::LANES;
     let (blocks, registers) = (y.len() / (lanes * R), y.len() / lanes);
     let mut rests = [[T::ZERO; 16]; N];
-    // SAFETY: the CPU has the instructions, as asserted; all have so many registers of elements, and a rest one.
+    // SAFETY: the CPU has the instructions, as asserted; all have this many registers of elements, and a
+    // rest.
     unsafe {
         let at = |vector: &[T], register: usize| load::<I, T, ASK>(vector, register * lanes);
         let mut sums = [[I::Vector::<T>::splat(T::ZERO); R]; N];

@@ -1,9 +1,9 @@
-//! Rows that become columns.
+//! Transposition of rows to columns.
 
 use bytemuck::Pod;
 
-/// Rows become columns, in registers that every CPU of the kind has: left alone, the compiler goes by way of the stack,
-/// number by number.
+/// Rows become columns, in registers that every CPU of the kind has. The compiler alone would go through the
+/// stack, number by number.
 #[inline(always)]
 pub(crate) fn transposed<T: Pod>(rows: [[T; 4]; 4]) -> [[T; 4]; 4] {
     #[cfg(target_arch = "x86_64")]

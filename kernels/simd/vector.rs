@@ -1,4 +1,4 @@
-//! Registers as types, where a loop needs to say what is in which.
+//! Registers as types, for loops that need explicit ones.
 
 use super::Number;
 
@@ -12,14 +12,14 @@ pub trait Vector<T>: Copy {
     unsafe fn load(at: *const T) -> Self;
 
     /// # Safety
-    /// As [`load`](Self::load); nobody else has the numbers.
+    /// As [`load`](Self::load); the numbers have no other user.
     unsafe fn store(self, at: *mut T);
 
-    /// A store past the caches where the CPU has such, which is in no order with other stores.
+    /// A store past the caches where the CPU has one, which is not ordered with other stores.
     ///
     /// # Safety
-    /// As [`store`](Self::store), and `at` is aligned to the register's size. Before anybody else uses the numbers,
-    /// this thread calls [`in_order`].
+    /// As [`store`](Self::store), and `at` is aligned to the register's size. Before another thread uses the
+    /// numbers, this thread calls [`in_order`].
     unsafe fn stream(self, at: *mut T);
 
     /// # Safety
@@ -110,7 +110,7 @@ mod registers {
     register! { __m256d, f64, 4, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_stream_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_mul_pd, _mm256_div_pd, _mm256_fmadd_pd }
 }
 
-/// What the compiler makes a register of, on any CPU.
+/// An array that the compiler makes a register of, on any CPU.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Lanes<T, const N: usize>([T; N]);
@@ -136,8 +136,8 @@ impl<T: Number, const N: usize> Vector<T> for Lanes<T, N> {
         {
             use std::arch::x86_64::{__m128i, _mm_stream_si128};
             const { assert!(size_of::<Self>() == size_of::<__m128i>()) };
-            // SAFETY: the caller vouches for the numbers; lanes are as many bytes, as asserted, all of which are of
-            // numbers. Every x86-64 has the instruction.
+            // SAFETY: the caller vouches for the numbers; lanes are as many bytes, as asserted, all of which
+            // are of numbers. Every x86-64 has the instruction.
             unsafe { _mm_stream_si128(at.cast(), std::mem::transmute_copy(&self)) }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -174,7 +174,7 @@ impl<T: Number, const N: usize> Vector<T> for Lanes<T, N> {
     }
 }
 
-/// Stores that this thread made by [`Vector::stream`] come before those that follow.
+/// Orders stores that this thread made by [`Vector::stream`] before those that follow.
 #[inline(always)]
 pub(crate) fn in_order() {
     #[cfg(target_arch = "x86_64")]

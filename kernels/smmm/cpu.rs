@@ -1,11 +1,12 @@
-//! Sparse products on the CPU: registers of a row of the product, to which multiples of rows of `b` are added.
+//! Sparse products on the CPU: registers of a row of the product, to which multiples of rows of `b` are
+//! added.
 
 use super::{Smmm, SmmmSpan};
 use crate::simd::{InstructionSet, Number, Vector, prefetch, spans};
 use flash_core::kernel::Span;
 use std::ops::Range;
 
-/// Elements between asking for a row of `b` and adding it: no CPU guesses which row comes next.
+/// Elements between the prefetch of a row of `b` and its use: no CPU predicts which row comes next.
 const AHEAD: usize = 8;
 
 #[inline(always)]
@@ -31,7 +32,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
     }
     let begin = pointers[0] as usize;
     let all = begin..pointers[run.len()] as usize;
-    // Views check that these are there.
+    // Views check that these elements exist.
     let sparse =
         Sparse { columns: k.column.slice(all.clone()), values: k.value.slice(all), b: k.b, leading, n };
     for i in 0..run.len() {
@@ -58,7 +59,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
                     4.. => sparse.sum::<I, 4>(&elements, done, c),
                     2.. => sparse.sum::<I, 2>(&elements, done, c),
                     1 => sparse.sum::<I, 1>(&elements, done, c),
-                    // The last register has elements of the one before once more.
+                    // The last register overlaps the one before.
                     0 => sparse.sum::<I, 1>(&elements, n - lanes, c),
                 }
             };
@@ -86,8 +87,8 @@ impl<T: Number> Sparse<'_, T> {
         }
     }
 
-    /// `R` registers of a row of the product, from number `first` on: the sums of these elements. Returns how many
-    /// numbers that are.
+    /// `R` registers of a row of the product, from number `first` on: the sums of these elements. Returns the
+    /// number of results.
     ///
     /// # Safety
     /// The CPU has the instructions.
@@ -100,8 +101,8 @@ impl<T: Number> Sparse<'_, T> {
     ) -> usize {
         let lanes = I::Vector::<T>::LANES;
         assert!(c.len() == self.n && first + R * lanes <= self.n, "a tile beyond its row");
-        // SAFETY: the caller vouches for the instructions. The registers' numbers are in `c` and in each row of
-        // `b`, which have `n`, as just seen.
+        // SAFETY: the caller vouches for the instructions. The registers' numbers are in `c` and in each row
+        // of `b`, which have `n`, as just checked.
         unsafe {
             let mut sums = [I::Vector::<T>::splat(T::ZERO); R];
             for element in elements.clone() {

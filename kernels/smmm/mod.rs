@@ -7,16 +7,17 @@ use crate::simd::Number;
 use flash_core::kernel::views::{Item, Read, Row, Whole, Window, Write};
 use flash_core::{Error, FlashMemory, KernelDefinition};
 
-/// `c[i, j]`, the sum over the elements of row i of a sparse matrix of `value * b[column, j]`. Dimensions: (row: m).
-/// Made by [`smmm`](fn@smmm), or by `of` for slices and owned memories.
+/// `c[i, j]`, the sum over the elements of row i of a sparse matrix of `value * b[column, j]`. Dimensions:
+/// (row: m). Made by [`smmm`](fn@smmm), or by `of` for slices and owned memories.
 ///
-/// The sparse matrix is in CSR form (compressed sparse rows): the elements of row i are those from `start[i]` to
-/// `start[i + 1]`, in any order, each with its column. Launches are cut into parts of equal numbers of elements.
+/// The sparse matrix is in CSR form (compressed sparse rows): the elements of row i are those from `start[i]`
+/// to `start[i + 1]`, in any order, each with its column. Launches are cut into parts of equal numbers of
+/// elements.
 ///
 /// # Errors
-/// A launch of more rows than `c` has is refused; where the row pointers decrease, leave the elements, or a column is
-/// none of `b`'s rows, or a row of `c` has not `n` elements, the kernel fails on the CPU. On devices the product is that of
-/// the elements that are there, in columns that `b` has rows for.
+/// A launch of more rows than `c` has is refused. Where the row pointers decrease, leave the elements, or a
+/// column is none of `b`'s rows, or a row of `c` does not have `n` elements, the kernel fails on the CPU. On
+/// devices the product is that of the existing elements in columns that `b` has rows for.
 #[derive(KernelDefinition)]
 #[kernel(
     name = "smmm",
@@ -34,7 +35,7 @@ pub struct Smmm<'a, T: Number> {
     n: u64,
     /// Elements from row to row of `b`.
     leading: u64,
-    /// Where the elements of each row begin, and where the last ones end: one more than there are rows.
+    /// The first element of each row, and the end of the last: one more than there are rows.
     #[structure]
     start: Whole<'a, Read<u64>>,
     /// Columns of the elements.
@@ -47,15 +48,15 @@ pub struct Smmm<'a, T: Number> {
     c: Item<'a, Write<Row<T>>>,
 }
 
-/// The product of a sparse matrix of `m` rows and `k` columns, in CSR form, with the first `k` rows and `n` columns of
-/// a dense one. To be launched with the dimensions `[m]`.
+/// The product of a sparse matrix of `m` rows and `k` columns, in CSR form, with the first `k` rows and `n`
+/// columns of a dense one. To be launched with the dimensions `[m]`.
 ///
-/// `start` has `m + 1` row pointers, `column` and `value` as many elements as the last of them says; `b` has the shape
-/// `[leading dimension, rows]` with at least `n` and `k`, `c` has just `[n, m]`.
+/// `start` has `m + 1` row pointers, `column` and `value` as many elements as the last of them says; `b` has
+/// the shape `[leading dimension, rows]` with at least `n` and `k`, `c` has exactly `[n, m]`.
 ///
 /// # Errors
-/// [`Error::Argument`] if they have not; it names what was expected and what was found. What is in `start` and `column`
-/// is seen when the kernel runs.
+/// [`Error::Argument`] if they do not; it names what was expected and what was found. The contents of `start`
+/// and `column` are checked when the kernel runs.
 ///
 /// # Examples
 /// ```
@@ -82,7 +83,7 @@ pub fn smmm<'a, T: Number>(
     shapes::vector("smmm", ("column", column), value.len(), "`value` has")?;
     let leading = shapes::matrix("smmm", ("b", b), [k, n])?;
     shapes::just("smmm", ("c", c), [m, n])?;
-    // By their numbers, whatever their shapes.
+    // As flat arrays, whatever their shapes.
     let (column, value, b) = (column.range(..)?, value.range(..)?, b.range(..k * leading as usize)?);
     Ok(Smmm::of(n as u64, leading, start, column, value, b, c))
 }

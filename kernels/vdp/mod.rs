@@ -50,7 +50,7 @@ impl<T: Number> ReduceOp<T> for Total {
 /// `[x.len()]`.
 ///
 /// # Errors
-/// [`Error::Argument`] if the lengths differ, or `sum` has not one element.
+/// [`Error::Argument`] if the lengths differ, or `sum` does not have one element.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! No intrinsics: arrays as lanes, which the compiler turns into what registers it may use.
+//! No intrinsics: arrays as lanes, which the compiler turns into the registers of the target.
 
 use super::{BLOCK, check, formula, version};
 
@@ -23,8 +23,8 @@ macro_rules! lanes {
             pub const WIDTH: usize = $width;
             pub const SCALE: f64 = 1.0;
 
-            /// Of the ways to write it, one that keeps every factor in range and is NaN, to be
-            /// seen, where `r2` has overflowed.
+            /// Of the ways to write it, this keeps every factor in range and is NaN, which is noticed, where
+            /// `r2` has overflowed.
             #[inline(always)]
             pub fn weight(r2: V, m: V) -> V {
                 core::array::from_fn(|l| {

@@ -153,7 +153,7 @@ fn without_softening_a_body_acts_on_all_others_and_not_on_itself() {
         every_body_is_exact_to::<f32>(n, 0.0, 1e-5);
         every_body_is_exact_to::<f64>(n, 0.0, 1e-14);
     }
-    // What comes out right only because it was not finite first is slow: the formula, rounded.
+    // Results that are right only because they were not finite first are slow: the formula, rounded.
     let (pos, mass) = system::<f32>(1_000);
     for (name, accelerate) in f32::versions() {
         let mut acc = vec![[0.0; 3]; 1_000];
