@@ -1,5 +1,5 @@
-//! NVIDIA's compilers for any x86-64 Linux machine, with or without a GPU: NVIDIA publishes them as Python packages.
-//! They go into the build directory, and what `check` says of the kernels comes from them.
+//! NVIDIA's compilers for any x86-64 Linux machine, with or without a GPU: NVIDIA publishes them as Python
+//! packages. They are unpacked into the build directory. `check` reports what they say of the kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -10,15 +10,15 @@ use anyhow::{Context, Result, bail};
 use crate::wheels::Wheels;
 use crate::{in_ci, opencl, root};
 
-/// What is published under one version. NVRTC's own folder has nothing but NVRTC: it is looked for libraries, and
-/// a driver must be the system's.
+/// The packages, under one version. NVRTC's own folder has only NVRTC: it is searched for libraries, and a
+/// driver must be the system's.
 const COMPILERS: Wheels = Wheels {
     title: "NVIDIA's CUDA compilers, 128 MB",
     packages: "xtask/cuda-compilers.txt",
     keep: |file| {
         let name = file.file_name()?;
         let kept = match file.parent()?.file_name()?.to_str()? {
-            // The package has every library a second time, made in another way.
+            // The package has every library a second time, in another variant.
             "lib" => name.to_str()?.starts_with("libnvrtc") && !name.to_str()?.contains(".alt."),
             "bin" => name == "ptxas",
             _ => false,
@@ -37,7 +37,7 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// Installs what is missing. What cannot be had is named; with CI it is an error.
+/// Installs what is missing. Packages that cannot be installed are named; with CI that is an error.
 pub fn install() -> Result<()> {
     let folder = folder()?;
     if COMPILERS.are_in(&folder) {
@@ -52,7 +52,7 @@ pub fn install() -> Result<()> {
     }
 }
 
-/// Packages are unpacked without permissions; and the name without a version is the first that is looked for.
+/// Packages are unpacked without permissions; and programs look first for the name without a version.
 #[cfg(unix)]
 fn finish(kept: &Path) -> Result<()> {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -71,7 +71,7 @@ fn finish(_: &Path) -> Result<()> {
     bail!("they are published for Linux on x86-64 alone")
 }
 
-/// What makes NVRTC visible to programs: its folder, before those that the caller has.
+/// The variable that makes NVRTC visible to programs: its folder, before those of the caller.
 pub fn environment() -> Result<(&'static str, String)> {
     const PATH: &str = "LD_LIBRARY_PATH";
     let ours = libraries()?;
@@ -82,7 +82,8 @@ pub fn environment() -> Result<(&'static str, String)> {
     Ok((PATH, opencl::utf8(Path::new(&joined))?))
 }
 
-/// Compiles every CUDA kernel, prints what each one uses, and fails if one does not compile or spills registers.
+/// Compiles every CUDA kernel, prints the resources of each, and fails if one does not compile or spills
+/// registers.
 pub fn check(options: &Options) -> Result<ExitCode> {
     install()?;
     let built = Command::new("cargo")
@@ -116,7 +117,7 @@ fn ptxas(folder: &Path) -> PathBuf {
     folder.join("bin/ptxas")
 }
 
-/// The folder of the build directory that all this is in.
+/// The folder in the build directory for all of this.
 fn folder() -> Result<PathBuf> {
     Ok(opencl::target()?.join("cuda"))
 }

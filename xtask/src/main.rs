@@ -9,7 +9,7 @@
 //! - `gpu` tests and measures the CUDA backend where there is a GPU (`gpu/`).
 //! - `bench` measures FLASH beside its peers (`bench.rs`).
 //!
-//! # How a test says that it was skipped
+//! # Skipped tests
 //!
 //! Rust's test harness knows passed, failed and ignored, and hides the output of
 //! a test that passes. A test that finds out while running that it cannot run
@@ -104,9 +104,9 @@ enum Command {
     CheckCuda(cuda::Options),
     /// Test and measure the CUDA backend on this machine's GPU, and write what came out to docs/gpu.md.
     ///
-    /// Takes some ten minutes. Each step has a time limit, and one that fails does not stop the others. For a machine
-    /// without Rust, `--pack FOLDER` puts all that is needed into a folder: `FOLDER/xtask gpu --from FOLDER` then does
-    /// the same there. Exit status 0 if all that ran passed.
+    /// Takes some ten minutes. Each step has a time limit, and one that fails does not stop the others. For a
+    /// machine without Rust, `--pack FOLDER` puts all that is needed into a folder: `FOLDER/xtask gpu --from
+    /// FOLDER` then does the same there. Exit status 0 if all that ran passed.
     Gpu(gpu::Options),
     /// Measure FLASH beside its peers; installs and compiles the peers first.
     Bench(bench::Options),

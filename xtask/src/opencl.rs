@@ -16,8 +16,8 @@ use crate::{cuda, in_ci, root, setup};
 /// Folder of Intel's libraries: a new version gets a new folder.
 const INTEL: &str = "intel-2023.2.4";
 
-/// What is published under that version. The libraries find each other in one folder; without the OpenCL loader that
-/// one of the packages brings: the system's is used.
+/// The packages, under that version. The libraries find each other in one folder. The OpenCL loader in one of
+/// the packages is left out: the system's is used.
 const RUNTIME: Wheels = Wheels {
     title: "Intel's OpenCL runtimes, 300 MB",
     packages: "xtask/opencl-runtimes.txt",
@@ -39,8 +39,8 @@ const BACKENDS: &[&str] = &["opencl-fpga", "cuda"];
 /// Where the system's packages register their runtimes.
 const VENDORS: &str = "/etc/OpenCL/vendors";
 
-/// Installs what is missing and writes the folder of `.icd` files. What cannot be had is named; with CI it
-/// is an error.
+/// Installs what is missing and writes the folder of `.icd` files. Packages that cannot be installed are
+/// named; with CI that is an error.
 pub fn install() -> Result<()> {
     setup::opencl()?;
     let place = place()?;
@@ -85,12 +85,13 @@ pub fn run(program: &str, arguments: &[String]) -> Result<ExitCode> {
 /// A variable and its value.
 type Variable = (&'static str, String);
 
-/// What makes the devices visible to OpenCL, and its compiler to CUDA.
+/// The variables that make the devices visible to OpenCL, and its compiler to CUDA.
 pub fn environment() -> Result<Vec<Variable>> {
     Ok(vec![("OCL_ICD_VENDORS", utf8(&place()?.join("vendors"))?), cuda::environment()?])
 }
 
-/// What makes the backends visible to FLASH, once they are built: their plugins, before those that the caller has.
+/// The variable that makes the backends visible to FLASH, once they are built: their plugins, before those of
+/// the caller.
 fn plugins() -> Result<Variable> {
     const PATH: &str = "FLASH_BACKEND_PATH";
     let mut command = Command::new("cargo");
@@ -123,7 +124,7 @@ pub fn is_registered(word: &str) -> bool {
     icds.iter().filter_map(|icd| fs::read_to_string(icd).ok()).any(|library| library.contains(word))
 }
 
-/// The folder of the build directory that all this is in.
+/// The folder in the build directory for all of this.
 fn place() -> Result<PathBuf> {
     Ok(target()?.join("opencl"))
 }
@@ -134,7 +135,7 @@ pub fn target() -> Result<PathBuf> {
     Ok(this.ancestors().nth(2).context("this program lies in no build directory")?.to_owned())
 }
 
-/// Writes the `.icd` files: those of the system, and those of Intel's libraries that are there.
+/// Writes the `.icd` files: those of the system, and those of the existing libraries of Intel.
 fn write_icds(to: &Path, system: &Path, intel: &Path) -> Result<()> {
     let mut icds = Vec::new();
     for icd in files(system).unwrap_or_default() {
@@ -155,7 +156,7 @@ fn write_icds(to: &Path, system: &Path, intel: &Path) -> Result<()> {
     }
     for (name, text) in icds {
         let file = to.join(name);
-        // Not written anew: a program may be reading it.
+        // Not written again: a program may be reading it.
         if fs::read(&file).ok().as_ref() != Some(&text) {
             fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -163,7 +164,7 @@ fn write_icds(to: &Path, system: &Path, intel: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As a shell takes it for one word.
+/// Quoted as one word for a shell.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }

@@ -1,12 +1,12 @@
-//! What the machine watches while tests run: data races, by ThreadSanitizer, and files that nobody wrote, by
-//! libFuzzer.
+//! Dynamic checks: data races, by ThreadSanitizer, and malformed files, by libFuzzer.
 //!
-//! ThreadSanitizer sees every access of the runtime's tests, also over devices with memories of their own, which many
-//! read at once, and of the standard library, which is therefore built anew (`-Zbuild-std`): that takes a nightly
-//! toolchain with `rust-src`. It knows atomic operations, locks and threads, but no fences: an order that only a fence
-//! makes is a race to it. There is none of that kind here. Fences stand between a write and a look at who sleeps
-//! (`memory/state/word.rs`, `runtime/distributed/lane.rs`), where both sides are atomic; contents are handed over by Release
-//! and Acquire. So there are no suppressions, and every report is an error.
+//! ThreadSanitizer sees every access of the runtime's tests, also over devices with memories of their own and
+//! with concurrent readers, and of the standard library, which is therefore built anew (`-Zbuild-std`): that
+//! takes a nightly toolchain with `rust-src`. It knows atomic operations, locks and threads, but no fences:
+//! an order that only a fence makes is a race to it. There is none of that kind here. Fences stand between a
+//! write and a look at sleepers (`memory/state/word.rs`, `runtime/distributed/lane.rs`), where both sides are
+//! atomic; contents are handed over by Release and Acquire. So there are no suppressions, and every report is
+//! an error.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::{env, fs};
@@ -16,21 +16,22 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 use crate::test::{ON_ONE_DEVICE, OWN_MEMORIES};
 
-/// Tests that are left out: they compute much, minutes each, and share between threads what others do, too.
+/// Tests that are left out: they compute for minutes each, and share nothing between threads that others do
+/// not.
 const SKIPPED: &[&str] =
     &["reduce::a_million_work_items", "reduce::every_space", "nbody::the_", "nbody::both_forms"];
 
 /// Submissions of the tests that count them: a hundred thousand would take minutes.
 const SUBMISSIONS: &str = "20000";
 
-/// What libFuzzer looks at to find inputs that take new ways. Also in a stable toolchain.
+/// The coverage that libFuzzer needs to find inputs with new paths. Available in a stable toolchain, too.
 const COVERAGE: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// What is asked for.
+/// The options of the command.
 #[derive(clap::Args)]
 pub struct Options {
     /// Fuzz the reader of recordings for so long instead.
@@ -38,8 +39,8 @@ pub struct Options {
     fuzz: Option<u32>,
 }
 
-/// Runs the tests of the runtime under ThreadSanitizer, or the fuzzer. Without a nightly toolchain it says so,
-/// and nothing is wrong.
+/// Runs the tests of the runtime under ThreadSanitizer, or the fuzzer. Without a nightly toolchain it prints
+/// that, and succeeds.
 pub fn run(options: &Options) -> Result<ExitCode> {
     match options.fuzz {
         Some(seconds) => fuzz(seconds),
@@ -65,7 +66,7 @@ fn threads() -> Result<ExitCode> {
             .arg("--")
             .args(skipped.iter().flat_map(|test| ["--skip", test]))
             .env("RUSTFLAGS", with_flags("-Zsanitizer=thread"))
-            // Every access is still watched, and the code is made sooner.
+            // Every access is still checked, and the code is compiled sooner.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
             .env("FLASH_TEST_SUBMISSIONS", SUBMISSIONS)
             .envs(environment.iter().copied());
@@ -77,7 +78,7 @@ fn threads() -> Result<ExitCode> {
 
 fn fuzz(seconds: u32) -> Result<ExitCode> {
     let target = host("")?;
-    // Where a file is left that was too much.
+    // The place of a file that caused a failure.
     let found = root().join("target/fuzz");
     fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
     let mut command = Command::new("cargo");
@@ -86,7 +87,7 @@ fn fuzz(seconds: u32) -> Result<ExitCode> {
         .args(["--target", &target, "--"])
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", found.display()))
-        // Room for what the mutator plants; a file that takes ten seconds to read is an error.
+        // Room for the mutator's insertions; a file that takes ten seconds to read is an error.
         .args(["-max_len=65536", "-timeout=10", "-print_final_stats=1"])
         .env("RUSTFLAGS", with_flags(COVERAGE))
         .env("FLASH_CPU_THREADS", "1");
@@ -102,7 +103,7 @@ fn has_standard_library() -> bool {
     list.is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|line| line == "rust-src"))
 }
 
-/// The machine's own target, named, so that what runs while building is built without the flags.
+/// The machine's own target. Naming it keeps the flags from build scripts.
 fn host(toolchain: &str) -> Result<String> {
     let toolchain = Some(toolchain).filter(|toolchain| !toolchain.is_empty());
     let output = Command::new("rustc").args(toolchain).arg("-vV").output().context("cannot start rustc")?;
@@ -112,14 +113,14 @@ fn host(toolchain: &str) -> Result<String> {
         .with_context(|| format!("expected a line `host: ..` of `rustc -vV`, found {text}"))
 }
 
-/// With what the caller's environment has.
+/// The flags, with those of the caller's environment.
 fn with_flags(flags: &str) -> String {
     let before = env::var("RUSTFLAGS").unwrap_or_default();
     format!("{before} {flags}").trim().to_owned()
 }
 
 fn finish(mut command: Command) -> Result<ExitCode> {
-    // Pieces of a build that was broken off do not link with each other.
+    // Pieces of an interrupted build do not link with each other.
     command.env("CARGO_INCREMENTAL", "0");
     println!("sanitize: {command:?}");
     let status = command.current_dir(root()).status().context("cannot start cargo")?;

@@ -15,9 +15,9 @@ use crate::{cuda, in_ci, opencl};
 /// Something that a test or a benchmark needs.
 struct Need {
     probe: Probe,
-    /// What Debian and its kin call it.
+    /// Its name on Debian and its relatives.
     package: &'static str,
-    /// Who misses it.
+    /// The tests or benchmarks that need it.
     used_by: &'static str,
 }
 
@@ -69,7 +69,7 @@ const PEERS: &[Need] = &[
     OPENBLAS,
 ];
 
-/// What the tests need. What cannot be had is named; with CI it is an error.
+/// Installs the needs of the tests. Those that cannot be installed are named; with CI that is an error.
 pub fn tests() -> Result<()> {
     provide(TESTS)?;
     opencl::install()?;
@@ -79,17 +79,17 @@ pub fn tests() -> Result<()> {
     Ok(())
 }
 
-/// What OpenCL devices need of the system.
+/// Installs the needs of OpenCL devices.
 pub fn opencl() -> Result<()> {
     provide(OPENCL)
 }
 
-/// What downloading a Python package takes.
+/// Installs the needs of a download of Python packages.
 pub fn pip() -> Result<()> {
     provide(PIP)
 }
 
-/// What the benchmarks' peers need.
+/// Installs the needs of the benchmarks' peers.
 pub fn peers() -> Result<()> {
     provide(PEERS)
 }
@@ -155,7 +155,7 @@ impl Probe {
     fn finds(&self) -> bool {
         match self {
             Probe::Program(name) => on_path(name, env::var_os("PATH").as_deref()),
-            // It prints the name alone if there is no such file.
+            // It prints only the name if there is no such file.
             Probe::Library(name) => Command::new("gcc")
                 .arg(format!("-print-file-name={name}"))
                 .output()
@@ -184,7 +184,7 @@ fn executable(file: &Path) -> bool {
     file.is_file() || file.with_extension("exe").is_file()
 }
 
-/// Tries to install; whether it worked is for the caller to probe.
+/// Tries to install; the caller probes whether it worked.
 fn install(packages: &[&str]) {
     let path = env::var_os("PATH");
     let names = packages.join(" ");
@@ -197,7 +197,8 @@ fn install(packages: &[&str]) {
         return;
     };
     eprintln!("setup: installing {names}");
-    // Old lists name packages that are gone, so a failed update is worth a try all the same.
+    // Old lists name packages that no longer exist, so after a failed update the installation is tried all
+    // the same.
     for arguments in
         [&["update", "-q"][..], &[&["install", "-q", "-y", "--no-install-recommends"], packages].concat()]
     {

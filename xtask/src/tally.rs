@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// With `CI=true` a test may be skipped for a reason that begins so, and for no other.
+/// With `CI=true` a test may be skipped only for a reason that begins with one of these.
 pub const ALLOWED_IN_CI: &[&str] = &["no GPU", "no AVX-512", "no nightly"];
 
 /// A test that did not run, or a part of one.
@@ -16,7 +16,7 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// Whether the reason counts where everything but hardware must be there.
+    /// Whether the reason counts where everything but hardware must be available.
     pub fn allowed_in_ci(&self) -> bool {
         ALLOWED_IN_CI.iter().any(|reason| self.why.starts_with(reason))
     }
@@ -36,7 +36,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes in one line of a harness's output.
+    /// Reads one line of a harness's output.
     pub fn line(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count(counts, "passed");
@@ -54,7 +54,7 @@ impl Tally {
         }
     }
 
-    /// Takes in the skip log: a test that skipped itself is not one that passed.
+    /// Reads the skip log: a test that skipped itself is not one that passed.
     pub fn skip_log(&mut self, log: &str) {
         for line in log.lines().filter(|line| !line.trim().is_empty()) {
             let entry = line.strip_prefix("skipped: ").unwrap_or(line);

@@ -16,8 +16,8 @@ use crate::{cuda, in_ci, opencl, root, setup};
 /// Where a test that skips itself says so.
 const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 
-/// What tests load and start, built with them: alone it would get fewer features of what it depends on, and most of
-/// that would be built twice.
+/// What tests load and start, built with them: alone it would get fewer features of what it depends on, and
+/// most of that would be built twice.
 const BUILD: &[&str] = &["build", "--workspace", "--lib", "--tests", "--bin", "flash", "--bin", "nbody"];
 
 /// Tells the tests that it is built.
@@ -32,7 +32,8 @@ const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
 /// Devices that see nothing of the host's memory.
 pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")];
 
-/// Tests of one device's name, of records that several devices have several of, and of a window that is not cut.
+/// Tests of one device's name, of records that several devices have several of, and of a window that is not
+/// cut.
 pub const ON_ONE_DEVICE: &[&str] = &[
     "a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words",
     "a_profile_records_kernel_device_phases_items_and_times",

@@ -1,5 +1,5 @@
-//! Libraries and programs that their makers publish as Python packages: downloaded and unpacked with pip, which checks
-//! their hashes, and not installed.
+//! Libraries and programs that their makers publish as Python packages. pip downloads, checks and unpacks
+//! them; they are not installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,31 +9,31 @@ use anyhow::{Context, Result, bail};
 
 use crate::{root, setup};
 
-/// What is kept of some packages.
+/// The kept files of some packages.
 pub struct Wheels {
-    /// For people.
+    /// Name for display.
     pub title: &'static str,
     /// The file that names them for pip, from the workspace's root.
     pub packages: &'static str,
-    /// Where a file of a package goes in the folder, by its path in the package; `None`: nowhere.
+    /// The place of a package's file in the folder, by its path in the package; `None`: it is not kept.
     pub keep: fn(&Path) -> Option<PathBuf>,
-    /// Makes a folder of what is kept usable.
+    /// Makes a folder of the kept files usable.
     pub finish: fn(&Path) -> Result<()>,
 }
 
-/// A copy of the file that names the packages, in the folder of what is kept of them.
+/// A copy of the file that names the packages, in the folder of their kept files.
 const RECEIPT: &str = "packages.txt";
 
 impl Wheels {
-    /// Whether a folder has what is kept of just these packages.
+    /// Whether a folder has the kept files of just these packages.
     pub fn are_in(&self, folder: &Path) -> bool {
         let read = |file: PathBuf| fs::read(file).ok();
         let found = read(folder.join(RECEIPT));
         found.is_some() && found == read(root().join(self.packages))
     }
 
-    /// Downloads them, and makes a folder of what is kept; one that is there already is exchanged. Whoever finds the
-    /// folder finds it complete.
+    /// Downloads them, and makes a folder of what is kept; one that is there already is exchanged. Whoever
+    /// finds the folder finds it complete.
     pub fn fetch(&self, folder: &Path) -> Result<()> {
         if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
             bail!("they are published for Linux on x86-64 alone");

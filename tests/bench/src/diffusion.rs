@@ -65,7 +65,8 @@ const DIFFUSION: Source = Source {
 impl Diffusion {
     pub fn load(cache: &Path) -> Result<Diffusion> {
         let library = DIFFUSION.load(cache)?;
-        // SAFETY: the signatures are those of the functions in diffusion.c, and `load` keeps the library for ever.
+        // SAFETY: the signatures are those of the functions in diffusion.c, and `load` keeps the library for
+        // ever.
         unsafe {
             Ok(Diffusion {
                 serial: *library.get(b"diffusion_serial\0")?,

@@ -105,8 +105,8 @@ impl Driver {
     /// Launches a kernel with so many blocks of so many threads.
     ///
     /// # Safety
-    /// The parameters are as many, and of the types, that the kernel has; what they point to on the device is there
-    /// until the kernel has ended, and large enough.
+    /// The parameters are as many, and of the types, that the kernel has; what they point to on the device is
+    /// there until the kernel has ended, and large enough.
     pub unsafe fn launch(
         &self,
         Function(function): Function,

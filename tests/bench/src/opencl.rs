@@ -115,8 +115,8 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Of one implementation: `plain`, which has the parameters of the kernel by hand, or `cooperating`, which has those of
-/// `FLASH_ARGS`, too.
+/// Of one implementation: `plain`, which has the parameters of the kernel by hand, or `cooperating`, which
+/// has those of `FLASH_ARGS`, too.
 fn launches(id: &str, kernel: &str) -> Result<Vec<Row>> {
     let rt = get_runtime(id)?.options(Implementation::named(kernel));
     let hand = ByHand::new(rt.devices()[0])?;

@@ -1,8 +1,8 @@
-//! The FLASH paper's measure of overhead: what a launch takes beyond the kernel's own time, in both of the paper's
-//! programs, with the same machine code in the same run dispatched by FLASH, gcc's OpenMP and oneTBB.
+//! The FLASH paper's measure of overhead: what a launch takes beyond the kernel's own time, in both of the
+//! paper's programs, with the same machine code in the same run dispatched by FLASH, gcc's OpenMP and oneTBB.
 //!
-//! The kernel's time of a launch is what all threads spent in it, divided among them evenly: a thread that waits for
-//! another, or does the work of both, is overhead.
+//! The kernel's time of a launch is what all threads spent in it, divided among them evenly: a thread that
+//! waits for another, or does the work of both, is overhead.
 
 use crate::diffusion;
 use crate::peers::{Peers, Source};
@@ -151,7 +151,8 @@ impl CpuSpan<Walk<'_>> for Shared {
         let (shares, (first, end)) = (SHARES.get().expect("loaded"), bounds(&run));
         assert!(k.rx.len() == ITERATIONS * PARTICLES && k.ry.len() == k.rx.len());
         assert!(run.range().end <= PARTICLES);
-        // SAFETY: the moves of all particles are there; the others are those of this run, rows of ROW entries.
+        // SAFETY: the moves of all particles are there; the others are those of this run, rows of ROW
+        // entries.
         unsafe {
             (shares.walk)(
                 first,

@@ -1,4 +1,4 @@
-//! The device that is used, and what is known of it.
+//! The device that is used, and its properties.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub const KEY: &str = "NVIDIA_GPU";
 
 /// The device that is used.
 pub struct Device {
-    /// Its name and what is known of it.
+    /// Its name and properties.
     text: String,
     pub emulated: bool,
 }
@@ -22,10 +22,10 @@ impl std::fmt::Display for Device {
 }
 
 impl Device {
-    /// The one in what `flash list --json` says.
+    /// The first device in the output of `flash list --json`.
     pub fn listed(said: &str) -> Result<Device> {
         let start = said.find('{').context("`flash list --json` printed no JSON")?;
-        // Warnings may stand before it, and behind it.
+        // Warnings may stand before it, and after it.
         let list = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Value>().next();
         let mut device = device_of(&list.context("`flash list --json` printed nothing")??)?;
         if let Some(driver) = asked_of_nvidia_smi() {
@@ -35,7 +35,7 @@ impl Device {
     }
 }
 
-/// The device in what `flash list --json` prints.
+/// The device in parsed output of `flash list --json`.
 fn device_of(list: &Value) -> Result<Device> {
     let backends = list["backends"].as_array().into_iter().flatten();
     let ours = backends.into_iter().find(|backend| backend["key"] == KEY);
@@ -56,7 +56,7 @@ fn device_of(list: &Value) -> Result<Device> {
     })
 }
 
-/// The driver's version and the fastest clocks, if there is a program to ask.
+/// The driver's version and the fastest clocks, from `nvidia-smi` if it is installed.
 fn asked_of_nvidia_smi() -> Option<String> {
     let query =
         "--query-gpu=driver_version,clocks.max.sm,clocks.max.mem,pcie.link.gen.max,pcie.link.width.max";

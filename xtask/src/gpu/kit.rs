@@ -32,7 +32,7 @@ const PACKAGES: [&str; 7] = [
     "xtask",
 ];
 
-/// What is packed beside this program: the others; NVRTC, which is large; and of which commit all this is.
+/// The files that are packed beside this program: the others; NVRTC, which is large; and the commit.
 const PROGRAMS: &str = "programs.tar.gz";
 const NVRTC: &str = "nvrtc.tar.xz";
 const COMMIT: &str = "commit";
@@ -40,9 +40,9 @@ const COMMIT: &str = "commit";
 /// Programs and libraries.
 pub struct Kit {
     files: BTreeMap<&'static str, PathBuf>,
-    /// Folders of NVRTC, the first first.
+    /// Folders of NVRTC, in the order of the search.
     libraries: Vec<PathBuf>,
-    /// Of the sources; empty if they are in no repository.
+    /// The commit of the sources; empty if they are in no repository.
     pub commit: String,
 }
 
@@ -50,7 +50,7 @@ fn targets() -> impl Iterator<Item = &'static str> {
     [NBODY, FLASH, BENCH, PLUGIN, XTASK].into_iter().chain(TESTS)
 }
 
-/// CUDA's own NVRTC, where CUDA is usually installed.
+/// CUDA's own NVRTC, at the usual place.
 fn installed() -> PathBuf {
     "/usr/local/cuda/lib64".into()
 }
@@ -73,7 +73,7 @@ impl Kit {
         Ok(Kit { files, libraries: vec![cuda::libraries()?, installed()], commit: commit() })
     }
 
-    /// Packs all that another machine needs into a folder; how many bytes that are.
+    /// Packs all that another machine needs into a folder; returns the number of bytes.
     pub fn pack(&self, folder: &Path) -> Result<u64> {
         let libraries = cuda::libraries()?;
         if !libraries.join("libnvrtc.so").exists() {
@@ -84,7 +84,7 @@ impl Kit {
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         for (name, file) in &self.files {
             let to = if *name == XTASK { folder.join(name) } else { work.join(name) };
-            // A program that runs cannot be written, but it can be replaced.
+            // A running program cannot be written, but it can be replaced.
             fs::remove_file(&to).ok();
             succeed(Command::new("strip").arg("-o").arg(&to).arg(file), "strip (of binutils)")?;
         }
@@ -96,7 +96,7 @@ impl Kit {
         packed.into_iter().map(|data| Ok(data?.len())).sum()
     }
 
-    /// What is in such a folder. It is unpacked into `work`.
+    /// The kit in such a folder. It is unpacked into `work`.
     pub fn unpack(folder: &Path, work: &Path) -> Result<Kit> {
         let packed = folder.join(PROGRAMS);
         if !packed.is_file() {
@@ -117,7 +117,7 @@ impl Kit {
         Ok(Kit { files: files.collect(), libraries: vec![libraries, installed()], commit })
     }
 
-    /// One without programs.
+    /// A kit without programs.
     #[cfg(test)]
     pub fn nothing() -> Kit {
         Kit { files: BTreeMap::new(), libraries: Vec::new(), commit: String::new() }
@@ -129,7 +129,7 @@ impl Kit {
         Ok(file)
     }
 
-    /// What makes the backend and NVRTC visible to programs.
+    /// The variables that make the backend and NVRTC visible to programs.
     pub fn environment(&self) -> Result<Vec<(&'static str, OsString)>> {
         const PATH: &str = "LD_LIBRARY_PATH";
         let theirs = env::var_os(PATH).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Kit {
     }
 }
 
-/// What cargo says that it built, by the names of the targets.
+/// The files that cargo built, by the names of the targets.
 fn artifacts(messages: &str) -> Result<BTreeMap<&'static str, PathBuf>> {
     let mut files = BTreeMap::new();
     for line in messages.lines() {
@@ -158,7 +158,7 @@ fn artifacts(messages: &str) -> Result<BTreeMap<&'static str, PathBuf>> {
     }
 }
 
-/// Which commit the sources are, and whether they were changed since.
+/// The commit of the sources, and whether they were changed since.
 fn commit() -> String {
     let described = Command::new("git")
         .args(["describe", "--always", "--dirty", "--abbrev=12"])

@@ -1,7 +1,8 @@
-//! Tests and measures the CUDA backend on a GPU, and writes what came out into a file.
+//! Tests and measures the CUDA backend on a GPU, and writes a report to a file.
 //!
-//! All that is run is built first: by `kit`, which can also pack it for a machine that has a driver and a GPU but no
-//! Rust, no sources and no network. `steps` says what is run, each step with a time limit; `report` writes the file.
+//! All programs are built first: by `kit`, which can also pack them for a machine that has a driver and a GPU
+//! but no Rust, no sources and no network. `steps` has the steps, each with a time limit; `report` writes the
+//! file.
 
 mod device;
 mod kit;
@@ -33,8 +34,8 @@ pub struct Options {
     report: Option<PathBuf>,
 }
 
-/// Packs, or runs all steps. The exit status says whether all passed that could run; a goal of the benchmark that is missed
-/// is in the report.
+/// Packs, or runs all steps. The exit status says whether every step that could run passed; missed goals of
+/// the benchmark are in the report.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if let Some(folder) = &options.pack {
         let kit = Kit::build()?;
@@ -68,7 +69,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A folder for outputs, with nothing of an earlier run but its libraries.
+/// A folder for outputs, which keeps only the libraries of an earlier run.
 fn fresh(work: &Path) -> Result<()> {
     for name in ["logs", "cache"] {
         let folder = work.join(name);
@@ -80,7 +81,7 @@ fn fresh(work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A program of CUDA's, on the search path or where CUDA is installed.
+/// A program of CUDA, on the search path or where CUDA is installed.
 fn of_cuda(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain([PathBuf::from("/usr/local/cuda/bin")]);

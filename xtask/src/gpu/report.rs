@@ -1,4 +1,4 @@
-//! What came out, as a page in Markdown.
+//! The report of a run, as a page in Markdown.
 
 use std::fmt::{self, Display, Formatter};
 use std::process::Command;
@@ -8,7 +8,7 @@ use super::steps::Outcomes;
 /// A run.
 pub struct Report<'a> {
     pub device: &'a str,
-    /// Of the sources; empty if nobody knows.
+    /// The commit of the sources; empty if it is unknown.
     pub commit: &'a str,
     pub outcomes: &'a Outcomes,
 }
@@ -57,7 +57,7 @@ impl Display for Report<'_> {
     }
 }
 
-/// What the page says that was never seen on a GPU: a run does not take it out, who reads its report does.
+/// The page's list of what was never seen on a GPU. A run leaves it; the reader of the report shortens it.
 fn unseen() -> &'static str {
     const PAGE: &str = include_str!("../../../docs/gpu.md");
     PAGE.find(UNSEEN).map_or("", |at| &PAGE[at..])

@@ -1,4 +1,4 @@
-//! What is run on the GPU, one step after the other. A step that fails does not keep the next from running.
+//! The steps that run on the GPU, one after the other. After a failure the next step runs all the same.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,51 +17,53 @@ use crate::tally::Tally;
 const PUBLISHED: [f64; 10] =
     [26.405, 313.77, 926.56, 1866.4, 3135.6, 4737.6, 6676.6, 8957.7, 11587.0, 14572.0];
 
-/// Seconds of the conformance suite; of each way to compute the ten energies; of each check of `compute-sanitizer`.
+/// Seconds of the conformance suite; of each way to compute the ten energies; of each check of
+/// `compute-sanitizer`.
 const CONFORMANCE: u64 = 40;
 const ENERGY: u64 = 15;
 const SANITIZER: u64 = 40;
 
-/// How the ten energies are computed: what that is called, and the options of `nbody`.
+/// The ways to compute the ten energies: a name, and the options of `nbody`.
 const ENERGIES: [(&str, &[&str]); 3] = [
     ("ten energies, two kernels", &[]),
     ("ten energies, one kernel", &["--form", "one-kernel"]),
     ("ten energies, double precision", &["--precision", "f64"]),
 ];
 
-/// Modules of tests that build plugins from the sources, which need not be here: the program, and its module.
+/// Modules of tests that build plugins from the sources, which may be absent: the program, and its module.
 const OF_SOURCES: [(&str, &str); 2] = [("cuda", "plugin"), ("device_kernels", "programs")];
 
-/// Programs of tests, and their seconds; and those of one of their tests.
+/// Programs of tests, and their seconds; and the seconds of one of their tests.
 const TESTS: [(&str, u64); 3] = [(kit::TESTS[0], 100), (kit::TESTS[1], 100), (kit::TESTS[2], 40)];
 const TEST: u64 = 60;
 
-/// Benchmarks, what they are given, and their seconds.
+/// Benchmarks, their arguments, and their seconds.
 const BENCHMARKS: [(&str, &[&str], u64); 2] =
     [("gpu", &[], 70), ("kernels", &["--device", KEY, "--megabytes", "192", "--seconds", "1"], 60)];
 
-/// Checks of `compute-sanitizer`, and their options. The backend asks some things of the driver by calls that fail, such
-/// as for the parameter behind the last one, and looks at what every call answers: errors of calls are no findings.
+/// Checks of `compute-sanitizer`, and their options. Some queries of the backend to the driver are calls that
+/// fail, such as for the parameter after the last one, and it checks every result: errors of calls are no
+/// findings.
 const SANITIZERS: [(&str, &[&str]); 2] = [("memcheck", &["--report-api-errors", "no"]), ("racecheck", &[])];
 
-/// All steps together, each to its limit. With what unpacking takes before, that is ten minutes.
+/// The limit of all steps together. With the time of unpacking before, that is ten minutes.
 const ALL: Duration = Duration::from_secs(540);
 
 /// Why a step is left out.
 const HOURS: &str = "an emulated device would take hours";
 
-/// What the benchmark says of a row that misses its goal.
+/// The benchmark's words for a row that misses its goal.
 const MISSED: &str = "goal missed: ";
 
 /// A step that has run.
 pub struct Done {
     pub name: String,
-    /// What it says of itself, or what is wrong.
+    /// Its result, or its error.
     pub outcome: Result<String>,
     pub time: Duration,
 }
 
-/// What came out.
+/// The outcomes of all steps.
 #[derive(Default)]
 pub struct Outcomes {
     pub done: Vec<Done>,
@@ -74,7 +76,7 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Whether all passed that could run; what had no time left did not.
+    /// Whether every step that could run passed; one without time left did not.
     pub fn ok(&self) -> bool {
         self.done.iter().all(|done| done.outcome.is_ok())
     }
@@ -83,7 +85,7 @@ impl Outcomes {
 /// Runs the steps.
 pub struct Runner<'a> {
     kit: &'a Kit,
-    /// For what programs write.
+    /// Folder for the output of programs.
     work: &'a Path,
     start: Instant,
     pub outcomes: Outcomes,
@@ -94,7 +96,7 @@ impl<'a> Runner<'a> {
         Runner { kit, work, start: Instant::now(), outcomes: Outcomes::default() }
     }
 
-    /// The device; without one, why there is none.
+    /// The device; without one, the reason.
     pub fn device(&self) -> Result<Device> {
         let (status, log) = self.command("devices", 60, kit::FLASH, &["list", "--json"])?;
         let text = read(&log)?;
@@ -102,7 +104,7 @@ impl<'a> Runner<'a> {
         Device::listed(&text)
     }
 
-    /// All steps, the most telling first.
+    /// Runs all steps, the most important first.
     pub fn run_all(&mut self, device: &Device) {
         self.step("conformance suite", |runner| {
             let (status, log) =
@@ -156,7 +158,7 @@ impl<'a> Runner<'a> {
         self.outcomes.done.push(Done { name, outcome, time });
     }
 
-    /// Seconds that are left.
+    /// Seconds left.
     fn left(&self) -> u64 {
         ALL.saturating_sub(self.start.elapsed()).as_secs()
     }
@@ -166,7 +168,8 @@ impl<'a> Runner<'a> {
         self.outcomes.skipped.push((name.to_owned(), why.to_owned()));
     }
 
-    /// Runs a program of the kit for so many seconds at most: how it ended, and the file with all that it said.
+    /// Runs a program of the kit for at most this many seconds. Returns how it ended, and the file with all
+    /// of its output.
     fn command(
         &self,
         name: &str,
@@ -221,7 +224,8 @@ impl<'a> Runner<'a> {
         Ok(format!("at most {worst:.2} units of the fifth digit from those published"))
     }
 
-    /// A program of tests, each in a process of its own: one that loses the device, or dies, is the only one.
+    /// Runs a program of tests, each test in a process of its own: one that loses the device, or crashes,
+    /// affects no other.
     fn tests(&mut self, program: &str, seconds: u64) -> Result<String> {
         let start = Instant::now();
         let list = ["--list", "--format", "terse"];
@@ -293,14 +297,15 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// A command that is ended, with all that it started, after so many seconds. The program comes as its argument.
+/// A command that is ended after this many seconds, with all its children. The program is its argument.
 pub fn limited(seconds: u64) -> Command {
     let mut command = Command::new("timeout");
     command.arg("--kill-after=5").arg(seconds.to_string());
     command
 }
 
-/// By how many units of their fifth digit energies are from the published ones; more than one is an error.
+/// The distance of energies from the published ones, in units of their fifth digit; more than one is an
+/// error.
 fn compare(energies: &[f64]) -> Result<f64> {
     ensure!(
         energies.len() == PUBLISHED.len(),
@@ -312,7 +317,7 @@ fn compare(energies: &[f64]) -> Result<f64> {
     for (step, (&found, published)) in (1..).zip(energies.iter().zip(PUBLISHED)) {
         let unit = 10f64.powi(published.log10().floor() as i32 - 4);
         let apart = (found - published).abs() / unit;
-        // Not a number is not within.
+        // NaN is not within.
         let within = apart <= 1.001;
         ensure!(within, "step {step}: expected a kinetic energy of {published}, found {found}");
         worst = apart.max(worst);
@@ -333,12 +338,12 @@ fn end(log: &Path) -> Result<String> {
     Ok(lines[lines.len().saturating_sub(LINES)..].join("\n"))
 }
 
-/// How a program ended that failed.
+/// The end of a program that failed.
 fn end_of(log: &Path, status: ExitStatus) -> Result<String> {
     Ok(format!("{status}; the end of what it said:\n{}", end(log)?))
 }
 
-/// The last line that says something.
+/// The last line that is not empty.
 fn last_line(log: &Path) -> Result<String> {
     let text = read(log)?;
     Ok(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned())

@@ -77,7 +77,8 @@ impl ByHand {
             let mut node = null_mut();
             let dependency = before.as_ref().map_or(null(), std::ptr::from_ref);
             let count = before.iter().count();
-            // SAFETY: a live graph, the node before as the one dependency, and all parameters, which are copied.
+            // SAFETY: a live graph, the node before as the one dependency, and all parameters, which are
+            // copied.
             let added = unsafe { cuGraphAddKernelNode_v2(&mut node, graph, dependency, count, &node_of) };
             call("cuGraphAddKernelNode", added)?;
             before = Some(node);

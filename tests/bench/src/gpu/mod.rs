@@ -1,7 +1,8 @@
-//! What a launch, a chain and a copy cost on an NVIDIA GPU beside CUDA's driver called by hand, and how fast the
-//! N-body kernel is.
+//! What a launch, a chain and a copy cost on an NVIDIA GPU beside CUDA's driver called by hand, and how fast
+//! the N-body kernel is.
 //!
-//! A row that has a goal ends with it. What misses its goal is said aloud, and is no error: a busy machine may be why.
+//! A row that has a goal ends with it. What misses its goal is said aloud, and is no error: a busy machine
+//! may be why.
 
 mod hand;
 
@@ -251,7 +252,8 @@ fn copies(rt: &RuntimeObj, hand: &ByHand, elements: usize) -> Result<Vec<Row>> {
     Ok(rows.map(|row| goal.look_at(row)).into())
 }
 
-/// Rate of the accelerations of n bodies and, where the device's peak in this precision is known, their share of it.
+/// Rate of the accelerations of n bodies and, where the device's peak in this precision is known, their share
+/// of it.
 fn nbody<T: Number>(rt: &RuntimeObj, n: usize, peak: Option<f64>) -> Result<Vec<Row>> {
     let [x, y, z] = [1.0, 0.7, 0.3].map(|scale| move |i: usize| T::of((i as f64 * scale).sin()));
     let pos = FlashMemory::from((0..n).map(|i| [x(i), y(i), z(i)]).collect::<Vec<_>>());

@@ -121,7 +121,8 @@ impl<T> Kernels<T> {
     /// The source's elements are `T`.
     unsafe fn load(source: &Source, cache: &Path) -> Result<Kernels<T>> {
         let library = source.load(cache)?;
-        // SAFETY: the signatures are those of the functions in kernels.c, and `load` keeps the library for ever.
+        // SAFETY: the signatures are those of the functions in kernels.c, and `load` keeps the library for
+        // ever.
         unsafe {
             Ok(Kernels {
                 ewmm: *library.get(b"ewmm\0")?,

@@ -63,8 +63,8 @@ impl<T> InC<'_, T> {
     pub const NONE: Self = InC { kernels: None, attraction: None, diffusion: None };
 }
 
-/// All cases with arrays of so many bytes together, or of less where that takes too long. Kernels that reuse what they
-/// have read are measured at one size.
+/// All cases with arrays of so many bytes together, or of less where that takes too long. Kernels that reuse
+/// what they have read are measured at one size.
 pub fn each<T: Real>(sizes: &[usize], in_c: InC<'_, T>, cpu: bool, measure: Measure<'_>) -> Result<()> {
     let threads = thread::available_parallelism()?.get();
     let c = in_c.kernels;

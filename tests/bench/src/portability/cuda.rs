@@ -1,5 +1,6 @@
-//! The programs of the CUDA implementations in plain CUDA, with no framework: a backend that compiles them, and takes
-//! the time of launching a kernel and waiting for it alone. It copies the arrays once; results stay on the device.
+//! The programs of the CUDA implementations in plain CUDA, with no framework: a backend that compiles them,
+//! and takes the time of launching a kernel and waiting for it alone. It copies the arrays once; results stay
+//! on the device.
 
 use super::last;
 use crate::driver::{Driver, Function, call};
@@ -16,8 +17,8 @@ use std::sync::Mutex;
 /// The backend.
 struct ByHand;
 
-// SAFETY: the kernels are launched once, in the call, over all rows of the one phase. The arrays of the host are only
-// read: what should have been written keeps what it had.
+// SAFETY: the kernels are launched once, in the call, over all rows of the one phase. The arrays of the host
+// are only read: what should have been written keeps what it had.
 unsafe impl Backend for ByHand {
     const KEY: &'static str = "BENCH_CUDA";
     const DESCRIPTION: &'static str = "runs kernels in plain CUDA, and takes the time";
@@ -169,7 +170,8 @@ impl flash::backend::Device for ByHandDevice {
 }
 
 impl Prepared {
-    /// Threads of a block, where the kernel does not say: fewer if some multiprocessor would have nothing to do.
+    /// Threads of a block, where the kernel does not say: fewer if some multiprocessor would have nothing to
+    /// do.
     fn block_for(&self, threads: u64, multiprocessors: u32) -> u64 {
         let mut block = self.preferred;
         while block >= 128
@@ -214,7 +216,8 @@ impl Set {
             let place = driver.allocate(bytes)?;
             self.places.push(place);
             if bytes > 0 {
-                // SAFETY: an array of the launch, or the table, of that many bytes, which are copied in the call.
+                // SAFETY: an array of the launch, or the table, of that many bytes, which are copied in the
+                // call.
                 call("cuMemcpyHtoD", unsafe { cuMemcpyHtoD_v2(place, address as *const c_void, bytes) })?;
             }
         }

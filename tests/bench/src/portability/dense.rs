@@ -1,4 +1,5 @@
-//! Products of dense matrices by the crates of Rust, on as many threads: matrixmultiply (through ndarray), faer, gemm.
+//! Products of dense matrices by the crates of Rust, on as many threads: matrixmultiply (through ndarray),
+//! faer, gemm.
 
 use super::c::Real;
 use anyhow::Result;
@@ -9,8 +10,8 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2};
 use rayon::ThreadPool;
 
-/// Threads for products of square matrices, row by row. matrixmultiply has its own, as many as the environment says
-/// (`peers`).
+/// Threads for products of square matrices, row by row. matrixmultiply has its own, as many as the
+/// environment says (`peers`).
 pub struct Dense {
     pool: ThreadPool,
 }

@@ -1,6 +1,7 @@
-//! The functions of the CPU's implementations, called with no framework: a backend that gives them to gcc's OpenMP, in
-//! even shares, and takes the time of that alone. What a launch through the framework takes longer is lost there. The
-//! accumulators that a kernel has for blocks of its rows are cleared before, and added up afterwards, in that time.
+//! The functions of the CPU's implementations, called with no framework: a backend that gives them to gcc's
+//! OpenMP, in even shares, and takes the time of that alone. What a launch through the framework takes longer
+//! is lost there. The accumulators that a kernel has for blocks of its rows are cleared before, and added up
+//! afterwards, in that time.
 
 use super::last;
 use super::sums::{Blocks, Sums};
@@ -24,7 +25,8 @@ const ALIGN: u64 = 16;
 /// The backend.
 struct Direct;
 
-// SAFETY: every row of the one phase runs exactly once, in the call, and memory is touched by the implementation alone.
+// SAFETY: every row of the one phase runs exactly once, in the call, and memory is touched by the
+// implementation alone.
 unsafe impl Backend for Direct {
     const KEY: &'static str = "BENCH_CPU";
     const DESCRIPTION: &'static str = "calls functions for the CPU, and takes the time";
@@ -155,7 +157,8 @@ unsafe extern "C" fn share(data: *mut c_void, begin: c_long, end: c_long) {
     call.rows(begin as u64, end as u64, std::ptr::null());
 }
 
-/// Threads for implementations that have a whole launch: a pool of rayon's, as a program has it, and OpenMP's.
+/// Threads for implementations that have a whole launch: a pool of rayon's, as a program has it, and
+/// OpenMP's.
 fn threads_of(each_share: &EachShare) -> abi::Threads {
     static POOL: LazyLock<ThreadPool> = LazyLock::new(|| {
         rayon::ThreadPoolBuilder::new().num_threads(threads()).build().expect("threads start")

@@ -1,14 +1,15 @@
 //! The kernels of the library on each device, beside the same called with no framework.
 //!
-//! The *score* of a kernel on a device is the time of the direct call over that through the framework, 1 if nothing is
-//! lost; of one that is measured at several sizes, the median of as many pairs of turns of each. Direct calls are of the very same
-//! code: on the CPU its functions, called by gcc's OpenMP (`direct`), in OpenCL its program, enqueued in plain `opencl3`
-//! (`opencl`), in CUDA its program, launched by the driver's functions (`cuda`). Beside the rate is, on the CPU, that of
-//! the best known, called directly: C with OpenMP, or OpenBLAS (`c`), or crates of Rust (`dense`, `sparse`).
+//! The *score* of a kernel on a device is the time of the direct call over that through the framework, 1 if
+//! nothing is lost; of one that is measured at several sizes, the median of as many pairs of turns of each.
+//! Direct calls are of the very same code: on the CPU its functions, called by gcc's OpenMP (`direct`), in
+//! OpenCL its program, enqueued in plain `opencl3` (`opencl`), in CUDA its program, launched by the driver's
+//! functions (`cuda`). Beside the rate is, on the CPU, that of the best known, called directly: C with
+//! OpenMP, or OpenBLAS (`c`), or crates of Rust (`dense`, `sparse`).
 //!
-//! The *overhead* is the part of a kernel's time that a launch of one work item of the same kernel takes, recorded
-//! before: all of it on the CPU, elsewhere what it takes longer than the direct call. Beside it is, on the CPU, what
-//! the paper of HALO has for the kernel.
+//! The *overhead* is the part of a kernel's time that a launch of one work item of the same kernel takes,
+//! recorded before: all of it on the CPU, elsewhere what it takes longer than the direct call. Beside it is,
+//! on the CPU, what the paper of HALO has for the kernel.
 
 pub mod c;
 mod cases;
@@ -275,8 +276,8 @@ impl Place {
         if self.in_turn {
             return mean(SHORT_TURN, call);
         }
-        // The other side's threads stop spinning. Then the first call copies what the other side wrote, and threads
-        // that were just woken share a core until the system's scheduler has moved one of them.
+        // The other side's threads stop spinning. Then the first call copies what the other side wrote, and
+        // threads that were just woken share a core until the system's scheduler has moved one of them.
         thread::sleep(PAUSE);
         mean(PAUSE, call)?;
         mean(TURN, call)

@@ -101,8 +101,8 @@ struct Particles {
 }
 
 impl Particles {
-    /// With moves of the reference problem there, and the same way back: so they are where they were after each launch,
-    /// to the last bit, for all numbers are multiples of 2^-16.
+    /// With moves of the reference problem there, and the same way back: so they are where they were after
+    /// each launch, to the last bit, for all numbers are multiples of 2^-16.
     fn new(n: usize, iterations: usize) -> Result<Particles> {
         const ONE: f32 = (1 << 16) as f32;
         let moves = moves(n * iterations.div_ceil(2)).map(|there| {

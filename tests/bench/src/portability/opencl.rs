@@ -1,7 +1,7 @@
-//! The programs of the OpenCL implementations in plain `opencl3`, with no framework: a backend that builds them, sets
-//! their parameters, and takes the time of enqueueing a kernel and waiting for it alone. Accumulators in the host's memory
-//! are cleared before, and added up afterwards, in that time. Where the device cannot use that memory it copies the arrays
-//! once; results stay there.
+//! The programs of the OpenCL implementations in plain `opencl3`, with no framework: a backend that builds
+//! them, sets their parameters, and takes the time of enqueueing a kernel and waiting for it alone.
+//! Accumulators in the host's memory are cleared before, and added up afterwards, in that time. Where the
+//! device cannot use that memory it copies the arrays once; results stay there.
 
 use super::last;
 use super::sums::{Blocks, Sums};
@@ -27,8 +27,8 @@ const GROUP: usize = 256;
 /// The backend.
 struct ByHand;
 
-// SAFETY: the kernels are enqueued once, in the call, over all rows of the one phase. On devices with a memory of
-// their own the arrays of the host are only read: what should have been written keeps what it had.
+// SAFETY: the kernels are enqueued once, in the call, over all rows of the one phase. On devices with a
+// memory of their own the arrays of the host are only read: what should have been written keeps what it had.
 unsafe impl Backend for ByHand {
     const KEY: &'static str = "BENCH_OPENCL";
     const DESCRIPTION: &'static str = "runs kernels in plain OpenCL, and takes the time";
@@ -243,8 +243,8 @@ impl Set {
                 let shared = on.in_place && number < arrays.len();
                 let from = if shared { CL_MEM_USE_HOST_PTR } else { CL_MEM_COPY_HOST_PTR };
                 let (flags, address) = (CL_MEM_READ_WRITE | from, address as *mut c_void);
-                // SAFETY: an array of the launch, or the table, which is copied, of that many bytes; commands use the
-                // buffer only while there are such launches.
+                // SAFETY: an array of the launch, or the table, which is copied, of that many bytes; commands
+                // use the buffer only while there are such launches.
                 self.buffers.push(unsafe { Buffer::<u8>::create(&on.context, flags, bytes, address)? });
             }
             (self.arrays, self.table) = (arrays, table);

@@ -15,8 +15,8 @@ pub struct Sparse<T> {
 }
 
 impl<T: Real> Sparse<T> {
-    /// Of a matrix with as many rows as columns: row pointers, columns, values. `None` if some row has two elements in
-    /// one column, which the library does not take.
+    /// Of a matrix with as many rows as columns: row pointers, columns, values. `None` if some row has two
+    /// elements in one column, which the library does not take.
     pub fn new(m: usize, of: (&[u64], &[u32], &[T]), threads: usize) -> Result<Option<Sparse<T>>> {
         let (start, column, value) = (of.0.to_vec(), of.1.to_vec(), of.2.to_vec());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;

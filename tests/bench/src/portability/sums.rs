@@ -1,5 +1,5 @@
-//! Accumulators, with no framework: a kernel has one for each block of its rows, in the host's memory. They are cleared
-//! before it runs, and added up afterwards.
+//! Accumulators, with no framework: a kernel has one for each block of its rows, in the host's memory. They
+//! are cleared before it runs, and added up afterwards.
 
 use flash::Code;
 use flash::backend::{Failure, Launch};
