@@ -46,6 +46,25 @@ struct Entry {
     required: bool,
 }
 
+impl Entry {
+    fn chooses(&self) -> bool {
+        let any = self.known.as_ref().map(|known| known.as_any());
+        any.is_some_and(|any| any.is::<Implementation>() || any.is::<Searchable>())
+    }
+
+    fn shapes_plans(&self) -> bool {
+        let any = self.known.as_ref().map(|known| known.as_any());
+        let says_how = |any: &dyn Any| {
+            any.is::<SortBy>()
+                || any.is::<GroupBy>()
+                || any.is::<PartBy>()
+                || any.is::<Weights>()
+                || any.is::<Subspaces>()
+        };
+        self.chooses() || any.is_some_and(says_how)
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Wire {
     key: String,
@@ -116,6 +135,26 @@ impl Attributes {
             }
         };
         Attributes(self.0.iter().filter(kept).cloned().collect())
+    }
+
+    /// Those of which a plan is made: they choose implementations, or say how launches are ordered and cut.
+    pub(crate) fn of_plans(&self) -> Attributes {
+        Attributes(self.0.iter().filter(|entry| entry.shapes_plans()).cloned().collect())
+    }
+
+    /// Those that choose implementations.
+    pub(crate) fn that_choose(&self) -> Attributes {
+        Attributes(self.0.iter().filter(|entry| entry.chooses()).cloned().collect())
+    }
+
+    /// True if these are, in any order, what `of_plans` gives of `all`.
+    pub(crate) fn are_of_plans_in(&self, all: &Attributes) -> bool {
+        let mut count = 0;
+        let is_here = |entry: &Entry| {
+            count += 1;
+            self.0.iter().any(|own| (&own.key, &own.value) == (&entry.key, &entry.value))
+        };
+        all.0.iter().filter(|entry| entry.shapes_plans()).all(is_here) && count == self.0.len()
     }
 
     /// Takes over all of `other`, which win.

@@ -1,7 +1,7 @@
 //! Runtimes, submissions and pipelines.
 //!
-//! A submission goes down in three steps. *Prepare* (`plan.rs`): once per definition, element types and
-//! runtime, strings are compared, an implementation is chosen and made ready. *Write* (`submissions.rs`):
+//! A submission goes down in three steps. *Prepare* (`plan.rs`, `plans.rs`): once per definition, element types,
+//! devices and the options that matter to it, strings are compared, an implementation is chosen and made ready. *Write* (`submissions.rs`):
 //! arguments and dimensions become plain slots; order, bounds and overlaps are proved. *Run*
 //! (`launch.rs`): the memories are held, every submission goes through the backend's vtable, the
 //! memories are given back.
@@ -20,6 +20,7 @@ mod launch_cache;
 mod options;
 pub(crate) mod partition;
 mod plan;
+mod plans;
 mod preload;
 mod profile;
 mod proof;
@@ -48,13 +49,13 @@ pub(crate) use submissions::{SubmissionList, Writer};
 
 use crate::backend::registry::registry;
 use crate::backend::{Class, DeviceHandle};
-use crate::descriptor::{InFlight, MemoryBudget, Priority, Timeout};
+use crate::descriptor::{Attributes, InFlight, MemoryBudget, Priority, Timeout};
 use crate::error::Error;
 use crate::index::IntoDims;
 use crate::kernel::KernelDefinition;
 use crate::memory::IntoShape;
 use buffer::Pooled;
-use plan::Plans;
+use plans::{PLANS, Plans};
 use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
@@ -74,7 +75,8 @@ pub(crate) struct Runtime {
     options: Options,
     /// The first error in the options, reported by every launch.
     error: Option<Error>,
-    plans: Plans,
+    /// Those of its devices and options, shared with other runtimes that have the same.
+    plans: Arc<Plans>,
     /// The options have some that backends want to see.
     attributes_for_backends: bool,
     check_writes: bool,
@@ -110,7 +112,8 @@ pub fn get_runtime(key: &str) -> Result<RuntimeObj, Error> {
     crate::memory::state::agree();
     let devices = registry().resolve(key)?;
     preload::early(&devices);
-    Ok(RuntimeObj::new(key.to_owned(), devices, Options::default(), None))
+    let plans = PLANS.of(&devices, &Attributes::default());
+    Ok(RuntimeObj::new(key.to_owned(), devices, Options::default(), None, plans))
 }
 
 impl RuntimeObj {
@@ -119,10 +122,10 @@ impl RuntimeObj {
         devices: Vec<&'static DeviceHandle>,
         options: Options,
         error: Option<Error>,
+        plans: Arc<Plans>,
     ) -> RuntimeObj {
         let check_writes = std::env::var_os("FLASH_CHECK_WRITES").is_some_and(|v| v == "1");
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
-        let plans = Plans::default();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
         let runs_ahead = !spreads && devices[0].target != "cpu";
         let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
@@ -186,7 +189,11 @@ impl RuntimeObj {
         if let (Some(MemoryBudget(bytes)), None) = (budget, &error) {
             devices.iter().filter_map(|device| device.memory()).for_each(|memory| memory.set_budget(bytes));
         }
-        RuntimeObj::new(self.inner.key.clone(), devices, all, error)
+        let plans = match self.inner.plans.is_of(&devices, &all.attributes) {
+            true => self.inner.plans.clone(),
+            false => PLANS.of(&devices, &all.attributes),
+        };
+        RuntimeObj::new(self.inner.key.clone(), devices, all, error, plans)
     }
 
     /// Submits a kernel: a definition with its arguments, or a [`Kernel`] by name with its.

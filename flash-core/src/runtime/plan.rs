@@ -1,8 +1,8 @@
-//! What is prepared once per definition, element types and runtime.
+//! What is prepared once per definition, element types, devices and the options that shape it: `plans.rs` finds it
+//! again.
 
-use super::Runtime;
 pub(crate) use super::choose::Target;
-use super::choose::choose;
+use super::choose::{choose, none};
 use super::facts::{ArgumentFacts, KernelFacts};
 use super::partition::{Cache, PartRule};
 use crate::abi;
@@ -14,11 +14,8 @@ use crate::error::{Code, Error};
 use crate::kernel::KernelDefinition;
 use crate::kernel::views::Operation;
 use std::any::TypeId;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A kernel, ready for a runtime: its [facts](KernelFacts), and what each device runs.
 pub(crate) struct Plan {
@@ -48,7 +45,7 @@ pub(crate) struct Plan {
     pub alignment: u64,
     /// Some implementation is called once per phase: with all of its arrays, or with parts without gaps.
     pub whole: bool,
-    targets: Result<Vec<Target>, Error>,
+    targets: Result<Arc<[Target]>, Error>,
 }
 
 impl Deref for Plan {
@@ -81,21 +78,18 @@ impl Plan {
         self.targets().map(|targets| &targets[0])
     }
 
+    /// A plan of a kernel with options. `targets` gives its implementations, ready to run.
     pub(super) fn new(
-        type_id: Option<TypeId>,
-        descriptor: KernelDescriptor,
-        operations: &[Option<Operation>],
-        devices: &[&'static DeviceHandle],
+        kernel: PlannedKernel<'_>,
         attributes: &Attributes,
+        targets: impl FnOnce(&KernelFacts, &Attributes) -> Result<Arc<[Target]>, Error>,
     ) -> Result<Plan, Error> {
+        let PlannedKernel { type_id, descriptor, operations } = kernel;
         let mut all = descriptor.attributes.clone();
         all.merge(attributes);
-        let facts = KernelFacts::new(descriptor, operations, &all)?;
+        let facts = KernelFacts::new(descriptor.clone(), operations, &all)?;
         let part = PartRule::new(&facts.descriptor, all.get::<descriptor::PartBy>())?;
-        let targets = match facts.unknown_operation() {
-            Some(error) => Err(error),
-            None => choose(&facts.descriptor, devices, &all),
-        };
+        let targets = targets(&facts, &all);
         let weights = match (all.get::<Weights>(), &targets) {
             (Some(Weights(weights)), Ok(targets)) => Some(check_weights(weights, targets)?),
             _ => None,
@@ -132,8 +126,32 @@ impl Plan {
         })
     }
 
+    /// A plan that fails with an error.
+    pub(super) fn failed(kernel: PlannedKernel<'_>, error: Error) -> Plan {
+        let descriptor = KernelDescriptor { attributes: Attributes::default(), ..kernel.descriptor.clone() };
+        let kernel = PlannedKernel { descriptor: &descriptor, ..kernel };
+        Plan::new(kernel, &Attributes::default(), |_, _| Err(error))
+            .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"))
+    }
+
+    /// The kernel that it is of. `operations` is empty, and keeps what the answer borrows.
+    pub(super) fn kernel<'a>(&'a self, operations: &'a mut Vec<Option<Operation>>) -> PlannedKernel<'a> {
+        operations.extend(self.arguments.iter().map(|argument| argument.operation));
+        PlannedKernel { type_id: self.type_id, descriptor: &self.descriptor, operations }
+    }
+
+    /// Its implementations, for a plan of the same kernel with other options.
+    pub(super) fn shared_targets(&self) -> Result<Arc<[Target]>, Error> {
+        self.targets.clone()
+    }
+
+    /// No later launch finds it by its definition.
+    pub(super) fn hide(&mut self) {
+        self.type_id = None;
+    }
+
     /// True if it failed for want of memory: the next launch tries again.
-    fn is_passing(&self) -> bool {
+    pub(super) fn is_passing(&self) -> bool {
         matches!(self.targets, Err(Error::Backend { code: Code::OutOfMemory, .. }))
     }
 
@@ -146,18 +164,30 @@ impl Plan {
 
     /// Of a function of the host: nothing implements it, its submission has the function.
     pub fn of_host_task(descriptor: KernelDescriptor) -> Plan {
-        Plan::new(None, descriptor, &[], &[], &Attributes::default())
-            .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"))
+        let nothing = none(&descriptor, &[], Vec::new());
+        Plan::failed(PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[] }, nothing)
     }
+}
 
-    /// The same kernel with options of one submission.
-    pub fn with_options(
-        &self,
-        devices: &[&'static DeviceHandle],
-        attributes: &Attributes,
-    ) -> Result<Plan, Error> {
-        let operations: Vec<_> = self.arguments.iter().map(|a| a.operation).collect();
-        Plan::new(None, self.descriptor.clone(), &operations, devices, attributes)
+/// A kernel that is planned.
+#[derive(Clone, Copy)]
+pub(super) struct PlannedKernel<'a> {
+    /// The definition, if it has a type.
+    pub type_id: Option<TypeId>,
+    pub descriptor: &'a KernelDescriptor,
+    /// Per argument, the operation of an accumulator; the last ones may be missing.
+    pub operations: &'a [Option<Operation>],
+}
+
+/// The implementations of a kernel for some devices, ready to run.
+pub(super) fn targets_of(
+    facts: &KernelFacts,
+    attributes: &Attributes,
+    devices: &[&'static DeviceHandle],
+) -> Result<Arc<[Target]>, Error> {
+    match facts.unknown_operation() {
+        Some(error) => Err(error),
+        None => choose(&facts.descriptor, devices, attributes).map(Arc::from),
     }
 }
 
@@ -203,233 +233,6 @@ fn template(argument: &ArgumentFacts) -> abi::Arg {
     }
 }
 
-/// Plans by definition: an open-addressed table that is read without a lock.
-pub(crate) struct Plans {
-    table: [AtomicPtr<Plan>; 128],
-    /// Writers, and what the table has no room for.
-    rest: Mutex<HashMap<TypeId, Box<Plan>>>,
-    /// Of kernels by name, by their descriptors.
-    named: Mutex<HashMap<String, Box<Plan>>>,
-    /// With options of single submissions, the latest first.
-    optioned: Mutex<Vec<PlanWithOptions>>,
-    /// Nobody finds these again: memory was short when they were made. Pipelines have their addresses.
-    #[allow(clippy::vec_box)]
-    passing: Mutex<Vec<Box<Plan>>>,
-}
-
-impl Default for Plans {
-    fn default() -> Plans {
-        Plans {
-            table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128],
-            rest: Mutex::default(),
-            named: Mutex::default(),
-            optioned: Mutex::default(),
-            passing: Mutex::default(),
-        }
-    }
-}
-
-/// A plan with options of a submission, and all that it was made of. (A condition on devices is in what it left.)
-struct PlanWithOptions {
-    definition: TypeId,
-    devices: Vec<&'static DeviceHandle>,
-    attributes: Attributes,
-    plan: Arc<Plan>,
-}
-
-/// As many of those are kept.
-const OPTIONED: usize = 32;
-
-impl PlanWithOptions {
-    fn is_of(&self, definition: TypeId, devices: &[&'static DeviceHandle], attributes: &Attributes) -> bool {
-        let same = |(a, b): (&&DeviceHandle, &&DeviceHandle)| std::ptr::eq(*a, *b);
-        self.definition == definition
-            && self.devices.len() == devices.len()
-            && self.devices.iter().zip(devices).all(same)
-            && self.attributes == *attributes
-    }
-}
-
-impl Drop for Plans {
-    fn drop(&mut self) {
-        for slot in &mut self.table {
-            let plan = *slot.get_mut();
-            if !plan.is_null() {
-                // SAFETY: put there by `insert`, from a Box.
-                drop(unsafe { Box::from_raw(plan) });
-            }
-        }
-    }
-}
-
-/// A `TypeId` is a hash already: takes the number that it gives.
-#[derive(Default)]
-struct TypeIdHasher(u64);
-
-impl Hasher for TypeIdHasher {
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |a, &b| a << 8 | u64::from(b));
-    }
-    #[inline]
-    fn write_u64(&mut self, n: u64) {
-        self.0 = n;
-    }
-}
-
-impl Plans {
-    #[inline]
-    fn start(&self, id: TypeId) -> usize {
-        let mut given = TypeIdHasher::default();
-        id.hash(&mut given);
-        given.finish() as usize % self.table.len()
-    }
-
-    #[inline]
-    fn get(&self, id: TypeId) -> Option<&Plan> {
-        let start = self.start(id);
-        for i in 0..self.table.len() {
-            let slot = &self.table[(start + i) % self.table.len()];
-            // SAFETY: plans in the table live as long as the table.
-            let plan = unsafe { slot.load(Ordering::Acquire).as_ref() }?;
-            if plan.type_id == Some(id) {
-                return Some(plan);
-            }
-        }
-        None
-    }
-
-    #[cold]
-    fn insert(&self, id: TypeId, make: impl FnOnce() -> Plan) -> &Plan {
-        let mut rest = self.rest.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(plan) = self.get(id) {
-            return plan;
-        }
-        if let Some(plan) = rest.get(&id) {
-            let plan: *const Plan = &raw const **plan;
-            // SAFETY: as below.
-            return unsafe { &*plan };
-        }
-        let made = Box::new(make());
-        if made.is_passing() {
-            return self.keep_passing(made);
-        }
-        let start = self.start(id);
-        let free = (0..self.table.len())
-            .map(|i| &self.table[(start + i) % self.table.len()])
-            .find(|slot| slot.load(Ordering::Relaxed).is_null());
-        let plan: *mut Plan = match free {
-            Some(slot) => {
-                let plan = Box::into_raw(made);
-                slot.store(plan, Ordering::Release);
-                plan
-            }
-            None => &raw mut **rest.entry(id).or_insert(made),
-        };
-        // SAFETY: plans are boxed and live as long as the table.
-        unsafe { &*plan }
-    }
-
-    /// Keeps a plan for the pipelines that have it.
-    fn keep_passing(&self, mut plan: Box<Plan>) -> &Plan {
-        plan.type_id = None;
-        let kept: *const Plan = &raw const *plan;
-        self.passing.lock().unwrap_or_else(|e| e.into_inner()).push(plan);
-        // SAFETY: plans are boxed, never removed, and live as long as the table.
-        unsafe { &*kept }
-    }
-}
-
-impl Runtime {
-    /// The plan of a definition.
-    #[inline]
-    pub fn plan_of<D: KernelDefinition>(&self) -> &Plan {
-        let id = TypeId::of::<D::Static>();
-        match self.plans.get(id) {
-            Some(plan) => plan,
-            None => self
-                .plans
-                .insert(id, || self.plan_for(Some(id), KernelDescriptor::of::<D>(), &operations_of::<D>())),
-        }
-    }
-
-    /// The plan of a kernel by name.
-    pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
-        let mut named = self.plans.named.lock().unwrap_or_else(|e| e.into_inner());
-        let key = descriptor.to_json();
-        if let Some(plan) = named.get(&key) {
-            let plan: *const Plan = &raw const **plan;
-            // SAFETY: as below.
-            return unsafe { &*plan };
-        }
-        let made = Box::new(self.plan_for(None, descriptor.clone(), &named_operations(descriptor)));
-        if made.is_passing() {
-            return self.plans.keep_passing(made);
-        }
-        let plan: *const Plan = &raw const **named.entry(key).or_insert(made);
-        // SAFETY: plans are boxed, never removed, and live as long as the table.
-        unsafe { &*plan }
-    }
-
-    /// A plan with the options of one submission: that of an earlier one, if they were the same. Code in a file may be
-    /// another the next time, and what has failed may go well: such plans are made anew.
-    pub fn plan_with(
-        &self,
-        plan: &Plan,
-        devices: Vec<&'static DeviceHandle>,
-        attributes: &Attributes,
-    ) -> Result<Arc<Plan>, Error> {
-        let in_file = matches!(attributes.get(), Some(descriptor::Implementation::File { .. }));
-        let Some(definition) = plan.type_id.filter(|_| !in_file) else {
-            return plan.with_options(&devices, attributes).map(Arc::new);
-        };
-        let lock = || self.plans.optioned.lock().unwrap_or_else(|e| e.into_inner());
-        let known = |plans: &mut Vec<PlanWithOptions>| {
-            let at = plans.iter().position(|known| known.is_of(definition, &devices, attributes))?;
-            plans[..=at].rotate_right(1);
-            Some(plans[0].plan.clone())
-        };
-        if let Some(known) = known(&mut lock()) {
-            return Ok(known);
-        }
-        // Without the lock: preparing an implementation may take long.
-        let made = Arc::new(plan.with_options(&devices, attributes)?);
-        if made.targets.is_ok() {
-            let mut plans = lock();
-            // Another thread may have made it meanwhile: what is measured and kept with a plan is for all.
-            if let Some(known) = known(&mut plans) {
-                return Ok(known);
-            }
-            plans.truncate(OPTIONED - 1);
-            let (attributes, plan) = (attributes.clone(), made.clone());
-            plans.insert(0, PlanWithOptions { definition, devices, attributes, plan });
-        }
-        Ok(made)
-    }
-
-    /// A plan of a descriptor.
-    fn plan_for(
-        &self,
-        id: Option<TypeId>,
-        descriptor: KernelDescriptor,
-        operations: &[Option<Operation>],
-    ) -> Plan {
-        let blank = Attributes::default();
-        let plan = Plan::new(id, descriptor.clone(), operations, &self.devices, &self.options.attributes);
-        plan.unwrap_or_else(|error| {
-            let descriptor = KernelDescriptor { attributes: blank.clone(), ..descriptor };
-            let mut plan = Plan::new(id, descriptor, operations, &[], &blank)
-                .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"));
-            plan.targets = Err(error);
-            plan
-        })
-    }
-}
-
 /// On multiples of which all implementations can be cut; more than there ever are, if no number is.
 fn common_multiple(targets: &[Target]) -> u64 {
     targets.iter().map(|target| target.alignment).fold(1, multiple_of_both)
@@ -445,7 +248,7 @@ pub(super) fn multiple_of_both(a: u64, b: u64) -> u64 {
 }
 
 /// Per argument, the operation of an accumulator.
-fn operations_of<D: KernelDefinition>() -> Vec<Option<Operation>> {
+pub(super) fn operations_of<D: KernelDefinition>() -> Vec<Option<Operation>> {
     let mut operations = vec![None; D::REDUCES.last().map_or(0, |last| last + 1)];
     for (&argument, operation) in D::REDUCES.iter().zip(D::operations()) {
         operations[argument] = Some(operation);
@@ -454,7 +257,7 @@ fn operations_of<D: KernelDefinition>() -> Vec<Option<Operation>> {
 }
 
 /// The same where only names are known.
-fn named_operations(descriptor: &KernelDescriptor) -> Vec<Option<Operation>> {
+pub(super) fn named_operations(descriptor: &KernelDescriptor) -> Vec<Option<Operation>> {
     let operation = |a: &ArgumentDescriptor| Operation::named(&a.reduce.as_ref()?.operation, &a.element.name);
     descriptor.arguments.iter().map(operation).collect()
 }

@@ -15,6 +15,7 @@ use super::facts::ArgumentFacts;
 use super::failsafe::Failsafe;
 use super::partition::LaunchGrid;
 use super::plan::Plan;
+use super::plans::OwnPlan;
 use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
 };
@@ -131,7 +132,7 @@ pub(crate) struct Extra {
     pub sizes: Option<Vec<SmallVec<[u64; 4]>>>,
     pub failsafe: Option<Failsafe>,
     /// The plan with these options.
-    plan: Option<Arc<Plan>>,
+    plan: Option<OwnPlan>,
     /// Attributes for the backend, with the texts that they point to.
     pub attributes: Vec<abi::Attr>,
     _texts: Vec<String>,
@@ -816,8 +817,8 @@ fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
     all.merge(&own.attributes);
     if !own.attributes.is_empty() || !own.predicates.is_empty() {
         let devices = own.select(&runtime.devices)?;
-        let plan = runtime.plan_with(node.plan(), devices, &all)?;
-        node.extra.get_or_insert_default().plan = Some(plan);
+        let plan = runtime.plan_with(node.plan(), &devices, &all);
+        node.extra.get_or_insert_default().plan = plan;
     }
     let extra = node.extra.get_or_insert_default();
     for (key, value, required) in all.for_backends() {

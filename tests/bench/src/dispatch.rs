@@ -5,7 +5,7 @@ use crate::peers::{Item, Peers};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use crate::{allocations, child, stream};
 use anyhow::{Context, Result};
-use flash::descriptor::Attributes;
+use flash::descriptor::{Attributes, Priority};
 use flash::index::{Dim, Group, Order, OrderTraits};
 use flash::{FlashMemory, Pipeline, RuntimeObj, get_runtime};
 use rayon::prelude::*;
@@ -112,6 +112,24 @@ fn submission(rt: &RuntimeObj) -> Result<Vec<Row>> {
         100,
         || per_call(10, || kept.exec().expect("a chain runs")) / CHAIN as f64,
         None,
+        NO_PAUSE,
+    ));
+    rows.push(pair(
+        "runtime with an option, made anew, and its launch, against the option on the submission",
+        "ns",
+        REPEATS,
+        || {
+            per_call(500, || {
+                let rt = rt.options(Priority(1));
+                rt.submit(Empty::of(1.0, x, y, z)).exec([1usize]).expect("an empty kernel runs");
+            })
+        },
+        Some(&mut || {
+            per_call(500, || {
+                let submission = rt.submit(Empty::of(1.0, x, y, z)).options(Priority(1));
+                submission.exec([1usize]).expect("an empty kernel runs");
+            })
+        }),
         NO_PAUSE,
     ));
     // The kept chain has the buffer that was warm: warm another.

@@ -7,7 +7,7 @@ use crate::descriptor::{
 };
 use crate::index::{OrderTraits, count_by};
 use crate::kernel::partition_map;
-use crate::runtime::plan::Plan;
+use crate::runtime::plan::{Plan, PlannedKernel};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -45,7 +45,8 @@ fn grouped_plan(
         arguments,
         attributes: Attributes::default(),
     };
-    Plan::new(None, descriptor, &[], &[], &attributes)
+    let kernel = PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[] };
+    Plan::new(kernel, &attributes, |_, _| Err(crate::runtime::choose::none(&descriptor, &[], Vec::new())))
 }
 
 /// A launch with arrays of these shapes, without addresses.
@@ -537,12 +538,8 @@ fn what_cannot_be_cut_runs_whole_unless_it_was_named() {
     assert!(matches!(named.refused(&[1.0, 1.0]).0, PartError::NoMap { .. }));
     assert_eq!(named.parts(&[1.0]).unwrap().subspaces.len(), 1);
 
-    let by = part_by("y").map("bins", stencil([("x", 1)]));
-    let mut barrier = plan(2, arguments(), Some(by)).unwrap();
-    let mut attributes = Attributes::default();
-    attributes.set(part_by("y"));
-    attributes.set(crate::descriptor::group_by(["y"]));
-    barrier = barrier.with_options(&[], &attributes).unwrap();
+    let group = crate::descriptor::group_by(["y"]);
+    let barrier = grouped_plan(2, arguments(), Some(part_by("y")), Some(group)).unwrap();
     let barrier = Recorded::new(barrier, dims(), vec![vec![3]]);
     let (error, text) = barrier.refused(&[1.0, 1.0]);
     assert!(matches!(error, PartError::Barrier { .. }) && text.contains("`y` cannot be cut"), "{text}");

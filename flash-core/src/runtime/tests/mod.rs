@@ -3,6 +3,7 @@
 mod failing;
 mod kernels;
 mod launches;
+mod plans;
 mod recordings;
 mod replay;
 mod serial;

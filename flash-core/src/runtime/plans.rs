@@ -1,0 +1,316 @@
+//! Plans, found again.
+//!
+//! A table has the plans of one list of devices and one set of the options that a plan is made of. Runtimes and
+//! submissions that agree in both share a table, so that another option (a profile, a timeout, a priority) costs no
+//! plan, and options that only say how a launch is cut or ordered prepare no implementation: a table with such options
+//! has a `base`, the table without them, and takes the implementations of its plans.
+//!
+//! A plan stays where it is as long as its table. The tables of a process are in [`PlanTables`], which keeps those that
+//! are in use and a few more.
+
+use super::Runtime;
+use super::facts::KernelFacts;
+use super::plan::{Plan, PlannedKernel, named_operations, operations_of, targets_of};
+use crate::backend::DeviceHandle;
+use crate::descriptor::{Attributes, Implementation, KernelDescriptor};
+use crate::kernel::KernelDefinition;
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The plans of a list of devices and a set of options. By definition they are read without a lock, in an
+/// open-addressed table.
+pub(crate) struct Plans {
+    devices: Vec<&'static DeviceHandle>,
+    /// Those of which a plan is made.
+    options: Attributes,
+    /// The table of the same devices, with only the options that choose implementations; `None`: it is this one.
+    base: Option<Arc<Plans>>,
+    table: [AtomicPtr<Plan>; 128],
+    /// Writers, and what the table has no room for.
+    rest: Mutex<HashMap<TypeId, Box<Plan>>>,
+    /// Of kernels by name, by their descriptors.
+    named: Mutex<HashMap<String, Box<Plan>>>,
+    /// Not found again: memory was short when they were made. Pipelines have their addresses.
+    #[allow(clippy::vec_box)]
+    passing: Mutex<Vec<Box<Plan>>>,
+    /// Some plan has failed. It stays for the users of this table; later ones get another, and try again.
+    failed: AtomicBool,
+}
+
+/// A plan with the options of a submission, and the table that it is in.
+pub(super) struct OwnPlan {
+    plan: NonNull<Plan>,
+    _table: Arc<Plans>,
+}
+
+// SAFETY: a shared reference to a plan, which is Send + Sync, and what keeps it alive.
+unsafe impl Send for OwnPlan {}
+// SAFETY: as above.
+unsafe impl Sync for OwnPlan {}
+
+impl Deref for OwnPlan {
+    type Target = Plan;
+
+    #[inline]
+    fn deref(&self) -> &Plan {
+        // SAFETY: a plan stays where it is as long as its table, which is kept beside it.
+        unsafe { self.plan.as_ref() }
+    }
+}
+
+/// The tables of plans, the latest found first.
+pub(crate) struct PlanTables(Mutex<Vec<Arc<Plans>>>);
+
+/// At most this many tables are kept, beside those in use.
+const KEPT: usize = 32;
+
+impl PlanTables {
+    pub const fn new() -> PlanTables {
+        PlanTables(Mutex::new(Vec::new()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Plans>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table of some devices with some options. One with code in a file is made anew each time: the file may be
+    /// another by now.
+    pub fn of(&self, devices: &[&'static DeviceHandle], options: &Attributes) -> Arc<Plans> {
+        if let Some(Implementation::File { .. }) = options.get() {
+            return Arc::new(Plans::new(devices, options.of_plans(), None));
+        }
+        if let Some(known) = known(&mut self.lock(), devices, options) {
+            return known;
+        }
+        let (shaping, choosing) = (options.of_plans(), options.that_choose());
+        let base = (shaping != choosing).then(|| self.of(devices, &choosing));
+        let made = Arc::new(Plans::new(devices, shaping, base));
+        let mut tables = self.lock();
+        // Another thread may have made it meanwhile.
+        if let Some(known) = known(&mut tables, devices, options) {
+            return known;
+        }
+        tables.insert(0, made.clone());
+        let unused = (KEPT..tables.len()).rev().find(|&at| Arc::strong_count(&tables[at]) == 1);
+        let dropped = unused.map(|at| tables.remove(at));
+        drop(tables);
+        // Without the lock: it gives kernels back to their backends.
+        drop(dropped);
+        made
+    }
+}
+
+/// The table that is there already. One in which a plan has failed is left to its users.
+fn known(
+    tables: &mut Vec<Arc<Plans>>,
+    devices: &[&'static DeviceHandle],
+    options: &Attributes,
+) -> Option<Arc<Plans>> {
+    let at = tables.iter().position(|table| table.is_of(devices, options))?;
+    if tables[at].failed.load(Ordering::Relaxed) {
+        tables.remove(at);
+        return None;
+    }
+    tables[..=at].rotate_right(1);
+    Some(tables[0].clone())
+}
+
+impl Drop for Plans {
+    fn drop(&mut self) {
+        for slot in &mut self.table {
+            let plan = *slot.get_mut();
+            if !plan.is_null() {
+                // SAFETY: put there by `insert`, from a Box.
+                drop(unsafe { Box::from_raw(plan) });
+            }
+        }
+    }
+}
+
+/// A `TypeId` is a hash already: takes the number that it gives.
+#[derive(Default)]
+struct TypeIdHasher(u64);
+
+impl Hasher for TypeIdHasher {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |a, &b| a << 8 | u64::from(b));
+    }
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+impl Plans {
+    fn new(devices: &[&'static DeviceHandle], options: Attributes, base: Option<Arc<Plans>>) -> Plans {
+        Plans {
+            devices: devices.to_vec(),
+            options,
+            base,
+            table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128],
+            rest: Mutex::default(),
+            named: Mutex::default(),
+            passing: Mutex::default(),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// True if it is the table of these devices with these options.
+    pub fn is_of(&self, devices: &[&'static DeviceHandle], options: &Attributes) -> bool {
+        let same = |(a, b): (&&DeviceHandle, &&DeviceHandle)| std::ptr::eq(*a, *b);
+        self.devices.len() == devices.len()
+            && self.devices.iter().zip(devices).all(same)
+            && self.options.are_of_plans_in(options)
+    }
+
+    #[inline]
+    fn start(&self, id: TypeId) -> usize {
+        let mut given = TypeIdHasher::default();
+        id.hash(&mut given);
+        given.finish() as usize % self.table.len()
+    }
+
+    #[inline]
+    fn get(&self, id: TypeId) -> Option<&Plan> {
+        let start = self.start(id);
+        for i in 0..self.table.len() {
+            let slot = &self.table[(start + i) % self.table.len()];
+            // SAFETY: plans in the table live as long as the table.
+            let plan = unsafe { slot.load(Ordering::Acquire).as_ref() }?;
+            if plan.type_id() == Some(id) {
+                return Some(plan);
+            }
+        }
+        None
+    }
+
+    /// The plan of a kernel, by its definition or its name.
+    fn plan(&self, kernel: PlannedKernel<'_>) -> &Plan {
+        match kernel.type_id {
+            Some(id) => self.get(id).unwrap_or_else(|| self.insert(id, kernel)),
+            None => self.by_name(kernel),
+        }
+    }
+
+    #[cold]
+    fn insert(&self, id: TypeId, kernel: PlannedKernel<'_>) -> &Plan {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = self.get(id) {
+            return plan;
+        }
+        if let Some(plan) = rest.get(&id) {
+            let plan: *const Plan = &raw const **plan;
+            // SAFETY: as below.
+            return unsafe { &*plan };
+        }
+        let made = Box::new(self.make(kernel));
+        if made.is_passing() {
+            return self.keep_passing(made);
+        }
+        let start = self.start(id);
+        let free = (0..self.table.len())
+            .map(|i| &self.table[(start + i) % self.table.len()])
+            .find(|slot| slot.load(Ordering::Relaxed).is_null());
+        let plan: *mut Plan = match free {
+            Some(slot) => {
+                let plan = Box::into_raw(made);
+                slot.store(plan, Ordering::Release);
+                plan
+            }
+            None => &raw mut **rest.entry(id).or_insert(made),
+        };
+        // SAFETY: plans are boxed and live as long as the table.
+        unsafe { &*plan }
+    }
+
+    fn by_name(&self, kernel: PlannedKernel<'_>) -> &Plan {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = kernel.descriptor.to_json();
+        if let Some(plan) = named.get(&key) {
+            let plan: *const Plan = &raw const **plan;
+            // SAFETY: as below.
+            return unsafe { &*plan };
+        }
+        let made = Box::new(self.make(kernel));
+        if made.is_passing() {
+            return self.keep_passing(made);
+        }
+        let plan: *const Plan = &raw const **named.entry(key).or_insert(made);
+        // SAFETY: plans are boxed, never removed, and live as long as the table.
+        unsafe { &*plan }
+    }
+
+    /// Keeps a plan for the pipelines that have it.
+    fn keep_passing(&self, mut plan: Box<Plan>) -> &Plan {
+        plan.hide();
+        let kept: *const Plan = &raw const *plan;
+        self.passing.lock().unwrap_or_else(PoisonError::into_inner).push(plan);
+        // SAFETY: plans are boxed, never removed, and live as long as the table.
+        unsafe { &*kept }
+    }
+
+    fn make(&self, kernel: PlannedKernel<'_>) -> Plan {
+        let targets = |facts: &KernelFacts, all: &Attributes| match &self.base {
+            Some(base) => base.plan(kernel).shared_targets(),
+            None => targets_of(facts, all, &self.devices),
+        };
+        let plan =
+            Plan::new(kernel, &self.options, targets).unwrap_or_else(|error| Plan::failed(kernel, error));
+        if plan.target().is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        plan
+    }
+}
+
+impl Runtime {
+    /// The plan of a definition.
+    #[inline]
+    pub fn plan_of<D: KernelDefinition>(&self) -> &Plan {
+        match self.plans.get(TypeId::of::<D::Static>()) {
+            Some(plan) => plan,
+            None => self.plan_new::<D>(),
+        }
+    }
+
+    #[cold]
+    fn plan_new<D: KernelDefinition>(&self) -> &Plan {
+        let (id, operations) = (TypeId::of::<D::Static>(), operations_of::<D>());
+        let descriptor = &KernelDescriptor::of::<D>();
+        self.plans.plan(PlannedKernel { type_id: Some(id), descriptor, operations: &operations })
+    }
+
+    /// The plan of a kernel by name.
+    pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
+        let operations = named_operations(descriptor);
+        self.plans.plan(PlannedKernel { type_id: None, descriptor, operations: &operations })
+    }
+
+    /// The plan of the same kernel for some of the devices, with all options of a submission; `None`: it is the same.
+    pub(super) fn plan_with(
+        &self,
+        plan: &Plan,
+        devices: &[&'static DeviceHandle],
+        options: &Attributes,
+    ) -> Option<OwnPlan> {
+        if self.plans.is_of(devices, options) {
+            return None;
+        }
+        let table = PLANS.of(devices, options);
+        let plan = NonNull::from(table.plan(plan.kernel(&mut Vec::new())));
+        Some(OwnPlan { plan, _table: table })
+    }
+}
+
+/// All tables of this process.
+pub(super) static PLANS: PlanTables = PlanTables::new();

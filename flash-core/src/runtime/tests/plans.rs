@@ -1,0 +1,117 @@
+//! What runtimes and submissions with options prepare, and what they share.
+
+use super::fresh;
+use super::serial::prepared;
+use crate::descriptor::{
+    Attributes, Implementation, Priority, Subspaces, Timeout, group_by, part_by, sort_by, weights,
+};
+use crate::error::Error;
+use crate::kernel::views::{Item, Write};
+use crate::kernel::{CpuItem, Index};
+use crate::runtime::{Profile, RuntimeObj, Scalar, get_runtime};
+use crate::{FlashMemory, KernelDefinition, kernel};
+use std::time::Duration;
+
+#[derive(KernelDefinition)]
+#[kernel(name = "test.planned", dims(x))]
+struct Planned<'a> {
+    value: u32,
+    out: Item<'a, Write<u32>>,
+}
+
+struct Set;
+
+#[kernel]
+impl CpuItem<Planned<'_>> for Set {
+    fn item(_: Index<1>, k: PlannedItem<'_>) {
+        k.out.set(k.value);
+    }
+}
+
+const NAME: &str = "test.planned";
+
+fn runs(rt: &RuntimeObj) -> Result<(), Error> {
+    let out = FlashMemory::<u32>::zeroed(4);
+    rt.submit(Planned::of(7, &out)).exec([4])?;
+    assert_eq!(*out.read()?, [7; 4]);
+    Ok(())
+}
+
+#[test]
+fn options_prepare_nothing_twice() {
+    let [rt, other] = fresh();
+    runs(&rt).unwrap();
+    assert_eq!(prepared(NAME), 1);
+    let plan = |rt: &RuntimeObj| std::ptr::from_ref(rt.inner.plan_of::<Planned<'_>>());
+    let mut backends = Attributes::default();
+    backends.set_by_name("some.hint", true.into(), false);
+
+    // Options that are no part of a plan.
+    let with: [RuntimeObj; 5] = [
+        rt.options(&Profile::new()),
+        rt.options((Priority(3), Timeout(Duration::from_secs(60)))),
+        rt.options(backends.clone()),
+        rt.options(Priority(1)).options(Priority(2)),
+        get_runtime("TEST_SERIAL:0").unwrap().options(Priority(9)),
+    ];
+    for with in &with {
+        runs(with).unwrap();
+        assert_eq!(plan(with), plan(&rt));
+    }
+    // Options that say how a launch is ordered and cut: plans of their own, found again, and nothing is prepared.
+    let shaped =
+        || [rt.options(sort_by(["x"])), rt.options((Priority(3), part_by("x"))), rt.options(weights([1]))];
+    let first = shaped();
+    for (a, b) in first.iter().zip(shaped()) {
+        runs(a).unwrap();
+        assert_ne!(plan(a), plan(&rt));
+        assert_eq!(plan(a), plan(&b));
+        runs(&b).unwrap();
+    }
+    // The order in which options were given is no part of it.
+    let [ab, ba] = [
+        rt.options(sort_by(["x"])).options(Subspaces(2)),
+        rt.options((Subspaces(2), Priority(1), sort_by(["x"]))),
+    ];
+    assert_eq!(plan(&ab), plan(&ba));
+    assert_ne!(plan(&ab), plan(&rt.options((Subspaces(3), sort_by(["x"])))));
+
+    let out = FlashMemory::<u32>::zeroed(4);
+    for _ in 0..3 {
+        rt.submit(Planned::of(1, &out)).options(Priority(1)).exec([4]).unwrap();
+        rt.submit(Planned::of(1, &out)).options((backends.clone(), group_by(["x"]))).exec([4]).unwrap();
+    }
+    assert_eq!(prepared(NAME), 1);
+
+    // By name, once for all options.
+    let set = rt.kernel(NAME).unwrap();
+    for shares in [1, 2, 3] {
+        let submission = rt.submit(set.args((Scalar(2u32), &out)).unwrap());
+        submission.options(weights([shares])).exec([4]).unwrap();
+    }
+    assert_eq!(prepared(NAME), 2);
+
+    // What chooses an implementation prepares it once.
+    for _ in 0..3 {
+        runs(&rt.options(Implementation::named("set"))).unwrap();
+        runs(&rt.options((Implementation::named("set"), weights([4])))).unwrap();
+    }
+    assert_eq!(prepared(NAME), 3);
+
+    // Other devices have plans of their own.
+    runs(&other).unwrap();
+    assert_eq!(prepared(NAME), 4);
+}
+
+#[test]
+fn what_failed_is_tried_again_by_a_later_runtime() {
+    let [rt, _] = fresh();
+    let none = rt.options(Implementation::named("none"));
+    let [first, second] = [runs(&none), runs(&none)].map(|outcome| outcome.unwrap_err().to_string());
+    assert_eq!(first, second);
+    let plan = |rt: &RuntimeObj| std::ptr::from_ref(rt.inner.plan_of::<Planned<'_>>());
+    assert_eq!(plan(&none), plan(&none.options(Priority(1))));
+    assert_ne!(plan(&none), plan(&rt.options(Implementation::named("none"))));
+    assert!(runs(&rt.options(weights([1, 2]))).unwrap_err().to_string().contains("one weight per device"));
+    runs(&rt).unwrap();
+}
