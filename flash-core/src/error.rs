@@ -1,4 +1,4 @@
-//! What can go wrong: expected, found, where, what to do.
+//! Errors: what was expected, what was found, where, and what to do.
 
 use crate::abi;
 use crate::index::IndexError;
@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything that the library reports. Cheap to clone.
+/// An error of the library. Cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A guard is alive that conflicts.
+    /// A conflicting guard is alive.
     #[error(
         "the memory is borrowed: a guard of the host that conflicts is alive; drop it first, in whatever thread holds it"
     )]
@@ -40,7 +40,7 @@ pub enum Error {
         /// Elements of the array.
         len: usize,
     },
-    /// A runtime key that nobody answers to.
+    /// A runtime key without a backend or device.
     #[error("{0}")]
     Key(Box<KeyError>),
     /// Dimensions or traits that describe no index space.
@@ -67,15 +67,15 @@ pub enum Error {
     /// Nothing implements the kernel on the selected devices.
     #[error("{0}")]
     NoImplementation(Box<NoImplementation>),
-    /// A kernel name that is not known.
+    /// An unknown kernel name.
     #[error("there is no kernel `{name}`; there are {}", known.join(", "))]
     NoKernel {
         /// The name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: Vec<String>,
     },
-    /// An option that makes no sense here.
+    /// An option that is not valid here.
     #[error("option {option}: {text}")]
     Option {
         /// Its name.
@@ -83,18 +83,18 @@ pub enum Error {
         /// Expected, found, what to do.
         text: String,
     },
-    /// A backend or device says no.
+    /// A failure of a backend or device.
     #[error("{text} ({code})")]
     Backend {
-        /// What kind of error.
+        /// Its kind.
         code: Code,
-        /// The backend's words.
+        /// The backend's text.
         text: String,
     },
     /// The memory of a device is too small for what is needed at once.
     #[error("{0}")]
     DeviceMemory(Box<DeviceMemoryError>),
-    /// A submission was left out because what it reads is poisoned.
+    /// A submission was skipped because its input is poisoned.
     #[error("left out: argument `{argument}` is poisoned, the launch that should have written it failed")]
     Skipped {
         /// The argument.
@@ -108,7 +108,7 @@ pub enum Error {
         /// Expected, found, what to do.
         text: String,
     },
-    /// A launch that cannot be cut as it should be. Nothing of it ran.
+    /// A launch that cannot be cut as requested. None of it ran.
     #[error("kernel `{kernel}`, part_by: {source}")]
     Partition {
         /// The kernel.
@@ -116,12 +116,12 @@ pub enum Error {
         /// Why.
         source: Box<PartError>,
     },
-    /// A submission took longer than it may.
+    /// A submission took longer than its limit.
     #[error("{}", timeout_text(*limit, *taken))]
     Timeout {
-        /// What its `Timeout` allows.
+        /// The limit of its `Timeout`.
         limit: Duration,
-        /// What it took until it had stopped; `None`: it has not stopped yet.
+        /// The time until it had stopped; `None`: it has not stopped yet.
         taken: Option<Duration>,
     },
     /// A submission failed.
@@ -138,7 +138,8 @@ impl From<RecordingError> for Error {
     }
 }
 
-/// Why a launch cannot be cut. Boxes are half-open ranges per axis of the array's shape, axis 0 first.
+/// The reason why a launch cannot be cut. Boxes are half-open ranges per axis of the array's shape, axis 0
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartError {
@@ -275,7 +276,7 @@ pub struct DeviceMemoryError {
     pub wanted: u64,
     /// Bytes that may be used on the device.
     pub budget: u64,
-    /// Bytes in use that nobody could give up.
+    /// Bytes in use that could not be freed.
     pub held: u64,
     /// What the device's backend said, where the device has less than its budget; else empty.
     pub reason: String,
@@ -303,7 +304,7 @@ pub struct LaunchError {
     pub others: Vec<LaunchError>,
 }
 
-/// A runtime key that nobody answers to.
+/// A runtime key without a backend or device.
 #[derive(Clone, Debug)]
 pub struct KeyError {
     /// What was asked for.

@@ -221,7 +221,7 @@ pub fn count<'a>(
     Ok(Count::of(iterations, track, counts))
 }
 
-/// The extent of [`Count`]'s first dimension for so many iterations.
+/// The extent of [`Count`]'s first dimension for this number of iterations.
 pub fn stretches(iterations: usize) -> usize {
     iterations.div_ceil(STRETCH)
 }

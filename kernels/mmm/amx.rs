@@ -279,7 +279,7 @@ impl Tiles {
     }
 
     /// Sets `sums` to the product of panels of `a` and `b`, or adds it if `add`. Prefetches the lines from
-    /// `ahead` on, so many that a block's rows together prefetch a panel of `b`, and returns the rest.
+    /// `ahead` on, enough that a block's rows together prefetch a panel of `b`, and returns the rest.
     ///
     /// # Panics
     /// If the panels have no steps, or different numbers of them.

@@ -102,7 +102,7 @@ impl Driver {
         Ok(address)
     }
 
-    /// Launches a kernel with so many blocks of so many threads.
+    /// Launches a kernel with these numbers of blocks and of threads.
     ///
     /// # Safety
     /// The parameters are as many, and of the types, that the kernel has; what they point to on the device is

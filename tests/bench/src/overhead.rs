@@ -231,7 +231,7 @@ pub fn rows(peers: &Peers) -> Result<Vec<Row>> {
 
 /// Runs a launch of FLASH's.
 fn timed(shares: &Shares, threads: usize, launch: impl Fn()) -> (f64, f64) {
-    // SAFETY: no share runs: nobody else uses them, and launches are over when they return.
+    // SAFETY: no share runs: they have no other user, and launches are over when they return.
     unsafe { (shares.begin)() };
     let start = Instant::now();
     launch();
@@ -251,7 +251,7 @@ fn bodies(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Vec<Row> {
     let mut ours = || timed(shares, threads, || launch.exec().expect("runs"));
     let call = |by: c_int, out: &mut Vec<[f32; 3]>| {
         let (pos, mass, n) = (pos.as_ptr().cast(), mass.as_ptr(), BODIES as c_long);
-        // SAFETY: all arrays have that many bodies; nobody else runs shares.
+        // SAFETY: all arrays have that many bodies; no other shares run.
         unsafe {
             let out = out.as_mut_ptr().cast();
             let wall = (shares.accelerate_ns)(by, threads as c_int, n, G, SOFTENING2, pos, mass, out);
@@ -274,7 +274,7 @@ fn particles(rt: &RuntimeObj, shares: &Shares, threads: usize) -> Result<Vec<Row
     let state = || (start.clone(), start.clone(), vec![OUTSIDE; PARTICLES], vec![0u32; ROW * PARTICLES]);
     let mut states = PEERS.map(|_| state());
     let call = |by: c_int, (x, y, cell, track): &mut (Vec<f32>, Vec<f32>, Vec<u32>, Vec<u32>)| {
-        // SAFETY: the arrays have as many particles and moves; nobody else runs shares.
+        // SAFETY: the arrays have as many particles and moves; no other shares run.
         unsafe {
             let wall = (shares.walk_ns)(
                 by,

@@ -29,7 +29,7 @@ unsafe impl DeviceFunction<First<'_>> for ByDriver {
         let stream: CUstream = std::ptr::with_exposed_provenance_mut(call.native("stream")? as usize);
         let (first, from, to) = (call.scalar::<u32>(0)?, call.address(1)?, call.address(2)?);
         let items = call.dimensions()[0].end as usize;
-        // SAFETY: the arrays have so many elements, and the stream is this device's.
+        // SAFETY: the arrays have that many elements, and the stream is this device's.
         let results = unsafe {
             [cuMemcpyDtoDAsync_v2(to, from, 4 * items, stream), cuMemsetD32Async(to, first, 1, stream)]
         };

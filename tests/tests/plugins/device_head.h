@@ -1,4 +1,4 @@
-/* FLASH: what a kernel sees, in C (or in Fortran through bind(C)), in OpenCL C and in CUDA C++.
+/* FLASH: the interface of kernels, in C (or in Fortran through bind(C)), in OpenCL C and in CUDA C++.
  *
  * Made from flash-core/src/abi and tests/tests/plugins by tests/tests/plugins/header.rs: do not edit. The
  * layouts are frozen.
@@ -18,12 +18,12 @@
  *     }
  *
  * Compile it with `cc -O3 -shared -fPIC` and pass `Implementation::file("./libsaxpy.so", "saxpy")`.
- * The function is called by several threads at once, each with other work items. Anything but 0 is
- * an error of the launch, which says the number. It must not throw or longjmp out.
+ * The function is called by several threads at once, each with other work items. Any result but 0 is
+ * an error of the launch, which has the number. It must not throw or longjmp out.
  *
  * In OpenCL C and CUDA C++, one text for both, a kernel that takes the definition's arguments in order, under
  * their names, and FLASH_ARGS last. Its implementation says `cooperating`. The backend puts this file, and
- * what it has to know of the definition, before every source:
+ * the definitions that it needs, before every source:
  *
  *     FLASH_KERNEL saxpy(float a, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, FLASH_ARGS) {
  *         FLASH_FOR_ITEMS {

@@ -1,22 +1,22 @@
 #if defined(__OPENCL_VERSION__) || defined(__CUDACC__)
 /* ---- Kernels in OpenCL C and CUDA C++ ----
  *
- * Before it stand, made by the backend from the implementation's descriptor:
+ * The backend puts these definitions before it, from the implementation's descriptor:
  * FLASH_DIMS            number of dimensions of the index space
  * FLASH_ARRAYS          number of array arguments
  * FLASH_ARRAY_<name>    for each of them, its number among them
- * FLASH_ENTRY_<entry>   of the kernel for which the program is compiled: a file with several kernels has each
+ * FLASH_ENTRY_<entry>   the kernel for which the program is compiled: a file with several kernels has each
  *                       one inside `#ifdef FLASH_ENTRY_<entry>`
- * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is launched so, or has such arguments
- * FLASH_FPGA            of a program for an FPGA or its emulator
+ * FLASH_SINGLE_WORK_ITEM, FLASH_ACCUMULATORS   if the kernel is a single work item, or has accumulators
+ * FLASH_FPGA            if the program is for an FPGA or its emulator
  * FLASH_THREADS_PER_ITEM   threads that share a work item; 1, unless the implementation says more
  * FLASH_ITEMS_PER_THREAD   if a thread has runs of work items, of this number and its multiples
  * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
- * FLASH_CONSECUTIVE     of a program for the launches whose items have consecutive values of dimension 0 and one
+ * FLASH_CONSECUTIVE     if the program is for launches whose items have consecutive values of dimension 0 and one
  *                       value of every other: compilers then see that neighbours use neighbouring elements
- * FLASH_GRID            the same for the launches of kernels with two or three dimensions whose items are a box, with a
- *                       thread for each in as many dimensions: none of them takes its row apart
- * and what the implementation itself defines. Who compiles a binary defines the same. */
+ * FLASH_GRID            the same for launches of kernels with two or three dimensions whose items are a box, with a
+ *                       thread for each in as many dimensions: no thread divides to find its index
+ * and the definitions of the implementation itself. A program that is compiled offline needs the same. */
 
 #ifdef __OPENCL_VERSION__
 typedef ulong flash_u64;
@@ -80,8 +80,8 @@ typedef struct flash_axis {
 /* flash_axis.kind: listed in the table. */
 #define FLASH_AXIS_LISTED 3
 
-/* Where an array's buffers begin, in bytes from its first element, its number of elements, and one past the last of
- * them that is there. */
+/* The beginning of an array's buffers, in bytes from its first element, its number of elements, and one past the last
+ * element that is present. */
 typedef struct flash_array {
     flash_i64 origin;
     flash_i64 next_origin;
@@ -89,7 +89,7 @@ typedef struct flash_array {
     flash_u64 end;
 } flash_array;
 
-/* What a kernel is told of its launch: one phase of what its device runs. */
+/* A kernel's description of its launch: one phase of the part that its device runs. */
 typedef struct flash_launch {
     flash_u64 phase;
     flash_u64 items;
@@ -108,12 +108,12 @@ typedef struct flash_launch {
 } flash_launch;
 
 /* The table begins with FLASH_DETAIL words per array argument: elements of a row, begin and end of its part along
- * three axes, and its stride per dimension. Then come listed values. A source that asks for nothing of an array
- * has no such words, and NULL for a table with nothing in it. */
+ * three axes, and its stride per dimension. Then come listed values. A source that uses none of these details
+ * has no such words, and NULL for an empty table. */
 #define FLASH_DETAIL (7 + FLASH_DIMS)
 
 /* The last parameters of a kernel. One with FLASH_GRID_BARRIER is launched once for several phases, with as many
- * threads as run at once: it is told of all its phases, and has a counter of its own, 0 when it begins. */
+ * threads as run at once: it gets all of its phases, and a counter of its own, which is 0 when it begins. */
 #ifdef FLASH_GRID_BARRIER
 #define FLASH_ARGS \
     const flash_launch flash_run_0, const flash_u64 *flash_table, const flash_launch *flash_phases, \
@@ -137,13 +137,13 @@ typedef struct flash_launch {
 #define FLASH_THREADS_PER_ITEM 1
 #endif
 
-/* Which this thread is of those that share its work item. */
+/* The number of this thread among those that share its work item. */
 #define FLASH_LANE() (FLASH_THREAD() % FLASH_THREADS_PER_ITEM)
 
-/* The work items of this thread: one, or none; with FLASH_ITEMS_PER_THREAD so many, or a multiple of that, next to
- * each other, which are less at the end alone; in a kernel with accumulators those of its block, for each
- * thread of the work-group every so many; with FLASH_GRID_BARRIER of all items every so many; in a
- * single-work-item kernel all. */
+/* The work items of this thread: one, or none. With FLASH_ITEMS_PER_THREAD it has that many adjacent ones, or a
+ * multiple of that, and fewer only at the end. In a kernel with accumulators the threads of a work-group take turns
+ * over the items of its block; with FLASH_GRID_BARRIER all threads take turns over all items. In a single-work-item
+ * kernel it has all. */
 #if defined(FLASH_SINGLE_WORK_ITEM)
 #define FLASH_FOR_ITEMS for (flash_u64 flash_item = 0; flash_item < flash_run.items; ++flash_item)
 #elif defined(FLASH_ITEMS_PER_THREAD)
@@ -162,7 +162,7 @@ typedef struct flash_launch {
     for (flash_u64 flash_item = FLASH_THREAD() / FLASH_THREADS_PER_ITEM; flash_item < flash_run.items; \
          flash_item += FLASH_THREADS() / FLASH_THREADS_PER_ITEM)
 #elif defined(FLASH_GRID)
-/* Work-groups may go beyond the box, whose extents are the counts. */
+/* Work-groups may extend past the box, whose extents are the counts. */
 #define FLASH_IS_INSIDE(dim) (FLASH_GLOBAL_ID(dim) < flash_run.axes[dim].count)
 #define FLASH_FOR_ITEMS \
     for (int flash_item = FLASH_IS_INSIDE(0) && FLASH_IS_INSIDE(1) && FLASH_IS_INSIDE(FLASH_DIMS - 1); flash_item; \
@@ -173,9 +173,9 @@ typedef struct flash_launch {
          flash_item = ~(flash_u64)0)
 #endif
 
-/* The same, run by run: FLASH_RUN() work items with consecutive values of dimension 0 and one value of every other, all
- * that this thread has, or, where they are not so, one after the other. What is said of the current work item is said of
- * the first of the run; whole vectors can be made of an array's elements behind that. */
+/* The same, run by run: FLASH_RUN() work items with consecutive values of dimension 0 and one value of every other. A
+ * run is all work items of this thread; where they are not consecutive, it is one of them. The macros for the current
+ * work item give the first of the run; the elements of an array from there on can be used as whole vectors. */
 #ifdef FLASH_ITEMS_PER_THREAD
 #define FLASH_FOR_RUNS \
     for (flash_u64 flash_item = FLASH_THREAD() * flash_run.block, flash_end = FLASH_END_OF_THREAD(flash_item); \
@@ -187,9 +187,9 @@ typedef struct flash_launch {
 #endif
 #endif
 
-/* The same where the threads of a work-group meet at FLASH_BARRIER(): all of them go through it equally often, also
- * those without a work item, for which flash_item is not below FLASH_ITEMS(). With one thread per work item, and
- * without accumulators. */
+/* The same where the threads of a work-group meet at FLASH_BARRIER(): all of them run through it the same number of
+ * times, also those without a work item, for which flash_item is not below FLASH_ITEMS(). With one thread per work
+ * item, and without accumulators. */
 #define FLASH_FOR_GROUPS \
     for (flash_u64 flash_item = FLASH_THREAD(); flash_item - FLASH_LOCAL_ID() < flash_run.items; \
          flash_item += FLASH_THREADS())
@@ -212,7 +212,7 @@ typedef struct flash_launch {
     flash_index32_of(flash_run.axes[dim], (flash_u32)flash_run.first + (flash_u32)flash_item, flash_table)
 #endif
 
-/* Element `index` of an array, in units of what the parameter points to, from the array's first. Of a phased
+/* Element `index` of an array, in units of the parameter's target type, from the array's first. Of a phased
  * one: as it was when the phase began. */
 #define FLASH_AT(array, index) \
     ((array)[(flash_i64)(index) - FLASH_OF(array).origin / (flash_i64)sizeof(*(array))])
@@ -226,7 +226,7 @@ typedef struct flash_launch {
 #define FLASH_REDUCE(array, index) \
     FLASH_AT(array, flash_item / FLASH_ROW_LEN(array) * FLASH_LEN(array) + (flash_u64)(index))
 
-/* Where the current work item's own element, or row, begins in an `Item` or `Phased` argument. */
+/* The beginning of the current work item's own element, or row, in an `Item` or `Phased` argument. */
 #define FLASH_OWN_INDEX(array) \
     flash_own_index_of(&flash_run, flash_item, flash_table, FLASH_DETAIL * FLASH_ARRAY_##array)
 
@@ -234,11 +234,11 @@ typedef struct flash_launch {
 #define FLASH_LEN(array) (FLASH_OF(array).len)
 #define FLASH_ROW_LEN(array) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array])
 
-/* One past the last element of a `Window` that is there: a device has no more of it than the partition map gives to the
- * launch, or to its part. At most FLASH_LEN. */
+/* One past the last element of a `Window` that is present: a device has only the elements that the partition map gives
+ * to the launch, or to its part. At most FLASH_LEN. */
 #define FLASH_END(array) (FLASH_OF(array).end)
 
-/* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
+/* The indices along an axis of an array's shape that are present, [BEGIN, END): where a launch is cut, a
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
 #define FLASH_PART_BEGIN(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 1 + (axis)])
 #define FLASH_PART_END(array, axis) (flash_table[FLASH_DETAIL * FLASH_ARRAY_##array + 4 + (axis)])
@@ -300,8 +300,8 @@ FLASH_FUNCTION flash_u64 flash_own_index_of(const flash_launch *run, flash_u64 i
 }
 
 #ifdef FLASH_GRID_BARRIER
-/* Ends a phase: waits until all threads of the launch are here, and shows them what the others wrote. At the end of
- * phase p the counter stands at (p + 1) * gridDim.x, in 32 bits that may turn over. */
+/* Ends a phase: waits until all threads of the launch are here, and makes their writes visible to each other. At the
+ * end of phase p the counter is (p + 1) * gridDim.x, in 32 bits that may wrap. */
 FLASH_FUNCTION void flash_end_phase(flash_u64 phase, flash_u64 phases, flash_u32 *barrier) {
     if (phase == phases)
         return;

@@ -24,21 +24,21 @@ extern "C" {
 /* Element `index` of a phased array, to write; seen from the next phase on. */
 #define FLASH_NEXT(type, argument, index) (((type *)flash_args[argument].next)[index])
 
-/* Accumulator `index` (0 for a single one) of the block of work items that this call is for: to be read and
- * written by this call alone, with the operation of the definition. */
+/* Accumulator `index` (0 for a single one) of the block of work items of this call. Only this call reads and
+ * writes it, with the operation of the definition. */
 #define FLASH_REDUCE(type, argument, index) (((type *)flash_args[argument].data)[index])
 
-/* Where the current work item's own element, or row, begins in an `Item` or `Phased` argument. */
+/* The beginning of the current work item's own element, or row, in an `Item` or `Phased` argument. */
 #define FLASH_OWN_INDEX(argument) flash_own_index_of(flash_run, flash_item, &flash_args[argument])
 
 /* Number of elements of an array, and of a row of it. */
 #define FLASH_LEN(argument) (flash_args[argument].len)
 #define FLASH_ROW_LEN(argument) (flash_args[argument].row_len)
 
-/* One past the last element of a `Window` that is there, as above. */
+/* One past the last element of a `Window` that is present, as above. */
 #define FLASH_END(argument) flash_end_of(&flash_args[argument])
 
-/* The indices along an axis of an array's shape that are there, [BEGIN, END): where a launch is cut, a
+/* The indices along an axis of an array's shape that are present, [BEGIN, END): where a launch is cut, a
  * part of it, and only those may be touched. FLASH_AT takes the index in the whole array all the same. */
 #define FLASH_PART_BEGIN(argument, axis) flash_part_begin_of(&flash_args[argument], (axis))
 #define FLASH_PART_END(argument, axis) flash_part_end_of(&flash_args[argument], (axis))
@@ -47,7 +47,7 @@ static inline uint64_t flash_index_of(const flash_span *span, uint64_t item, uin
     return span->index[dim] + (dim == span->dimension ? item * (uint64_t)span->step : 0);
 }
 
-/* An array without a part is there in full, and seen with one axis. */
+/* An array without a part is present in full, and has one axis. */
 static inline uint64_t flash_part_begin_of(const flash_arg *arg, uint32_t axis) {
     return arg->part ? arg->part->begin[axis] : 0;
 }

@@ -454,7 +454,7 @@ fn who_asks_for_the_best_is_told_once_what_was_left_out() {
     for said in [group, list] {
         assert_eq!(said.matches(&line).count(), 1, "{said}");
     }
-    // One backend is what was asked for; and who brings another one for a key wants just that.
+    // One backend is what was asked for; a second one for a key is intended.
     assert!(!said(place.path(), "ALL_CPU").contains("left out"));
     assert!(!said(&plugins::built().cpu, "ALL_ACCEL").contains("left out"));
 }

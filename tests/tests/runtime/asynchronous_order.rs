@@ -61,7 +61,7 @@ struct Memories {
     parts: bool,
 }
 
-/// Value and version per item of one that nobody has touched.
+/// Value and version per item of an untouched memory.
 fn untouched(m: usize) -> impl Iterator<Item = u64> {
     (0..ITEMS).flat_map(move |item| [(m + 100 * item) as u64, 0])
 }
@@ -207,7 +207,7 @@ fn run(rt: &RuntimeObj, memories: &Memories, thread: usize, submissions: usize) 
     ran
 }
 
-/// The pipelines' numbers in an order in which `after` says who comes after whom.
+/// The pipelines' numbers in an order that keeps `after`.
 fn sorted(after: &[Vec<usize>]) -> Vec<usize> {
     let mut before = vec![0; after.len()];
     after.iter().flatten().for_each(|&p| before[p] += 1);
@@ -249,7 +249,7 @@ fn check(submissions: usize, parts: bool) {
         });
         all[p].steps.iter().zip(met)
     };
-    // Who made which version of a memory, and who read which.
+    // The pipelines that made, and that read, each version of a memory.
     let mut writers: HashMap<(usize, u64), usize> = HashMap::new();
     for p in 0..all.len() {
         for (step, [_, version]) in versions(p) {

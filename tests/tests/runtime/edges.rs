@@ -397,7 +397,7 @@ fn what_one_part_fails_to_write_fails_all_of_its_submission_and_nothing_else() {
             );
             assert!(matches!(launch.others[0].source, Error::Skipped { .. }));
             for poisoned in [&to, &last] {
-                // The items that ran are no help to anybody.
+                // The items that ran do not help.
                 assert!(matches!(poisoned.get(0), Err(Error::Poisoned)));
             }
             assert_eq!(*beside.read().unwrap(), [2; 96]);

@@ -27,7 +27,7 @@ struct Add<'a> {
     to: Item<'a, ReadWrite<u32>>,
 }
 
-/// Holds a thread until so many may go on.
+/// Holds a thread until it is among those that may go on.
 #[derive(KernelDefinition)]
 #[kernel(name = "limits.occupy", dims(i))]
 struct Occupy<'a> {

@@ -9,7 +9,7 @@ use flash_tests::in_process;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Items that take so long, and say who ran them.
+/// Items that take a given time, and record the thread that ran them.
 #[derive(KernelDefinition)]
 #[kernel(name = "sharing.rest", dims(item))]
 struct Rest<'a> {
@@ -74,7 +74,7 @@ fn few_long_items_have_both_threads_from_the_first_launch_on() {
     });
 }
 
-/// Launches of short items stay with the caller, and nobody is told of most of them: until they take long.
+/// Launches of short items stay on the caller, mostly without the device, until they take long.
 fn come_to_take_long(launch: impl Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize)) {
     let rt = get_runtime("ALL_CPU").unwrap();
     let thread = FlashMemory::zeroed(4);

@@ -189,7 +189,7 @@ impl On {
         (sum.get(0).unwrap().to_bits(), bins.read().unwrap().to_vec())
     }
 
-    /// Elements 8 to 100 of 120, in so many steps.
+    /// Elements 8 to 100 of 120, in `steps` steps.
     fn steps(&self, steps: u64) -> Vec<u64> {
         let values: FlashMemory<u64> = (0..120).map(|i| i * i + 1).collect();
         self.rt.submit(Steps::of(&values)).exec((8..100, steps)).unwrap();

@@ -434,7 +434,7 @@ pub unsafe fn scalar<T: Element>(arg: &abi::Arg) -> T {
 /// The slice of a whole array.
 ///
 /// # Safety
-/// `arg` is a whole array of `T` that nobody writes during `'k`.
+/// `arg` is a whole array of `T` that is not written during `'k`.
 #[doc(hidden)]
 #[inline]
 pub unsafe fn whole<'k, T: Element>(arg: (*const T, usize)) -> &'k [T] {

@@ -99,21 +99,21 @@ impl ByHand {
         let mut host = null_mut();
         // SAFETY: a variable of ours.
         call("cuMemHostAlloc", unsafe { cuMemHostAlloc(&mut host, bytes, 0) })?;
-        // SAFETY: memory of so many bytes that nobody else has. Its pages are there from now on.
+        // SAFETY: memory of that many bytes without another user. This commits its pages.
         unsafe { std::ptr::write_bytes(host.cast::<u8>(), 1, bytes) };
         Ok(Buffers { host, device: self.driver.allocate(bytes)?, bytes })
     }
 
     /// Copies to the device. Panics if the driver refuses.
     pub fn copy_up(&self, Buffers { host, device, bytes }: &Buffers) {
-        // SAFETY: both have so many bytes, and stay.
+        // SAFETY: both have that many bytes, and stay.
         let copied = unsafe { cuMemcpyHtoDAsync_v2(*device, *host, *bytes, self.driver.stream) };
         call("cuMemcpyHtoDAsync", copied).expect("it is copied");
     }
 
     /// Copies to the host. Panics if the driver refuses.
     pub fn copy_down(&self, Buffers { host, device, bytes }: &Buffers) {
-        // SAFETY: both have so many bytes, and stay; nobody looks at the host's.
+        // SAFETY: both have that many bytes, and stay; the host's is not read.
         let copied = unsafe { cuMemcpyDtoHAsync_v2(*host, *device, *bytes, self.driver.stream) };
         call("cuMemcpyDtoHAsync", copied).expect("it is copied");
     }

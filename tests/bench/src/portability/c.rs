@@ -64,7 +64,7 @@ impl<T> Kernels<T> {
 
     /// Reads all elements.
     pub fn read(&self, threads: usize, data: &[T], result: &mut T) {
-        // SAFETY: so many elements, and the one that is written.
+        // SAFETY: that many elements, and the one that is written.
         unsafe { (self.reading)(int(threads), long(data.len()), data.as_ptr(), result) }
     }
 

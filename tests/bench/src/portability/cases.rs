@@ -63,8 +63,8 @@ impl<T> InC<'_, T> {
     pub const NONE: Self = InC { kernels: None, attraction: None, diffusion: None };
 }
 
-/// All cases with arrays of so many bytes together, or of less where that takes too long. Kernels that reuse
-/// what they have read are measured at one size.
+/// All cases with arrays of these numbers of bytes together, or of less where that takes too long. Kernels
+/// that reuse what they have read are measured at one size.
 pub fn each<T: Real>(sizes: &[usize], in_c: InC<'_, T>, cpu: bool, measure: Measure<'_>) -> Result<()> {
     let threads = thread::available_parallelism()?.get();
     let c = in_c.kernels;
@@ -152,7 +152,7 @@ fn streams<T: Real>(
     Ok(())
 }
 
-/// A case of as many bytes as were asked for, and of so many that are moved.
+/// A case of the given number of bytes, and of the number of those that are moved.
 fn streaming<'a>(
     kernel: &'static str,
     (bytes, moved): (usize, usize),

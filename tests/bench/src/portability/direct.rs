@@ -140,7 +140,7 @@ struct Call<'a> {
 impl Call<'_> {
     fn rows(&self, begin: u64, end: u64, threads: *const abi::Threads) {
         let share = abi::Share { threads, ..self.launch.share(0, begin..end) };
-        // SAFETY: rows of the launch that nobody else has, and its arguments.
+        // SAFETY: rows of the launch without another user, and its arguments.
         let error = unsafe { (self.function)(&share, self.launch.args().as_ptr()) };
         if !error.is_null() {
             // One of them is enough to say what is wrong.
@@ -150,7 +150,7 @@ impl Call<'_> {
 }
 
 /// # Safety
-/// `data` is a [`Call`], and nobody else has its rows `begin..end`.
+/// `data` is a [`Call`], whose rows `begin..end` have no other user.
 unsafe extern "C" fn share(data: *mut c_void, begin: c_long, end: c_long) {
     // SAFETY: the caller vouches.
     let call = unsafe { &*data.cast_const().cast::<Call<'_>>() };

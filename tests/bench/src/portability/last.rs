@@ -6,7 +6,7 @@ use std::time::Instant;
 
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// Takes the time of a call: the mean of so many, one after the other.
+/// Takes the time of a call: the mean of several, one after the other.
 pub fn time<R>(count: u64, mut call: impl FnMut() -> R) -> R {
     let start = Instant::now();
     for _ in 1..count {

@@ -18,7 +18,7 @@ impl Sums {
         sums.map(|(i, a)| Ok((i, Sum::of(a)?))).collect::<Result<_, _>>().map(Sums)
     }
 
-    /// Those of a launch of so many rows.
+    /// The accumulators of a launch of `rows` rows.
     pub fn blocks<K>(&self, launch: &Launch<'_, K>, rows: u64) -> Vec<Blocks> {
         let blocks = |&(argument, sum): &(usize, Sum)| {
             let arg = &launch.args()[argument];
@@ -66,7 +66,7 @@ impl Blocks {
     /// All of them as numbers.
     ///
     /// # Safety
-    /// They are of this type, and nobody else uses them meanwhile.
+    /// They are of this type, and have no other user meanwhile.
     #[allow(clippy::mut_from_ref)] // they are the launch's
     unsafe fn all<T>(&self) -> &mut [T] {
         // SAFETY: the host has made as many, and the caller vouches.

@@ -63,7 +63,7 @@ fn products_of_halves_are_right_and_no_cut_changes_a_bit() {
             let c = FlashMemory::from(vec![7.0f32; m * n]).with_shape([n, m]).unwrap();
             rt.submit(mmm([m, n, k], &a, &b, &c).unwrap()).exec([m]).unwrap();
             let c = c.read().unwrap();
-            // The products are exact, and their sum is one of so many in single precision.
+            // The products are exact, and their sum is one of `k` terms in single precision.
             let bound = |i: usize| (k as f64 + 8.0) * f64::from(f32::EPSILON) * sizes[i];
             near(&c, &sums, bound, &format!("{which}, {m} x {n} x {k}"));
             let bits: Vec<u32> = c.iter().map(|c| c.to_bits()).collect();
