@@ -6,18 +6,19 @@ use crate::abi;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// A file with code, and what is said about it. Made by `#[implementations(..)]`; the attributes are sorted by
-/// what their values are.
+/// A file with code, and its attributes. Made by `#[implementations(..)]`; the attributes are sorted by the
+/// types of their values.
 pub struct DeviceCode<'a> {
     /// Kind of device.
     pub target: &'static str,
     /// Name of the implementation.
     pub name: &'static str,
-    /// Among equals.
+    /// Priority among equals.
     pub priority: i32,
     /// False if it is source text.
     pub binary: bool,
-    /// A binary, or texts, of which each builds on those before it: the file as seen from `beside`, and what is in it.
+    /// A binary, or texts, of which each builds on those before it: the path relative to `beside`, and the
+    /// content.
     pub files: &'a [(&'static str, &'static [u8])],
     /// The Rust source file of the definition.
     pub beside: &'static str,
@@ -31,7 +32,7 @@ pub struct DeviceCode<'a> {
     pub flags: &'a [&'static str],
 }
 
-/// Describes code for a device as an implementation of `D`. What it allocates lives for ever: there is one per
+/// Describes code for a device as an implementation of `D`. Its allocations live for ever: there is one per
 /// file and element type.
 pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'static abi::Implementation {
     let descriptor = descriptor_of::<D>();
@@ -52,7 +53,7 @@ pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'st
     let attributes = attributes.leak();
     Box::leak(Box::new(abi::Implementation {
         struct_size: size_of::<abi::Implementation>() as u32,
-        // One that does not cooperate must see all of every array, and cannot be cut.
+        // An implementation that does not cooperate needs all of every array, and cannot be cut.
         door: if code.flags.contains(&"cooperating") { abi::DOOR_ITEM } else { abi::DOOR_WHOLE },
         kind: if code.binary { abi::KIND_INT_BIN } else { abi::KIND_INT_SRC },
         priority: code.priority,

@@ -1,5 +1,5 @@
-//! What is prepared once per definition, element types, devices and the options that shape it: `plans.rs` finds it
-//! again.
+//! A plan: what is prepared once per definition, element types, devices and the options that shape it.
+//! `plans.rs` finds it again.
 
 pub(crate) use super::choose::Target;
 use super::choose::{choose, none};
@@ -17,31 +17,32 @@ use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A kernel, ready for a runtime: its [facts](KernelFacts), and what each device runs.
+/// A kernel prepared for a runtime: its [facts](KernelFacts), and the implementation of each device.
 pub(crate) struct Plan {
     type_id: Option<TypeId>,
     facts: KernelFacts,
-    /// The arguments of a launch, but for addresses and lengths.
+    /// The arguments of a launch, without addresses and lengths.
     pub template: Vec<abi::Arg>,
     /// It can run, has one dimension without traits, and items along it without rows.
     pub simple: bool,
     /// Arguments need second buffers, room for partial results, or wider scalars, at every launch.
     pub prepared: bool,
     pub writes: bool,
-    /// How its launches are cut.
+    /// The rule by which its launches are cut.
     pub part: PartRule,
-    /// Launches that were cut.
+    /// Cuts of earlier launches.
     pub parts: Cache,
-    /// Its launches are to be cut: the definition or an option says so, and every implementation can be.
+    /// Its launches are to be cut: the definition or an option requests it, and every implementation allows
+    /// it.
     pub cut: bool,
     /// Shares of the devices, if they are fixed; one per target.
     pub weights: Option<Vec<f64>>,
-    /// Into so many parts at least.
+    /// The least number of parts.
     pub subspaces: u32,
-    /// Nobody has said into how many parts a launch is cut, and all implementations take parts: one that does not fit a
+    /// No number of parts is requested, and all implementations take parts: a launch that does not fit a
     /// device's memory may be cut into more.
     pub may_stream: bool,
-    /// Launches are cut at multiples of so many positions: what all implementations want.
+    /// The multiple of positions at which launches are cut, for all implementations.
     pub alignment: u64,
     /// Some implementation is called once per phase: with all of its arrays, or with parts without gaps.
     pub whole: bool,
@@ -63,7 +64,7 @@ impl Plan {
         self.type_id
     }
 
-    /// Where it can run, the best device first and at least one; or why nowhere.
+    /// The devices that can run it, the best first and at least one; or the error why none can.
     #[inline]
     pub fn targets(&self) -> Result<&[Target], Error> {
         match &self.targets {
@@ -78,7 +79,7 @@ impl Plan {
         self.targets().map(|targets| &targets[0])
     }
 
-    /// A plan of a kernel with options. `targets` gives its implementations, ready to run.
+    /// A plan of a kernel with options. `targets` gives its prepared implementations.
     pub(super) fn new(
         kernel: PlannedKernel<'_>,
         attributes: &Attributes,
@@ -134,7 +135,7 @@ impl Plan {
             .unwrap_or_else(|_| unreachable!("without attributes there is nothing to refuse"))
     }
 
-    /// The kernel that it is of. `operations` is empty, and keeps what the answer borrows.
+    /// The kernel that it is of. `operations` is empty, and holds what the result borrows.
     pub(super) fn kernel<'a>(&'a self, operations: &'a mut Vec<Option<Operation>>) -> PlannedKernel<'a> {
         operations.extend(self.arguments.iter().map(|argument| argument.operation));
         PlannedKernel { type_id: self.type_id, descriptor: &self.descriptor, operations }
@@ -145,7 +146,7 @@ impl Plan {
         self.targets.clone()
     }
 
-    /// No later launch finds it by its definition.
+    /// Later launches do not find it by its definition.
     pub(super) fn hide(&mut self) {
         self.type_id = None;
     }
@@ -162,14 +163,14 @@ impl Plan {
         !self.prepared && self.subspaces <= 1 && !self.part.looks_inside()
     }
 
-    /// Of a function of the host: nothing implements it, its submission has the function.
+    /// A plan of a function of the host: nothing implements it, its submission has the function.
     pub fn of_host_task(descriptor: KernelDescriptor) -> Plan {
         let nothing = none(&descriptor, &[], Vec::new());
         Plan::failed(PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[] }, nothing)
     }
 }
 
-/// A kernel that is planned.
+/// A kernel to be planned.
 #[derive(Clone, Copy)]
 pub(super) struct PlannedKernel<'a> {
     /// The definition, if it has a type.
@@ -191,7 +192,7 @@ pub(super) fn targets_of(
     }
 }
 
-/// Shares of devices, if they are such.
+/// The shares of devices, if they are valid.
 fn check_weights(weights: &[f64], targets: &[Target]) -> Result<Vec<f64>, Error> {
     let error = |text: String| Err(Error::Option { option: "Weights".into(), text });
     if weights.len() != targets.len() {
@@ -233,12 +234,13 @@ fn template(argument: &ArgumentFacts) -> abi::Arg {
     }
 }
 
-/// On multiples of which all implementations can be cut; more than there ever are, if no number is.
+/// The least common multiple of all implementations' alignments; if it overflows, a number larger than any
+/// extent.
 fn common_multiple(targets: &[Target]) -> u64 {
     targets.iter().map(|target| target.alignment).fold(1, multiple_of_both)
 }
 
-/// The least common multiple of two numbers above 0, if there is such a number.
+/// The least common multiple of two numbers above 0, if it does not overflow.
 pub(super) fn multiple_of_both(a: u64, b: u64) -> u64 {
     let (mut divisor, mut rest) = (a, b);
     while rest != 0 {

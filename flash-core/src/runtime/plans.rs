@@ -1,12 +1,12 @@
-//! Plans, found again.
+//! The tables of plans.
 //!
-//! A table has the plans of one list of devices and one set of the options that a plan is made of. Runtimes and
-//! submissions that agree in both share a table, so that another option (a profile, a timeout, a priority) costs no
-//! plan, and options that only say how a launch is cut or ordered prepare no implementation: a table with such options
-//! has a `base`, the table without them, and takes the implementations of its plans.
+//! A table has the plans of one list of devices and one set of the options that shape a plan. Runtimes and
+//! submissions that agree in both share a table, so that another option (a profile, a timeout, a priority)
+//! costs no plan. Options that only define how a launch is cut or ordered prepare no implementation: a table
+//! with such options has a `base`, the table without them, and takes the implementations of its plans.
 //!
-//! A plan stays where it is as long as its table. The tables of a process are in [`PlanTables`], which keeps those that
-//! are in use and a few more.
+//! A plan does not move while its table lives. The tables of a process are in [`PlanTables`], which keeps
+//! those that are in use and a few more.
 
 use super::Runtime;
 use super::facts::KernelFacts;
@@ -22,23 +22,26 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The plans of a list of devices and a set of options. By definition they are read without a lock, in an
-/// open-addressed table.
+/// The plans of a list of devices and a set of options. A lookup by definition takes no lock: the table is
+/// open-addressed.
 pub(crate) struct Plans {
     devices: Vec<&'static DeviceHandle>,
     /// Those of which a plan is made.
     options: Attributes,
-    /// The table of the same devices, with only the options that choose implementations; `None`: it is this one.
+    /// The table of the same devices, with only the options that choose implementations; `None`: it is this
+    /// one.
     base: Option<Arc<Plans>>,
     table: [AtomicPtr<Plan>; 128],
-    /// Writers, and what the table has no room for.
+    /// Held by writers; has the plans that do not fit into the table.
     rest: Mutex<HashMap<TypeId, Box<Plan>>>,
-    /// Of kernels by name, by their descriptors.
+    /// Plans of kernels by name, by their descriptors.
     named: Mutex<HashMap<String, Box<Plan>>>,
-    /// Not found again: memory was short when they were made. Pipelines have their addresses.
+    /// Plans that later launches do not find: memory was short when they were made. Pipelines have their
+    /// addresses.
     #[allow(clippy::vec_box)]
     passing: Mutex<Vec<Box<Plan>>>,
-    /// Some plan has failed. It stays for the users of this table; later ones get another, and try again.
+    /// Some plan has failed. It stays for the users of this table; later ones get another table, and try
+    /// again.
     failed: AtomicBool,
 }
 
@@ -58,7 +61,7 @@ impl Deref for OwnPlan {
 
     #[inline]
     fn deref(&self) -> &Plan {
-        // SAFETY: a plan stays where it is as long as its table, which is kept beside it.
+        // SAFETY: a plan does not move while its table lives, which is kept beside it.
         unsafe { self.plan.as_ref() }
     }
 }
@@ -78,8 +81,8 @@ impl PlanTables {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The table of some devices with some options. One with code in a file is made anew each time: the file may be
-    /// another by now.
+    /// The table of some devices with some options. One with code in a file is made anew each time: the file
+    /// may have changed.
     pub fn of(&self, devices: &[&'static DeviceHandle], options: &Attributes) -> Arc<Plans> {
         if let Some(Implementation::File { .. }) = options.get() {
             return Arc::new(Plans::new(devices, options.of_plans(), None));
@@ -99,13 +102,13 @@ impl PlanTables {
         let unused = (KEPT..tables.len()).rev().find(|&at| Arc::strong_count(&tables[at]) == 1);
         let dropped = unused.map(|at| tables.remove(at));
         drop(tables);
-        // Without the lock: it gives kernels back to their backends.
+        // Without the lock: it releases kernels to their backends.
         drop(dropped);
         made
     }
 }
 
-/// The table that is there already. One in which a plan has failed is left to its users.
+/// The existing table, if there is one. One in which a plan has failed is left to its users.
 fn known(
     tables: &mut Vec<Arc<Plans>>,
     devices: &[&'static DeviceHandle],
@@ -132,7 +135,7 @@ impl Drop for Plans {
     }
 }
 
-/// A `TypeId` is a hash already: takes the number that it gives.
+/// A hasher for a `TypeId`, which is a hash already: returns the number that it gets.
 #[derive(Default)]
 struct TypeIdHasher(u64);
 
@@ -296,7 +299,8 @@ impl Runtime {
         self.plans.plan(PlannedKernel { type_id: None, descriptor, operations: &operations })
     }
 
-    /// The plan of the same kernel for some of the devices, with all options of a submission; `None`: it is the same.
+    /// The plan of the same kernel for some of the devices, with all options of a submission; `None`: it is
+    /// the same.
     pub(super) fn plan_with(
         &self,
         plan: &Plan,

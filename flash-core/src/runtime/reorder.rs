@@ -34,7 +34,7 @@ pub(super) fn reordered(list: &SubmissionList, runtime: &Runtime, first: usize) 
     }
     let mut submissions = Vec::new();
     for node in &list.nodes()[first..] {
-        // Slices of the host keep nobody in their place: a pipeline that writes one has borrowed it mutably,
+        // Slices of the host do not restrict the order: a pipeline that writes one has borrowed it mutably,
         // so that no other of its submissions has the same.
         let memories = list.holds_of(node).iter().zip(list.args_of(node));
         let memories = memories.filter(|(hold, _)| list.memory(hold.touched).is_some());

@@ -1,28 +1,29 @@
 //! Lanes: the queues in which parts and copies wait for their device.
 //!
-//! A lane is run in order by whoever has its turn: its own thread, or the caller of `exec`. Its head waits
-//! until what it depends on is done; it depends only on what was put into lanes before it, so the lanes of
-//! several pipelines cannot wait for each other in a circle.
+//! A lane is run in order by the thread that has its turn: its own thread, or the caller of `exec`. Its head
+//! waits until its dependencies are done. It depends only on tasks that were put into lanes before it, so the
+//! lanes of several pipelines cannot wait for each other in a circle.
 //!
 //! A caller never relies on a lane's thread: it drives every lane that it has put something into until its
 //! own tasks are done. Waking a thread takes tens of microseconds, so it is done only for work that costs
 //! more than that.
 //!
-//! Two kinds of sleep. A lane's thread whose queue is empty waits for one that is *filled*, which only
-//! `push` makes. Who cannot go on because of a task in another lane waits until something has *changed*:
-//! who has run tasks wakes all of those. They take the epoch before they look, and the one who changes
-//! something counts it up after that and then looks for sleepers: one of the two sees the other.
+//! There are two kinds of sleep. A lane's thread whose queue is empty waits until it is *filled*, which only
+//! `push` signals. A thread that is blocked by a task in another lane waits until something has *changed*: a
+//! thread that has run tasks wakes all of those. A waiting thread takes the epoch before it looks. The other
+//! one makes its change, increments the epoch, and then looks for sleepers. One of the two sees the other.
 //!
-//! Who finds a lane taken leaves a *knock*: what it has just put in, or made ready, the one who has the turn
-//! may have looked at too early, and that one may be about to leave for good (a caller whose own tasks are
-//! done). So the turn is given back only by who has looked since the last knock.
+//! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
+//! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
+//! done). So the turn is given back only by a thread that has looked since the last knock.
 //!
-//! Tasks of a higher priority stand before those of a lower one that are not running. All tasks of a
-//! pipeline have one priority, and tasks wait for tasks of their own pipeline only. So every lane is sorted
-//! by (priority, time of `push`), and so is what a task waits for before the task itself: the first task of
-//! all in that order, of those that are not done, is at the head of its lane and ready. There is no circle.
+//! Tasks of a higher priority stand before those of a lower one that are not running. All tasks of a pipeline
+//! have one priority, and tasks wait for tasks of their own pipeline only. So every lane is sorted by
+//! (priority, time of `push`), and so are the dependencies of a task before the task itself. The first
+//! unfinished task of all in that order is at the head of its lane and ready. There is no circle.
 //!
-//! The models (`tests/loom`) include this file beside their own `sync` and `task`, so it names no others.
+//! The models (`tests/loom`) include this file beside their own `sync` and `task`, so it names no other
+//! modules.
 
 use super::sync::{
     AtomicU32, AtomicU64, Condvar, Linger, Mutex, MutexGuard, Ordering::*, Server, changed, fence, serves,
@@ -31,21 +32,21 @@ use super::sync::{
 use super::task::TaskRef;
 use std::collections::VecDeque;
 
-/// Expected nanoseconds from which it is worth to wake a lane's thread.
+/// Expected nanoseconds from which on it pays to wake a lane's thread.
 const WORTH_WAKING: u64 = 30_000;
-/// Whoever sleeps hears of what is done so many expected nanoseconds later at most: waking somebody for
-/// each of many small tasks would cost more than they do.
+/// Sleepers are notified at most this many expected nanoseconds after a task is done: a wake-up for each of
+/// many small tasks would cost more than the tasks.
 const TELL: u64 = 10_000;
 
 /// A queue of one device.
 pub(crate) struct Lane {
     name: String,
     queue: Mutex<VecDeque<TaskRef>>,
-    /// For its thread, when the queue was empty: something is in it.
+    /// Signals its thread, which found the queue empty, that it is not.
     filled: Condvar,
-    /// 0: nobody has the turn; else somebody has it, and so many have knocked, plus one.
+    /// 0: no thread has the turn; otherwise one has it, and this is the number of knocks plus one.
     turn: AtomicU64,
-    /// Expected nanoseconds of what is in the queue or runs.
+    /// Expected nanoseconds of all tasks in the queue or running.
     expected: AtomicU64,
     server: Server,
 }
@@ -66,22 +67,24 @@ impl Lane {
         self.queue.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Expected nanoseconds until everything in it is done; 0 if nothing is.
+    /// Expected nanoseconds until everything in it is done; 0 if it is idle.
     pub fn expected(&self) -> u64 {
         self.expected.load(Relaxed)
     }
 
-    /// True if nothing is in it and nothing of it runs: its thread may have the turn still, to look for more.
+    /// True if nothing is in it and none of its tasks runs. Its thread may still have the turn, to look for
+    /// more.
     pub fn is_idle(&self) -> bool {
         self.expected() == 0
     }
 
-    /// Tasks in the queue, and one more if somebody runs one.
+    /// Tasks in the queue, and one more if one runs.
     pub fn waiting(&self) -> usize {
         self.queue().len() + usize::from(self.turn.load(Relaxed) != 0)
     }
 
-    /// Puts a task behind those of its priority and above; wakes the lane's thread if what waits is worth it.
+    /// Inserts a task behind those of its priority and above; wakes the lane's thread if the waiting tasks
+    /// are worth it.
     pub fn push(&'static self, task: TaskRef) {
         let (own, priority) = (task.get().expected, task.get().priority);
         let all = self.expected.fetch_add(own, Relaxed) + own;
@@ -91,7 +94,7 @@ impl Lane {
                 let at = queue.partition_point(|before| before.get().priority >= priority);
                 queue.insert(at, task);
                 drop(queue);
-                // Who is blocked by the head that was may run the one that is.
+                // A thread that was blocked by the old head may run the new one.
                 changed().notify();
             }
             _ => {
@@ -104,26 +107,26 @@ impl Lane {
         }
     }
 
-    /// Wakes the lane's thread, or starts it. False: there is none, and the callers do it all.
+    /// Wakes the lane's thread, or starts it. False: it cannot be started, and callers do all the work.
     pub fn wake(&'static self) -> bool {
         let served = self.server.start(&self.name, move || self.serve());
         self.filled.notify_one();
         served
     }
 
-    /// Runs what is ready, as long as the head is. True if that was anything.
+    /// Runs tasks while the head is ready. True if it ran any.
     pub fn drive(&self) -> bool {
-        // Release and Acquire: who has the turn sees, after the knock, what was changed before it.
+        // Release and Acquire: the thread that has the turn sees, after the knock, the changes before it.
         if self.turn.fetch_add(1, AcqRel) != 0 {
             return false;
         }
         let (mut any, mut knocks) = (false, 1);
         loop {
-            // Nanoseconds since others were told what is done, and one more if something is.
+            // Nanoseconds since others were notified, and one more if a task is done.
             let mut untold = 0;
             while let Some(task) = self.next() {
                 let expected = task.get().expected;
-                // Nobody waits for long tasks to hear of what is done before them.
+                // Others do not wait for a long task to be notified of those before it.
                 if untold > 0 && untold + expected > TELL {
                     changed().notify();
                     untold = 0;
@@ -143,12 +146,12 @@ impl Lane {
         }
     }
 
-    /// Takes the head out, if it is ready. For who has the turn.
+    /// Takes the head out, if it is ready. Only for the thread that has the turn.
     fn next(&self) -> Option<TaskRef> {
         self.queue().pop_front_if(|task| task.get().is_ready())
     }
 
-    /// The life of a lane's thread.
+    /// The main loop of a lane's thread.
     fn serve(&self) {
         let mut linger = Linger::begin();
         while serves() {
@@ -168,8 +171,8 @@ impl Lane {
             } else {
                 let ready = queue.front().is_some_and(|task| task.get().is_ready());
                 drop(queue);
-                // It came, or became ready, after this thread had looked: nobody will tell it. It runs it
-                // now, or knocks, and who has the turn does.
+                // It came, or became ready, after this thread had looked, so this thread was not notified. It
+                // runs the task now, or knocks, and the thread that has the turn runs it.
                 if !ready || !self.drive() {
                     changed().wait(seen);
                 }
@@ -179,7 +182,7 @@ impl Lane {
     }
 }
 
-/// Drives lanes until `done` says so.
+/// Drives lanes until `done` returns true.
 pub(super) fn drive_until(lanes: &[&'static Lane], mut done: impl FnMut() -> bool) {
     let mut idle_rounds = 0u32;
     loop {
@@ -202,7 +205,7 @@ pub(super) fn drive_until(lanes: &[&'static Lane], mut done: impl FnMut() -> boo
     }
 }
 
-/// A counter of events that one can wait for: [`changed`] counts tasks that are done.
+/// A counter of events that threads can wait for: [`changed`] counts finished tasks.
 pub(super) struct Changed {
     pub epoch: AtomicU32,
     pub sleepers: AtomicU32,
@@ -211,7 +214,7 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// To be taken before one looks at what may change.
+    /// To be taken before looking at what may change.
     pub fn epoch(&self) -> u32 {
         self.epoch.load(Acquire)
     }

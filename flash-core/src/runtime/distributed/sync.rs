@@ -1,5 +1,5 @@
-//! What [`lane`](super::lane) takes from `std`, and how its threads live. The models have another file of
-//! this name, over loom.
+//! The names that [`lane`](super::lane) imports from `std`, and the life of its threads. The models have
+//! another file of this name, over loom.
 
 use super::lane::Changed;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -22,19 +22,19 @@ pub(super) fn changed() -> &'static Changed {
     &CHANGED
 }
 
-/// A lane's thread, started when it is wanted first. False: the system gave none.
+/// A lane's thread, started at the first need. False: it could not be started.
 #[derive(Default)]
 pub(super) struct Server(OnceLock<bool>);
 
 impl Server {
-    /// True: there is one.
+    /// Starts it, if it does not run. True: it runs.
     pub fn start(&self, name: &str, serve: impl FnOnce() + Send + 'static) -> bool {
         let start = || std::thread::Builder::new().name(name.to_owned()).spawn(serve).is_ok();
         *self.0.get_or_init(start)
     }
 }
 
-/// Lanes' threads serve as long as the process lives.
+/// True while lanes' threads serve: as long as the process lives.
 pub(super) fn serves() -> bool {
     true
 }

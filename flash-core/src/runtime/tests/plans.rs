@@ -1,4 +1,4 @@
-//! What runtimes and submissions with options prepare, and what they share.
+//! The plans that runtimes and submissions with options prepare, and those that they share.
 
 use super::fresh;
 use super::serial::prepared;
@@ -46,7 +46,7 @@ fn options_prepare_nothing_twice() {
     let mut backends = Attributes::default();
     backends.set_by_name("some.hint", true.into(), false);
 
-    // Options that are no part of a plan.
+    // Options that do not shape a plan.
     let with: [RuntimeObj; 5] = [
         rt.options(&Profile::new()),
         rt.options((Priority(3), Timeout(Duration::from_secs(60)))),
@@ -58,7 +58,8 @@ fn options_prepare_nothing_twice() {
         runs(with).unwrap();
         assert_eq!(plan(with), plan(&rt));
     }
-    // Options that say how a launch is ordered and cut: plans of their own, found again, and nothing is prepared.
+    // Options that define how a launch is ordered and cut: they have plans of their own, which are found
+    // again, and nothing is prepared.
     let shaped =
         || [rt.options(sort_by(["x"])), rt.options((Priority(3), part_by("x"))), rt.options(weights([1]))];
     let first = shaped();
@@ -68,7 +69,7 @@ fn options_prepare_nothing_twice() {
         assert_eq!(plan(a), plan(&b));
         runs(&b).unwrap();
     }
-    // The order in which options were given is no part of it.
+    // The order in which options are given does not matter.
     let [ab, ba] = [
         rt.options(sort_by(["x"])).options(Subspaces(2)),
         rt.options((Subspaces(2), Priority(1), sort_by(["x"]))),
@@ -91,7 +92,7 @@ fn options_prepare_nothing_twice() {
     }
     assert_eq!(prepared(NAME), 2);
 
-    // What chooses an implementation prepares it once.
+    // An option that chooses an implementation prepares it once.
     for _ in 0..3 {
         runs(&rt.options(Implementation::named("set"))).unwrap();
         runs(&rt.options((Implementation::named("set"), weights([4])))).unwrap();
