@@ -18,6 +18,7 @@ pub mod kernel;
 pub mod memory;
 pub mod recording;
 pub mod runtime;
+pub mod workers;
 
 pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};
 pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend};

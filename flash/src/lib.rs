@@ -25,7 +25,7 @@ pub use flash_core::{
     NoImplementation, PartError, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn,
     get_runtime,
 };
-pub use flash_core::{abi, backend, descriptor, index, memory, recording, runtime};
+pub use flash_core::{abi, backend, descriptor, index, memory, recording, runtime, workers};
 pub use flash_core::{export_plugin, kernel, register_backend};
 pub use flash_kernels as kernels;
 

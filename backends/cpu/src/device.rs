@@ -1,11 +1,14 @@
 //! The backend and its devices.
 
 use crate::job::{self, CpuKernel};
-use crate::team::Team;
+use crate::team::{Pool, Team};
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
-use flash_core::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
+use flash_core::backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable, WorkerThreads,
+};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The backend.
@@ -20,17 +23,14 @@ unsafe impl Backend for Cpu {
     type Device = CpuDevice;
 
     fn probe() -> Result<Vec<CpuDevice>, Unavailable> {
-        let there = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = number("FLASH_CPU_THREADS", there, 1024, "threads")?;
-        let devices = number("FLASH_CPU_DEVICES", 1, 1024, "devices")?;
-        let linger = number("FLASH_CPU_LINGER_US", 200, 10_000_000, "microseconds")?;
+        let pool = pool().as_ref().map_err(Clone::clone)?;
+        let devices = pool.teams();
         let copy = number("FLASH_CPU_COPY", 0, 1, "switches")? == 1;
         let speeds = throttle()?;
-        let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
         let device = |k: usize| {
             let speed = speeds.get(k).copied().unwrap_or(1.0);
             CpuDevice {
-                team: Team::new(share(k), Duration::from_micros(linger as u64)),
+                team: Team::of(pool, k),
                 part: (devices > 1).then_some((k, devices)),
                 buffers: HostBuffers::of_space(if copy { 1 + k as u32 } else { abi::SPACE_HOST }),
                 spaces: if copy { devices as u32 } else { 0 },
@@ -40,6 +40,23 @@ unsafe impl Backend for Cpu {
         };
         Ok((0..devices).map(device).collect())
     }
+
+    fn workers() -> Option<&'static dyn WorkerThreads> {
+        pool().as_ref().ok().map(|pool| &**pool as &dyn WorkerThreads)
+    }
+}
+
+/// The threads of all devices; none is started.
+fn pool() -> &'static Result<Arc<Pool>, Unavailable> {
+    static POOL: OnceLock<Result<Arc<Pool>, Unavailable>> = OnceLock::new();
+    POOL.get_or_init(|| {
+        let there = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = number("FLASH_CPU_THREADS", there, 1024, "threads")?;
+        let devices = number("FLASH_CPU_DEVICES", 1, 1024, "devices")?;
+        let linger = number("FLASH_CPU_LINGER_US", 200, 10_000_000, "microseconds")?;
+        let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
+        Ok(Pool::global((0..devices).map(share).collect(), Duration::from_micros(linger as u64)))
+    })
 }
 
 /// A number from the environment.

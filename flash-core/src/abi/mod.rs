@@ -14,6 +14,7 @@
 //! `include/flash_backend.h` is made from this module.
 
 pub mod space;
+pub mod workers;
 
 use core::ffi::c_void;
 use space::Space;
@@ -23,7 +24,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 6;
+pub const ABI_MINOR: u32 = 7;
 /// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
 pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].

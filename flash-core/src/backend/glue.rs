@@ -1,6 +1,7 @@
 //! From the [`Backend`] trait to the vtable, and from an inventory to a plugin header.
 
 use super::event::{Event, Kind};
+use super::workers::get_extension;
 use super::{Backend, Class, Device, Failure, Launch};
 use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str, Submission};
 use crate::error::Code;
@@ -23,6 +24,7 @@ inventory::collect!(BackendEntry);
 pub struct Instance<B: Backend> {
     api: OnceLock<BackendApi>,
     devices: OnceLock<Result<Devices<B>, String>>,
+    workers: super::workers::Slot,
 }
 
 struct Devices<B: Backend> {
@@ -45,7 +47,11 @@ impl<B: Backend> Instance<B> {
     /// Empty.
     #[allow(clippy::new_without_default)] // only for statics
     pub const fn new() -> Instance<B> {
-        Instance { api: OnceLock::new(), devices: OnceLock::new() }
+        Instance { api: OnceLock::new(), devices: OnceLock::new(), workers: OnceLock::new() }
+    }
+
+    pub(super) fn workers(&self) -> &super::workers::Slot {
+        &self.workers
     }
 }
 
@@ -110,7 +116,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         release: Some(release::<B>),
         submit: Some(submit::<B>),
         target: Str::new(B::TARGET),
-        get_extension: None,
+        get_extension: Some(get_extension::<B>),
         query: Some(query_device::<B>),
         generation: None,
         spaces: Some(spaces::<B>),

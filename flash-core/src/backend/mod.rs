@@ -15,6 +15,7 @@ pub mod offload;
 pub(crate) mod registry;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 pub use crate::kernel::implementation::alignment;
 pub use elf::signature;
@@ -25,6 +26,7 @@ pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file};
 pub use registry::{BackendReport, DeviceHandle, DeviceReport, list};
+pub use workers::{HostWork, WorkerThreads};
 
 use crate::abi;
 use crate::error::Code;
@@ -50,6 +52,10 @@ pub unsafe trait Backend: Sized + 'static {
     type Device: Device;
     /// Looks for the driver and its devices. Called once, when a program first needs them.
     fn probe() -> Result<Vec<Self::Device>, Unavailable>;
+    /// Its threads, if they run work of the host when they have none of their own.
+    fn workers() -> Option<&'static dyn WorkerThreads> {
+        None
+    }
 }
 
 /// The reason why a backend cannot be used on this machine: expected, found, what to do.

@@ -281,6 +281,21 @@ impl Registry {
         })
     }
 
+    /// The first backend's threads that run work of the host.
+    pub fn workers(&self) -> Option<&'static abi::workers::Workers> {
+        self.backends.iter().find_map(|backend| {
+            let extension = backend.api.get_extension?;
+            // SAFETY: a checked vtable; the text lives for the call; the extension is of this type, and lives for ever.
+            let workers = unsafe {
+                extension(Str::new(abi::workers::WORKERS_EXTENSION), 1)
+                    .cast::<abi::workers::Workers>()
+                    .as_ref()
+            }?;
+            let whole = workers.struct_size as usize >= size_of::<abi::workers::Workers>();
+            (whole && workers.count > 0 && workers.wake.is_some()).then_some(workers)
+        })
+    }
+
     /// The devices of a runtime key.
     pub fn resolve(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
         let mut chosen: Vec<&'static DeviceHandle> = Vec::new();

@@ -25,12 +25,27 @@ pub struct HostArgs<'a> {
 
 /// Calls a function of the host, and waits until it is complete.
 pub(super) fn call(body: &Failsafe, plan: &Plan, args: &[Arg], dims: &[Dim]) -> Result<(), Error> {
-    let _blocked = super::asynchronous::blocked();
+    match begin(body, plan, args, dims)? {
+        None => Ok(()),
+        Some(postponed) => postponed.wait(),
+    }
+}
+
+/// Calls a function of the host. `Some`: it completes later, and what is given here lives until then.
+pub(super) fn begin(
+    body: &Failsafe,
+    plan: &Plan,
+    args: &[Arg],
+    dims: &[Dim],
+) -> Result<Option<Arc<DeferredResult>>, Error> {
     let mut io = HostArgs { plan, args, dims, later: None };
     let outcome = guarded(|| body(&mut io));
     match io.later {
-        None => outcome,
-        Some(later) => later.follow(outcome, plan, args, dims),
+        None => outcome.map(|()| None),
+        Some(later) => {
+            later.lend(&outcome, plan, args, dims);
+            outcome.map(|()| Some(later))
+        }
     }
 }
 
@@ -157,11 +172,18 @@ pub struct Later {
     completed: bool,
 }
 
-/// What a token and the call that waits for it share.
+/// What a token and the pipeline that waits for it share.
 #[derive(Default)]
-struct DeferredResult {
-    state: Mutex<Stage>,
+pub(super) struct DeferredResult {
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stage: Stage,
+    /// Goes on with the pipeline when the stage is [`Stage::Done`].
+    then: Option<Box<dyn FnOnce() + Send>>,
 }
 
 #[derive(Default)]
@@ -175,51 +197,74 @@ enum Stage {
     Done(Result<(), Error>),
 }
 
-/// The arguments of a call that waits.
+/// The arguments of a call that is not complete.
 struct Arguments {
     plan: *const Plan,
     args: *const [Arg],
     dims: *const [Dim],
 }
 
-// SAFETY: they are used by one token at a time, under the lock, while the call waits in `follow`: plans,
+// SAFETY: they are used by one token at a time, under the lock, while its pipeline waits for it: plans,
 // dimensions and arguments may be used from any thread, and the arrays are of Send elements.
 unsafe impl Send for Arguments {}
 
 impl DeferredResult {
-    fn lock(&self) -> MutexGuard<'_, Stage> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn set(&self, stage: Stage) {
-        *self.lock() = stage;
+        let mut state = self.lock();
+        let then = if matches!(stage, Stage::Done(_)) { state.then.take() } else { None };
+        state.stage = stage;
+        drop(state);
         self.changed.notify_all();
+        if let Some(then) = then {
+            then();
+        }
     }
 
     /// The function has returned: lends the arguments to the token until it is completed.
-    fn follow(
-        &self,
-        outcome: Result<(), Error>,
-        plan: &Plan,
-        args: &[Arg],
-        dims: &[Dim],
-    ) -> Result<(), Error> {
-        let mut stage = self.lock();
-        if let Err(error) = outcome {
-            *stage = Stage::Done(Err(error.clone()));
-            drop(stage);
-            self.changed.notify_all();
-            return Err(error);
+    fn lend(&self, outcome: &Result<(), Error>, plan: &Plan, args: &[Arg], dims: &[Dim]) {
+        match outcome {
+            Err(error) => self.set(Stage::Done(Err(error.clone()))),
+            Ok(()) => {
+                let mut state = self.lock();
+                if matches!(state.stage, Stage::Running) {
+                    state.stage = Stage::Open(Arguments { plan, args, dims });
+                    drop(state);
+                    self.changed.notify_all();
+                }
+            }
         }
-        if matches!(*stage, Stage::Running) {
-            *stage = Stage::Open(Arguments { plan, args, dims });
-            self.changed.notify_all();
-        }
+    }
+
+    /// Waits until the token is of no more use.
+    fn wait(&self) -> Result<(), Error> {
+        let mut state = self.lock();
         loop {
-            if let Stage::Done(outcome) = &*stage {
+            if let Stage::Done(outcome) = &state.stage {
                 return outcome.clone();
             }
-            stage = self.changed.wait(stage).unwrap_or_else(|e| e.into_inner());
+            state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+    }
+
+    /// Calls `then` once the token is of no more use: at once if it is so already.
+    pub fn then(&self, then: Box<dyn FnOnce() + Send>) {
+        let mut state = self.lock();
+        if matches!(state.stage, Stage::Done(_)) {
+            drop(state);
+            return then();
+        }
+        state.then = Some(then);
+    }
+
+    /// What the function became, once the token is of no more use.
+    pub fn outcome(&self) -> Result<(), Error> {
+        match &self.lock().stage {
+            Stage::Done(outcome) => outcome.clone(),
+            _ => unreachable!("it is asked when the token has said so"),
         }
     }
 }
@@ -231,19 +276,19 @@ impl Later {
     /// What `body` returns or, if it panics, [`Error::Backend`]; the function's own error, if it failed.
     /// None of them completes the task.
     pub fn with<R>(&mut self, body: impl FnOnce(&mut HostArgs<'_>) -> Result<R, Error>) -> Result<R, Error> {
-        let mut stage = self.postponed.lock();
+        let mut state = self.postponed.lock();
         loop {
-            match &*stage {
+            match &state.stage {
                 Stage::Running => {
                     if shim::in_kernel() {
                         // The function itself, which would wait for its own return.
                         return Err(Error::Nested);
                     }
-                    stage = self.postponed.changed.wait(stage).unwrap_or_else(|e| e.into_inner());
+                    state = self.postponed.changed.wait(state).unwrap_or_else(|e| e.into_inner());
                 }
                 Stage::Open(arguments) => {
-                    // SAFETY: the call waits in `follow` until this token is completed, which takes `self`,
-                    // borrowed until `body` returns; nobody else reaches the arguments meanwhile.
+                    // SAFETY: what `begin` was given lives until this token is completed, which takes `self`, borrowed
+                    // until `body` returns; nothing else reaches the arguments meanwhile.
                     let (plan, args, dims) =
                         unsafe { (&*arguments.plan, &*arguments.args, &*arguments.dims) };
                     let mut io = HostArgs { plan, args, dims, later: None };

@@ -7,6 +7,7 @@
 use super::Runtime;
 use super::asynchronous::{self, PipelineFootprint, SharedOutcome, SharedWalk};
 use super::check::WriteCheck;
+use super::failsafe::DeferredResult;
 use super::plan::{Plan, Target};
 use super::profile::LaunchProfile;
 use super::resident::{self, FootprintCache};
@@ -18,10 +19,12 @@ use crate::descriptor::{Access, Timeout};
 use crate::error::{Code, Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
+use crate::memory::ArrayInner;
 use crate::memory::fast_path::FastPathGuard;
 use crate::memory::host_handles::{self, Scratch};
 use crate::memory::state::Refused;
 use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +45,7 @@ pub(super) struct HeldMemories<'a> {
     /// Some memory has, or may have, something to look up in its directory.
     tracked: bool,
     /// They are not taken, but the pipeline is counted in them, and it is its turn.
-    pending: Option<&'a PipelineFootprint>,
+    pending: Option<&'a InTurn<'a>>,
     /// It is pending, and has begun.
     begun: bool,
     /// It is pending, and walks them; until they are given back.
@@ -56,7 +59,7 @@ pub(super) struct HeldMemories<'a> {
 impl<'a> HeldMemories<'a> {
     /// None of them yet.
     #[inline(always)]
-    fn of(list: &'a SubmissionList, pending: Option<&'a PipelineFootprint>) -> HeldMemories<'a> {
+    fn of(list: &'a SubmissionList, pending: Option<&'a InTurn<'a>>) -> HeldMemories<'a> {
         let (taken, tracked, begun) = (0, false, false);
         HeldMemories {
             list,
@@ -95,10 +98,11 @@ impl<'a> HeldMemories<'a> {
     }
 
     /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
-    fn pending(list: &'a SubmissionList, touched: &'a PipelineFootprint) -> HeldMemories<'a> {
-        let mut held = HeldMemories::of(list, Some(touched));
+    fn pending(list: &'a SubmissionList, turn: &'a InTurn<'a>) -> HeldMemories<'a> {
+        let mut held = HeldMemories::of(list, Some(turn));
+        held.begun = turn.begun.get();
         for (_, memory, written) in list.memories() {
-            if written {
+            if written && !held.begun {
                 memory.state.drained();
             }
             held.taken += 1;
@@ -127,6 +131,9 @@ impl<'a> HeldMemories<'a> {
 impl Drop for HeldMemories<'_> {
     #[inline]
     fn drop(&mut self) {
+        if self.pending.is_some_and(|turn| turn.leaves(self.begun)) {
+            return;
+        }
         let tracked = self.tracked;
         for (_, memory, written) in self.list.memories().take(self.taken) {
             match (self.pending.is_some(), written) {
@@ -145,7 +152,7 @@ impl Drop for HeldMemories<'_> {
 pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
     may_run(list, runtime)?;
     let outcome = match HeldMemories::take(list, runtime)? {
-        Some(held) => run_held(list, runtime, held, None),
+        Some(held) => run_held(list, runtime, held, None, 0),
         None => asynchronous::exec_here(list, runtime),
     };
     if runtime.keeps_host && list.has_slices {
@@ -169,15 +176,100 @@ pub(super) fn may_run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Er
     }
 }
 
-/// Runs a pipeline that is counted in the words of its memories, and whose turn it is; `watch` hears of
-/// timeouts.
-pub(super) fn run_pending(
+/// A pipeline of the order that is counted in the words of its memories, and whose turn it is.
+pub(super) struct InTurn<'a> {
+    touched: &'a PipelineFootprint,
+    /// This thread may wait, for devices, memory, and launches of other threads.
+    may_wait: bool,
+    /// Another thread may run the rest of it.
+    suspends: bool,
+    /// It has begun: what it waits for before that, it has waited for.
+    begun: Cell<bool>,
+    /// What is to be run of it; after it was run, what is left.
+    rest: RefCell<Option<Rest>>,
+}
+
+/// What is left of a pipeline.
+pub(super) struct Rest {
+    /// The first submission that is left, or that is not complete yet.
+    first: usize,
+    failures: Vec<LaunchError>,
+    begun: bool,
+    /// The first submission is a function of the host that completes later.
+    pub awaits: Option<Arc<DeferredResult>>,
+}
+
+impl<'a> InTurn<'a> {
+    /// One that this thread runs to its end.
+    pub fn on_caller(touched: &'a PipelineFootprint) -> InTurn<'a> {
+        let (begun, rest) = (Cell::new(false), RefCell::new(None));
+        InTurn { touched, may_wait: true, suspends: false, begun, rest }
+    }
+
+    /// One of which another thread may run the rest.
+    pub fn of_task(touched: &'a PipelineFootprint, may_wait: bool, rest: Option<Rest>) -> InTurn<'a> {
+        let begun = Cell::new(rest.as_ref().is_some_and(|rest| rest.begun));
+        InTurn { touched, may_wait, suspends: true, begun, rest: RefCell::new(rest) }
+    }
+
+    /// What is left of it, after it was run.
+    pub fn left(&self) -> Option<Rest> {
+        self.rest.take()
+    }
+
+    /// There is something left, so its memories stay as they are.
+    fn leaves(&self, begun: bool) -> bool {
+        let mut rest = self.rest.borrow_mut();
+        rest.as_mut().map(|rest| rest.begun = begun).is_some()
+    }
+
+    fn leave(&self, first: usize, failures: Vec<LaunchError>, awaits: Option<Arc<DeferredResult>>) {
+        *self.rest.borrow_mut() = Some(Rest { first, failures, begun: self.begun.get(), awaits });
+    }
+
+    /// It might have to wait for something else than a processor.
+    fn waits(&self, list: &SubmissionList, runtime: &Runtime, first: usize, failed: bool) -> bool {
+        let timed = || list.nodes().iter().any(|node| timeout(node, runtime).is_some());
+        let busy = |memory: &ArrayInner, written: bool| {
+            memory.state.is_tracked() || (written && !self.begun.get() && !memory.state.is_drained())
+        };
+        failed
+            || runtime.spreads
+            || runtime.runs_ahead
+            || list.blocks
+            || (list.may_block && timed())
+            || (first == 0 && reorder::changes(list, runtime))
+            || list.memories().any(|(_, memory, written)| busy(memory, written))
+    }
+}
+
+/// Runs a pipeline whose turn it is, or what is left of it; `watch` hears of timeouts. What it leaves is to be run by
+/// another thread.
+pub(super) fn run_in_turn(
     list: &SubmissionList,
     runtime: &Runtime,
-    touched: &PipelineFootprint,
+    turn: &InTurn<'_>,
     watch: Option<&SharedOutcome>,
 ) -> Result<(), Error> {
-    run_held(list, runtime, HeldMemories::pending(list, touched), watch)
+    let (mut first, mut failures) = (0, Vec::new());
+    if let Some(rest) = turn.rest.take() {
+        (first, failures) = (rest.first, rest.failures);
+        if let Some(postponed) = rest.awaits {
+            if let Err(source) = postponed.outcome() {
+                failures.push(failed(list, &list.nodes()[first], first, source));
+            }
+            first += 1;
+        }
+    }
+    if !turn.may_wait && turn.waits(list, runtime, first, !failures.is_empty()) {
+        turn.leave(first, failures, None);
+        return Ok(());
+    }
+    let mut held = HeldMemories::pending(list, turn);
+    if failures.is_empty() {
+        return run_held(list, runtime, held, watch, first);
+    }
+    long(list, runtime, &mut held, watch, (first, failures))
 }
 
 #[inline]
@@ -186,13 +278,22 @@ fn run_held(
     runtime: &Runtime,
     mut held: HeldMemories<'_>,
     watch: Option<&SharedOutcome>,
+    first: usize,
 ) -> Result<(), Error> {
-    if (runtime.has_images || list.may_block) && reorder::helps(list, runtime) {
+    let suspends = held.pending.is_some_and(|turn| turn.suspends);
+    if (runtime.has_images || list.may_block)
+        && first == 0
+        && if suspends && !runtime.spreads {
+            reorder::changes(list, runtime)
+        } else {
+            reorder::helps(list, runtime)
+        }
+    {
         return long(list, runtime, &mut held, watch, (0, Vec::new()));
     }
     if runtime.spreads {
         held.tracked = true;
-        if held.pending.is_some_and(|touched| !touched.is_alone(list)) {
+        if held.pending.is_some_and(|turn| !turn.touched.is_alone(list)) {
             return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
         held.begin(runtime);
@@ -205,13 +306,13 @@ fn run_held(
         };
     }
     if held.tracked {
-        return long(list, runtime, &mut held, watch, (0, Vec::new()));
+        return long(list, runtime, &mut held, watch, (first, Vec::new()));
     }
     held.begin(runtime);
     // Chains have few orders: mostly it is that of the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let before = list.count_launches();
-    let mut position = 0;
+    let mut position = first;
     while position < list.nodes().len() {
         // The last one is waited for anyhow.
         if runtime.runs_ahead && position + 1 < list.nodes().len() {
@@ -229,6 +330,16 @@ fn run_held(
         };
         let draw = Some(draw(before + position as u64));
         let outcome = match timeout(node, runtime) {
+            None if suspends && plan.target().is_err() => match begin_on_host(list, node, plan) {
+                Ok(Some(postponed)) => {
+                    if let Some(turn) = held.pending {
+                        turn.leave(position, Vec::new(), Some(postponed));
+                    }
+                    return Ok(());
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            },
             None => submit(list, node, plan, space, runtime, draw),
             Some(limit) => asynchronous::timed(
                 limit,
@@ -256,9 +367,15 @@ fn long(
     watch: Option<&SharedOutcome>,
     (first, failures): (usize, Vec<LaunchError>),
 ) -> Result<(), Error> {
+    if let Some(turn) = held.pending
+        && !turn.may_wait
+    {
+        turn.leave(first, failures, None);
+        return Ok(());
+    }
     held.tracked = true;
-    if let Some(touched) = held.pending {
-        held.shared_walk = Some(touched.walk());
+    if let Some(turn) = held.pending {
+        held.shared_walk = Some(turn.touched.walk());
         held.begin(runtime);
     }
     held.active_run = runtime.has_device_memory().then(distributed::ActiveRun::begin);
@@ -324,6 +441,21 @@ fn submit(
         return submit_prepared(list, node, (plan, target), space, runtime, draw);
     }
     launch(list, node, (plan, target), space, runtime, draw)
+}
+
+/// Calls the function of the host that a submission is, or that takes the place of its kernel. `Some`: it completes
+/// later.
+#[cold]
+fn begin_on_host(
+    list: &SubmissionList,
+    node: &Node,
+    plan: &Plan,
+) -> Result<Option<Arc<DeferredResult>>, Error> {
+    match (node.extra.as_ref().and_then(|e| e.failsafe.as_ref()), plan.target()) {
+        (Some(body), _) => super::failsafe::begin(body, plan, list.args_of(node), list.dims_of(node)),
+        (None, Err(error)) => Err(error),
+        (None, Ok(_)) => Ok(None),
+    }
 }
 
 #[cold]

@@ -22,6 +22,11 @@ pub(super) fn helps(list: &SubmissionList, runtime: &Runtime) -> bool {
     list.nodes().len() > 1 && (list.may_block || (runtime.has_images && differ(list)))
 }
 
+/// True if the better order is another one.
+pub(super) fn changes(list: &SubmissionList, runtime: &Runtime) -> bool {
+    reordered(list, runtime, 0).is_some_and(|order| !order.is_sorted())
+}
+
 fn differ(list: &SubmissionList) -> bool {
     let mut images = list.nodes().iter().map(image_of).filter(|image| *image != 0);
     images.next().is_some_and(|first| images.any(|image| image != first))

@@ -74,6 +74,8 @@ pub(crate) struct SubmissionList {
     /// It contains a function of the host: `exec` enters the order, so that no thread waits for a word
     /// meanwhile.
     pub may_block: bool,
+    /// One of them says that it blocks.
+    pub blocks: bool,
     /// The first error of any submission; reported before anything runs.
     pub error: Option<Error>,
     /// A slice of the host is, or was, an argument.
@@ -227,6 +229,7 @@ impl SubmissionList {
         self.owned.clear();
         self.own_plans.clear();
         self.may_block = false;
+        self.blocks = false;
         self.orders_used = 0;
         self.special = false;
         self.open = false;

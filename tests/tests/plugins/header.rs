@@ -4,7 +4,7 @@
 //! `FLASH_BLESS=1 cargo test -p flash-tests --test plugins` writes all three: read the difference. A changed
 //! line of `layout.txt` is a break of the interface; lines may be added.
 
-use flash_core::abi::{self, space};
+use flash_core::abi::{self, space, workers};
 use flash_tests::plugins::{self, Language};
 use std::collections::{BTreeSet, HashMap};
 use std::mem::offset_of;
@@ -28,14 +28,14 @@ fn source() -> String {
         std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     };
     let (mut source, mut comment) = (String::new(), String::new());
-    for line in [read("space.rs"), read("mod.rs")].iter().flat_map(|text| text.lines()) {
+    for line in [read("space.rs"), read("mod.rs"), read("workers.rs")].iter().flat_map(|text| text.lines()) {
         if line.starts_with("///") {
             comment.push_str(line);
             comment.push('\n');
             continue;
         }
         // Constants that C cannot express are in the tail.
-        if !line.starts_with("//!") && !line.contains("MAGIC: u64") && !line.contains("QUERY_SYMBOL: &str") {
+        if !line.starts_with("//!") && !line.contains("MAGIC: u64") && !line.contains(": &str = ") {
             source.push_str(&comment);
             source.push_str(line);
             source.push('\n');
@@ -254,6 +254,8 @@ fn layout() -> Vec<String> {
             event_on_ready, event_times, event_release, native_handle, progress, cancel, inline_items,
             preload, image, forget_host
         }
+        workers::Workers { struct_size, count, wake }
+        workers::WorkerHost { struct_size, reserved, news, serve, pass_on }
     }
 }
 

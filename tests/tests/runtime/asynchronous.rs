@@ -82,7 +82,7 @@ impl Gate {
     /// An asynchronous pipeline that has `memory` for writing until the gate is opened.
     fn keep(&self, rt: &RuntimeObj, memory: &FlashMemory<u64>) -> Handle {
         let gate = self.clone();
-        let task = HostTask::new("gate").read_write(memory.clone());
+        let task = HostTask::new("gate").read_write(memory.clone()).blocking();
         let wait = move |_: &mut flash::runtime::HostArgs<'_>| {
             gate.pass();
             Ok(())
@@ -324,7 +324,7 @@ fn no_more_pipelines_are_in_flight_than_allowed() {
         move || -> Vec<Handle> {
             let one = |_| {
                 let (gate, count, highest) = (gate.clone(), count.clone(), highest.clone());
-                let task = HostTask::new("count").write(memory(0));
+                let task = HostTask::new("count").write(memory(0)).blocking();
                 let handle = rt.pipeline().host(task, move |_| {
                     highest.fetch_max(count.fetch_add(1, SeqCst) + 1, SeqCst);
                     gate.pass();
@@ -363,7 +363,7 @@ fn a_range_that_owns_its_memory_goes_along() {
 fn waiting_for_itself_is_an_error_and_not_for_ever() {
     let (rt, a, gate) = (cpu(), memory(1), Gate::default());
     let handle = Arc::new(Mutex::new(None::<Handle>));
-    let task = HostTask::new("itself").write(a.clone());
+    let task = HostTask::new("itself").write(a.clone()).blocking();
     let pipeline = rt.pipeline().host(task, {
         let (handle, gate, rt, a) = (handle.clone(), gate.clone(), rt.clone(), a.clone());
         move |_| {

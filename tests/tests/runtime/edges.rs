@@ -97,7 +97,7 @@ fn soon<R: Send + 'static>(what: impl FnOnce() -> R + Send + 'static) -> Option<
 fn gate(task: HostTask<'static>, rt: &RuntimeObj) -> (Handle, Arc<Barrier>) {
     let barrier = Arc::new(Barrier::new(2));
     let (within, (tell, told)) = (barrier.clone(), mpsc::channel());
-    let handle = rt.pipeline().host(task, move |_| {
+    let handle = rt.pipeline().host(task.blocking(), move |_| {
         tell.send(()).unwrap();
         within.wait();
         Ok(())

@@ -36,3 +36,4 @@ mod views;
 mod waiting;
 mod whole;
 mod windows;
+mod workers;

@@ -61,7 +61,7 @@ fn held_up(
 ) -> (Handle, Sender<()>) {
     let (go, gate) = mpsc::channel();
     let gate = std::sync::Mutex::new(gate);
-    let task = HostTask::new("held up").write(memory.clone().into_range(range).unwrap());
+    let task = HostTask::new("held up").write(memory.clone().into_range(range).unwrap()).blocking();
     let handle = rt
         .pipeline()
         .host(task, move |io| {

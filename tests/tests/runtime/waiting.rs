@@ -65,7 +65,7 @@ fn soon<R: Send + 'static>(what: impl FnOnce() -> R + Send + 'static) -> Option<
 fn gate(pipeline: Pipeline<'static>, task: HostTask<'static>) -> (Handle, Arc<Barrier>) {
     let barrier = Arc::new(Barrier::new(2));
     let (within, (tell, told)) = (barrier.clone(), mpsc::channel());
-    let handle = pipeline.host(task, move |_| {
+    let handle = pipeline.host(task.blocking(), move |_| {
         tell.send(()).unwrap();
         within.wait();
         Ok(())

@@ -12,6 +12,17 @@ use super::mailbox::{Job, Letter, Mailbox, Rows};
 use super::shares::fraction;
 use super::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, yield_now};
 
+/// What a member that attends has found in its mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poll {
+    /// Nothing new.
+    Nothing,
+    /// A launch, in which it takes part now.
+    Begins,
+    /// It has taken part in a launch.
+    Ended,
+}
+
 /// How long to spin before doing something that costs more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spin {
@@ -36,7 +47,7 @@ struct Slot {
     done: Padded<AtomicU64>,
 }
 
-/// The slots of a team. Slot 0 is the caller's.
+/// The slots of a team. Slot 0 is the caller's, unless it leads from another one.
 pub(crate) struct Crew {
     slots: Box<[Slot]>,
     /// `fractions[w]` is `fraction(w)`.
@@ -74,21 +85,23 @@ impl Crew {
         &self.slots[slot].mailbox
     }
 
-    /// Posts `job` to its slots, takes part as slot 0 and returns when it is
-    /// over: then no thread touches what it points to, nor will. False if it
-    /// was stopped. Calls `between` after each chunk it ran.
+    /// Posts `job` to its slots, takes part as slot `me`, one of the launch's, and
+    /// returns when it is over: then no thread touches what it points to, nor will.
+    /// False if it was stopped. Calls `between` after each chunk it ran.
     ///
     /// # Safety
-    /// The caller has the turn. `job.base` and `letter` continue what the turns
+    /// The caller has the turn, and no other thread attends to slot `me`. `job.base` and `letter` continue what the turns
     /// before left (the base grows by `job.tickets()` with each). `job.data` is
     /// alive, may be used by several threads and belongs to `job.calls`.
     #[inline]
-    pub(crate) unsafe fn lead(&self, letter: u64, job: &Job, between: impl FnMut()) -> bool {
+    pub(crate) unsafe fn lead(&self, me: usize, letter: u64, job: &Job, between: impl FnMut()) -> bool {
         let width = job.shape.width as usize;
-        for slot in &self.slots[1..width] {
-            slot.mailbox.post(letter, job);
+        for (number, slot) in self.slots[..width].iter().enumerate() {
+            if number != me {
+                slot.mailbox.post(letter, job);
+            }
         }
-        self.take_part(0, job, between);
+        self.take_part(me, true, job, between);
         let stopped = self.stop.0.load(Ordering::Relaxed);
         let jump = if stopped { 0 } else { width };
         if jump < self.slots.len() {
@@ -110,43 +123,45 @@ impl Crew {
 
     /// Sends the workers back to rayon. Only with the turn.
     pub(crate) fn dismiss(&self, letter: u64) {
-        for slot in &self.slots[1..] {
+        for slot in &self.slots {
             slot.mailbox.post_leave(letter);
         }
     }
 
     /// The loop of slot `me`: takes part in what is posted until it is told to
-    /// leave or `linger` gives up. `linger(true)` follows a launch,
-    /// `linger(false)` a poll that found nothing; it spins and says whether to
-    /// stay. Only on the slot's own thread.
-    pub(crate) fn attend(&self, me: usize, mut linger: impl FnMut(bool) -> bool) {
+    /// leave or `linger` gives up, which it asks after each poll that found
+    /// nothing, and tells of launches. False if it was not marked. Only on the
+    /// slot's own thread.
+    pub(crate) fn attend(&self, me: usize, mut linger: impl FnMut(Poll) -> bool) -> bool {
         let mailbox = &self.slots[me].mailbox;
         if !mailbox.arrive() {
-            return;
+            return false;
         }
         let mut seen = 0;
         loop {
             match mailbox.read(seen) {
                 Letter::None => {
-                    if !linger(false) {
+                    if !linger(Poll::Nothing) {
                         break;
                     }
                 }
                 Letter::Leave => break,
                 Letter::Join(number, job) => {
                     seen = number;
-                    self.take_part(me, &job, || ());
-                    linger(true);
+                    linger(Poll::Begins);
+                    self.take_part(me, false, &job, || ());
+                    linger(Poll::Ended);
                 }
             }
         }
         mailbox.park();
+        true
     }
 
-    /// Runs what it can get of `job`. Slot 0 stays to the end; the others leave
-    /// when nothing is left to claim. `job` may be over already.
+    /// Runs what it can get of `job`. The caller, which `leads`, stays to the end;
+    /// the others leave when nothing is left to claim. `job` may be over already.
     #[inline]
-    pub(crate) fn take_part(&self, me: usize, job: &Job, mut between: impl FnMut()) {
+    pub(crate) fn take_part(&self, me: usize, leads: bool, job: &Job, mut between: impl FnMut()) {
         let log = job.shape.log_chunks;
         // Every slot, my own last: another may have taken a share of mine.
         let slots = (me + 1..job.shape.width as usize).chain(0..=me);
@@ -174,7 +189,7 @@ impl Crew {
                 // stopped launch's end, slot by slot: nothing must be claimed
                 // on a slot that it has still to move. (The caller sees only
                 // claims here, and must not leave before the others.)
-                if me != 0 && self.stop.0.load(Ordering::Acquire) {
+                if !leads && self.stop.0.load(Ordering::Acquire) {
                     return;
                 }
             }
@@ -195,7 +210,7 @@ impl Crew {
                     }
                 }
             }
-            if phase + 1 == job.phases && me != 0 {
+            if phase + 1 == job.phases && !leads {
                 return;
             }
             for slot in slots.clone() {
@@ -219,7 +234,7 @@ impl Crew {
             // so that it then finds the tickets gone, too. A late one may also
             // find the stop of a later phase, in which others still run: any
             // but the caller may leave then, and the caller may not.
-            if self.stop.0.load(Ordering::Acquire) && (me != 0 || !self.claimed_beyond(job, part.end)) {
+            if self.stop.0.load(Ordering::Acquire) && (!leads || !self.claimed_beyond(job, part.end)) {
                 return;
             }
         }

@@ -10,7 +10,7 @@
 use std::ptr;
 
 use super::shares::Shape;
-use super::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use super::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering, fence};
 
 /// The rows of a phase as they come through [`Calls`].
 #[repr(C)]
@@ -156,8 +156,9 @@ impl Mailbox {
 
     // The presence is a hint: no launch is lost or waits if it is stale, so
     // Relaxed is enough. What must hold is that a slot has one loop at a time:
-    // PARKED -> WAKING is the turn's alone, the others are the slot's own
-    // thread's alone, and no two of them leave the same value.
+    // PARKED -> WAKING is for any thread; the one that wins it must fetch the
+    // worker. The others are the slot's own thread's alone, and no two of them
+    // leave the same value.
 
     /// Whether a worker polls this mailbox, or did a moment ago.
     #[inline]
@@ -165,14 +166,14 @@ impl Mailbox {
         self.presence.load(Ordering::Relaxed) == AWAKE
     }
 
-    /// Whether the worker has to be fetched; if so, the caller must. Only with
-    /// the turn.
+    /// Whether the worker has to be fetched; if so, the caller must.
     pub(crate) fn wake(&self) -> bool {
-        let parked = self.presence.load(Ordering::Relaxed) == PARKED;
-        if parked {
-            self.presence.store(WAKING, Ordering::Relaxed);
-        }
-        parked
+        self.presence.compare_exchange(PARKED, WAKING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether no worker polls this mailbox, and none was sent for.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.presence.load(Ordering::Relaxed) == PARKED
     }
 
     /// Begins a loop; false if none was asked for. Only on the slot's thread.
@@ -193,5 +194,24 @@ impl Mailbox {
     /// Ends a loop: the thread returns to rayon. Only on the slot's thread.
     pub(crate) fn park(&self) {
         self.presence.store(PARKED, Ordering::Relaxed);
+    }
+
+    // A launch does not need its workers to come, but work of the host does. So a
+    // worker that has parked looks once more whether there is any, and a thread
+    // that has brought some looks afterwards whether a worker is awake: with a fence on both
+    // sides, one of the two sees the other.
+
+    /// After `park`: whether the worker has to go on, because `work` says that
+    /// there is some that it has not seen. If so it has been marked. Only on the
+    /// slot's thread.
+    pub(crate) fn goes_on(&self, work: impl FnOnce() -> bool) -> bool {
+        fence(Ordering::SeqCst);
+        work() && self.wake()
+    }
+
+    /// Before `is_awake` is asked of workers that are to see work of the host,
+    /// which is there already.
+    pub(crate) fn before_look() {
+        fence(Ordering::SeqCst);
     }
 }

@@ -1,11 +1,12 @@
-//! The thread team: the caller and the workers of a rayon pool, and a way to
+//! The thread team: the caller and members of a rayon pool, and a way to
 //! dispatch to them that goes past rayon's queues. README.md says why it is as
 //! it is; `mailbox.rs`, `turn.rs` and `crew.rs` are the protocol, which is
-//! model-checked.
+//! model-checked; `pool.rs` has the threads.
 
 mod crew;
 mod mailbox;
 mod place;
+mod pool;
 mod shares;
 mod sync;
 #[cfg(test)]
@@ -15,16 +16,12 @@ mod turn;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
-
-use crew::{Crew, Spin};
 use mailbox::{Calls, Job, Rows};
-use place::Place;
+pub(crate) use pool::Pool;
 use shares::Shape;
-use turn::{MyTurn, Turn};
 
 /// Below this many predicted nanoseconds a single phase runs on the caller:
 /// half of it is what a second thread saves, a launch costs about 0.3 us.
@@ -48,10 +45,6 @@ const LOG_CHUNKS: u32 = 6;
 const LOG_CHUNKS_UNKNOWN: u32 = 4;
 /// Phases of one dispatch; a launch of more is several.
 const MAX_PHASES: u64 = 1 << 32;
-/// More than any machine has; far from where the cuts would overflow.
-const MAX_THREADS: usize = 1 << 16;
-/// Polls of a lingering worker between looks at the clock.
-const POLLS_PER_CLOCK: u32 = 64;
 
 /// What a launch runs.
 ///
@@ -79,47 +72,28 @@ pub struct Estimate {
     pub align: u64,
 }
 
-/// A team of `threads` threads: whoever calls [`Team::run`], and workers.
+/// A team of threads: the caller of [`Team::run`], and members of a pool.
 pub struct Team {
-    threads: usize,
-    linger: Duration,
-    /// Made by the first launch that is not small.
-    shared: OnceLock<Arc<Shared>>,
-    /// Made by the first launch that wakes workers; None if it cannot be.
-    pool: OnceLock<Option<ThreadPool>>,
-    /// For libraries with parallelism of their own: as many threads as the team has, the caller not
-    /// among them. Made by the first `install`.
-    library_pool: OnceLock<Option<ThreadPool>>,
-}
-
-/// What the workers keep alive while they are in their loops.
-struct Shared {
-    turn: Turn,
-    crew: Crew,
-    /// Where the worker of each slot runs; the caller's is not used.
-    places: Box<[Place]>,
-    /// More threads than cores: spinning takes the core from a thread that has
-    /// something to do.
-    crowded: bool,
-    linger: Duration,
+    pool: Arc<Pool>,
+    /// Which of the pool's teams.
+    number: usize,
 }
 
 impl Team {
-    /// A team of `threads` threads, the caller's included (at least 1), whose
-    /// workers stay for `linger` after a launch. Starts no thread yet.
-    pub fn new(threads: usize, linger: Duration) -> Team {
-        Team {
-            threads: threads.clamp(1, MAX_THREADS),
-            linger,
-            shared: OnceLock::new(),
-            pool: OnceLock::new(),
-            library_pool: OnceLock::new(),
-        }
+    /// One of the teams of a pool.
+    pub(crate) fn of(pool: &Arc<Pool>, number: usize) -> Team {
+        Team { pool: pool.clone(), number }
+    }
+
+    /// A team of `threads` threads, the caller's included, with a pool of its own.
+    #[cfg(test)]
+    fn new(threads: usize, linger: Duration) -> Team {
+        Team::of(&Pool::own(threads, linger), 0)
     }
 
     /// Threads of the team, the caller's included.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.pool.threads_of(self.number)
     }
 
     /// Runs phases `0..phases` of `work`. Phase k + 1 begins after phase k has
@@ -139,38 +113,16 @@ impl Team {
         }
     }
 
-    /// Runs `f` inside a rayon pool of as many threads as the team has, with the
-    /// workers parked, for code that has parallelism of its own; launches
-    /// meanwhile run on their caller alone. If the pool cannot be had, `f` runs
-    /// on the caller.
+    /// Runs `f` inside the rayon pool, with the team's members back in it, for code
+    /// that has parallelism of its own; launches meanwhile run on their caller alone.
+    /// On a thread of the pool, or if it cannot be had, `f` runs on the caller.
     pub fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
-        let build = || self.build_pool(self.threads, "flash-lib");
-        let Some(pool) = self.library_pool.get_or_init(build) else {
-            return f();
-        };
-        let shared = self.shared();
-        let mut turn = shared.turn.try_take();
+        let team = &self.pool.shared().teams[self.number];
+        let mut turn = team.turn.try_take();
         if let Some(turn) = &mut turn {
-            shared.dismiss(turn);
+            team.dismiss(turn);
         }
-        pool.install(f)
-    }
-
-    fn shared(&self) -> &Arc<Shared> {
-        self.shared.get_or_init(|| Arc::new(Shared::new(self.threads, self.linger)))
-    }
-
-    fn pool(&self) -> Option<&ThreadPool> {
-        self.pool.get_or_init(|| self.build_pool(self.threads - 1, "flash-cpu")).as_ref()
-    }
-
-    fn build_pool(&self, threads: usize, name: &'static str) -> Option<ThreadPool> {
-        ThreadPoolBuilder::new()
-            // 0 would be as many as there are cores.
-            .num_threads(threads.max(1))
-            .thread_name(move |index| format!("{name}-{}", index + 1))
-            .build()
-            .ok()
+        self.pool.install(f)
     }
 
     #[cold]
@@ -188,7 +140,7 @@ impl Team {
 
     #[inline]
     fn run_part<W: Work>(&self, work: &W, phases: u64, estimate: Estimate) -> bool {
-        if self.threads > 1
+        if self.threads() > 1
             && phases > 0
             && let Some(items) = worth_sharing(work, phases, estimate)
         {
@@ -216,30 +168,33 @@ impl Team {
         items: u64,
         estimate: Estimate,
     ) -> Option<bool> {
-        let shared: &Arc<Shared> = self.shared();
-        let mut turn = shared.turn.try_take()?;
+        let shared = self.pool.shared();
+        let team = &shared.teams[self.number];
+        let mut turn = team.turn.try_take()?;
         let force = estimate.force_parallel;
         let known = estimate.ns_per_item > 0.0;
         let per_phase = as_f32(items) * estimate.ns_per_item;
-        let (shape, absent, away) = {
-            let (width, log_align) = width(self.threads, items, estimate.align);
-            let (absent, away) = shared.absent(width);
+        let (shape, absent, away, me) = {
+            let (width, log_align) = width(self.threads(), items, estimate.align);
+            let me =
+                Some(shared.slot_of_caller(self.number)).filter(|&slot| slot < width as usize).unwrap_or(0);
+            let (absent, away) = team.absent(me, width);
             let chunks = log_chunks(per_phase, items >> log_align, width, known || force);
             let shape = Shape { width, log_chunks: chunks as u8, log_align: log_align as u8 };
-            (shape, absent, away)
+            (shape, absent, away, me)
         };
 
         // Parked workers: wake them if that costs less than what they save,
         // now or over the launches since the last wake (a debt that has grown
         // to a wake's price is paid: at most twice what knowing the future
         // would cost). What is unknown is begun and timed.
-        let mut wake = None;
+        let mut wake = false;
         let mut wake_later = false;
         if away > 0 {
             let saved = per_phase * as_f32(phases) / (shape.width - away) as f32;
             let debt = turn.ledger(|ledger| ledger.debt);
             if force || saved + as_f32(debt) > WAKE {
-                wake = self.pool();
+                wake = true;
                 turn.ledger(|ledger| ledger.debt = 0);
             } else if known {
                 turn.ledger(|ledger| ledger.debt += saved as u64);
@@ -250,10 +205,7 @@ impl Team {
                 wake_later = true;
             }
         }
-        let mut to_wake = 0;
-        if wake.is_some() {
-            to_wake = shared.mark_for_waking(shape.width);
-        }
+        let to_wake = if wake { team.mark_for_waking(me, shape.width) } else { 0 };
 
         let mut job = Job { base: 0, phases, shape, absent, data, calls };
         let letter = turn.ledger(|ledger| {
@@ -262,160 +214,34 @@ impl Team {
             ledger.letter += 2;
             ledger.letter
         });
-        if let Some(pool) = wake
-            && to_wake > 0
-        {
-            shared.fetch(pool, to_wake);
+        if to_wake > 0 {
+            self.pool.fetch(to_wake);
         }
         if !wake_later {
             // SAFETY: the turn is ours and its ledger was kept; the rest is
             // this function's contract.
-            return Some(unsafe { shared.crew.lead(letter, &job, || ()) });
+            return Some(unsafe { team.crew.lead(me, letter, &job, || ()) });
         }
         let start = Instant::now();
         let mut woken = false;
         let between = || {
             if !woken && start.elapsed() > WAKE_AFTER {
                 woken = true;
-                if let Some(pool) = self.pool() {
-                    let to_wake = shared.mark_for_waking(shape.width);
-                    shared.fetch(pool, to_wake);
-                }
+                let to_wake = team.mark_for_waking(me, shape.width);
+                self.pool.fetch(to_wake);
             }
         };
         // SAFETY: as above.
-        let finished = unsafe { shared.crew.lead(letter, &job, between) };
+        let finished = unsafe { team.crew.lead(me, letter, &job, between) };
         let took = start.elapsed().as_nanos() as u64;
         turn.ledger(|ledger| ledger.debt = if woken { 0 } else { ledger.debt + took });
         Some(finished)
     }
 }
 
-impl Drop for Team {
-    fn drop(&mut self) {
-        // The pool ends once its threads are back.
-        if let Some(shared) = self.shared.get()
-            && let Some(mut turn) = shared.turn.try_take()
-        {
-            shared.dismiss(&mut turn);
-        }
-    }
-}
-
 impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Team")
-            .field("threads", &self.threads)
-            .field("linger", &self.linger)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    fn new(threads: usize, linger: Duration) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let crowded = threads > cores;
-        let spin = if crowded {
-            Spin { before_help: 16, before_yield: 32 }
-        } else {
-            Spin { before_help: 64, before_yield: 1_000 }
-        };
-        let places = (0..threads).map(|_| Place::default()).collect();
-        Self { turn: Turn::new(), crew: Crew::new(threads, spin), places, crowded, linger }
-    }
-
-    /// Which of slots `1..width` have no worker polling, and how many.
-    #[inline]
-    fn absent(&self, width: u32) -> (u64, u32) {
-        let mut mask = 0;
-        let mut away = 0;
-        for slot in 1..width as usize {
-            if !self.crew.mailbox(slot).is_awake() {
-                away += 1;
-                if slot < 64 {
-                    mask |= 1 << slot;
-                }
-            }
-        }
-        (mask, away)
-    }
-
-    /// Marks the parked ones of slots `1..width`; says how many there were.
-    #[cold]
-    fn mark_for_waking(&self, width: u32) -> usize {
-        (1..width as usize).filter(|&slot| self.crew.mailbox(slot).wake()).count()
-    }
-
-    /// Fetches the `count` workers that were marked. To every pool thread, of
-    /// which those that are not marked do nothing: rayon does not address one
-    /// thread, and slot s must always be the same thread, so that an item is.
-    #[cold]
-    fn fetch(self: &Arc<Self>, pool: &ThreadPool, count: usize) {
-        let (shared, here) = (Arc::clone(self), Place::here());
-        let attend = move |context: rayon::BroadcastContext<'_>| {
-            let slot = context.index() + 1;
-            shared.places[slot].arrived();
-            shared.crew.attend(slot, shared.linger());
-        };
-        if count <= 2 && pool.current_num_threads() <= 4 {
-            self.keep_off(here);
-            pool.spawn_broadcast(attend);
-        } else {
-            // Each thread costs some system calls: let the first woken pay.
-            let shared = Arc::clone(self);
-            pool.spawn(move || {
-                shared.keep_off(here);
-                rayon::spawn_broadcast(attend);
-            });
-        }
-    }
-
-    /// Keeps those that are not awake off a core, until they are. One that may be on that core itself leaves it at once.
-    #[cold]
-    fn keep_off(&self, core: i32) {
-        let away = (1..self.places.len()).filter(|&slot| !self.crew.mailbox(slot).is_awake());
-        away.for_each(|slot| self.places[slot].keep_off(core));
-    }
-
-    /// Sends lingering workers back to rayon.
-    fn dismiss(&self, turn: &mut MyTurn<'_>) {
-        let letter = turn.ledger(|ledger| {
-            ledger.letter += 2;
-            ledger.letter
-        });
-        self.crew.dismiss(letter);
-    }
-
-    /// How a worker waits for the next launch: it spins, then yields between
-    /// polls, then gives up.
-    fn linger(&self) -> impl FnMut(bool) -> bool {
-        let limit = self.linger;
-        let spin = if self.crowded { Duration::ZERO } else { limit / 2 };
-        let mut polls = 0_u32;
-        let mut since = None;
-        let mut yielding = false;
-        move |served| {
-            if served {
-                polls = 0;
-                since = None;
-                yielding = false;
-                return true;
-            }
-            polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(POLLS_PER_CLOCK) {
-                let waited = since.get_or_insert_with(Instant::now).elapsed();
-                if waited >= limit {
-                    return false;
-                }
-                yielding = waited >= spin;
-            }
-            if yielding {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-            true
-        }
+        f.debug_struct("Team").field("threads", &self.threads()).finish_non_exhaustive()
     }
 }
 

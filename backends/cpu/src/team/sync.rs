@@ -3,7 +3,7 @@
 //! name `super::sync` and never `std::sync`.
 
 pub(crate) use std::hint::spin_loop;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
 /// `std`'s cell with the interface of loom's.

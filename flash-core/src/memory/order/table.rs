@@ -16,7 +16,7 @@
 //! the models include this file beside their own `sync`.
 
 use super::sync::{Condvar, Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A pipeline's number in the order; never reused.
 pub(crate) type Ticket = u64;
@@ -145,6 +145,30 @@ impl<E: Extent> Order<E> {
             let ready = table.leave(ticket);
             self.left(table, ready);
         }
+    }
+
+    /// True if the second comes after the first, directly or by way of others. Those by way of which it does are added
+    /// to `known`, which has some that are known to come before the second.
+    pub fn precedes(&self, first: Ticket, second: Ticket, known: &mut HashSet<Ticket>) -> bool {
+        if known.contains(&first) {
+            return true;
+        }
+        let table = self.lock();
+        let (mut path, mut seen) = (vec![(first, 0)], HashSet::new());
+        while let Some((at, next)) = path.last_mut() {
+            let after = table.entries.get(at).and_then(|entry| entry.after.get(*next)).copied();
+            *next += 1;
+            match after {
+                None => drop(path.pop()),
+                Some(after) if after == second || known.contains(&after) => {
+                    known.extend(path.iter().map(|(ticket, _)| *ticket));
+                    return true;
+                }
+                Some(after) if after < second && seen.insert(after) => path.push((after, 0)),
+                Some(_) => {}
+            }
+        }
+        false
     }
 
     /// Somebody has left: starts those that this has made ready.

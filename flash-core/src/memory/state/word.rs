@@ -335,6 +335,11 @@ impl State {
         self.take(if beside { Claim::PEND_WRITE_BESIDE } else { Claim::PEND_WRITE }).map(|_| ())
     }
 
+    /// True if no launch reads it, of a memory that a pending pipeline is counted in: then none will.
+    pub fn is_drained(&self) -> bool {
+        self.word.load(Acquire) & READERS == 0
+    }
+
     /// Waits until no launch reads it: called by a pending pipeline whose turn it is, before it writes.
     pub fn drained(&self) {
         while self.word.load(Acquire) & READERS != 0 {

@@ -76,8 +76,6 @@ impl PipelineFootprint {
     pub fn walk(&self) -> SharedWalk {
         let memories = self.0.iter().map(|touch| (touch.memory, touch.written.is_some())).collect();
         let shared_walk = SharedWalk(memories);
-        // Other work may run while this thread sleeps.
-        let _blocked = super::blocked();
         ORDER.walk(&shared_walk.0);
         shared_walk
     }

@@ -37,7 +37,8 @@ impl Handle {
         Handle { outcome }
     }
 
-    /// Waits until all of it has finished, or its time is up.
+    /// Waits until all of it has finished, or its time is up. If it has not begun, or something that it comes after has
+    /// not, this thread runs it.
     ///
     /// # Errors
     /// As [`Pipeline::exec`](crate::Pipeline::exec) returns them; [`Error::Timeout`] within
@@ -56,14 +57,14 @@ impl Handle {
         self.outcome.get()
     }
 
-    /// Waits at most this long; `None` if it has not finished by then.
+    /// Waits at most this long, and runs nothing; `None` if it has not finished by then.
     pub fn wait_timeout(&self, limit: Duration) -> Option<Result<(), Error>> {
         if shim::in_kernel() {
             return Some(self.outcome.get().unwrap_or(Err(Error::Nested)));
         }
         match Instant::now().checked_add(limit) {
             Some(deadline) => self.outcome.wait_until(deadline),
-            None => Some(self.outcome.wait()),
+            None => Some(self.wait()),
         }
     }
 }

@@ -3,7 +3,6 @@
 //! Such a node is a submission of a kernel that nothing implements, with its function in the place of the
 //! failsafe: the rest of the runtime knows no other kind of node.
 
-use super::pool::Blocked;
 use crate::descriptor::{Access, ArgumentDescriptor, Attributes, KernelDescriptor, View};
 use crate::error::Error;
 use crate::runtime::dynamic::{IntoArgument, Value};
@@ -12,11 +11,6 @@ use crate::runtime::plan::Plan;
 use crate::runtime::submissions::SubmissionList;
 use crate::runtime::{HostArgs, Pipeline, Runtime};
 use std::marker::PhantomData;
-
-/// This thread is about to run a function of the host, which may block: not one of those that count.
-pub(in crate::runtime) fn blocked() -> impl Drop {
-    Blocked::begin()
-}
 
 /// What a host function in a pipeline reads and writes: memories, ranges of them, slices and numbers, in the
 /// order in which the function asks for them by position.
@@ -41,6 +35,8 @@ pub(in crate::runtime) fn blocked() -> impl Drop {
 pub struct HostTask<'a> {
     descriptor: KernelDescriptor,
     values: Vec<Value<'a>>,
+    /// Its function may block.
+    blocking: bool,
     /// The first argument that cannot be what it is declared as.
     error: Option<Error>,
 }
@@ -54,7 +50,7 @@ impl<'a> HostTask<'a> {
             arguments: Vec::new(),
             attributes: Attributes::default(),
         };
-        HostTask { descriptor, values: Vec::new(), error: None }
+        HostTask { descriptor, values: Vec::new(), blocking: false, error: None }
     }
 
     fn argument(mut self, argument: impl IntoArgument<'a>, access: Access) -> HostTask<'a> {
@@ -104,9 +100,19 @@ impl<'a> HostTask<'a> {
         self.argument(argument, Access::Write)
     }
 
+    /// Its function may block: read files, sleep, wait for another thread. `exec_async` then runs its pipeline on an extra
+    /// thread, of which there are at most 8 (`FLASH_BLOCKING_THREADS`), made when needed and ended when idle. A function
+    /// that only computes, or that completes [later](HostArgs::later), runs on one of the worker threads and must not
+    /// block: kernels and other pipelines want them.
+    pub fn blocking(mut self) -> HostTask<'a> {
+        self.blocking = true;
+        self
+    }
+
     /// Writes it down as the next submission.
     pub(in crate::runtime) fn record(self, body: Failsafe, list: &mut SubmissionList, runtime: &Runtime) {
         list.begin_own(Plan::of_host_task(self.descriptor));
+        list.blocks |= self.blocking;
         let mut to = list.write();
         for value in self.values {
             match value {
@@ -125,9 +131,10 @@ impl<'a> HostTask<'a> {
 
 impl<'a> Pipeline<'a> {
     /// Adds a function of the host. It runs when the submissions before it that it depends on have
-    /// finished, on the thread of `exec` or, for `exec_async`, on one that may block; what depends on it
-    /// comes after, and kernels that do not go on meanwhile; functions of one pipeline run one after another.
-    /// Its error, or panic, is the submission's. It may finish later: [`HostArgs::later`].
+    /// finished, on the thread of `exec` or, for `exec_async`, on a worker thread or the thread that waits for it; what
+    /// depends on it comes after, and kernels that do not go on meanwhile; functions of one pipeline run one after
+    /// another. One that may block says so: [`HostTask::blocking`]. Its error, or panic, is the submission's. It may
+    /// finish later: [`HostArgs::later`].
     ///
     /// Inside, the arguments are reached through [`HostArgs`] only: launches and guards give
     /// [`Error::Nested`], since those that meet the pipeline's own memories would wait for ever.

@@ -17,24 +17,25 @@ mod handle;
 mod host_task;
 mod limits;
 mod outcome;
-mod pool;
+mod pending;
+mod queue;
 mod sync;
 mod timer;
 
 pub(super) use footprint::{PipelineFootprint, SharedWalk, region};
 pub use handle::Handle;
 pub use host_task::HostTask;
-pub(super) use host_task::blocked;
 pub(super) use limits::{InFlightLimit, timed};
-pub(super) type SharedOutcome = std::sync::Arc<outcome::Outcome<Result<(), Error>>>;
+pub(super) type SharedOutcome = Arc<pending::Pending>;
 
+use super::launch::{self, InTurn, Rest};
 use super::submissions::SubmissionList;
-use super::{Pipeline, Runtime, launch};
+use super::{Pipeline, Runtime};
 use crate::error::{Code, Error};
 use crate::kernel::shim::panic_text;
 use crate::memory::order::{ORDER, Ticket};
 use limits::Permit;
-use outcome::Outcome;
+use pending::Pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -69,38 +70,41 @@ impl Drop for PlaceInOrder {
 pub(super) fn exec_here(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
     let touched = PipelineFootprint::of(list, runtime);
     let turn = pend(list, &touched)?;
-    let called = Arc::new(Outcome::new());
+    let called = Pending::new(false);
+    called.enter(turn.0);
     let caller = called.clone();
     ORDER.ready(
         turn.0,
         Box::new(move |_| {
-            caller.set(());
+            caller.set(Ok(()));
         }),
     );
-    called.wait();
-    launch::run_pending(list, runtime, &touched, None)
+    called.wait()?;
+    launch::run_in_turn(list, runtime, &InTurn::on_caller(&touched), None)
 }
 
-/// Enters a pipeline into the order, to run on a thread of the pool.
+/// Enters a pipeline into the order, to run on a worker or on a thread that waits for it.
 pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
-    let outcome: SharedOutcome = Arc::new(Outcome::new());
-    let handle = Handle::new(outcome.clone());
     let (list, runtime) = pipeline.buffer.parts();
+    let timed = list.nodes().iter().any(|node| launch::timeout(node, runtime).is_some());
+    let pending = Pending::new(timed);
+    let handle = Handle::new(pending.clone());
     if let Err(error) = launch::may_run(list, runtime) {
-        outcome.set(Err(error));
+        pending.set(Err(error));
         return handle;
     }
     let permit = runtime.gauge.as_ref().map(Permit::take);
     let touched = PipelineFootprint::of(list, runtime);
     match pend(list, &touched) {
         Ok(turn) => {
-            let (ticket, priority) = (turn.0, runtime.priority);
-            let task = Task { pipeline, touched, turn, outcome, permit };
-            ORDER.ready(ticket, Box::new(move |_| pool::run(priority, move || task.run())));
+            let ticket = turn.0;
+            pending.enter(ticket);
+            let task = Task { pipeline, touched, turn, pending, permit, rest: None };
+            ORDER.ready(ticket, Box::new(move |_| pending::push(task)));
         }
         Err(error) => {
             drop(permit);
-            outcome.set(Err(error));
+            pending.set(Err(error));
         }
     }
     handle
@@ -111,21 +115,33 @@ struct Task {
     pipeline: Pipeline<'static>,
     touched: PipelineFootprint,
     turn: PlaceInOrder,
-    outcome: SharedOutcome,
+    pending: SharedOutcome,
     permit: Option<Permit>,
+    /// What is left of it.
+    rest: Option<Rest>,
 }
 
 impl Task {
-    fn run(self) {
-        let Task { pipeline, touched, turn, outcome, permit } = self;
-        let (list, runtime) = pipeline.buffer.parts();
-        let run = || launch::run_pending(list, runtime, &touched, Some(&outcome));
+    fn ticket(&self) -> Ticket {
+        self.turn.0
+    }
+
+    /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait.
+    fn run(mut self, may_wait: bool) {
+        let rest = self.rest.take();
+        let (list, runtime) = self.pipeline.buffer.parts();
+        let state = InTurn::of_task(&self.touched, may_wait, rest);
+        let run = || launch::run_in_turn(list, runtime, &state, Some(&self.pending));
         let result = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|panic| Err(Error::Backend { code: Code::Panic, text: panic_text(&*panic) }));
-        // Who has the outcome finds the memories' handles given up; who comes after finds both, and so does who
-        // waits for that one.
+        if let Some(rest) = state.left() {
+            return pending::go_on(self, rest);
+        }
+        // A thread that has the outcome finds the memories' handles given up; what comes after finds both, and so does a
+        // thread that waits for that.
+        let Task { pipeline, turn, pending, permit, .. } = self;
         drop(pipeline);
         drop(permit);
-        outcome.set_before(result, || drop(turn));
+        pending.finish(result, turn, !may_wait);
     }
 }

@@ -16,11 +16,13 @@ struct State<T> {
     outcome: Option<T>,
     /// Of the task that asked last: a future has one place where it is awaited.
     waker: Option<Waker>,
+    /// Counts the times that a thread that waits was told to look at something else.
+    nudges: u32,
 }
 
 impl<T: Clone> Outcome<T> {
     pub fn new() -> Outcome<T> {
-        Outcome { state: Mutex::new(State { outcome: None, waker: None }), there: Condvar::new() }
+        Outcome { state: Mutex::new(State { outcome: None, waker: None, nudges: 0 }), there: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -53,15 +55,26 @@ impl<T: Clone> Outcome<T> {
         self.lock().outcome.clone()
     }
 
-    /// Waits for it.
-    pub fn wait(&self) -> T {
+    /// To be taken before one looks at what [`nudge`](Self::nudge) tells of.
+    pub fn nudges(&self) -> u32 {
+        self.lock().nudges
+    }
+
+    /// Wakes the threads that wait, though there is no outcome.
+    pub fn nudge(&self) {
         let mut state = self.lock();
-        loop {
-            if let Some(outcome) = &state.outcome {
-                return outcome.clone();
-            }
+        state.nudges = state.nudges.wrapping_add(1);
+        drop(state);
+        self.there.notify_all();
+    }
+
+    /// Waits for it; `None` once there was a nudge since `seen` was taken.
+    pub fn wait_unless_nudged(&self, seen: u32) -> Option<T> {
+        let mut state = self.lock();
+        while state.outcome.is_none() && state.nudges == seen {
             state = self.there.wait(state).unwrap_or_else(|e| e.into_inner());
         }
+        state.outcome.clone()
     }
 
     /// Looks for it; without one, the task is woken when there is.

@@ -5,6 +5,8 @@
 mod outcome;
 #[path = "../../../../flash-core/src/memory/order/parts.rs"]
 mod parts;
+#[path = "../../../../flash-core/src/runtime/asynchronous/queue.rs"]
+mod queue;
 mod sync;
 #[path = "../../../../flash-core/src/memory/order/table.rs"]
 mod table;
@@ -20,7 +22,95 @@ pub(crate) use crate::memory::word::{Refused, State};
 use loom::cell::UnsafeCell;
 use outcome::Outcome;
 use parts::Parts;
+use queue::{Job, Queue, Sleeper};
 use table::{Extent, Order, Ticket, Touch};
+
+/// Waits for an outcome.
+fn wait<T: Clone>(outcome: &Outcome<T>) -> T {
+    loop {
+        if let Some(outcome) = outcome.wait_unless_nudged(outcome.nudges()) {
+            return outcome;
+        }
+    }
+}
+
+/// A pipeline in the queue: what its outcome is to become.
+struct Ready(Arc<Outcome<u32>>);
+
+impl Job for Ready {
+    fn priority(&self) -> i32 {
+        0
+    }
+}
+
+impl Sleeper for Arc<Outcome<u32>> {
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+
+    fn nudge(&self) {
+        Outcome::nudge(self);
+    }
+}
+
+/// What a thread does that waits for a pipeline.
+fn wait_for(queue: &Queue<Ready, Arc<Outcome<u32>>>, outcome: &Arc<Outcome<u32>>) -> u32 {
+    let own = |jobs: &std::collections::VecDeque<Ready>| jobs.iter().position(|job| job.0.is(outcome));
+    loop {
+        if let Some(job) = queue.take(own) {
+            job.0.set(1);
+        }
+        if let Some(outcome) = outcome.get() {
+            return outcome;
+        }
+        let seen = outcome.nudges();
+        let entered = queue.enter(outcome);
+        let late = queue.take_late(own);
+        if let Some(job) = late {
+            job.0.set(1);
+        } else if let Some(outcome) = outcome.wait_unless_nudged(seen) {
+            return outcome;
+        }
+        drop(entered);
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_until_a_pipeline_is_done_runs_it_when_nothing_else_does() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        let outcome = Arc::new(Outcome::new());
+        let waiter = {
+            let (queue, outcome) = (queue.clone(), outcome.clone());
+            thread::spawn(move || wait_for(&queue, &outcome))
+        };
+        queue.push(Ready(outcome.clone()));
+        // No worker is told if a thread that waits was.
+        let nudged = queue.nudge(|sleeper| sleeper.is(&outcome));
+        if !nudged && let Some(job) = queue.take(|_| Some(0)) {
+            job.0.set(2);
+        }
+        let seen = waiter.join().unwrap();
+        assert!(seen == 1 || (seen == 2 && !nudged));
+        assert_eq!(queue.len(), 0);
+        assert!(!queue.nudge(|_| true), "nothing sleeps any more");
+    });
+}
+
+#[test]
+fn a_worker_and_a_thread_that_waits_run_a_pipeline_once() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        let outcome = Arc::new(Outcome::new());
+        queue.push(Ready(outcome.clone()));
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.take(|_| Some(0)).map(|job| assert!(job.0.set(2), "once")).is_some())
+        };
+        let seen = wait_for(&queue, &outcome);
+        assert_eq!(seen, if worker.join().unwrap() { 2 } else { 1 });
+    });
+}
 
 #[test]
 fn who_waits_for_an_outcome_gets_it_and_the_first_one_stays() {
@@ -29,7 +119,7 @@ fn who_waits_for_an_outcome_gets_it_and_the_first_one_stays() {
         let other = outcome.clone();
         let setter = thread::spawn(move || other.set(1));
         let third = outcome.clone();
-        let waiter = thread::spawn(move || third.wait());
+        let waiter = thread::spawn(move || wait(&third));
         let mine = outcome.set(2);
         let theirs = setter.join().unwrap();
         assert!(mine != theirs, "one of them set it");
@@ -218,7 +308,7 @@ impl World {
                 gate.set(());
             };
             world.order.ready(ticket, Box::new(start));
-            called.wait();
+            wait(&called);
             world.turn(touches, number);
             world.order.leave(ticket);
             return Ok(());
@@ -249,8 +339,8 @@ fn what_one_thread_enters_runs_in_its_order() {
         World::exec(&world, third, 3).unwrap();
         let expected = update(update(update([0; 2], [Some(true), None], 1), second, 2), third, 3);
         assert_eq!(world.contents(), expected);
-        first.wait();
-        other.wait();
+        wait(&first);
+        wait(&other);
     });
 }
 
@@ -260,7 +350,7 @@ fn who_has_an_outcome_finds_those_of_all_before_it() {
         let world = World::new();
         let first = World::exec_async(&world, [Some(true), None], 1).unwrap();
         let second = World::exec_async(&world, [Some(false), Some(true)], 2).unwrap();
-        second.wait();
+        wait(&second);
         assert_eq!(first.get(), Some(()));
     });
 }
@@ -275,7 +365,7 @@ fn a_guard_after_a_pending_pipeline_sees_what_it_wrote() {
         world.contents[0].with_mut(|c| unsafe { *c += 1 });
         world.states[0].release_guard_write(false);
         assert_eq!(world.contents()[0], 6);
-        done.wait();
+        wait(&done);
     });
 }
 
@@ -289,7 +379,7 @@ fn a_launch_and_a_pending_pipeline_over_two_memories_both_end_in_some_order() {
             let world = world.clone();
             thread::spawn(move || World::exec(&world, CROSSED[0], 10).unwrap())
         };
-        World::exec_async(&world, CROSSED[1], 1).unwrap().wait();
+        wait(&World::exec_async(&world, CROSSED[1], 1).unwrap());
         other.join().unwrap();
         let (theirs, mine) = (|c| update(c, CROSSED[0], 10), |c| update(c, CROSSED[1], 1));
         let (possible, found) = ([mine(theirs([0; 2])), theirs(mine([0; 2]))], world.contents());
@@ -308,7 +398,7 @@ fn a_pending_pipeline_and_launches_of_two_threads_over_two_memories_all_end_in_s
         let done = World::exec_async(&world, CROSSED[1], 1).unwrap();
         World::exec(&world, BOTH, 2).unwrap();
         other.join().unwrap();
-        done.wait();
+        wait(&done);
         let (theirs, mine) = (|c| update(c, CROSSED[0], 10), |c| update(c, CROSSED[1], 1));
         let last = |c| update(c, BOTH, 2);
         let possible = [last(mine(theirs([0; 2]))), last(theirs(mine([0; 2]))), theirs(last(mine([0; 2])))];
@@ -329,7 +419,7 @@ fn a_guard_refuses_a_pipeline_or_comes_after_it_and_nothing_is_left_counted() {
         let seen = other.join().unwrap();
         let ran = match entered {
             Ok(done) => {
-                done.wait();
+                wait(&done);
                 1
             }
             Err(refused) => {
@@ -411,7 +501,7 @@ fn a_guard_of_a_part_waits_for_who_writes_that_and_for_nobody_else() {
         let first = Halves::exec_async(&halves, 0..1).unwrap();
         assert_eq!(halves.read(1), Ok(0));
         assert_eq!(halves.read(0), Ok(1));
-        first.wait();
+        wait(&first);
     });
 }
 
@@ -426,7 +516,7 @@ fn a_guard_of_a_part_refuses_a_pipeline_that_writes_it_or_comes_after_it() {
         assert_eq!(untouched, 0);
         match entered {
             Ok(done) => {
-                done.wait();
+                wait(&done);
                 assert!(seen <= 1);
                 assert_eq!(halves.read(1), Ok(1));
             }
@@ -442,10 +532,10 @@ fn pipelines_over_parts_of_one_memory_are_kept_apart_where_they_meet() {
         let first = Halves::exec_async(&halves, 0..1).unwrap();
         let second = Halves::exec_async(&halves, 1..2).unwrap();
         let both = Halves::exec_async(&halves, 0..2).unwrap();
-        both.wait();
+        wait(&both);
         assert_eq!([halves.read(0), halves.read(1)], [Ok(2); 2]);
-        first.wait();
-        second.wait();
+        wait(&first);
+        wait(&second);
     });
 }
 
@@ -457,10 +547,10 @@ fn a_pipeline_that_is_refused_keeps_its_place_for_those_that_it_stands_for() {
         halves.parts.guard(&halves.state, &halves.order, 0, 1..2).unwrap();
         assert_eq!(Halves::exec_async(&halves, 0..2).err(), Some(Refused::Borrowed));
         let third = Halves::exec_async(&halves, 0..1).unwrap();
-        third.wait();
+        wait(&third);
         assert_eq!(halves.read(0), Ok(2));
         halves.parts.release(&halves.state, &(1..2));
-        first.wait();
+        wait(&first);
     });
 }
 

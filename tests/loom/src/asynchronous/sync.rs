@@ -1,3 +1,4 @@
-//! The names that the order and the outcome import from `std`, from loom.
+//! The names that the order, the outcome and the queue import from `std`, from loom.
 
+pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
 pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};

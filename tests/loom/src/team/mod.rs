@@ -18,8 +18,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::{self, JoinHandle};
 
 use crate::check;
-use crew::{Crew, Spin};
-use mailbox::{Calls, Job, Letter, Rows};
+use crew::{Crew, Poll, Spin};
+use mailbox::{Calls, Job, Letter, Mailbox, Rows};
 use shares::Shape;
 use turn::Turn;
 
@@ -94,9 +94,15 @@ impl Host {
     }
 
     fn lead(&self, job: &Job) -> bool {
+        self.lead_from(0, job)
+    }
+
+    /// As a member of the pool whose slot this is.
+    fn lead_from(&self, slot: usize, job: &Job) -> bool {
         // SAFETY: this is the only launching thread; the numbers go on; `Work`
-        // is made for `CALLS` and outlives the model.
-        unsafe { self.crew.lead(self.letter, job, || ()) }
+        // is made for `CALLS` and outlives the model; the models have no other
+        // thread for this slot.
+        unsafe { self.crew.lead(slot, self.letter, job, || ()) }
     }
 
     fn launch(&mut self, work: &Work, phases: u64) -> bool {
@@ -113,7 +119,7 @@ impl Host {
         let (crew, sent) = (Arc::clone(&self.crew), Sent(job));
         thread::spawn(move || {
             let sent = sent;
-            crew.take_part(slot, &sent.0, || ());
+            crew.take_part(slot, false, &sent.0, || ());
         })
     }
 
@@ -128,9 +134,9 @@ fn spawn_loop(crew: &Arc<Crew>, slot: usize, polls: usize) -> JoinHandle<()> {
     let crew = Arc::clone(crew);
     thread::spawn(move || {
         let mut left = polls;
-        crew.attend(slot, |served| {
+        crew.attend(slot, |poll| {
             thread::yield_now();
-            left = if served { polls } else { left.saturating_sub(1) };
+            left = if poll == Poll::Nothing { left.saturating_sub(1) } else { polls };
             left > 0
         });
     })
@@ -187,6 +193,85 @@ fn three_threads_agree_on_the_phases() {
         assert!(host.lead(&job));
         work.assert_phases(2);
         workers.into_iter().for_each(|w| w.join().unwrap());
+    });
+}
+
+#[test]
+fn a_member_leads_from_its_own_slot_and_the_last_member_has_the_callers() {
+    check(3, || {
+        let mut host = Host::new(2);
+        let worker = host.wake(0, 2).unwrap();
+        let work = Work::new(2);
+        let job = host.job(&work, 2, 2, 0, 0);
+        assert!(host.lead_from(1, &job));
+        work.assert_phases(2);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_member_that_leads_stops_and_goes_on_as_any_caller() {
+    check(2, || {
+        let mut host = Host::new(2);
+        let mut stopped = Work::new(2);
+        stopped.stop_in = Some(0);
+        let job = host.job(&stopped, 2, 2, 0, 0);
+        let worker = host.join_in(0, job);
+        assert!(!host.lead_from(1, &job));
+        let next = Work::new(2);
+        let job = host.job(&next, 2, 1, 0, 0);
+        assert!(host.lead(&job));
+        next.assert_phases(1);
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn work_of_the_host_finds_a_worker_that_parks_or_has_one_fetched() {
+    check(3, || {
+        let crew = Arc::new(Crew::new(1, Spin { before_help: 1, before_yield: 0 }));
+        let (news, served) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        // What `pool.rs` does on a member.
+        let attend = {
+            let (crew, news, served) = (Arc::clone(&crew), Arc::clone(&news), Arc::clone(&served));
+            move || {
+                loop {
+                    let mut seen = 0;
+                    let attended = crew.attend(0, |_| {
+                        let now = news.load(Ordering::Acquire);
+                        let any = now != seen;
+                        if any {
+                            seen = now;
+                            served.store(now, Ordering::Relaxed);
+                        }
+                        any
+                    });
+                    if !attended || !crew.mailbox(0).goes_on(|| news.load(Ordering::Acquire) != seen) {
+                        return;
+                    }
+                }
+            }
+        };
+        assert!(crew.mailbox(0).wake());
+        let first = thread::spawn(attend.clone());
+        news.fetch_add(1, Ordering::SeqCst);
+        Mailbox::before_look();
+        let second = crew.mailbox(0).wake().then(|| thread::spawn(attend));
+        first.join().unwrap();
+        second.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(served.load(Ordering::Relaxed), 1, "the work was seen");
+    });
+}
+
+#[test]
+fn two_that_send_for_a_worker_have_one_of_them_fetch_it() {
+    check(3, || {
+        let host = Host::new(2);
+        let crew = Arc::clone(&host.crew);
+        let other = thread::spawn(move || crew.mailbox(1).wake());
+        let mine = host.crew.mailbox(1).wake();
+        assert!(mine != other.join().unwrap());
+        assert!(host.crew.mailbox(1).arrive());
     });
 }
 
@@ -328,7 +413,7 @@ fn a_worker_parks_and_is_fetched_again_but_never_twice_at_once() {
         for worker in workers {
             worker.join().unwrap();
         }
-        assert!(!host.crew.mailbox(1).is_awake());
+        assert!(host.crew.mailbox(1).is_parked());
         assert!(host.crew.mailbox(1).wake(), "parked again, so it can be woken");
     });
 }

@@ -479,8 +479,6 @@ impl<'r> Scheduler<'r> {
             for memory in self.runtime.devices.iter().filter_map(|device| device.memory()) {
                 self.spill(memory)?;
             }
-            // Other work may run while this thread sleeps.
-            let _blocked = asynchronous::blocked();
             if !ROOM.wait(before) {
                 // Some launches are not counted: it tries once more without them.
                 match &quiet {

@@ -1,0 +1,446 @@
+//! The threads: those of one rayon pool, divided among the teams of the devices, and how they are fetched.
+//!
+//! Each thread of the pool is a *member*: of one team, with one slot of its crew, always the same. A team of n threads has
+//! n members, though one of its threads is the caller: slot s belongs to member s - 1, and slot 0 to the caller, or, if
+//! the caller is itself one of the members and has taken that member's slot, to the last member.
+//!
+//! A member that has been fetched attends to its team's mailbox, and to the work of the host
+//! ([`WorkerThreads`](flash_core::backend::WorkerThreads)), until both have had nothing for a while. It has then returned
+//! to rayon, for whatever else uses the pool.
+//!
+//! No work of the host is left lying: see the end of `mailbox.rs`.
+
+use super::crew::{Crew, Poll, Spin};
+use super::mailbox::Mailbox;
+use super::place::Place;
+use super::turn::{MyTurn, Turn};
+use flash_core::backend::{HostWork, WorkerThreads};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::cell::Cell;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Polls of a lingering member between looks at the clock.
+const POLLS_PER_CLOCK: u32 = 64;
+/// Pools of more threads are fetched by way of the first that wakes.
+const FEW: usize = 4;
+
+/// The threads of a pool. None is started before one is wanted.
+pub(crate) struct Pool {
+    /// Threads of each team.
+    shares: Box<[usize]>,
+    linger: Duration,
+    /// It is rayon's global pool, which the program may have built already.
+    global: bool,
+    /// `None` within: it cannot be had.
+    rayon: OnceLock<Option<Rayon>>,
+    shared: OnceLock<Arc<Shared>>,
+}
+
+/// A pool of rayon.
+enum Rayon {
+    Global,
+    Own(ThreadPool),
+}
+
+/// What the members keep alive while they attend.
+pub(super) struct Shared {
+    pub(super) teams: Box<[Crewed]>,
+    members: Box<[Member]>,
+    /// More threads than cores: spinning takes the core from a thread that has something to do.
+    crowded: bool,
+    linger: Duration,
+    /// The host, once it has had work.
+    host: OnceLock<HostWork>,
+    /// Members that were sent for because of the host's work, and have not come.
+    coming: AtomicUsize,
+}
+
+/// The crew of a team, and whose turn it is.
+pub(super) struct Crewed {
+    pub(super) turn: Turn,
+    pub(super) crew: Crew,
+}
+
+struct Member {
+    team: usize,
+    slot: usize,
+    place: Place,
+    busy: Busy,
+}
+
+/// It takes part in a launch, or runs work of the host's. On lines of its own: the member writes it at every launch.
+#[repr(align(128))]
+struct Busy(AtomicBool);
+
+/// Bytes of the stack by which a job within a job is deeper at least; between two ways to here there are less.
+const NESTED: usize = 512;
+
+thread_local! {
+    /// Whose member this thread is, by address, and which.
+    static MEMBER: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// Where its stack was when it attended with nothing below but rayon's loop; 0: it has not yet.
+    static BOTTOM: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Pool {
+    /// The threads of `shares.len()` teams, in rayon's global pool.
+    pub(crate) fn global(shares: Vec<usize>, linger: Duration) -> Arc<Pool> {
+        Pool::new(shares, linger, true)
+    }
+
+    /// The threads of one team, in a pool of their own.
+    #[cfg(test)]
+    pub(crate) fn own(threads: usize, linger: Duration) -> Arc<Pool> {
+        Pool::new(vec![threads], linger, false)
+    }
+
+    fn new(shares: Vec<usize>, linger: Duration, global: bool) -> Arc<Pool> {
+        let shares = shares.into_iter().map(|share| share.max(1)).collect();
+        Arc::new(Pool { shares, linger, global, rayon: OnceLock::new(), shared: OnceLock::new() })
+    }
+
+    /// How many teams there are.
+    pub(crate) fn teams(&self) -> usize {
+        self.shares.len()
+    }
+
+    pub(super) fn threads_of(&self, team: usize) -> usize {
+        self.shares[team]
+    }
+
+    fn threads(&self) -> usize {
+        self.shares.iter().sum()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        self.shared.get_or_init(|| Arc::new(Shared::new(&self.shares, self.linger)))
+    }
+
+    /// True if its threads were started.
+    #[cfg(test)]
+    pub(super) fn is_started(&self) -> bool {
+        self.rayon.get().is_some()
+    }
+
+    /// What launches share, if there was one that is not small.
+    #[cfg(test)]
+    pub(super) fn is_used(&self) -> bool {
+        self.shared.get().is_some()
+    }
+
+    fn rayon(&self) -> Option<&Rayon> {
+        let start = || {
+            let named = |index| format!("flash-cpu-{}", index + 1);
+            let builder = ThreadPoolBuilder::new().num_threads(self.threads()).thread_name(named);
+            let rayon = match self.global {
+                false => Rayon::Own(builder.build().ok()?),
+                true => {
+                    // The program may have built it.
+                    let there =
+                        builder.build_global().is_ok() || catch_unwind(rayon::current_num_threads).is_ok();
+                    there.then_some(Rayon::Global)?
+                }
+            };
+            // While nothing else runs there: each notes where its stack ends.
+            let shared = self.shared().clone();
+            rayon.broadcast(move |index| shared.attend(index));
+            Some(rayon)
+        };
+        self.rayon.get_or_init(start).as_ref()
+    }
+
+    /// Sends for the members of a team whose slots were marked, `count` of them.
+    #[cold]
+    pub(super) fn fetch(&self, count: usize) {
+        let Some(rayon) = self.rayon() else { return };
+        let (shared, here) = (self.shared().clone(), Place::here());
+        if count <= 2 && self.threads() <= FEW {
+            shared.keep_off(here);
+            // To every thread, of which those that are not marked do nothing: rayon does not address one.
+            rayon.broadcast(move |index| shared.attend(index));
+        } else {
+            // Each thread costs some system calls: let the first woken pay.
+            rayon.spawn(move || {
+                shared.keep_off(here);
+                rayon::spawn_broadcast(move |context| shared.attend(context.index()));
+            });
+        }
+    }
+
+    /// Runs `f` inside the pool; on the caller if that is one of its threads, or if there is none.
+    pub(super) fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        let inside = self.shared.get().is_some_and(|shared| shared.here().is_some());
+        match self.rayon().filter(|_| !inside) {
+            None => f(),
+            Some(Rayon::Own(pool)) => pool.install(f),
+            Some(Rayon::Global) => rayon::scope(|_| f()),
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Rayon's threads end once they are back.
+        for team in self.shared.get().into_iter().flat_map(|shared| &shared.teams) {
+            if let Some(mut turn) = team.turn.try_take() {
+                team.dismiss(&mut turn);
+            }
+        }
+    }
+}
+
+impl Rayon {
+    fn spawn(&self, f: impl FnOnce() + Send + 'static) {
+        match self {
+            Rayon::Global => rayon::spawn(f),
+            Rayon::Own(pool) => pool.spawn(f),
+        }
+    }
+
+    fn broadcast(&self, f: impl Fn(usize) + Send + Sync + 'static) {
+        let f = move |context: rayon::BroadcastContext<'_>| f(context.index());
+        match self {
+            Rayon::Global => rayon::spawn_broadcast(f),
+            Rayon::Own(pool) => pool.spawn_broadcast(f),
+        }
+    }
+}
+
+impl WorkerThreads for Pool {
+    fn count(&self) -> usize {
+        self.threads()
+    }
+
+    fn wake(&self, host: HostWork, count: usize) -> bool {
+        let shared = self.shared();
+        shared.host.get_or_init(|| host);
+        Mailbox::before_look();
+        let missing = count.saturating_sub(shared.looking());
+        if missing == 0 {
+            return true;
+        }
+        let parked = shared.parked().min(missing);
+        if parked == 0 {
+            // All of them are busy, and look when they are done.
+            return true;
+        }
+        let Some(rayon) = self.rayon() else { return false };
+        let here = Place::here();
+        if self.threads() <= FEW {
+            shared.keep_off(here);
+        }
+        shared.coming.fetch_add(parked, Ordering::Relaxed);
+        for _ in 0..parked {
+            let shared = shared.clone();
+            rayon.spawn(move || shared.come());
+        }
+        true
+    }
+}
+
+impl Shared {
+    fn new(shares: &[usize], linger: Duration) -> Shared {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let crowded = shares.iter().sum::<usize>() > cores;
+        let spin = match crowded {
+            true => Spin { before_help: 16, before_yield: 32 },
+            false => Spin { before_help: 64, before_yield: 1_000 },
+        };
+        let (mut teams, mut members) = (Vec::new(), Vec::new());
+        for (team, &threads) in shares.iter().enumerate() {
+            teams.push(Crewed { turn: Turn::new(), crew: Crew::new(threads, spin) });
+            members.extend((0..threads).map(|i| Member {
+                team,
+                slot: (i + 1) % threads,
+                place: Place::default(),
+                busy: Busy(AtomicBool::new(false)),
+            }));
+        }
+        let (host, coming) = (OnceLock::new(), AtomicUsize::new(0));
+        Shared { teams: teams.into(), members: members.into(), crowded, linger, host, coming }
+    }
+
+    /// Which member the calling thread is.
+    #[inline]
+    fn here(&self) -> Option<usize> {
+        let (pool, index) = MEMBER.get();
+        (pool == std::ptr::from_ref(self).addr()).then_some(index)
+    }
+
+    /// The slot of a team that a launch of this thread is led from.
+    #[inline]
+    pub(super) fn slot_of_caller(&self, team: usize) -> usize {
+        match self.here() {
+            Some(index) if self.members[index].team == team => self.members[index].slot,
+            _ => 0,
+        }
+    }
+
+    /// Members that look at the host's news now, or will when they come.
+    fn looking(&self) -> usize {
+        let idle =
+            |member: &&Member| self.mailbox(member).is_awake() && !member.busy.0.load(Ordering::Relaxed);
+        self.members.iter().filter(idle).count() + self.coming.load(Ordering::Relaxed)
+    }
+
+    fn parked(&self) -> usize {
+        self.members.iter().filter(|member| self.mailbox(member).is_parked()).count()
+    }
+
+    fn mailbox(&self, member: &Member) -> &Mailbox {
+        self.teams[member.team].crew.mailbox(member.slot)
+    }
+
+    /// Keeps those that are not awake off a core, until they are. One that may be on that core itself leaves it at once.
+    #[cold]
+    fn keep_off(&self, core: i32) {
+        let away = self.members.iter().filter(|member| !self.mailbox(member).is_awake());
+        away.for_each(|member| member.place.keep_off(core));
+    }
+
+    /// What a thread does that was sent for because of the host's work: whichever of the members it is.
+    fn come(&self) {
+        let index = rayon::current_thread_index().filter(|index| *index < self.members.len());
+        if let Some(index) = index {
+            self.mailbox(&self.members[index]).wake();
+        }
+        self.coming.fetch_sub(1, Ordering::Relaxed);
+        if let Some(index) = index {
+            self.attend(index);
+        }
+    }
+
+    /// A thread of the pool attends to what it is a member for, if it was marked; until that has had nothing for a while.
+    #[inline(never)] // always as deep in the stack
+    fn attend(&self, index: usize) {
+        let Some(member) = self.members.get(index) else { return };
+        MEMBER.set((std::ptr::from_ref(self).addr(), index));
+        member.place.arrived();
+        if is_nested() {
+            return self.decline(member);
+        }
+        let (mailbox, crew) = (self.mailbox(member), &self.teams[member.team].crew);
+        loop {
+            let seen = Cell::new(None);
+            if !crew.attend(member.slot, self.linger(member, &seen)) {
+                return;
+            }
+            if !mailbox.goes_on(|| self.host.get().map(HostWork::news) != seen.get()) {
+                return;
+            }
+        }
+    }
+
+    /// The thread waits within rayon, inside of some other job: nothing is begun there that may last.
+    #[cold]
+    fn decline(&self, member: &Member) {
+        let mailbox = self.mailbox(member);
+        if mailbox.arrive() {
+            mailbox.park();
+            if let Some(host) = self.host.get() {
+                host.pass_on();
+            }
+        }
+    }
+
+    /// How a member waits for the next launch, and for the host's work: it spins, then yields between polls, then gives up.
+    fn linger<'a>(
+        &'a self,
+        member: &'a Member,
+        seen: &'a Cell<Option<u32>>,
+    ) -> impl FnMut(Poll) -> bool + 'a {
+        let spin = if self.crowded { Duration::ZERO } else { self.linger / 2 };
+        let mut polls = 0_u32;
+        let mut since = None;
+        let mut yielding = false;
+        move |poll| {
+            match poll {
+                Poll::Begins => {
+                    member.busy.0.store(true, Ordering::Relaxed);
+                    return true;
+                }
+                Poll::Ended => {
+                    member.busy.0.store(false, Ordering::Relaxed);
+                    (polls, since, yielding) = (0, None, false);
+                    return true;
+                }
+                Poll::Nothing => {}
+            }
+            if let Some(host) = self.host.get() {
+                let news = Some(host.news());
+                if news != seen.get() {
+                    seen.set(news);
+                    member.busy.0.store(true, Ordering::Relaxed);
+                    let any = host.serve();
+                    member.busy.0.store(false, Ordering::Relaxed);
+                    if any {
+                        (polls, since, yielding) = (0, None, false);
+                    }
+                    return true;
+                }
+            }
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(POLLS_PER_CLOCK) {
+                let waited = since.get_or_insert_with(Instant::now).elapsed();
+                if waited >= self.linger {
+                    return false;
+                }
+                yielding = waited >= spin;
+            }
+            if yielding {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+            true
+        }
+    }
+}
+
+/// True if the calling thread of rayon runs this inside of another job, which waits: then its stack is deeper than in a
+/// job that rayon's own loop runs, as the first one was.
+#[inline(never)]
+fn is_nested() -> bool {
+    let here = 0u8;
+    let here = std::ptr::from_ref(std::hint::black_box(&here)).addr();
+    // Stacks grow to lower addresses.
+    let bottom = BOTTOM.get().max(here);
+    BOTTOM.set(bottom);
+    bottom - here > NESTED
+}
+
+impl Crewed {
+    /// Which of the slots of a launch but the caller's have no member polling, and how many.
+    #[inline]
+    pub(super) fn absent(&self, me: usize, width: u32) -> (u64, u32) {
+        let mut mask = 0;
+        let mut away = 0;
+        for slot in 0..width as usize {
+            if slot != me && !self.crew.mailbox(slot).is_awake() {
+                away += 1;
+                if slot < 64 {
+                    mask |= 1 << slot;
+                }
+            }
+        }
+        (mask, away)
+    }
+
+    /// Marks the parked ones of the slots of a launch but the caller's; says how many there were.
+    #[cold]
+    pub(super) fn mark_for_waking(&self, me: usize, width: u32) -> usize {
+        (0..width as usize).filter(|&slot| slot != me && self.crew.mailbox(slot).wake()).count()
+    }
+
+    /// Sends lingering members back to rayon.
+    pub(super) fn dismiss(&self, turn: &mut MyTurn<'_>) {
+        let letter = turn.ledger(|ledger| {
+            ledger.letter += 2;
+            ledger.letter
+        });
+        self.crew.dismiss(letter);
+    }
+}

@@ -1,0 +1,205 @@
+//! Pipelines on their way, and the queue of those that may run: a source of work for the worker threads.
+//!
+//! A pipeline comes into the queue when everything before it in the order has left. A worker takes it, or the thread that
+//! waits for it, or one that waits for a later pipeline, which it holds up: the thread that takes it out of the queue runs it. A
+//! thread that waits runs nothing else.
+//!
+//! A worker runs only what needs nothing but processors. A pipeline that may wait for a device, for memory or for a
+//! launch of another thread is handed to an extra thread (`workers/blocking.rs`) as it is, or for the rest of it. So
+//! no worker is kept from what others wait for.
+
+use super::outcome::Outcome;
+use super::queue::{Job, Queue, Sleeper};
+use super::{PlaceInOrder, Rest, Task};
+use crate::error::Error;
+use crate::memory::order::{ORDER, Ticket};
+use crate::workers::{self, Source};
+use std::cell::Cell;
+use std::collections::{HashSet, VecDeque};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, LazyLock};
+
+/// Polls of a worker that finds one pipeline, before it takes it: the thread that has begun it may wait for it at once,
+/// and then runs it with all that it has in its caches.
+const GRACE: u32 = 40;
+/// Polls of a thread that waits before it sleeps: as many with a pause, then as many that give up the processor.
+const POLLS: u32 = 200;
+
+/// A pipeline on its way: its outcome, and its place in the order.
+pub(crate) struct Pending {
+    outcome: Outcome<Result<(), Error>>,
+    /// Set once, before the pipeline can come into the queue.
+    ticket: AtomicU64,
+    /// The outcome is there, and its pipeline has left the order.
+    done: AtomicBool,
+    /// The host is told when its time is up: a thread that waits for it does not run it.
+    timed: bool,
+}
+
+impl Deref for Pending {
+    type Target = Outcome<Result<(), Error>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.outcome
+    }
+}
+
+impl Pending {
+    pub fn new(timed: bool) -> Arc<Pending> {
+        let (outcome, ticket, done) = (Outcome::new(), AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        Arc::new(Pending { outcome, ticket, done, timed })
+    }
+
+    /// It has a place in the order.
+    pub fn enter(&self, ticket: Ticket) {
+        self.ticket.store(ticket, Relaxed);
+    }
+
+    /// Its end: sets the outcome, and leaves the order. `looks`: this thread looks at the queue right after.
+    pub(super) fn finish(&self, outcome: Result<(), Error>, turn: PlaceInOrder, looks: bool) {
+        self.outcome.set_before(outcome, || {
+            COMPLETES.set(looks);
+            drop(turn);
+            COMPLETES.set(false);
+        });
+        self.done.store(true, Release);
+    }
+
+    /// Waits for the outcome, and meanwhile runs this pipeline, or what it waits for, if that has not begun.
+    pub fn wait(self: &Arc<Self>) -> Result<(), Error> {
+        let ticket = self.ticket.load(Relaxed);
+        let mut known = HashSet::new();
+        loop {
+            while let Some(task) = QUEUE.take(|jobs| wanted(jobs, ticket, &mut known)) {
+                task.run(true);
+            }
+            if let Some(outcome) = self.outcome.get() {
+                return outcome;
+            }
+            if self.comes_soon() {
+                continue;
+            }
+            let seen = self.outcome.nudges();
+            let entered = QUEUE.enter(self);
+            let late = QUEUE.take_late(|jobs| wanted(jobs, ticket, &mut known));
+            let outcome = match &late {
+                None => self.outcome.wait_unless_nudged(seen),
+                Some(_) => None,
+            };
+            drop(entered);
+            if let Some(task) = late {
+                task.run(true);
+            }
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+    }
+
+    /// Waits a moment; false: it is time to sleep.
+    fn comes_soon(&self) -> bool {
+        let before = QUEUE.len();
+        for poll in 0..2 * POLLS {
+            if self.done.load(Acquire) || QUEUE.len() > before {
+                return true;
+            }
+            if poll < POLLS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        false
+    }
+}
+
+thread_local! {
+    /// This worker completes a pipeline, and looks at the queue right after.
+    static COMPLETES: Cell<bool> = const { Cell::new(false) };
+    /// It has put a pipeline into the queue, and told no other worker.
+    static CONTINUES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The pipelines that may run, and the threads that sleep until some pipeline is done.
+static QUEUE: LazyLock<Queue<Task, Arc<Pending>>> = LazyLock::new(Queue::new);
+
+impl Job for Task {
+    fn priority(&self) -> i32 {
+        self.pipeline.buffer.parts().1.priority
+    }
+}
+
+impl Sleeper for Arc<Pending> {
+    fn is(&self, other: &Arc<Pending>) -> bool {
+        Arc::ptr_eq(self, other)
+    }
+
+    fn nudge(&self) {
+        self.outcome.nudge();
+    }
+}
+
+/// What the workers ask.
+struct Pipelines;
+
+static REGISTERED: LazyLock<workers::Registration> = LazyLock::new(|| workers::register(Arc::new(Pipelines)));
+
+impl Source for Pipelines {
+    fn run_one(&self) -> bool {
+        let continues = CONTINUES.take();
+        let mut polls = if continues { GRACE } else { 0 };
+        loop {
+            match QUEUE.len() {
+                0 => return false,
+                1 if polls < GRACE => polls += 1,
+                _ => break,
+            }
+            std::hint::spin_loop();
+        }
+        let task = QUEUE.take(|_| Some(0));
+        task.map(|task| task.run(false)).is_some()
+    }
+}
+
+/// Puts a pipeline into the queue whose turn it is.
+pub(super) fn push(task: Task) {
+    let (ticket, timed) = (task.ticket(), task.pending.timed);
+    let len = QUEUE.push(task);
+    let waits = |sleeper: &Arc<Pending>| {
+        let theirs = sleeper.ticket.load(Relaxed);
+        theirs == ticket || theirs > ticket && ORDER.precedes(ticket, theirs, &mut HashSet::new())
+    };
+    if !timed && QUEUE.nudge(waits) {
+        return;
+    }
+    if COMPLETES.get() && len == 1 {
+        return CONTINUES.set(true);
+    }
+    LazyLock::force(&REGISTERED);
+    if !workers::announce(1) {
+        // There is no thread but this one.
+        while let Some(task) = QUEUE.take(|_| Some(0)) {
+            task.run(true);
+        }
+    }
+}
+
+/// Which pipeline a thread runs that waits for the one at a place of the order: that one, or one before it that it waits
+/// for. `known`: places that are known to come before it.
+fn wanted(jobs: &VecDeque<Task>, ticket: Ticket, known: &mut HashSet<Ticket>) -> Option<usize> {
+    let own = |task: &Task| task.ticket() == ticket && !task.pending.timed;
+    let mut before = |task: &Task| {
+        let earlier = task.ticket() < ticket && !task.pending.timed;
+        earlier && ORDER.precedes(task.ticket(), ticket, known)
+    };
+    jobs.iter().position(own).or_else(|| jobs.iter().position(&mut before))
+}
+
+/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is complete, or by
+/// an extra thread.
+pub(super) fn go_on(mut task: Task, rest: Rest) {
+    let awaited = rest.awaits.clone();
+    let priority = task.priority();
+    task.rest = Some(rest);
+    match awaited {
+        Some(postponed) => postponed.then(Box::new(move || push(task))),
+        None => workers::blocking::run(priority, Box::new(move || task.run(true))),
+    }
+}

@@ -1,0 +1,86 @@
+//! Extra threads, for work that may wait for something else than a processor: a function of the host that says
+//! `blocking`, or a pipeline that waits for devices.
+//!
+//! There are at most [`limit`] of them. One is started when work comes and none is idle, and ends when it has been idle
+//! for a while. Work beyond the limit waits in the order in which it came.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that has been idle for so long ends.
+const IDLE: Duration = Duration::from_millis(500);
+
+struct Extra {
+    queue: VecDeque<(i32, Job)>,
+    threads: usize,
+    /// Threads that sleep, and will find something in the queue or not.
+    idle: usize,
+}
+
+static EXTRA: Mutex<Extra> = Mutex::new(Extra { queue: VecDeque::new(), threads: 0, idle: 0 });
+static WORK: Condvar = Condvar::new();
+
+fn extra() -> MutexGuard<'static, Extra> {
+    EXTRA.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The limit of their number: `FLASH_BLOCKING_THREADS`, 8 by default, at least 1.
+fn limit() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let given = std::env::var("FLASH_BLOCKING_THREADS").ok().and_then(|text| text.trim().parse().ok());
+        given.unwrap_or(8usize).max(1)
+    })
+}
+
+/// Runs `job` on an extra thread, before all of a lower priority that wait for one. Where no thread can be had, this one
+/// runs what waits.
+pub(crate) fn run(priority: i32, job: Job) {
+    let mut extra = extra();
+    let at = extra.queue.partition_point(|(before, _)| *before >= priority);
+    extra.queue.insert(at, (priority, job));
+    if extra.idle >= extra.queue.len() {
+        drop(extra);
+        WORK.notify_one();
+        return;
+    }
+    if extra.threads >= limit() {
+        return;
+    }
+    extra.threads += 1;
+    drop(extra);
+    if std::thread::Builder::new().name("flash-blocking".into()).spawn(work).is_err() {
+        let mut extra = self::extra();
+        extra.threads -= 1;
+        while extra.threads == 0
+            && let Some((_, job)) = extra.queue.pop_front()
+        {
+            drop(extra);
+            job();
+            extra = self::extra();
+        }
+    }
+}
+
+fn work() {
+    let mut extra = extra();
+    loop {
+        if let Some((_, job)) = extra.queue.pop_front() {
+            drop(extra);
+            job();
+            extra = self::extra();
+            continue;
+        }
+        extra.idle += 1;
+        let (woken, timeout) = WORK.wait_timeout(extra, IDLE).unwrap_or_else(PoisonError::into_inner);
+        extra = woken;
+        extra.idle -= 1;
+        if timeout.timed_out() && extra.queue.is_empty() {
+            extra.threads -= 1;
+            return;
+        }
+    }
+}

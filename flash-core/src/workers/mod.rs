@@ -1,0 +1,136 @@
+//! The worker threads of the process, and where their work comes from. See README.md beside this file.
+//!
+//! There is one set of them. A backend supplies them (the CPU backend: rayon's), or the core starts one plain thread.
+//! What they run comes from [`Source`]s, which a worker asks when it has nothing else on its stack. Work that may wait
+//! for something else than a processor runs on extra threads ([`blocking`]).
+
+pub(crate) mod blocking;
+mod plain;
+
+use crate::abi::workers::{WorkerHost, Workers};
+use crate::backend::registry::registry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+/// Work for worker threads. Register it with [`register`], and call [`wake`] when there is some.
+///
+/// # Examples
+/// ```
+/// use flash_core::workers::{self, Source};
+/// use std::sync::{Arc, Mutex, mpsc};
+/// struct Numbers(Mutex<Vec<u32>>, mpsc::Sender<u32>);
+/// impl Source for Numbers {
+///     fn run_one(&self) -> bool {
+///         let number = self.0.lock().unwrap().pop();
+///         number.map(|number| self.1.send(number * number).unwrap()).is_some()
+///     }
+/// }
+/// let (send, squares) = mpsc::channel();
+/// let _registration = workers::register(Arc::new(Numbers(Mutex::new(vec![7]), send)));
+/// workers::wake(1);
+/// assert_eq!(squares.recv().unwrap(), 49);
+/// ```
+pub trait Source: Send + Sync {
+    /// Runs one piece of work on this thread, if there is any; false if there is none. What it runs may launch and wait
+    /// for handles, as on any other thread. It must not wait for other work of a source, for all workers may: a panic
+    /// ends the piece, and is the source's to report.
+    fn run_one(&self) -> bool;
+}
+
+type Sources = Arc<[Arc<dyn Source>]>;
+
+static SOURCES: RwLock<Option<Sources>> = RwLock::new(None);
+
+/// Changes whenever there is new work.
+static NEWS: AtomicU32 = AtomicU32::new(0);
+
+static HOST: WorkerHost = WorkerHost {
+    struct_size: size_of::<WorkerHost>() as u32,
+    reserved: 0,
+    news: NEWS.as_ptr(),
+    serve: Some(serve_for_backend),
+    pass_on: Some(pass_on),
+};
+
+/// A source that workers ask, until this is dropped.
+#[must_use = "a source is asked until its registration is dropped"]
+pub struct Registration(Arc<dyn Source>);
+
+/// Lets workers ask a source. One that was registered before is asked first.
+pub fn register(source: Arc<dyn Source>) -> Registration {
+    change(|sources| sources.push(source.clone()));
+    Registration(source)
+}
+
+impl Drop for Registration {
+    /// A piece of work that runs is not waited for.
+    fn drop(&mut self) {
+        change(|sources| sources.retain(|other| !Arc::ptr_eq(other, &self.0)));
+    }
+}
+
+fn change(change: impl FnOnce(&mut Vec<Arc<dyn Source>>)) {
+    let mut sources = SOURCES.write().unwrap_or_else(PoisonError::into_inner);
+    let mut changed = sources.as_ref().map_or_else(Vec::new, |sources| sources.to_vec());
+    change(&mut changed);
+    *sources = Some(changed.into());
+}
+
+/// There is work for up to `count` workers: sees to it that as many look for it. Workers that are awake and idle do so at
+/// once, others are woken for the rest, which takes some microseconds here and some tens until they run. Workers that
+/// are busy look when they are done.
+pub fn wake(count: usize) {
+    announce(count);
+}
+
+/// As [`wake`]; false if there is no thread at all.
+pub(crate) fn announce(count: usize) -> bool {
+    NEWS.fetch_add(1, Ordering::SeqCst);
+    match supplied() {
+        // SAFETY: the backend's function, and this host, which lives for ever.
+        Some(workers) => workers.wake.is_some_and(|wake| unsafe { wake(&HOST, count as u32) } != 0),
+        None => plain::wake(),
+    }
+}
+
+/// How many workers there are, started or not.
+pub fn count() -> usize {
+    supplied().map_or(1, |workers| workers.count as usize)
+}
+
+/// The threads of a backend.
+fn supplied() -> Option<&'static Workers> {
+    static SUPPLIED: OnceLock<Option<&'static Workers>> = OnceLock::new();
+    *SUPPLIED.get_or_init(|| registry().workers())
+}
+
+unsafe extern "C" fn serve_for_backend() -> u32 {
+    u32::from(serve())
+}
+
+unsafe extern "C" fn pass_on() {
+    blocking::run(
+        0,
+        Box::new(|| {
+            serve();
+        }),
+    );
+}
+
+/// Runs what work there is; true if that was anything.
+fn serve() -> bool {
+    let sources = SOURCES.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut any = false;
+    if let Some(sources) = sources {
+        // From the first source again after each piece: what is registered first comes first.
+        let one = |source: &Arc<dyn Source>| {
+            // A panic ends the piece of work, and not the thread, which is not ours.
+            catch_unwind(AssertUnwindSafe(|| source.run_one())).unwrap_or(true)
+        };
+        while sources.iter().any(one) {
+            any = true;
+        }
+    }
+    any
+}
