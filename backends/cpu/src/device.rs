@@ -5,7 +5,9 @@ use crate::team::Team;
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
-use flash_core::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
+use flash_core::backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
+};
 use std::time::{Duration, Instant};
 
 /// The backend.
@@ -19,18 +21,19 @@ unsafe impl Backend for Cpu {
     const TARGET: &'static str = "cpu";
     type Device = CpuDevice;
 
-    fn probe() -> Result<Vec<CpuDevice>, Unavailable> {
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<CpuDevice>, Unavailable> {
         let there = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = number("FLASH_CPU_THREADS", there, 1024, "threads")?;
-        let devices = number("FLASH_CPU_DEVICES", 1, 1024, "devices")?;
-        let linger = number("FLASH_CPU_LINGER_US", 200, 10_000_000, "microseconds")?;
-        let copy = number("FLASH_CPU_COPY", 0, 1, "switches")? == 1;
-        let speeds = throttle()?;
+        let threads = settings.number("threads", 1..=1024)?.map_or(there, |n| n as usize);
+        let stack_size = settings.number("stack_size", 0..=1 << 32)?.unwrap_or(0) as usize;
+        let devices = settings.number("cpu.devices", 1..=1024)?.unwrap_or(1) as usize;
+        let linger = settings.number("cpu.linger_us", 0..=10_000_000)?.unwrap_or(200);
+        let copy = settings.flag("cpu.copy");
+        let speeds = throttle(settings)?;
         let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
         let device = |k: usize| {
             let speed = speeds.get(k).copied().unwrap_or(1.0);
             CpuDevice {
-                team: Team::new(share(k), Duration::from_micros(linger as u64)),
+                team: Team::new(share(k), Duration::from_micros(linger)).with_stack_size(stack_size),
                 part: (devices > 1).then_some((k, devices)),
                 buffers: HostBuffers::of_space(if copy { 1 + k as u32 } else { abi::SPACE_HOST }),
                 spaces: if copy { devices as u32 } else { 0 },
@@ -42,31 +45,17 @@ unsafe impl Backend for Cpu {
     }
 }
 
-/// A number from the environment.
-fn number(name: &str, default: usize, most: usize, unit: &str) -> Result<usize, Unavailable> {
-    let Some(text) = std::env::var_os(name) else {
-        return Ok(default);
-    };
-    let least = usize::from(!matches!(name, "FLASH_CPU_LINGER_US" | "FLASH_CPU_COPY"));
-    match text.to_str().and_then(|t| t.trim().parse::<usize>().ok()) {
-        Some(n) if (least..=most).contains(&n) => Ok(n),
-        _ => Err(Unavailable(format!(
-            "{name}: expected a number of {unit} from {least} to {most}, found {text:?}"
-        ))),
-    }
-}
-
 /// The fraction of its speed at which each device runs.
-fn throttle() -> Result<Vec<f64>, Unavailable> {
-    const NAME: &str = "FLASH_CPU_THROTTLE";
-    let Some(text) = std::env::var_os(NAME) else {
+fn throttle(settings: &HostSettings<'_>) -> Result<Vec<f64>, Unavailable> {
+    const NAME: &str = "cpu.throttle";
+    let Some(text) = settings.text(NAME) else {
         return Ok(Vec::new());
     };
     let fraction = |part: &str| part.trim().parse::<f64>().ok().filter(|f| *f > 0.0 && *f <= 1.0);
-    let speeds = text.to_str().and_then(|t| t.split(',').map(fraction).collect::<Option<Vec<f64>>>());
+    let speeds = text.split(',').map(fraction).collect::<Option<Vec<f64>>>();
     speeds.ok_or_else(|| {
         Unavailable(format!(
-            "{NAME}: expected a number above 0 and up to 1 per device, such as 1,0.5, found {text:?}"
+            "setting `{NAME}`: expected a number above 0 and up to 1 per device, such as 1,0.5, found {text:?}"
         ))
     })
 }

@@ -83,6 +83,8 @@ pub struct Estimate {
 pub struct Team {
     threads: usize,
     linger: Duration,
+    /// Bytes of the stacks of its threads; 0: as usual.
+    stack_size: usize,
     /// Made by the first launch that is not small.
     shared: OnceLock<Arc<Shared>>,
     /// Made by the first launch that wakes workers; None if it cannot be.
@@ -111,10 +113,17 @@ impl Team {
         Team {
             threads: threads.clamp(1, MAX_THREADS),
             linger,
+            stack_size: 0,
             shared: OnceLock::new(),
             pool: OnceLock::new(),
             library_pool: OnceLock::new(),
         }
+    }
+
+    /// The same with this many bytes of stack for each thread that it starts; 0: as many as threads usually have.
+    pub fn with_stack_size(mut self, bytes: usize) -> Team {
+        self.stack_size = bytes;
+        self
     }
 
     /// Threads of the team, the caller's included.
@@ -165,12 +174,13 @@ impl Team {
     }
 
     fn build_pool(&self, threads: usize, name: &'static str) -> Option<ThreadPool> {
-        ThreadPoolBuilder::new()
-            // 0 would be as many as there are cores.
-            .num_threads(threads.max(1))
-            .thread_name(move |index| format!("{name}-{}", index + 1))
-            .build()
-            .ok()
+        let mut builder = ThreadPoolBuilder::new();
+        if self.stack_size > 0 {
+            builder = builder.stack_size(self.stack_size);
+        }
+        // 0 threads would be as many as there are cores.
+        let builder = builder.num_threads(threads.max(1));
+        builder.thread_name(move |index| format!("{name}-{}", index + 1)).build().ok()
     }
 
     #[cold]
