@@ -39,13 +39,18 @@ Environment:
                               plugins with one runtime key the first is used, before the linked-in
   FLASH_ALLOW_WORLD_WRITABLE  1: load plugins from files and directories that everybody can write
   FLASH_CPU_THREADS           threads of the CPU backend. Default: what affinity and cgroups allow
+  FLASH_STACK_SIZE            bytes of the stack of each of them. Default: 2 MiB
   FLASH_CPU_DEVICES           devices that those threads are split into. Default: 1
   FLASH_CPU_COPY              1: each of those devices has a memory of its own. For tests
   FLASH_CPU_THROTTLE          fraction of its speed at which each device runs: 1,0.5. For tests
   FLASH_CPU_LINGER_US         how long an idle thread waits before it parks. Default: 200
   FLASH_BLOCKING_THREADS      extra threads, at most, for what blocks or waits for devices. Default: 8
   FLASH_HOST_GRANULE          bytes that the host fetches at least from a device's memory. Default: 65536
+  FLASH_CACHE_DIR             folder of compiled programs. Default: flash in XDG_CACHE_HOME or ~/.cache
+  FLASH_CACHE_LIMIT           bytes of all of them, 0 to keep none. Default: 512 MiB
+  FLASH_OPENCL_COPY           1: OpenCL devices have memories of their own. For tests
   FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
+An empty variable counts as unset. What does not fit, or is nearly one of these names, is reported once.
 
 Exit status: 0 success, 1 a check or the program failed, 2 wrong usage or a malformed file.
 flash diff: 0 the runtimes agree, 1 they differ, 2 they could not be compared."
@@ -192,7 +197,7 @@ fn conformance(key: &str) -> anyhow::Result<bool> {
             hook(panic);
         }
     }));
-    let report = flash_core::backend::conformance::run(key)?;
+    let report = flash_core::backend::conformance::run(&flash_core::Context::default(), key)?;
     print(&format!("{report}\n"))?;
     Ok(report.passed())
 }

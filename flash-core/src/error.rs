@@ -43,6 +43,14 @@ pub enum Error {
     /// A runtime key without a backend or device.
     #[error("{0}")]
     Key(Box<KeyError>),
+    /// A [`Context`](crate::Context) cannot have this setting.
+    #[error("setting `{setting}`: {text}")]
+    Setting {
+        /// Name of the setting.
+        setting: String,
+        /// Expected, found, what to do.
+        text: String,
+    },
     /// Dimensions or traits that describe no index space.
     #[error("kernel `{kernel}`: {text}")]
     Index {

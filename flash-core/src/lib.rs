@@ -18,13 +18,15 @@ pub mod kernel;
 pub mod memory;
 pub mod recording;
 pub mod runtime;
+mod settings;
 pub mod workers;
 
 pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};
 pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend};
 pub use index::{count_by, count_by_fn};
 pub use memory::FlashMemory;
-pub use runtime::{Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
+pub use runtime::{Context, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
+pub use settings::Settings;
 
 #[doc(hidden)]
 pub mod __private {

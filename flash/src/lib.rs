@@ -21,8 +21,8 @@
 //! of `FLASH_BACKEND_PATH`.
 
 pub use flash_core::{
-    Code, DeviceMemoryError, Error, FlashMemory, Handle, KernelDefinition, KeyError, LaunchError,
-    NoImplementation, PartError, Pipeline, Profile, RuntimeObj, SubmitObj, count_by, count_by_fn,
+    Code, Context, DeviceMemoryError, Error, FlashMemory, Handle, KernelDefinition, KeyError, LaunchError,
+    NoImplementation, PartError, Pipeline, Profile, RuntimeObj, Settings, SubmitObj, count_by, count_by_fn,
     get_runtime,
 };
 pub use flash_core::{abi, backend, descriptor, index, memory, recording, runtime, workers};

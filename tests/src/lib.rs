@@ -10,6 +10,7 @@ mod random;
 pub use number::Number;
 pub use random::Random;
 
+use flash_core::{Context, Settings};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Command;
@@ -32,6 +33,7 @@ pub(crate) const READ_BY_FLASH: [&str; 13] = [
     "FLASH_CPU_THROTTLE",
     "FLASH_HOST_GRANULE",
     "FLASH_OPENCL_COPY",
+    "FLASH_STACK_SIZE",
 ];
 
 /// Says that a test cannot run here; it then returns. `name` is the test's name as the harness prints
@@ -51,8 +53,17 @@ pub fn skip(name: &str, why: &str) {
     }
 }
 
-/// Runs the body of a test in a process of its own with these variables: the library reads some of
-/// them once per process. Call it from the test's function itself, with a closure that is the rest of
+/// A context with these settings.
+///
+/// # Panics
+/// If they are refused.
+pub fn context(settings: &[(&str, &str)]) -> Context {
+    let set = |all: Settings, (name, value): &(&str, &str)| all.set(name, value);
+    settings.iter().fold(Context::builder(), set).build().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs the body of a test in a process of its own with these variables, for settings of the process
+/// and for counters that other tests would change. Call it from the test's function itself, with a closure that is the rest of
 /// the test.
 ///
 /// # Panics

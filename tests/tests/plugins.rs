@@ -10,6 +10,8 @@ flash_core::conformance!();
 mod command;
 #[path = "plugins/conformance.rs"]
 mod conformance;
+#[path = "plugins/contexts.rs"]
+mod contexts;
 #[path = "plugins/ext_bin.rs"]
 mod ext_bin;
 #[path = "plugins/header.rs"]

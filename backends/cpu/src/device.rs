@@ -6,9 +6,9 @@ use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::{
-    Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable, WorkerThreads,
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, WorkerThreads,
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The backend.
@@ -22,11 +22,11 @@ unsafe impl Backend for Cpu {
     const TARGET: &'static str = "cpu";
     type Device = CpuDevice;
 
-    fn probe() -> Result<Vec<CpuDevice>, Unavailable> {
-        let pool = pool().as_ref().map_err(Clone::clone)?;
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<CpuDevice>, Unavailable> {
+        let pool = pool(settings)?;
         let devices = pool.teams();
-        let copy = number("FLASH_CPU_COPY", 0, 1, "switches")? == 1;
-        let speeds = throttle()?;
+        let copy = settings.flag("cpu.copy");
+        let speeds = throttle(settings)?;
         let device = |k: usize| {
             let speed = speeds.get(k).copied().unwrap_or(1.0);
             CpuDevice {
@@ -42,48 +42,55 @@ unsafe impl Backend for Cpu {
     }
 
     fn workers() -> Option<&'static dyn WorkerThreads> {
-        pool().as_ref().ok().map(|pool| &**pool as &dyn WorkerThreads)
+        let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.first().map(|(_, pool)| &***pool as &dyn WorkerThreads)
     }
 }
 
-/// The threads of all devices; none is started.
-fn pool() -> &'static Result<Arc<Pool>, Unavailable> {
-    static POOL: OnceLock<Result<Arc<Pool>, Unavailable>> = OnceLock::new();
-    POOL.get_or_init(|| {
-        let there = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = number("FLASH_CPU_THREADS", there, 1024, "threads")?;
-        let devices = number("FLASH_CPU_DEVICES", 1, 1024, "devices")?;
-        let linger = number("FLASH_CPU_LINGER_US", 200, 10_000_000, "microseconds")?;
-        let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
-        Ok(Pool::global((0..devices).map(share).collect(), Duration::from_micros(linger as u64)))
-    })
+/// How the threads are divided among devices, and the other settings of a pool.
+#[derive(Clone, Copy, PartialEq)]
+struct Division {
+    threads: usize,
+    devices: usize,
+    linger: Duration,
+    stack_size: usize,
 }
 
-/// A number from the environment.
-fn number(name: &str, default: usize, most: usize, unit: &str) -> Result<usize, Unavailable> {
-    let Some(text) = std::env::var_os(name) else {
-        return Ok(default);
+/// One pool per division that a context has asked for; all are the same threads of rayon. The first has the workers.
+static POOLS: Mutex<Vec<(Division, &'static Arc<Pool>)>> = Mutex::new(Vec::new());
+
+/// The threads of all devices under the settings of a context; none is started.
+fn pool(settings: &HostSettings<'_>) -> Result<&'static Arc<Pool>, Unavailable> {
+    let there = std::thread::available_parallelism().map_or(1, usize::from);
+    let division = Division {
+        threads: settings.number("threads", 1..=1024)?.map_or(there, |n| n as usize),
+        devices: settings.number("cpu.devices", 1..=1024)?.unwrap_or(1) as usize,
+        linger: Duration::from_micros(settings.number("cpu.linger_us", 0..=10_000_000)?.unwrap_or(200)),
+        stack_size: settings.number("stack_size", 0..=1 << 32)?.unwrap_or(0) as usize,
     };
-    let least = usize::from(!matches!(name, "FLASH_CPU_LINGER_US" | "FLASH_CPU_COPY"));
-    match text.to_str().and_then(|t| t.trim().parse::<usize>().ok()) {
-        Some(n) if (least..=most).contains(&n) => Ok(n),
-        _ => Err(Unavailable(format!(
-            "{name}: expected a number of {unit} from {least} to {most}, found {text:?}"
-        ))),
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, pool)) = pools.iter().find(|(made, _)| *made == division) {
+        return Ok(pool);
     }
+    let Division { threads, devices, linger, stack_size } = division;
+    let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
+    let pool = Pool::global((0..devices).map(share).collect(), linger, stack_size);
+    let pool: &Arc<Pool> = Box::leak(Box::new(pool));
+    pools.push((division, pool));
+    Ok(pool)
 }
 
 /// The fraction of its speed at which each device runs.
-fn throttle() -> Result<Vec<f64>, Unavailable> {
-    const NAME: &str = "FLASH_CPU_THROTTLE";
-    let Some(text) = std::env::var_os(NAME) else {
+fn throttle(settings: &HostSettings<'_>) -> Result<Vec<f64>, Unavailable> {
+    const NAME: &str = "cpu.throttle";
+    let Some(text) = settings.text(NAME) else {
         return Ok(Vec::new());
     };
     let fraction = |part: &str| part.trim().parse::<f64>().ok().filter(|f| *f > 0.0 && *f <= 1.0);
-    let speeds = text.to_str().and_then(|t| t.split(',').map(fraction).collect::<Option<Vec<f64>>>());
+    let speeds = text.split(',').map(fraction).collect::<Option<Vec<f64>>>();
     speeds.ok_or_else(|| {
         Unavailable(format!(
-            "{NAME}: expected a number above 0 and up to 1 per device, such as 1,0.5, found {text:?}"
+            "setting `{NAME}`: expected a number above 0 and up to 1 per device, such as 1,0.5, found {text:?}"
         ))
     })
 }

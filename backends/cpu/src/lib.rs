@@ -1,14 +1,6 @@
 //! The CPU backend of FLASH: a team of threads that runs work items, key `ALL_CPU`.
 //!
-//! | environment variable | meaning | default |
-//! |---|---|---|
-//! | `FLASH_CPU_THREADS` | threads in all | what affinity and cgroups allow |
-//! | `FLASH_CPU_DEVICES` | devices that the threads are split into | 1 |
-//! | `FLASH_CPU_COPY` | 1: each device has a memory of its own, for tests of what moves between memories | 0 |
-//! | `FLASH_CPU_THROTTLE` | fraction of its speed at which each device runs, such as `1,0.5`; the rest of the time it waits busily. For tests | 1 |
-//! | `FLASH_CPU_LINGER_US` | how long a worker waits for the next launch before it parks, in microseconds | 200 |
-//!
-//! They are read when the backend is first used.
+//! Its settings are `threads`, `stack_size`, and those of [`Settings`](flash_core::Settings) that begin with `cpu.`.
 
 mod device;
 mod job;

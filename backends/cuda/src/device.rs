@@ -11,7 +11,7 @@ use cudarc::driver::sys::cuDeviceCanAccessPeer;
 use flash_core::Code;
 use flash_core::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
 use flash_core::backend::offload::{ProgramCache, call_queue_function, queue_function};
-use flash_core::backend::{Backend, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
+use flash_core::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use std::sync::OnceLock;
 
 /// Every NVIDIA GPU.
@@ -25,8 +25,8 @@ unsafe impl Backend for NvidiaGpu {
     const TARGET: &'static str = "cuda";
     type Device = CudaDevice;
 
-    fn probe() -> Result<Vec<CudaDevice>, Unavailable> {
-        discover::devices()
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<CudaDevice>, Unavailable> {
+        discover::devices(settings)
     }
 }
 

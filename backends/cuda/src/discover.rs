@@ -7,7 +7,7 @@ use cudarc::driver::sys::{
     cuDeviceGetCount, cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceTotalMem_v2, cuDriverGetVersion, cuInit,
 };
 use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{Class, DeviceInfo, Failure, Unavailable};
+use flash_core::backend::{Class, DeviceInfo, Failure, HostSettings, Unavailable};
 use std::ffi::{CStr, c_char};
 
 /// The oldest driver, as CUDA counts: that of version 12.8 has all functions that are called here.
@@ -42,7 +42,7 @@ pub(crate) struct Found {
 }
 
 /// The devices of the machine.
-pub(crate) fn devices() -> Result<Vec<CudaDevice>, Unavailable> {
+pub(crate) fn devices(settings: &HostSettings<'_>) -> Result<Vec<CudaDevice>, Unavailable> {
     // SAFETY: the library is loaded and its constructors run, as for any use of CUDA.
     if !unsafe { sys::is_culib_present() } {
         return Err(Unavailable(
@@ -57,7 +57,7 @@ pub(crate) fn devices() -> Result<Vec<CudaDevice>, Unavailable> {
         CUresult::CUDA_ERROR_NO_DEVICE => return Err(none()),
         result => return Err(why(failed("cuInit", result))),
     }
-    let cache = ProgramCache::of_environment().map_err(Unavailable)?;
+    let cache = ProgramCache::of_settings(settings)?;
     let mut count = 0;
     // SAFETY: a local variable.
     unsafe { cuDeviceGetCount(&mut count) }.call("cuDeviceGetCount").map_err(why)?;

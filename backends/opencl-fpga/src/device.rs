@@ -13,7 +13,9 @@ use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory;
 use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
+use flash_core::backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
+};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use std::ffi::c_void;
@@ -31,8 +33,8 @@ unsafe impl Backend for OpenCl {
     const KEEPS_HOST: bool = true;
     type Device = OpenClDevice;
 
-    fn probe() -> Result<Vec<OpenClDevice>, Unavailable> {
-        discover::devices(false)
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<OpenClDevice>, Unavailable> {
+        discover::devices(false, settings)
     }
 }
 
@@ -47,8 +49,8 @@ unsafe impl Backend for IntelFpga {
     const KEEPS_HOST: bool = true;
     type Device = OpenClDevice;
 
-    fn probe() -> Result<Vec<OpenClDevice>, Unavailable> {
-        discover::devices(true)
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<OpenClDevice>, Unavailable> {
+        discover::devices(true, settings)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::device::OpenClDevice;
 use crate::failure::Call;
 use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{Class, DeviceInfo, Failure, Unavailable};
+use flash_core::backend::{Class, DeviceInfo, Failure, HostSettings, Unavailable};
 use opencl3::device::{
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
     CL_DEVICE_TYPE_GPU, Device,
@@ -49,9 +49,9 @@ pub(crate) struct Found {
 }
 
 /// The devices of a backend: FPGAs, or all others.
-pub(crate) fn devices(fpga: bool) -> Result<Vec<OpenClDevice>, Unavailable> {
-    let cache = ProgramCache::of_environment().map_err(Unavailable)?;
-    let copy = copies()?;
+pub(crate) fn devices(fpga: bool, settings: &HostSettings<'_>) -> Result<Vec<OpenClDevice>, Unavailable> {
+    let cache = ProgramCache::of_settings(settings)?;
+    let copy = settings.flag("opencl.copy");
     let platforms = get_platforms().map_err(|error| Unavailable(no_platforms(error.0)))?;
     let (mut devices, mut reasons, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for platform in platforms {
@@ -71,15 +71,6 @@ pub(crate) fn devices(fpga: bool) -> Result<Vec<OpenClDevice>, Unavailable> {
     }
     let device = |(number, found)| OpenClDevice::new(1 + number as u32, found, cache.clone());
     Ok(devices.into_iter().enumerate().map(device).collect())
-}
-
-/// True if every device is to have a memory of its own.
-fn copies() -> Result<bool, Unavailable> {
-    match std::env::var_os("FLASH_OPENCL_COPY") {
-        None => Ok(false),
-        Some(text) if text == "0" || text == "1" => Ok(text == "1"),
-        Some(text) => Err(Unavailable(format!("FLASH_OPENCL_COPY: expected 0 or 1, found {text:?}"))),
-    }
 }
 
 fn no_platforms(code: i32) -> String {

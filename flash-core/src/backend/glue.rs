@@ -1,6 +1,7 @@
 //! From the [`Backend`] trait to the vtable, and from an inventory to a plugin header.
 
 use super::event::{Event, Kind};
+use super::settings::{Asked, HostSettings};
 use super::workers::get_extension;
 use super::{Backend, Class, Device, Failure, Launch};
 use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str, Submission};
@@ -9,8 +10,8 @@ use crate::kernel::ImplementationEntry;
 use crate::kernel::shim::panic_text;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A backend that is linked in. Made by `register_backend!`.
 pub struct BackendEntry {
@@ -23,8 +24,15 @@ inventory::collect!(BackendEntry);
 /// Where a backend keeps its devices. Made by `register_backend!`.
 pub struct Instance<B: Backend> {
     api: OnceLock<BackendApi>,
-    devices: OnceLock<Result<Devices<B>, String>>,
     workers: super::workers::Slot,
+    /// What it has found so far. The lock is held while it looks for devices.
+    found: Mutex<Vec<&'static Found<B>>>,
+}
+
+/// What a backend has found under some settings.
+struct Found<B: Backend> {
+    asked: Asked,
+    outcome: Result<Devices<B>, String>,
 }
 
 struct Devices<B: Backend> {
@@ -47,7 +55,7 @@ impl<B: Backend> Instance<B> {
     /// Empty.
     #[allow(clippy::new_without_default)] // only for statics
     pub const fn new() -> Instance<B> {
-        Instance { api: OnceLock::new(), devices: OnceLock::new(), workers: OnceLock::new() }
+        Instance { api: OnceLock::new(), workers: OnceLock::new(), found: Mutex::new(Vec::new()) }
     }
 
     pub(super) fn workers(&self) -> &super::workers::Slot {
@@ -71,6 +79,13 @@ static LOADED_BY: AtomicPtr<HostApi> = AtomicPtr::new(std::ptr::null_mut());
 pub(super) fn host_api() -> *const HostApi {
     let host = LOADED_BY.load(Ordering::Relaxed);
     if host.is_null() { &raw const super::HOST } else { host }
+}
+
+/// An interface of the program that loaded this copy of the library, or of the program itself, by name and version;
+/// NULL if it has none such. There is [`abi::RegistryApi`], as `registry`, version 1.
+pub fn host_extension(name: &str, version: u32) -> *const c_void {
+    // SAFETY: the host's interface lives for ever, the name for the call.
+    unsafe { (*host_api()).get_extension.map_or(std::ptr::null(), |get| get(Str::new(name), version)) }
 }
 
 /// An error made by the host.
@@ -143,12 +158,25 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         preload: Some(preload::<B>),
         image: Some(image::<B>),
         forget_host: if B::KEEPS_HOST { Some(forget_host::<B>) } else { None },
+        open: Some(open::<B>),
     })
 }
 
-fn open<B: Backend>() -> Result<Devices<B>, String> {
+/// The devices under some settings: those of an earlier call that asked for nothing that is another now.
+fn find<B: BackendStatic>(settings: HostSettings<'_>) -> &'static Result<Devices<B>, String> {
+    let mut found = B::instance().found.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = found.iter().find(|known| settings.agree_with(&known.asked)) {
+        return &known.outcome;
+    }
+    let outcome = look::<B>(&settings);
+    let new: &'static Found<B> = Box::leak(Box::new(Found { asked: settings.into_asked(), outcome }));
+    found.push(new);
+    &new.outcome
+}
+
+fn look<B: Backend>(settings: &HostSettings<'_>) -> Result<Devices<B>, String> {
     let cells: Vec<Cell<B::Device>> =
-        B::probe().map_err(|unavailable| unavailable.0)?.into_iter().map(cell).collect();
+        B::probe(settings).map_err(|unavailable| unavailable.0)?.into_iter().map(cell).collect();
     let cells: &'static [Cell<B::Device>] = cells.leak();
     let raw = cells.iter().map(|cell| std::ptr::from_ref(cell).cast_mut().cast()).collect();
     Ok(Devices { cells, raw })
@@ -192,18 +220,27 @@ unsafe fn cell_of<B: Backend>(device: *mut abi::Device) -> &'static Cell<B::Devi
 }
 
 unsafe extern "C" fn probe<B: BackendStatic>() -> *mut abi::Error {
-    entry("probe", || match B::instance().devices.get_or_init(open::<B>) {
-        Ok(_) => Ok(()),
-        Err(reason) => Err(Failure::new(Code::Unavailable, reason.clone())),
-    })
+    // SAFETY: the variables are ours, and there are no settings.
+    unsafe { open::<B>(std::ptr::null(), 0, &mut std::ptr::null(), &mut 0) }
 }
 
 unsafe extern "C" fn devices<B: BackendStatic>(
     devices: *mut *const *mut abi::Device,
     count: *mut usize,
 ) -> *mut abi::Error {
-    entry("devices", || {
-        match B::instance().devices.get_or_init(open::<B>) {
+    // SAFETY: the host's variables, and there are no settings.
+    unsafe { open::<B>(std::ptr::null(), 0, devices, count) }
+}
+
+unsafe extern "C" fn open<B: BackendStatic>(
+    settings: *const abi::Attr,
+    setting_count: usize,
+    devices: *mut *const *mut abi::Device,
+    count: *mut usize,
+) -> *mut abi::Error {
+    entry("open", || {
+        // SAFETY: the host's settings live for the call.
+        match find::<B>(unsafe { HostSettings::new(settings, setting_count) }) {
             Ok(found) => {
                 debug_assert_eq!(found.cells.len(), found.raw.len());
                 // SAFETY: the host's variables.

@@ -1,6 +1,6 @@
 //! The host's interface for plugins.
 
-use super::Failure;
+use super::{Failure, extension};
 use crate::abi::{self, Arg, HostApi, Implementation, Share, Span, Str};
 use crate::error::{Code, Error};
 use crate::index::{DynRuns, SpaceRef};
@@ -227,8 +227,12 @@ unsafe fn raise(host: *const HostApi, code: u32, text: &str) -> *mut abi::Error 
     }
 }
 
-unsafe extern "C" fn get_extension(_name: Str, _version: u32) -> *const c_void {
-    std::ptr::null()
+unsafe extern "C" fn get_extension(name: Str, version: u32) -> *const c_void {
+    // SAFETY: the caller's text lives for the call.
+    match (unsafe { name.as_str() }, version) {
+        ("registry", 1) => (&raw const extension::REGISTRY).cast(),
+        _ => std::ptr::null(),
+    }
 }
 
 impl From<Failure> for Error {

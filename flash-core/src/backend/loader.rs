@@ -1,16 +1,19 @@
 //! Loads plugins: checks the file, opens it, asks it what it brings, checks the answer. What does not
 //! pass is refused with what was expected and found; never a crash, never silence.
 
-use super::elf;
 use super::host::{HOST, take_query_failure};
+use super::{DeviceHandle, elf, extension, glue};
 use crate::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
 use crate::error::Error;
+use crate::settings;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The state of a plugin or backend.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -52,22 +55,28 @@ pub(super) fn refused(expected: impl Into<String>, found: impl Into<String>) -> 
 pub(super) struct Plugin {
     pub name: String,
     pub version: String,
-    pub backends: Vec<Result<&'static BackendApi, (String, Outcome)>>,
+    pub backends: Vec<Result<&'static LoadedBackend, (String, Outcome)>>,
     pub implementations: Vec<&'static Implementation>,
 }
 
-/// The environment variable that allows world-writable plugins.
-const ALLOW: &str = "FLASH_ALLOW_WORLD_WRITABLE";
+/// A backend of a loaded plugin, with all devices that it has found so far, for any context. The lock is held while
+/// it looks for them.
+pub(super) struct LoadedBackend {
+    pub api: &'static BackendApi,
+    pub devices: Mutex<Vec<&'static DeviceHandle>>,
+}
 
 fn world_writable(path: &Path) -> bool {
-    let allowed = std::env::var_os(ALLOW).is_some_and(|v| v == "1");
-    !allowed && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o002 != 0)
+    !settings::process_flag("allow_world_writable")
+        && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o002 != 0)
 }
 
 fn writable_refusal(what: &str) -> Outcome {
     refused(
         format!("a {what} that only its owner can write"),
-        format!("a {what} that everybody can write: loading means trusting; chmod o-w it, or set {ALLOW}=1"),
+        format!(
+            "a {what} that everybody can write: loading means trusting; chmod o-w it, or set FLASH_ALLOW_WORLD_WRITABLE=1"
+        ),
     )
 }
 
@@ -140,8 +149,28 @@ pub fn check_file(path: &Path) -> Result<(), Outcome> {
     elf::check(path).map_err(|(expected, found)| refused(expected, found))
 }
 
-/// Loads a plugin file. It is never unloaded.
-pub(super) fn load(path: &Path) -> Result<Plugin, Outcome> {
+/// What is linked into the program.
+pub(super) fn linked() -> Result<&'static Plugin, Outcome> {
+    static LINKED: OnceLock<Result<Plugin, Outcome>> = OnceLock::new();
+    // SAFETY: our own header.
+    let check = || unsafe { checked(glue::linked("program", env!("CARGO_PKG_VERSION"))) };
+    LINKED.get_or_init(check).as_ref().map_err(Clone::clone)
+}
+
+/// Loads a plugin file, once per process: it is never unloaded. One that was refused is looked at again.
+pub(super) fn load(path: &Path) -> Result<&'static Plugin, Outcome> {
+    static LOADED: Mutex<BTreeMap<PathBuf, &'static Plugin>> = Mutex::new(BTreeMap::new());
+    let canonical = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(plugin) = loaded.get(&canonical) {
+        return Ok(plugin);
+    }
+    let plugin: &'static Plugin = Box::leak(Box::new(load_new(path)?));
+    loaded.insert(canonical, plugin);
+    Ok(plugin)
+}
+
+fn load_new(path: &Path) -> Result<Plugin, Outcome> {
     check_file(path)?;
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
     // A bare name would be searched for in the system's directories.
@@ -160,8 +189,11 @@ pub(super) fn load(path: &Path) -> Result<Plugin, Outcome> {
     };
     std::mem::forget(library);
     let _ = take_query_failure();
-    // SAFETY: the interface's symbol, called as it says.
-    let header = unsafe { query(abi::ABI_MAJOR, &raw const HOST) };
+    let header = {
+        let _looking = extension::Looking::begin();
+        // SAFETY: the interface's symbol, called as it says.
+        unsafe { query(abi::ABI_MAJOR, &raw const HOST) }
+    };
     if header.is_null() {
         let why =
             take_query_failure().unwrap_or_else(|| "its query returned NULL and gave no reason".to_owned());
@@ -265,7 +297,7 @@ unsafe fn copied<T>(from: *const T, size: usize) -> &'static T {
     }
 }
 
-unsafe fn backend(api: *const BackendApi) -> Result<&'static BackendApi, (String, Outcome)> {
+unsafe fn backend(api: *const BackendApi) -> Result<&'static LoadedBackend, (String, Outcome)> {
     let refuse = |key: &str, expected: String, found: String| Err((key.to_owned(), refused(expected, found)));
     if api.is_null() || !api.is_aligned() {
         return refuse("", "a backend's vtable".into(), format!("the pointer {api:p}"));
@@ -301,11 +333,15 @@ unsafe fn backend(api: *const BackendApi) -> Result<&'static BackendApi, (String
     ];
     match required.iter().find(|(_, there)| !there) {
         Some((name, _)) => refuse(&key, format!("the required slot `{name}`"), "NULL".into()),
-        None => Ok(api),
+        None => Ok(Box::leak(Box::new(LoadedBackend { api, devices: Mutex::default() }))),
     }
 }
 
-unsafe fn implementation(one: *const Implementation) -> Result<&'static Implementation, Outcome> {
+/// Checks an implementation and copies it.
+///
+/// # Safety
+/// It is NULL, or has as many bytes as it says and lives for ever, with all that it points to.
+pub(super) unsafe fn implementation(one: *const Implementation) -> Result<&'static Implementation, Outcome> {
     if one.is_null() || !one.is_aligned() {
         return Err(refused("a kernel implementation", format!("the pointer {one:p}")));
     }

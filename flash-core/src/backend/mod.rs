@@ -5,14 +5,17 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+
 mod elf;
 mod event;
+pub(crate) mod extension;
 mod glue;
 mod host;
 pub mod host_memory;
 mod loader;
 pub mod offload;
 pub(crate) mod registry;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -20,12 +23,13 @@ mod workers;
 pub use crate::kernel::implementation::alignment;
 pub use elf::signature;
 pub use event::{Completion, Event};
-pub use glue::{BackendEntry, BackendStatic, Instance, api, query};
+pub use glue::{BackendEntry, BackendStatic, Instance, api, host_extension, query};
 pub use host::run_rows;
 pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file};
 pub use registry::{BackendReport, DeviceHandle, DeviceReport, list};
+pub use settings::HostSettings;
 pub use workers::{HostWork, WorkerThreads};
 
 use crate::abi;
@@ -50,9 +54,10 @@ pub unsafe trait Backend: Sized + 'static {
     const KEEPS_HOST: bool = false;
     /// The type of its devices.
     type Device: Device;
-    /// Looks for the driver and its devices. Called once, when a program first needs them.
-    fn probe() -> Result<Vec<Self::Device>, Unavailable>;
-    /// Its threads, if they run work of the host when they have none of their own.
+    /// Looks for the driver and its devices, under the settings of a context. Called when a program first needs them,
+    /// and once more for each context in which a setting has another value that an earlier call asked for.
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<Self::Device>, Unavailable>;
+    /// Its threads, if they run work of the host when they have none of their own. Asked after `probe` has succeeded.
     fn workers() -> Option<&'static dyn WorkerThreads> {
         None
     }

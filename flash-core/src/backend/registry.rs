@@ -1,18 +1,21 @@
-//! What there is: plugins, backends, devices, implementations. Made once per process; devices are
-//! looked for when they are first needed.
+//! What a context sees: plugins, backends, devices, implementations. Devices are looked for when they are first
+//! needed. Loaded libraries and devices are the process's: contexts that see the same ones share them.
 
-use super::loader::{self, Outcome, refused};
-use super::{Class, DeviceInfo, glue, take_error};
+use super::extension;
+use super::loader::{self, LoadedBackend, Outcome, refused};
+use super::{Class, DeviceInfo, take_error};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};
 use crate::memory::device::DeviceMemory;
 use crate::memory::{Transfers, host_handles};
-use crate::runtime::Lanes;
+use crate::runtime::{Context, Lanes};
+use crate::settings::Settings;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Once, OnceLock};
+use std::sync::{Once, OnceLock, PoisonError};
 
 /// One backend, or one plugin that brings none.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -48,6 +51,8 @@ pub struct DeviceReport {
 pub struct DeviceHandle {
     pub(crate) api: &'static BackendApi,
     pub(crate) raw: *mut abi::Device,
+    /// Address of the first of the devices that its backend found with it: those that know each other.
+    pub(crate) found_with: usize,
     pub(crate) target: String,
     id: String,
     info: DeviceInfo,
@@ -148,7 +153,7 @@ impl std::fmt::Debug for DeviceHandle {
 
 struct Backend {
     key: String,
-    api: &'static BackendApi,
+    loaded: &'static LoadedBackend,
     plugin: usize,
     devices: OnceLock<Result<Vec<&'static DeviceHandle>, String>>,
 }
@@ -171,20 +176,16 @@ pub(crate) struct RegisteredImplementation {
 
 /// Everything that was found.
 pub(crate) struct Registry {
+    settings: Settings,
     plugins: Vec<Plugin>,
     backends: Vec<Backend>,
 }
 
-/// The process's registry: plugins of `FLASH_BACKEND_PATH` in order, then what is linked in.
-pub(crate) fn registry() -> &'static Registry {
-    static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    REGISTRY.get_or_init(Registry::find)
-}
-
 impl Registry {
-    fn find() -> Registry {
-        let mut registry = Registry { plugins: Vec::new(), backends: Vec::new() };
-        let path = std::env::var_os("FLASH_BACKEND_PATH").unwrap_or_else(|| {
+    /// Plugins of the path in order, then what is linked in.
+    pub fn find(settings: &Settings) -> Registry {
+        let settings = settings.clone();
+        let path = settings.text("plugin_path").map(OsString::from).unwrap_or_else(|| {
             std::env::current_exe()
                 .ok()
                 .and_then(|exe| Some(exe.parent()?.join("flash-backends")))
@@ -192,6 +193,7 @@ impl Registry {
                 .map(PathBuf::into_os_string)
                 .unwrap_or_default()
         });
+        let mut registry = Registry { settings, plugins: Vec::new(), backends: Vec::new() };
         let mut seen = Vec::new();
         for entry in loader::search(&path) {
             let (path, result) = match entry {
@@ -212,13 +214,11 @@ impl Registry {
             };
             registry.add(Some(path), result);
         }
-        // SAFETY: our own header.
-        let linked = unsafe { loader::checked(glue::linked("program", env!("CARGO_PKG_VERSION"))) };
-        registry.add(None, linked);
+        registry.add(None, loader::linked());
         registry
     }
 
-    fn add(&mut self, path: Option<PathBuf>, result: Result<loader::Plugin, Outcome>) {
+    fn add(&mut self, path: Option<PathBuf>, result: Result<&'static loader::Plugin, Outcome>) {
         let index = self.plugins.len();
         let mut plugin = Plugin { path, name: None, refusals: Vec::new(), implementations: Vec::new() };
         match result {
@@ -227,15 +227,16 @@ impl Registry {
                 if plugin.path.is_some() {
                     plugin.name = Some(format!("{} {}", loaded.name, loaded.version));
                 }
-                plugin.implementations = loaded.implementations;
-                for backend in loaded.backends {
+                plugin.implementations.clone_from(&loaded.implementations);
+                for backend in &loaded.backends {
                     match backend {
                         Err((key, outcome)) => {
-                            plugin.refusals.push((Some(key).filter(|k| !k.is_empty()), outcome));
+                            let key = Some(key.clone()).filter(|k| !k.is_empty());
+                            plugin.refusals.push((key, outcome.clone()));
                         }
-                        Ok(api) => {
+                        Ok(loaded) => {
                             // SAFETY: checked, lives for ever.
-                            let key = unsafe { api.key.text() };
+                            let key = unsafe { loaded.api.key.text() };
                             if let Some(first) = self.backends.iter().find(|b| b.key == key) {
                                 let by = match &self.plugins.get(first.plugin).and_then(|p| p.path.as_ref()) {
                                     Some(path) => path.display().to_string(),
@@ -249,7 +250,7 @@ impl Registry {
                             } else {
                                 self.backends.push(Backend {
                                     key,
-                                    api,
+                                    loaded: *loaded,
                                     plugin: index,
                                     devices: OnceLock::new(),
                                 });
@@ -263,9 +264,10 @@ impl Registry {
     }
 
     fn origin(&self, plugin: usize) -> String {
-        match self.plugins.get(plugin).and_then(|p| p.path.as_ref()) {
-            Some(path) => path.display().to_string(),
-            None => "embedded".to_owned(),
+        match self.plugins.get(plugin) {
+            Some(Plugin { path: Some(path), .. }) => path.display().to_string(),
+            Some(_) => "embedded".to_owned(),
+            None => "added by a plugin".to_owned(),
         }
     }
 
@@ -274,17 +276,27 @@ impl Registry {
         self.origin(found.plugin)
     }
 
-    /// All implementations, in path order, those of the program last.
+    /// All implementations, in path order, those of the program after them, those that plugins have added last.
     pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {
-        self.plugins.iter().enumerate().flat_map(|(plugin, p)| {
+        let added = extension::implementations().into_iter();
+        let added = added.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX });
+        let own = self.plugins.iter().enumerate().flat_map(|(plugin, p)| {
             p.implementations.iter().map(move |&raw| RegisteredImplementation { raw, plugin })
-        })
+        });
+        own.chain(added)
+    }
+
+    /// All devices of all backends that are there, each with the vtable of its backend.
+    pub fn devices(&self) -> impl Iterator<Item = &'static DeviceHandle> {
+        self.backends.iter().filter_map(|backend| self.probe(backend).ok()).flatten().copied()
     }
 
     /// The first backend's threads that run work of the host.
     pub fn workers(&self) -> Option<&'static abi::workers::Workers> {
         self.backends.iter().find_map(|backend| {
-            let extension = backend.api.get_extension?;
+            let extension = backend.loaded.api.get_extension?;
+            // Its threads are divided among its devices, so those come first.
+            self.probe(backend).ok()?;
             // SAFETY: a checked vtable; the text lives for the call; the extension is of this type, and lives for ever.
             let workers = unsafe {
                 extension(Str::new(abi::workers::WORKERS_EXTENSION), 1)
@@ -328,8 +340,7 @@ impl Registry {
     /// The best of everything: fastest first, one device per physical id, none that is emulated or for
     /// tests. Plugins that were refused might have been among them: that is said once.
     fn group(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
-        let mut all: Vec<&'static DeviceHandle> =
-            self.backends.iter().filter_map(|b| self.probe(b).ok()).flatten().copied().collect();
+        let mut all: Vec<&'static DeviceHandle> = self.devices().collect();
         all.retain(|d| !d.info.emulated && !d.info.test);
         all.sort_by(|a, b| b.info.rate_hint.total_cmp(&a.info.rate_hint));
         let mut group: Vec<&'static DeviceHandle> = Vec::new();
@@ -406,7 +417,8 @@ impl Registry {
     }
 
     fn probe<'a>(&'a self, backend: &'a Backend) -> Result<&'a Vec<&'static DeviceHandle>, String> {
-        backend.devices.get_or_init(|| open(&backend.key, backend.api)).as_ref().map_err(Clone::clone)
+        let devices = backend.devices.get_or_init(|| open(&backend.key, backend.loaded, &self.settings));
+        devices.as_ref().map_err(Clone::clone)
     }
 
     fn key_error(&self, key: &str, text: String) -> Error {
@@ -424,7 +436,7 @@ impl Registry {
         Error::Key(Box::new(KeyError { key: key.to_owned(), text, keys, unusable }))
     }
 
-    fn report(&self) -> Vec<BackendReport> {
+    pub fn report(&self) -> Vec<BackendReport> {
         let mut reports = Vec::new();
         for (index, plugin) in self.plugins.iter().enumerate() {
             let origin = self.origin(index);
@@ -469,9 +481,9 @@ impl Registry {
     }
 }
 
-/// Everything that was found, for people to read. Looks for all devices.
+/// Everything that the default context has found, for people to read: [`Context::list`].
 pub fn list() -> Vec<BackendReport> {
-    registry().report()
+    Context::default().list()
 }
 
 /// True if two physical ids are, or contain, the same device: `cpu` contains `cpu/1`.
@@ -480,47 +492,106 @@ fn overlap(a: &str, b: &str) -> bool {
     !a.is_empty() && (a == b || inside(a, b) || inside(b, a))
 }
 
-fn open(key: &str, api: &'static BackendApi) -> Result<Vec<&'static DeviceHandle>, String> {
-    let describe = |e: Error| match e {
+/// The devices of a backend under some settings. A device that was found before is the same again.
+fn open(
+    key: &str,
+    loaded: &'static LoadedBackend,
+    settings: &Settings,
+) -> Result<Vec<&'static DeviceHandle>, String> {
+    let mut known = loaded.devices.lock().unwrap_or_else(PoisonError::into_inner);
+    if loaded.api.open.is_none() && !known.is_empty() {
+        return Ok(known.clone());
+    }
+    let looking = extension::Looking::begin();
+    // SAFETY: a checked vtable, whose devices live for ever.
+    let raw = unsafe { raw_devices(loaded.api, settings) };
+    drop(looking);
+    let raw = raw.map_err(|error| match error {
         Error::Backend { text, .. } => text,
         other => other.to_string(),
-    };
-    let missing = || "a required slot is NULL".to_owned();
-    // SAFETY: a checked vtable, called as it says, and its own errors.
-    unsafe {
-        take_error((api.probe.ok_or_else(missing)?)()).map_err(describe)?;
-        let (mut raw, mut count) = (std::ptr::null(), 0);
-        take_error((api.devices.ok_or_else(missing)?)(&mut raw, &mut count)).map_err(describe)?;
-        let mut handles = Vec::new();
-        if count > 0 && raw.is_null() {
-            return Err(format!("`devices` gave a list of {count} that is NULL"));
+    })?;
+    let first = raw.first().map_or(0, |device| device.addr());
+    let mut handles = Vec::new();
+    for (i, raw) in raw.into_iter().enumerate() {
+        if let Some(handle) = known.iter().find(|handle| std::ptr::eq(handle.raw, raw)) {
+            handles.push(*handle);
+            continue;
         }
-        for i in 0..count {
-            let raw = *raw.add(i);
-            if raw.is_null() {
-                return Err(format!("`devices` gave a list whose element {i} is NULL"));
-            }
-            let mut info: abi::DeviceInfo = std::mem::zeroed();
-            info.struct_size = size_of::<abi::DeviceInfo>() as u32;
-            take_error((api.device_info.ok_or_else(missing)?)(raw, &mut info)).map_err(describe)?;
-            let handle = DeviceHandle {
-                api,
-                raw,
-                target: api.target.text(),
-                id: format!("{key}:{i}"),
-                info: device_info(&info),
-                memory: OnceLock::new(),
-                lanes: OnceLock::new(),
-                preloaded: AtomicBool::new(false),
-            };
-            let handle: &'static DeviceHandle = Box::leak(Box::new(handle));
-            if api.forget_host.is_some() {
-                host_handles::add(handle);
-            }
-            handles.push(handle);
+        // SAFETY: a device of this vtable.
+        let handle = unsafe { handle(format!("{key}:{i}"), loaded.api, raw, first)? };
+        if loaded.api.forget_host.is_some() {
+            host_handles::add(handle);
         }
-        Ok(handles)
+        known.push(handle);
+        handles.push(handle);
     }
+    Ok(handles)
+}
+
+/// # Safety
+/// A checked vtable, one at a time.
+unsafe fn raw_devices(api: &BackendApi, settings: &Settings) -> Result<Vec<*mut abi::Device>, Error> {
+    let invalid = |text: String| Error::Backend { code: Code::Invalid, text };
+    let missing = || invalid("a required slot is NULL".to_owned());
+    let (mut raw, mut count) = (std::ptr::null(), 0);
+    // SAFETY: called as the vtable says, with its own errors and our variables; the texts live for the calls.
+    unsafe {
+        if let Some(open) = api.open {
+            let text = |(name, value)| abi::Attr {
+                key: Str::new(name),
+                value: Str::new(value),
+                required: 0,
+                reserved: 0,
+            };
+            let settings: Vec<abi::Attr> = settings.iter().map(text).collect();
+            take_error(open(settings.as_ptr(), settings.len(), &mut raw, &mut count))?;
+        } else {
+            take_error((api.probe.ok_or_else(missing)?)())?;
+            take_error((api.devices.ok_or_else(missing)?)(&mut raw, &mut count))?;
+        }
+    }
+    if count > 0 && raw.is_null() {
+        return Err(invalid(format!("`devices` gave a list of {count} that is NULL")));
+    }
+    // SAFETY: the list has that many devices.
+    let devices: Vec<*mut abi::Device> = (0..count).map(|i| unsafe { *raw.add(i) }).collect();
+    match devices.iter().position(|device| device.is_null()) {
+        Some(i) => Err(invalid(format!("`devices` gave a list whose element {i} is NULL"))),
+        None => Ok(devices),
+    }
+}
+
+/// # Safety
+/// A device of a checked vtable.
+unsafe fn handle(
+    id: String,
+    api: &'static BackendApi,
+    raw: *mut abi::Device,
+    found_with: usize,
+) -> Result<&'static DeviceHandle, String> {
+    // SAFETY: all zeros is a value of it.
+    let mut info: abi::DeviceInfo = unsafe { std::mem::zeroed() };
+    info.struct_size = size_of::<abi::DeviceInfo>() as u32;
+    let slot = api.device_info.ok_or("a required slot is NULL")?;
+    // SAFETY: the caller vouches for the device; the answer is an error of this host, and strings live for ever.
+    let (info, target) = unsafe {
+        take_error(slot(raw, &mut info)).map_err(|error| match error {
+            Error::Backend { text, .. } => text,
+            other => other.to_string(),
+        })?;
+        (device_info(&info), api.target.text())
+    };
+    Ok(Box::leak(Box::new(DeviceHandle {
+        api,
+        raw,
+        found_with,
+        target,
+        id,
+        info,
+        memory: OnceLock::new(),
+        lanes: OnceLock::new(),
+        preloaded: AtomicBool::new(false),
+    })))
 }
 
 unsafe fn device_info(raw: &abi::DeviceInfo) -> DeviceInfo {

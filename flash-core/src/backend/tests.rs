@@ -1,7 +1,6 @@
 //! The boundary to backends and back: errors, texts, events, buffers, through the functions that a plugin
 //! would call.
 
-use super::registry::registry;
 use super::*;
 use crate::abi::{Attr, Buffer, CopyBox, Str};
 use crate::error::Error;
@@ -9,7 +8,7 @@ use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 fn serial(device: usize) -> &'static DeviceHandle {
-    registry().resolve("TEST_SERIAL").unwrap()[device]
+    crate::get_runtime("TEST_SERIAL").unwrap().devices()[device]
 }
 
 /// The code and text of an error.

@@ -20,7 +20,8 @@ use super::residence::PublishedResidence;
 use super::transfer::Transfer;
 use crate::error::{Code, Error};
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{MutexGuard, OnceLock};
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 /// The directory of a memory, locked. When the lock ends, the memory's [home](super::home) is what the
 /// directory says.
@@ -59,15 +60,6 @@ impl Drop for DirectoryGuard<'_> {
             self.home.set(self.lock.as_ref().and_then(|directory| directory.home()));
         }
     }
-}
-
-/// Bytes that the host fetches at least, around what it asks for: `FLASH_HOST_GRANULE`, 64 KiB by default.
-fn granule() -> u64 {
-    static GRANULE: OnceLock<u64> = OnceLock::new();
-    *GRANULE.get_or_init(|| {
-        let text = std::env::var("FLASH_HOST_GRANULE").ok();
-        text.and_then(|t| t.trim().parse().ok()).unwrap_or(64 * 1024)
-    })
 }
 
 impl ArrayInner {
@@ -200,7 +192,8 @@ impl ArrayInner {
         if directory.in_flight {
             return self.fetch(&mut directory, &wanted);
         }
-        let step = (granule() / self.element_size().max(1)).max(1);
+        let granule = u64::from(self.granule.load(Ordering::Relaxed));
+        let step = (granule / self.element_size().max(1)).max(1);
         let around = range.start / step * step..range.end.next_multiple_of(step).min(self.len() as u64);
         if around == range {
             return self.fetch(&mut directory, &wanted);

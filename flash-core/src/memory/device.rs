@@ -433,7 +433,10 @@ impl DeviceMemory {
     /// True if this device can copy between two memories. Ids of spaces are the backend's own.
     pub(super) fn copies(&self, from: &DeviceMemory, to: &DeviceMemory) -> bool {
         let (api, raw) = (self.device.api, self.device.raw);
-        let same = std::ptr::eq(api, from.device.api) && std::ptr::eq(api, to.device.api);
+        let knows = |other: &DeviceMemory| {
+            std::ptr::eq(api, other.device.api) && self.device.found_with == other.device.found_with
+        };
+        let same = knows(from) && knows(to);
         // SAFETY: a device of this vtable; NULL is allowed for a hint that is not needed.
         same && api.can_copy.is_some_and(|can| {
             let mut rate = 0.0;

@@ -9,7 +9,7 @@ use super::state::State;
 use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::alloc::Layout;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
 /// Data, shape and state of one memory.
@@ -33,6 +33,8 @@ pub(crate) struct ArrayInner {
     second_layout: Layout,
     /// What the directory says, if that is short.
     pub home: PublishedResidence,
+    /// Bytes that the host fetches at least: the setting of the context that moved the memory last.
+    pub(super) granule: AtomicU32,
     /// Guards of parts.
     pub(super) parts: Parts<Region>,
     /// Itself, for whoever wants to find it later, if it is still there.
@@ -44,6 +46,9 @@ pub(crate) struct ArrayInner {
 unsafe impl Send for ArrayInner {}
 // SAFETY: as above.
 unsafe impl Sync for ArrayInner {}
+
+/// Bytes that the host fetches at least around what it reads of a memory on a device, unless a setting says otherwise.
+pub(crate) const GRANULE: u32 = 64 * 1024;
 
 fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -96,9 +101,19 @@ impl ArrayInner {
             directory: Mutex::new(None),
             arrived: Condvar::new(),
             home: PublishedResidence::default(),
+            granule: AtomicU32::new(GRANULE),
             parts: Parts::default(),
             me: me.clone(),
         })
+    }
+
+    /// A launch of a context with this granule may move it.
+    #[inline]
+    pub fn set_granule(&self, bytes: u32) {
+        // Launches of one context read it only.
+        if self.granule.load(Ordering::Relaxed) != bytes {
+            self.granule.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// The same memory in another shape, of as many elements; the other one back if somebody else has it,

@@ -25,7 +25,7 @@ pub(crate) mod transfer;
 
 pub(crate) use guard::ByteGuard;
 pub use guard::{ReadGuard, WriteGuard};
-pub(crate) use inner::ArrayInner;
+pub(crate) use inner::{ArrayInner, GRANULE};
 pub use transfer::{Moved, Transfers};
 
 use crate::error::Error;

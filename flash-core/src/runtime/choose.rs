@@ -1,11 +1,12 @@
 //! The choice of a kernel's implementation for each device: the best of the registered ones, or one that the
 //! program gives.
 
+use super::Context;
 use super::rate::Rate;
 use super::user_code::user_code;
 use super::widen::{Widening, WideningCost};
 use crate::abi;
-use crate::backend::registry::{RegisteredImplementation, registry};
+use crate::backend::registry::RegisteredImplementation;
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
@@ -13,8 +14,8 @@ use crate::kernel::cpu_has;
 use crate::kernel::implementation::{alignment, takes_parts};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// A device, with the implementation prepared for it.
 pub(crate) struct Target {
@@ -34,7 +35,7 @@ pub(crate) struct Target {
     /// Number of the image that the device must have loaded; 0: none.
     pub image: u64,
     /// Its recent rate.
-    pub rate: &'static Rate,
+    pub rate: Arc<Rate>,
     /// Its conversions of the definition's scalars.
     pub widening: Widening,
 }
@@ -101,11 +102,13 @@ pub(super) fn choose(
     descriptor: &KernelDescriptor,
     devices: &[&'static DeviceHandle],
     attributes: &Attributes,
+    context: &Context,
 ) -> Result<Vec<Target>, Error> {
+    let note = |rejected: &mut Vec<String>, found, why: &str| note(rejected, context, found, why);
     let pinned = match attributes.get::<Implementation>() {
         None => None,
         Some(Implementation::Named(name)) => Some(name.as_str()),
-        Some(code) => return user_code(code, descriptor, devices),
+        Some(code) => return user_code(code, descriptor, devices, context),
     };
     let searchable = attributes.get::<Searchable>().copied().unwrap_or(Searchable::Exact);
     let named_only = searchable == Searchable::No && pinned.is_none();
@@ -113,7 +116,7 @@ pub(super) fn choose(
     let mut targets = Vec::new();
     for device in devices {
         let mut candidates: Vec<(Rating, RegisteredImplementation, Widening)> = Vec::new();
-        for found in registry().implementations() {
+        for found in context.registry().implementations() {
             // SAFETY: strings of implementations live for ever.
             if unsafe { found.raw.kernel.text() } != descriptor.name {
                 continue;
@@ -129,7 +132,7 @@ pub(super) fn choose(
         // The sort is stable: of equals the first wins.
         candidates.sort_by_key(|(rating, ..)| Reverse(*rating));
         for (_, found, widening) in candidates {
-            match prepare(device, found.raw, descriptor) {
+            match prepare(device, found.raw, descriptor, context) {
                 Ok(mut target) => {
                     target.widening = widening;
                     targets.push(target);
@@ -160,10 +163,10 @@ pub(super) fn none(
     }))
 }
 
-fn note(rejected: &mut Vec<String>, found: RegisteredImplementation, why: &str) {
+fn note(rejected: &mut Vec<String>, context: &Context, found: RegisteredImplementation, why: &str) {
     // SAFETY: strings of implementations live for ever.
     let (name, target) = unsafe { (found.raw.name.text(), found.raw.target.text()) };
-    let line = format!("`{name}` for {target} ({}): {why}", registry().origin_of(found));
+    let line = format!("`{name}` for {target} ({}): {why}", context.registry().origin_of(found));
     if !rejected.contains(&line) {
         rejected.push(line);
     }
@@ -262,6 +265,7 @@ pub(super) fn prepare(
     device: &'static DeviceHandle,
     implementation: &'static abi::Implementation,
     descriptor: &KernelDescriptor,
+    context: &Context,
 ) -> Result<Target, Error> {
     let list = device.api.prepare.zip(device.api.submit);
     let Some((prepare, submit)) = list else {
@@ -276,7 +280,8 @@ pub(super) fn prepare(
     // SAFETY: strings of implementations live for ever.
     let name = unsafe { implementation.name.text() };
     let whole = implementation.door == abi::DOOR_WHOLE;
-    let rate = Rate::of(&(descriptor.name.clone() + &descriptor.signature()), &name, device.id());
+    let kernel_name = descriptor.name.clone() + &descriptor.signature();
+    let rate = context.rates().of(&kernel_name, &name, device.id());
     let inline = device.api.inline_items.zip(implementation.share).map(|(ask, share)| Inline {
         share,
         ask,

@@ -3,7 +3,7 @@
 use super::submissions::SubmissionList;
 use super::widen::Widening;
 use super::{Runtime, Submission};
-use crate::backend::registry::registry;
+use crate::backend::registry::Registry;
 use crate::descriptor::{Access, ElementType, KernelDescriptor, Searchable, View};
 use crate::error::Error;
 use crate::kernel::Element;
@@ -52,10 +52,14 @@ pub trait IntoArgument<'a> {
 }
 
 impl Kernel {
-    pub(super) fn find(name: &str, searchable: Option<Searchable>) -> Result<Kernel, Error> {
+    pub(super) fn find(
+        registry: &Registry,
+        name: &str,
+        searchable: Option<Searchable>,
+    ) -> Result<Kernel, Error> {
         let mut known: Vec<String> = Vec::new();
         let mut variants: Vec<KernelDescriptor> = Vec::new();
-        for found in registry().implementations() {
+        for found in registry.implementations() {
             // SAFETY: strings of implementations live for ever.
             let (kernel, descriptor) = unsafe { (found.raw.kernel.text(), found.raw.descriptor.text()) };
             if kernel == name {

@@ -11,6 +11,7 @@ mod asynchronous;
 mod buffer;
 mod check;
 mod choose;
+mod context;
 mod distributed;
 mod dynamic;
 mod facts;
@@ -37,6 +38,7 @@ mod user_code;
 mod widen;
 
 pub use asynchronous::{Handle, HostTask};
+pub use context::Context;
 pub(crate) use distributed::Lanes;
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
 pub use failsafe::{HostArgs, Later};
@@ -47,15 +49,15 @@ pub use profile::{LaunchProfile, Profile};
 pub use replay::{Replayed, Steps};
 pub(crate) use submissions::{SubmissionList, Writer};
 
-use crate::backend::registry::registry;
+use crate::backend::registry::Registry;
 use crate::backend::{Class, DeviceHandle};
-use crate::descriptor::{Attributes, InFlight, MemoryBudget, Priority, Timeout};
+use crate::descriptor::{InFlight, MemoryBudget, Priority, Timeout};
 use crate::error::Error;
 use crate::index::IntoDims;
 use crate::kernel::KernelDefinition;
-use crate::memory::IntoShape;
+use crate::memory::{GRANULE, IntoShape};
 use buffer::Pooled;
-use plans::{PLANS, Plans};
+use plans::Plans;
 use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
@@ -70,6 +72,7 @@ pub struct RuntimeObj {
 
 /// What the clones of a runtime share.
 pub(crate) struct Runtime {
+    context: Context,
     key: String,
     devices: Vec<&'static DeviceHandle>,
     options: Options,
@@ -80,6 +83,8 @@ pub(crate) struct Runtime {
     /// The options have some that backends want to see.
     attributes_for_backends: bool,
     check_writes: bool,
+    /// Bytes that the host fetches at least of memories that its launches have moved.
+    granule: u32,
     /// It has several devices, or one with a memory of its own: pipelines go the distributed path.
     spreads: bool,
     /// Its only device uses the host's memory and goes on without the host: it is given the next launch while it
@@ -97,7 +102,7 @@ pub(crate) struct Runtime {
     priority: i32,
 }
 
-/// The runtime of a key: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
+/// The runtime of a key in the default [`Context`]: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
 /// (`NVIDIA_GPU`), a device (`NVIDIA_GPU:1`), or a list with commas (`NVIDIA_GPU:0,1`).
 ///
 /// # Errors
@@ -109,22 +114,20 @@ pub(crate) struct Runtime {
 /// assert!(error.to_string().contains("there is no backend `ABACUS`"));
 /// ```
 pub fn get_runtime(key: &str) -> Result<RuntimeObj, Error> {
-    crate::memory::state::agree();
-    let devices = registry().resolve(key)?;
-    preload::early(&devices);
-    let plans = PLANS.of(&devices, &Attributes::default());
-    Ok(RuntimeObj::new(key.to_owned(), devices, Options::default(), None, plans))
+    Context::default().runtime(key)
 }
 
 impl RuntimeObj {
     fn new(
+        context: Context,
         key: String,
         devices: Vec<&'static DeviceHandle>,
         options: Options,
         error: Option<Error>,
         plans: Arc<Plans>,
     ) -> RuntimeObj {
-        let check_writes = std::env::var_os("FLASH_CHECK_WRITES").is_some_and(|v| v == "1");
+        let check_writes = context.settings().flag("check_writes");
+        let granule = context.settings().number("host_granule").map_or(GRANULE, |bytes| bytes as u32);
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
         let runs_ahead = !spreads && devices[0].target != "cpu";
@@ -138,6 +141,7 @@ impl RuntimeObj {
         };
         let priority = options.attributes.get::<Priority>().map_or(0, |priority| priority.0);
         let inner = Runtime {
+            context,
             key,
             devices,
             options,
@@ -145,6 +149,7 @@ impl RuntimeObj {
             plans,
             attributes_for_backends,
             check_writes,
+            granule,
             timeout,
             gauge,
             priority,
@@ -179,7 +184,7 @@ impl RuntimeObj {
         all.profile = new.profile.or(all.profile);
         all.predicates = new.predicates;
         let (mut devices, mut error) = (self.inner.devices.clone(), self.inner.error.clone());
-        match all.select(&self.inner.devices) {
+        match all.select(self.inner.context.registry(), &self.inner.devices) {
             Ok(selected) => devices = selected,
             Err(e) => error = error.or(Some(e)),
         }
@@ -191,9 +196,9 @@ impl RuntimeObj {
         }
         let plans = match self.inner.plans.is_of(&devices, &all.attributes) {
             true => self.inner.plans.clone(),
-            false => PLANS.of(&devices, &all.attributes),
+            false => self.inner.context.plans().of(&devices, &all.attributes),
         };
-        RuntimeObj::new(self.inner.key.clone(), devices, all, error, plans)
+        RuntimeObj::new(self.inner.context.clone(), self.inner.key.clone(), devices, all, error, plans)
     }
 
     /// Submits a kernel: a definition with its arguments, or a [`Kernel`] by name with its.
@@ -215,7 +220,7 @@ impl RuntimeObj {
     /// # Errors
     /// [`Error::NoKernel`] lists the names there are.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
-        Kernel::find(name, self.inner.options.attributes.get().copied())
+        Kernel::find(self.inner.context.registry(), name, self.inner.options.attributes.get().copied())
     }
 
     /// Prepares kernels now instead of at their first submissions: `preload::<Saxpy<f32>>()`, or several as
@@ -245,8 +250,12 @@ fn nothing_in_flight() -> Error {
 }
 
 /// The devices of `among` that a key names.
-fn select(among: &[&'static DeviceHandle], key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
-    let named = registry().resolve(key)?;
+fn select(
+    registry: &Registry,
+    among: &[&'static DeviceHandle],
+    key: &str,
+) -> Result<Vec<&'static DeviceHandle>, Error> {
+    let named = registry.resolve(key)?;
     let selected: Vec<_> = named.into_iter().filter(|d| among.iter().any(|a| a.id() == d.id())).collect();
     if selected.is_empty() {
         let ids: Vec<&str> = among.iter().map(|d| d.id()).collect();

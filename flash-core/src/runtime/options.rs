@@ -2,6 +2,7 @@
 
 use super::Profile;
 use crate::backend::DeviceHandle;
+use crate::backend::registry::Registry;
 use crate::descriptor::{Attribute, Attributes, Devices};
 use crate::error::Error;
 use std::fmt;
@@ -22,10 +23,11 @@ impl Options {
     /// The devices among `devices` that the options leave.
     pub(super) fn select(
         &self,
+        registry: &Registry,
         among: &[&'static DeviceHandle],
     ) -> Result<Vec<&'static DeviceHandle>, Error> {
         let mut left = match self.attributes.get::<Devices>() {
-            Some(Devices(key)) => super::select(among, key)?,
+            Some(Devices(key)) => super::select(registry, among, key)?,
             None => among.to_vec(),
         };
         for DevicesWhere(holds) in &self.predicates {

@@ -1,6 +1,7 @@
 //! A plan: what is prepared once per definition, element types, devices and the options that shape it.
 //! `plans.rs` finds it again.
 
+use super::Context;
 pub(crate) use super::choose::Target;
 use super::choose::{choose, none};
 use super::facts::{ArgumentFacts, KernelFacts};
@@ -185,10 +186,11 @@ pub(super) fn targets_of(
     facts: &KernelFacts,
     attributes: &Attributes,
     devices: &[&'static DeviceHandle],
+    context: &Context,
 ) -> Result<Arc<[Target]>, Error> {
     match facts.unknown_operation() {
         Some(error) => Err(error),
-        None => choose(&facts.descriptor, devices, attributes).map(Arc::from),
+        None => choose(&facts.descriptor, devices, attributes, context).map(Arc::from),
     }
 }
 

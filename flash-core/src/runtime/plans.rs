@@ -5,13 +5,13 @@
 //! costs no plan. Options that only define how a launch is cut or ordered prepare no implementation: a table
 //! with such options has a `base`, the table without them, and takes the implementations of its plans.
 //!
-//! A plan does not move while its table lives. The tables of a process are in [`PlanTables`], which keeps
+//! A plan does not move while its table lives. The tables of a context are in [`PlanTables`], which keeps
 //! those that are in use and a few more.
 
-use super::Runtime;
 use super::facts::KernelFacts;
 use super::plan::{Plan, PlannedKernel, named_operations, operations_of, targets_of};
-use crate::backend::DeviceHandle;
+use super::{Context, Runtime};
+use crate::backend::{DeviceHandle, extension};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor};
 use crate::kernel::KernelDefinition;
 use std::any::TypeId;
@@ -31,6 +31,8 @@ pub(crate) struct Plans {
     /// The table of the same devices, with only the options that choose implementations; `None`: it is this
     /// one.
     base: Option<Arc<Plans>>,
+    /// What implementations there were, see [`extension::generation`].
+    generation: u64,
     table: [AtomicPtr<Plan>; 128],
     /// Held by writers; has the plans that do not fit into the table.
     rest: Mutex<HashMap<TypeId, Box<Plan>>>,
@@ -66,17 +68,14 @@ impl Deref for OwnPlan {
     }
 }
 
-/// The tables of plans, the latest found first.
-pub(crate) struct PlanTables(Mutex<Vec<Arc<Plans>>>);
+/// The tables of plans of a context, the latest found first.
+#[derive(Default)]
+pub(super) struct PlanTables(Mutex<Vec<Arc<Plans>>>);
 
 /// At most this many tables are kept, beside those in use.
 const KEPT: usize = 32;
 
 impl PlanTables {
-    pub const fn new() -> PlanTables {
-        PlanTables(Mutex::new(Vec::new()))
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Plans>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +113,8 @@ fn known(
     devices: &[&'static DeviceHandle],
     options: &Attributes,
 ) -> Option<Arc<Plans>> {
-    let at = tables.iter().position(|table| table.is_of(devices, options))?;
+    let is_current = |table: &Plans| table.generation == extension::generation();
+    let at = tables.iter().position(|table| is_current(table) && table.is_of(devices, options))?;
     if tables[at].failed.load(Ordering::Relaxed) {
         tables.remove(at);
         return None;
@@ -160,6 +160,7 @@ impl Plans {
             devices: devices.to_vec(),
             options,
             base,
+            generation: extension::generation(),
             table: [const { AtomicPtr::new(std::ptr::null_mut()) }; 128],
             rest: Mutex::default(),
             named: Mutex::default(),
@@ -198,15 +199,15 @@ impl Plans {
     }
 
     /// The plan of a kernel, by its definition or its name.
-    fn plan(&self, kernel: PlannedKernel<'_>) -> &Plan {
+    fn plan(&self, kernel: PlannedKernel<'_>, context: &Context) -> &Plan {
         match kernel.type_id {
-            Some(id) => self.get(id).unwrap_or_else(|| self.insert(id, kernel)),
-            None => self.by_name(kernel),
+            Some(id) => self.get(id).unwrap_or_else(|| self.insert(id, kernel, context)),
+            None => self.by_name(kernel, context),
         }
     }
 
     #[cold]
-    fn insert(&self, id: TypeId, kernel: PlannedKernel<'_>) -> &Plan {
+    fn insert(&self, id: TypeId, kernel: PlannedKernel<'_>, context: &Context) -> &Plan {
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = self.get(id) {
             return plan;
@@ -216,7 +217,7 @@ impl Plans {
             // SAFETY: as below.
             return unsafe { &*plan };
         }
-        let made = Box::new(self.make(kernel));
+        let made = Box::new(self.make(kernel, context));
         if made.is_passing() {
             return self.keep_passing(made);
         }
@@ -236,7 +237,7 @@ impl Plans {
         unsafe { &*plan }
     }
 
-    fn by_name(&self, kernel: PlannedKernel<'_>) -> &Plan {
+    fn by_name(&self, kernel: PlannedKernel<'_>, context: &Context) -> &Plan {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         let key = kernel.descriptor.to_json();
         if let Some(plan) = named.get(&key) {
@@ -244,7 +245,7 @@ impl Plans {
             // SAFETY: as below.
             return unsafe { &*plan };
         }
-        let made = Box::new(self.make(kernel));
+        let made = Box::new(self.make(kernel, context));
         if made.is_passing() {
             return self.keep_passing(made);
         }
@@ -262,10 +263,10 @@ impl Plans {
         unsafe { &*kept }
     }
 
-    fn make(&self, kernel: PlannedKernel<'_>) -> Plan {
+    fn make(&self, kernel: PlannedKernel<'_>, context: &Context) -> Plan {
         let targets = |facts: &KernelFacts, all: &Attributes| match &self.base {
-            Some(base) => base.plan(kernel).shared_targets(),
-            None => targets_of(facts, all, &self.devices),
+            Some(base) => base.plan(kernel, context).shared_targets(),
+            None => targets_of(facts, all, &self.devices, context),
         };
         let plan =
             Plan::new(kernel, &self.options, targets).unwrap_or_else(|error| Plan::failed(kernel, error));
@@ -290,13 +291,15 @@ impl Runtime {
     fn plan_new<D: KernelDefinition>(&self) -> &Plan {
         let (id, operations) = (TypeId::of::<D::Static>(), operations_of::<D>());
         let descriptor = &KernelDescriptor::of::<D>();
-        self.plans.plan(PlannedKernel { type_id: Some(id), descriptor, operations: &operations })
+        let kernel = PlannedKernel { type_id: Some(id), descriptor, operations: &operations };
+        self.plans.plan(kernel, &self.context)
     }
 
     /// The plan of a kernel by name.
     pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
         let operations = named_operations(descriptor);
-        self.plans.plan(PlannedKernel { type_id: None, descriptor, operations: &operations })
+        let kernel = PlannedKernel { type_id: None, descriptor, operations: &operations };
+        self.plans.plan(kernel, &self.context)
     }
 
     /// The plan of the same kernel for some of the devices, with all options of a submission; `None`: it is
@@ -310,11 +313,8 @@ impl Runtime {
         if self.plans.is_of(devices, options) {
             return None;
         }
-        let table = PLANS.of(devices, options);
-        let plan = NonNull::from(table.plan(plan.kernel(&mut Vec::new())));
+        let table = self.context.plans().of(devices, options);
+        let plan = NonNull::from(table.plan(plan.kernel(&mut Vec::new()), &self.context));
         Some(OwnPlan { plan, _table: table })
     }
 }
-
-/// All tables of this process.
-pub(super) static PLANS: PlanTables = PlanTables::new();

@@ -4,7 +4,7 @@ use super::Runtime;
 use super::choose::{Rating, rate};
 use crate::abi::Implementation;
 use crate::backend::DeviceHandle;
-use crate::backend::registry::{RegisteredImplementation, registry};
+use crate::backend::registry::{RegisteredImplementation, Registry};
 use crate::descriptor::{KernelDescriptor, Searchable};
 use crate::error::Error;
 use crate::kernel::KernelDefinition;
@@ -57,12 +57,12 @@ tuples!(A B C D E F G H);
 /// Begins to load, on a thread of its own, the programs that are registered for these devices and need no
 /// compiler; each backend decides which. Once per device. If all functions are in memory already, no thread
 /// is started.
-pub(super) fn early(devices: &[&'static DeviceHandle]) {
+pub(super) fn early(registry: &Registry, devices: &[&'static DeviceHandle]) {
     let mut all = Vec::new();
     for &device in devices {
         let Some(preload) = device.api.preload else { continue };
         let programs: Vec<RegisteredImplementation> =
-            registry().implementations().filter(|found| is_for(found, device)).collect();
+            registry.implementations().filter(|found| is_for(found, device)).collect();
         if !programs.is_empty() && !device.preloaded.swap(true, Relaxed) {
             all.push((device, preload, programs));
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -25,17 +25,20 @@ pub(crate) struct Rate {
     left_out: AtomicU32,
 }
 
-impl Rate {
-    /// The rate of an implementation of a kernel on a device. There is one for the whole process, shared by
-    /// all runtimes and options. Looked up when a kernel is prepared.
-    pub fn of(kernel: &str, implementation: &str, device: &str) -> &'static Rate {
-        type Key = [String; 3];
-        static ALL: Mutex<BTreeMap<Key, &'static Rate>> = Mutex::new(BTreeMap::new());
-        let key = [kernel, implementation, device].map(str::to_owned);
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(key).or_insert_with(|| Box::leak(Box::default()))
-    }
+/// The rates of a context, by kernel, implementation and device, whatever runtimes and options it is launched with.
+#[derive(Default)]
+pub(super) struct Rates(Mutex<BTreeMap<[String; 3], Arc<Rate>>>);
 
+impl Rates {
+    /// The rate of an implementation of a kernel on a device. Asked for when a kernel is prepared.
+    pub fn of(&self, kernel: &str, implementation: &str, device: &str) -> Arc<Rate> {
+        let key = [kernel, implementation, device].map(str::to_owned);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key).or_default().clone()
+    }
+}
+
+impl Rate {
     /// Adds a launch. Two at once may overwrite each other's sample, which loses one.
     pub fn add(&self, nanoseconds: u64, items: u64) {
         if items > 0 {

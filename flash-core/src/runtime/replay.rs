@@ -3,6 +3,7 @@
 use super::dynamic::{Argument, ByName};
 use super::widen::Widening;
 use super::{Kernel, RuntimeObj, SubmitObj};
+use crate::backend::registry::Registry;
 use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 use crate::error::Error;
 use crate::index::Dim;
@@ -82,7 +83,9 @@ impl RuntimeObj {
         recording.check()?;
         let memories = recording.memories.iter().enumerate();
         let memories = memories.map(|(i, memory)| Replica::new(i, memory)).collect::<Result<_, Error>>()?;
-        let kernels = recording.kernels.iter().map(registered).collect::<Result<_, Error>>()?;
+        let registry = self.inner.context.registry();
+        let kernels = recording.kernels.iter().map(|recorded| registered(registry, recorded));
+        let kernels = kernels.collect::<Result<_, Error>>()?;
         let memories = Replayed { memories };
         Ok(Steps { runtime: self.clone(), recording, kernels, memories, next: 0 })
     }
@@ -90,8 +93,8 @@ impl RuntimeObj {
 
 /// The recorded descriptor, if a registered one has just these dimensions and arguments, or numbers that its
 /// numbers may become. Then its sizes, views and access describe what the implementation does with them.
-fn registered(recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
-    let kernel = Kernel::find(&recorded.name, None)?;
+fn registered(registry: &Registry, recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
+    let kernel = Kernel::find(registry, &recorded.name, None)?;
     let fits = |d: &KernelDescriptor| d.dimensions == recorded.dimensions && widens(recorded, d);
     if kernel.descriptors().iter().any(fits) {
         let attributes = recorded.attributes.of_the_computation();

@@ -819,7 +819,7 @@ fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
     let mut all = runtime.options.attributes.clone();
     all.merge(&own.attributes);
     if !own.attributes.is_empty() || !own.predicates.is_empty() {
-        let devices = own.select(&runtime.devices)?;
+        let devices = own.select(runtime.context.registry(), &runtime.devices)?;
         let plan = runtime.plan_with(node.plan(), &devices, &all);
         node.extra.get_or_insert_default().plan = plan;
     }

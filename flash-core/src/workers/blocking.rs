@@ -4,6 +4,7 @@
 //! There are at most [`limit`] of them. One is started when work comes and none is idle, and ends when it has been idle
 //! for a while. Work beyond the limit waits in the order in which it came.
 
+use crate::settings::process_number;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -27,13 +28,10 @@ fn extra() -> MutexGuard<'static, Extra> {
     EXTRA.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The limit of their number: `FLASH_BLOCKING_THREADS`, 8 by default, at least 1.
+/// The limit of their number: the setting `blocking_threads`, 8 by default, at least 1.
 fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
-    *LIMIT.get_or_init(|| {
-        let given = std::env::var("FLASH_BLOCKING_THREADS").ok().and_then(|text| text.trim().parse().ok());
-        given.unwrap_or(8usize).max(1)
-    })
+    *LIMIT.get_or_init(|| process_number("blocking_threads").map_or(8, |limit| limit as usize))
 }
 
 /// Runs `job` on an extra thread, before all of a lower priority that wait for one. Where no thread can be had, this one

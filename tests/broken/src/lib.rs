@@ -3,7 +3,7 @@
 use flash_core::abi;
 use flash_core::backend::host_memory::HostBuffers;
 use flash_core::backend::{
-    Backend, Completion, Device, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory,
+    Backend, Completion, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
 };
 use flash_core::kernel::ImplementationEntry;
 
@@ -25,7 +25,7 @@ unsafe impl Backend for Broken {
     const TARGET: &'static str = "cpu";
     type Device = BrokenDevice;
 
-    fn probe() -> Result<Vec<BrokenDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<BrokenDevice>, Unavailable> {
         maybe("probe");
         if std::env::var("FLASH_BROKEN").is_ok_and(|name| name == "unavailable") {
             return Err(Unavailable("expected a driver, found none: install it".into()));

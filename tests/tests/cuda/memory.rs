@@ -5,7 +5,7 @@ use flash::descriptor::Attributes;
 use flash::prelude::*;
 use flash_backend_cuda::NvidiaGpu;
 use flash_core::abi::{Buffer, CopyBox};
-use flash_core::backend::{Backend, Device};
+use flash_core::backend::{Backend, Device, HostSettings};
 
 use crate::kernels::Scale;
 
@@ -65,7 +65,7 @@ fn boxes_with_planes_far_apart_are_one_command() {
     let test = "memory::boxes_with_planes_far_apart_are_one_command";
     // Row by row would fail.
     with_emulated(test, &[("FLASH_EMULATED_CUDA_FAULT", "cuMemcpyHtoDAsync:1=1")], || {
-        let device = NvidiaGpu::probe().unwrap()[0];
+        let device = NvidiaGpu::probe(&HostSettings::default()).unwrap()[0];
         let space = device.spaces()[0].id;
         let (far, mut near) = (1usize << 31, [0u8; 32]);
         // Pages that are not touched take no room.

@@ -6,7 +6,7 @@ use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxGetState};
 use flash::kernels::nbody::{Accelerate, Simulate};
 use flash::prelude::*;
 use flash_backend_cuda::NvidiaGpu;
-use flash_core::backend::{Backend, Device};
+use flash_core::backend::{Backend, Device, HostSettings};
 
 /// Runs the rest of a test with two devices.
 fn with_two(test: &str, body: impl Fn(&RuntimeObj)) {
@@ -27,7 +27,7 @@ fn with_two(test: &str, body: impl Fn(&RuntimeObj)) {
 fn memory_of_the_host_is_pinned_for_all_devices_at_once() {
     let test = "several::memory_of_the_host_is_pinned_for_all_devices_at_once";
     with_two(test, |_| {
-        let devices = NvidiaGpu::probe().unwrap();
+        let devices = NvidiaGpu::probe(&HostSettings::default()).unwrap();
         let mut memory = vec![0u8; 8 << 20];
         let mut pin = |device: usize, bytes| {
             // SAFETY: it lives until the end, when it is no longer registered.

@@ -13,7 +13,7 @@ const SKIPPED: [&str; 3] = [
 #[test]
 fn every_device_passes_the_suite() {
     for device in devices("suite::every_device_passes_the_suite") {
-        let report = conformance::run(&device).unwrap();
+        let report = conformance::run(&flash_core::Context::default(), &device).unwrap();
         assert!(report.passed(), "{report}");
         let skipped: Vec<&str> = report.skipped().map(|(name, _)| name).collect();
         assert_eq!(skipped, SKIPPED, "{report}");

@@ -14,7 +14,7 @@ const IN_PLACE: &str = "arrays begin anywhere in the host's memory, and others c
 
 fn all_pass(test: &str) {
     for device in devices(test) {
-        let report = conformance::run(&device).unwrap();
+        let report = conformance::run(&flash_core::Context::default(), &device).unwrap();
         assert!(report.passed(), "{report}");
         let mut skipped: Vec<&str> = report.skipped().map(|(name, _)| name).collect();
         let own_memory = std::env::var("FLASH_OPENCL_COPY").is_ok_and(|copy| copy == "1");

@@ -222,3 +222,18 @@ fn a_reader_that_goes_away_is_no_panic() {
 fn the_command_was_built_from_this_workspace() {
     assert!(Path::new(&plugins::built().flash).is_file());
 }
+
+#[test]
+fn variables_that_do_not_fit_are_reported_once_and_the_defaults_hold() {
+    let mut flash = plugins::flash("", &["list"]);
+    flash.env("FLASH_CPU_DEVICES", "many").env("FLASH_CPU_COPYY", "1").env("FLASH_CPU_THREADS", "");
+    let output = flash.output().unwrap();
+    assert!(output.status.success(), "{}", plugins::text_of(&output));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let expected = [
+        "flash: FLASH_CPU_COPYY is no setting: FLASH_CPU_COPY is one",
+        "flash: FLASH_CPU_DEVICES: expected a whole number from 1 to 1024, found `many`; the default holds",
+    ];
+    assert_eq!(errors.lines().collect::<Vec<_>>(), expected);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("ALL_CPU:0"));
+}

@@ -221,6 +221,8 @@ fn layout() -> Vec<String> {
             struct_size, abi_major, abi_minor, reserved, error_create, error_code, error_text, error_free,
             query_failed, phase_rows, run_rows, get_extension
         }
+        abi::RegisteredDevice { struct_size, reserved, id, api, device }
+        abi::RegistryApi { struct_size, reserved, devices, implementations, add }
         abi::PluginHeader {
             magic, struct_size, abi_major, abi_minor, reserved, name, version, build, backends, backend_count,
             implementations, implementation_count
@@ -252,7 +254,7 @@ fn layout() -> Vec<String> {
             get_extension, query, generation, spaces, alloc, free, register_host, export_buffer, import_buffer,
             copy_box, can_copy, queue_create, queue_destroy, event_create, event_signal, event_ready, event_wait,
             event_on_ready, event_times, event_release, native_handle, progress, cancel, inline_items,
-            preload, image, forget_host
+            preload, image, forget_host, open
         }
         workers::Workers { struct_size, count, wake }
         workers::WorkerHost { struct_size, reserved, news, serve, pass_on }

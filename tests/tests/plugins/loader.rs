@@ -5,7 +5,7 @@ use crate::Fill;
 use crate::command::{Entry, list, list_with};
 use flash_core::backend::{Outcome, check_file};
 use flash_core::descriptor::{Implementation, Searchable};
-use flash_core::{Code, Error, FlashMemory, get_runtime};
+use flash_core::{Code, Context, Error, FlashMemory};
 use flash_tests::plugins::{self, Language};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -503,39 +503,33 @@ fn what_everybody_can_write_is_refused_unless_allowed() {
 
 #[test]
 fn an_unknown_key_says_what_there_is_and_what_is_not_usable() {
-    let prepare = || {
-        let place = plugins::directory().keep();
-        std::fs::write(place.join("text.so"), "hello").unwrap();
-        broken(
-            &place.join("cold.so"),
-            &["KEY=\"COLD\"", "PROBE_ANSWER=flash_fail(FLASH_ERROR_UNAVAILABLE,\"too cold\")"],
-        );
-        vec![("FLASH_BACKEND_PATH", place.into_os_string())]
-    };
-    plugins::in_child("keys", prepare, || {
-        let place = PathBuf::from(std::env::var_os("FLASH_BACKEND_PATH").unwrap());
-        let message = get_runtime("WARM").unwrap_err().to_string();
-        for part in [
-            "there is no backend `WARM`",
-            "ALL_ACCEL, ALL, ALL_CPU",
-            "COLD",
-            "too cold",
-            "text.so",
-            "a text file",
-        ] {
-            assert!(message.contains(part), "no `{part}` in: {message}");
-        }
-        let message = get_runtime("COLD").unwrap_err().to_string();
-        assert!(message.contains("`COLD` is unavailable: too cold"), "{message}");
-        assert!(get_runtime("ALL_ACCEL").is_ok());
-        std::fs::remove_dir_all(place).unwrap();
-    });
+    let place = plugins::directory();
+    std::fs::write(place.path().join("text.so"), "hello").unwrap();
+    broken(
+        &place.path().join("cold.so"),
+        &["KEY=\"COLD\"", "PROBE_ANSWER=flash_fail(FLASH_ERROR_UNAVAILABLE,\"too cold\")"],
+    );
+    let context = Context::builder().set("plugin_path", place.path().display()).build().unwrap();
+    let message = context.runtime("WARM").unwrap_err().to_string();
+    for part in [
+        "there is no backend `WARM`",
+        "ALL_ACCEL, ALL, ALL_CPU",
+        "COLD",
+        "too cold",
+        "text.so",
+        "a text file",
+    ] {
+        assert!(message.contains(part), "no `{part}` in: {message}");
+    }
+    let message = context.runtime("COLD").unwrap_err().to_string();
+    assert!(message.contains("`COLD` is unavailable: too cold"), "{message}");
+    assert!(context.runtime("ALL_ACCEL").is_ok());
 }
 
-/// Launches `Fill` and gives its result.
+/// Launches `Fill` in a context of its own, which gives its kernels back, and gives the result.
 fn fill(key: &str) -> Result<u32, Error> {
     let out = FlashMemory::<u32>::zeroed(100);
-    get_runtime(key)?.submit(Fill::of(3, &out)).exec([100])?;
+    Context::builder().build()?.runtime(key)?.submit(Fill::of(3, &out)).exec([100])?;
     let first = out.read()?[0];
     assert!(out.read()?.iter().all(|&v| v == first));
     Ok(first)
@@ -628,58 +622,53 @@ fn a_plugin_that_panics_anywhere_does_not_take_the_process_with_it() {
 
 #[test]
 fn kernels_of_a_plugin_are_used_by_the_embedded_backend() {
-    let prepare = || {
-        let place = plugins::directory().keep();
-        plugins::shared(Language::C, &plugins::c_source("kernels.c"), &[], &place.join("kernels.so"));
-        vec![("FLASH_BACKEND_PATH", place.into_os_string())]
-    };
-    plugins::in_child("C", prepare, || {
-        let place = PathBuf::from(std::env::var_os("FLASH_BACKEND_PATH").unwrap());
-        assert_eq!(fill("ALL_CPU").unwrap(), 1003, "the plugin's has the higher priority");
-        let out = FlashMemory::<u32>::zeroed(1000);
-        let cpu = get_runtime("ALL_CPU").unwrap();
-        for (name, value) in [("plain", 8), ("fast", 1008), ("plain", 8)] {
-            cpu.submit(Fill::of(8, &out)).options(Implementation::named(name)).exec([1000]).unwrap();
-            assert_eq!(*out.read().unwrap(), [value; 1000], "{name}");
-        }
-        let report = flash_core::backend::list();
-        let plugin = report.iter().find(|r| r.plugin == place.join("kernels.so").to_str().unwrap()).unwrap();
-        assert_eq!((plugin.key.as_deref(), plugin.name.as_deref()), (None, Some("my-kernels 2.1")));
-        assert_eq!(plugin.implementations, ["plugins.fill fast (cpu)"]);
-        let message = cpu
-            .submit(Fill::of(8, &out))
-            .options(Implementation::named("slow"))
-            .exec([1000])
-            .unwrap_err()
-            .to_string();
-        assert!(message.contains("`fast` for cpu") && message.contains("kernels.so"), "{message}");
-        // It does not say what it takes: a fuzzy search does not rely on it.
-        cpu.submit(Fill::of(8, &out)).options(Searchable::Fuzzy).exec([1000]).unwrap();
-        assert_eq!(*out.read().unwrap(), [8; 1000]);
-        std::fs::remove_dir_all(place).unwrap();
-    });
-    let prepare = || vec![("FLASH_BACKEND_PATH", plugins::built().kernels.clone().into_os_string())];
-    plugins::in_child("Rust", prepare, || {
-        use flash::kernels::nbody::Accelerate;
-        let n = 500;
-        let pos: FlashMemory<[f32; 3]> =
-            (0..n).map(|i| [i as f32, (i * i % 17) as f32, 1.0 / (1 + i) as f32]).collect();
-        let mass: FlashMemory<f32> = (0..n).map(|i| 1.0 + i as f32).collect();
-        let acc = FlashMemory::<[f32; 3]>::zeroed(n);
-        let profile = flash_core::Profile::new();
-        get_runtime("ALL_CPU")
-            .unwrap()
-            .options(&profile)
-            .submit(Accelerate::of(1.0, 1e-3, &pos, &mass, &acc))
-            .exec([n])
-            .unwrap();
-        assert!(acc.read().unwrap().iter().all(|a| a.iter().all(|v| v.is_finite()) && *a != [0.0; 3]));
-        let report = flash_core::backend::list();
-        let plugin = report.iter().find(|r| r.plugin != "embedded").unwrap();
-        let used = &profile.take()[0].implementation;
-        assert!(
-            plugin.implementations.iter().any(|i| i.contains(&format!("nbody.accelerate {used}"))),
-            "{plugin:?}"
-        );
-    });
+    let place = plugins::directory();
+    let file =
+        plugins::shared(Language::C, &plugins::c_source("kernels.c"), &[], &place.path().join("kernels.so"));
+    let context = Context::builder().set("plugin_path", place.path().display()).build().unwrap();
+    let out = FlashMemory::<u32>::zeroed(1000);
+    let cpu = context.runtime("ALL_CPU").unwrap();
+    cpu.submit(Fill::of(3, &out)).exec([1000]).unwrap();
+    assert_eq!(*out.read().unwrap(), [1003; 1000], "the plugin's has the higher priority");
+    for (name, value) in [("plain", 8), ("fast", 1008), ("plain", 8)] {
+        cpu.submit(Fill::of(8, &out)).options(Implementation::named(name)).exec([1000]).unwrap();
+        assert_eq!(*out.read().unwrap(), [value; 1000], "{name}");
+    }
+    let report = context.list();
+    let plugin = report.iter().find(|r| r.plugin == file.to_str().unwrap()).unwrap();
+    assert_eq!((plugin.key.as_deref(), plugin.name.as_deref()), (None, Some("my-kernels 2.1")));
+    assert_eq!(plugin.implementations, ["plugins.fill fast (cpu)"]);
+    let message = cpu
+        .submit(Fill::of(8, &out))
+        .options(Implementation::named("slow"))
+        .exec([1000])
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("`fast` for cpu") && message.contains("kernels.so"), "{message}");
+    // It does not say what it takes: a fuzzy search does not rely on it.
+    cpu.submit(Fill::of(8, &out)).options(Searchable::Fuzzy).exec([1000]).unwrap();
+    assert_eq!(*out.read().unwrap(), [8; 1000]);
+}
+
+#[test]
+fn kernels_of_a_rust_plugin_are_used_by_the_embedded_backend() {
+    use flash::kernels::nbody::Accelerate;
+    let plugin = plugins::built().kernels.display();
+    let context = Context::builder().set("plugin_path", plugin).build().unwrap();
+    let n = 500;
+    let pos: FlashMemory<[f32; 3]> =
+        (0..n).map(|i| [i as f32, (i * i % 17) as f32, 1.0 / (1 + i) as f32]).collect();
+    let mass: FlashMemory<f32> = (0..n).map(|i| 1.0 + i as f32).collect();
+    let acc = FlashMemory::<[f32; 3]>::zeroed(n);
+    let profile = flash_core::Profile::new();
+    let rt = context.runtime("ALL_CPU").unwrap().options(&profile);
+    rt.submit(Accelerate::of(1.0, 1e-3, &pos, &mass, &acc)).exec([n]).unwrap();
+    assert!(acc.read().unwrap().iter().all(|a| a.iter().all(|v| v.is_finite()) && *a != [0.0; 3]));
+    let report = context.list();
+    let plugin = report.iter().find(|r| r.plugin != "embedded").unwrap();
+    let used = &profile.take()[0].implementation;
+    assert!(
+        plugin.implementations.iter().any(|i| i.contains(&format!("nbody.accelerate {used}"))),
+        "{plugin:?}"
+    );
 }

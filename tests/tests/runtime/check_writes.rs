@@ -1,10 +1,9 @@
 //! `FLASH_CHECK_WRITES=1`: a kernel that promised to write everything did.
 
-use flash::kernel;
 use flash::kernel::views::{Item, Row, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash_tests::in_process;
+use flash::{Context, kernel};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "check.leaves_out", dims(x, y))]
@@ -31,8 +30,8 @@ impl CpuItem<LeavesOut<'_>> for Plain {
     }
 }
 
-fn launch(but: u64) -> (Result<(), flash::Error>, FlashMemory<u64>) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+fn launch(checks: bool, but: u64) -> (Result<(), flash::Error>, FlashMemory<u64>) {
+    let rt = Context::builder().set("check_writes", checks).build().unwrap().runtime("ALL_CPU").unwrap();
     let (to, rows) =
         (FlashMemory::from(vec![7u64; 12]).with_shape([4, 3]).unwrap(), FlashMemory::<u8>::zeroed([3, 4, 3]));
     (rt.submit(LeavesOut::of(but, &to, &rows)).exec((1..4, [0, 2].len())), to)
@@ -40,34 +39,28 @@ fn launch(but: u64) -> (Result<(), flash::Error>, FlashMemory<u64>) {
 
 #[test]
 fn an_element_that_is_left_out_is_reported_with_kernel_argument_and_element() {
-    in_process(&[("FLASH_CHECK_WRITES", "1")], || {
-        // Item (3, 1): element 3 + 4 * 1.
-        let (outcome, to) = launch(13);
-        let text = outcome.unwrap_err().to_string();
-        for part in ["check.leaves_out", "`to`", "element 7", "ReadWrite"] {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-        assert!(matches!(to.read(), Err(flash::Error::Poisoned)));
-        // Item (2, 1) leaves out the second and third byte of its row: 3 * (2 + 4) + 1.
-        let text = launch(12).0.unwrap_err().to_string();
-        assert!(text.contains("`rows`") && text.contains("element 19"), "{text}");
-    });
+    // Item (3, 1): element 3 + 4 * 1.
+    let (outcome, to) = launch(true, 13);
+    let text = outcome.unwrap_err().to_string();
+    for part in ["check.leaves_out", "`to`", "element 7", "ReadWrite"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(matches!(to.read(), Err(flash::Error::Poisoned)));
+    // Item (2, 1) leaves out the second and third byte of its row: 3 * (2 + 4) + 1.
+    let text = launch(true, 12).0.unwrap_err().to_string();
+    assert!(text.contains("`rows`") && text.contains("element 19"), "{text}");
 }
 
 #[test]
 fn a_kernel_that_writes_all_passes_and_elements_outside_the_launch_keep_their_value() {
-    in_process(&[("FLASH_CHECK_WRITES", "1")], || {
-        let (outcome, to) = launch(99);
-        outcome.unwrap();
-        assert_eq!(*to.read().unwrap(), [7, 1, 1, 1, 7, 1, 1, 1, 7, 7, 7, 7]);
-    });
+    let (outcome, to) = launch(true, 99);
+    outcome.unwrap();
+    assert_eq!(*to.read().unwrap(), [7, 1, 1, 1, 7, 1, 1, 1, 7, 7, 7, 7]);
 }
 
 #[test]
 fn without_it_nothing_is_checked() {
-    in_process(&[], || {
-        let (outcome, to) = launch(13);
-        outcome.unwrap();
-        assert_eq!(*to.read().unwrap(), [7, 1, 1, 1, 7, 1, 1, 7, 7, 7, 7, 7]);
-    });
+    let (outcome, to) = launch(false, 13);
+    outcome.unwrap();
+    assert_eq!(*to.read().unwrap(), [7, 1, 1, 1, 7, 1, 1, 7, 7, 7, 7, 7]);
 }

@@ -10,7 +10,7 @@ use flash::kernel::{CpuItem, Index};
 use flash::memory::MemoryRange;
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
-use flash_tests::{Random, in_process};
+use flash_tests::Random;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -591,9 +591,10 @@ fn compare_all(memories: &[FlashMemory<u64>], model: &Model, what: &str) {
     }
 }
 
-fn cases(seeds: Range<u64>, copying: bool) {
+fn cases(seeds: Range<u64>, copying: bool, settings: &[(&str, &str)]) {
+    let context = flash_tests::context(settings);
     let key = |n: usize| format!("ALL_CPU:{}", ["0", "0,1", "0,1,2", "0,1,2,3"][n - 1]);
-    let mut runtimes = (1..=4).map(|n| (n, get_runtime(&key(n)).unwrap())).collect();
+    let mut runtimes = (1..=4).map(|n| (n, context.runtime(&key(n)).unwrap())).collect();
     let only = std::env::var("FLASH_TEST_SEED").ok().and_then(|text| text.parse().ok());
     for seed in only.map_or(seeds, |seed: u64| seed..seed + 1) {
         one_case(seed, copying, &mut runtimes);
@@ -602,16 +603,17 @@ fn cases(seeds: Range<u64>, copying: bool) {
 
 #[test]
 fn random_pipelines_on_devices_with_memories_of_their_own_are_as_a_serial_run() {
-    in_process(&[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_COPY", "1")], || cases(0..600, true));
+    cases(0..600, true, &[("cpu.devices", "4"), ("cpu.copy", "1")]);
 }
 
 #[test]
 fn random_pipelines_on_devices_that_share_the_hosts_memory_are_as_a_serial_run() {
-    in_process(&[("FLASH_CPU_DEVICES", "4")], || cases(10_000..10_600, false));
+    cases(10_000..10_600, false, &[("cpu.devices", "4"), ("cpu.copy", "0")]);
 }
 
 #[test]
 fn random_pipelines_are_as_a_serial_run_with_granules_of_one_element() {
-    let variables = [("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_COPY", "1"), ("FLASH_HOST_GRANULE", "8")];
-    in_process(&variables, || cases(20_000..20_300, true));
+    // A throttle of none makes them other devices than those of the first test, whose budgets it sets.
+    let devices = [("cpu.devices", "4"), ("cpu.copy", "1"), ("cpu.throttle", "1,1,1,1")];
+    cases(20_000..20_300, true, &[&devices[..], &[("host_granule", "8")]].concat());
 }

@@ -265,15 +265,12 @@ fn blur<S: Element, N: Element>(rt: &RuntimeObj, share: S, times: N) -> (Vec<u64
 fn phases_sums_and_cuts_give_what_the_wide_numbers_give() {
     for (devices, copy) in [("1", "0"), ("2", "0"), ("2", "1")] {
         for check in ["0", "1"] {
-            let variables =
-                [("FLASH_CPU_DEVICES", devices), ("FLASH_CPU_COPY", copy), ("FLASH_CHECK_WRITES", check)];
-            flash_tests::in_process(&variables, || {
-                let rt = cpu();
-                let wide = blur(&rt, 0.25f64, 2i64);
-                assert_eq!(blur(&rt, 0.25f32, 2u8), wide);
-                assert_eq!(blur(&rt, 0.25f64, 2u32), wide);
-                assert_ne!(blur(&rt, 0.5f32, 2i16), wide);
-            });
+            let settings = [("cpu.devices", devices), ("cpu.copy", copy), ("check_writes", check)];
+            let rt = flash_tests::context(&settings).runtime("ALL_CPU").unwrap();
+            let wide = blur(&rt, 0.25f64, 2i64);
+            assert_eq!(blur(&rt, 0.25f32, 2u8), wide);
+            assert_eq!(blur(&rt, 0.25f64, 2u32), wide);
+            assert_ne!(blur(&rt, 0.5f32, 2i16), wide);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runtime keys: groups, backends, devices, lists, and what the errors list.
 
 use flash::prelude::*;
-use flash::{Error, KeyError};
+use flash::{Context, Error, KeyError};
 use flash_tests::in_process;
 
 fn ids(key: &str) -> Vec<String> {
@@ -98,22 +98,22 @@ fn a_cpu_split_into_three_has_three_devices_and_the_group_takes_all() {
 }
 
 #[test]
-fn a_thread_count_that_is_none_makes_the_backend_unavailable_with_the_reason() {
-    for (variable, value) in [
-        ("FLASH_CPU_THREADS", "0"),
-        ("FLASH_CPU_THREADS", "many"),
-        ("FLASH_CPU_DEVICES", "-1"),
-        ("FLASH_CPU_LINGER_US", "soon"),
-    ] {
-        in_process(&[(variable, value)], || {
-            let error = refused("ALL_CPU");
-            assert!(error.text.contains("unavailable") && error.text.contains(variable), "{}", error.text);
-            assert!(error.text.contains(value), "{}", error.text);
-            assert_eq!(error.keys, ["ALL_ACCEL", "ALL"]);
-            let text = get_runtime("ALL_ACCEL").unwrap_err().to_string();
-            assert!(text.contains("not usable: ALL_CPU") && text.contains(variable), "{text}");
-        });
+fn a_value_that_does_not_fit_is_refused_and_in_the_environment_the_default_holds() {
+    for (name, value) in
+        [("threads", "0"), ("threads", "many"), ("cpu.devices", "-1"), ("cpu.linger_us", "soon")]
+    {
+        let error = Context::builder().set(name, value).build().unwrap_err().to_string();
+        assert!(error.contains(&format!("setting `{name}`")) && error.contains(value), "{error}");
     }
+    let throttled = Context::builder().set("cpu.throttle", "2").build().unwrap();
+    let text = throttled.runtime("ALL_CPU").unwrap_err().to_string();
+    assert!(text.contains("`ALL_CPU` is unavailable") && text.contains("found \"2\""), "{text}");
+    let text = throttled.runtime("ALL_ACCEL").unwrap_err().to_string();
+    assert!(text.contains("not usable: ALL_CPU") && text.contains("cpu.throttle"), "{text}");
+    in_process(&[("FLASH_CPU_DEVICES", "many"), ("FLASH_CPU_COPY", "")], || {
+        let rt = get_runtime("ALL_CPU").unwrap();
+        assert!(rt.devices().len() == 1 && rt.devices()[0].info().host_memory);
+    });
 }
 
 #[test]

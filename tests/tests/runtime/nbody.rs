@@ -2,7 +2,7 @@
 
 use flash::kernels::nbody::{Accelerate, Integrate, Simulate};
 use flash::prelude::*;
-use flash::{Error, RuntimeObj};
+use flash::{Context, Error, RuntimeObj};
 use flash_tests::{Number, skip};
 
 const N: usize = 1000;
@@ -256,8 +256,8 @@ fn same<T: Number>(a: &Bodies<T>, b: &Bodies<T>) -> bool {
     bits(a) == bits(b)
 }
 
-fn devices_do_not_change_a_bit<T: Number>() {
-    let one = get_runtime("ALL_CPU:0").unwrap();
+fn devices_do_not_change_a_bit<T: Number>(context: &Context) {
+    let one = context.runtime("ALL_CPU:0").unwrap();
     #[allow(unused_mut)] // where there is nothing more
     let mut implementations = vec!["plain", "portable"];
     #[cfg(target_arch = "x86_64")]
@@ -268,7 +268,7 @@ fn devices_do_not_change_a_bit<T: Number>() {
     }
     for name in implementations {
         let profile = Profile::new();
-        let two = get_runtime("ALL_CPU").unwrap().options((&profile, weights([1, 1])));
+        let two = context.runtime("ALL_CPU").unwrap().options((&profile, weights([1, 1])));
         assert_eq!(two.devices().len(), 2);
         let whole = two_kernels::<T>(&one, Some(name)).unwrap();
         assert!(same(&whole, &two_kernels::<T>(&two, Some(name)).unwrap()), "{name}, two kernels");
@@ -291,12 +291,10 @@ fn devices_do_not_change_a_bit<T: Number>() {
 
 #[test]
 fn the_bits_over_two_devices_are_those_of_one() {
-    for memory in [&[("FLASH_CPU_DEVICES", "2")][..], &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")]]
-    {
-        flash_tests::in_process(memory, || {
-            devices_do_not_change_a_bit::<f32>();
-            devices_do_not_change_a_bit::<f64>();
-        });
+    for copy in ["0", "1"] {
+        let context = flash_tests::context(&[("cpu.devices", "2"), ("cpu.copy", copy)]);
+        devices_do_not_change_a_bit::<f32>(&context);
+        devices_do_not_change_a_bit::<f64>(&context);
     }
 }
 

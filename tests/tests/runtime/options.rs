@@ -107,50 +107,47 @@ fn devices_selects_among_those_of_the_runtime() {
     assert!(error.to_string().contains("ALL_CPU:99"), "{error}");
     let error = rt.options(Devices::key("ABACUS")).submit(Trace::of(&log)).exec([2, 3]).unwrap_err();
     assert!(error.to_string().contains("ABACUS"), "{error}");
-    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "2")], || {
-        let (profile, log) = (Profile::new(), FlashMemory::<u64>::zeroed(7));
-        let second = get_runtime("ALL_CPU").unwrap().options((Devices::key("ALL_CPU:1"), &profile));
-        assert_eq!(second.devices().len(), 1);
-        second.submit(Trace::of(&log)).exec([2, 3]).unwrap();
-        assert_eq!(profile.take()[0].device, "ALL_CPU:1");
-        let error = get_runtime("ALL_CPU:0").unwrap().options(Devices::key("ALL_CPU:1"));
-        let error = error.submit(Trace::of(&log)).exec([2, 3]).unwrap_err().to_string();
-        assert!(error.contains("ALL_CPU:0") && error.contains("ALL_CPU:1"), "{error}");
-    });
+    let context = flash_tests::context(&[("cpu.devices", "2")]);
+    let (profile, log) = (Profile::new(), FlashMemory::<u64>::zeroed(7));
+    let second = context.runtime("ALL_CPU").unwrap().options((Devices::key("ALL_CPU:1"), &profile));
+    assert_eq!(second.devices().len(), 1);
+    second.submit(Trace::of(&log)).exec([2, 3]).unwrap();
+    assert_eq!(profile.take()[0].device, "ALL_CPU:1");
+    let error = context.runtime("ALL_CPU:0").unwrap().options(Devices::key("ALL_CPU:1"));
+    let error = error.submit(Trace::of(&log)).exec([2, 3]).unwrap_err().to_string();
+    assert!(error.contains("ALL_CPU:0") && error.contains("ALL_CPU:1"), "{error}");
 }
 
 #[test]
 fn devices_where_leaves_those_for_which_it_holds() {
-    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "3")], || {
-        let (profile, log) = (Profile::new(), FlashMemory::<u64>::zeroed(7));
-        let rt = get_runtime("ALL_CPU").unwrap();
-        let ids = |rt: &RuntimeObj| rt.devices().iter().map(|d| d.id().to_owned()).collect::<Vec<_>>();
-        let not_first = rt.options((devices_where(|d: &DeviceHandle| d.id() != "ALL_CPU:0"), &profile));
-        assert_eq!(ids(&not_first), ["ALL_CPU:1", "ALL_CPU:2"]);
-        // Each leaves fewer, whether it is a key or a condition, of the runtime or of a submission.
-        let last = not_first.options(devices_where(|d| !d.id().ends_with('1')));
-        assert_eq!(ids(&last), ["ALL_CPU:2"]);
-        let two = (Devices::key("ALL_CPU:0,1"), devices_where(|d| d.id() != "ALL_CPU:1"));
-        assert_eq!(ids(&rt.options(two)), ["ALL_CPU:0"]);
-        for _ in 0..4 {
-            let second = devices_where(|d| d.id() != "ALL_CPU:2");
-            not_first.submit(Trace::of(&log)).options(second).exec([2, 3]).unwrap();
-            log.write().unwrap().fill(0);
-        }
-        assert!(profile.take().iter().all(|launch| launch.device == "ALL_CPU:1"));
+    let (profile, log) = (Profile::new(), FlashMemory::<u64>::zeroed(7));
+    let rt = flash_tests::context(&[("cpu.devices", "3")]).runtime("ALL_CPU").unwrap();
+    let ids = |rt: &RuntimeObj| rt.devices().iter().map(|d| d.id().to_owned()).collect::<Vec<_>>();
+    let not_first = rt.options((devices_where(|d: &DeviceHandle| d.id() != "ALL_CPU:0"), &profile));
+    assert_eq!(ids(&not_first), ["ALL_CPU:1", "ALL_CPU:2"]);
+    // Each leaves fewer, whether it is a key or a condition, of the runtime or of a submission.
+    let last = not_first.options(devices_where(|d| !d.id().ends_with('1')));
+    assert_eq!(ids(&last), ["ALL_CPU:2"]);
+    let two = (Devices::key("ALL_CPU:0,1"), devices_where(|d| d.id() != "ALL_CPU:1"));
+    assert_eq!(ids(&rt.options(two)), ["ALL_CPU:0"]);
+    for _ in 0..4 {
+        let second = devices_where(|d| d.id() != "ALL_CPU:2");
+        not_first.submit(Trace::of(&log)).options(second).exec([2, 3]).unwrap();
+        log.write().unwrap().fill(0);
+    }
+    assert!(profile.take().iter().all(|launch| launch.device == "ALL_CPU:1"));
 
-        let of_a_runtime = not_first.options(devices_where(|d| d.id() == "ALL_CPU:0"));
-        let of_a_runtime = of_a_runtime.submit(Trace::of(&log)).exec([2, 3]);
-        let nowhere = devices_where(|d| d.id() == "ALL_CPU:0");
-        let of_a_submission = not_first.submit(Trace::of(&log)).options(nowhere).exec([2, 3]);
-        for error in [of_a_runtime.unwrap_err(), of_a_submission.unwrap_err()] {
-            assert!(matches!(error, Error::Option { .. }), "{error:?}");
-            for part in ["devices_where", "none of ALL_CPU:1, ALL_CPU:2"] {
-                assert!(error.to_string().contains(part), "{part} in {error}");
-            }
+    let of_a_runtime = not_first.options(devices_where(|d| d.id() == "ALL_CPU:0"));
+    let of_a_runtime = of_a_runtime.submit(Trace::of(&log)).exec([2, 3]);
+    let nowhere = devices_where(|d| d.id() == "ALL_CPU:0");
+    let of_a_submission = not_first.submit(Trace::of(&log)).options(nowhere).exec([2, 3]);
+    for error in [of_a_runtime.unwrap_err(), of_a_submission.unwrap_err()] {
+        assert!(matches!(error, Error::Option { .. }), "{error:?}");
+        for part in ["devices_where", "none of ALL_CPU:1, ALL_CPU:2"] {
+            assert!(error.to_string().contains(part), "{part} in {error}");
         }
-        assert_eq!(log.get(0).unwrap(), 0, "nothing runs");
-    });
+    }
+    assert_eq!(log.get(0).unwrap(), 0, "nothing runs");
 }
 
 #[test]

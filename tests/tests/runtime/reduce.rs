@@ -483,21 +483,20 @@ impl CpuItem<Recorded<'_>> for Plain {
 #[test]
 fn all_phases_of_a_device_are_one_record() {
     for (devices, copy) in [(1, "1"), (2, "0"), (2, "1")] {
-        in_process(&[("FLASH_CPU_DEVICES", &devices.to_string()), ("FLASH_CPU_COPY", copy)], || {
-            let (rt, profile) =
-                (get_runtime("ALL_CPU").unwrap().options(weights(vec![1; devices])), Profile::new());
-            let (values, mut total) = (FlashMemory::from(vec![1u64; 20_000]), 0);
-            for _ in 0..2 {
-                let submission = rt.submit(Recorded::of(&values, &mut total)).options(&profile);
-                submission.exec([20_000, 7]).unwrap();
-                let launches = profile.take();
-                let ran: std::collections::BTreeSet<&str> = launches.iter().map(|l| &*l.device).collect();
-                assert_eq!((launches.len(), ran.len()), (devices, devices), "{launches:?}");
-                assert!(launches.iter().all(|l| l.phases == 7 && l.nanoseconds > 0), "{launches:?}");
-                assert_eq!(launches.iter().map(|l| l.items).sum::<u64>(), 140_000, "{launches:?}");
-            }
-            assert_eq!(total, 280_000);
-        });
+        let context = flash_tests::context(&[("cpu.devices", &devices.to_string()), ("cpu.copy", copy)]);
+        let (rt, profile) =
+            (context.runtime("ALL_CPU").unwrap().options(weights(vec![1; devices])), Profile::new());
+        let (values, mut total) = (FlashMemory::from(vec![1u64; 20_000]), 0);
+        for _ in 0..2 {
+            let submission = rt.submit(Recorded::of(&values, &mut total)).options(&profile);
+            submission.exec([20_000, 7]).unwrap();
+            let launches = profile.take();
+            let ran: std::collections::BTreeSet<&str> = launches.iter().map(|l| &*l.device).collect();
+            assert_eq!((launches.len(), ran.len()), (devices, devices), "{launches:?}");
+            assert!(launches.iter().all(|l| l.phases == 7 && l.nanoseconds > 0), "{launches:?}");
+            assert_eq!(launches.iter().map(|l| l.items).sum::<u64>(), 140_000, "{launches:?}");
+        }
+        assert_eq!(total, 280_000);
     }
 }
 

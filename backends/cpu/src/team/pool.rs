@@ -32,6 +32,8 @@ pub(crate) struct Pool {
     /// Threads of each team.
     shares: Box<[usize]>,
     linger: Duration,
+    /// Bytes of the stack of each thread; 0: as many as threads usually have.
+    stack_size: usize,
     /// It is rayon's global pool, which the program may have built already.
     global: bool,
     /// `None` within: it cannot be had.
@@ -87,19 +89,19 @@ thread_local! {
 
 impl Pool {
     /// The threads of `shares.len()` teams, in rayon's global pool.
-    pub(crate) fn global(shares: Vec<usize>, linger: Duration) -> Arc<Pool> {
-        Pool::new(shares, linger, true)
+    pub(crate) fn global(shares: Vec<usize>, linger: Duration, stack_size: usize) -> Arc<Pool> {
+        Pool::new(shares, linger, stack_size, true)
     }
 
     /// The threads of one team, in a pool of their own.
     #[cfg(test)]
     pub(crate) fn own(threads: usize, linger: Duration) -> Arc<Pool> {
-        Pool::new(vec![threads], linger, false)
+        Pool::new(vec![threads], linger, 0, false)
     }
 
-    fn new(shares: Vec<usize>, linger: Duration, global: bool) -> Arc<Pool> {
+    fn new(shares: Vec<usize>, linger: Duration, stack_size: usize, global: bool) -> Arc<Pool> {
         let shares = shares.into_iter().map(|share| share.max(1)).collect();
-        Arc::new(Pool { shares, linger, global, rayon: OnceLock::new(), shared: OnceLock::new() })
+        Arc::new(Pool { shares, linger, stack_size, global, rayon: OnceLock::new(), shared: OnceLock::new() })
     }
 
     /// How many teams there are.
@@ -134,7 +136,10 @@ impl Pool {
     fn rayon(&self) -> Option<&Rayon> {
         let start = || {
             let named = |index| format!("flash-cpu-{}", index + 1);
-            let builder = ThreadPoolBuilder::new().num_threads(self.threads()).thread_name(named);
+            let mut builder = ThreadPoolBuilder::new().num_threads(self.threads()).thread_name(named);
+            if self.stack_size > 0 {
+                builder = builder.stack_size(self.stack_size);
+            }
             let rayon = match self.global {
                 false => Rayon::Own(builder.build().ok()?),
                 true => {

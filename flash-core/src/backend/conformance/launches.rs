@@ -3,7 +3,6 @@
 use super::kernels::{Count, Drain, Fail, Mixed, Shift, Stages, Tally, Values, tallied};
 use super::{CheckFn, Outcome, Stop, Subject, ensure};
 use crate::abi::Implementation;
-use crate::backend::registry::registry;
 use crate::descriptor::{self, Attributes, group_by, only, sort_by};
 use crate::error::{Code, Error};
 use crate::index::{Dim, count_by};
@@ -43,7 +42,7 @@ fn doors(subject: &Subject, kernel: &str) -> Vec<String> {
     // SAFETY: strings of implementations live for ever.
     let fits =
         |i: &Implementation| unsafe { i.kernel.text() == kernel && i.target.text() == subject.device.target };
-    let all = registry().implementations().map(|found| found.raw).filter(|i| fits(i));
+    let all = subject.context.registry().implementations().map(|found| found.raw).filter(|i| fits(i));
     // SAFETY: as above.
     all.map(|i| unsafe { i.name.text() }).collect()
 }

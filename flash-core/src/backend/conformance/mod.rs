@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! flash_core::conformance!();                       // in the program: the suite's kernels and `NULL`
-//! let report = flash_core::backend::conformance::run("MY_ACCEL")?;
+//! let report = flash_core::backend::conformance::run(&flash_core::Context::default(), "MY_ACCEL")?;
 //! assert!(report.passed(), "{report}");
 //! ```
 //!
@@ -23,7 +23,7 @@ pub use null::Null;
 use super::DeviceHandle;
 use crate::error::{Code, Error};
 use crate::kernel::shim::panic_text;
-use crate::runtime::{RuntimeObj, get_runtime};
+use crate::runtime::{Context, RuntimeObj};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -112,14 +112,15 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the suite on every device of a runtime key, one after the other. It takes a few seconds.
+/// Runs the suite on every device of a runtime key in a context, one after the other. It takes a few seconds.
 ///
 /// # Errors
 /// [`Error::Key`] if there is no such runtime.
-pub fn run(key: &str) -> Result<Report, Error> {
+pub fn run(context: &Context, key: &str) -> Result<Report, Error> {
     let mut report = Report { key: key.to_owned(), checks: Vec::new() };
-    for &device in get_runtime(key)?.devices() {
-        let subject = Subject { runtime: get_runtime(device.id())?, device, dry: slots::is_dry(device) };
+    for &device in context.runtime(key)?.devices() {
+        let (runtime, dry) = (context.runtime(device.id())?, slots::is_dry(device));
+        let subject = Subject { context: context.clone(), runtime, device, dry };
         for (name, check) in slots::CHECKS.iter().chain(launches::CHECKS) {
             let verdict = match catch_unwind(AssertUnwindSafe(|| check(&subject))) {
                 Ok(Ok(())) => Verdict::Passed,
@@ -135,6 +136,7 @@ pub fn run(key: &str) -> Result<Report, Error> {
 
 /// What is looked at.
 struct Subject {
+    context: Context,
     runtime: RuntimeObj,
     device: &'static DeviceHandle,
     /// It runs nothing: results are not looked at.

@@ -16,7 +16,8 @@
 use crate::abi;
 use crate::backend::host_memory::{self, HostBuffers};
 use crate::backend::{
-    Backend, BackendStatic, Class, Device, DeviceInfo, Event, Failure, Instance, Launch, Unavailable,
+    Backend, BackendStatic, Class, Device, DeviceInfo, Event, Failure, HostSettings, Instance, Launch,
+    Unavailable,
 };
 use crate::error::Code;
 
@@ -39,7 +40,7 @@ unsafe impl Backend for Null {
     // Called once, when a program first needs a device, from whatever thread. Keep it fast: it is
     // part of the time to a program's first result. `Err(Unavailable(..))` says what was expected,
     // what was found and what to do. A panic here is caught and reported in the same way.
-    fn probe() -> Result<Vec<NullDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<NullDevice>, Unavailable> {
         Ok(vec![NullDevice { buffers: HostBuffers::default() }])
     }
 }

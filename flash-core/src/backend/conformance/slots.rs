@@ -2,7 +2,6 @@
 
 use super::{CheckFn, Outcome, Stop, Subject, ensure, submissions};
 use crate::abi::{self, BackendApi, Buffer, CopyBox, Implementation, Str};
-use crate::backend::registry::registry;
 use crate::backend::{DeviceHandle, HOST, take_error};
 use crate::error::{Code, Error};
 use std::collections::BTreeSet;
@@ -167,7 +166,8 @@ pub(super) fn implementation(subject: &Subject, kernel: &str) -> Result<&'static
     let fits = |i: &&'static Implementation| unsafe {
         i.kernel.text() == kernel && i.target.text() == subject.device.target
     };
-    registry()
+    let registry = subject.context.registry();
+    registry
         .implementations()
         .map(|found| found.raw)
         .find(fits)

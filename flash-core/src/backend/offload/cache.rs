@@ -5,6 +5,7 @@
 //! are written beside their place and renamed, so that no reader sees half of one and two processes may write
 //! the same one. The least recently used are removed when there are too many bytes.
 
+use crate::backend::{HostSettings, Unavailable};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -14,10 +15,10 @@ use std::time::{Duration, SystemTime};
 
 /// A folder of compiled programs.
 ///
-/// | environment variable | meaning | default |
+/// | setting | meaning | default |
 /// |---|---|---|
-/// | `FLASH_CACHE_DIR` | the folder | `flash` in `XDG_CACHE_HOME`, or in `.cache` of the home directory |
-/// | `FLASH_CACHE_LIMIT` | bytes of all entries together; 0: nothing is kept | 512 MiB |
+/// | `cache_dir` | the folder | `flash` in `XDG_CACHE_HOME`, or in `.cache` of the home directory |
+/// | `cache_limit` | bytes of all entries together; 0: nothing is kept | 512 MiB |
 #[derive(Clone, Debug)]
 pub struct ProgramCache {
     /// `None`: nothing is kept.
@@ -32,19 +33,14 @@ const HEAD: usize = 8 + 4 + 8 + 8;
 const EXTENSION: &str = "program";
 
 impl ProgramCache {
-    /// The one that the environment says.
+    /// The one that settings say.
     ///
     /// # Errors
-    /// If `FLASH_CACHE_LIMIT` is no number: what was expected and found.
-    pub fn of_environment() -> Result<ProgramCache, String> {
-        let limit = match std::env::var_os("FLASH_CACHE_LIMIT") {
-            None => LIMIT,
-            Some(text) => text.to_str().and_then(|t| t.trim().parse().ok()).ok_or_else(|| {
-                format!("FLASH_CACHE_LIMIT: expected a number of bytes, 0 for no cache, found {text:?}")
-            })?,
-        };
+    /// If the limit is no number.
+    pub fn of_settings(settings: &HostSettings<'_>) -> Result<ProgramCache, Unavailable> {
+        let limit = settings.number("cache_limit", 0..=u64::MAX)?.unwrap_or(LIMIT);
         let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let folder = of("FLASH_CACHE_DIR")
+        let folder = (settings.text("cache_dir").map(PathBuf::from))
             .or_else(|| Some(of("XDG_CACHE_HOME")?.join("flash")))
             .or_else(|| Some(of("HOME")?.join(".cache/flash")));
         Ok(ProgramCache { folder: folder.filter(|_| limit > 0), limit })

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 /// The memories of the first `n` devices; the last one copies through the host only.
 fn devices() -> Vec<&'static DeviceMemory> {
-    let devices = crate::backend::registry::registry().resolve("TEST_APART").unwrap();
+    let devices = crate::get_runtime("TEST_APART").unwrap().devices().to_vec();
     devices.into_iter().map(|d| d.memory().unwrap()).collect()
 }
 

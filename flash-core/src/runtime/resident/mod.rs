@@ -219,6 +219,7 @@ impl<'a> Run<'a> {
             {
                 return None;
             }
+            header.set_granule(self.runtime.granule);
             // An error here is found again and reported on the distributed path.
             memory.reserve(header, &mut directory, 0..header.len() as u64).ok()?;
             if !lacking.is_empty() && (spec.access != Access::Write || !touched.covered) {

@@ -4,7 +4,9 @@
 use super::kernels::{Axpy, Fill};
 use crate::abi::{self, Implementation};
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, Launch, Unavailable, run_rows};
+use crate::backend::{
+    Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
+};
 use crate::descriptor::weights;
 use crate::error::{Code, Error, LaunchError};
 use crate::memory::FlashMemory;
@@ -47,7 +49,7 @@ unsafe impl Backend for Failing {
     const TARGET: &'static str = "cpu";
     type Device = FailingDevice;
 
-    fn probe() -> Result<Vec<FailingDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<FailingDevice>, Unavailable> {
         Ok((1..3).map(|space| FailingDevice { buffers: HostBuffers::of_space(space) }).collect())
     }
 }

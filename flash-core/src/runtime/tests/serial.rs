@@ -5,7 +5,7 @@
 use crate::abi::{self, Arg, Implementation, Share};
 use crate::backend::host_memory::{self, HostBuffers};
 use crate::backend::{
-    Backend, Completion, Device, DeviceInfo, Event, Failure, Launch, Unavailable, run_rows,
+    Backend, Completion, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
 };
 use crate::register_backend;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ unsafe impl Backend for Serial {
     const TARGET: &'static str = "cpu";
     type Device = SerialDevice;
 
-    fn probe() -> Result<Vec<SerialDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<SerialDevice>, Unavailable> {
         Ok([false, true].map(|two| SerialDevice { two, buffers: HostBuffers::default() }).into())
     }
 }

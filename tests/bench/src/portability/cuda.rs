@@ -9,7 +9,7 @@ use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, c
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
-use flash::backend::{Backend, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
+use flash::backend::{Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ unsafe impl Backend for ByHand {
     const TARGET: &'static str = "cuda";
     type Device = ByHandDevice;
 
-    fn probe() -> Result<Vec<ByHandDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<ByHandDevice>, Unavailable> {
         let devices = || -> Result<Vec<ByHandDevice>> {
             let mut count = 0;
             // SAFETY: the library is there, and a variable of ours.

@@ -7,7 +7,9 @@ use super::last;
 use super::sums::{Blocks, Sums};
 use crate::peers::{EachShare, int, long};
 use flash::abi;
-use flash::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
+use flash::backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
+};
 use flash::descriptor::KernelDescriptor;
 use flash::{Code, register_backend};
 use rayon::ThreadPool;
@@ -33,7 +35,7 @@ unsafe impl Backend for Direct {
     const TARGET: &'static str = "cpu";
     type Device = DirectDevice;
 
-    fn probe() -> Result<Vec<DirectDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<DirectDevice>, Unavailable> {
         match EACH_SHARE.get() {
             Some(&each_share) => Ok(vec![DirectDevice { each_share, threads: threads() }]),
             None => Err(Unavailable("expected gcc's OpenMP: `cargo xtask bench` installs it".into())),

@@ -8,7 +8,7 @@ use super::sums::{Blocks, Sums};
 use anyhow::Result;
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
-use flash::backend::{Backend, DeviceInfo, Event, Failure, Launch, Unavailable, host_memory};
+use flash::backend::{Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory};
 use flash::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
@@ -35,7 +35,7 @@ unsafe impl Backend for ByHand {
     const TARGET: &'static str = "opencl";
     type Device = ByHandDevice;
 
-    fn probe() -> Result<Vec<ByHandDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<ByHandDevice>, Unavailable> {
         let platforms = get_platforms().map_err(|error| Unavailable(format!("no OpenCL: {error}")))?;
         let ids = platforms.iter().flat_map(|p| p.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
         let devices = ids.map(|id| ByHandDevice::open(Device::new(id)));

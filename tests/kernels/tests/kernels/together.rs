@@ -57,13 +57,12 @@ fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
 
 #[test]
 fn every_kernel_runs_on_three_devices_and_gives_the_bits_of_one() {
-    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "3")], || {
-        let all = get_runtime("ALL_CPU").unwrap();
-        let one = results(&get_runtime("ALL_CPU:0").unwrap());
-        let three = results(&all.options(weights([2, 1, 1])));
-        for ((kernel, bits, on), (_, expected, _)) in three.iter().zip(&one) {
-            assert!(bits == expected, "{kernel}: three devices give other bits than one");
-            assert_eq!(on.len(), 3, "{kernel} ran on {on:?}");
-        }
-    });
+    let context = flash_tests::context(&[("cpu.devices", "3")]);
+    let all = context.runtime("ALL_CPU").unwrap();
+    let one = results(&context.runtime("ALL_CPU:0").unwrap());
+    let three = results(&all.options(weights([2, 1, 1])));
+    for ((kernel, bits, on), (_, expected, _)) in three.iter().zip(&one) {
+        assert!(bits == expected, "{kernel}: three devices give other bits than one");
+        assert_eq!(on.len(), 3, "{kernel} ran on {on:?}");
+    }
 }

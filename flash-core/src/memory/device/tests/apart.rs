@@ -3,7 +3,7 @@
 
 use crate::abi;
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, Launch, Unavailable};
+use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use crate::error::Code;
 use crate::register_backend;
 use std::cell::Cell;
@@ -67,7 +67,7 @@ unsafe impl Backend for Apart {
     const TARGET: &'static str = "none";
     type Device = ApartDevice;
 
-    fn probe() -> Result<Vec<ApartDevice>, Unavailable> {
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<ApartDevice>, Unavailable> {
         Ok((1..4)
             .map(|space| ApartDevice { buffers: HostBuffers::of_space(space), sizes: Mutex::default() })
             .collect())

@@ -145,6 +145,7 @@ impl<'r> Scheduler<'r> {
         let own_memory = runtime.has_device_memory();
         for (index, memory, written) in list.memories() {
             walk.of_memory[index as usize] = Some(walk.arrays.len() as u32);
+            memory.set_granule(runtime.granule);
             walk.arrays.push(Array::of_memory(memory, written, own_memory));
         }
         walk
