@@ -43,6 +43,7 @@ Environment:
   FLASH_CPU_COPY              1: each of those devices has a memory of its own. For tests
   FLASH_CPU_THROTTLE          fraction of its speed at which each device runs: 1,0.5. For tests
   FLASH_CPU_LINGER_US         how long an idle thread waits before it parks. Default: 200
+  FLASH_HOST_BUDGET           bytes of the host's memory that large arrays are to take. Default: no limit
   FLASH_HOST_GRANULE          bytes that the host fetches at least from a device's memory. Default: 65536
   FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
 

@@ -18,7 +18,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 12] = [
+pub(crate) const READ_BY_FLASH: [&str; 13] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_CACHE_DIR",
@@ -29,6 +29,7 @@ pub(crate) const READ_BY_FLASH: [&str; 12] = [
     "FLASH_CPU_LINGER_US",
     "FLASH_CPU_THREADS",
     "FLASH_CPU_THROTTLE",
+    "FLASH_HOST_BUDGET",
     "FLASH_HOST_GRANULE",
     "FLASH_OPENCL_COPY",
 ];
