@@ -45,6 +45,7 @@ Environment:
   FLASH_CPU_THROTTLE          fraction of its speed at which each device runs: 1,0.5. For tests
   FLASH_CPU_LINGER_US         how long an idle thread waits before it parks. Default: 200
   FLASH_BLOCKING_THREADS      extra threads, at most, for what blocks or waits for devices. Default: 8
+  FLASH_HOST_BUDGET           bytes of the host's memory that large arrays are to take. Default: no limit
   FLASH_HOST_GRANULE          bytes that the host fetches at least from a device's memory. Default: 65536
   FLASH_CACHE_DIR             folder of compiled programs. Default: flash in XDG_CACHE_HOME or ~/.cache
   FLASH_CACHE_LIMIT           bytes of all of them, 0 to keep none. Default: 512 MiB

@@ -102,6 +102,16 @@ pub enum Error {
     /// The memory of a device is too small for what is needed at once.
     #[error("{0}")]
     DeviceMemory(Box<DeviceMemoryError>),
+    /// The host has no memory for an array, or for a part of one that it is about to write.
+    #[error(
+        "the host has no memory for {wanted} bytes of an array; other arrays have {held} bytes of it: drop some, keep them on devices and set a host budget, or use smaller arrays"
+    )]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        wanted: u64,
+        /// Bytes of the host's memory that arrays of at least 4 MiB had then.
+        held: u64,
+    },
     /// A submission was skipped because its input is poisoned.
     #[error("left out: argument `{argument}` is poisoned, the launch that should have written it failed")]
     Skipped {

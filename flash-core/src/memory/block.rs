@@ -7,10 +7,13 @@
 //! Large pages take fewer faults when they are first used, and fewer misses of the address cache where they are used in
 //! no order. Linux has them for who asks, where it is set to `madvise` (or `always`).
 
+use super::host_budget;
 use super::host_handles;
+use super::reserved::Reserved;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Alignment of what we allocate ourselves: a cache line, and the widest vector register.
 pub(crate) const ALIGNMENT: usize = 64;
@@ -25,15 +28,28 @@ const PAGE: usize = 4096;
 /// Arrays of so many bytes get a place of their own, for which up to a page is left free.
 const PLACED: usize = 64 << 10;
 
-/// Arrays of so many bytes are worth large pages.
-const WORTH: usize = 4 << 20;
+/// Arrays of at least this many bytes are worth large pages, a mapping of their own, and being counted in the host's
+/// budget.
+pub(super) const LARGE: usize = 4 << 20;
 
 /// A block of the host's memory, freed on drop.
 pub(crate) struct HostBlock {
     data: *mut u8,
-    /// What was allocated, and how.
-    base: *mut u8,
-    layout: Layout,
+    source: Source,
+    /// All of it can be written to.
+    whole: AtomicBool,
+    /// Bytes of it that count as the host's, see [`host_budget`](super::host_budget).
+    committed: AtomicU64,
+}
+
+/// Where a block is from.
+enum Source {
+    /// The allocator: where it begins, and how it was allocated.
+    Heap(*mut u8, Layout),
+    /// A mapping of its own, with so many bytes of data.
+    Reserved(Reserved, usize),
+    /// Memory that is freed elsewhere.
+    Lent,
 }
 
 // SAFETY: an address; who may touch what is there is not ruled by a block.
@@ -42,22 +58,42 @@ unsafe impl Send for HostBlock {}
 unsafe impl Sync for HostBlock {}
 
 impl HostBlock {
+    fn new(data: *mut u8, source: Source, whole: bool) -> HostBlock {
+        let block = HostBlock { data, source, whole: AtomicBool::new(whole), committed: AtomicU64::new(0) };
+        if whole {
+            block.count(|_| u64::MAX);
+        }
+        block
+    }
+
     /// Zeroed memory; dangling if the layout has no size; `None` if there is not so much.
     pub fn zeroed(layout: Layout) -> Option<HostBlock> {
         if layout.size() == 0 {
             return Some(HostBlock::lent(std::ptr::without_provenance_mut(layout.align())));
         }
-        let placed = layout.size() >= PLACED && layout.align() <= ALIGNMENT;
-        let room = layout.size().checked_add(if placed { PAGE } else { layout.align() })?;
-        let whole = Layout::from_size_align(room, SYSTEM_ALIGNMENT).ok()?;
+        let placed = is_placed(layout);
+        let whole = Layout::from_size_align(room(layout, placed)?, SYSTEM_ALIGNMENT).ok()?;
         // SAFETY: the size is not 0.
         let base = unsafe { alloc_zeroed(whole) };
         if base.is_null() {
             return None;
         }
         ask(base, whole.size());
-        let in_front = if placed { to_next_place(base) } else { base.align_offset(layout.align()) };
-        Some(HostBlock { data: base.wrapping_add(in_front), base, layout: whole })
+        let data = base.wrapping_add(in_front(base, layout, placed));
+        Some(HostBlock::new(data, Source::Heap(base, whole), true))
+    }
+
+    /// Zeroed memory that the host can read, and that takes no room until it is [committed](Self::commit), if it is
+    /// large and the system can do that; else as [`zeroed`](Self::zeroed).
+    pub fn reserved(layout: Layout) -> Option<HostBlock> {
+        if layout.size() < LARGE || !is_placed(layout) {
+            return HostBlock::zeroed(layout);
+        }
+        let Some(reserved) = Reserved::new(room(layout, true)?) else { return HostBlock::zeroed(layout) };
+        let base = reserved.base();
+        ask(base, reserved.bytes());
+        let data = base.wrapping_add(in_front(base, layout, true));
+        Some(HostBlock::new(data, Source::Reserved(reserved, layout.size()), false))
     }
 
     /// Zeroed memory, as a vector would allocate it.
@@ -70,12 +106,15 @@ impl HostBlock {
         let mut vec = ManuallyDrop::new(vec);
         let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
         let data = vec[in_front..].as_mut_ptr().cast();
-        HostBlock { data, base: vec.as_mut_ptr().cast(), layout }
+        match layout.size() {
+            0 => HostBlock::lent(data),
+            _ => HostBlock::new(data, Source::Heap(vec.as_mut_ptr().cast(), layout), true),
+        }
     }
 
-    /// Somebody else's: nobody frees a block without size.
+    /// Memory that is freed elsewhere.
     pub fn lent(data: *mut u8) -> HostBlock {
-        HostBlock { data, base: data, layout: Layout::new::<()>() }
+        HostBlock::new(data, Source::Lent, true)
     }
 
     /// The first byte.
@@ -84,20 +123,152 @@ impl HostBlock {
         self.data
     }
 
-    /// False for somebody else's.
+    /// False for memory that is freed elsewhere.
     pub fn is_ours(&self) -> bool {
-        self.layout.size() != 0
+        !matches!(self.source, Source::Lent)
+    }
+
+    /// Where it begins, what is in front of the data included, and its bytes.
+    fn all(&self) -> (*mut u8, usize) {
+        match &self.source {
+            Source::Heap(base, layout) => (*base, layout.size()),
+            Source::Reserved(reserved, _) => (reserved.base(), reserved.bytes()),
+            Source::Lent => (self.data, 0),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.all().1 as u64
+    }
+
+    /// True if all of it can be written to. It stays so until something is [given back](Self::give_back).
+    pub fn is_whole(&self) -> bool {
+        self.whole.load(Ordering::Acquire)
+    }
+
+    /// Bytes of it that count as the host's.
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Changes how many bytes of it count as the host's.
+    fn count(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let all = self.bytes();
+        if all < LARGE as u64 {
+            return 0;
+        }
+        let next = |before: u64| Some(change(before).min(all));
+        let before = self.committed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(0);
+        let now = change(before).min(all);
+        host_budget::change(before, now);
+        before.saturating_sub(now)
+    }
+
+    /// True if nothing has to be done to make these bytes of the data writable, and they count already.
+    pub fn is_counted(&self, range: &Range<usize>) -> bool {
+        let all = self.bytes();
+        range.is_empty() || self.is_whole() && (all < LARGE as u64 || self.committed() == all)
+    }
+
+    /// Makes the bytes `range` of the data writable. False: the system has no memory for them.
+    pub fn commit(&self, range: Range<usize>) -> bool {
+        if self.is_counted(&range) {
+            return true;
+        }
+        let Source::Reserved(reserved, size) = &self.source else {
+            self.count(|before| before.saturating_add(range.len() as u64));
+            return true;
+        };
+        let in_front = self.data.addr() - reserved.base().addr();
+        let Some(bytes) = reserved.commit(in_front + range.start..in_front + range.end) else { return false };
+        if range.start == 0 && range.end >= *size {
+            self.count(|_| u64::MAX);
+            self.whole.store(true, Ordering::Release);
+        } else {
+            self.count(|before| before.saturating_add(bytes as u64));
+        }
+        true
+    }
+
+    /// Gives back the memory of the bytes `range` of the data, as far as it is whole pages: they read as zeros then.
+    /// Returns how many bytes are counted less.
+    ///
+    /// # Safety
+    /// Nothing refers to these bytes, and nothing that is in them is needed.
+    pub unsafe fn give_back(&self, range: Range<usize>) -> u64 {
+        let (base, _) = self.all();
+        let in_front = self.data.addr() - base.addr();
+        let range = in_front + range.start..in_front + range.end;
+        host_handles::forget(base.wrapping_add(range.start), range.len());
+        if cfg!(test) && matches!(self.source, Source::Heap(..)) {
+            // What still reads it shows.
+            // SAFETY: as the caller says; the range lies in the allocation.
+            unsafe { std::ptr::write_bytes(base.add(range.start), 0xdb, range.len()) };
+        }
+        let bytes = match &self.source {
+            Source::Reserved(reserved, size) => {
+                self.whole.store(false, Ordering::Release);
+                // What is in front of the data and behind it goes with them.
+                let start = if range.start == in_front { 0 } else { range.start };
+                let end = if range.end >= in_front + size { reserved.bytes() } else { range.end };
+                let range = start..end;
+                // SAFETY: as the caller says.
+                unsafe { reserved.give_back(range) }
+            }
+            // SAFETY: as the caller says; the range lies in the allocation.
+            Source::Heap(base, _) => unsafe { drop_pages(*base, range) },
+            Source::Lent => 0,
+        };
+        self.count(|before| before.saturating_sub(bytes as u64))
     }
 }
 
 impl Drop for HostBlock {
     fn drop(&mut self) {
-        if self.is_ours() {
-            host_handles::forget(self.base, self.layout.size());
+        let (base, bytes) = self.all();
+        host_handles::forget(base, bytes);
+        self.count(|_| 0);
+        if let Source::Heap(base, layout) = self.source {
             // SAFETY: allocated with this layout by `zeroed` or by the vector that was taken.
-            unsafe { dealloc(self.base, self.layout) };
+            unsafe { dealloc(base, layout) };
         }
     }
+}
+
+/// True if memory of a layout gets a place of its own.
+fn is_placed(layout: Layout) -> bool {
+    layout.size() >= PLACED && layout.align() <= ALIGNMENT
+}
+
+/// Bytes to allocate for a layout, so that it can begin where it should.
+fn room(layout: Layout, placed: bool) -> Option<usize> {
+    layout.size().checked_add(if placed { PAGE } else { layout.align() })
+}
+
+/// Bytes from what was allocated to where the data begin.
+fn in_front(base: *mut u8, layout: Layout, placed: bool) -> usize {
+    if placed { to_next_place(base) } else { base.align_offset(layout.align()) }
+}
+
+/// Gives back the whole pages inside some bytes of an allocation: they read as zeros then, if they are memory of
+/// this process alone. Returns how many bytes that are.
+///
+/// # Safety
+/// The bytes lie in the allocation, nothing refers to them, and nothing that is in them is needed.
+unsafe fn drop_pages(base: *mut u8, range: Range<usize>) -> usize {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let page = super::reserved::page();
+        let begin = (base.addr() + range.start).next_multiple_of(page) - base.addr();
+        let end = ((base.addr() + range.end) / page * page).saturating_sub(base.addr());
+        if begin < end {
+            // SAFETY: whole pages inside the bytes for which the caller vouches.
+            let outcome = unsafe { libc::madvise(base.add(begin).cast(), end - begin, libc::MADV_DONTNEED) };
+            return if outcome == 0 { end - begin } else { 0 };
+        }
+    }
+    let _ = (base, range);
+    0
 }
 
 /// A vector with room for so many elements, to become an array: behind those that it has, whose number comes with it. That
@@ -127,16 +298,16 @@ fn to_next_place(base: *mut u8) -> usize {
 /// Asks for large pages for memory that was just allocated and has not been used. A wish: nothing fails.
 fn ask(data: *mut u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    if bytes >= WORTH {
+    if bytes >= LARGE {
         /// A large page, or a part of one: a multiple of every other size of page.
-        const LARGE: usize = 2 << 20;
-        let skipped = data.align_offset(LARGE);
-        let whole = bytes.saturating_sub(skipped) / LARGE * LARGE;
+        const LARGE_PAGE: usize = 2 << 20;
+        let skipped = data.align_offset(LARGE_PAGE);
+        let whole = bytes.saturating_sub(skipped) / LARGE_PAGE * LARGE_PAGE;
         // SAFETY: whole pages inside the allocation; the advice changes nothing that is in them.
         unsafe { libc::madvise(data.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = (data, bytes, WORTH);
+    let _ = (data, bytes);
 }
 
 #[cfg(test)]
@@ -232,18 +403,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn asked(memory: &FlashMemory<u8>) -> bool {
         let middle = memory.header().data() as usize + memory.len() / 2;
-        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut inside = false;
-        for line in maps.lines() {
-            let word = line.split(' ').next().unwrap();
-            let range = word.split_once('-').map(|(a, b)| [a, b].map(|hex| usize::from_str_radix(hex, 16)));
-            match range {
-                Some([Ok(begin), Ok(end)]) => inside = (begin..end).contains(&middle),
-                _ if inside && word == "VmFlags:" => return line.split(' ').any(|flag| flag == "hg"),
-                _ => {}
-            }
-        }
-        panic!("the array is mapped nowhere")
+        crate::memory::reserved::tests::mapping(middle).has("hg")
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]

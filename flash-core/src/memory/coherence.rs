@@ -14,6 +14,7 @@ use super::ArrayInner;
 #[cfg(test)]
 use super::device::{DeviceMemory, memory_of};
 use super::directory::{Directory, Place};
+use super::host_budget;
 use super::incoming::{IncomingCopies, Ticket};
 use super::region::{Grid, Region};
 use super::residence::PublishedResidence;
@@ -109,14 +110,30 @@ impl ArrayInner {
         if self.home.is_some() {
             return true;
         }
-        self.tidied().is_some()
+        self.tidied().1
     }
 
-    /// Its directory if there is something to look up, and nothing else.
-    fn tidied(&self) -> MutexGuard<'_, Option<Box<Directory>>> {
+    /// Its directory if there is something to look up, and nothing else; and whether the memory must stay noted.
+    fn tidied(&self) -> (MutexGuard<'_, Option<Box<Directory>>>, bool) {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
         *lock = lock.take().filter(|directory| !directory.is_plain() || directory.in_flight);
-        lock
+        let tracked = lock.is_some() || !self.is_whole();
+        (lock, tracked)
+    }
+
+    /// Makes all of it writable for the host, if there is nothing else to look up. False: there is. The caller
+    /// holds the memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    #[cold]
+    pub fn is_only_reserved(&self) -> Result<bool, Error> {
+        let lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
+        if lock.as_ref().is_some_and(|directory| !directory.is_plain() || directory.in_flight) {
+            return Ok(false);
+        }
+        self.commit(0..self.len() as u64)?;
+        Ok(true)
     }
 
     /// Gives back what was held as a launch that writes, noted if there is something to look up.
@@ -159,15 +176,15 @@ impl ArrayInner {
             return self.state.release_pending_write(None);
         }
         // Others may be pending, for other elements: what they say of the directory comes before this, or after.
-        let directory = self.tidied();
-        self.state.release_pending_write(Some(directory.is_some()));
+        let (_directory, tracked) = self.tidied();
+        self.state.release_pending_write(Some(tracked));
     }
 
     /// Copies were taken from devices.
     pub fn end_evict(&self) {
         // Guards may look into it: what they say of it comes before this, or after.
-        let directory = self.tidied();
-        self.state.end_evict(directory.is_some());
+        let (_directory, tracked) = self.tidied();
+        self.state.end_evict(tracked);
     }
 
     /// The host will read a range: refuses poison, and fetches what is not current there, in granules.
@@ -210,29 +227,28 @@ impl ArrayInner {
     /// the only place.
     ///
     /// # Errors
-    /// Those of copies; nothing is lost.
+    /// Those of copies, [`Error::OutOfMemory`]; nothing is lost.
     #[cold]
     pub fn host_writes(&self) -> Result<(), Error> {
         let mut directory = self.directory();
         let all = Region::all(directory.grid());
+        self.commit(0..self.len() as u64)?;
         self.fetch(&mut directory, &all)?;
         only_at_host(&mut directory, &all);
         directory.heal(&all);
         Ok(())
     }
 
-    /// A launch on the host's memory will use it, as the only holder if it `writes`: fetches everything.
+    /// Fetches everything to the host, and makes it the only place. For the only holder.
     ///
     /// # Errors
-    /// Those of copies; nothing is lost.
+    /// Those of copies, [`Error::OutOfMemory`]; nothing is lost.
     #[cold]
-    pub fn host_launches(&self, writes: bool) -> Result<(), Error> {
+    fn fetch_all(&self) -> Result<(), Error> {
         let mut directory = self.directory();
         let all = Region::all(directory.grid());
         self.fetch(&mut directory, &all)?;
-        if writes {
-            only_at_host(&mut directory, &all);
-        }
+        only_at_host(&mut directory, &all);
         Ok(())
     }
 
@@ -240,6 +256,7 @@ impl ArrayInner {
     fn fetch(&self, directory: &mut Directory, region: &Region) -> Result<(), Error> {
         let lacking = directory.lacks(Place::HOST, region);
         for (from, part) in directory.sources(Place::HOST, &lacking, |_| 0) {
+            self.commit(part.hull(directory.grid()))?;
             let transfer = Transfer::new(self, directory, [from, Place::HOST], &part)?;
             // SAFETY: the caller holds the memory, so that nobody writes; what is not current on the host is
             // not read there, and the lock keeps others from fetching it.
@@ -284,6 +301,47 @@ impl ArrayInner {
         Ok(())
     }
 
+    /// Gives back the host's memory of what is current elsewhere, too, if nothing uses the array just now. Returns how
+    /// many bytes that are. Never waits.
+    pub(super) fn give_back(&self) -> u64 {
+        if self.committed() == 0 { 0 } else { self.give_back_now() }
+    }
+
+    pub(super) fn give_back_now(&self) -> u64 {
+        if !self.state.try_idle() {
+            return 0;
+        }
+        let bytes = self.drop_host();
+        self.end_evict();
+        bytes
+    }
+
+    /// The host is about to read some of it: if it has more than its budget by now, of this array, too, that goes
+    /// first. For who does not hold the memory.
+    pub(super) fn relieve(&self) {
+        if self.state.is_tracked() && host_budget::excess(0) > 0 {
+            self.give_back();
+        }
+    }
+
+    /// For the only holder.
+    fn drop_host(&self) -> u64 {
+        let mut directory = self.directory();
+        let all = Region::all(directory.grid());
+        let only = directory.only_at(Place::HOST);
+        if only.elements() == all.elements() || directory.in_flight {
+            return 0;
+        }
+        directory.forget(Place::HOST, &all);
+        directory.unpin();
+        // What the host alone has stays, and what lies between.
+        let (kept, len) = (only.hull(directory.grid()), self.len() as u64);
+        let kept = if kept.is_empty() { len..len } else { kept };
+        // SAFETY: the caller holds the memory alone; before and behind `kept`, all is current elsewhere, and the
+        // directory does not say any more that the host has it.
+        unsafe { self.uncommit(0..kept.start) + self.uncommit(kept.end..len) }
+    }
+
     /// Drops a place's copy; what is current only there is copied to the host first. Answers with the bytes
     /// that went to the cache. For the only holder, or who [evicts](super::state::State::try_evict).
     ///
@@ -309,7 +367,7 @@ impl ArrayInner {
         }
         let outcome = match self.poisoned(0..self.len() as u64) {
             true => Err(Error::Poisoned),
-            false => self.host_launches(true),
+            false => self.fetch_all(),
         };
         self.release_written();
         outcome

@@ -2,7 +2,7 @@
 
 mod pinned;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::ArrayInner;
 use super::directory::{Directory, Place};
@@ -117,6 +117,18 @@ static MEMORIES: RwLock<Vec<&'static DeviceMemory>> = RwLock::new(Vec::new());
 pub(crate) fn memory_of(place: Place) -> Option<&'static DeviceMemory> {
     let number = place.number()? as usize;
     MEMORIES.read().unwrap_or_else(|e| e.into_inner()).get(number).copied()
+}
+
+/// Arrays of which some device has a copy, or had one.
+pub(super) fn copied() -> Vec<Arc<ArrayInner>> {
+    let all = MEMORIES.read().unwrap_or_else(|e| e.into_inner()).clone();
+    let mut found: Vec<Arc<ArrayInner>> = Vec::new();
+    for memory in all {
+        found.extend(memory.pool().copies.iter().filter_map(|entry| entry.header.upgrade()));
+    }
+    found.sort_by_key(|header| header.id());
+    found.dedup_by_key(|header| header.id());
+    found
 }
 
 impl PartialEq for DeviceMemory {
@@ -600,6 +612,11 @@ impl DeviceCopy {
     /// The time of its last use.
     pub fn last_use(&self) -> &LastUse {
         &self.last_use
+    }
+
+    /// Forgets where the array is on the host.
+    pub(super) fn unpin(&mut self) {
+        self.pinned = Pinned::new(self.buffer.memory);
     }
 
     /// What it is told of the host's side.

@@ -29,6 +29,7 @@ impl<'a, T: Element> ReadGuard<'a, T> {
             return Err(Error::Nested);
         }
         let all = range == (0..header.len());
+        header.relieve();
         let tracked = if all { header.state.guard_read()? } else { header.guard_part(elements(&range))? };
         let guard = ReadGuard { header, range, element: PhantomData };
         if tracked {

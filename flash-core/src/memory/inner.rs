@@ -1,14 +1,18 @@
 //! What all handles of one memory share.
 
 use super::block::{self, HostBlock};
+use super::device::LastUse;
 use super::directory::Directory;
+use super::host_budget;
 use super::order::Parts;
 use super::region::Region;
 use super::residence::PublishedResidence;
 use super::state::State;
+use crate::error::Error;
 use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::alloc::Layout;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
@@ -31,6 +35,8 @@ pub(crate) struct ArrayInner {
     /// the state as a writer, of the elements that it holds.
     second: OnceLock<HostBlock>,
     second_layout: Layout,
+    /// When the host last had something of it committed, or fetched.
+    pub(super) host_use: AtomicU64,
     /// What the directory says, if that is short.
     pub home: PublishedResidence,
     /// Bytes that the host fetches at least: the setting of the context that moved the memory last.
@@ -55,26 +61,35 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn aligned<T>(len: usize) -> Layout {
-    Layout::array::<T>(len).and_then(|l| l.align_to(block::ALIGNMENT)).unwrap_or_else(|_| {
-        panic!("an array of {len} elements of {} bytes is larger than memory", size_of::<T>())
-    })
+/// The layout of an array; `None` if it is larger than memory can be.
+pub(super) fn aligned<T>(len: usize) -> Option<Layout> {
+    Layout::array::<T>(len).and_then(|layout| layout.align_to(block::ALIGNMENT)).ok()
 }
 
 impl ArrayInner {
-    pub fn zeroed<T: Element>(len: usize, shape: SmallVec<[u64; 4]>) -> Arc<ArrayInner> {
-        let layout = aligned::<T>(len);
-        ArrayInner::new::<T>(HostBlock::zeroed_or_abort(layout), len, shape)
+    /// An array of zeros of a layout.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn zeroed(
+        len: usize,
+        element_size: usize,
+        layout: Layout,
+        shape: SmallVec<[u64; 4]>,
+    ) -> Result<Arc<ArrayInner>, Error> {
+        let block = HostBlock::reserved(layout).ok_or_else(|| out_of_memory(layout.size() as u64))?;
+        Ok(ArrayInner::of_block(block, len, element_size, layout, shape))
     }
 
     /// A vector's elements but for so many in front.
     pub fn of_vec<T: Element>(vec: Vec<T>, in_front: usize) -> Arc<ArrayInner> {
         let len = vec.len() - in_front;
-        ArrayInner::new::<T>(HostBlock::of_vec(vec, in_front), len, SmallVec::new())
-    }
-
-    fn new<T: Element>(first: HostBlock, len: usize, shape: SmallVec<[u64; 4]>) -> Arc<ArrayInner> {
-        ArrayInner::of_block(first, len, size_of::<T>(), aligned::<T>(len), shape)
+        let layout = aligned::<T>(len).unwrap_or_else(|| {
+            panic!("an array of {len} elements of {} bytes is larger than memory", size_of::<T>())
+        });
+        let first = HostBlock::of_vec(vec, in_front);
+        host_budget::make_room(0);
+        ArrayInner::of_block(first, len, size_of::<T>(), layout, SmallVec::new())
     }
 
     /// Memory of the host that somebody else owns, for the time of a run: it is not freed.
@@ -89,8 +104,12 @@ impl ArrayInner {
         second_layout: Layout,
         shape: SmallVec<[u64; 4]>,
     ) -> Arc<ArrayInner> {
+        let state = State::new();
+        if !first.is_whole() {
+            state.track();
+        }
         Arc::new_cyclic(|me| ArrayInner {
-            state: State::new(),
+            state,
             id: next_id(),
             first,
             len,
@@ -100,6 +119,7 @@ impl ArrayInner {
             second_layout,
             directory: Mutex::new(None),
             arrived: Condvar::new(),
+            host_use: AtomicU64::new(0),
             home: PublishedResidence::default(),
             granule: AtomicU32::new(GRANULE),
             parts: Parts::default(),
@@ -162,6 +182,45 @@ impl ArrayInner {
         self.first.data()
     }
 
+    /// True if the host can write to all of it. Else the memory is noted.
+    pub fn is_whole(&self) -> bool {
+        self.first.is_whole()
+    }
+
+    /// Makes a range of elements writable for the host, for who holds the memory. What is in them stays.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]: the system has no memory for them, also after host blocks of others were given back.
+    pub fn commit(&self, range: Range<u64>) -> Result<(), Error> {
+        self.host_use.store(LastUse::now(), Ordering::Relaxed);
+        let size = self.element_size;
+        let bytes = range.start as usize * size..range.end as usize * size;
+        let wanted = bytes.len() as u64;
+        if !self.first.is_counted(&bytes) {
+            host_budget::make_room(wanted);
+        }
+        if self.first.commit(bytes.clone()) {
+            return Ok(());
+        }
+        host_budget::give_back(wanted);
+        if self.first.commit(bytes) { Ok(()) } else { Err(out_of_memory(wanted)) }
+    }
+
+    /// Gives the host's memory of a range of elements back. Returns how many bytes that are.
+    ///
+    /// # Safety
+    /// The caller holds the memory alone, and the range is current elsewhere, or needed nowhere.
+    pub(super) unsafe fn uncommit(&self, range: Range<u64>) -> u64 {
+        let size = self.element_size;
+        // SAFETY: as the caller says.
+        unsafe { self.first.give_back(range.start as usize * size..range.end as usize * size) }
+    }
+
+    /// Bytes of the host's memory that it takes, as the budget counts them.
+    pub(super) fn committed(&self) -> u64 {
+        self.first.committed()
+    }
+
     /// False for memory that somebody else owns.
     pub fn is_ours(&self) -> bool {
         self.first.is_ours()
@@ -182,4 +241,9 @@ impl ArrayInner {
     pub fn second(&self) -> *mut u8 {
         self.second.get_or_init(|| HostBlock::zeroed_or_abort(self.second_layout)).data()
     }
+}
+
+#[cold]
+fn out_of_memory(wanted: u64) -> Error {
+    Error::OutOfMemory { wanted, held: host_budget::committed() }
 }

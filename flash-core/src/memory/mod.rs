@@ -12,11 +12,13 @@ pub(crate) mod device;
 pub(crate) mod directory;
 pub(crate) mod fast_path;
 mod guard;
+mod host_budget;
 pub(crate) mod host_handles;
 pub(crate) mod incoming;
 mod inner;
 pub(crate) mod order;
 pub(crate) mod region;
+mod reserved;
 pub(crate) mod residence;
 pub(crate) mod state;
 #[cfg(test)]
@@ -25,6 +27,7 @@ pub(crate) mod transfer;
 
 pub(crate) use guard::ByteGuard;
 pub use guard::{ReadGuard, WriteGuard};
+pub use host_budget::{host_budget, set_host_budget};
 pub(crate) use inner::{ArrayInner, GRANULE};
 pub use transfer::{Moved, Transfers};
 
@@ -115,16 +118,40 @@ impl<const N: usize> IntoShape for [i32; N] {
 impl<T: Element> FlashMemory<T> {
     /// An array of zeros.
     ///
+    /// One of at least 4 MiB takes address space only: memory of the host when the host first writes it, or
+    /// fetches what a device wrote. If there is too little then, that is an error of the guard or launch.
+    ///
     /// # Panics
-    /// If it is too large to be allocated, as `vec![0; n]` does.
+    /// Where [`try_zeroed`](Self::try_zeroed) gives an error.
     pub fn zeroed(shape: impl IntoShape) -> FlashMemory<T> {
+        FlashMemory::try_zeroed(shape).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// An array of zeros, as [`zeroed`](Self::zeroed).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if it is larger than any memory can be, [`Error::OutOfMemory`] if the system has not so much.
+    ///
+    /// # Examples
+    /// ```
+    /// use flash_core::{Error, FlashMemory};
+    /// let error = FlashMemory::<u8>::try_zeroed(1u64 << 62).unwrap_err();
+    /// assert!(matches!(error, Error::OutOfMemory { wanted, .. } if wanted == 1 << 62));
+    /// ```
+    pub fn try_zeroed(shape: impl IntoShape) -> Result<FlashMemory<T>, Error> {
         let shape = shape.into_shape();
         let len = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).and_then(|n| usize::try_from(n).ok());
-        let Some(len) = len else {
-            panic!("an array of shape {shape:?} has more elements than memory has bytes")
+        let Some((len, layout)) = len.and_then(|len| Some((len, inner::aligned::<T>(len)?))) else {
+            return Err(Error::Shape(format!(
+                "an array of shape {shape:?} with elements of {} bytes is larger than memory can be: use smaller extents",
+                size_of::<T>()
+            )));
         };
         let shape = if shape.len() > 1 { shape } else { SmallVec::new() };
-        FlashMemory { header: ArrayInner::zeroed::<T>(len, shape), element: PhantomData }
+        Ok(FlashMemory {
+            header: ArrayInner::zeroed(len, size_of::<T>(), layout, shape)?,
+            element: PhantomData,
+        })
     }
 
     /// The same memory with a shape, axis 0 fastest.

@@ -117,6 +117,17 @@ impl<'a> HeldMemories<'a> {
         self.fast_path.as_ref().is_some_and(FastPathGuard::may_stay)
     }
 
+    /// True if nothing but the host's memory of arrays was missing, which is there now.
+    #[cold]
+    fn are_only_reserved(&self) -> Result<bool, Error> {
+        for (_, memory, _) in self.list.memories().filter(|(_, memory, _)| memory.state.is_tracked()) {
+            if !memory.is_only_reserved()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// It runs from now on, and waits for nobody: what its memories have on devices stays there.
     #[inline]
     fn begin(&mut self, runtime: &Runtime) {
@@ -305,7 +316,7 @@ fn run_held(
             far => long(list, runtime, &mut held, watch, far),
         };
     }
-    if held.tracked {
+    if held.tracked && !held.are_only_reserved()? {
         return long(list, runtime, &mut held, watch, (first, Vec::new()));
     }
     held.begin(runtime);

@@ -6,6 +6,7 @@ mod alignment;
 mod options;
 mod out_of_core;
 mod phases;
+mod places;
 mod readers;
 
 /// CPU devices of a thread each, with memories of their own.

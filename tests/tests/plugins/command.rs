@@ -161,6 +161,7 @@ fn help_teaches() {
         "FLASH_CPU_THROTTLE",
         "FLASH_CPU_LINGER_US",
         "FLASH_BLOCKING_THREADS",
+        "FLASH_HOST_BUDGET",
         "FLASH_HOST_GRANULE",
         "FLASH_CHECK_WRITES",
         "Exit status: 0",

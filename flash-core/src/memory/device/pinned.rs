@@ -29,7 +29,7 @@ impl Pinned {
     /// Counts bytes that are about to be copied between the host and this copy of an array.
     pub fn note(&self, header: &ArrayInner, bytes: u64) {
         let all = header.len() as u64 * header.element_size();
-        if all < LEAST || !header.is_ours() {
+        if all < LEAST || !header.is_ours() || !header.is_whole() {
             return;
         }
         let before = self.moved.fetch_add(bytes, Relaxed);

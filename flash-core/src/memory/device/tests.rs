@@ -1,16 +1,18 @@
 //! Memories of devices that copy: against vectors, with failures, budgets and many threads.
 
 mod apart;
+mod host;
 
 use super::*;
 use crate::memory::region::Region;
 use crate::memory::region::tests::blocks;
 use crate::memory::{FlashMemory, Transfers};
-use apart::{Fault, PINNED, fault, lock};
+pub(in crate::memory) use apart::lock;
+use apart::{Fault, PINNED, fault};
 use proptest::prelude::*;
 
 /// The memories of the first `n` devices; the last one copies through the host only.
-fn devices() -> Vec<&'static DeviceMemory> {
+pub(in crate::memory) fn devices() -> Vec<&'static DeviceMemory> {
     let devices = crate::get_runtime("TEST_APART").unwrap().devices().to_vec();
     devices.into_iter().map(|d| d.memory().unwrap()).collect()
 }
@@ -21,7 +23,12 @@ fn moved(devices: &[&DeviceMemory]) -> u64 {
 }
 
 /// A launch that writes `value` to a box on a device, without reading it.
-fn write_on(memory: &FlashMemory<u32>, device: &'static DeviceMemory, region: &Region, value: u32) {
+pub(in crate::memory) fn write_on(
+    memory: &FlashMemory<u32>,
+    device: &'static DeviceMemory,
+    region: &Region,
+    value: u32,
+) {
     let header = memory.header();
     header.state.launch_write().unwrap();
     let mut directory = header.directory();
@@ -43,7 +50,7 @@ fn write_on(memory: &FlashMemory<u32>, device: &'static DeviceMemory, region: &R
 }
 
 /// What a launch reads of a box on a device.
-fn read_on(
+pub(in crate::memory) fn read_on(
     memory: &FlashMemory<u32>,
     device: &'static DeviceMemory,
     region: &Region,
@@ -83,6 +90,8 @@ enum Op {
     Host(u64, u64),
     HostWrite(u64),
     Evict(usize),
+    /// The host's memory of what devices have, too, is given back.
+    GiveBack,
     /// The n-th copy from now fails, if there is one before the next operation ends.
     Fault(u32),
 }
@@ -95,6 +104,7 @@ fn ops(grid: crate::memory::region::Grid) -> impl Strategy<Value = Vec<Op>> {
         3 => (0..=n, 0..=n).prop_map(|(a, b)| Op::Host(a.min(b), a.max(b))),
         1 => (0..n).prop_map(Op::HostWrite),
         2 => (0..3usize).prop_map(Op::Evict),
+        2 => Just(Op::GiveBack),
         2 => (0..3u32).prop_map(Op::Fault),
     ];
     proptest::collection::vec(op, 0..30)
@@ -144,6 +154,11 @@ impl Model {
         let bytes = self.read(HOST, only);
         self.current.iter_mut().for_each(|current| *current &= !place);
         bytes
+    }
+
+    /// The host drops what others have, too.
+    fn give_back(&mut self) {
+        self.current.iter_mut().filter(|current| **current != HOST).for_each(|current| *current &= !HOST);
     }
 
     /// What a memory says of the places.
@@ -226,6 +241,11 @@ proptest! {
                     }
                     Err(error) => failed(failing, error)?,
                 },
+                Op::GiveBack => {
+                    memory.header().give_back_now();
+                    model.give_back();
+                    Some(0)
+                }
                 Op::Evict(d) => {
                     memory.header().state.launch_write().unwrap();
                     let outcome = memory.header().evict(devices[d].place());
@@ -266,7 +286,7 @@ fn failed(failing: bool, error: Error) -> Result<Option<u64>, TestCaseError> {
     Ok(None)
 }
 
-fn all(memory: &FlashMemory<u32>) -> Region {
+pub(in crate::memory) fn all(memory: &FlashMemory<u32>) -> Region {
     Region::all(&memory.header().grid())
 }
 

@@ -282,6 +282,14 @@ impl State {
         self.word.fetch_update(Acquire, Relaxed, next).is_ok()
     }
 
+    /// Takes it to give the host's memory of it back, without waiting. False: something may use it just now, a guard
+    /// included.
+    pub fn try_idle(&self) -> bool {
+        let used = GUARDS | PARTS | READERS | RUNNERS | GUARD_WRITES | WRITER;
+        let next = |old: u64| (old & used == 0).then_some(old | WRITER);
+        self.word.fetch_update(Acquire, Relaxed, next).is_ok()
+    }
+
     /// The copies are gone, or not; there is something to look up, or not.
     pub fn end_evict(&self, tracked: bool) {
         self.change(|old| (old & !(WRITER | TRACKED)) | if tracked { TRACKED } else { 0 });

@@ -342,6 +342,10 @@ impl<'r> Array<'r> {
             let hull = region.hull(&self.grid());
             self.make_room(device, hull, ways)?;
         }
+        if device.is_none() {
+            let hull = region.hull(&self.grid());
+            self.header().commit(hull)?;
+        }
         if touch == Touch::Write {
             return Ok(());
         }
@@ -421,6 +425,9 @@ impl<'r> Array<'r> {
 
     /// Puts a copy of a region from one place to another into a lane.
     fn copy(&mut self, from: Place, to: Place, region: Region, ways: &mut TaskSink<'_>) -> Result<(), Error> {
+        if to == Place::HOST {
+            self.header().commit(region.hull(&self.grid()))?;
+        }
         let transfer = Transfer::new(self.header(), &self.directory(), [from, to], &region)?;
         let moved = region.clone();
         // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after all
@@ -567,6 +574,7 @@ impl<'r> Array<'r> {
         self.take_back();
         self.header().home.leave();
         let only = self.directory().only_at(place);
+        self.header().commit(only.hull(&self.grid()))?;
         let transfer = Transfer::new(self.header(), &self.directory(), [place, Place::HOST], &only)?;
         // SAFETY: the run holds the array, and none of its tasks uses it now.
         unsafe { transfer.run(&only)? };

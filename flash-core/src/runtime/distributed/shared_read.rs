@@ -101,7 +101,10 @@ impl<'r> Array<'r> {
                     let hull = region.hull(&self.grid());
                     self.make_shared_room(device, hull, ways)?
                 }
-                None => header.directory(),
+                None => {
+                    header.commit(region.hull(&self.grid()))?;
+                    header.directory()
+                }
             };
             self.pin(place, &directory);
             let (lacking, awaited) = directory.lacks_for(reader, place, region);
@@ -179,6 +182,9 @@ impl<'r> Array<'r> {
         ways: &mut TaskSink<'_>,
     ) -> Result<(), Error> {
         let (header, reader) = self.share();
+        if to == Place::HOST {
+            header.commit(region.hull(directory.grid()))?;
+        }
         let transfer = Transfer::new(header, directory, [from, to], &region)?;
         let buffers: SmallVec<[Arc<DeviceBuffer>; 2]> =
             [from, to].into_iter().filter_map(|place| Some(directory.copy(place)?.keep())).collect();
@@ -220,6 +226,7 @@ impl<'r> Array<'r> {
         // Launches that share the hold may use it without a pin.
         header.home.leave();
         let only = directory.only_at(place);
+        header.commit(only.hull(directory.grid()))?;
         let transfer = Transfer::new(header, &directory, [place, Place::HOST], &only)?;
         // SAFETY: the memory is held, so that it is not written; what is current only there is not read on
         // the host, and is not copied there while the directory is locked.

@@ -98,6 +98,7 @@ impl<'r> Scheduler<'r> {
             let (array, region) = self.range_of(node, i);
             let touches = [Touches { argument: i as u32, array, region, touch: Touch::Write, second: false }];
             self.promise(plan, &touches, &[])?;
+            self.prepare(None, &touches)?;
             let waits = self.waits(&touches, Place::HOST);
             let to = self.on_the_host(node, i);
             let len = self.list.args_of(node)[i].len as usize;

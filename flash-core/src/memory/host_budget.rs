@@ -1,0 +1,81 @@
+//! How much memory of the host arrays take, and the budget for that.
+//!
+//! Counted are blocks of at least 4 MiB: those of vectors as a whole, others as far as they were made writable, in
+//! steps of 2 MiB. When something more is made writable and the sum goes beyond the budget, blocks that are current
+//! elsewhere, too, and that nothing holds, are given back, the longest unused first ([`ArrayInner::give_back`]). What cannot be
+//! given back stays: the budget is a goal, not a limit.
+
+use super::ArrayInner;
+use super::device;
+use crate::settings::process_number;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+static COMMITTED: AtomicU64 = AtomicU64::new(0);
+
+/// A block that counted as `before` bytes counts as `now`.
+pub(super) fn change(before: u64, now: u64) {
+    // Modulo 2^64: the sum of all blocks is never negative.
+    COMMITTED.fetch_add(now.wrapping_sub(before), Relaxed);
+}
+
+/// Bytes of all blocks that count.
+pub(super) fn committed() -> u64 {
+    COMMITTED.load(Relaxed)
+}
+
+/// The most bytes of the host's memory that arrays are to take, see [`set_host_budget`].
+pub fn host_budget() -> u64 {
+    budget().load(Relaxed)
+}
+
+/// Sets how many bytes of the host's memory arrays are to take, for the whole process: the setting `host_budget` by default,
+/// else no limit. Arrays of at least 4 MiB count, as far as the host wrote or fetched their elements.
+///
+/// When that becomes more, the host's copies of what devices have, too, are given back, the longest unused
+/// first. So arrays may be larger together than the host's memory, on devices with memories of their own. What only the
+/// host has, or what a guard or a launch uses, stays, also beyond the budget.
+///
+/// # Examples
+/// ```
+/// use flash_core::memory::{host_budget, set_host_budget};
+/// set_host_budget(8 << 30);
+/// assert_eq!(host_budget(), 8 << 30);
+/// ```
+pub fn set_host_budget(bytes: u64) {
+    budget().store(bytes, Relaxed);
+}
+
+fn budget() -> &'static AtomicU64 {
+    static BUDGET: OnceLock<AtomicU64> = OnceLock::new();
+    BUDGET.get_or_init(|| AtomicU64::new(process_number("host_budget").unwrap_or(u64::MAX)))
+}
+
+/// How many bytes are too many if `bytes` more are made writable.
+pub(super) fn excess(bytes: u64) -> u64 {
+    committed().saturating_add(bytes).saturating_sub(host_budget())
+}
+
+/// Gives host blocks back until `bytes` more keep within the budget, as far as that can be. Never waits.
+pub(super) fn make_room(bytes: u64) {
+    let excess = excess(bytes);
+    if excess > 0 {
+        give_back(excess);
+    }
+}
+
+/// Gives host blocks back until those were so many bytes, or there are no more that can be. Returns how many bytes
+/// that were.
+#[cold]
+pub(super) fn give_back(bytes: u64) -> u64 {
+    let mut candidates: Vec<Arc<ArrayInner>> = device::copied();
+    candidates.sort_by_key(|header| header.host_use.load(Relaxed));
+    let mut freed = 0;
+    for header in candidates {
+        if freed >= bytes {
+            break;
+        }
+        freed += header.give_back();
+    }
+    freed
+}

@@ -1,0 +1,122 @@
+//! Address space of the host for an array that the host may never touch.
+//!
+//! A reservation reads as zeros and takes no memory: neither pages nor, where the system counts what it has
+//! promised (strict overcommit), a promise. [`commit`](Reserved::commit) makes a part writable, for good or until
+//! [`give_back`](Reserved::give_back). The addresses stay the same all the time.
+//!
+//! Whoever commits or gives back holds the array ([`state`](super::state)). Other threads may read committed parts and
+//! parts that were never written meanwhile: neither call changes those.
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+pub(super) mod tests;
+
+use std::ops::Range;
+
+/// Commits are rounded to multiples of this: a large page, so that a scattered array is few mappings.
+const STEP: usize = 2 << 20;
+
+/// A mapping of its own; unmapped on drop.
+pub(super) struct Reserved {
+    base: *mut u8,
+    bytes: usize,
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+impl Reserved {
+    /// Address space for at least `bytes` bytes; `None` if the system has no more.
+    pub fn new(bytes: usize) -> Option<Reserved> {
+        let bytes = bytes.checked_next_multiple_of(page())?;
+        // SAFETY: a new mapping, where the system likes.
+        let base = unsafe { map(std::ptr::null_mut(), bytes, 0) }?;
+        Some(Reserved { base, bytes })
+    }
+
+    /// Makes the bytes `range` writable, and some around them. `Some`: how many; `None`: the system has no memory for
+    /// them.
+    pub fn commit(&self, range: Range<usize>) -> Option<usize> {
+        let (mut begin, mut end) = (range.start, range.end.min(self.bytes));
+        if begin >= end {
+            return Some(0);
+        }
+        let first = self.base.addr();
+        begin = ((first + begin) / STEP * STEP).saturating_sub(first);
+        end = ((first + end).next_multiple_of(STEP) - first).min(self.bytes);
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: whole pages of this mapping; what is in them stays.
+        let outcome = unsafe { libc::mprotect(self.base.add(begin).cast(), end - begin, writable) };
+        (outcome == 0).then_some(end - begin)
+    }
+
+    /// Gives the whole pages inside the bytes `range` back: they read as zeros again. Returns how many bytes that are.
+    /// If the system refuses, they stay as they are.
+    ///
+    /// # Safety
+    /// Nothing refers to these bytes, and nothing that is in them is needed.
+    pub unsafe fn give_back(&self, range: Range<usize>) -> usize {
+        let begin = range.start.next_multiple_of(page());
+        let end = range.end / page() * page();
+        if begin >= end {
+            return 0;
+        }
+        // SAFETY: whole pages of this mapping, for which the caller vouches; they are replaced in one step.
+        let again = unsafe { map(self.base.add(begin), end - begin, libc::MAP_FIXED) };
+        again.map_or(0, |_| end - begin)
+    }
+}
+
+/// Maps private memory that can only be read. Such a mapping is not counted as promised.
+///
+/// # Safety
+/// As `mmap`: with `MAP_FIXED`, nothing of what was in the range is needed any more.
+#[cfg(all(target_os = "linux", not(miri)))]
+unsafe fn map(at: *mut u8, bytes: usize, flags: libc::c_int) -> Option<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: the caller vouches.
+    let base = unsafe { libc::mmap(at.cast(), bytes, libc::PROT_READ, flags, -1, 0) };
+    (base != libc::MAP_FAILED).then_some(base.cast())
+}
+
+/// Bytes of a page of the system.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) fn page() -> usize {
+    // SAFETY: asks for a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+/// Systems of which nothing is known: arrays are allocated when they are made.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+impl Reserved {
+    pub fn new(_bytes: usize) -> Option<Reserved> {
+        None
+    }
+
+    pub fn commit(&self, range: Range<usize>) -> Option<usize> {
+        let _ = STEP;
+        Some(range.len())
+    }
+
+    pub unsafe fn give_back(&self, _range: Range<usize>) -> usize {
+        0
+    }
+}
+
+impl Reserved {
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        // SAFETY: this mapping, which nothing refers to any more.
+        unsafe {
+            libc::munmap(self.base.cast(), self.bytes);
+        }
+    }
+}
