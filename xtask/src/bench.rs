@@ -1,10 +1,10 @@
 //! Runs the benchmarks: `flash-bench` measures and compiles its peers, this
-//! installs what compiling them takes.
+//! installs what compiling them takes, and builds the checkout that it is compared with.
 
-use std::path::{PathBuf, absolute};
+use std::path::{Path, PathBuf, absolute};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{opencl, root, setup};
 
@@ -39,6 +39,24 @@ pub struct Options {
     /// its code and its data makes a difference of its own, up to some per cent
     #[arg(long, value_name = "N")]
     processes: Option<String>,
+    /// Measure NAME here and in DIR, another checkout of this repository, and print ratios for the rows that
+    /// both have
+    ///
+    /// Builds both in release mode, each in its own build directory, and runs them as processes that take
+    /// turns. Each process measures the whole benchmark: 30 of each side take 60 times as long as the benchmark
+    /// alone, and standard error says after the first two how long that is. Above 1 this checkout is worse,
+    /// whether a row's unit is a time or a rate.
+    ///
+    /// A row is beyond the limit if the median of its ratios is above 1.05 and it takes more than 1 ns more.
+    /// Such a row is measured once more, by itself where a process can measure it alone, and the second series
+    /// decides. `peer` is the ratio of what both sides measured of the same peer: what it is off 1 is the
+    /// machine's doing. Rows that only one side has are listed. Exit status 1 if a row is beyond the limit in
+    /// the second series, too, or the geometric mean above 1.02.
+    #[arg(long, value_name = "DIR", requires = "name", conflicts_with_all = ["svg", "processes"])]
+    against: Option<PathBuf>,
+    /// Processes of each side, with `--against` (default: 30)
+    #[arg(long, value_name = "N", requires = "against")]
+    runs: Option<String>,
     /// List the benchmarks instead
     #[arg(long, exclusive = true)]
     list: bool,
@@ -48,6 +66,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     if !options.list {
         setup::peers()?;
+    }
+    if let Some(other) = &options.against {
+        build(other)?;
     }
     let mut command = Command::new("cargo");
     command.args(["run", "--release", "--quiet", "--package", "flash-bench", "--"]).current_dir(root());
@@ -60,17 +81,44 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
+/// Builds the benchmarks of another checkout, in its own build directory.
+fn build(other: &Path) -> Result<()> {
+    let manifest = other.join("tests/bench/Cargo.toml");
+    let text = std::fs::read_to_string(&manifest).unwrap_or_default();
+    ensure!(
+        text.lines().any(|line| line.trim() == "name = \"flash-bench\""),
+        "--against: expected another checkout of this repository, with the package flash-bench in {}, found none",
+        manifest.display()
+    );
+    eprintln!("building the benchmarks of {} ...", other.display());
+    let other = absolute(other)?;
+    let mut command = Command::new("cargo");
+    command.args(["build", "--release", "--package", "flash-bench", "--target-dir"]);
+    let status =
+        command.arg(other.join("target")).current_dir(&other).status().context("cargo does not start")?;
+    if !status.success() {
+        bail!(
+            "--against: the benchmarks of {} do not build: what the compiler says is above",
+            other.display()
+        );
+    }
+    Ok(())
+}
+
 fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
     let mut arguments = Vec::new();
     if options.list {
         arguments.push(PathBuf::from("--list"));
     }
-    for (option, file) in
-        [("--json", &options.json), ("--markdown", &options.markdown), ("--svg", &options.svg)]
-    {
+    for (option, file) in [
+        ("--json", &options.json),
+        ("--markdown", &options.markdown),
+        ("--svg", &options.svg),
+        ("--against", &options.against),
+    ] {
         if let Some(file) = file {
             // The benchmark runs in the workspace's root.
-            let file = absolute(file).with_context(|| format!("the file of {option}"))?;
+            let file = absolute(file).with_context(|| format!("the path of {option}"))?;
             arguments.extend([PathBuf::from(option), file]);
         }
     }
@@ -80,6 +128,7 @@ fn arguments(options: &Options) -> Result<Vec<PathBuf>> {
         ("device", &options.device),
         ("seconds", &options.seconds),
         ("processes", &options.processes),
+        ("runs", &options.runs),
     ] {
         arguments.extend(value.iter().map(|value| PathBuf::from(format!("--{option}={value}"))));
     }
@@ -103,6 +152,8 @@ mod tests {
             device: Some("ALL_CPU".into()),
             seconds: Some("60".into()),
             processes: Some("6".into()),
+            against: Some("../other".into()),
+            runs: Some("40".into()),
             list: false,
         };
         let here = |name| std::env::current_dir().map(|here| here.join(name));
@@ -111,14 +162,48 @@ mod tests {
             here("rows.json")?,
             "--svg".into(),
             here("rows.svg")?,
+            "--against".into(),
+            here("../other")?,
             "--megabytes=48,192".into(),
             "--only=mmm blocked".into(),
             "--device=ALL_CPU".into(),
             "--seconds=60".into(),
             "--processes=6".into(),
+            "--runs=40".into(),
             "kernels".into(),
         ];
         assert_eq!(arguments(&options)?, expected);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_checkout_is_refused_with_what_was_looked_for() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let refused = || build(folder.path()).unwrap_err().to_string();
+        let expected = "--against: expected another checkout of this repository";
+        assert!(
+            refused().starts_with(expected) && refused().contains("tests/bench/Cargo.toml"),
+            "{}",
+            refused()
+        );
+        // A package of another name is not it.
+        std::fs::create_dir_all(folder.path().join("tests/bench"))?;
+        std::fs::write(folder.path().join("tests/bench/Cargo.toml"), "[package]\nname = \"bench\"\n")?;
+        assert!(refused().starts_with(expected), "{}", refused());
+        Ok(())
+    }
+
+    #[test]
+    fn a_checkout_that_does_not_build_is_named() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        std::fs::create_dir_all(folder.path().join("tests/bench"))?;
+        std::fs::write(folder.path().join("Cargo.toml"), "[workspace]\nmembers = [\"tests/bench\"]\n")?;
+        std::fs::write(folder.path().join("tests/bench/Cargo.toml"), "[package]\nname = \"flash-bench\"\n")?;
+        let error = build(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("do not build") && error.contains(&folder.path().display().to_string()),
+            "{error}"
+        );
         Ok(())
     }
 }

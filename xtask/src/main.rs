@@ -59,6 +59,7 @@ Examples:
   cargo xtask bench --list                   the benchmarks there are
   cargo xtask bench dispatch                 one of them, beside its peers
   cargo xtask bench dispatch --json d.json   the same, the rows also to a file
+  cargo xtask bench dispatch --against DIR   the same here and in another checkout, as ratios
   cargo xtask gpu --pack FOLDER              for a machine that has a GPU, but no Rust
 
 Environment:

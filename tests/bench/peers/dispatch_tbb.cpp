@@ -1,10 +1,12 @@
-// What a launch costs with oneTBB: `parallel_for` under the static partitioner,
-// which is its fastest for equal items, in an arena of as many threads.
+// What a launch costs with oneTBB, and what tasks do. A launch is `parallel_for` under the static
+// partitioner, which is its fastest for equal items, in an arena of as many threads.
 //
 // oneTBB lets one thread run everything when the others come late, so a launch
 // counts as shared only if every thread of the arena took part. Who did is noted in
 // bytes that only the noting thread writes and nobody reads before the end.
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -13,6 +15,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
+#include <tbb/task_group.h>
 #include <vector>
 
 namespace {
@@ -119,13 +122,8 @@ template <bool touch> Result measure(tbb::task_arena &arena, int threads, long c
     return result;
 }
 
-} // namespace
-
-// Nanoseconds per blocking launch of `items` items on `threads` threads: over all
-// launches, and over those in which every thread took part (NaN if there was none),
-// with the part of launches that these are. Called from one thread at a time.
-extern "C" void tbb_launch_ns(int threads, long items, int touch, long launches, double *all_ns,
-                              double *shared_ns, double *shared_part) {
+// The arena of so many threads, kept until another number is asked for.
+tbb::task_arena &arena_of(int threads) {
     static std::unique_ptr<tbb::global_control> limit;
     static std::unique_ptr<tbb::task_arena> arena;
     if (!arena || arena->max_concurrency() != threads) {
@@ -135,9 +133,69 @@ extern "C" void tbb_launch_ns(int threads, long items, int touch, long launches,
                                                       static_cast<std::size_t>(threads));
         arena = std::make_unique<tbb::task_arena>(threads);
     }
-    Result result = touch ? measure<true>(*arena, threads, items, launches)
-                          : measure<false>(*arena, threads, items, launches);
+    return *arena;
+}
+
+// Some 100 ns of work.
+void compute() {
+    double x = 1.0;
+    asm volatile("" : "+x"(x));
+    for (int i = 0; i < 40; i++)
+        x = x * 0.999 + 0.5;
+    asm volatile("" : : "x"(x));
+}
+
+} // namespace
+
+// Nanoseconds per blocking launch of `items` items on `threads` threads: over all
+// launches, and over those in which every thread took part (NaN if there was none),
+// with the part of launches that these are. Called from one thread at a time.
+extern "C" void tbb_launch_ns(int threads, long items, int touch, long launches, double *all_ns,
+                              double *shared_ns, double *shared_part) {
+    tbb::task_arena &arena = arena_of(threads);
+    Result result = touch ? measure<true>(arena, threads, items, launches)
+                          : measure<false>(arena, threads, items, launches);
     *all_ns = result.all_ns;
     *shared_ns = result.shared_ns;
     *shared_part = result.shared_part;
+}
+
+// Nanoseconds per group of `tasks` empty tasks and the wait for them, mean of `groups`.
+// Called from one thread at a time.
+extern "C" double tbb_tasks_ns(int threads, long tasks, long groups) {
+    double each = 0;
+    arena_of(threads).execute([&] {
+        auto start = Clock::now();
+        for (long i = 0; i < groups; i++) {
+            tbb::task_group group;
+            for (long task = 0; task < tasks; task++)
+                group.run([] { asm volatile("" ::: "memory"); });
+            group.wait();
+        }
+        each = ns(Clock::now() - start) / static_cast<double>(groups);
+    });
+    return each;
+}
+
+// Nanoseconds from an `enqueue` until its task begins, while the caller computes: the
+// median of `starts`. Before each the caller computes for `rest_ns`. Called from one
+// thread at a time.
+extern "C" double tbb_begin_ns(int threads, long starts, long rest_ns) {
+    static std::atomic<long> began;
+    tbb::task_arena &arena = arena_of(threads);
+    std::vector<double> latencies;
+    for (long i = 0; i < starts; i++) {
+        auto rest = Clock::now();
+        while (ns(Clock::now() - rest) < static_cast<double>(rest_ns))
+            compute();
+        began.store(0);
+        auto from = Clock::now();
+        arena.enqueue([from] { began.store(1 + (Clock::now() - from).count()); });
+        long after = 0;
+        while ((after = began.load()) == 0)
+            compute();
+        latencies.push_back(ns(Clock::duration(after)));
+    }
+    std::sort(latencies.begin(), latencies.end());
+    return latencies[latencies.size() / 2];
 }

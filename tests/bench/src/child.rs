@@ -2,7 +2,7 @@
 
 use crate::kernels::Saxpy;
 use crate::stats::{Row, pair};
-use crate::{diffusion, dispatch, kernels, opencl, partition};
+use crate::{asynchronous, diffusion, dispatch, kernels, opencl, partition};
 use anyhow::{Context, Result, bail};
 use flash::{FlashMemory, get_runtime};
 use std::hint::black_box;
@@ -65,7 +65,10 @@ pub fn measure(what: &str) -> Result<()> {
             println!("0");
         }
         "saxpy" => saxpy()?,
-        _ if partition::measure(what)? || opencl::measure(what)? || diffusion::measure(what)? => {}
+        _ if partition::measure(what)?
+            || opencl::measure(what)?
+            || diffusion::measure(what)?
+            || asynchronous::measure(what)? => {}
         _ => bail!("there is no measurement `{what}`"),
     }
     Ok(())
@@ -122,7 +125,9 @@ pub fn row(name: &str, unit: &str, what: &str) -> Result<Row> {
     for _ in 0..PROCESSES {
         turns.push((figure(what, &environment)?, None));
     }
-    Ok(Row::from_turns(name, unit, &turns))
+    let row = Row::from_turns(name, unit, &turns);
+    // The plugin is another one in each checkout.
+    Ok(if path.is_some() { row } else { row.by(what, &[]) })
 }
 
 /// From the start of a process to its end after a first result.
@@ -146,7 +151,13 @@ pub fn saxpy_row() -> Result<Row> {
 pub fn pair_row(name: &str, unit: &str, what: &str, environment: &[(&str, &str)]) -> Result<Row> {
     let mut row: Row = serde_json::from_str(&run(what, environment)?)?;
     (row.name, row.unit) = (name.into(), unit.into());
-    Ok(row)
+    Ok(row.by(what, environment))
+}
+
+/// The rows that a process with such an environment measures, with names of its own.
+pub fn list(what: &str, environment: &[(&str, &str)]) -> Result<Vec<Row>> {
+    let rows: Vec<Row> = serde_json::from_str(&run(what, environment)?).context("the rows of a process")?;
+    Ok(rows.into_iter().map(|row| row.by(what, environment)).collect())
 }
 
 /// The CPU backend as a plugin, built beside this program.

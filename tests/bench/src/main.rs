@@ -1,6 +1,8 @@
 //! Benchmarks of FLASH beside its peers: rows of figures, measured in turns.
 
+mod against;
 mod allocations;
+mod asynchronous;
 mod child;
 mod cholesky;
 mod diffusion;
@@ -20,7 +22,7 @@ mod stream;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,8 +33,9 @@ static ALLOCATOR: allocations::Counting = allocations::Counting;
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
-const BENCHMARKS: [(&str, Measure); 8] = [
+const BENCHMARKS: [(&str, Measure); 9] = [
     ("dispatch", |peers, _| dispatch::rows(peers)),
+    ("async", |peers, _| asynchronous::rows(peers)),
     ("nbody", |peers, _| nbody::rows(peers)),
     ("diffusion", |peers, _| diffusion::rows(peers)),
     ("overhead", |peers, _| overhead::rows(peers)),
@@ -86,6 +89,14 @@ struct Arguments {
     /// and its data makes a difference of its own, up to some per cent.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     processes: u64,
+    /// Measures one benchmark here and in another checkout of this repository, in processes that take turns,
+    /// and prints ratios for the rows that both have: above 1 this one is worse. `cargo xtask bench` builds
+    /// both.
+    #[arg(long, value_name = "DIR", requires = "name", conflicts_with_all = ["svg", "processes"])]
+    against: Option<PathBuf>,
+    /// Processes of each side, with `--against`.
+    #[arg(long, value_name = "N", default_value_t = 30, requires = "against", value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
     /// Names the benchmarks.
     #[arg(long)]
     list: bool,
@@ -96,7 +107,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("bench: {error:#}");
             ExitCode::from(1)
@@ -104,22 +115,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
+fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.list {
         BENCHMARKS.iter().for_each(|(name, _)| println!("{name}"));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     match arguments.child.as_deref() {
         Some(child::ROWS) => {
             println!("{}", serde_json::to_string(&measured(&arguments)?)?);
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
-        Some(child) => return child::measure(child),
+        Some(child) => return child::measure(child).map(|()| ExitCode::SUCCESS),
         None => {}
     }
     // Before minutes of measuring.
     let files = [&arguments.json, &arguments.markdown, &arguments.svg];
     files.into_iter().flatten().try_for_each(|path| report::can_write(path))?;
+    if let (Some(other), Some(name)) = (&arguments.against, &arguments.name) {
+        return against(&arguments, other, name);
+    }
     let rows = match arguments.processes {
         1 => measured(&arguments)?,
         processes => child::rows(processes)?,
@@ -134,7 +148,32 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.svg {
         report::write(path, &report::svg(&rows))?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A benchmark here and in another checkout; success if nothing is beyond its limit.
+fn against(arguments: &Arguments, other: &Path, name: &str) -> anyhow::Result<ExitCode> {
+    let sides = [against::Side::here()?, against::Side::there(other)?];
+    let comparison = against::compare(&sides, name, &passed(arguments), arguments.runs as usize)?;
+    print!("{}{}", report::aligned(&comparison.cells()), comparison.summary());
+    if let Some(path) = &arguments.json {
+        report::write(path, &(serde_json::to_string_pretty(&comparison)? + "\n"))?;
+    }
+    if let Some(path) = &arguments.markdown {
+        let text = format!("{}\n{}", report::markdown_of(&comparison.cells()), comparison.summary());
+        report::write(path, &text)?;
+    }
+    Ok(if comparison.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the processes of both sides are told.
+fn passed(arguments: &Arguments) -> Vec<String> {
+    let megabytes: Vec<String> = arguments.megabytes.iter().map(usize::to_string).collect();
+    let mut passed =
+        vec![format!("--megabytes={}", megabytes.join(",")), format!("--seconds={}", arguments.seconds)];
+    passed.extend(arguments.only.iter().map(|only| format!("--only={only}")));
+    passed.extend(arguments.device.iter().map(|device| format!("--device={device}")));
+    passed
 }
 
 /// The rows that are wanted, measured in this process.

@@ -32,7 +32,12 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
     let (one_thread, two_threads) = (("FLASH_CPU_THREADS", "1"), ("FLASH_CPU_THREADS", "2"));
     let mut rows = Vec::new();
     if std::thread::available_parallelism()?.get() > 1 {
-        rows.push(devices_against_threads([two, two_threads], [two_threads])?);
+        rows.push(devices_against_threads("2 devices of a thread each", &[two, two_threads], two_threads)?);
+        rows.push(devices_against_threads(
+            "2 devices of a thread each, with memories of their own",
+            &[two, two_threads, copying],
+            two_threads,
+        )?);
         rows.push(child::pair_row(
             "nbody, f32, cut over a device and one of half its speed, against the sum of both",
             "GFLOP/s",
@@ -90,11 +95,11 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
 }
 
 /// In turns: a process with two devices of one thread each, and one with one device of two threads.
-fn devices_against_threads(devices: [(&str, &str); 2], threads: [(&str, &str); 1]) -> Result<Row> {
+fn devices_against_threads(name: &str, devices: &[(&str, &str)], threads: (&str, &str)) -> Result<Row> {
     let mut turns = Vec::new();
     for turn in 0..PAIRS {
-        let ours = || figure("nbody", &devices);
-        let peer = || figure("nbody", &threads);
+        let ours = || figure("nbody", devices);
+        let peer = || figure("nbody", &[threads]);
         turns.push(if turn % 2 == 0 {
             let ours = ours()?;
             (ours, Some(peer()?))
@@ -103,8 +108,8 @@ fn devices_against_threads(devices: [(&str, &str); 2], threads: [(&str, &str); 1
             (ours()?, Some(peer))
         });
     }
-    let name = "nbody, f32, n = 16,384, over 2 devices of a thread each, against one with 2 threads";
-    Ok(Row::from_turns(name, "GFLOP/s", &turns))
+    let name = format!("nbody, f32, n = 16,384, over {name}, against one with 2 threads");
+    Ok(Row::from_turns(name, "GFLOP/s", &turns).by("nbody", devices))
 }
 
 /// In turns: what 4 current memories cost on a device with a memory of its own, and on one that uses the host's.

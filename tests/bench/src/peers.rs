@@ -111,6 +111,8 @@ type SharedLaunchNs = unsafe extern "C" fn(c_int, c_long, c_int, c_long, *mut f6
 pub type Share = unsafe extern "C" fn(*mut c_void, c_long, c_long);
 /// Threads, rows, what borders of shares are multiples of, a function, and its `data`.
 pub type EachShare = unsafe extern "C" fn(c_int, c_long, c_long, Share, *mut c_void);
+type TasksNs = unsafe extern "C" fn(c_int, c_long, c_long) -> f64;
+type BeginNs = unsafe extern "C" fn(c_int, c_long, c_long) -> f64;
 type Triad = unsafe extern "C" fn(c_int, c_long, *mut f64, *const f64, *const f64, f64);
 
 /// Functions that keep state without locks are called by one thread.
@@ -166,6 +168,8 @@ impl OpenMp {
 /// `dispatch_tbb.cpp`.
 pub struct Tbb {
     launch_ns: SharedLaunchNs,
+    tasks_ns: TasksNs,
+    begin_ns: BeginNs,
     _one_thread: OneThread,
 }
 
@@ -183,10 +187,16 @@ pub struct TbbLaunch {
 impl Tbb {
     fn load(cache: &Path) -> Result<Self> {
         let library = TBB.load(cache)?;
-        // SAFETY: the signature is that of the function in dispatch_tbb.cpp, and `load`
+        // SAFETY: the signatures are those of the functions in dispatch_tbb.cpp, and `load`
         // keeps the library for ever.
-        let launch_ns = unsafe { *library.get::<SharedLaunchNs>(b"tbb_launch_ns\0")? };
-        Ok(Self { launch_ns, _one_thread: PhantomData })
+        unsafe {
+            Ok(Self {
+                launch_ns: *library.get::<SharedLaunchNs>(b"tbb_launch_ns\0")?,
+                tasks_ns: *library.get::<TasksNs>(b"tbb_tasks_ns\0")?,
+                begin_ns: *library.get::<BeginNs>(b"tbb_begin_ns\0")?,
+                _one_thread: PhantomData,
+            })
+        }
     }
 
     /// A blocking launch (`parallel_for`, static partitioner) of `items` items.
@@ -207,6 +217,20 @@ impl Tbb {
             );
         }
         launch
+    }
+
+    /// Nanoseconds per `task_group` of `tasks` empty tasks, with the wait for all of them.
+    pub fn tasks_ns(&self, threads: usize, tasks: usize, groups: usize) -> f64 {
+        // SAFETY: the function takes any counts and touches no memory of ours; `self`
+        // stays on one thread.
+        unsafe { (self.tasks_ns)(int(threads), long(tasks), long(groups)) }
+    }
+
+    /// Nanoseconds from an `enqueue` until its task begins while the caller computes, the median of `starts`;
+    /// it computes for `rest` before each.
+    pub fn begin_ns(&self, threads: usize, starts: usize, rest: Duration) -> f64 {
+        // SAFETY: as in `tasks_ns`.
+        unsafe { (self.begin_ns)(int(threads), long(starts), long(rest.as_nanos() as usize)) }
     }
 }
 

@@ -24,14 +24,18 @@ fn cells(row: &Row) -> [String; 8] {
 
 /// The rows as a table with aligned columns, ready to print.
 pub fn table(rows: &[Row]) -> String {
-    let mut all = vec![HEAD.map(String::from)];
-    all.extend(rows.iter().map(cells));
-    let widths: [usize; 8] = std::array::from_fn(|column| {
-        let width = |row: &[String; 8]| row[column].chars().count();
+    let head = std::iter::once(HEAD.map(String::from));
+    aligned(&head.chain(rows.iter().map(cells)).collect::<Vec<_>>())
+}
+
+/// Cells below each other. The first two columns are words.
+pub fn aligned<const N: usize>(all: &[[String; N]]) -> String {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let width = |row: &[String; N]| row[column].chars().count();
         all.iter().map(width).max().unwrap_or(0)
     });
     let mut text = String::new();
-    for row in &all {
+    for row in all {
         let columns = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
             // Words to the left, figures to the right.
             match column {
@@ -47,9 +51,18 @@ pub fn table(rows: &[Row]) -> String {
 
 /// The rows as a table in Markdown.
 pub fn markdown(rows: &[Row]) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let rows = rows.iter().map(|row| line(&cells(row).map(|cell| cell.replace('|', "\\|"))));
-    line(&HEAD.map(String::from)) + &format!("|{}\n", "---|".repeat(HEAD.len())) + &rows.collect::<String>()
+    let head = std::iter::once(HEAD.map(String::from));
+    markdown_of(&head.chain(rows.iter().map(cells)).collect::<Vec<_>>())
+}
+
+/// Cells as a table in Markdown; the first row is its head.
+pub fn markdown_of<const N: usize>(all: &[[String; N]]) -> String {
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> = row.iter().map(|cell| cell.trim().replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let Some((head, rows)) = all.split_first() else { return String::new() };
+    line(head) + &format!("|{}\n", "---|".repeat(N)) + &rows.iter().map(line).collect::<String>()
 }
 
 /// The rows as a JSON list of objects with [`Row`]'s fields.
@@ -102,7 +115,7 @@ pub fn svg(rows: &[Row]) -> String {
 }
 
 /// Four significant digits, and never fewer than the whole number has.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude == 0.0 {
         return "0".into();

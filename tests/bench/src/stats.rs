@@ -40,6 +40,18 @@ pub struct Row {
     /// Where the median that many more turns would have lies, with 95 % confidence: of
     /// the ratio, where there is one, else of FLASH's turns. Fewer than six do not say.
     pub interval: Option<[f64; 2]>,
+    /// How it is measured by itself, if that can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<Alone>,
+}
+
+/// A process that measures one row and nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alone {
+    /// What `--child` is given.
+    pub what: String,
+    /// Its environment.
+    pub environment: Vec<(String, String)>,
 }
 
 /// Measures `ours` and `peer` in turns, at least [`REPEATS`] of each, and resting
@@ -117,7 +129,14 @@ impl Row {
             peer: (!peers.is_empty()).then(|| median(&peers)),
             ratio: (!ratios.is_empty()).then(|| median(&ratios)),
             interval: interval(if ratios.is_empty() { &ours } else { &ratios }),
+            alone: None,
         }
+    }
+
+    /// The same, measured by a process that does nothing else.
+    pub fn by(self, what: &str, environment: &[(&str, &str)]) -> Self {
+        let environment = environment.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        Self { alone: Some(Alone { what: what.into(), environment }), ..self }
     }
 
     /// The row of what was measured in several processes: each is a turn, and its ratio the median of its own pairs.
@@ -136,14 +155,15 @@ impl Row {
     }
 }
 
-fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
+/// Figures in order.
+pub fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut figures: Vec<_> = figures.collect();
     figures.sort_by(f64::total_cmp);
     figures
 }
 
 /// The middle of sorted figures, or the mean of the two in the middle.
-fn median(sorted: &[f64]) -> f64 {
+pub fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted.len() % 2 {
         0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
@@ -153,7 +173,7 @@ fn median(sorted: &[f64]) -> f64 {
 
 /// Where the median of what sorted figures were drawn from lies with 95 % confidence: as many are below it as a fair
 /// coin gives heads, for which the normal distribution stands here.
-fn interval(sorted: &[f64]) -> Option<[f64; 2]> {
+pub fn interval(sorted: &[f64]) -> Option<[f64; 2]> {
     let count = sorted.len() as f64;
     let below = ((count - 1.96 * count.sqrt()) / 2.0).floor().max(0.0) as usize;
     (sorted.len() >= 6).then(|| [sorted[below], sorted[sorted.len() - 1 - below]])
