@@ -19,7 +19,7 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 13] = [
+pub(crate) const READ_BY_FLASH: [&str; 15] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_BLOCKING_THREADS",

@@ -53,7 +53,7 @@ fn resident() -> u64 {
 fn halves() -> RuntimeObj {
     let rt = get_runtime("ALL_CPU").unwrap();
     let shares = vec![1.0; rt.devices().len()];
-    rt.options(Weights(shares))
+    rt.options(weights(shares))
 }
 
 /// Fills an array on a runtime's devices, and sums it there.
