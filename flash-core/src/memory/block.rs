@@ -1,11 +1,12 @@
-//! Memory of the host that we allocate: where it begins, and on which pages it is.
+//! Blocks of the host's memory: where an array begins, and on which pages it lies. A block is owned by one
+//! memory, and which thread may touch what is in it is ruled by that memory's [`state`](super::state).
 //!
-//! A CPU that looks for the store that a load has to wait for compares the addresses within a page. Of two large arrays that
-//! begin at the same place of their pages, as an allocator gives them, what is loaded of one seems to be what was just
-//! stored of the other, and waits. So large arrays begin at places of their own.
+//! A CPU that looks for the store that a load has to wait for compares addresses within a page. If two large
+//! arrays begin at the same offset in their pages, as allocators place them, a load of one seems to depend on
+//! a store to the other, and waits. So each large array begins at an offset of its own.
 //!
-//! Large pages take fewer faults when they are first used, and fewer misses of the address cache where they are used in
-//! no order. Linux has them for who asks, where it is set to `madvise` (or `always`).
+//! Large pages take fewer faults when they are first used, and fewer misses of the TLB in accesses without
+//! order. Linux gives them on request, where it is set to `madvise` (or `always`).
 
 use super::host_budget;
 use super::host_handles;
@@ -15,21 +16,22 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Alignment of what we allocate ourselves: a cache line, and the widest vector register.
+/// Alignment of our allocations: a cache line, and the widest vector register.
 pub(crate) const ALIGNMENT: usize = 64;
 
 /// The largest alignment with which large memory comes zeroed from the system, and is not written to before
-/// somebody uses it.
+/// its first use.
 const SYSTEM_ALIGNMENT: usize = 16;
 
-/// Addresses are compared within so many bytes.
+/// Loads and stores are compared by their address within this many bytes.
 const PAGE: usize = 4096;
 
-/// Arrays of so many bytes get a place of their own, for which up to a page is left free.
+/// Arrays of at least this many bytes begin at an offset of their own in a page, for which up to a page is
+/// left free.
 const PLACED: usize = 64 << 10;
 
-/// Arrays of at least this many bytes are worth large pages, a mapping of their own, and being counted in the host's
-/// budget.
+/// Arrays of at least this many bytes are worth large pages, a mapping of their own, and being counted in the
+/// host's budget.
 pub(super) const LARGE: usize = 4 << 20;
 
 /// A block of the host's memory, freed on drop.
@@ -46,7 +48,7 @@ pub(crate) struct HostBlock {
 enum Source {
     /// The allocator: where it begins, and how it was allocated.
     Heap(*mut u8, Layout),
-    /// A mapping of its own, with so many bytes of data.
+    /// A mapping of its own, and the number of bytes of data in it.
     Reserved(Reserved, usize),
     /// Memory that is freed elsewhere.
     Lent,
@@ -66,7 +68,7 @@ impl HostBlock {
         block
     }
 
-    /// Zeroed memory; dangling if the layout has no size; `None` if there is not so much.
+    /// Zeroed memory; dangling if the layout has no size; `None` if the system has too little.
     pub fn zeroed(layout: Layout) -> Option<HostBlock> {
         if layout.size() == 0 {
             return Some(HostBlock::lent(std::ptr::without_provenance_mut(layout.align())));
@@ -83,8 +85,8 @@ impl HostBlock {
         Some(HostBlock::new(data, Source::Heap(base, whole), true))
     }
 
-    /// Zeroed memory that the host can read, and that takes no room until it is [committed](Self::commit), if it is
-    /// large and the system can do that; else as [`zeroed`](Self::zeroed).
+    /// Zeroed memory that the host can read and that takes no room until it is [committed](Self::commit).
+    /// Where it is not large, or the system cannot do that, it is as of [`zeroed`](Self::zeroed).
     pub fn reserved(layout: Layout) -> Option<HostBlock> {
         if layout.size() < LARGE || !is_placed(layout) {
             return HostBlock::zeroed(layout);
@@ -101,7 +103,7 @@ impl HostBlock {
         HostBlock::zeroed(layout).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
-    /// A vector's memory, that begins behind so many elements.
+    /// The memory of a vector whose first `in_front` elements come before the array's.
     pub fn of_vec<T>(vec: Vec<T>, in_front: usize) -> HostBlock {
         let mut vec = ManuallyDrop::new(vec);
         let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
@@ -128,7 +130,7 @@ impl HostBlock {
         !matches!(self.source, Source::Lent)
     }
 
-    /// Where it begins, what is in front of the data included, and its bytes.
+    /// The allocation's beginning, before what is in front of the data, and its size in bytes.
     fn all(&self) -> (*mut u8, usize) {
         match &self.source {
             Source::Heap(base, layout) => (*base, layout.size()),
@@ -141,7 +143,7 @@ impl HostBlock {
         self.all().1 as u64
     }
 
-    /// True if all of it can be written to. It stays so until something is [given back](Self::give_back).
+    /// True if all of it can be written to. That lasts until something is [given back](Self::give_back).
     pub fn is_whole(&self) -> bool {
         self.whole.load(Ordering::Acquire)
     }
@@ -151,7 +153,7 @@ impl HostBlock {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// Changes how many bytes of it count as the host's.
+    /// Changes how many bytes of it count as the host's. Returns how many fewer they are.
     fn count(&self, change: impl Fn(u64) -> u64) -> u64 {
         let all = self.bytes();
         if all < LARGE as u64 {
@@ -164,7 +166,7 @@ impl HostBlock {
         before.saturating_sub(now)
     }
 
-    /// True if nothing has to be done to make these bytes of the data writable, and they count already.
+    /// True if these bytes of the data are writable and counted already.
     pub fn is_counted(&self, range: &Range<usize>) -> bool {
         let all = self.bytes();
         range.is_empty() || self.is_whole() && (all < LARGE as u64 || self.committed() == all)
@@ -190,8 +192,8 @@ impl HostBlock {
         true
     }
 
-    /// Gives back the memory of the bytes `range` of the data, as far as it is whole pages: they read as zeros then.
-    /// Returns how many bytes are counted less.
+    /// Gives back the memory of the bytes `range` of the data, as far as it is whole pages, which read as
+    /// zeros then. Returns how many bytes are counted less.
     ///
     /// # Safety
     /// Nothing refers to these bytes, and nothing that is in them is needed.
@@ -201,14 +203,14 @@ impl HostBlock {
         let range = in_front + range.start..in_front + range.end;
         host_handles::forget(base.wrapping_add(range.start), range.len());
         if cfg!(test) && matches!(self.source, Source::Heap(..)) {
-            // What still reads it shows.
+            // A read of it shows.
             // SAFETY: as the caller says; the range lies in the allocation.
             unsafe { std::ptr::write_bytes(base.add(range.start), 0xdb, range.len()) };
         }
         let bytes = match &self.source {
             Source::Reserved(reserved, size) => {
                 self.whole.store(false, Ordering::Release);
-                // What is in front of the data and behind it goes with them.
+                // What is in front of the data, and behind it, goes with them.
                 let start = if range.start == in_front { 0 } else { range.start };
                 let end = if range.end >= in_front + size { reserved.bytes() } else { range.end };
                 let range = start..end;
@@ -235,7 +237,7 @@ impl Drop for HostBlock {
     }
 }
 
-/// True if memory of a layout gets a place of its own.
+/// True if an array of this layout begins at an offset of its own.
 fn is_placed(layout: Layout) -> bool {
     layout.size() >= PLACED && layout.align() <= ALIGNMENT
 }
@@ -250,8 +252,8 @@ fn in_front(base: *mut u8, layout: Layout, placed: bool) -> usize {
     if placed { to_next_place(base) } else { base.align_offset(layout.align()) }
 }
 
-/// Gives back the whole pages inside some bytes of an allocation: they read as zeros then, if they are memory of
-/// this process alone. Returns how many bytes that are.
+/// Gives back the whole pages inside some bytes of an allocation. They read as zeros then, if they are memory
+/// of this process alone. Returns how many bytes that are.
 ///
 /// # Safety
 /// The bytes lie in the allocation, nothing refers to them, and nothing that is in them is needed.
@@ -271,8 +273,9 @@ unsafe fn drop_pages(base: *mut u8, range: Range<usize>) -> usize {
     0
 }
 
-/// A vector with room for so many elements, to become an array: behind those that it has, whose number comes with it. That
-/// begins where a large array should if the size of elements divides 16 bytes, else near it.
+/// A vector with room for `capacity` elements that is to become an array, and the number of elements in
+/// front, which it has already. The array begins where a large one should if the size of an element divides
+/// 16 bytes, else near it.
 pub(super) fn vec<T: bytemuck::Zeroable>(capacity: usize) -> (Vec<T>, usize) {
     let size = size_of::<T>();
     let placed = capacity.saturating_mul(size) >= PLACED;
@@ -287,15 +290,15 @@ pub(super) fn vec<T: bytemuck::Zeroable>(capacity: usize) -> (Vec<T>, usize) {
     (vec, in_front)
 }
 
-/// Bytes, less than a page, to where the next array begins: one of the 64 lines of a page, at least five away, in either
-/// direction, from those of the nine arrays before it.
+/// Bytes, less than a page, to where the next array begins: one of the 64 lines of a page, at least five
+/// away, in either direction, from those of the nine arrays before it.
 fn to_next_place(base: *mut u8) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let place = NEXT.fetch_add(19 * ALIGNMENT, Ordering::Relaxed);
     place.wrapping_sub(base.addr()) % PAGE
 }
 
-/// Asks for large pages for memory that was just allocated and has not been used. A wish: nothing fails.
+/// Asks for large pages for memory that was just allocated and has not been used. A refusal is no error.
 fn ask(data: *mut u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
     if bytes >= LARGE {
@@ -316,7 +319,7 @@ mod tests {
     use crate::abi::SPACE_HOST;
     use crate::backend::host_memory::HostBuffers;
 
-    /// Where in its page each of many arrays begins that are made one behind the other, in cache lines.
+    /// Where in its page each of 32 arrays begins that are made one after the other, in cache lines.
     fn places<T>(mut make: impl FnMut() -> (usize, T)) -> Vec<usize> {
         let made: Vec<(usize, T)> = (0..32).map(|_| make()).collect();
         let line = |(at, _): &(usize, T)| {
@@ -328,7 +331,7 @@ mod tests {
 
     #[track_caller]
     fn are_apart(mut places: Vec<usize>) {
-        // Other tests take some, too: not all.
+        // Other tests take some offsets, too, so they are not all seen here.
         places.sort_unstable();
         places.dedup();
         assert!(places.len() > 8, "{places:?}");
@@ -354,7 +357,7 @@ mod tests {
         assert_eq!(nothing.len(), 1000);
     }
 
-    /// Elements, of which it says that they are so many.
+    /// An iterator that claims to have this many elements.
     struct ExactLength<I>(I, usize);
 
     impl<I: Iterator> Iterator for ExactLength<I> {
@@ -369,13 +372,13 @@ mod tests {
         }
     }
 
-    /// Arrays of about so many bytes, and of fewer, whose elements have `N`.
+    /// Arrays of about `bytes` bytes, and of fewer, with elements of `N` bytes.
     fn are_what_was_put_in<const N: usize>(bytes: usize) {
         for len in [0, 1, bytes / N, bytes / N + 1, 2 * bytes / N] {
             let expected: Vec<[u8; N]> = (0..len).map(|i| [i as u8; N]).collect();
             let counted: FlashMemory<[u8; N]> = expected.iter().copied().collect();
             assert_eq!(*counted.read().unwrap(), expected[..]);
-            // Nobody knows how many come, or somebody is wrong.
+            // An iterator of unknown length, and one that is wrong about it.
             let grown: FlashMemory<[u8; N]> = expected.iter().copied().filter(|_| true).collect();
             assert_eq!(*grown.read().unwrap(), expected[..]);
             for said in [0, len.saturating_sub(1), len + 1] {
@@ -391,7 +394,7 @@ mod tests {
     #[test]
     fn more_than_there_is_is_refused() {
         let buffers = HostBuffers::default();
-        // Miri ends if the system has not as much as it is asked for.
+        // Miri ends if the system has less than it is asked for.
         let asked = if cfg!(miri) { u64::MAX } else { 1 << 62 };
         for bytes in [u64::MAX, u64::MAX / 2, i64::MAX as u64 - 63, asked] {
             assert!(buffers.alloc(SPACE_HOST, bytes).is_err(), "{bytes}");
@@ -399,7 +402,7 @@ mod tests {
         assert_eq!(buffers.bytes(buffers.alloc(SPACE_HOST, 100_000).unwrap()), 100_000);
     }
 
-    /// True if the system said for the pages in the middle of an array that large ones were asked for.
+    /// True if the system says that large pages were asked for in the middle of an array.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn asked(memory: &FlashMemory<u8>) -> bool {
         let middle = memory.header().data() as usize + memory.len() / 2;

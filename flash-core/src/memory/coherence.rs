@@ -1,14 +1,14 @@
-//! What a memory does with its directory: fetching to the host, copying to devices, dropping copies.
+//! The coherence of one memory: fetching to the host, copying to devices, dropping copies.
 //!
-//! A memory whose state word is not *noted* is current on the host, poisoned nowhere, and copied nowhere;
-//! nobody looks further. Whoever changes that notes it.
+//! A memory whose state word is not *tracked* is current on the host, poisoned nowhere, and copied nowhere,
+//! and its directory is not looked at. What changes that sets the bit.
 //!
-//! The directory is locked by holders of the state word only. One who shares the hold may add what is
-//! current somewhere once it *is* there: another who shares it believes the directory. Until then he keeps the lock, or
-//! has it booked among the [`arrivals`](super::arrivals). Poisoning and healing are for the only holder, or for the
-//! only one of some elements ([`order`](super::order)), of those; so is taking away, but for a place's copy that
-//! nobody computes with. One who walks a memory that he writes may let go of the lock while nothing is on its
-//! way but what it writes itself (`Directory::in_flight`).
+//! Only a holder of the state word locks the directory. A shared holder may add what is current somewhere
+//! only once it *is* there, as other shared holders trust the directory. Until then it keeps the lock, or
+//! books the copy among the [`incoming`](super::incoming) ones. Poisoning, healing and taking away are for
+//! the exclusive holder, or within some elements for their only holder ([`order`](super::order)); only the
+//! copy of a place that no computation uses may go without that. A run that moves an array it writes may
+//! unlock the directory while nothing is in flight but its own writes (`Directory::in_flight`).
 
 use super::ArrayInner;
 #[cfg(test)]
@@ -24,8 +24,8 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// The directory of a memory, locked. When the lock ends, the memory's [home](super::home) is what the
-/// directory says.
+/// The directory of a memory, locked. When the lock ends, the memory's [residence](super::residence) is set
+/// to what the directory says.
 pub(crate) struct DirectoryGuard<'a> {
     lock: MutexGuard<'a, Option<Box<Directory>>>,
     home: &'a PublishedResidence,
@@ -48,7 +48,7 @@ impl DerefMut for DirectoryGuard<'_> {
 }
 
 impl DirectoryGuard<'_> {
-    /// What is on its way: the home does not depend on it.
+    /// What is on its way. The residence does not depend on it.
     pub fn arrivals(&mut self) -> &mut IncomingCopies<Place, Region> {
         let directory = self.lock.as_deref_mut();
         &mut directory.unwrap_or_else(|| unreachable!("made when it was locked")).arrivals
@@ -74,7 +74,7 @@ impl ArrayInner {
         self.directory_when(|_| true)
     }
 
-    /// Its directory once that is as the caller wants it, which arrivals make it. The caller holds the state.
+    /// Its directory once `is_so` holds of it, which arriving copies bring about. The caller holds the state.
     fn directory_when(&self, is_so: impl Fn(&Directory) -> bool) -> DirectoryGuard<'_> {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
         loop {
@@ -90,7 +90,7 @@ impl ArrayInner {
         }
     }
 
-    /// What was booked is there, or `well` is false: it will not come.
+    /// What was booked is there, or `well` is false and it will not come.
     pub fn arrived(&self, ticket: Ticket, well: bool) {
         let mut directory = self.directory();
         match well {
@@ -104,8 +104,8 @@ impl ArrayInner {
         }
     }
 
-    /// Forgets a directory in which there is nothing to look up. True if there is something, and the
-    /// memory must stay noted. For the only holder.
+    /// Drops a directory in which there is nothing to look up. True if there is something, and the memory
+    /// must stay tracked. For the exclusive holder.
     pub fn settle(&self) -> bool {
         if self.home.is_some() {
             return true;
@@ -113,7 +113,8 @@ impl ArrayInner {
         self.tidied().1
     }
 
-    /// Its directory if there is something to look up, and nothing else; and whether the memory must stay noted.
+    /// Its directory, which is dropped first if there is nothing to look up in it, and whether the memory
+    /// must stay tracked.
     fn tidied(&self) -> (MutexGuard<'_, Option<Box<Directory>>>, bool) {
         let mut lock = self.directory.lock().unwrap_or_else(|e| e.into_inner());
         *lock = lock.take().filter(|directory| !directory.is_plain() || directory.in_flight);
@@ -121,8 +122,8 @@ impl ArrayInner {
         (lock, tracked)
     }
 
-    /// Makes all of it writable for the host, if there is nothing else to look up. False: there is. The caller
-    /// holds the memory.
+    /// Makes all of it writable for the host, if there is nothing else to look up. False if there is. The
+    /// caller holds the memory.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -136,13 +137,14 @@ impl ArrayInner {
         Ok(true)
     }
 
-    /// Gives back what was held as a launch that writes, noted if there is something to look up.
+    /// Ends the hold of a launch that writes. The memory is tracked afterwards if there is something to look
+    /// up.
     pub fn release_written(&self) {
         self.state.release_write(self.settle());
     }
 
-    /// What should have been written was not. For who alone holds that, and gives it back noted. `region`: of
-    /// the grid of its shape.
+    /// Marks as poisoned what should have been written and was not. For its exclusive holder, which leaves
+    /// the memory tracked. `region` is of the grid of the memory's shape.
     #[cold]
     pub fn poison(&self, region: &Region) {
         let mut directory = self.directory();
@@ -155,7 +157,7 @@ impl ArrayInner {
         }
     }
 
-    /// All of a range was written where everything is current. For the only holder.
+    /// All of a range was written where everything is current. For the exclusive holder.
     #[cold]
     pub fn heal(&self, range: Range<u64>) {
         let mut directory = self.directory();
@@ -170,31 +172,34 @@ impl ArrayInner {
         directory.poisoned(&Region::of_range(directory.grid(), range))
     }
 
-    /// A pending pipeline has written; `looked`: it has used the directory, or may have.
+    /// Ends the hold of a pending pipeline that has written. `looked`: it has used the directory, or may
+    /// have.
     pub fn release_pending_written(&self, looked: bool) {
         if !looked {
             return self.state.release_pending_write(None);
         }
-        // Others may be pending, for other elements: what they say of the directory comes before this, or after.
+        // Others may be pending for other elements: what they say of the directory comes before this, or
+        // after.
         let (_directory, tracked) = self.tidied();
         self.state.release_pending_write(Some(tracked));
     }
 
-    /// Copies were taken from devices.
+    /// Ends a hold in which copies were taken from devices.
     pub fn end_evict(&self) {
-        // Guards may look into it: what they say of it comes before this, or after.
+        // Guards may look into the directory: what they say of it comes before this, or after.
         let (_directory, tracked) = self.tidied();
         self.state.end_evict(tracked);
     }
 
-    /// The host will read a range: refuses poison, and fetches what is not current there, in granules.
+    /// Prepares the host's reading of a range: refuses poison, and fetches what is not current there, in
+    /// granules.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]; those of copies, and then nothing is lost: what was fetched is there, and the
+    /// [`Error::Poisoned`], and those of copies. Nothing is lost then: what was fetched is there, and the
     /// rest is where it was.
     #[cold]
     pub fn host_reads(&self, range: Range<u64>) -> Result<(), Error> {
-        // What others bring to the host is waited for: nobody copies it a second time.
+        // What others bring to the host is waited for, so that it is not copied a second time.
         let mut directory = self.directory_when(|directory| {
             let wanted = Region::of_range(directory.grid(), range.clone());
             directory.has(Place::HOST, &wanted) || !directory.is_expecting(Place::HOST)
@@ -217,14 +222,14 @@ impl ArrayInner {
         }
         let around = Region::of_range(directory.grid(), around);
         match self.fetch(&mut directory, &around) {
-            // What is around it may be where nothing can be fetched from.
+            // The elements around the range may be where nothing can be fetched from.
             Err(_) if !directory.poisoned(&wanted) => self.fetch(&mut directory, &wanted),
             outcome => outcome,
         }
     }
 
-    /// The host will read and write everything, as the only holder: fetches all, heals, and makes the host
-    /// the only place.
+    /// Prepares the host's reading and writing of everything: fetches all, heals, and makes the host the only
+    /// place. For the exclusive holder.
     ///
     /// # Errors
     /// Those of copies, [`Error::OutOfMemory`]; nothing is lost.
@@ -239,7 +244,7 @@ impl ArrayInner {
         Ok(())
     }
 
-    /// Fetches everything to the host, and makes it the only place. For the only holder.
+    /// Fetches everything to the host, and makes it the only place. For the exclusive holder.
     ///
     /// # Errors
     /// Those of copies, [`Error::OutOfMemory`]; nothing is lost.
@@ -258,7 +263,7 @@ impl ArrayInner {
         for (from, part) in directory.sources(Place::HOST, &lacking, |_| 0) {
             self.commit(part.hull(directory.grid()))?;
             let transfer = Transfer::new(self, directory, [from, Place::HOST], &part)?;
-            // SAFETY: the caller holds the memory, so that nobody writes; what is not current on the host is
+            // SAFETY: the caller holds the memory, so nothing writes it; what is not current on the host is
             // not read there, and the lock keeps others from fetching it.
             if let Err(error) = unsafe { transfer.run(&part) } {
                 if matches!(error, Error::Backend { code: Code::DeviceLost, .. }) {
@@ -271,8 +276,8 @@ impl ArrayInner {
         Ok(())
     }
 
-    /// Makes a region current on a device: a buffer with room for it, and copies of what is lacking. The
-    /// caller holds the memory.
+    /// Makes a region current on a device: a buffer with room for it, and copies of what it lacks. The caller
+    /// holds the memory.
     ///
     /// # Errors
     /// Those of allocation and of copies; nothing is lost.
@@ -284,7 +289,7 @@ impl ArrayInner {
             // SAFETY: both buffers live, and what is current in the old one has room in the new one.
             let moved = unsafe { grown.transfer.run(&directory.current(device.place())) };
             if let Err(error) = moved {
-                // The old one is as it was, and takes its place again.
+                // The old buffer is as it was, and takes its place again.
                 directory.set_copy(device.place(), Some(grown.old));
                 return Err(error);
             }
@@ -293,7 +298,7 @@ impl ArrayInner {
         let direct = |place| u32::from(memory_of(place).is_none_or(|from| !device.is_direct(from)));
         for (from, part) in directory.sources(device.place(), &lacking, direct) {
             let transfer = Transfer::new(self, &directory, [from, device.place()], &part)?;
-            // SAFETY: the memory is held, so that nobody writes; what is lacking here is not read here, and
+            // SAFETY: the memory is held, so nothing writes it; what is lacking here is not read here, and
             // the lock keeps others from copying it.
             unsafe { transfer.run(&part)? };
             directory.copied(device.place(), &part);
@@ -301,8 +306,8 @@ impl ArrayInner {
         Ok(())
     }
 
-    /// Gives back the host's memory of what is current elsewhere, too, if nothing uses the array just now. Returns how
-    /// many bytes that are. Never waits.
+    /// Gives back the host's memory of what is current elsewhere, too, if nothing uses the array just now.
+    /// Returns how many bytes that are. Never waits.
     pub(super) fn give_back(&self) -> u64 {
         if self.committed() == 0 { 0 } else { self.give_back_now() }
     }
@@ -316,15 +321,15 @@ impl ArrayInner {
         bytes
     }
 
-    /// The host is about to read some of it: if it has more than its budget by now, of this array, too, that goes
-    /// first. For who does not hold the memory.
+    /// Called before the host reads some of it, and without a hold: if the host has more than its budget by
+    /// now, this array's host memory is given back first.
     pub(super) fn relieve(&self) {
         if self.state.is_tracked() && host_budget::excess(0) > 0 {
             self.give_back();
         }
     }
 
-    /// For the only holder.
+    /// The same for the exclusive holder.
     fn drop_host(&self) -> u64 {
         let mut directory = self.directory();
         let all = Region::all(directory.grid());
@@ -334,16 +339,17 @@ impl ArrayInner {
         }
         directory.forget(Place::HOST, &all);
         directory.unpin();
-        // What the host alone has stays, and what lies between.
+        // What only the host has stays, and so does what lies between.
         let (kept, len) = (only.hull(directory.grid()), self.len() as u64);
         let kept = if kept.is_empty() { len..len } else { kept };
-        // SAFETY: the caller holds the memory alone; before and behind `kept`, all is current elsewhere, and the
-        // directory does not say any more that the host has it.
+        // SAFETY: the caller holds the memory alone; before and behind `kept`, all is current elsewhere, and
+        // the directory does not say any more that the host has it.
         unsafe { self.uncommit(0..kept.start) + self.uncommit(kept.end..len) }
     }
 
-    /// Drops a place's copy; what is current only there is copied to the host first. Answers with the bytes
-    /// that went to the cache. For the only holder, or who [evicts](super::state::State::try_evict).
+    /// Drops a place's copy, after copying to the host what is current only there. Returns how many bytes
+    /// went to the cache. For the exclusive holder, or a thread that
+    /// [evicts](super::state::State::try_evict).
     ///
     /// # Errors
     /// Those of copies; then the copy stays.
@@ -359,7 +365,7 @@ impl ArrayInner {
 }
 
 impl ArrayInner {
-    /// Ends what devices have of it. Fails where there is poison: healing is not for this to do.
+    /// Ends what devices have of it. Fails where there is poison: healing is not done here.
     pub(super) fn come_home(&self) -> Result<(), Error> {
         if !self.state.launch_write()? {
             self.state.release_write(false);
@@ -374,7 +380,7 @@ impl ArrayInner {
     }
 }
 
-/// The host has everything: nobody else has anything.
+/// The host has everything, and no other place has anything.
 fn only_at_host(directory: &mut Directory, all: &Region) {
     let devices: Vec<Place> = directory.places().filter(|p| *p != Place::HOST).collect();
     for place in devices {

@@ -1,9 +1,10 @@
-//! How much memory of the host arrays take, and the budget for that.
+//! The budget of the host's memory: how much of it arrays take, and how much they may.
 //!
-//! Counted are blocks of at least 4 MiB: those of vectors as a whole, others as far as they were made writable, in
-//! steps of 2 MiB. When something more is made writable and the sum goes beyond the budget, blocks that are current
-//! elsewhere, too, and that nothing holds, are given back, the longest unused first ([`ArrayInner::give_back`]). What cannot be
-//! given back stays: the budget is a goal, not a limit.
+//! Blocks of at least 4 MiB count: those of vectors as a whole, others as far as they were made writable, in
+//! steps of 2 MiB. When a block grows and the sum exceeds the budget, blocks are given back that are also
+//! current elsewhere and that nothing holds, the longest unused first ([`ArrayInner::give_back`]). What
+//! cannot be given back stays: the budget is a goal, not a limit. Any thread may call these functions; the
+//! sums are atomics.
 
 use super::ArrayInner;
 use super::device;
@@ -13,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 static COMMITTED: AtomicU64 = AtomicU64::new(0);
 
-/// A block that counted as `before` bytes counts as `now`.
+/// Counts a block as `now` bytes that counted as `before`.
 pub(super) fn change(before: u64, now: u64) {
     // Modulo 2^64: the sum of all blocks is never negative.
     COMMITTED.fetch_add(now.wrapping_sub(before), Relaxed);
@@ -24,17 +25,18 @@ pub(super) fn committed() -> u64 {
     COMMITTED.load(Relaxed)
 }
 
-/// The most bytes of the host's memory that arrays are to take, see [`set_host_budget`].
+/// The most bytes of the host's memory that arrays should take, see [`set_host_budget`].
 pub fn host_budget() -> u64 {
     budget().load(Relaxed)
 }
 
-/// Sets how many bytes of the host's memory arrays are to take, for the whole process: the setting `host_budget` by default,
-/// else no limit. Arrays of at least 4 MiB count, as far as the host wrote or fetched their elements.
+/// Sets how many bytes of the host's memory arrays should take, for the whole process. The default is the
+/// setting `host_budget`, or no limit. Arrays of at least 4 MiB count, as far as the host wrote or fetched
+/// their elements.
 ///
-/// When that becomes more, the host's copies of what devices have, too, are given back, the longest unused
-/// first. So arrays may be larger together than the host's memory, on devices with memories of their own. What only the
-/// host has, or what a guard or a launch uses, stays, also beyond the budget.
+/// Beyond the budget, the host's copies of what devices have, too, are given back, the longest unused first.
+/// So the arrays together may be larger than the host's memory, on devices with memories of their own. What
+/// only the host has, or what a guard or a launch uses, stays, even beyond the budget.
 ///
 /// # Examples
 /// ```
@@ -51,12 +53,12 @@ fn budget() -> &'static AtomicU64 {
     BUDGET.get_or_init(|| AtomicU64::new(process_number("host_budget").unwrap_or(u64::MAX)))
 }
 
-/// How many bytes are too many if `bytes` more are made writable.
+/// By how many bytes the budget is exceeded if `bytes` more are made writable.
 pub(super) fn excess(bytes: u64) -> u64 {
     committed().saturating_add(bytes).saturating_sub(host_budget())
 }
 
-/// Gives host blocks back until `bytes` more keep within the budget, as far as that can be. Never waits.
+/// Gives back host blocks until `bytes` more keep within the budget, as far as possible. Never waits.
 pub(super) fn make_room(bytes: u64) {
     let excess = excess(bytes);
     if excess > 0 {
@@ -64,7 +66,7 @@ pub(super) fn make_room(bytes: u64) {
     }
 }
 
-/// Gives host blocks back until those were so many bytes, or there are no more that can be. Returns how many bytes
+/// Gives back host blocks until those had `bytes` bytes together, or no other can be. Returns how many bytes
 /// that were.
 #[cold]
 pub(super) fn give_back(bytes: u64) -> u64 {

@@ -1,4 +1,5 @@
-//! What all handles of one memory share.
+//! The part of a memory that all its handles share. A thread may touch its elements as `state` lets it; the
+//! rest is locked, atomic, or never changes.
 
 use super::block::{self, HostBlock};
 use super::device::LastUse;
@@ -16,13 +17,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
-/// Data, shape and state of one memory.
+/// The data, shape and state of one memory.
 pub(crate) struct ArrayInner {
     pub state: State,
-    /// What is where; `None`: all of it on the host, as long as the state is not noted. Goes before `first`: devices may
-    /// know that.
+    /// The directory. `None`: all of it is on the host, as long as the state is not tracked. Dropped before
+    /// `first`, which devices may know.
     pub(super) directory: Mutex<Option<Box<Directory>>>,
-    /// Something that the directory expected has arrived, or will not come.
+    /// Signalled when a copy that the directory expected has arrived, or will not come.
     pub(super) arrived: Condvar,
     id: u64,
     first: HostBlock,
@@ -31,29 +32,30 @@ pub(crate) struct ArrayInner {
     element_size: usize,
     /// Empty: no shape was given.
     shape: SmallVec<[u64; 4]>,
-    /// Second buffer for phased arguments, made when first needed. Its contents are touched only by who holds
-    /// the state as a writer, of the elements that it holds.
+    /// The second buffer for phased arguments, made when first needed. Its elements are touched only by a
+    /// holder of the state as a writer, and only those that it holds.
     second: OnceLock<HostBlock>,
     second_layout: Layout,
-    /// When the host last had something of it committed, or fetched.
+    /// When the host last had some of it committed or fetched.
     pub(super) host_use: AtomicU64,
-    /// What the directory says, if that is short.
+    /// The published residence: what the directory says, where that is short.
     pub home: PublishedResidence,
     /// Bytes that the host fetches at least: the setting of the context that moved the memory last.
     pub(super) granule: AtomicU32,
     /// Guards of parts.
     pub(super) parts: Parts<Region>,
-    /// Itself, for whoever wants to find it later, if it is still there.
+    /// Itself, for finding it later if it still exists.
     me: Weak<ArrayInner>,
 }
 
-// SAFETY: the data are plain old data of a Send + Sync type; who may touch them when is ruled by
+// SAFETY: the data are plain old data of a Send + Sync type; which thread may touch them when is ruled by
 // `state`.
 unsafe impl Send for ArrayInner {}
 // SAFETY: as above.
 unsafe impl Sync for ArrayInner {}
 
-/// Bytes that the host fetches at least around what it reads of a memory on a device, unless a setting says otherwise.
+/// Bytes that the host fetches at least around what it reads of a memory on a device, unless a setting says
+/// otherwise.
 pub(crate) const GRANULE: u32 = 64 * 1024;
 
 fn next_id() -> u64 {
@@ -81,7 +83,7 @@ impl ArrayInner {
         Ok(ArrayInner::of_block(block, len, element_size, layout, shape))
     }
 
-    /// A vector's elements but for so many in front.
+    /// The elements of a vector after the first `in_front`.
     pub fn of_vec<T: Element>(vec: Vec<T>, in_front: usize) -> Arc<ArrayInner> {
         let len = vec.len() - in_front;
         let layout = aligned::<T>(len).unwrap_or_else(|| {
@@ -92,7 +94,7 @@ impl ArrayInner {
         ArrayInner::of_block(first, len, size_of::<T>(), layout, SmallVec::new())
     }
 
-    /// Memory of the host that somebody else owns, for the time of a run: it is not freed.
+    /// Memory of the host with another owner, lent for the time of a run. It is not freed.
     pub fn lent(data: *mut u8, len: usize, element_size: usize, shape: &[u64]) -> Arc<ArrayInner> {
         ArrayInner::of_block(HostBlock::lent(data), len, element_size, Layout::new::<()>(), shape.into())
     }
@@ -127,17 +129,17 @@ impl ArrayInner {
         })
     }
 
-    /// A launch of a context with this granule may move it.
+    /// Sets how many bytes the host fetches at least, before a launch of a context with this setting.
     #[inline]
     pub fn set_granule(&self, bytes: u32) {
-        // Launches of one context read it only.
+        // Launches of one context only read it.
         if self.granule.load(Ordering::Relaxed) != bytes {
             self.granule.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// The same memory in another shape, of as many elements; the other one back if somebody else has it,
-    /// too. Its directory is empty.
+    /// The same memory in another shape of as many elements, with an empty directory. If it has other
+    /// handles, it comes back unchanged.
     pub fn with_shape(
         this: Arc<ArrayInner>,
         shape: SmallVec<[u64; 4]>,
@@ -160,7 +162,7 @@ impl ArrayInner {
     /// An array of zeros whose elements have no type here: `element` is the layout of one.
     ///
     /// # Errors
-    /// The length, if so many are more than memory has bytes.
+    /// The length, if the bytes are more than an address space has.
     pub fn erased(len: usize, element: Layout, shape: SmallVec<[u64; 4]>) -> Result<Arc<ArrayInner>, usize> {
         let layout = element
             .size()
@@ -182,15 +184,17 @@ impl ArrayInner {
         self.first.data()
     }
 
-    /// True if the host can write to all of it. Else the memory is noted.
+    /// True if the host can write to all of it. Otherwise the memory is tracked.
     pub fn is_whole(&self) -> bool {
         self.first.is_whole()
     }
 
-    /// Makes a range of elements writable for the host, for who holds the memory. What is in them stays.
+    /// Makes a range of elements writable for the host, and keeps their contents. The caller holds the
+    /// memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]: the system has no memory for them, also after host blocks of others were given back.
+    /// [`Error::OutOfMemory`]: the system has no memory for them, even after host blocks of other arrays were
+    /// given back.
     pub fn commit(&self, range: Range<u64>) -> Result<(), Error> {
         self.host_use.store(LastUse::now(), Ordering::Relaxed);
         let size = self.element_size;
@@ -206,7 +210,7 @@ impl ArrayInner {
         if self.first.commit(bytes) { Ok(()) } else { Err(out_of_memory(wanted)) }
     }
 
-    /// Gives the host's memory of a range of elements back. Returns how many bytes that are.
+    /// Gives back the host's memory of a range of elements. Returns how many bytes that are.
     ///
     /// # Safety
     /// The caller holds the memory alone, and the range is current elsewhere, or needed nowhere.
@@ -221,7 +225,7 @@ impl ArrayInner {
         self.first.committed()
     }
 
-    /// False for memory that somebody else owns.
+    /// False for memory with another owner.
     pub fn is_ours(&self) -> bool {
         self.first.is_ours()
     }

@@ -1,10 +1,13 @@
 //! Memory shared between the host program and its launches.
 //!
-//! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host
-//! reaches its contents through guards only. Who holds what is one word per array (`state`); where its
-//! elements are current, if not just on the host, is in its `directory`; `home` is the short answer, for one
-//! device. Who comes when of those that cannot have it at once, or want only a part of it, is in `order`. `coherence`
-//! moves elements, between the memories of `device`. Where an array begins on the host is up to `block`.
+//! A [`FlashMemory`] is a handle: cloned, passed by reference, ordered by the runtime. The host reaches its
+//! contents through guards only.
+//!
+//! One word per array counts the guards and launches that use it (`state`). Its `directory` says where its
+//! elements are current, if not just on the host, and `residence` is the short form of that for one device.
+//! `order` is the queue of uses that have to wait, or that want only a part of the array. `coherence` moves
+//! elements between the memories of `device`. `block` places an array on the host; how much memory of the
+//! host arrays take is limited by `host_budget`.
 
 pub(crate) mod block;
 pub(crate) mod coherence;
@@ -41,9 +44,10 @@ use std::sync::Arc;
 
 /// An array that launches read and write: an owning handle, always initialised, with a shape.
 ///
-/// Large arrays that are made here ([`zeroed`](Self::zeroed), collected, copied) begin at multiples of 64 bytes, if the size of
-/// their elements divides 16, and each at another place of its page: of arrays that begin at the same one, some CPUs hold
-/// up what is loaded of one for what was just stored of another. A vector that is taken stays where it is.
+/// Large arrays that are made here ([`zeroed`](Self::zeroed), collected, copied) begin at multiples of 64
+/// bytes, if the size of their elements divides 16, and each at another offset in its page. If two arrays
+/// begin at the same offset, some CPUs hold up loads of one for recent stores to the other. A vector that is
+/// taken stays where it is.
 ///
 /// # Examples
 /// ```
@@ -118,8 +122,9 @@ impl<const N: usize> IntoShape for [i32; N] {
 impl<T: Element> FlashMemory<T> {
     /// An array of zeros.
     ///
-    /// One of at least 4 MiB takes address space only: memory of the host when the host first writes it, or
-    /// fetches what a device wrote. If there is too little then, that is an error of the guard or launch.
+    /// One of at least 4 MiB takes only address space at first. It takes memory of the host when the host
+    /// first writes it, or fetches what a device wrote; if there is too little then, the guard or launch
+    /// fails.
     ///
     /// # Panics
     /// Where [`try_zeroed`](Self::try_zeroed) gives an error.
@@ -130,7 +135,8 @@ impl<T: Element> FlashMemory<T> {
     /// An array of zeros, as [`zeroed`](Self::zeroed).
     ///
     /// # Errors
-    /// [`Error::Shape`] if it is larger than any memory can be, [`Error::OutOfMemory`] if the system has not so much.
+    /// [`Error::Shape`] if it is larger than any memory can be, [`Error::OutOfMemory`] if the system has not
+    /// as much.
     ///
     /// # Examples
     /// ```
@@ -170,7 +176,7 @@ impl<T: Element> FlashMemory<T> {
                 product.map_or("more than 2^64".to_owned(), |p| p.to_string()),
             )));
         }
-        // What is where is told in the old shape: that must end first.
+        // The directory knows the old shape, so it must end first.
         self.header.come_home()?;
         match ArrayInner::with_shape(self.header, shape) {
             Ok(header) => Ok(FlashMemory { header, element: PhantomData }),
@@ -205,8 +211,9 @@ impl<T: Element> FlashMemory<T> {
         ReadGuard::new(&self.header, 0..self.len())
     }
 
-    /// Reads a range of elements. Of pipelines that [`exec_async`](crate::runtime::Pipeline::exec_async) started it
-    /// waits only for those that write some of the range, and while it is alive, launches fail that do.
+    /// Reads a range of elements. Of pipelines started by
+    /// [`exec_async`](crate::runtime::Pipeline::exec_async), it waits only for those that write some of the
+    /// range. While it is alive, launches that write some of the range fail.
     ///
     /// # Errors
     /// As [`read`](Self::read), and [`Error::Range`] if the range leaves the array.

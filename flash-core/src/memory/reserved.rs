@@ -1,18 +1,19 @@
-//! Address space of the host for an array that the host may never touch.
+//! A reservation: address space of the host for an array that the host may never touch.
 //!
 //! A reservation reads as zeros and takes no memory: neither pages nor, where the system counts what it has
-//! promised (strict overcommit), a promise. [`commit`](Reserved::commit) makes a part writable, for good or until
-//! [`give_back`](Reserved::give_back). The addresses stay the same all the time.
+//! promised (strict overcommit), a promise. [`commit`](Reserved::commit) makes a part writable, until
+//! [`give_back`](Reserved::give_back). The addresses never change.
 //!
-//! Whoever commits or gives back holds the array ([`state`](super::state)). Other threads may read committed parts and
-//! parts that were never written meanwhile: neither call changes those.
+//! The caller of these two holds the array ([`state`](super::state)). Meanwhile, other threads may read
+//! committed parts and parts that were never written: neither call changes those.
 
 #[cfg(all(test, target_os = "linux", not(miri)))]
 pub(super) mod tests;
 
 use std::ops::Range;
 
-/// Commits are rounded to multiples of this: a large page, so that a scattered array is few mappings.
+/// Commits are rounded to multiples of this: a large page, so that an array written here and there is few
+/// mappings.
 const STEP: usize = 2 << 20;
 
 /// A mapping of its own; unmapped on drop.
@@ -31,8 +32,8 @@ impl Reserved {
         Some(Reserved { base, bytes })
     }
 
-    /// Makes the bytes `range` writable, and some around them. `Some`: how many; `None`: the system has no memory for
-    /// them.
+    /// Makes the bytes `range` writable, and some around them. Returns how many, or `None` if the system has
+    /// no memory for them.
     pub fn commit(&self, range: Range<usize>) -> Option<usize> {
         let (mut begin, mut end) = (range.start, range.end.min(self.bytes));
         if begin >= end {
@@ -47,8 +48,8 @@ impl Reserved {
         (outcome == 0).then_some(end - begin)
     }
 
-    /// Gives the whole pages inside the bytes `range` back: they read as zeros again. Returns how many bytes that are.
-    /// If the system refuses, they stay as they are.
+    /// Gives back the whole pages inside the bytes `range`, which read as zeros again. Returns how many bytes
+    /// that are. If the system refuses, they stay as they are.
     ///
     /// # Safety
     /// Nothing refers to these bytes, and nothing that is in them is needed.
@@ -64,7 +65,7 @@ impl Reserved {
     }
 }
 
-/// Maps private memory that can only be read. Such a mapping is not counted as promised.
+/// Maps private memory that can only be read. The system does not count such a mapping as promised.
 ///
 /// # Safety
 /// As `mmap`: with `MAP_FIXED`, nothing of what was in the range is needed any more.
@@ -84,7 +85,7 @@ pub(super) fn page() -> usize {
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Systems of which nothing is known: arrays are allocated when they are made.
+/// The reservation of other systems, which does not exist: there, arrays are allocated when they are made.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 impl Reserved {
     pub fn new(_bytes: usize) -> Option<Reserved> {

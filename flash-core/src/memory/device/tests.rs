@@ -125,7 +125,7 @@ impl Model {
         2 << device
     }
 
-    /// A place reads elements: the bytes that have to move, which are those that it lacks, twice where they go
+    /// A place reads elements. Returns the bytes that have to move: those that it lacks, twice where they go
     /// through the host.
     fn read(&mut self, place: u8, elements: impl IntoIterator<Item = usize>) -> u64 {
         let mut bytes = 0;
@@ -179,8 +179,8 @@ impl Model {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 1_500 }, ..ProptestConfig::default() })]
-    /// Contents are a plain vector's, whatever is where, and whatever copy fails; and what moves is what is not
-    /// there, to the byte.
+    /// Contents are a plain vector's, whatever is where and whatever copy fails; and what moves is exactly
+    /// what is not there, to the byte.
     #[test]
     fn contents_are_those_of_a_vector_and_only_what_lacks_moves(
         (shape, ops) in (1u64..7, 1u64..6, 1u64..5).prop_flat_map(|(x, y, z)| {
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// An operation has failed, as it was to; how many bytes were moved nobody knows.
+/// An operation has failed, as it was to; how many bytes were moved is unknown.
 fn failed(failing: bool, error: Error) -> Result<Option<u64>, TestCaseError> {
     prop_assert!(failing && error.to_string().contains("on purpose"), "{}", error);
     Ok(None)
@@ -438,7 +438,7 @@ fn a_new_shape_brings_everything_home() {
     assert_eq!(*memory.read().unwrap(), [5; 6]);
 }
 
-/// Readers of the host, launches and evictions at once: nobody sees anything but what was written.
+/// Readers of the host, launches and evictions at once: none sees anything but what was written.
 #[test]
 fn threads_that_read_write_and_evict() {
     let (_alone, devices) = (lock(), devices());

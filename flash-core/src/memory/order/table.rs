@@ -147,8 +147,8 @@ impl<E: Extent> Order<E> {
         }
     }
 
-    /// True if the second comes after the first, directly or by way of others. Those by way of which it does are added
-    /// to `known`, which has some that are known to come before the second.
+    /// True if the second comes after the first, directly or by way of others. `known` has some that are
+    /// known to come before the second; those by way of which it comes after are added to it.
     pub fn precedes(&self, first: Ticket, second: Ticket, known: &mut HashSet<Ticket>) -> bool {
         if known.contains(&first) {
             return true;

@@ -1,4 +1,4 @@
-//! What the system says of the host's memory of arrays.
+//! Tests that compare with what the system says of the host's memory of arrays.
 
 use crate::FlashMemory;
 use crate::error::Error;
@@ -17,7 +17,7 @@ impl Mapping {
         self.flags.iter().any(|known| known == flag)
     }
 
-    /// The system has promised memory for it, which it counts where it promises no more than it has.
+    /// True if the system has promised memory for it, which it counts where it promises no more than it has.
     fn is_promised(&self) -> bool {
         self.has("ac")
     }
@@ -76,12 +76,12 @@ fn an_array_that_only_a_device_touches_takes_nothing_of_the_host() {
     assert!(read_on(&memory, devices[0], &whole).unwrap().iter().all(|&element| element == 3));
     let mapped = middle(&memory);
     assert!(mapped.resident == 0 && !mapped.is_promised());
-    // What the host reads of it is there then, and not much more.
+    // What the host reads of it is there then, and little more.
     assert_eq!(memory.get(LEN / 2).unwrap(), 3);
     let mapped = middle(&memory);
     assert!(mapped.has("wr") && mapped.resident > 0 && mapped.resident <= 4 << 20, "{}", mapped.resident);
     assert_eq!(memory.get(LEN - 1).unwrap(), 3);
-    // An array of zeros is none of the host's memory when it is copied.
+    // An array of zeros takes no memory of the host when it is copied.
     let zeros = FlashMemory::<u32>::zeroed(LEN);
     let half = Region::of_range(&zeros.header().grid(), 0..LEN as u64 / 2);
     assert!(read_on(&zeros, devices[0], &half).unwrap().iter().all(|&element| element == 0));
@@ -92,7 +92,7 @@ fn an_array_that_only_a_device_touches_takes_nothing_of_the_host() {
 fn too_little_memory_is_an_error_when_the_host_needs_it_and_not_before() {
     let promises = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
     if promises.trim() == "1" {
-        // The system promises everything.
+        // The system promises everything: a lack of memory cannot be shown.
         return;
     }
     const BYTES: usize = 1 << 45;

@@ -282,8 +282,8 @@ impl State {
         self.word.fetch_update(Acquire, Relaxed, next).is_ok()
     }
 
-    /// Takes it to give the host's memory of it back, without waiting. False: something may use it just now, a guard
-    /// included.
+    /// Takes it to give back the host's memory of it, without waiting. False if something may use it just
+    /// now, a guard included.
     pub fn try_idle(&self) -> bool {
         let used = GUARDS | PARTS | READERS | RUNNERS | GUARD_WRITES | WRITER;
         let next = |old: u64| (old & used == 0).then_some(old | WRITER);

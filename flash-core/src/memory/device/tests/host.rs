@@ -8,7 +8,7 @@ use crate::memory::{host_budget, set_host_budget};
 const BYTES: u64 = 8 << 20;
 const LEN: usize = (BYTES / 4) as usize;
 
-/// No budget when it ends.
+/// Ends the budget when dropped.
 struct Unlimited;
 
 impl Drop for Unlimited {
@@ -17,7 +17,7 @@ impl Drop for Unlimited {
     }
 }
 
-/// Four arrays, in vectors or reserved, that the host and a device have, each of its number.
+/// Four arrays, in vectors or reserved, that the host and a device have. Each is filled with its number.
 fn arrays(device: &'static DeviceMemory, reserved: bool) -> Vec<FlashMemory<u32>> {
     let array = |k: u32| {
         let memory = if reserved { FlashMemory::zeroed(LEN) } else { FlashMemory::from(vec![0; LEN]) };
@@ -46,11 +46,11 @@ fn beyond_the_budget_the_longest_unused_host_blocks_go_that_devices_have_too() {
         // 1 is the host's alone, 2 is being read.
         arrays[1].write().unwrap()[0] = 100;
         let reading = arrays[2].read().unwrap();
-        // The longest unused goes first, and no more than has to.
+        // The longest unused goes first, and no more than necessary.
         arrays[0].header().commit(0..1).unwrap();
         assert!(budget::give_back(1) >= BYTES - 8192);
         assert_eq!([0, 1, 2, 3].map(on_host), [whole, whole, whole, 0]);
-        // Other tests have arrays, too: no budget is as good as a small one.
+        // Other tests have arrays, too: no exact budget would do here.
         set_host_budget(0);
         let more = FlashMemory::<u32>::zeroed(LEN);
         more.write().unwrap()[0] = 1;
