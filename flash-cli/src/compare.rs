@@ -185,7 +185,7 @@ mod tests {
             format!("{} | {}", u64::MAX, u64::MAX - 1)
         );
         assert_eq!(differ(&[-1i8], &[1], 1.0).unwrap().2, "-1 | 1");
-        let element = |name: &str, size| ElementType { name: name.into(), size, align: 1 };
+        let element = |name: &str, size| ElementType { name: name.into(), size, align: 1, layout: 0 };
         let found = compare(&element("my::Particle", 2), &[1, 2, 3, 4], &[1, 2, 3, 255], 1.0).unwrap();
         assert_eq!((found.index, found.values), (1, ["bytes 03 04".to_owned(), "bytes 03 ff".to_owned()]));
         // A name whose size is wrong.

@@ -22,7 +22,6 @@ pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStre
     })?;
     // SAFETY of the generated code: `instance` gives the same static at every call.
     Ok(quote! {
-        #[allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
         const _: () = {
             unsafe impl #core::backend::BackendStatic for #ty {
                 fn instance() -> &'static #core::backend::Instance<#ty> {
@@ -57,7 +56,6 @@ pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
         ///
         /// # Safety
         /// `host` points to the host's interface, which lives for ever.
-        #[allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn flash_plugin_query(
             major: ::core::primitive::u32,

@@ -1,4 +1,4 @@
-//! The macros of FLASH: `derive(KernelDefinition)`, `kernel`, `register_backend`, `export_plugin`.
+//! The macros of FLASH: `derive(KernelDefinition)`, `derive(Element)`, `kernel`, `register_backend`, `export_plugin`.
 //!
 //! Each is an ordinary function from tokens to tokens, tested here. `tests/macros` tests what the compiler
 //! makes of the result. `definition` is the derive, `implementation` the attribute of an impl, `backend` has
@@ -8,6 +8,7 @@
 mod backend;
 mod core_path;
 mod definition;
+mod element;
 mod errors;
 mod implementation;
 mod keys;
@@ -114,6 +115,25 @@ use proc_macro2::TokenStream as Tokens;
 #[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| definition::derive(input.into(), &core)))
+}
+
+/// Makes a struct of numbers an element, which kernels take as scalar and in arrays.
+///
+/// ```text
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Particle {
+///     position: [f32; 3],
+///     mass: f32,
+/// }
+/// ```
+///
+/// All of its fields are elements, and it has no padding. Plugins and recordings know it as `crate::Type`, whatever
+/// module it is in; `#[element(name = "physics::Particle")]` gives it another name. Two types of one name whose fields
+/// differ are not taken for each other. The derive implements `bytemuck::Pod` and `bytemuck::Zeroable`, too.
+#[proc_macro_derive(Element, attributes(element))]
+pub fn element(input: TokenStream) -> TokenStream {
+    finish(core_path::find().and_then(|core| element::derive(input.into(), &core)))
 }
 
 /// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>` for a

@@ -5,13 +5,12 @@ use super::cpu::Product;
 use super::tiles::{Factors, Tiles, sized, tile};
 use super::{Mmm, MmmWhole, bf16};
 use crate::simd::{Avx512, InstructionSet, Vector};
-use bytemuck::{Pod, Zeroable};
 use flash_core::kernel;
-use flash_core::kernel::{CpuWhole, Index, Space, Threads};
+use flash_core::kernel::{CpuWhole, Element, Index, Space, Threads};
 use std::arch::x86_64::{__m512, __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32};
 
 /// Two factors whose products are added to one sum, the first in the lower half.
-#[derive(Clone, Copy, Pod, Zeroable)]
+#[derive(Clone, Copy, Element)]
 #[repr(transparent)]
 pub(super) struct Pair(u32);
 

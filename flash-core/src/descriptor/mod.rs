@@ -1,6 +1,7 @@
 //! The erased, serialisable form of kernel definitions, arguments and attributes.
 
 mod attribute;
+mod element;
 mod limits;
 mod part;
 
@@ -8,7 +9,9 @@ pub use attribute::{
     Attribute, Attributes, Devices, GroupBy, Implementation, MemoryBudget, Priority, Searchable, SortBy,
     Subspaces, Weights, group_by, only, sort_by, weights,
 };
-
+pub use element::{Element, ElementType};
+#[doc(hidden)]
+pub use element::{Layout, Text};
 pub use limits::{InFlight, Timeout};
 pub use part::{ArrayMap, AxisMap, PartBy, columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
 
@@ -122,42 +125,6 @@ pub enum Use {
     Both,
 }
 
-/// Type of an element.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ElementType {
-    /// Rust's name for it: `f32`, `[f64; 3]`, `my_crate::Particle`.
-    pub name: String,
-    /// Bytes.
-    pub size: usize,
-    /// Alignment in bytes.
-    pub align: usize,
-}
-
-impl ElementType {
-    /// The type `T`.
-    pub fn of<T: 'static>() -> ElementType {
-        ElementType {
-            name: std::any::type_name::<T>().to_owned(),
-            size: size_of::<T>(),
-            align: align_of::<T>(),
-        }
-    }
-
-    /// True if it can be looked at as `T`. The name alone does not say so: types in two blocks of one
-    /// function may have the same.
-    pub(crate) fn is<T: 'static>(&self) -> bool {
-        (self.name.as_str(), self.size, self.align)
-            == (std::any::type_name::<T>(), size_of::<T>(), align_of::<T>())
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ElementType { name, size, align } = self;
-        write!(f, "{name} ({size} bytes, aligned to {align})")
-    }
-}
-
 impl View {
     /// Its `ARG_*` code.
     pub fn code(self) -> u32 {
@@ -223,11 +190,11 @@ impl KernelDescriptor {
         format!("[{}]({})", self.dimensions.len(), arguments.join(", "))
     }
 
-    /// True if an implementation of the one is one of the other: they have the same signature, and types of
-    /// the same name are as large.
+    /// True if an implementation of the one is one of the other: they have the same signature, and types of the
+    /// same name have the same layout.
     pub(crate) fn agrees(&self, other: &KernelDescriptor) -> bool {
         let mut pairs = self.arguments.iter().zip(&other.arguments);
-        self.signature() == other.signature() && pairs.all(|(a, b)| a.element == b.element)
+        self.signature() == other.signature() && pairs.all(|(a, b)| a.element.agrees(&b.element))
     }
 }
 

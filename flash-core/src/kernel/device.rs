@@ -1,7 +1,7 @@
 //! How `#[implementations(..)]` describes code for devices.
 
-use super::KernelDefinition;
 use super::implementation::descriptor_of;
+use super::{Element, KernelDefinition};
 use crate::abi;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -92,8 +92,8 @@ pub(crate) fn attribute(key: &'static str, value: Value) -> abi::Attr {
 }
 
 /// What `T` is called in the language of device kernels; `None` if it is no number.
-pub fn c_type<T>() -> Option<String> {
-    let name = match std::any::type_name::<T>() {
+pub fn c_type<T: Element>() -> Option<String> {
+    let name = match T::ELEMENT_NAME {
         "f32" => "float",
         "f64" => "double",
         "i8" => "signed char",

@@ -18,6 +18,8 @@ pub mod views;
 
 #[doc(inline)]
 pub use crate::__partition_map as partition_map;
+#[doc(no_inline)]
+pub use crate::descriptor::Element;
 pub use definition::{ArgumentWriter, KernelDefinition};
 pub(crate) use device::attribute;
 pub use device::{DeviceCode, c_type, device_implementation};
@@ -31,25 +33,3 @@ pub use part::PartitionMapEntry;
 pub use part::{Boxes, Candidate, PartitionMap};
 pub use queue::{DeviceCall, DeviceFunction, device_function};
 pub use shim::{item_share, span_share, whole_share};
-
-use bytemuck::Pod;
-
-/// Plain data that may cross to a device: any [`Pod`] type.
-///
-/// # Examples
-/// ```
-/// #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-/// #[repr(C)]
-/// struct Particle { position: [f32; 3], mass: f32 }
-/// fn is_element<T: flash_core::kernel::Element>() {}
-/// is_element::<Particle>();
-/// is_element::<[f64; 3]>();
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not plain data",
-    label = "must be a number, an array of numbers, or a struct with `#[repr(C)]` and `derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)`"
-)]
-pub trait Element: Pod + Send + Sync {}
-
-#[diagnostic::do_not_recommend] // errors are about Element, not Pod
-impl<T: Pod + Send + Sync> Element for T {}

@@ -353,7 +353,7 @@ mod tests {
         are_what_was_put_in::<3>(1000);
         are_what_was_put_in::<771>(super::PLACED);
         are_what_was_put_in::<5000>(super::PLACED);
-        let nothing: FlashMemory<()> = std::iter::repeat_n((), 1000).collect();
+        let nothing: FlashMemory<[u8; 0]> = std::iter::repeat_n([], 1000).collect();
         assert_eq!(nothing.len(), 1000);
     }
 

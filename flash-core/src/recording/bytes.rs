@@ -108,3 +108,27 @@ pub mod text {
         }
     }
 }
+
+/// A type without its layout, which the first version of the format does not have.
+pub mod element {
+    use super::*;
+    use crate::descriptor::ElementType;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename = "ElementType")]
+    struct Written {
+        name: String,
+        size: usize,
+        align: usize,
+    }
+
+    pub fn serialize<S: Serializer>(element: &ElementType, serializer: S) -> Result<S::Ok, S::Error> {
+        let ElementType { name, size, align, .. } = element.clone();
+        Written { name, size, align }.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ElementType, D::Error> {
+        let Written { name, size, align } = Written::deserialize(deserializer)?;
+        Ok(ElementType { name, size, align, layout: 0 })
+    }
+}

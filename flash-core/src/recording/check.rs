@@ -169,7 +169,7 @@ impl Recording {
                 self.memories.len()
             ));
         };
-        if memory.element != spec.element {
+        if !memory.element.agrees(&spec.element) {
             return Err(format!(
                 "expected elements of {}, found memory {index} with elements of {}",
                 spec.element, memory.element
@@ -186,7 +186,7 @@ impl Recording {
 }
 
 fn check_element(element: &ElementType) -> Result<(), String> {
-    let ElementType { name, size, align } = element;
+    let ElementType { name, size, align, .. } = element;
     if !align.is_power_of_two() || *align > MAX_ALIGN {
         return Err(format!(
             "type `{name}`: expected an alignment that is a power of two up to {MAX_ALIGN}, found {align}"

@@ -76,7 +76,8 @@ pub struct Recording {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// Type of one element.
+    /// Type of one element. Its layout is not written: that of the argument that it is for counts.
+    #[serde(with = "bytes::element")]
     pub element: ElementType,
     /// Elements.
     pub len: u64,

@@ -93,7 +93,7 @@ impl Kernel {
         let fits = |descriptor: &KernelDescriptor| {
             descriptor.arguments.len() == arguments.len()
                 && descriptor.arguments.iter().zip(&arguments).all(|(want, have)| {
-                    want.element == have.element
+                    want.element.agrees(&have.element)
                         && match &have.value {
                             Value::Scalar(_) => want.view == View::Scalar,
                             Value::Array { writable, .. } => {

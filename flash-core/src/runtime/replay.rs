@@ -119,10 +119,9 @@ fn widens(recorded: &KernelDescriptor, registered: &KernelDescriptor) -> bool {
     let pairs = || recorded.arguments.iter().zip(&registered.arguments);
     Widening::between(recorded, registered).is_ok()
         && pairs().all(|(have, want)| {
-            have == want
-                || (want.view == View::Scalar
-                    && have.element.name != want.element.name
-                    && *have == ArgumentDescriptor { element: have.element.clone(), ..want.clone() })
+            let same = have.element.agrees(&want.element);
+            let widens = want.view == View::Scalar && have.element.name != want.element.name;
+            (same || widens) && *have == ArgumentDescriptor { element: have.element.clone(), ..want.clone() }
         })
 }
 

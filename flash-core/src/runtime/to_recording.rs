@@ -187,7 +187,7 @@ impl<'s> RecordingWriter<'s> {
                 self.guards.push((index, ByteGuard::new(header, spec.element.size)?));
             }
             self.recording.memories.push(Memory {
-                element: spec.element.clone(),
+                element: ElementType { layout: 0, ..spec.element.clone() },
                 len: header.len() as u64,
                 shape: header.shape().to_vec(),
                 data: None,
@@ -204,7 +204,7 @@ impl<'s> RecordingWriter<'s> {
             // SAFETY: the pipeline borrows the slice, whose length was proved; it is not executed meanwhile.
             let copy = || unsafe { std::slice::from_raw_parts(arg.data.cast::<u8>(), bytes) }.to_vec();
             let data = (self.data == Data::With).then(copy);
-            let element = spec.element.clone();
+            let element = ElementType { layout: 0, ..spec.element.clone() };
             self.recording.memories.push(Memory { element, len: arg.len, shape: Vec::new(), data });
         }
         index

@@ -72,7 +72,7 @@ impl Widening {
             let (here, there) = (our.to_string(), their.to_string());
             let name = &our.name;
             if here == there {
-                if our.element != their.element {
+                if !our.element.agrees(&their.element) {
                     return Err(format!("`{name}` is of {} here, it takes {}", our.element, their.element));
                 }
                 continue;

@@ -1,4 +1,4 @@
-//! Bounds that require plain data, written so that the compiler reports one error for a type that is not.
+//! Bounds that require elements, written so that the compiler reports one error for a type that is not one.
 
 use super::views::{View, accumulated};
 use super::{Argument, Definition};
@@ -6,11 +6,10 @@ use crate::tokens::{mentions, respan};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
-use syn::{GenericParam, Generics, PredicateType, TypeParamBound, WherePredicate};
+use syn::{GenericParam, Generics, WherePredicate};
 
-/// A bound for each type that depends on no parameter: it is plain data. Where one is not, the compiler
-/// reports it at the field, and assumes the bound in the items that have it. So there are two errors, this
-/// and that of [`calls`], and not one per use.
+/// A bound for each type that depends on no parameter: it is an element. Where one is not, the compiler reports it at
+/// the field, and assumes the bound in the items that have it. So there is one error, and not one per use.
 pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> {
     let depends = |ty: &TokenStream| {
         definition.generics.params.iter().any(|parameter| match parameter {
@@ -60,35 +59,6 @@ pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> 
         .flat_map(|argument| [bound(argument), operation(argument)])
         .flatten()
         .collect()
-}
-
-fn is_element(bound: &PredicateType) -> bool {
-    bound.bounds.iter().any(|bound| match bound {
-        TypeParamBound::Trait(bound) => {
-            bound.path.segments.last().is_some_and(|name| name.ident == "Element")
-        }
-        _ => false,
-    })
-}
-
-/// The same as calls, for which the compiler suggests a fix.
-pub fn calls(bounds: &[WherePredicate], core: &TokenStream) -> Option<TokenStream> {
-    let calls: TokenStream = bounds
-        .iter()
-        .filter_map(|bound| match bound {
-            WherePredicate::Type(bound) if is_element(bound) => Some(&bound.bounded_ty),
-            _ => None,
-        })
-        .map(|ty| respan(quote!(plain_data::<#ty>();), ty.span()))
-        .collect();
-    (!calls.is_empty()).then(|| {
-        quote! {
-            const _: fn() = || {
-                fn plain_data<T: #core::kernel::Element>() {}
-                #calls
-            };
-        }
-    })
 }
 
 /// The generics with these bounds.

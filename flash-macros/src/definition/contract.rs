@@ -15,7 +15,6 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     let ident = &definition.ident;
     let kernel = quote!(#core::kernel);
     let bounds = bounds::read(definition, core);
-    let plain_data = bounds::calls(&bounds, core);
     let generics = bounds::add(definition.generics.clone(), &bounds);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let statics =
@@ -62,10 +61,9 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
     // out with the core's paths, so that an alias of the same name is an error.
     quote! {
         #[automatically_derived]
-        #[allow(trivial_bounds, unsafe_code, unused_variables, clippy::undocumented_unsafe_blocks)]
+        #[allow(trivial_bounds, unused_variables)]
         const _: () = {
             #now
-            #plain_data
             #bound_type
             #run_type
             #values

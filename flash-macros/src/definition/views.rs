@@ -130,7 +130,7 @@ impl Reader {
             return Err(Error::new_spanned(
                 ty,
                 format!(
-                    "`{}` is not plain data: an argument is a number, an array of numbers, a struct with `#[repr(C)]` and `derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)`, or a view",
+                    "`{}` is not plain data: an argument is a number, an array of numbers, a struct with `#[derive(Clone, Copy, Element)]` and `#[repr(C)]`, or a view",
                     text(ty)
                 ),
             ));

@@ -1,7 +1,7 @@
 use flash_core::KernelDefinition;
 use flash_core::kernel::views::Item;
 
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy, flash_core::kernel::Element)]
 #[repr(C)]
 struct Particle {
     position: [f32; 3],

@@ -3,7 +3,7 @@ use flash_core::kernel::views::{Item, Read, Reduce, Sum, Write};
 
 struct Mine;
 
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy, flash_core::kernel::Element)]
 #[repr(C)]
 struct Point(f64);
 

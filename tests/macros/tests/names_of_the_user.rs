@@ -15,7 +15,7 @@ struct usize;
 trait Copy {}
 trait Clone {}
 
-#[derive(Debug, ::std::clone::Clone, ::std::marker::Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Debug, ::std::clone::Clone, ::std::marker::Copy, flash_core::kernel::Element)]
 #[repr(C)]
 /// A run.
 pub struct Run {

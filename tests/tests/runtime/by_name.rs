@@ -8,7 +8,7 @@ use flash::prelude::*;
 use flash::runtime::Scalar;
 
 /// Where to, and how heavy.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy, flash::kernel::Element)]
 #[repr(C)]
 struct Shift {
     by: [i32; 2],

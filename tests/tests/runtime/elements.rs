@@ -1,14 +1,15 @@
 //! Plain structs as elements, and which elements of an array a launch touches.
 
+use flash::descriptor::ElementType;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, Write};
-use flash::kernel::{CpuItem, Index};
+use flash::kernel::{CpuItem, Element, Index};
 use flash::prelude::*;
 
 struct ByItem;
 
 /// A plain struct, as scalar and as element.
-#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
 #[repr(C)]
 struct Particle {
     place: [f64; 2],
@@ -90,7 +91,7 @@ fn a_function_of_the_position_is_a_dimension() {
 /// same.
 fn of_one_name() -> impl FnOnce(&RuntimeObj) -> Result<(), flash::Error> {
     {
-        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+        #[derive(Clone, Copy, Element)]
         #[repr(C)]
         struct P([u8; 12]);
 
@@ -107,7 +108,7 @@ fn of_one_name() -> impl FnOnce(&RuntimeObj) -> Result<(), flash::Error> {
             }
         }
     }
-    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+    #[derive(Clone, Copy, Element)]
     #[repr(C)]
     struct P([u8; 4]);
 
@@ -125,7 +126,59 @@ fn an_implementation_for_other_elements_of_the_same_name_is_not_one() {
     assert!(matches!(error, flash::Error::NoImplementation(_)), "{error}");
     let text = error.to_string();
     assert!(
-        text.contains("P (4 bytes, aligned to 1)") && text.contains("P (12 bytes, aligned to 1)"),
+        text.contains("runtime::P (4 bytes, aligned to 1")
+            && text.contains("runtime::P (12 bytes, aligned to 1"),
         "{text}"
     );
+}
+
+/// The elements of another program, which has their fields in another order.
+mod elsewhere {
+    use super::*;
+
+    #[derive(Clone, Copy, Element)]
+    #[element(name = "elements.Charge")]
+    #[repr(C)]
+    pub struct Charge {
+        pub value: f32,
+        pub place: f32,
+    }
+
+    #[derive(KernelDefinition)]
+    #[kernel(name = "elements.layout", dims(i))]
+    pub struct Touch<'a> {
+        to: Item<'a, Write<Charge>>,
+    }
+
+    #[kernel]
+    impl CpuItem<Touch<'_>> for ByItem {
+        fn item(_: Index<1>, k: TouchItem<'_>) {
+            k.to.set(Charge { value: 1.0, place: 2.0 });
+        }
+    }
+}
+
+#[test]
+fn types_of_one_name_and_size_are_told_apart_by_their_fields() {
+    #[derive(Clone, Copy, Element)]
+    #[element(name = "elements.Charge")]
+    #[repr(C)]
+    struct Charge {
+        place: f32,
+        value: f32,
+    }
+
+    #[derive(KernelDefinition)]
+    #[kernel(name = "elements.layout", dims(i))]
+    struct Touch<'a> {
+        to: Item<'a, Write<Charge>>,
+    }
+
+    let rt = get_runtime("ALL_CPU").unwrap();
+    rt.submit(elsewhere::Touch::of(FlashMemory::zeroed(3))).exec([3]).unwrap();
+    let text = rt.submit(Touch::of(FlashMemory::zeroed(3))).exec([3]).unwrap_err().to_string();
+    let layouts =
+        [ElementType::of::<Charge>(), ElementType::of::<elsewhere::Charge>()].map(|e| e.to_string());
+    assert!(layouts[0].starts_with("elements.Charge (8 bytes, aligned to 4, layout "), "{layouts:?}");
+    assert!(layouts.iter().all(|layout| text.contains(layout)), "{layouts:?} in {text}");
 }

@@ -209,21 +209,22 @@ fn asks_for<T: flash::kernel::Element>(
 fn types_of_one_name_are_told_apart_by_their_bytes() {
     // Each block declares a type of its own, and both are called the same.
     let memory = {
-        #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+        #[derive(Clone, Copy, flash::kernel::Element)]
         #[repr(C)]
         struct P([u8; 4]);
         let memory = FlashMemory::<P>::zeroed(2);
         asks_for::<P>(&memory).unwrap();
         memory
     };
-    #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+    #[derive(Clone, Copy, flash::kernel::Element)]
     #[repr(C)]
     struct P([u8; 12]);
     let error = launch_error(asks_for::<P>(&memory));
     assert!(matches!(error.source, Error::Argument { .. }), "{error}");
     let text = error.to_string();
     assert!(
-        text.contains("P (4 bytes, aligned to 1), asked for as") && text.contains("P (12 bytes"),
+        text.contains("P (4 bytes, aligned to 1, layout")
+            && text.contains("asked for as runtime::P (12 bytes"),
         "{text}"
     );
 }

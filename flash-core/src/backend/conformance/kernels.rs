@@ -116,7 +116,7 @@ impl CpuItem<Stages<'_>> for ByItem {
 }
 
 /// A struct, by value.
-#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, crate::kernel::Element)]
 #[repr(C)]
 pub struct Mixed {
     /// Anything.
