@@ -1,8 +1,8 @@
-//! Extra threads, for work that may wait for something else than a processor: a function of the host that says
-//! `blocking`, or a pipeline that waits for devices.
+//! Extra threads, for work that may wait for something other than a processor: a function of the host that
+//! says `blocking`, or a pipeline that waits for devices.
 //!
-//! There are at most [`limit`] of them. One is started when work comes and none is idle, and ends when it has been idle
-//! for a while. Work beyond the limit waits in the order in which it came.
+//! There are at most [`limit`] of them. One is started when work comes and none is idle, and ends after being
+//! idle for [`IDLE`]. Work beyond the limit waits, by priority and then in the order in which it came.
 
 use crate::settings::process_number;
 use std::collections::VecDeque;
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that has been idle for so long ends.
+/// A thread that has been idle for this long ends.
 const IDLE: Duration = Duration::from_millis(500);
 
 struct Extra {
     queue: VecDeque<(i32, Job)>,
     threads: usize,
-    /// Threads that sleep, and will find something in the queue or not.
+    /// Threads that sleep, and may or may not find something in the queue.
     idle: usize,
 }
 
@@ -34,8 +34,8 @@ fn limit() -> usize {
     *LIMIT.get_or_init(|| process_number("blocking_threads").map_or(8, |limit| limit as usize))
 }
 
-/// Runs `job` on an extra thread, before all of a lower priority that wait for one. Where no thread can be had, this one
-/// runs what waits.
+/// Runs `job` on an extra thread, before all waiting jobs of a lower priority. Where no thread can be
+/// started, this thread runs what waits.
 pub(crate) fn run(priority: i32, job: Job) {
     let mut extra = extra();
     let at = extra.queue.partition_point(|(before, _)| *before >= priority);

@@ -1,8 +1,8 @@
-//! The worker threads of the process, and where their work comes from. See README.md beside this file.
+//! The worker threads of the process, and the sources of their work. See README.md beside this file.
 //!
-//! There is one set of them. A backend supplies them (the CPU backend: rayon's), or the core starts one plain thread.
-//! What they run comes from [`Source`]s, which a worker asks when it has nothing else on its stack. Work that may wait
-//! for something else than a processor runs on extra threads ([`blocking`]).
+//! There is one set of them. A backend supplies them (the CPU backend: rayon's), or the core starts one plain
+//! thread. A worker asks the [`Source`]s when it has nothing else on its stack. Work that may wait for
+//! something other than a processor runs on extra threads ([`blocking`]).
 
 pub(crate) mod blocking;
 mod plain;
@@ -32,9 +32,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 /// assert_eq!(squares.recv().unwrap(), 49);
 /// ```
 pub trait Source: Send + Sync {
-    /// Runs one piece of work on this thread, if there is any; false if there is none. What it runs may launch and wait
-    /// for handles, as on any other thread. It must not wait for other work of a source, for all workers may: a panic
-    /// ends the piece, and is the source's to report.
+    /// Runs one piece of work on this thread. False if there is none. It may launch and wait for handles, as
+    /// on any other thread. It must not wait for other work of a source, as all workers may be waiting. A
+    /// panic ends the piece, and is the source's to report.
     fn run_one(&self) -> bool;
 }
 
@@ -53,18 +53,18 @@ static HOST: WorkerHost = WorkerHost {
     pass_on: Some(pass_on),
 };
 
-/// A source that workers ask, until this is dropped.
+/// A source that workers ask until this is dropped.
 #[must_use = "a source is asked until its registration is dropped"]
 pub struct Registration(Arc<dyn Source>);
 
-/// Lets workers ask a source. One that was registered before is asked first.
+/// Lets workers ask a source. Sources registered before are asked first.
 pub fn register(source: Arc<dyn Source>) -> Registration {
     change(|sources| sources.push(source.clone()));
     Registration(source)
 }
 
 impl Drop for Registration {
-    /// A piece of work that runs is not waited for.
+    /// Does not wait for a piece of work that is running.
     fn drop(&mut self) {
         change(|sources| sources.retain(|other| !Arc::ptr_eq(other, &self.0)));
     }
@@ -77,9 +77,9 @@ fn change(change: impl FnOnce(&mut Vec<Arc<dyn Source>>)) {
     *sources = Some(changed.into());
 }
 
-/// There is work for up to `count` workers: sees to it that as many look for it. Workers that are awake and idle do so at
-/// once, others are woken for the rest, which takes some microseconds here and some tens until they run. Workers that
-/// are busy look when they are done.
+/// Announces work for up to `count` workers, and lets as many look for it. Workers that are awake and idle do
+/// so at once. Others are woken for the rest, which takes some microseconds here and some tens until they
+/// run. Busy workers look when they are done.
 pub fn wake(count: usize) {
     announce(count);
 }
@@ -94,7 +94,7 @@ pub(crate) fn announce(count: usize) -> bool {
     }
 }
 
-/// How many workers there are, started or not.
+/// The number of workers, started or not.
 pub fn count() -> usize {
     supplied().map_or(1, |workers| workers.count as usize)
 }
@@ -118,14 +118,14 @@ unsafe extern "C" fn pass_on() {
     );
 }
 
-/// Runs what work there is; true if that was anything.
+/// Runs all work there is. True if there was any.
 fn serve() -> bool {
     let sources = SOURCES.read().unwrap_or_else(PoisonError::into_inner).clone();
     let mut any = false;
     if let Some(sources) = sources {
-        // From the first source again after each piece: what is registered first comes first.
+        // Starts at the first source again after each piece: sources registered first come first.
         let one = |source: &Arc<dyn Source>| {
-            // A panic ends the piece of work, and not the thread, which is not ours.
+            // A panic ends the piece of work but not the thread, which is the backend's.
             catch_unwind(AssertUnwindSafe(|| source.run_one())).unwrap_or(true)
         };
         while sources.iter().any(one) {

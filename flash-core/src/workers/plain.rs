@@ -1,7 +1,8 @@
-//! The one worker thread of a program without a backend that supplies some.
+//! The one worker thread of a program whose backends supply none.
 //!
-//! The thread sleeps on a condition variable. `asleep` is stored under the lock before it looks at the news for the last
-//! time; a waker changes the news, takes the lock and looks at `asleep`. So one of the two sees the other.
+//! The thread sleeps on a condition variable. Under the lock, it looks at the news for the last time and
+//! stores `asleep`. A waker changes the news, then takes the lock and looks at `asleep`. So one of the two
+//! sees the other.
 
 use super::{NEWS, serve};
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ fn asleep() -> MutexGuard<'static, bool> {
     ASLEEP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes the thread if it sleeps, and starts it if there is none. False: the system gives none.
+/// Wakes the thread if it sleeps, and starts it if there is none. False if the system gives none.
 pub(super) fn wake() -> bool {
     static STARTED: OnceLock<bool> = OnceLock::new();
     let start = || std::thread::Builder::new().name("flash-worker".into()).spawn(work).is_ok();

@@ -1,18 +1,17 @@
-//! The shares of a launch: who may run one, when a phase has drained, and when
-//! the launch is over. README.md has the argument; in short:
+//! The shares of a launch: which thread may run one, when a phase has drained, and when the launch is over.
+//! README.md has the argument; in short:
 //!
-//! Slot s has two counters that only grow, `claimed` and `done`, in tickets.
-//! Ticket t of slot s stands for one chunk of share s of one phase. Whoever
-//! moves `claimed` from t to t + 1 runs that chunk and then adds it to `done`.
-//! Phase k may begin when `done` of every slot has reached phase k's first
-//! ticket; the launch is over when it has reached the last one's end. Nobody
-//! has to come: a share that its own thread has not claimed, another takes.
+//! Slot s has two counters that only grow, `claimed` and `done`, in tickets. Ticket t of slot s stands for
+//! one chunk of share s of one phase. The thread that moves `claimed` from t to t + 1 runs that chunk and
+//! then adds it to `done`. Phase k may begin when `done` of every slot has reached phase k's first ticket.
+//! The launch is over when it has reached the last one's end. No worker has to come: another thread takes a
+//! share that the slot's own has not claimed.
 
 use super::mailbox::{Job, Letter, Mailbox, Rows};
 use super::shares::fraction;
 use super::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, yield_now};
 
-/// What a member that attends has found in its mailbox.
+/// What a member finds in its mailbox when it attends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Poll {
     /// Nothing new.
@@ -40,10 +39,10 @@ struct Padded<T>(T);
 struct Slot {
     /// Written by the turn, polled by the worker.
     mailbox: Mailbox,
-    /// Written by the worker, or by whoever takes its share; else unread.
+    /// Written by the worker, or by the thread that takes its share; else unread.
     claimed: Padded<AtomicU64>,
-    /// Written as `claimed`, polled by those who wait. Apart from `claimed`, so
-    /// that polling does not take the line from under the worker's next claim.
+    /// Written as `claimed`, polled by the threads that wait. Apart from `claimed`, so that polling does not
+    /// take the line from under the worker's next claim.
     done: Padded<AtomicU64>,
 }
 
@@ -52,14 +51,13 @@ pub(crate) struct Crew {
     slots: Box<[Slot]>,
     /// `fractions[w]` is `fraction(w)`.
     fractions: Box<[u64]>,
-    /// A `run` of this launch said false. Set by the holder of a ticket before
-    /// it is done, cleared with the turn.
+    /// Set if a `run` of this launch returned false: by the holder of a ticket, before that is done. Cleared
+    /// with the turn.
     stop: Padded<AtomicBool>,
     spin: Spin,
 }
 
-/// Whether a counter has reached `target`. The counters may wrap; no two that
-/// meet are 2^63 apart.
+/// True if a counter has reached `target`. The counters may wrap; no two that are compared are 2^63 apart.
 #[inline]
 fn reached(counter: u64, target: u64) -> bool {
     counter.wrapping_sub(target).cast_signed() >= 0
@@ -85,14 +83,14 @@ impl Crew {
         &self.slots[slot].mailbox
     }
 
-    /// Posts `job` to its slots, takes part as slot `me`, one of the launch's, and
-    /// returns when it is over: then no thread touches what it points to, nor will.
-    /// False if it was stopped. Calls `between` after each chunk it ran.
+    /// Posts `job` to its slots, takes part as slot `me`, one of the launch's, and returns when it is over:
+    /// no thread touches what it points to from then on. False if it was stopped. Calls `between` after each
+    /// chunk it ran.
     ///
     /// # Safety
-    /// The caller has the turn, and no other thread attends to slot `me`. `job.base` and `letter` continue what the turns
-    /// before left (the base grows by `job.tickets()` with each). `job.data` is
-    /// alive, may be used by several threads and belongs to `job.calls`.
+    /// The caller has the turn, and no other thread attends to slot `me`. `job.base` and `letter` continue
+    /// what the earlier turns left (the base grows by `job.tickets()` with each). `job.data` is alive, may be
+    /// used by several threads and belongs to `job.calls`.
     #[inline]
     pub(crate) unsafe fn lead(&self, me: usize, letter: u64, job: &Job, between: impl FnMut()) -> bool {
         let width = job.shape.width as usize;
@@ -105,10 +103,9 @@ impl Crew {
         let stopped = self.stop.0.load(Ordering::Relaxed);
         let jump = if stopped { 0 } else { width };
         if jump < self.slots.len() {
-            // The tickets that this launch did not use: those of slots beyond
-            // its width, and of phases after the one that stopped it. Nobody
-            // else writes the counters now: every thread that passed the last
-            // barrier saw the stop there, and claims nothing after.
+            // Skips the tickets that this launch did not use: those of slots beyond its width, and of phases
+            // after the one that stopped it. No other thread writes the counters now: every thread that
+            // passed the last barrier saw the stop there, and claims nothing after.
             let end = job.base.wrapping_add(job.tickets());
             for slot in &self.slots[jump..] {
                 slot.claimed.0.store(end, Ordering::Relaxed);
@@ -128,10 +125,9 @@ impl Crew {
         }
     }
 
-    /// The loop of slot `me`: takes part in what is posted until it is told to
-    /// leave or `linger` gives up, which it asks after each poll that found
-    /// nothing, and tells of launches. False if it was not marked. Only on the
-    /// slot's own thread.
+    /// The loop of slot `me`: takes part in what is posted until it is told to leave or `linger` gives up.
+    /// `linger` is asked after each poll that found nothing, and told of launches. False if the slot was not
+    /// marked. Only on the slot's own thread.
     pub(crate) fn attend(&self, me: usize, mut linger: impl FnMut(Poll) -> bool) -> bool {
         let mailbox = &self.slots[me].mailbox;
         if !mailbox.arrive() {
@@ -158,18 +154,17 @@ impl Crew {
         true
     }
 
-    /// Runs what it can get of `job`. The caller, which `leads`, stays to the end;
-    /// the others leave when nothing is left to claim. `job` may be over already.
+    /// Runs what it can claim of `job`. The caller, which `leads`, stays to the end; other threads leave when
+    /// nothing is left to claim. `job` may be over already.
     #[inline]
     pub(crate) fn take_part(&self, me: usize, leads: bool, job: &Job, mut between: impl FnMut()) {
         let log = job.shape.log_chunks;
-        // Every slot, my own last: another may have taken a share of mine.
+        // Every slot, this thread's last: another thread may have taken a share of it.
         let slots = (me + 1..job.shape.width as usize).chain(0..=me);
         let mut phase = 0;
         loop {
-            // Where the others have got to meanwhile. My latest ticket that is
-            // claimed belongs to a phase that has begun; the one after it may
-            // not have.
+            // How far the others have got meanwhile. This slot's latest claimed ticket belongs to a phase
+            // that has begun; the one after it may not.
             let claimed = self.slots[me].claimed.0.load(Ordering::Relaxed);
             let ahead = claimed.wrapping_sub(job.base);
             if ahead > job.tickets() {
@@ -185,9 +180,8 @@ impl Crew {
                         self.pause(&mut polls);
                     }
                 }
-                // `claimed` may be ahead because the caller has moved it past a
-                // stopped launch's end, slot by slot: nothing must be claimed
-                // on a slot that it has still to move. (The caller sees only
+                // `claimed` may be ahead because the caller has moved it past a stopped launch's end, slot by
+                // slot: nothing must be claimed on a slot that it has still to move. (The caller sees only
                 // claims here, and must not leave before the others.)
                 if !leads && self.stop.0.load(Ordering::Acquire) {
                     return;
@@ -228,22 +222,20 @@ impl Crew {
             if phase == job.phases {
                 return;
             }
-            // Whoever said stop in the phase that has drained did so before it
-            // was done, and that was seen: all threads that pass this barrier
-            // leave here. A late one may find the stop cleared again; Acquire,
-            // so that it then finds the tickets gone, too. A late one may also
-            // find the stop of a later phase, in which others still run: any
-            // but the caller may leave then, and the caller may not.
+            // A `run` that stopped the drained phase set the stop before it was done, and that was seen: all
+            // threads that pass this barrier leave here. A late thread may find the stop cleared again;
+            // Acquire, so that it then finds the tickets gone, too. A late thread may also find the stop of a
+            // later phase, in which others still run: any but the caller may leave then, and the caller may
+            // not.
             if self.stop.0.load(Ordering::Acquire) && (!leads || !self.claimed_beyond(job, part.end)) {
                 return;
             }
         }
     }
 
-    /// Whether somebody has begun the phase whose first ticket is `first`. It
-    /// is right if a stop was seen (Acquire) and everything before has drained:
-    /// a stop in this phase or later came after a claim in it, and after any
-    /// other stop nobody claims.
+    /// True if a ticket of the phase whose first one is `first` has been claimed. It is right if a stop was
+    /// seen (Acquire) and everything before has drained: a stop in this phase or later came after a claim in
+    /// it, and after any other stop there are no claims.
     #[cold]
     fn claimed_beyond(&self, job: &Job, first: u64) -> bool {
         let slots = &self.slots[..job.shape.width as usize];
@@ -268,12 +260,12 @@ struct Part<'a> {
     phase: u64,
     /// The ticket after this phase's last.
     end: u64,
-    /// The phase's rows, once a ticket allowed to ask for them.
+    /// The phase's rows, once the thread had a ticket and could ask for them.
     rows: Option<Rows>,
 }
 
 impl Part<'_> {
-    /// Claims and runs the next chunk of `slot`'s share; false if none is left.
+    /// Claims and runs the next chunk of `slot`'s share. False if none is left.
     #[inline]
     fn run_one(&mut self, slot: usize) -> bool {
         let Slot { claimed, done, .. } = &self.crew.slots[slot];
@@ -297,8 +289,8 @@ impl Part<'_> {
             self.run_rows(slot as u32, chunk);
         }
         if log == 0 {
-            // The phase's only ticket of this slot: nobody else writes `done`
-            // before it has this value. A store does not wait for the line.
+            // This is the phase's only ticket of the slot: no other thread writes `done` before it has this
+            // value. A store does not wait for the line.
             done.0.store(ticket.wrapping_add(1), Ordering::Release);
         } else {
             done.0.fetch_add(1, Ordering::Release);
@@ -324,7 +316,7 @@ impl Part<'_> {
         let rows = Rows { start: rows.start, end: rows.end };
         // SAFETY: as above. No other ticket stands for these rows.
         if !unsafe { (job.calls.run)(job.data, self.phase, rows) } {
-            // Release: who sees it sees that this ticket was claimed.
+            // Release: a thread that sees it sees that this ticket was claimed.
             self.crew.stop.0.store(true, Ordering::Release);
         }
     }

@@ -1,11 +1,9 @@
-//! One worker's mailbox: the launch it is asked to take part in, and whether
-//! it is there to read it. One cache line, so that a post is one transfer.
+//! One worker's mailbox: the launch it is asked to take part in, and whether the worker is there to read it.
+//! It is one cache line, so that a post is one transfer.
 //!
-//! A letter is a sequence lock: only the thread that has the team's turn
-//! writes, the worker reads. A letter may be stale by the time it is read; that
-//! is harmless, because it allows nothing: what allows a thread to touch a
-//! launch is a ticket (see `crew.rs`), and the tickets of a finished launch are
-//! gone.
+//! A letter is a sequence lock: only the thread that has the team's turn writes, and the worker reads. A
+//! letter may be stale by the time it is read. That is harmless, because a letter allows nothing: what allows
+//! a thread to touch a launch is a ticket (see `crew.rs`), and the tickets of a finished launch are gone.
 
 use std::ptr;
 
@@ -20,9 +18,8 @@ pub(crate) struct Rows {
     pub(crate) end: u64,
 }
 
-/// The work of a launch with its type erased. `extern "C"`: a panic that
-/// reaches the edge aborts, because a thread that left a launch by unwinding
-/// would leave the others waiting, or running on a dead stack frame.
+/// The work of a launch with its type erased. `extern "C"`: a panic that reaches the boundary aborts, because
+/// a thread that left a launch by unwinding would leave the others waiting, or running on a dead stack frame.
 pub(crate) struct Calls {
     /// # Safety
     /// The first argument is the `data` that belongs to this table, alive.
@@ -39,8 +36,8 @@ pub(crate) struct Job {
     pub(crate) base: u64,
     pub(crate) phases: u64,
     pub(crate) shape: Shape,
-    /// Bit s: slot s was not there when the launch began, so its share is
-    /// anyone's at once. Slots beyond 63 always count as there.
+    /// Bit s: slot s was not there when the launch began, so any thread may take its share at once. Slots
+    /// beyond 63 always count as there.
     pub(crate) absent: u64,
     pub(crate) data: *const (),
     pub(crate) calls: &'static Calls,
@@ -74,7 +71,7 @@ const WAKING: u8 = 1;
 /// A loop is running: it polls the mailbox or takes part in a launch.
 const AWAKE: u8 = 2;
 
-/// See the module. Aligned to two lines, because the prefetcher fetches pairs.
+/// A mailbox. Aligned to two lines, because the prefetcher fetches pairs.
 #[repr(align(128))]
 pub(crate) struct Mailbox {
     /// Even: the letter's number. Odd: a letter is being written.
@@ -147,42 +144,40 @@ impl Mailbox {
         if calls.is_null() {
             return Letter::Leave;
         }
-        // SAFETY: the number was the same before and after, so every field is
-        // of one letter; `post` stored a `&'static Calls`, seen through Acquire.
+        // SAFETY: the number was the same before and after, so every field is of one letter; `post` stored a
+        // `&'static Calls`, seen through Acquire.
         let calls = unsafe { &*calls };
         let job = Job { base, phases, shape: Shape::unpack(shape), absent, data, calls };
         Letter::Join(number, job)
     }
 
-    // The presence is a hint: no launch is lost or waits if it is stale, so
-    // Relaxed is enough. What must hold is that a slot has one loop at a time:
-    // PARKED -> WAKING is for any thread; the one that wins it must fetch the
-    // worker. The others are the slot's own thread's alone, and no two of them
-    // leave the same value.
+    // The presence is a hint: no launch is lost or waits if it is stale, so Relaxed is enough. What must hold
+    // is that a slot has one loop at a time. PARKED -> WAKING is for any thread, and the one that does it
+    // must fetch the worker. The other changes are for the slot's own thread only, and no two of them leave
+    // the same value.
 
-    /// Whether a worker polls this mailbox, or did a moment ago.
+    /// True if a worker polls this mailbox, or did a moment ago.
     #[inline]
     pub(crate) fn is_awake(&self) -> bool {
         self.presence.load(Ordering::Relaxed) == AWAKE
     }
 
-    /// Whether the worker has to be fetched; if so, the caller must.
+    /// True if the worker has to be fetched. The caller must do that then.
     pub(crate) fn wake(&self) -> bool {
         self.presence.compare_exchange(PARKED, WAKING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether no worker polls this mailbox, and none was sent for.
+    /// True if no worker polls this mailbox, and none was sent for.
     pub(crate) fn is_parked(&self) -> bool {
         self.presence.load(Ordering::Relaxed) == PARKED
     }
 
-    /// Begins a loop; false if none was asked for. Only on the slot's thread.
+    /// Begins a loop. False if none was asked for. Only on the slot's thread.
     ///
-    /// One rayon thread may be asked twice (two wakes, the first one's job not
-    /// yet run), or in the middle of a loop (the kernel waits inside rayon,
-    /// which runs what is queued meanwhile): the second finds another state
-    /// than WAKING and must not begin, as it would wait for the first, which
-    /// lies below it on the stack.
+    /// One rayon thread may be asked twice (two wakes, and the first one's job has not run yet), or in the
+    /// middle of a loop (the kernel waits inside rayon, which runs what is queued meanwhile). The second job
+    /// finds another state than WAKING and must not begin: it would wait for the first, which lies below it
+    /// on the stack.
     pub(crate) fn arrive(&self) -> bool {
         let wanted = self.presence.load(Ordering::Relaxed) == WAKING;
         if wanted {
@@ -196,21 +191,19 @@ impl Mailbox {
         self.presence.store(PARKED, Ordering::Relaxed);
     }
 
-    // A launch does not need its workers to come, but work of the host does. So a
-    // worker that has parked looks once more whether there is any, and a thread
-    // that has brought some looks afterwards whether a worker is awake: with a fence on both
-    // sides, one of the two sees the other.
+    // A launch does not need its workers to come, but work of the host does. So a worker that has parked
+    // looks once more for such work, and a thread that has brought some looks afterwards for a worker that is
+    // awake. With a fence on both sides, one of the two sees the other.
 
-    /// After `park`: whether the worker has to go on, because `work` says that
-    /// there is some that it has not seen. If so it has been marked. Only on the
-    /// slot's thread.
+    /// To be called after `park`: true if the worker has to go on, because `work` finds some that the worker
+    /// has not seen. It has been marked then. Only on the slot's thread.
     pub(crate) fn goes_on(&self, work: impl FnOnce() -> bool) -> bool {
         fence(Ordering::SeqCst);
         work() && self.wake()
     }
 
-    /// Before `is_awake` is asked of workers that are to see work of the host,
-    /// which is there already.
+    /// To be called before `is_awake` is asked of workers that should see work of the host, which must be
+    /// there already.
     pub(crate) fn before_look() {
         fence(Ordering::SeqCst);
     }

@@ -1,6 +1,5 @@
-//! The thread team: the caller and members of a rayon pool, and a way to
-//! dispatch to them that goes past rayon's queues. README.md says why it is as
-//! it is; `mailbox.rs`, `turn.rs` and `crew.rs` are the protocol, which is
+//! The thread team: the caller and members of a rayon pool, and a dispatch to them that goes past rayon's
+//! queues. README.md has the reasons. `mailbox.rs`, `turn.rs` and `crew.rs` are the protocol, which is
 //! model-checked; `pool.rs` has the threads.
 
 mod crew;
@@ -64,8 +63,8 @@ pub trait Work: Sync {
 pub struct Estimate {
     /// Nanoseconds that one row takes on one thread; 0: unknown.
     pub ns_per_item: f32,
-    /// Never run on the caller alone for being small, and wake parked workers
-    /// at once. For tests and benchmarks.
+    /// Never run it on the caller alone for being small, and wake parked workers at once. For tests and
+    /// benchmarks.
     pub force_parallel: bool,
     /// Shares begin at multiples of this many rows from the phase's start. A
     /// power of two; another number is rounded up to one.
@@ -75,12 +74,12 @@ pub struct Estimate {
 /// A team of threads: the caller of [`Team::run`], and members of a pool.
 pub struct Team {
     pool: Arc<Pool>,
-    /// Which of the pool's teams.
+    /// The team's number in its pool.
     number: usize,
 }
 
 impl Team {
-    /// One of the teams of a pool.
+    /// A team of a pool.
     pub(crate) fn of(pool: &Arc<Pool>, number: usize) -> Team {
         Team { pool: pool.clone(), number }
     }
@@ -96,14 +95,12 @@ impl Team {
         self.pool.threads_of(self.number)
     }
 
-    /// Runs phases `0..phases` of `work`. Phase k + 1 begins after phase k has
-    /// drained and sees what it wrote; the caller sees all of it. `false` if a
-    /// `run` said so: the rest of that phase may then have been skipped, and
-    /// no later one has begun.
+    /// Runs phases `0..phases` of `work`. Phase k + 1 begins after phase k has drained, and sees what it
+    /// wrote. The caller sees all of it. `false` if a `run` returned that: the rest of its phase may have
+    /// been skipped then, and no later phase has begun.
     ///
-    /// Runs on the caller alone if the launch is too small to share, or if the
-    /// team is busy: with another host thread's launch, or with the one that
-    /// this call is made from.
+    /// Runs on the caller alone if the launch is too small to share, or if the team is busy: with a launch of
+    /// another host thread, or with the one that this call is made from.
     #[inline]
     pub fn run<W: Work>(&self, work: &W, phases: u64, estimate: Estimate) -> bool {
         if phases > MAX_PHASES {
@@ -113,9 +110,9 @@ impl Team {
         }
     }
 
-    /// Runs `f` inside the rayon pool, with the team's members back in it, for code
-    /// that has parallelism of its own; launches meanwhile run on their caller alone.
-    /// On a thread of the pool, or if it cannot be had, `f` runs on the caller.
+    /// Runs `f` inside the rayon pool, with the team's members back in it, for code that has parallelism of
+    /// its own. Launches meanwhile run on their caller alone. On a thread of the pool, or if there is no
+    /// pool, `f` runs on the caller.
     pub fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         let team = &self.pool.shared().teams[self.number];
         let mut turn = team.turn.try_take();
@@ -155,8 +152,8 @@ impl Team {
         run_alone(work, phases)
     }
 
-    /// Runs the launch on the team; None if the caller should run it alone.
-    /// `items` is the length of a typical phase.
+    /// Runs the launch on the team. `None` if the caller should run it alone. `items` is the length of a
+    /// typical phase.
     ///
     /// # Safety
     /// `data` is alive, may be used by several threads and belongs to `calls`.
@@ -184,10 +181,9 @@ impl Team {
             (shape, absent, away, me)
         };
 
-        // Parked workers: wake them if that costs less than what they save,
-        // now or over the launches since the last wake (a debt that has grown
-        // to a wake's price is paid: at most twice what knowing the future
-        // would cost). What is unknown is begun and timed.
+        // Parked workers are woken if that costs less than it saves, now or over the launches since the last
+        // wake: a debt that has grown to a wake's price is paid, which is at most twice what knowing the
+        // future would cost. A launch of unknown cost is begun and timed.
         let mut wake = false;
         let mut wake_later = false;
         if away > 0 {
@@ -301,8 +297,7 @@ fn run_alone<W: Work>(work: &W, phases: u64) -> bool {
 fn worth_sharing<W: Work>(work: &W, phases: u64, estimate: Estimate) -> Option<u64> {
     let mut items = length(&work.phase(0));
     if phases > 1 {
-        // Spaces that grow to the middle (wave fronts) begin with a phase that
-        // says nothing.
+        // Spaces that grow to the middle (wave fronts) begin with a phase that is not typical.
         items = items.max(length(&work.phase(phases / 2)));
     }
     if items < 2 || items <= estimate.align {
@@ -319,14 +314,14 @@ fn length(rows: &Range<u64>) -> u64 {
     rows.end.saturating_sub(rows.start)
 }
 
-/// Signed: that is one instruction, unsigned is a branch and three.
+/// Signed: one instruction, where unsigned is a branch and three.
 #[inline]
 fn as_f32(count: u64) -> f32 {
     count.min(i64::MAX as u64).cast_signed() as f32
 }
 
-/// Shares of a phase, and log2 of the alignment. No more shares than aligned
-/// pieces: the thread of an empty share only makes the barrier longer.
+/// The number of shares of a phase, and log2 of the alignment. There are no more shares than aligned pieces:
+/// the thread of an empty share would only make the barrier longer.
 #[inline]
 fn width(threads: usize, items: u64, align: u64) -> (u32, u32) {
     let log_align = align.clamp(1, 1 << 40).next_power_of_two().trailing_zeros();
@@ -334,7 +329,7 @@ fn width(threads: usize, items: u64, align: u64) -> (u32, u32) {
     ((threads as u64).min(pieces).max(2) as u32, log_align)
 }
 
-/// log2 of the chunks of a share, of which all have `pieces` aligned pieces.
+/// log2 of the number of chunks of each share; all shares together have `pieces` aligned pieces.
 #[inline]
 fn log_chunks(per_phase: f32, pieces: u64, width: u32, known: bool) -> u32 {
     let share = per_phase / width as f32;
@@ -343,7 +338,7 @@ fn log_chunks(per_phase: f32, pieces: u64, width: u32, known: bool) -> u32 {
     } else if share <= LONG_SHARE {
         return 0;
     } else {
-        // n of them are n^2 of the last.
+        // n chunks are n^2 times the last.
         (((share / CHUNK).min(1e6) as u32).ilog2() / 2).min(LOG_CHUNKS)
     };
     let pieces_per_share = pieces / u64::from(width);

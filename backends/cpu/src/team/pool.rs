@@ -1,12 +1,14 @@
-//! The threads: those of one rayon pool, divided among the teams of the devices, and how they are fetched.
+//! The threads of the teams: those of one rayon pool, divided among the teams of the devices, and how they
+//! are fetched.
 //!
-//! Each thread of the pool is a *member*: of one team, with one slot of its crew, always the same. A team of n threads has
-//! n members, though one of its threads is the caller: slot s belongs to member s - 1, and slot 0 to the caller, or, if
-//! the caller is itself one of the members and has taken that member's slot, to the last member.
+//! Each thread of the pool is a *member* of one team, with one slot of its crew, always the same. A team of n
+//! threads has n members, though one of its threads is the caller. Slot s belongs to member s - 1. Slot 0
+//! belongs to the caller; if the caller is itself one of the members and has taken that member's slot, slot 0
+//! belongs to the last member.
 //!
 //! A member that has been fetched attends to its team's mailbox, and to the work of the host
-//! ([`WorkerThreads`](flash_core::backend::WorkerThreads)), until both have had nothing for a while. It has then returned
-//! to rayon, for whatever else uses the pool.
+//! ([`WorkerThreads`](flash_core::backend::WorkerThreads)), until both have been empty for a while. Then it
+//! returns to rayon, for whatever else uses the pool.
 //!
 //! No work of the host is left lying: see the end of `mailbox.rs`.
 
@@ -24,19 +26,19 @@ use std::time::{Duration, Instant};
 
 /// Polls of a lingering member between looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
-/// Pools of more threads are fetched by way of the first that wakes.
+/// In a pool of more threads than these, the first that wakes fetches the others.
 const FEW: usize = 4;
 
-/// The threads of a pool. None is started before one is wanted.
+/// The threads of a pool. None is started before one is needed.
 pub(crate) struct Pool {
-    /// Threads of each team.
+    /// The number of threads of each team.
     shares: Box<[usize]>,
     linger: Duration,
     /// Bytes of the stack of each thread; 0: as many as threads usually have.
     stack_size: usize,
-    /// It is rayon's global pool, which the program may have built already.
+    /// True for rayon's global pool, which the program may have built already.
     global: bool,
-    /// `None` within: it cannot be had.
+    /// `None` within: there is no pool.
     rayon: OnceLock<Option<Rayon>>,
     shared: OnceLock<Arc<Shared>>,
 }
@@ -51,16 +53,16 @@ enum Rayon {
 pub(super) struct Shared {
     pub(super) teams: Box<[Crewed]>,
     members: Box<[Member]>,
-    /// More threads than cores: spinning takes the core from a thread that has something to do.
+    /// True if there are more threads than cores: spinning then takes the core from a thread with work.
     crowded: bool,
     linger: Duration,
     /// The host, once it has had work.
     host: OnceLock<HostWork>,
-    /// Members that were sent for because of the host's work, and have not come.
+    /// The number of members that were sent for because of the host's work, and have not come.
     coming: AtomicUsize,
 }
 
-/// The crew of a team, and whose turn it is.
+/// A team's crew and its turn.
 pub(super) struct Crewed {
     pub(super) turn: Turn,
     pub(super) crew: Crew,
@@ -73,17 +75,19 @@ struct Member {
     busy: Busy,
 }
 
-/// It takes part in a launch, or runs work of the host's. On lines of its own: the member writes it at every launch.
+/// True while it takes part in a launch, or runs work of the host. On lines of its own, as the member writes
+/// it at every launch.
 #[repr(align(128))]
 struct Busy(AtomicBool);
 
-/// Bytes of the stack by which a job within a job is deeper at least; between two ways to here there are less.
+/// Bytes of the stack by which a job within a job is at least deeper. Between two ways to here there are
+/// fewer.
 const NESTED: usize = 512;
 
 thread_local! {
-    /// Whose member this thread is, by address, and which.
+    /// The member that this thread is: the address of its pool, and its number.
     static MEMBER: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-    /// Where its stack was when it attended with nothing below but rayon's loop; 0: it has not yet.
+    /// The stack's address when the thread attended with only rayon's loop below. 0: it has not yet.
     static BOTTOM: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -104,7 +108,7 @@ impl Pool {
         Arc::new(Pool { shares, linger, stack_size, global, rayon: OnceLock::new(), shared: OnceLock::new() })
     }
 
-    /// How many teams there are.
+    /// The number of teams.
     pub(crate) fn teams(&self) -> usize {
         self.shares.len()
     }
@@ -127,7 +131,7 @@ impl Pool {
         self.rayon.get().is_some()
     }
 
-    /// What launches share, if there was one that is not small.
+    /// True if there was a launch that is not small.
     #[cfg(test)]
     pub(super) fn is_used(&self) -> bool {
         self.shared.get().is_some()
@@ -149,7 +153,7 @@ impl Pool {
                     there.then_some(Rayon::Global)?
                 }
             };
-            // While nothing else runs there: each notes where its stack ends.
+            // While nothing else runs there, each thread stores where its stack ends.
             let shared = self.shared().clone();
             rayon.broadcast(move |index| shared.attend(index));
             Some(rayon)
@@ -157,17 +161,17 @@ impl Pool {
         self.rayon.get_or_init(start).as_ref()
     }
 
-    /// Sends for the members of a team whose slots were marked, `count` of them.
+    /// Sends for the `count` members of a team whose slots were marked.
     #[cold]
     pub(super) fn fetch(&self, count: usize) {
         let Some(rayon) = self.rayon() else { return };
         let (shared, here) = (self.shared().clone(), Place::here());
         if count <= 2 && self.threads() <= FEW {
             shared.keep_off(here);
-            // To every thread, of which those that are not marked do nothing: rayon does not address one.
+            // Sent to every thread, as rayon does not address one. Those that are not marked do nothing.
             rayon.broadcast(move |index| shared.attend(index));
         } else {
-            // Each thread costs some system calls: let the first woken pay.
+            // Each thread costs some system calls: the first that is woken makes them.
             rayon.spawn(move || {
                 shared.keep_off(here);
                 rayon::spawn_broadcast(move |context| shared.attend(context.index()));
@@ -175,7 +179,7 @@ impl Pool {
         }
     }
 
-    /// Runs `f` inside the pool; on the caller if that is one of its threads, or if there is none.
+    /// Runs `f` inside the pool; on the caller if that is one of its threads, or if there is no pool.
     pub(super) fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         let inside = self.shared.get().is_some_and(|shared| shared.here().is_some());
         match self.rayon().filter(|_| !inside) {
@@ -268,7 +272,7 @@ impl Shared {
         Shared { teams: teams.into(), members: members.into(), crowded, linger, host, coming }
     }
 
-    /// Which member the calling thread is.
+    /// The member that the calling thread is.
     #[inline]
     fn here(&self) -> Option<usize> {
         let (pool, index) = MEMBER.get();
@@ -284,7 +288,7 @@ impl Shared {
         }
     }
 
-    /// Members that look at the host's news now, or will when they come.
+    /// The number of members that look at the host's news now, or will when they come.
     fn looking(&self) -> usize {
         let idle =
             |member: &&Member| self.mailbox(member).is_awake() && !member.busy.0.load(Ordering::Relaxed);
@@ -299,14 +303,15 @@ impl Shared {
         self.teams[member.team].crew.mailbox(member.slot)
     }
 
-    /// Keeps those that are not awake off a core, until they are. One that may be on that core itself leaves it at once.
+    /// Keeps the members that are not awake off a core until they are. One that may be on that core itself
+    /// leaves it at once.
     #[cold]
     fn keep_off(&self, core: i32) {
         let away = self.members.iter().filter(|member| !self.mailbox(member).is_awake());
         away.for_each(|member| member.place.keep_off(core));
     }
 
-    /// What a thread does that was sent for because of the host's work: whichever of the members it is.
+    /// Run by a thread that was sent for because of the host's work, whichever of the members it is.
     fn come(&self) {
         let index = rayon::current_thread_index().filter(|index| *index < self.members.len());
         if let Some(index) = index {
@@ -318,7 +323,8 @@ impl Shared {
         }
     }
 
-    /// A thread of the pool attends to what it is a member for, if it was marked; until that has had nothing for a while.
+    /// Lets a thread of the pool, if it was marked, attend to its team and to the host's work, until both
+    /// have been empty for a while.
     #[inline(never)] // always as deep in the stack
     fn attend(&self, index: usize) {
         let Some(member) = self.members.get(index) else { return };
@@ -339,7 +345,8 @@ impl Shared {
         }
     }
 
-    /// The thread waits within rayon, inside of some other job: nothing is begun there that may last.
+    /// Ends the job of a thread that waits within rayon, inside another job: nothing that may last is begun
+    /// there.
     #[cold]
     fn decline(&self, member: &Member) {
         let mailbox = self.mailbox(member);
@@ -351,7 +358,8 @@ impl Shared {
         }
     }
 
-    /// How a member waits for the next launch, and for the host's work: it spins, then yields between polls, then gives up.
+    /// The way in which a member waits for the next launch, and for the host's work: it spins, then yields
+    /// between polls, then gives up.
     fn linger<'a>(
         &'a self,
         member: &'a Member,
@@ -405,8 +413,8 @@ impl Shared {
     }
 }
 
-/// True if the calling thread of rayon runs this inside of another job, which waits: then its stack is deeper than in a
-/// job that rayon's own loop runs, as the first one was.
+/// True if the calling thread of rayon runs this inside another job, which waits: its stack is deeper then
+/// than in a job that rayon's own loop runs, as the first one was.
 #[inline(never)]
 fn is_nested() -> bool {
     let here = 0u8;
@@ -418,7 +426,7 @@ fn is_nested() -> bool {
 }
 
 impl Crewed {
-    /// Which of the slots of a launch but the caller's have no member polling, and how many.
+    /// The slots of a launch, except the caller's, that no member polls for, and their number.
     #[inline]
     pub(super) fn absent(&self, me: usize, width: u32) -> (u64, u32) {
         let mut mask = 0;
@@ -434,7 +442,7 @@ impl Crewed {
         (mask, away)
     }
 
-    /// Marks the parked ones of the slots of a launch but the caller's; says how many there were.
+    /// Marks the parked slots of a launch, except the caller's. Returns how many there were.
     #[cold]
     pub(super) fn mark_for_waking(&self, me: usize, width: u32) -> usize {
         (0..width as usize).filter(|&slot| slot != me && self.crew.mailbox(slot).wake()).count()

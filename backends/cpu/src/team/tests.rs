@@ -171,7 +171,7 @@ fn eight_host_threads_at_once_each_get_their_own_launches() {
     }
 }
 
-/// Says false once, in phase `at`, and notes the phases that ran.
+/// Returns false once, in phase `at`, and records the phases that ran.
 struct Stops {
     at: u64,
     phases: u64,
@@ -278,7 +278,7 @@ fn a_phase_sees_what_the_one_before_wrote() {
     }
 }
 
-/// Items that take a while; notes which thread ran which.
+/// Items that take a while; records which thread ran which.
 struct Slow {
     items: u64,
     each: Duration,
@@ -327,7 +327,7 @@ impl Work for Slow {
     }
 }
 
-/// One of so many launches shows it: on a loaded machine a worker may get no core while a launch runs.
+/// One of this many launches shows it: on a loaded machine a worker may get no core while a launch runs.
 fn one_of(launches: u32, mut shows: impl FnMut() -> bool, what: &str) {
     assert!((0..launches).any(|_| shows()), "{what}");
 }
@@ -470,7 +470,7 @@ fn install_runs_in_the_pool_while_workers_linger() {
             assert!(team.run(&work, 2, forced(1)));
             let start = Instant::now();
             let seen = team.install(|| {
-                // Takes every thread of the pool, so none may linger on.
+                // This takes every thread of the pool, so none may linger on.
                 let names = rayon::broadcast(|_| thread::current().name().map(str::to_owned));
                 assert!(team.run(&work, 2, forced(1)), "launch from inside");
                 names

@@ -1,4 +1,4 @@
-//! What `exec_async` returns.
+//! The handle that `exec_async` returns.
 
 use super::SharedOutcome;
 use crate::error::Error;
@@ -9,12 +9,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A pipeline on its way. It can be waited for, asked, or awaited: it is a [`Future`] that needs no
-/// executor of a certain kind. Dropping it neither cancels the pipeline nor leaks anything; the error, if
-/// there is one, is then to be seen only in the poison of the memories.
+/// A pipeline in flight. It can be waited for, polled, or awaited: it is a [`Future`] that needs no
+/// particular executor. Dropping it neither cancels the pipeline nor leaks anything. An error is then visible
+/// only in the poison of the memories.
 ///
-/// When it is complete, so are the handles of all pipelines that it came after, and none of them has its memories
-/// any more.
+/// When it is complete, so are the handles of all pipelines that it came after, and none of these has its
+/// memories any more.
 ///
 /// # Examples
 /// ```
@@ -37,8 +37,8 @@ impl Handle {
         Handle { outcome }
     }
 
-    /// Waits until all of it has finished, or its time is up. If it has not begun, or something that it comes after has
-    /// not, this thread runs it.
+    /// Waits until all of it has finished, or its time is up. This thread runs it if it has not begun, and
+    /// before it what it comes after.
     ///
     /// # Errors
     /// As [`Pipeline::exec`](crate::Pipeline::exec) returns them; [`Error::Timeout`] within
@@ -52,7 +52,7 @@ impl Handle {
         }
     }
 
-    /// The outcome, if it has finished: as [`wait`](Self::wait) returns it.
+    /// The outcome, if it has finished, as [`wait`](Self::wait) returns it.
     pub fn try_wait(&self) -> Option<Result<(), Error>> {
         self.outcome.get()
     }

@@ -1,6 +1,6 @@
 //! Functions of the host as nodes of a pipeline.
 //!
-//! Such a node is a submission of a kernel that nothing implements, with its function in the place of the
+//! Such a node is a submission of a kernel without implementations, with its function in the place of the
 //! failsafe: the rest of the runtime knows no other kind of node.
 
 use crate::descriptor::{Access, ArgumentDescriptor, Attributes, KernelDescriptor, View};
@@ -12,8 +12,8 @@ use crate::runtime::submissions::SubmissionList;
 use crate::runtime::{HostArgs, Pipeline, Runtime};
 use std::marker::PhantomData;
 
-/// What a host function in a pipeline reads and writes: memories, ranges of them, slices and numbers, in the
-/// order in which the function asks for them by position.
+/// The arguments of a host function in a pipeline, read or written: memories, ranges of them, slices and
+/// numbers. The function asks for them by position.
 ///
 /// # Examples
 /// ```
@@ -42,7 +42,7 @@ pub struct HostTask<'a> {
 }
 
 impl<'a> HostTask<'a> {
-    /// A task of this name, which errors mention.
+    /// A task with this name, which errors mention.
     pub fn new(name: impl Into<String>) -> HostTask<'a> {
         let descriptor = KernelDescriptor {
             name: name.into(),
@@ -95,21 +95,21 @@ impl<'a> HostTask<'a> {
         self.argument(argument, Access::ReadWrite)
     }
 
-    /// The next argument is written, every element of it, and its old contents do not matter.
+    /// The next argument is written, every element of it, and its old contents are not used.
     pub fn write(self, argument: impl IntoArgument<'a>) -> HostTask<'a> {
         self.argument(argument, Access::Write)
     }
 
-    /// Its function may block: read files, sleep, wait for another thread. `exec_async` then runs its pipeline on an extra
-    /// thread, of which there are at most 8 (`FLASH_BLOCKING_THREADS`), made when needed and ended when idle. A function
-    /// that only computes, or that completes [later](HostArgs::later), runs on one of the worker threads and must not
-    /// block: kernels and other pipelines want them.
+    /// Its function may block: read files, sleep, wait for another thread. `exec_async` then runs its
+    /// pipeline on an extra thread. There are at most 8 of these (`FLASH_BLOCKING_THREADS`), started when
+    /// needed and ended when idle. A function that only computes, or that completes [later](HostArgs::later),
+    /// runs on one of the worker threads and must not block: kernels and other pipelines need them.
     pub fn blocking(mut self) -> HostTask<'a> {
         self.blocking = true;
         self
     }
 
-    /// Writes it down as the next submission.
+    /// Records it as the next submission.
     pub(in crate::runtime) fn record(self, body: Failsafe, list: &mut SubmissionList, runtime: &Runtime) {
         list.begin_own(Plan::of_host_task(self.descriptor));
         list.blocks |= self.blocking;
@@ -130,14 +130,14 @@ impl<'a> HostTask<'a> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// Adds a function of the host. It runs when the submissions before it that it depends on have
-    /// finished, on the thread of `exec` or, for `exec_async`, on a worker thread or the thread that waits for it; what
-    /// depends on it comes after, and kernels that do not go on meanwhile; functions of one pipeline run one after
-    /// another. One that may block says so: [`HostTask::blocking`]. Its error, or panic, is the submission's. It may
-    /// finish later: [`HostArgs::later`].
+    /// Adds a function of the host. It runs when the submissions before it that it depends on have finished,
+    /// on the thread of `exec` or, for `exec_async`, on a worker thread or the thread that waits for it. What
+    /// depends on it comes after it. Kernels do not go on meanwhile, and the functions of one pipeline run
+    /// one after another. A function that may block must say so: [`HostTask::blocking`]. Its error, or panic,
+    /// is the submission's. It may finish later: [`HostArgs::later`].
     ///
     /// Inside, the arguments are reached through [`HostArgs`] only: launches and guards give
-    /// [`Error::Nested`], since those that meet the pipeline's own memories would wait for ever.
+    /// [`Error::Nested`], since one that needs the pipeline's own memories would wait for ever.
     pub fn host<'b>(
         mut self,
         task: HostTask<'b>,

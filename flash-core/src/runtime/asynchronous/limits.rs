@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Runs a submission, or a part of one, that began at `start` and may take `limit`. If it takes longer it has
-/// failed, whatever its outcome; and the handle, if there is one, reports that at once. A part whose turn
+/// failed, whatever its outcome, and the handle, if there is one, reports that at once. A part whose turn
 /// comes too late is not run.
 #[cold]
 pub(crate) fn timed(

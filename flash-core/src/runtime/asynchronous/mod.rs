@@ -1,16 +1,17 @@
 //! Pipelines that run later, or after others: [`exec_async`], and `exec` where a pipeline is pending.
 //!
-//! Both do the same: line up in the [order](crate::memory::order) with what they touch; count themselves in the
-//! words of their memories (`memory/state/word.rs`), which keeps away whatever is not in the order; run when it
-//! is their turn; give the words back; leave. The one runs on a thread of the [`pool`], the other on its caller.
+//! Both do the same. They line up in the [order](crate::memory::order) with what they touch. They count
+//! themselves in the words of their memories (`memory/state/word.rs`), which keeps away whatever is not in
+//! the order. They run when it is their turn, give the words back, and leave. [`exec_async`] runs on a worker
+//! thread or one that waits for it ([`pending`]), `exec` on its caller.
 //!
-//! The words are counted in without the order's lock, because that may wait for a launch that writes. Who finds a
-//! word counted in goes through the order as well. A launch that has the words of its memories already (the short
-//! way of `launch.rs`) comes before: those that write are waited for while counting, those that read before the
-//! pipeline runs.
+//! Counting in a word is done without the order's lock, because it may wait for a launch that writes. A use
+//! that finds a word counted in goes through the order as well. A launch that already has the words of its
+//! memories (the inline path of `launch.rs`) comes before: those that write are waited for while counting,
+//! those that read before the pipeline runs.
 //!
-//! Nobody waits in a circle: who waits for his turn holds no word that others wait for outside the
-//! order, and in it everybody waits for earlier ones only.
+//! There is no circle of waiting: a pipeline that waits for its turn holds no word that is waited for outside
+//! the order, and in the order it waits for earlier ones only.
 
 mod footprint;
 mod handle;

@@ -1,4 +1,5 @@
-//! What a handle and the pipeline that it is of share: the outcome, once there is one, and who waits.
+//! The outcome of a pipeline: shared by the pipeline, which sets it, and its handle, whose threads wait for
+//! it.
 //!
 //! The first outcome stays: a pipeline whose time is up has one before it has stopped. The models include
 //! this file beside their own `sync`.
@@ -14,9 +15,9 @@ pub(crate) struct Outcome<T> {
 
 struct State<T> {
     outcome: Option<T>,
-    /// Of the task that asked last: a future has one place where it is awaited.
+    /// Wakes the task that polled last: a future is awaited in one place.
     waker: Option<Waker>,
-    /// Counts the times that a thread that waits was told to look at something else.
+    /// Counts how often the waiting threads were told to look at something else.
     nudges: u32,
 }
 
@@ -29,12 +30,12 @@ impl<T: Clone> Outcome<T> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Sets it, and wakes who waits. False: there was one, which stays.
+    /// Sets it, and wakes all waiting threads. False: there was one, which stays.
     pub fn set(&self, outcome: T) -> bool {
         self.set_before(outcome, || ())
     }
 
-    /// Sets it, does `then`, and wakes who waits: that may run anything, so `then` does not wait for it.
+    /// Sets it, does `then`, and wakes all waiting threads. Waking may run anything, so `then` comes before.
     /// False: there was one, which stays.
     pub fn set_before(&self, outcome: T, then: impl FnOnce()) -> bool {
         let mut state = self.lock();
@@ -55,12 +56,12 @@ impl<T: Clone> Outcome<T> {
         self.lock().outcome.clone()
     }
 
-    /// To be taken before one looks at what [`nudge`](Self::nudge) tells of.
+    /// The counter to take before a look at what [`nudge`](Self::nudge) tells of.
     pub fn nudges(&self) -> u32 {
         self.lock().nudges
     }
 
-    /// Wakes the threads that wait, though there is no outcome.
+    /// Wakes the waiting threads though there is no outcome.
     pub fn nudge(&self) {
         let mut state = self.lock();
         state.nudges = state.nudges.wrapping_add(1);
@@ -68,7 +69,7 @@ impl<T: Clone> Outcome<T> {
         self.there.notify_all();
     }
 
-    /// Waits for it; `None` once there was a nudge since `seen` was taken.
+    /// Waits for it. `None` if there was a nudge since `seen` was taken.
     pub fn wait_unless_nudged(&self, seen: u32) -> Option<T> {
         let mut state = self.lock();
         while state.outcome.is_none() && state.nudges == seen {
@@ -77,7 +78,7 @@ impl<T: Clone> Outcome<T> {
         state.outcome.clone()
     }
 
-    /// Looks for it; without one, the task is woken when there is.
+    /// Returns it if it is there. Otherwise the task is woken when it is.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<T> {
         let mut state = self.lock();
         if let Some(outcome) = &state.outcome {

@@ -1,12 +1,12 @@
-//! Pipelines on their way, and the queue of those that may run: a source of work for the worker threads.
+//! Pipelines in flight, and the queue of those that may run: a source of work for the worker threads.
 //!
-//! A pipeline comes into the queue when everything before it in the order has left. A worker takes it, or the thread that
-//! waits for it, or one that waits for a later pipeline, which it holds up: the thread that takes it out of the queue runs it. A
-//! thread that waits runs nothing else.
+//! A pipeline enters the queue when everything before it in the order has left. The thread that takes it out
+//! runs it: a worker, a thread that waits for it, or one that waits for a later pipeline which it holds up. A
+//! waiting thread runs nothing else.
 //!
-//! A worker runs only what needs nothing but processors. A pipeline that may wait for a device, for memory or for a
-//! launch of another thread is handed to an extra thread (`workers/blocking.rs`) as it is, or for the rest of it. So
-//! no worker is kept from what others wait for.
+//! A worker runs only what needs nothing but processors. A pipeline that may wait for a device, for memory or
+//! for a launch of another thread is handed to an extra thread (`workers/blocking.rs`), as a whole or for the
+//! rest of it. So no worker is kept from what others wait for.
 
 use super::outcome::Outcome;
 use super::queue::{Job, Queue, Sleeper};
@@ -20,10 +20,11 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, LazyLock};
 
-/// Polls of a worker that finds one pipeline, before it takes it: the thread that has begun it may wait for it at once,
-/// and then runs it with all that it has in its caches.
+/// Polls of a worker that finds a single pipeline, before it takes it: the thread that started the pipeline
+/// may wait for it at once, and then runs it with its data in its caches.
 const GRACE: u32 = 40;
-/// Polls of a thread that waits before it sleeps: as many with a pause, then as many that give up the processor.
+/// Polls of a waiting thread before it sleeps: this many with a pause, then as many that give up the
+/// processor.
 const POLLS: u32 = 200;
 
 /// A pipeline on its way: its outcome, and its place in the order.
@@ -56,7 +57,8 @@ impl Pending {
         self.ticket.store(ticket, Relaxed);
     }
 
-    /// Its end: sets the outcome, and leaves the order. `looks`: this thread looks at the queue right after.
+    /// Finishes it: sets the outcome, and leaves the order. `looks`: this thread looks at the queue right
+    /// after.
     pub(super) fn finish(&self, outcome: Result<(), Error>, turn: PlaceInOrder, looks: bool) {
         self.outcome.set_before(outcome, || {
             COMPLETES.set(looks);
@@ -66,7 +68,7 @@ impl Pending {
         self.done.store(true, Release);
     }
 
-    /// Waits for the outcome, and meanwhile runs this pipeline, or what it waits for, if that has not begun.
+    /// Waits for the outcome. Meanwhile runs this pipeline, or what it waits for, if that has not begun.
     pub fn wait(self: &Arc<Self>) -> Result<(), Error> {
         let ticket = self.ticket.load(Relaxed);
         let mut known = HashSet::new();
@@ -97,7 +99,7 @@ impl Pending {
         }
     }
 
-    /// Waits a moment; false: it is time to sleep.
+    /// Waits a moment. False: it is time to sleep.
     fn comes_soon(&self) -> bool {
         let before = QUEUE.len();
         for poll in 0..2 * POLLS {
@@ -111,9 +113,9 @@ impl Pending {
 }
 
 thread_local! {
-    /// This worker completes a pipeline, and looks at the queue right after.
+    /// True while this worker completes a pipeline, and will look at the queue right after.
     static COMPLETES: Cell<bool> = const { Cell::new(false) };
-    /// It has put a pipeline into the queue, and told no other worker.
+    /// True if this worker has put a pipeline into the queue, and told no other worker.
     static CONTINUES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -136,7 +138,7 @@ impl Sleeper for Arc<Pending> {
     }
 }
 
-/// What the workers ask.
+/// The source that the workers ask.
 struct Pipelines;
 
 static REGISTERED: LazyLock<workers::Registration> = LazyLock::new(|| workers::register(Arc::new(Pipelines)));

@@ -1,21 +1,21 @@
 //! A queue of what may run, and the threads that sleep until some of it, or what comes after it, is done.
 //!
-//! A thread that is about to sleep enters itself before it looks at the queue for the last time; whatever comes into the
-//! queue after that look finds the thread. The lock of the queue orders the two. The models include this file beside
-//! their own `sync`.
+//! A thread that is about to sleep enters itself, and then looks at the queue for the last time. Whatever is
+//! put in after that look finds the thread. The lock of the queue orders the two. The models include this
+//! file beside their own `sync`.
 
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering::*};
 use std::collections::VecDeque;
 
-/// Something that may run.
+/// An entry that may run.
 pub(super) trait Job {
-    /// Of a higher priority: before others.
+    /// Entries of a higher priority come first.
     fn priority(&self) -> i32;
 }
 
 /// A thread that sleeps.
 pub(super) trait Sleeper: Clone {
-    /// True if they are the same.
+    /// True if they are the same thread.
     fn is(&self, other: &Self) -> bool;
     /// Wakes it.
     fn nudge(&self);
@@ -23,12 +23,12 @@ pub(super) trait Sleeper: Clone {
 
 /// The queue, and the threads that sleep.
 pub(super) struct Queue<J, S> {
-    /// By priority; equals as they came.
+    /// By priority; equals in the order in which they came.
     jobs: Mutex<VecDeque<J>>,
-    /// How many there are, to look at without the lock.
+    /// Their number, to be read without the lock.
     len: AtomicUsize,
     sleepers: Mutex<Vec<S>>,
-    /// How many sleepers there are.
+    /// The number of sleepers.
     sleeping: AtomicUsize,
 }
 
@@ -46,12 +46,12 @@ impl<J: Job, S: Sleeper> Queue<J, S> {
         self.sleepers.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len.load(Acquire)
     }
 
-    /// Puts something behind what has its priority or a higher one; how many there are now.
+    /// Puts an entry behind all of its priority or a higher one. Returns how many there are now.
     pub fn push(&self, job: J) -> usize {
         let mut jobs = self.jobs();
         let at = match jobs.back() {
@@ -65,7 +65,7 @@ impl<J: Job, S: Sleeper> Queue<J, S> {
         jobs.len()
     }
 
-    /// Takes out what `which` says, by its number, if there is anything.
+    /// Takes out the entry at the index that `which` returns, if any.
     pub fn take(&self, which: impl FnOnce(&VecDeque<J>) -> Option<usize>) -> Option<J> {
         if self.len() == 0 {
             return None;
@@ -82,16 +82,16 @@ impl<J: Job, S: Sleeper> Queue<J, S> {
         job
     }
 
-    /// A thread is about to sleep: it looks with [`take_late`](Self::take_late) after this. It leaves when the answer is
-    /// dropped.
+    /// Enters a thread that is about to sleep; it looks with [`take_late`](Self::take_late) after this. It
+    /// leaves when the answer is dropped.
     pub fn enter(&self, sleeper: &S) -> Entered<'_, J, S> {
         self.sleepers().push(sleeper.clone());
         self.sleeping.fetch_add(1, Relaxed);
         Entered { queue: self, sleeper: sleeper.clone() }
     }
 
-    /// Wakes one of the threads that sleep and wait for what was just put in, as `waits` says. True if there was one:
-    /// it takes it out, if nothing else has.
+    /// Wakes one of the sleeping threads that `waits` says wait for what was just put in. True if there was
+    /// one: it takes the entry out, if no other thread has.
     pub fn nudge(&self, waits: impl FnMut(&S) -> bool) -> bool {
         if self.sleeping.load(Relaxed) == 0 {
             return false;
@@ -115,7 +115,7 @@ pub(super) struct Entered<'q, J: Job, S: Sleeper> {
 impl<J: Job, S: Sleeper> Drop for Entered<'_, J, S> {
     fn drop(&mut self) {
         let mut sleepers = self.queue.sleepers();
-        // Unless it was nudged.
+        // A nudge has removed it already.
         if let Some(at) = sleepers.iter().position(|other| other.is(&self.sleeper)) {
             sleepers.swap_remove(at);
             self.queue.sleeping.fetch_sub(1, Relaxed);
