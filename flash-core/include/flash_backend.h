@@ -654,27 +654,28 @@ typedef struct flash_worker_host {
   uint32_t struct_size;
   // 0.
   uint32_t reserved;
-  // A number that is read atomically and changes whenever there is new work. A thread that has made known that it is
-  // about to sleep looks at it once more, with a full fence between the two.
+  // A number that is read atomically and changes whenever there is new work. A thread that has made known
+  // that it is about to sleep looks at it once more, with a full fence between the two.
   const uint32_t *news;
-  // Runs what work there is on the calling thread; 1 if that was anything. Only called by a thread of the backend
-  // that runs nothing else.
+  // Runs all work there is on the calling thread. 1 if there was any. Only a thread of the backend that
+  // runs nothing else calls it.
   uint32_t (*serve)(void);
-  // Has work that there is run by another thread: called by a thread that was woken and cannot take it, since it waits
-  // for something else.
+  // Lets another thread run the work there is. Called by a thread that was woken and cannot take the work,
+  // since it waits for something else.
   void (*pass_on)(void);
 } flash_worker_host;
 
-// The extension `workers`, version 1, of a backend: threads that run work of the host. Since minor version 7.
+// The extension `workers`, version 1, of a backend: threads that run work of the host. Since minor version
+// 7.
 typedef struct flash_workers {
   // Size of this struct in the backend.
   uint32_t struct_size;
   // How many threads there are, started or not.
   uint32_t count;
-  // There is work for up to `count` threads: threads that are awake and have nothing to do count, and others are woken
-  // for the rest. It is called from any thread, after flash_worker_host.news has changed, with the same `host` every
-  // time, and neither blocks nor calls back. 1: enough threads look at the work, or all do when they are done with
-  // what they run; 0: no thread can be had.
+  // Announces work for up to `count` threads. Threads that are awake with nothing to do count, and others
+  // are woken for the rest. It is called from any thread, after flash_worker_host.news has changed, with the
+  // same `host` every time, and neither blocks nor calls back. 1: enough threads look at the work, or all
+  // do when they are done with what they run. 0: no thread can be had.
   uint32_t (*wake)(const struct flash_worker_host *host, uint32_t count);
 } flash_workers;
 

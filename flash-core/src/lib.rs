@@ -1,9 +1,9 @@
 //! The runtime core of FLASH: kernel definitions, index spaces, memory, plugins and dispatch.
 //!
-//! Host programs use the facade crate `flash`; authors of kernels and backends use this crate. The
-//! modules stand in the order in which a launch goes down through them: [`mod@kernel`] (types),
-//! [`descriptor`] (their erased form), [`index`] (order and phases), [`recording`] (pipelines as data),
-//! [`memory`], [`runtime`] (submissions and pipelines), [`backend`] (plugins), [`abi`] (what crosses to them).
+//! Host programs use the facade crate `flash`; authors of kernels and backends use this crate. The modules
+//! stand in the order in which a launch goes down through them: [`mod@kernel`] (types), [`descriptor`] (their
+//! erased form), [`index`] (order and phases), [`recording`] (pipelines as data), [`memory`], [`runtime`]
+//! (submissions and pipelines), [`backend`] (plugins), [`abi`] (the interface to them).
 
 // The suite and the unit tests have kernels, and their macros write `::flash_core`.
 #[cfg(any(test, feature = "conformance"))]

@@ -3,17 +3,18 @@
 /// Name of the extension; its version is 1.
 pub const WORKERS_EXTENSION: &str = "workers";
 
-/// The extension `workers`, version 1, of a backend: threads that run work of the host. Since minor version 7.
+/// The extension `workers`, version 1, of a backend: threads that run work of the host. Since minor version
+/// 7.
 #[repr(C)]
 pub struct Workers {
     /// Size of this struct in the backend.
     pub struct_size: u32,
     /// How many threads there are, started or not.
     pub count: u32,
-    /// There is work for up to `count` threads: threads that are awake and have nothing to do count, and others are woken
-    /// for the rest. It is called from any thread, after [`WorkerHost::news`] has changed, with the same `host` every
-    /// time, and neither blocks nor calls back. 1: enough threads look at the work, or all do when they are done with
-    /// what they run; 0: no thread can be had.
+    /// Announces work for up to `count` threads. Threads that are awake with nothing to do count, and others
+    /// are woken for the rest. It is called from any thread, after [`WorkerHost::news`] has changed, with the
+    /// same `host` every time, and neither blocks nor calls back. 1: enough threads look at the work, or all
+    /// do when they are done with what they run. 0: no thread can be had.
     pub wake: Option<unsafe extern "C" fn(host: *const WorkerHost, count: u32) -> u32>,
 }
 
@@ -24,14 +25,14 @@ pub struct WorkerHost {
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// A number that is read atomically and changes whenever there is new work. A thread that has made known that it is
-    /// about to sleep looks at it once more, with a full fence between the two.
+    /// A number that is read atomically and changes whenever there is new work. A thread that has made known
+    /// that it is about to sleep looks at it once more, with a full fence between the two.
     pub news: *const u32,
-    /// Runs what work there is on the calling thread; 1 if that was anything. Only called by a thread of the backend
-    /// that runs nothing else.
+    /// Runs all work there is on the calling thread. 1 if there was any. Only a thread of the backend that
+    /// runs nothing else calls it.
     pub serve: Option<unsafe extern "C" fn() -> u32>,
-    /// Has work that there is run by another thread: called by a thread that was woken and cannot take it, since it waits
-    /// for something else.
+    /// Lets another thread run the work there is. Called by a thread that was woken and cannot take the work,
+    /// since it waits for something else.
     pub pass_on: Option<unsafe extern "C" fn()>,
 }
 

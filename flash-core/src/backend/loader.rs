@@ -59,8 +59,8 @@ pub(super) struct Plugin {
     pub implementations: Vec<&'static Implementation>,
 }
 
-/// A backend of a loaded plugin, with all devices that it has found so far, for any context. The lock is held while
-/// it looks for them.
+/// A backend of a loaded plugin, with all devices that it has found so far, for any context. The lock is held
+/// while it looks for them.
 pub(super) struct LoadedBackend {
     pub api: &'static BackendApi,
     pub devices: Mutex<Vec<&'static DeviceHandle>>,

@@ -54,8 +54,9 @@ pub unsafe trait Backend: Sized + 'static {
     const KEEPS_HOST: bool = false;
     /// The type of its devices.
     type Device: Device;
-    /// Looks for the driver and its devices, under the settings of a context. Called when a program first needs them,
-    /// and once more for each context in which a setting has another value that an earlier call asked for.
+    /// Looks for the driver and its devices, under the settings of a context. Called when a program first
+    /// needs them, and once more for each context in which a setting has another value that an earlier call
+    /// asked for.
     fn probe(settings: &HostSettings<'_>) -> Result<Vec<Self::Device>, Unavailable>;
     /// Its threads, if they run work of the host when they have none of their own. Asked after `probe` has succeeded.
     fn workers() -> Option<&'static dyn WorkerThreads> {

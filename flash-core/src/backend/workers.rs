@@ -1,5 +1,5 @@
-//! Threads of a backend that run work of the host: the trait that a backend implements, and the extension `workers`
-//! that is made from it.
+//! Threads of a backend that run work of the host: the trait that a backend implements, and the extension
+//! `workers` made from it.
 
 use super::glue::BackendStatic;
 use crate::abi::{self, Str, workers::WORKERS_EXTENSION};
@@ -8,13 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Threads that run work of the host when they have none of their own: [`Backend::workers`](super::Backend::workers).
+/// Threads that run work of the host when they have none of their own:
+/// [`Backend::workers`](super::Backend::workers).
 pub trait WorkerThreads: Sync {
-    /// How many threads there are, started or not.
+    /// The number of threads, started or not.
     fn count(&self) -> usize;
 
-    /// There is work for up to `count` threads. Threads that are awake and have nothing to do count; others are woken for
-    /// the rest. Neither blocks nor runs any of the work. False: no thread can be had.
+    /// Announces work for up to `count` threads. Threads that are awake with nothing to do count; others are
+    /// woken for the rest. Neither blocks nor runs any of the work. False: no thread can be had.
     fn wake(&self, host: HostWork, count: usize) -> bool;
 }
 
@@ -31,22 +32,22 @@ impl HostWork {
         (!host.news.is_null() && host.serve.is_some() && host.pass_on.is_some()).then_some(HostWork(host))
     }
 
-    /// A number that changes whenever there is new work. A thread that has made known that it is about to sleep looks at
-    /// it once more, with a `SeqCst` fence between the two.
+    /// A number that changes whenever there is new work. A thread that has made known that it is about to
+    /// sleep looks at it once more, with a `SeqCst` fence between the two.
     #[inline]
     pub fn news(&self) -> u32 {
         // SAFETY: an aligned number that lives for ever and is only touched atomically.
         unsafe { AtomicU32::from_ptr(self.0.news.cast_mut()) }.load(Ordering::Acquire)
     }
 
-    /// Runs what work there is; true if that was anything. For a thread of the backend that runs nothing else: below it on
-    /// the stack there is no other work.
+    /// Runs all work there is. True if there was any. For a thread of the backend that runs nothing else:
+    /// there must be no other work below it on the stack.
     pub fn serve(&self) -> bool {
         // SAFETY: `new` found the function, which catches its panics.
         self.0.serve.is_some_and(|serve| unsafe { serve() } != 0)
     }
 
-    /// Has work that there is run by another thread: for a thread that was woken, and cannot take it.
+    /// Lets another thread run the work there is: for a thread that was woken and cannot take it.
     pub fn pass_on(&self) {
         if let Some(pass_on) = self.0.pass_on {
             // SAFETY: as above.
@@ -78,5 +79,5 @@ unsafe extern "C" fn wake<B: BackendStatic>(host: *const abi::workers::WorkerHos
     u32::from(catch_unwind(AssertUnwindSafe(wake)).ok().flatten() == Some(true))
 }
 
-/// Where a backend keeps its extension.
+/// The place where a backend keeps its extension.
 pub(super) type Slot = OnceLock<abi::workers::Workers>;

@@ -1,5 +1,5 @@
-//! What runs in the place of a kernel that nothing implements: a submission's failsafe, and the function of
-//! a host task.
+//! The function of the host that runs in the place of a kernel without implementations: a submission's
+//! failsafe, or the function of a host task. It runs on one thread, while the pipeline holds its memories.
 
 use super::plan::Plan;
 use crate::abi::Arg;
@@ -19,7 +19,7 @@ pub struct HostArgs<'a> {
     plan: &'a Plan,
     args: &'a [Arg],
     dims: &'a [Dim],
-    /// Given out by `later`.
+    /// The token's end, given out by `later`.
     later: Option<Arc<DeferredResult>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn call(body: &Failsafe, plan: &Plan, args: &[Arg], dims: &[Dim]) -> 
     }
 }
 
-/// Calls a function of the host. `Some`: it completes later, and what is given here lives until then.
+/// Calls a function of the host. `Some`: it completes later, and the arguments of this call live until then.
 pub(super) fn begin(
     body: &Failsafe,
     plan: &Plan,
@@ -62,10 +62,10 @@ fn guarded<R>(body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
 }
 
 impl<'a> HostArgs<'a> {
-    /// The function will not be complete when it returns, but when the token is: nothing that depends on
-    /// it runs before. The token may go to another thread, and reaches the arguments from there. The last
-    /// token counts if it is asked for again; those before it are void, and so is one that is asked for through
-    /// a token.
+    /// Makes the function complete when the token is, not when it returns: nothing that depends on it runs
+    /// before. The token may go to another thread, and reaches the arguments from there. If it is asked for
+    /// again, only the last token counts and the earlier ones are void. One that is asked for through a token
+    /// is void, too.
     pub fn later(&mut self) -> Later {
         let postponed = Arc::new(DeferredResult::default());
         if let Some(before) = self.later.replace(postponed.clone()) {
@@ -120,8 +120,8 @@ impl<'a> HostArgs<'a> {
     /// As [`scalar`](Self::scalar).
     pub fn read<T: Element>(&self, i: usize) -> Result<&[T], Error> {
         let arg = self.find::<T>(i, false, false)?;
-        // SAFETY: so many elements of this size and alignment; the launch holds the array; writing borrows `self`
-        // exclusively.
+        // SAFETY: this many elements of this size and alignment; the launch holds the array; writing borrows
+        // `self` exclusively.
         Ok(unsafe { std::slice::from_raw_parts(arg.data.cast(), arg.len as usize) })
     }
 
@@ -153,8 +153,8 @@ impl<'a> HostArgs<'a> {
                     .into(),
             });
         }
-        // SAFETY: as in `read`, of both arrays; the launch holds the second as a writer; a written argument overlaps
-        // no other, which was proved; `self` is borrowed exclusively.
+        // SAFETY: as in `read`, of both arrays; the launch holds the second as a writer; a written argument
+        // overlaps no other, which was proved; `self` is borrowed exclusively.
         Ok(unsafe {
             (
                 std::slice::from_raw_parts(read.data.cast(), read.len as usize),
@@ -164,15 +164,14 @@ impl<'a> HostArgs<'a> {
     }
 }
 
-/// Completes a function of the host later: see [`HostArgs::later`]. Dropping it is an error of the
-/// submission.
+/// Completes a function of the host later: see [`HostArgs::later`]. Dropping it fails the submission.
 #[must_use = "a token that is dropped fails its submission: call `complete`"]
 pub struct Later {
     postponed: Arc<DeferredResult>,
     completed: bool,
 }
 
-/// What a token and the pipeline that waits for it share.
+/// The state that a token and the pipeline that waits for it share.
 #[derive(Default)]
 pub(super) struct DeferredResult {
     state: Mutex<State>,
@@ -188,12 +187,12 @@ struct State {
 
 #[derive(Default)]
 enum Stage {
-    /// The function has not returned, and has the arguments.
+    /// The function has not returned, and uses the arguments.
     #[default]
     Running,
-    /// It has, and the token has the arguments.
+    /// The function has returned, and the token may use the arguments.
     Open(Arguments),
-    /// The token is of no more use: completed, dropped, or the function failed.
+    /// The token is void: completed, dropped, or the function failed.
     Done(Result<(), Error>),
 }
 
@@ -224,7 +223,7 @@ impl DeferredResult {
         }
     }
 
-    /// The function has returned: lends the arguments to the token until it is completed.
+    /// Ends the function's run: lends the arguments to the token until it is completed.
     fn lend(&self, outcome: &Result<(), Error>, plan: &Plan, args: &[Arg], dims: &[Dim]) {
         match outcome {
             Err(error) => self.set(Stage::Done(Err(error.clone()))),
@@ -239,7 +238,7 @@ impl DeferredResult {
         }
     }
 
-    /// Waits until the token is of no more use.
+    /// Waits until the token is void.
     fn wait(&self) -> Result<(), Error> {
         let mut state = self.lock();
         loop {
@@ -250,7 +249,7 @@ impl DeferredResult {
         }
     }
 
-    /// Calls `then` once the token is of no more use: at once if it is so already.
+    /// Calls `then` once the token is void, which may be at once.
     pub fn then(&self, then: Box<dyn FnOnce() + Send>) {
         let mut state = self.lock();
         if matches!(state.stage, Stage::Done(_)) {
@@ -260,7 +259,7 @@ impl DeferredResult {
         state.then = Some(then);
     }
 
-    /// What the function became, once the token is of no more use.
+    /// The function's outcome, once the token is void.
     pub fn outcome(&self) -> Result<(), Error> {
         match &self.lock().stage {
             Stage::Done(outcome) => outcome.clone(),
@@ -281,14 +280,14 @@ impl Later {
             match &state.stage {
                 Stage::Running => {
                     if shim::in_kernel() {
-                        // The function itself, which would wait for its own return.
+                        // Called by the function itself, which would wait for its own return.
                         return Err(Error::Nested);
                     }
                     state = self.postponed.changed.wait(state).unwrap_or_else(|e| e.into_inner());
                 }
                 Stage::Open(arguments) => {
-                    // SAFETY: what `begin` was given lives until this token is completed, which takes `self`, borrowed
-                    // until `body` returns; nothing else reaches the arguments meanwhile.
+                    // SAFETY: what `begin` was given lives until this token is completed, which takes `self`,
+                    // borrowed until `body` returns; nothing else reaches the arguments meanwhile.
                     let (plan, args, dims) =
                         unsafe { (&*arguments.plan, &*arguments.args, &*arguments.dims) };
                     let mut io = HostArgs { plan, args, dims, later: None };
@@ -324,7 +323,7 @@ impl Drop for Later {
     }
 }
 
-/// Why a token is good for nothing.
+/// The error of a void token.
 #[cold]
 fn void(text: &str) -> Error {
     Error::Backend { code: Code::Invalid, text: text.into() }

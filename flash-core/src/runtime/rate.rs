@@ -25,7 +25,7 @@ pub(crate) struct Rate {
     left_out: AtomicU32,
 }
 
-/// The rates of a context, by kernel, implementation and device, whatever runtimes and options it is launched with.
+/// The rates of a context, by kernel, implementation and device, whatever the runtime and its options.
 #[derive(Default)]
 pub(super) struct Rates(Mutex<BTreeMap<[String; 3], Arc<Rate>>>);
 
