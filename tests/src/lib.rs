@@ -63,9 +63,9 @@ pub fn context(settings: &[(&str, &str)]) -> Context {
     settings.iter().fold(Context::builder(), set).build().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs the body of a test in a process of its own with these variables, for settings of the process
-/// and for counters that other tests would change. Call it from the test's function itself, with a closure that is the rest of
-/// the test.
+/// Runs the body of a test in a process of its own with these variables, for settings of the process and for
+/// counters that other tests would change. Call it from the test's function itself, with a closure that is
+/// the rest of the test.
 ///
 /// # Panics
 /// If the body does; the child's output is printed.

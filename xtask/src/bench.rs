@@ -1,5 +1,5 @@
-//! Runs the benchmarks: `flash-bench` measures and compiles its peers, this
-//! installs what compiling them takes, and builds the checkout that it is compared with.
+//! Runs the benchmarks: `flash-bench` measures and compiles its peers. This installs what compiling them
+//! takes, and builds the checkout that it is compared with.
 
 use std::path::{Path, PathBuf, absolute};
 use std::process::{Command, ExitCode};
@@ -31,27 +31,27 @@ pub struct Options {
     /// Leave out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
-    /// How long a kernel of `kernels` may be measured until its score is known to half a per cent (default: 20); at
-    /// least 30 pairs of turns are
+    /// How long a kernel of `kernels` may be measured until its score is known to half a per cent (default:
+    /// 20); at least 30 pairs of turns are measured
     #[arg(long, value_name = "S")]
     seconds: Option<String>,
-    /// Measure in N processes, one after the other: of each figure the median of theirs (default: 1). Where a process has
-    /// its code and its data makes a difference of its own, up to some per cent
+    /// Measure in N processes, one after the other, and take the median of each figure over them (default:
+    /// 1). Where a process has its code and its data makes a difference of its own, up to some per cent
     #[arg(long, value_name = "N")]
     processes: Option<String>,
     /// Measure NAME here and in DIR, another checkout of this repository, and print ratios for the rows that
     /// both have
     ///
     /// Builds both in release mode, each in its own build directory, and runs them as processes that take
-    /// turns. Each process measures the whole benchmark: 30 of each side take 60 times as long as the benchmark
-    /// alone, and standard error says after the first two how long that is. Above 1 this checkout is worse,
-    /// whether a row's unit is a time or a rate.
+    /// turns. Each process measures the whole benchmark, so 30 of each side take 60 times as long as the
+    /// benchmark alone; standard error says after the first two how long that is. Above 1 this checkout is
+    /// worse, whether a row's unit is a time or a rate.
     ///
     /// A row is beyond the limit if the median of its ratios is above 1.05 and it takes more than 1 ns more.
-    /// Such a row is measured once more, by itself where a process can measure it alone, and the second series
-    /// decides. `peer` is the ratio of what both sides measured of the same peer: what it is off 1 is the
-    /// machine's doing. Rows that only one side has are listed. Exit status 1 if a row is beyond the limit in
-    /// the second series, too, or the geometric mean above 1.02.
+    /// Such a row is measured once more, by itself where a process can measure it alone, and the second
+    /// series decides. `peer` is the ratio of what both sides measured of the same peer: its distance from 1
+    /// is the machine's doing. Rows that only one side has are listed. Exit status 1 if a row is beyond the
+    /// limit in the second series, too, or the geometric mean is above 1.02.
     #[arg(long, value_name = "DIR", requires = "name", conflicts_with_all = ["svg", "processes"])]
     against: Option<PathBuf>,
     /// Processes of each side, with `--against` (default: 30)

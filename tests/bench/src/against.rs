@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// What a row's ratio may be.
+/// The greatest ratio of a row.
 pub const LIMIT: f64 = 1.05;
 /// A row that takes at most this many nanoseconds more is within the limit, whatever its ratio.
 pub const SLACK_NS: f64 = 1.0;
-/// What the geometric mean of a benchmark's ratios may be.
+/// The greatest geometric mean of a benchmark's ratios.
 pub const MEAN_LIMIT: f64 = 1.02;
 
 /// A checkout, and the benchmarks that were built in it.
@@ -99,7 +99,7 @@ impl Side {
     }
 }
 
-/// What a process prints that measures one row.
+/// The output of a process that measures one row.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Printed {
@@ -108,7 +108,7 @@ enum Printed {
     Rows(Vec<Row>),
 }
 
-/// What tells rows apart.
+/// The key of a row: two rows with the same are the same figure.
 fn key(row: &Row) -> (&str, &str) {
     (&row.name, &row.unit)
 }
@@ -214,10 +214,10 @@ pub struct Figures {
     pub ratio: Option<f64>,
     /// The least and the greatest ratio of a run.
     pub spread: Option<[f64; 2]>,
-    /// Where the median of many more runs has its ratio, with 95 % confidence; of fewer than six it is not
-    /// said.
+    /// The 95 % confidence interval of the ratio that many more runs would have. None for fewer than six
+    /// runs.
     pub interval: Option<[f64; 2]>,
-    /// The same of the peers that both sides measured: what it is off 1 is the machine's doing.
+    /// The same for the peers that both sides measured: its distance from 1 is the machine's doing.
     pub peer: Option<f64>,
     pub beyond: bool,
 }
@@ -252,7 +252,7 @@ impl Comparison {
         }
     }
 
-    /// Adds a second series, for the rows beyond the limit that are in it and have none.
+    /// Adds a second series, for the rows beyond the limit that are in it and have none yet.
     fn again(&mut self, runs: &[Run]) {
         for row in self.rows.iter_mut().filter(|row| row.first.beyond && row.again.is_none()) {
             row.again = figures(runs, (&row.name, &row.unit));
@@ -265,7 +265,7 @@ impl Comparison {
         self.rows.iter().filter(|row| row.last().beyond)
     }
 
-    /// Whether all is within its limit.
+    /// True if all is within its limit.
     pub fn holds(&self) -> bool {
         self.beyond().next().is_none() && self.geometric_mean.is_none_or(|mean| mean <= MEAN_LIMIT)
     }
@@ -281,7 +281,7 @@ impl Comparison {
         std::iter::once(head.map(String::from)).chain(lines).collect()
     }
 
-    /// What stands below the table.
+    /// The lines below the table.
     pub fn summary(&self) -> String {
         let mut text = String::new();
         let mut line = |words: String| text = format!("{text}{words}\n");
@@ -334,7 +334,7 @@ fn find<'a>(rows: &'a [Row], wanted: (&str, &str)) -> Option<&'a Row> {
     rows.iter().find(|row| key(row) == wanted)
 }
 
-/// What the runs say of a row; none if in no run both sides have it.
+/// What the runs say of a row. None if it is in no run of both sides.
 fn figures(runs: &[Run], key: (&str, &str)) -> Option<Figures> {
     let unit = key.1;
     let pairs: Vec<[&Row; 2]> =
@@ -372,13 +372,13 @@ fn figures(runs: &[Run], key: (&str, &str)) -> Option<Figures> {
 fn ratio(unit: &str, here: f64, there: f64) -> Option<f64> {
     let (worse, better) = if is_rate(unit) { (there, here) } else { (here, there) };
     if here == there {
-        // None of something, such as allocations.
+        // Both are zero, as a number of allocations may be.
         return Some(1.0);
     }
     (worse >= 0.0 && better >= 0.0).then(|| worse / better)
 }
 
-/// Whether more of the unit is better.
+/// True if more of the unit is better.
 fn is_rate(unit: &str) -> bool {
     unit.ends_with("/s") || unit == "score"
 }

@@ -13,10 +13,10 @@ use std::time::Instant;
 /// Fresh processes per row.
 const PROCESSES: usize = 30;
 
-/// What a child is told that measures all that its other arguments say.
+/// The argument that lets a child measure all that its other arguments say.
 pub const ROWS: &str = "rows";
 
-/// The rows that so many processes with the arguments of this one measure, one after the other.
+/// The rows measured by this many processes with the arguments of this one, one after the other.
 pub fn rows(processes: u64) -> Result<Vec<Row>> {
     let mut rows: Vec<Vec<Row>> = Vec::new();
     for number in 1..=processes {

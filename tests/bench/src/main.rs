@@ -29,7 +29,7 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
 
-/// What makes a benchmark's rows.
+/// The function that makes a benchmark's rows.
 type Measure = fn(&peers::Peers, &Arguments) -> anyhow::Result<Vec<stats::Row>>;
 
 /// By name, in the order in which they run.
@@ -54,9 +54,9 @@ const BENCHMARKS: [(&str, Measure); 9] = [
 
 /// Measures FLASH beside its peers, in turns, and prints a row for each figure.
 ///
-/// A ratio is the median of (FLASH / peer) over pairs of turns, in the row's own unit: below 1 is
-/// better for times, above 1 for rates. The last column says where it would be with many more turns,
-/// with 95 % confidence; of FLASH's own median, where there is no peer.
+/// A ratio is the median of (FLASH / peer) over pairs of turns, in the row's own unit: below 1 is better for
+/// times, above 1 for rates. The last column is the 95 % confidence interval of the ratio, or of FLASH's own
+/// median where there is no peer.
 #[derive(Parser)]
 #[command(name = "bench")]
 struct Arguments {
@@ -81,12 +81,12 @@ struct Arguments {
     /// Leaves out all but the devices of one key, such as ALL_CPU or NVIDIA_GPU, of `kernels`.
     #[arg(long, value_name = "KEY")]
     device: Option<String>,
-    /// How long a kernel of `kernels` may be measured until its score is known to half a per cent. At least 30 pairs of
-    /// turns are.
+    /// How long a kernel of `kernels` may be measured until its score is known to half a per cent. At least
+    /// 30 pairs of turns are measured.
     #[arg(long, value_name = "S", default_value_t = 20)]
     seconds: u64,
-    /// Measures in so many processes, one after the other: of each figure the median of theirs. Where a process has its code
-    /// and its data makes a difference of its own, up to some per cent.
+    /// Measures in this many processes, one after the other, and takes the median of each figure over them.
+    /// Where a process has its code and its data makes a difference of its own, up to some per cent.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     processes: u64,
     /// Measures one benchmark here and in another checkout of this repository, in processes that take turns,
@@ -166,7 +166,7 @@ fn against(arguments: &Arguments, other: &Path, name: &str) -> anyhow::Result<Ex
     Ok(if comparison.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the processes of both sides are told.
+/// The arguments for the processes of both sides.
 fn passed(arguments: &Arguments) -> Vec<String> {
     let megabytes: Vec<String> = arguments.megabytes.iter().map(usize::to_string).collect();
     let mut passed =

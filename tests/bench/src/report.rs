@@ -1,4 +1,5 @@
-//! What rows become: a table for the terminal, one in Markdown, JSON for programs, and a chart of the scores.
+//! The forms of the rows: a table for the terminal, one in Markdown, JSON for programs, and a chart of the
+//! scores.
 
 use crate::stats::Row;
 use anyhow::{Context, Result};
@@ -70,10 +71,10 @@ pub fn json(rows: &[Row]) -> Result<String> {
     Ok(serde_json::to_string_pretty(rows)? + "\n")
 }
 
-/// What a score should be at least.
+/// The goal of a score, as its least value.
 const GOAL: f64 = 0.99;
 
-/// The scores as bars, with a line where they should end at least, and the least and the greatest turn of each.
+/// The scores as bars, with a line for the goal, and the least and the greatest turn of each.
 pub fn svg(rows: &[Row]) -> String {
     let (left, width, step) = (250.0, 500.0, 20.0);
     let scores: Vec<&Row> = rows.iter().filter(|row| row.name.ends_with(" score")).collect();
@@ -137,9 +138,9 @@ pub fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// An error if a file cannot be written. What is in it stays, and none is left where none was.
+/// An error if a file cannot be written. An existing file keeps its contents, and no new one is left.
 pub fn can_write(file: &Path) -> Result<()> {
-    // A link to nothing is there.
+    // A link to nothing counts as a file.
     let is_new = file.symlink_metadata().is_err();
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
     opened.map(drop).with_context(|| format!("cannot write {}", file.display()))?;

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 /// The fewest pairs of turns that make a row.
 pub const REPEATS: usize = 30;
 
-/// How long everyone rests before a turn: long enough for every thread of the other
-/// side to stop spinning and sleep (`peers` keeps OpenMP's below it).
+/// The rest before each turn: long enough for every thread of the other side to stop spinning and sleep
+/// (`peers` keeps OpenMP's below it).
 pub const PAUSE: Duration = Duration::from_millis(10);
 
 /// What was measured, in one unit throughout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured, against whom, and with which library inside.
+    /// What was measured, the peer, and the library inside.
     pub name: String,
     /// The unit of every figure but the ratio.
     pub unit: String,
@@ -37,10 +37,10 @@ pub struct Row {
     /// The median of FLASH's turn over the peer's turn beside it: under 1 FLASH is
     /// faster where the unit is time, over 1 where it is a rate.
     pub ratio: Option<f64>,
-    /// Where the median that many more turns would have lies, with 95 % confidence: of
-    /// the ratio, where there is one, else of FLASH's turns. Fewer than six do not say.
+    /// The 95 % confidence interval of the median that many more turns would have: of the ratio, where there
+    /// is one, else of FLASH's turns. None for fewer than six turns.
     pub interval: Option<[f64; 2]>,
-    /// How it is measured by itself, if that can be.
+    /// How to measure it by itself, if that is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<Alone>,
 }
@@ -139,7 +139,7 @@ impl Row {
         Self { alone: Some(Alone { what: what.into(), environment }), ..self }
     }
 
-    /// The row of what was measured in several processes: each is a turn, and its ratio the median of its own pairs.
+    /// The row of several processes: each counts as a turn, whose ratio is the median of its own pairs.
     ///
     /// # Panics
     ///
@@ -171,8 +171,9 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Where the median of what sorted figures were drawn from lies with 95 % confidence: as many are below it as a fair
-/// coin gives heads, for which the normal distribution stands here.
+/// The 95 % confidence interval of the median of the distribution that sorted figures were drawn from. As
+/// many figures are below that median as a fair coin gives heads, for which the normal distribution stands
+/// here.
 pub fn interval(sorted: &[f64]) -> Option<[f64; 2]> {
     let count = sorted.len() as f64;
     let below = ((count - 1.96 * count.sqrt()) / 2.0).floor().max(0.0) as usize;

@@ -1,4 +1,4 @@
-//! How much of the host's memory arrays take. (On these devices, what a device has is memory of this process, too.)
+//! How much of the host's memory arrays take. (The memory of these devices is memory of this process, too.)
 
 use crate::{ONE, TWO};
 use flash::kernel::views::{Item, Read, Reduce, Sum, Write};
@@ -39,7 +39,7 @@ impl CpuItem<Total<'_>> for Plain {
 
 const MIB: u64 = 1 << 20;
 
-/// What differs from run to run, such as stacks of threads.
+/// Memory that differs from run to run, such as stacks of threads.
 const SLACK: u64 = 12 * MIB;
 
 /// Bytes of this process that are in memory.
@@ -76,7 +76,7 @@ fn an_array_that_only_devices_touch_adds_nothing_to_what_the_process_has() {
             fill_and_sum(&rt, &memory);
             let devices = resident() - before;
             assert!((64 * MIB..64 * MIB + SLACK).contains(&devices), "{devices}");
-            // The host reads it, and has it, too.
+            // The host reads it, and then has it, too.
             let last = memory.len() - 1;
             assert_eq!(memory.read().unwrap()[last], last as u64);
             assert!(resident() - before >= 128 * MIB);

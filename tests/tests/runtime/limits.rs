@@ -164,7 +164,8 @@ fn pipelines_of_a_higher_priority_go_first_where_they_wait_for_a_thread() {
             rt.options(Priority(priority)).submit(Turn::of(memory.clone())).exec_async([1usize])
         };
         let waiting: Vec<_> = priorities.into_iter().zip(&memories).map(start).collect();
-        // One worker has all of them, in its order. (A thread that waited for one of them would run that one.)
+        // One worker has all of them, in its order. (A thread that waited for one of them would run that
+        // one.)
         FREED.store(1, SeqCst);
         until(|| waiting.iter().all(|handle| matches!(handle.try_wait(), Some(Ok(())))));
         assert_eq!(memories.map(|memory| memory.get(0).unwrap()), [4, 5, 2, 6, 3, 1]);

@@ -1,4 +1,4 @@
-//! The worker threads: what runs on them, and what they are not kept from.
+//! The worker threads: the work that runs on them, and that is not held up.
 
 use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite};
@@ -68,7 +68,7 @@ impl Source for Pieces {
     }
 }
 
-/// What `piece` returns on a worker.
+/// The result of `piece`, which runs on a worker.
 fn on_worker<R: Send + 'static>(piece: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = mpsc::channel();
     let piece: Box<dyn FnOnce() + Send> = Box::new(move || drop(tell.send(piece())));

@@ -1,7 +1,7 @@
 //! A chain of launches that goes back and forth between two OpenCL devices, beside the same commands by hand.
 //!
 //! By hand, launches of devices of one platform have one context, and each waits for the event of the one
-//! before. Those of two platforms have two, whose events do not know each other: each launch waits for a user
+//! before. Two platforms have two contexts, whose events do not know each other: each launch waits for a user
 //! event, which a callback of the launch before sets.
 
 use crate::child;
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Launches of a chain.
 const CHAIN: usize = 1000;
 
-/// What makes PoCL have two devices, by its version.
+/// The settings that make PoCL have two devices, by its version.
 const TWO_OF_POCL: [&str; 2] = ["cpu cpu", "pthread pthread"];
 
 /// All rows; none where there are no two OpenCL devices.
@@ -69,7 +69,7 @@ pub fn rows() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What a child measures; false if it is not one of these.
+/// Measures the row of a child. False if it is not one of these.
 pub fn measure(what: &str) -> Result<bool> {
     let words: Vec<&str> = what.split(' ').collect();
     match words[..] {
@@ -171,7 +171,7 @@ impl ByHand {
     }
 
     fn chain(&self) -> Result<()> {
-        // What a callback is given stays until all launches have ended.
+        // The data of the callbacks stay until all launches have ended.
         let events = if self.one_context { self.by_events()? } else { self.by_callbacks()? };
         self.sides.iter().try_for_each(|side| side.queue.flush())?;
         self.sides.iter().try_for_each(|side| side.queue.finish())?;
@@ -202,11 +202,11 @@ impl ByHand {
     }
 }
 
-/// Lets the launch begin that waits for a user event.
+/// The callback that lets the launch begin which waits for a user event.
 extern "C" fn begin(_: cl_event, _: i32, may_begin: *mut c_void) {
-    // The one that was kept for this callback.
+    // This event was kept for this callback.
     let may_begin = Event::new(may_begin);
-    // An error would be a launch that never begins, which cannot be said to anyone from here.
+    // An error would be a launch that never begins, and there is no caller to report it to.
     let _ = set_user_event_status(may_begin.get(), CL_COMPLETE);
 }
 

@@ -1,11 +1,11 @@
-//! What pipelines cost that run beside their caller: the rows of the benchmark `async`.
+//! The rows of the benchmark `async`: what pipelines cost that run beside their caller.
 //!
 //! | file | its rows |
 //! |---|---|
 //! | `mod.rs` | pipelines and launches in this process, beside rayon, oneTBB, and a thread with channels |
-//! | `processes.rs` | two CPU devices, host tasks that complete later, an idle second: each in processes of its own |
+//! | `processes.rs` | two CPU devices, late host tasks, an idle second: each in its own processes |
 //! | `events.rs` | two OpenCL devices, beside the same commands with OpenCL's events |
-//! | `thread.rs` | the peer that a program without a library has: a thread that takes functions from a channel |
+//! | `thread.rs` | the peer of a program without a library: a thread that takes functions from a channel |
 
 mod events;
 mod processes;
@@ -28,14 +28,14 @@ use thread::Thread;
 
 pub use processes::measure;
 
-/// Pipelines that are on their way at the same time.
+/// The number of pipelines in flight at the same time.
 const MANY: usize = 64;
-/// Items of a launch from a worker's task.
+/// The number of items of a launch from a worker's task.
 const ITEMS: usize = 4096;
 /// How long the caller computes before it starts something, so that the threads of all sides sleep.
 const REST: Duration = Duration::from_micros(500);
 
-/// Says when it runs.
+/// A kernel that stores when it runs.
 #[derive(KernelDefinition)]
 #[kernel(name = "bench.stamp", dims(i))]
 struct Stamp {
@@ -51,7 +51,7 @@ impl CpuItem<Stamp> for Clock {
     }
 }
 
-/// When what was started last began, in nanoseconds of [`now`]; 0 until it does.
+/// When the last start began to run, in nanoseconds of [`now`]; 0 until it does.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 fn now() -> u64 {
@@ -114,12 +114,12 @@ fn one(rt: &RuntimeObj, peers: &Peers, others: &Others, threads: usize) -> Vec<R
     rows
 }
 
-/// An empty kernel on its way.
+/// Starts an empty kernel.
 fn empty(rt: &RuntimeObj, [x, y, z]: &[FlashMemory<f32>; 3]) -> flash::Handle {
     rt.submit(Empty::of(1.0, x.clone(), y.clone(), z.clone())).exec_async([1usize])
 }
 
-/// How long it takes until something begins whose caller computes meanwhile.
+/// The time from a start until the work begins, while the caller computes.
 fn begin(rt: &RuntimeObj, peers: &Peers, others: &Others, threads: usize) -> Vec<Row> {
     const STARTS: usize = 20;
     let turn = |start: &dyn Fn() -> Box<dyn FnOnce()>| {
@@ -159,7 +159,8 @@ fn begin(rt: &RuntimeObj, peers: &Peers, others: &Others, threads: usize) -> Vec
     rows
 }
 
-/// Nanoseconds until what `start` starts has called [`stamp`]; what it returns waits for its end.
+/// Nanoseconds until the work that `start` starts has called [`stamp`]. The function that `start` returns
+/// waits for the work's end.
 fn latency(start: &dyn Fn() -> Box<dyn FnOnce()>) -> f64 {
     let rest = Instant::now();
     while rest.elapsed() < REST {
@@ -187,7 +188,7 @@ fn compute() {
     black_box(x);
 }
 
-/// Pipelines that have nothing to do with each other, and waiting for all.
+/// Pipelines that are independent of each other, and waiting for all.
 fn many(rt: &RuntimeObj, peers: &Peers, others: &Others, threads: usize) -> Vec<Row> {
     const CALLS: usize = 20;
     let memories: Vec<_> = (0..MANY).map(|_| memories()).collect();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Launches of a chain.
 const CHAIN: usize = 1000;
-/// Host tasks that are outstanding at the same time, and how many are tried before.
+/// The number of host tasks that are outstanding at the same time, and the number that is tried before.
 const TASKS: usize = 10_000;
 const FEW_TASKS: usize = 200;
 /// Seconds in which nothing is done.
@@ -40,7 +40,7 @@ pub fn rows() -> Result<Vec<Row>> {
     let few = child::list(&format!("async tasks {FEW_TASKS}"), &[])?;
     let threads = few[0].max;
     rows.extend(few);
-    // A thread for each of the others might be more than the machine has.
+    // A thread for each of them might be more than the machine has.
     if threads < FEW_TASKS as f64 / 10.0 {
         rows.extend(child::list(&format!("async tasks {TASKS}"), &[])?);
     } else {
@@ -50,7 +50,7 @@ pub fn rows() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What a child measures; false if it is not one of these.
+/// Measures the row of a child. False if it is not one of these.
 pub fn measure(what: &str) -> Result<bool> {
     let words: Vec<&str> = what.split(' ').collect();
     let text = match words[..] {
@@ -87,8 +87,8 @@ fn chain() -> Result<Row> {
     Ok(pair("", "", REPEATS, ours, Some(&mut peer), PAUSE))
 }
 
-/// Host tasks that have begun and are completed later: how many threads more there are, and what a task
-/// costs.
+/// Host tasks that have begun and are completed later: the number of additional threads, and the time of a
+/// task.
 fn tasks(count: usize) -> Result<[Row; 2]> {
     let rt = get_runtime("ALL_CPU")?;
     let memories: Vec<FlashMemory<u32>> = (0..count).map(|_| FlashMemory::zeroed(1)).collect();
@@ -136,7 +136,7 @@ fn threads() -> Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task").context("the threads of this process")?.count())
 }
 
-/// CPU time that goes by in seconds in which nothing is done, each after some work.
+/// The CPU time of idle seconds, each after some work.
 fn idle() -> Result<Row> {
     let rt = get_runtime("ALL_CPU")?;
     let launch = rt.submit(Nothing::of(0)).options(parallel()).defer([1024usize]);

@@ -1,11 +1,10 @@
-//! A thread that runs functions which come to it through a channel, and says through another that they are
-//! done.
+//! A thread that runs functions from a channel, and reports through another that they are done.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// It ends when this is dropped.
+/// The thread. It ends when this is dropped.
 pub struct Thread {
     jobs: Sender<Job>,
     done: Receiver<()>,
@@ -26,7 +25,7 @@ impl Thread {
         Thread { jobs, done }
     }
 
-    /// Gives it a function.
+    /// Sends it a function.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         self.jobs.send(Box::new(job)).expect("the thread waits for jobs");
     }

@@ -34,7 +34,7 @@ fn wait<T: Clone>(outcome: &Outcome<T>) -> T {
     }
 }
 
-/// A pipeline in the queue: what its outcome is to become.
+/// A pipeline in the queue, and its outcome.
 struct Ready(Arc<Outcome<u32>>);
 
 impl Job for Ready {
@@ -53,7 +53,7 @@ impl Sleeper for Arc<Outcome<u32>> {
     }
 }
 
-/// What a thread does that waits for a pipeline.
+/// The loop of a thread that waits for a pipeline.
 fn wait_for(queue: &Queue<Ready, Arc<Outcome<u32>>>, outcome: &Arc<Outcome<u32>>) -> u32 {
     let own = |jobs: &std::collections::VecDeque<Ready>| jobs.iter().position(|job| job.0.is(outcome));
     loop {
@@ -85,7 +85,7 @@ fn a_thread_that_sleeps_until_a_pipeline_is_done_runs_it_when_nothing_else_does(
             thread::spawn(move || wait_for(&queue, &outcome))
         };
         queue.push(Ready(outcome.clone()));
-        // No worker is told if a thread that waits was.
+        // If a waiting thread was told, no worker is.
         let nudged = queue.nudge(|sleeper| sleeper.is(&outcome));
         if !nudged && let Some(job) = queue.take(|_| Some(0)) {
             job.0.set(2);

@@ -424,7 +424,7 @@ fn a_slot_has_one_loop_though_its_thread_is_asked_twice() {
         let host = Host::new(2);
         assert!(host.crew.mailbox(1).wake());
         assert!(!host.crew.mailbox(1).wake(), "one wake at a time");
-        // What rayon does when the kernel waits inside it.
+        // As rayon does when the kernel waits inside it.
         assert!(host.crew.mailbox(1).arrive());
         assert!(!host.crew.mailbox(1).arrive(), "a loop within a loop");
         host.crew.mailbox(1).park();
