@@ -250,7 +250,7 @@ impl Registry {
                             } else {
                                 self.backends.push(Backend {
                                     key,
-                                    loaded: *loaded,
+                                    loaded: loaded,
                                     plugin: index,
                                     devices: OnceLock::new(),
                                 });

@@ -643,8 +643,8 @@ impl SubmissionList {
             }
             match sizes.next().filter(|given| !given.is_empty()) {
                 Some(given) => given,
-                // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
                 None => {
+                    // SAFETY: the memory outlives the pipeline: borrowed for its lifetime, or owned by it.
                     unsafe { source.memory.as_ref() }.filter(|_| !source.part).map_or(&[], ArrayInner::shape)
                 }
             }
