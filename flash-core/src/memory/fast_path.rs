@@ -1,20 +1,24 @@
-//! The fast path of holders of memories that are not counted among the active runs
-//! (`runtime/distributed/room.rs`): launches on the inline path, and those that are about to take their
-//! memories. A run can close this path for a while.
+//! Threads on a fast path of a launch, and the fence that keeps them off it.
 //!
-//! Each thread has a flag of its own, so that no thread writes to a line that others need. A run that closes
-//! the path announces it first, and then waits until it has seen all flags down. A thread that enters the
-//! path raises its flag first, and then checks for an announcement. One of the two sees the other, as between
-//! the word of a memory and its waiters ([`state`](super::state)). A thread that sleeps until it may take a
-//! memory has its flag down, since it may wait for the run that closes the path. The memories that it holds
-//! meanwhile count as used, and a run that lacks just their room gets an error.
+//! A launch on the inline or the resident path holds memories without being counted among the active runs
+//! (`runtime/distributed/room.rs`). It holds a [`FastPathGuard`] instead: each thread raises a flag of its own, so that
+//! launches of different threads write to different cache lines. A run that needs all memories of a device, and finds
+//! others in use, takes a [`FastPathFence`]: from then on no launch stays on a fast path, and the fence waits until
+//! every flag was down once.
+//!
+//! *Invariant.* After [`settle`](FastPathFence::settle), and until the fence is dropped, no launch is on a fast path. A
+//! thread raises its flag and then looks for fences; a fence announces itself and then looks at the flags. Between the
+//! two steps stands a pair of fences ([`light`], [`heavy`]), so one of the two sees the other. The same pair stands
+//! between lowering a flag and looking for fences, so a fence that finds a flag up is told when it goes down.
+//!
+//! A thread that sleeps until it may take a memory lowers its flag meanwhile ([`asleep`]), since it may wait for the
+//! holder of a fence. What it holds counts as used: a run that lacks just that gets an error.
 
 use super::state::{heavy, light};
 use std::sync::atomic::{AtomicU32, Ordering::*};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Odd: it is up. Counts its changes. On a cache line of its own.
+/// Odd: it is up. Counts how often it went up and down. A line to itself.
 #[repr(align(128))]
 #[derive(Default)]
 struct Flag(AtomicU32);
@@ -22,14 +26,18 @@ struct Flag(AtomicU32);
 /// The flags of all threads that ever raised theirs.
 static FLAGS: Mutex<Vec<Arc<Flag>>> = Mutex::new(Vec::new());
 
-/// Number of runs that keep the path closed.
-static WANTED: AtomicU32 = AtomicU32::new(0);
+/// The number of fences.
+static FENCES: AtomicU32 = AtomicU32::new(0);
+
+/// Taken to tell fences that a flag went down, and to look at flags before sleeping.
+static LOWERED: Mutex<()> = Mutex::new(());
+static TOLD: Condvar = Condvar::new();
 
 thread_local! {
     static FLAG: Arc<Flag> = {
         let flag = Arc::<Flag>::default();
         let mut flags = FLAGS.lock().unwrap_or_else(|e| e.into_inner());
-        // Flags of ended threads have no other owner.
+        // Flags of threads that have ended.
         flags.retain(|other| Arc::strong_count(other) > 1);
         flags.push(flag.clone());
         flag
@@ -37,7 +45,7 @@ thread_local! {
 }
 
 impl Flag {
-    /// Raises or lowers it. Only its own thread may call this.
+    /// Up, or down again. For its own thread.
     #[inline]
     fn turn(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1), Release);
@@ -46,6 +54,17 @@ impl Flag {
     fn is_up(&self) -> bool {
         !self.0.load(Acquire).is_multiple_of(2)
     }
+}
+
+/// A flag went down while there are fences.
+#[cold]
+fn tell_fences() {
+    drop(lowered());
+    TOLD.notify_all();
+}
+
+fn lowered() -> MutexGuard<'static, ()> {
+    LOWERED.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 fn flags() -> Vec<Arc<Flag>> {
@@ -58,17 +77,16 @@ pub(crate) struct FastPathGuard(());
 impl FastPathGuard {
     #[inline]
     pub fn begin() -> FastPathGuard {
-        // A thread that is about to end has no flag: no run waits for it, and at worst one fails that could
-        // have waited.
+        // A thread that is about to end has no flag, and no fence waits for it: at worst a run fails that could wait.
         let _ = FLAG.try_with(|flag| flag.turn());
         light();
         FastPathGuard(())
     }
 
-    /// False: the path is closed.
+    /// False: there is a fence.
     #[inline]
     pub fn may_stay(&self) -> bool {
-        WANTED.load(Relaxed) == 0
+        FENCES.load(Relaxed) == 0
     }
 }
 
@@ -76,10 +94,14 @@ impl Drop for FastPathGuard {
     #[inline]
     fn drop(&mut self) {
         let _ = FLAG.try_with(|flag| flag.turn());
+        light();
+        if FENCES.load(Relaxed) != 0 {
+            tell_fences();
+        }
     }
 }
 
-/// Runs something that may take long, with the flag down: a run that closes the path does not wait for it.
+/// Does something that may take long, with this thread's flag down.
 pub(super) fn asleep<R>(body: impl FnOnce() -> R) -> R {
     let was_up = FLAG.try_with(|flag| flag.is_up()).unwrap_or(false);
     if was_up {
@@ -92,32 +114,36 @@ pub(super) fn asleep<R>(body: impl FnOnce() -> R) -> R {
     outcome
 }
 
-/// Keeps the path closed until this is dropped.
+/// Keeps all launches off the fast paths until it is dropped.
 pub(crate) struct FastPathFence {
-    /// The state of all flags when they were down.
+    /// All flags, each with its value when it was down.
     seen: Vec<(Arc<Flag>, u32)>,
 }
 
 impl FastPathFence {
     pub fn begin() -> FastPathFence {
-        WANTED.fetch_add(1, SeqCst);
+        FENCES.fetch_add(1, SeqCst);
         heavy();
         FastPathFence { seen: Vec::new() }
     }
 
-    /// Waits until it has seen every flag down. The caller must not be on the path.
+    /// Waits until it has seen every flag down. Not for a thread whose own flag is up.
     pub fn settle(&mut self) {
-        let down = |flag: Arc<Flag>| loop {
-            let seen = flag.0.load(Acquire);
-            if seen.is_multiple_of(2) {
-                return (flag, seen);
+        let down = |flag: Arc<Flag>| {
+            let mut told = lowered();
+            loop {
+                let seen = flag.0.load(Acquire);
+                if seen.is_multiple_of(2) {
+                    return (flag, seen);
+                }
+                // The thread that lowers it sees the fence, and tells under the lock.
+                told = TOLD.wait(told).unwrap_or_else(|e| e.into_inner());
             }
-            std::thread::sleep(Duration::from_micros(20));
         };
         self.seen = flags().into_iter().map(down).collect();
     }
 
-    /// True if no flag was raised since then.
+    /// True if no flag was up since then.
     pub fn was_undisturbed(&self) -> bool {
         heavy();
         let now = flags();
@@ -131,7 +157,7 @@ impl FastPathFence {
 
 impl Drop for FastPathFence {
     fn drop(&mut self) {
-        WANTED.fetch_sub(1, SeqCst);
+        FENCES.fetch_sub(1, SeqCst);
     }
 }
 
@@ -141,7 +167,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn nobody_stays_uncounted_while_somebody_wants_quiet() {
+    fn no_launch_stays_on_a_fast_path_while_there_is_a_fence() {
         crate::memory::state::agree();
         let (inside, over) = (AtomicU32::new(0), AtomicBool::new(false));
         let rounds = if cfg!(miri) { 10 } else { 2_000 };
@@ -149,8 +175,8 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !over.load(Relaxed) {
-                        let uncounted = FastPathGuard::begin();
-                        if uncounted.may_stay() {
+                        let guard = FastPathGuard::begin();
+                        if guard.may_stay() {
                             inside.fetch_add(1, Relaxed);
                             inside.fetch_sub(1, Relaxed);
                         }
@@ -158,20 +184,20 @@ mod tests {
                 });
             }
             for _ in 0..rounds {
-                let mut quiet = FastPathFence::begin();
-                quiet.settle();
+                let mut fence = FastPathFence::begin();
+                fence.settle();
                 assert!((0..20).all(|_| inside.load(Relaxed) == 0));
             }
             over.store(true, Relaxed);
         });
-        let mut quiet = FastPathFence::begin();
-        quiet.settle();
-        let uncounted = FastPathGuard::begin();
-        assert!(!quiet.was_undisturbed() && !uncounted.may_stay());
-        asleep(|| quiet.settle());
-        drop(uncounted);
-        assert!(!quiet.was_undisturbed(), "it was up, though it is not any more");
-        drop(quiet);
+        let mut fence = FastPathFence::begin();
+        fence.settle();
+        let guard = FastPathGuard::begin();
+        assert!(!fence.was_undisturbed() && !guard.may_stay());
+        asleep(|| fence.settle());
+        drop(guard);
+        assert!(!fence.was_undisturbed(), "it was up, though it is not any more");
+        drop(fence);
         assert!(FastPathGuard::begin().may_stay());
     }
 }

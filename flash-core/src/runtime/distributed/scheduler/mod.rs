@@ -464,10 +464,10 @@ impl<'r> Scheduler<'r> {
     #[cold]
     fn make_room(&mut self, memory: &'static DeviceMemory, touches: &[Touches]) -> Result<(), Error> {
         self.spill(memory)?;
-        let mut quiet: Option<FastPathFence> = None;
+        let mut fence: Option<FastPathFence> = None;
         loop {
-            if let Some(quiet) = &mut quiet {
-                quiet.settle();
+            if let Some(fence) = &mut fence {
+                fence.settle();
             }
             let before = ROOM.before();
             let error = match self.prepare(Some(memory), touches) {
@@ -482,10 +482,10 @@ impl<'r> Scheduler<'r> {
             }
             if !ROOM.wait(before) {
                 // Some launches are not counted: it tries once more without them.
-                match &quiet {
-                    Some(quiet) if quiet.was_undisturbed() => return Err(error),
+                match &fence {
+                    Some(fence) if fence.was_undisturbed() => return Err(error),
                     Some(_) => {}
-                    None => quiet = Some(FastPathFence::begin()),
+                    None => fence = Some(FastPathFence::begin()),
                 }
             }
         }
