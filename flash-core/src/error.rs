@@ -2,7 +2,7 @@
 
 use crate::abi;
 use crate::index::IndexError;
-use crate::recording::RecordingError;
+use crate::recording::error::RecordingError;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -7,7 +7,6 @@
 //! ([`Backend::probe`](crate::backend::Backend::probe)), and reads the environment for none.
 
 use crate::error::Error;
-use crate::runtime::Context;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -117,15 +116,6 @@ impl Settings {
         });
         self.error = self.error.take().or(set.err());
         self
-    }
-
-    /// A context with these settings. Plugins are loaded, and devices looked for, when they are first needed.
-    ///
-    /// # Errors
-    /// [`Error::Setting`]: a name that is none, a value that does not fit, or a setting of the process that has
-    /// another value already.
-    pub fn build(self) -> Result<Context, Error> {
-        Ok(Context::of(self.resolve()?))
     }
 
     /// With those of the environment and of the process.

@@ -38,6 +38,8 @@ mod sanitize;
 mod setup;
 mod tally;
 mod test;
+#[cfg(test)]
+mod tidy;
 mod wheels;
 
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@
 //! It shows the default context. Implementations that are added are seen by all contexts, in what they plan from then
 //! on. While this thread looks for devices or asks a plugin what it brings, nothing can be listed.
 
+use super::catalog::Catalog;
 use super::loader;
 use crate::abi::{self, Implementation, RegisteredDevice, RegistryApi, Str};
-use crate::runtime::Context;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -68,10 +68,10 @@ fn error(text: &str) -> *mut abi::Error {
         .map_or(null_mut(), |create| unsafe { create(abi::ERROR_INVALID, Str::new(text)) })
 }
 
-/// The default context, unless this thread is making part of it.
-fn context() -> Result<Context, *mut abi::Error> {
+/// The catalog of the default context, unless this thread is making part of it.
+fn catalog() -> Result<&'static Catalog, *mut abi::Error> {
     match LOOKING.get() {
-        false => Ok(Context::default()),
+        false => Ok(Catalog::of_process()),
         true => Err(error(
             "expected a call after the plugin is loaded and its devices are found, found one from within its query, `probe`, `devices` or `open`: list devices and implementations later, when a kernel is prepared or from a thread of the plugin",
         )),
@@ -82,11 +82,11 @@ unsafe extern "C" fn devices(
     visit: unsafe extern "C" fn(*mut c_void, *const RegisteredDevice) -> *mut abi::Error,
     argument: *mut c_void,
 ) -> *mut abi::Error {
-    let context = match context() {
-        Ok(context) => context,
+    let catalog = match catalog() {
+        Ok(catalog) => catalog,
         Err(error) => return error,
     };
-    for device in context.registry().devices() {
+    for device in catalog.registry().devices() {
         let device = RegisteredDevice {
             struct_size: size_of::<RegisteredDevice>() as u32,
             reserved: 0,
@@ -107,11 +107,11 @@ unsafe extern "C" fn visit_implementations(
     visit: unsafe extern "C" fn(*mut c_void, *const Implementation) -> *mut abi::Error,
     argument: *mut c_void,
 ) -> *mut abi::Error {
-    let context = match context() {
-        Ok(context) => context,
+    let catalog = match catalog() {
+        Ok(catalog) => catalog,
         Err(error) => return error,
     };
-    for found in context.registry().implementations() {
+    for found in catalog.registry().implementations() {
         // SAFETY: the caller's function with its own argument; implementations live for ever.
         let error = unsafe { visit(argument, found.raw) };
         if !error.is_null() {

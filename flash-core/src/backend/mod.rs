@@ -6,6 +6,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+pub(crate) mod catalog;
 mod elf;
 mod event;
 pub(crate) mod extension;

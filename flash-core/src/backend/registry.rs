@@ -1,6 +1,7 @@
 //! What a context sees: plugins, backends, devices, implementations. Devices are looked for when they are first
 //! needed. Loaded libraries and devices are the process's: contexts that see the same ones share them.
 
+use super::catalog::Catalog;
 use super::extension;
 use super::loader::{self, LoadedBackend, Outcome, refused};
 use super::{Class, DeviceInfo, take_error};
@@ -8,7 +9,7 @@ use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};
 use crate::memory::device::DeviceMemory;
 use crate::memory::{Transfers, host_handles};
-use crate::runtime::{Context, Lanes};
+use crate::runtime::distributed::lanes::Lanes;
 use crate::settings::Settings;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -481,9 +482,9 @@ impl Registry {
     }
 }
 
-/// Everything that the default context has found, for people to read: [`Context::list`].
+/// Everything that the default context has found, for people to read: [`Context::list`](crate::Context::list).
 pub fn list() -> Vec<BackendReport> {
-    Context::default().list()
+    Catalog::of_process().registry().report()
 }
 
 /// True if two physical ids are, or contain, the same device: `cpu` contains `cpu/1`.

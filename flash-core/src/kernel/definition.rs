@@ -52,7 +52,7 @@ pub unsafe trait KernelDefinition: Sized {
     /// The arguments in order.
     fn arguments() -> Vec<ArgumentDescriptor>;
     /// Writes the argument values in order; takes the values that they own.
-    fn pack(&mut self, to: &mut ArgumentWriter<'_>);
+    fn pack(&mut self, to: &mut impl ArgumentWriter);
     /// Reads addresses and scalars.
     ///
     /// # Safety
@@ -104,23 +104,13 @@ pub unsafe trait KernelDefinition: Sized {
     unsafe fn whole<'k>(bound: &'k Self::Bound, values: Option<&[Range<u64>]>) -> Self::Whole<'k>;
 }
 
-/// Takes the argument values of one submission.
-pub struct ArgumentWriter<'w> {
-    pub(crate) writer: crate::runtime::Writer<'w>,
-}
-
-impl ArgumentWriter<'_> {
+/// Takes the argument values of one submission, in order. A generated `pack` calls it; the runtime implements it.
+pub trait ArgumentWriter {
     /// The next argument is a scalar.
-    #[inline(always)]
-    pub fn scalar<T: Element>(&mut self, value: T) {
-        self.writer.scalar(bytemuck::bytes_of(&value));
-    }
+    fn scalar<T: Element>(&mut self, value: T);
 
     /// The next argument is an array.
-    #[inline(always)]
-    pub fn array(&mut self, array: &mut Array<'_>) {
-        self.writer.array(array);
-    }
+    fn array(&mut self, array: &mut Array<'_>);
 }
 
 impl KernelDescriptor {

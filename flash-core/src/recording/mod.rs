@@ -28,7 +28,7 @@
 
 mod bytes;
 mod check;
-mod error;
+pub(crate) mod error;
 mod file;
 #[cfg(test)]
 mod tests;

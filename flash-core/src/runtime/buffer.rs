@@ -1,9 +1,11 @@
 //! The pool of recording buffers. Each live pipeline has one, taken from its thread's pool and returned to
 //! it, so that a warm submission allocates nothing.
 
+use super::launch;
 use super::launch_cache::LaunchCache;
+use super::state::Runtime;
+use super::submission::Submission;
 use super::submissions::SubmissionList;
-use super::{Runtime, Submission, launch};
 use crate::error::Error;
 use crate::index::IntoDims;
 use std::cell::{Cell, RefCell};

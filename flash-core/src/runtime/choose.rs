@@ -1,11 +1,11 @@
 //! The choice of a kernel's implementation for each device: the best of the registered ones, or one that the
 //! program gives.
 
-use super::Context;
 use super::rate::Rate;
 use super::user_code::user_code;
 use super::widen::{Widening, WideningCost};
 use crate::abi;
+use crate::backend::catalog::Catalog;
 use crate::backend::registry::RegisteredImplementation;
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
@@ -102,13 +102,13 @@ pub(super) fn choose(
     descriptor: &KernelDescriptor,
     devices: &[&'static DeviceHandle],
     attributes: &Attributes,
-    context: &Context,
+    catalog: &Catalog,
 ) -> Result<Vec<Target>, Error> {
-    let note = |rejected: &mut Vec<String>, found, why: &str| note(rejected, context, found, why);
+    let note = |rejected: &mut Vec<String>, found, why: &str| note(rejected, catalog, found, why);
     let pinned = match attributes.get::<Implementation>() {
         None => None,
         Some(Implementation::Named(name)) => Some(name.as_str()),
-        Some(code) => return user_code(code, descriptor, devices, context),
+        Some(code) => return user_code(code, descriptor, devices, catalog),
     };
     let searchable = attributes.get::<Searchable>().copied().unwrap_or(Searchable::Exact);
     let named_only = searchable == Searchable::No && pinned.is_none();
@@ -116,7 +116,7 @@ pub(super) fn choose(
     let mut targets = Vec::new();
     for device in devices {
         let mut candidates: Vec<(Rating, RegisteredImplementation, Widening)> = Vec::new();
-        for found in context.registry().implementations() {
+        for found in catalog.registry().implementations() {
             // SAFETY: strings of implementations live for ever.
             if unsafe { found.raw.kernel.text() } != descriptor.name {
                 continue;
@@ -132,7 +132,7 @@ pub(super) fn choose(
         // The sort is stable: of equals the first wins.
         candidates.sort_by_key(|(rating, ..)| Reverse(*rating));
         for (_, found, widening) in candidates {
-            match prepare(device, found.raw, descriptor, context) {
+            match prepare(device, found.raw, descriptor, catalog) {
                 Ok(mut target) => {
                     target.widening = widening;
                     targets.push(target);
@@ -163,10 +163,10 @@ pub(super) fn none(
     }))
 }
 
-fn note(rejected: &mut Vec<String>, context: &Context, found: RegisteredImplementation, why: &str) {
+fn note(rejected: &mut Vec<String>, catalog: &Catalog, found: RegisteredImplementation, why: &str) {
     // SAFETY: strings of implementations live for ever.
     let (name, target) = unsafe { (found.raw.name.text(), found.raw.target.text()) };
-    let line = format!("`{name}` for {target} ({}): {why}", context.registry().origin_of(found));
+    let line = format!("`{name}` for {target} ({}): {why}", catalog.registry().origin_of(found));
     if !rejected.contains(&line) {
         rejected.push(line);
     }
@@ -265,7 +265,7 @@ pub(super) fn prepare(
     device: &'static DeviceHandle,
     implementation: &'static abi::Implementation,
     descriptor: &KernelDescriptor,
-    context: &Context,
+    catalog: &Catalog,
 ) -> Result<Target, Error> {
     let list = device.api.prepare.zip(device.api.submit);
     let Some((prepare, submit)) = list else {
@@ -281,7 +281,7 @@ pub(super) fn prepare(
     let name = unsafe { implementation.name.text() };
     let whole = implementation.door == abi::DOOR_WHOLE;
     let kernel_name = descriptor.name.clone() + &descriptor.signature();
-    let rate = context.rates().of(&kernel_name, &name, device.id());
+    let rate = catalog.rates().of(&kernel_name, &name, device.id());
     let inline = device.api.inline_items.zip(implementation.share).map(|(ask, share)| Inline {
         share,
         ask,

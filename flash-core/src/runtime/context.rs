@@ -1,18 +1,13 @@
 //! Contexts: which plugins and devices a program sees, with which settings, and what was learnt of them.
 //!
-//! A context owns its registry, its plans and the rates that it has measured. What exists once in a process is not its
+//! A context owns a [catalog](Catalog) (settings, registry, rates) and its plans. What exists once in a process is not its
 //! own: a loaded library, a device that several contexts see, that device's memory with its budget, and the order of
 //! pipelines. So a memory may be used in several contexts.
-//!
-//! `registry` is made when it is first needed; plugins and devices are looked for there.
 
-use super::options::Options;
 use super::plans::PlanTables;
-use super::rate::Rates;
-use super::{RuntimeObj, preload};
 use crate::backend::BackendReport;
+use crate::backend::catalog::Catalog;
 use crate::backend::registry::Registry;
-use crate::descriptor::Attributes;
 use crate::error::Error;
 use crate::settings::Settings;
 use std::fmt;
@@ -38,10 +33,19 @@ pub struct Context {
 }
 
 struct Inner {
-    settings: Settings,
-    registry: OnceLock<Registry>,
+    catalog: Arc<Catalog>,
     plans: PlanTables,
-    rates: Rates,
+}
+
+impl Settings {
+    /// A context with these settings. Plugins are loaded, and devices looked for, when they are first needed.
+    ///
+    /// # Errors
+    /// [`Error::Setting`]: a name that is none, a value that does not fit, or a setting of the process that has
+    /// another value already.
+    pub fn build(self) -> Result<Context, Error> {
+        Ok(Context::of(Arc::new(Catalog::new(self.resolve()?))))
+    }
 }
 
 impl Context {
@@ -50,21 +54,8 @@ impl Context {
         Settings::default()
     }
 
-    pub(crate) fn of(settings: Settings) -> Context {
-        let (registry, plans, rates) = (OnceLock::new(), PlanTables::default(), Rates::default());
-        Context { inner: Arc::new(Inner { settings, registry, plans, rates }) }
-    }
-
-    /// The runtime of a key in this context, see [`get_runtime`](crate::get_runtime).
-    ///
-    /// # Errors
-    /// [`Error::Key`] lists the keys there are and, for each plugin found but not usable, why.
-    pub fn runtime(&self, key: &str) -> Result<RuntimeObj, Error> {
-        crate::memory::state::agree();
-        let devices = self.registry().resolve(key)?;
-        preload::early(self.registry(), &devices);
-        let plans = self.plans().of(&devices, &Attributes::default());
-        Ok(RuntimeObj::new(self.clone(), key.to_owned(), devices, Options::default(), None, plans))
+    fn of(catalog: Arc<Catalog>) -> Context {
+        Context { inner: Arc::new(Inner { catalog, plans: PlanTables::default() }) }
     }
 
     /// Everything that was found, for people to read: plugins, backends, devices, implementations. Looks for all
@@ -74,19 +65,19 @@ impl Context {
     }
 
     pub(crate) fn settings(&self) -> &Settings {
-        &self.inner.settings
+        self.catalog().settings()
     }
 
     pub(crate) fn registry(&self) -> &Registry {
-        self.inner.registry.get_or_init(|| Registry::find(&self.inner.settings))
+        self.catalog().registry()
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
     }
 
     pub(super) fn plans(&self) -> &PlanTables {
         &self.inner.plans
-    }
-
-    pub(super) fn rates(&self) -> &Rates {
-        &self.inner.rates
     }
 }
 
@@ -94,9 +85,7 @@ impl Default for Context {
     /// The default context: the same for the whole process, with the settings of the environment.
     fn default() -> Context {
         static DEFAULT: OnceLock<Context> = OnceLock::new();
-        let of_environment = || Settings::default().resolve();
-        let make = || of_environment().unwrap_or_else(|_| unreachable!("nothing was asked for"));
-        DEFAULT.get_or_init(|| Context::of(make())).clone()
+        DEFAULT.get_or_init(|| Context::of(Catalog::of_process().clone())).clone()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Kernels by name, for programs that do not have their types.
 
+use super::state::Runtime;
+use super::submission::{Submission, sealed};
 use super::submissions::SubmissionList;
 use super::widen::Widening;
-use super::{Runtime, Submission};
 use crate::backend::registry::Registry;
 use crate::descriptor::{Access, ElementType, KernelDescriptor, Searchable, View};
 use crate::error::Error;
-use crate::kernel::Element;
 use crate::kernel::views::{Array, Item, ReadWrite};
+use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::{FlashMemory, MemoryRange};
 
 /// A kernel by name: the descriptors that its implementations have, one per set of element types.
@@ -160,6 +161,8 @@ impl<'a> Argument<'a> {
     }
 }
 
+impl sealed::Sealed for ByName<'_> {}
+
 impl<'a> Submission<'a> for ByName<'a> {
     #[allow(private_interfaces)]
     fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
@@ -167,7 +170,7 @@ impl<'a> Submission<'a> for ByName<'a> {
         let mut to = list.write();
         for argument in &mut self.arguments {
             match &mut argument.value {
-                Value::Scalar(bytes) => to.scalar(bytes),
+                Value::Scalar(bytes) => to.scalar_bytes(bytes),
                 Value::Array { array, .. } => to.array(array),
             }
         }

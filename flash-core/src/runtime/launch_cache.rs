@@ -3,9 +3,10 @@
 //! It holds everything that the launch needs: the memories to hold, and the very struct that went to the
 //! backend the last time. Only the thread that has the buffer uses it.
 
+use super::device_launch;
 use super::resident::ResidentLaunch;
+use super::state::Runtime;
 use super::submissions::SubmissionList;
-use super::{Runtime, launch};
 use crate::abi::space::Space;
 use crate::abi::{self, Submission};
 use crate::backend::take_error;
@@ -108,7 +109,7 @@ impl LaunchCache {
             memories,
             submission,
             // `run` sets its space, too.
-            inline: inline.map(|share| (share, launch::share_of(view.get(), args.len()))),
+            inline: inline.map(|share| (share, device_launch::share_of(view.get(), args.len()))),
             again,
             space: *view.get().raw(),
             valid: true,
@@ -186,7 +187,7 @@ impl Launch {
 /// The error of the one submission, whose memories are held.
 #[cold]
 fn failed(list: &SubmissionList, source: Error) -> Error {
-    Error::Launch(Arc::new(launch::failed(list, &list.nodes()[0], 0, source)))
+    Error::Launch(Arc::new(device_launch::failed(list, &list.nodes()[0], 0, source)))
 }
 
 /// Takes memories in turn. True if one of them is tracked, or a pending pipeline has it; then none is held.

@@ -1,6 +1,6 @@
 //! The argument of `options(..)`.
 
-use super::Profile;
+use super::profile::Profile;
 use crate::backend::DeviceHandle;
 use crate::backend::registry::Registry;
 use crate::descriptor::{Attribute, Attributes, Devices};
@@ -27,7 +27,7 @@ impl Options {
         among: &[&'static DeviceHandle],
     ) -> Result<Vec<&'static DeviceHandle>, Error> {
         let mut left = match self.attributes.get::<Devices>() {
-            Some(Devices(key)) => super::select(registry, among, key)?,
+            Some(Devices(key)) => select(registry, among, key)?,
             None => among.to_vec(),
         };
         for DevicesWhere(holds) in &self.predicates {
@@ -44,6 +44,24 @@ impl Options {
         }
         Ok(left)
     }
+}
+
+/// The devices of `among` that a key names.
+fn select(
+    registry: &Registry,
+    among: &[&'static DeviceHandle],
+    key: &str,
+) -> Result<Vec<&'static DeviceHandle>, Error> {
+    let named = registry.resolve(key)?;
+    let selected: Vec<_> = named.into_iter().filter(|d| among.iter().any(|a| a.id() == d.id())).collect();
+    if selected.is_empty() {
+        let ids: Vec<&str> = among.iter().map(|d| d.id()).collect();
+        return Err(Error::Option {
+            option: "Devices".into(),
+            text: format!("expected devices of this runtime ({}), found `{key}`", ids.join(", ")),
+        });
+    }
+    Ok(selected)
 }
 
 /// A condition that devices must meet. Made by [`devices_where`].

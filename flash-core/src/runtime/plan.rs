@@ -1,13 +1,13 @@
 //! A plan: what is prepared once per definition, element types, devices and the options that shape it.
 //! `plans.rs` finds it again.
 
-use super::Context;
 pub(crate) use super::choose::Target;
 use super::choose::{choose, none};
 use super::facts::{ArgumentFacts, KernelFacts};
 use super::partition::{Cache, PartRule};
 use crate::abi;
 use crate::backend::DeviceHandle;
+use crate::backend::catalog::Catalog;
 use crate::descriptor::{
     self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Subspaces, View, Weights,
 };
@@ -186,11 +186,11 @@ pub(super) fn targets_of(
     facts: &KernelFacts,
     attributes: &Attributes,
     devices: &[&'static DeviceHandle],
-    context: &Context,
+    catalog: &Catalog,
 ) -> Result<Arc<[Target]>, Error> {
     match facts.unknown_operation() {
         Some(error) => Err(error),
-        None => choose(&facts.descriptor, devices, attributes, context).map(Arc::from),
+        None => choose(&facts.descriptor, devices, attributes, catalog).map(Arc::from),
     }
 }
 

@@ -9,11 +9,10 @@
 //! those that are in use and a few more.
 
 use super::facts::KernelFacts;
-use super::plan::{Plan, PlannedKernel, named_operations, operations_of, targets_of};
-use super::{Context, Runtime};
+use super::plan::{Plan, PlannedKernel, targets_of};
+use crate::backend::catalog::Catalog;
 use crate::backend::{DeviceHandle, extension};
-use crate::descriptor::{Attributes, Implementation, KernelDescriptor};
-use crate::kernel::KernelDefinition;
+use crate::descriptor::{Attributes, Implementation};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -58,6 +57,13 @@ unsafe impl Send for OwnPlan {}
 // SAFETY: as above.
 unsafe impl Sync for OwnPlan {}
 
+impl OwnPlan {
+    /// The plan of a kernel in a table.
+    pub fn new(table: Arc<Plans>, kernel: PlannedKernel<'_>, catalog: &Catalog) -> OwnPlan {
+        OwnPlan { plan: NonNull::from(table.plan(kernel, catalog)), _table: table }
+    }
+}
+
 impl Deref for OwnPlan {
     type Target = Plan;
 
@@ -68,7 +74,7 @@ impl Deref for OwnPlan {
     }
 }
 
-/// The tables of plans of a context, the latest found first.
+/// The tables of plans of a catalog, the latest found first.
 #[derive(Default)]
 pub(super) struct PlanTables(Mutex<Vec<Arc<Plans>>>);
 
@@ -185,7 +191,7 @@ impl Plans {
     }
 
     #[inline]
-    fn get(&self, id: TypeId) -> Option<&Plan> {
+    pub fn get(&self, id: TypeId) -> Option<&Plan> {
         let start = self.start(id);
         for i in 0..self.table.len() {
             let slot = &self.table[(start + i) % self.table.len()];
@@ -199,15 +205,15 @@ impl Plans {
     }
 
     /// The plan of a kernel, by its definition or its name.
-    fn plan(&self, kernel: PlannedKernel<'_>, context: &Context) -> &Plan {
+    pub(super) fn plan(&self, kernel: PlannedKernel<'_>, catalog: &Catalog) -> &Plan {
         match kernel.type_id {
-            Some(id) => self.get(id).unwrap_or_else(|| self.insert(id, kernel, context)),
-            None => self.by_name(kernel, context),
+            Some(id) => self.get(id).unwrap_or_else(|| self.insert(id, kernel, catalog)),
+            None => self.by_name(kernel, catalog),
         }
     }
 
     #[cold]
-    fn insert(&self, id: TypeId, kernel: PlannedKernel<'_>, context: &Context) -> &Plan {
+    fn insert(&self, id: TypeId, kernel: PlannedKernel<'_>, catalog: &Catalog) -> &Plan {
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = self.get(id) {
             return plan;
@@ -217,7 +223,7 @@ impl Plans {
             // SAFETY: as below.
             return unsafe { &*plan };
         }
-        let made = Box::new(self.make(kernel, context));
+        let made = Box::new(self.make(kernel, catalog));
         if made.is_passing() {
             return self.keep_passing(made);
         }
@@ -237,7 +243,7 @@ impl Plans {
         unsafe { &*plan }
     }
 
-    fn by_name(&self, kernel: PlannedKernel<'_>, context: &Context) -> &Plan {
+    fn by_name(&self, kernel: PlannedKernel<'_>, catalog: &Catalog) -> &Plan {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         let key = kernel.descriptor.to_json();
         if let Some(plan) = named.get(&key) {
@@ -245,7 +251,7 @@ impl Plans {
             // SAFETY: as below.
             return unsafe { &*plan };
         }
-        let made = Box::new(self.make(kernel, context));
+        let made = Box::new(self.make(kernel, catalog));
         if made.is_passing() {
             return self.keep_passing(made);
         }
@@ -263,10 +269,10 @@ impl Plans {
         unsafe { &*kept }
     }
 
-    fn make(&self, kernel: PlannedKernel<'_>, context: &Context) -> Plan {
+    fn make(&self, kernel: PlannedKernel<'_>, catalog: &Catalog) -> Plan {
         let targets = |facts: &KernelFacts, all: &Attributes| match &self.base {
-            Some(base) => base.plan(kernel, context).shared_targets(),
-            None => targets_of(facts, all, &self.devices, context),
+            Some(base) => base.plan(kernel, catalog).shared_targets(),
+            None => targets_of(facts, all, &self.devices, catalog),
         };
         let plan =
             Plan::new(kernel, &self.options, targets).unwrap_or_else(|error| Plan::failed(kernel, error));
@@ -274,47 +280,5 @@ impl Plans {
             self.failed.store(true, Ordering::Relaxed);
         }
         plan
-    }
-}
-
-impl Runtime {
-    /// The plan of a definition.
-    #[inline]
-    pub fn plan_of<D: KernelDefinition>(&self) -> &Plan {
-        match self.plans.get(TypeId::of::<D::Static>()) {
-            Some(plan) => plan,
-            None => self.plan_new::<D>(),
-        }
-    }
-
-    #[cold]
-    fn plan_new<D: KernelDefinition>(&self) -> &Plan {
-        let (id, operations) = (TypeId::of::<D::Static>(), operations_of::<D>());
-        let descriptor = &KernelDescriptor::of::<D>();
-        let kernel = PlannedKernel { type_id: Some(id), descriptor, operations: &operations };
-        self.plans.plan(kernel, &self.context)
-    }
-
-    /// The plan of a kernel by name.
-    pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
-        let operations = named_operations(descriptor);
-        let kernel = PlannedKernel { type_id: None, descriptor, operations: &operations };
-        self.plans.plan(kernel, &self.context)
-    }
-
-    /// The plan of the same kernel for some of the devices, with all options of a submission; `None`: it is
-    /// the same.
-    pub(super) fn plan_with(
-        &self,
-        plan: &Plan,
-        devices: &[&'static DeviceHandle],
-        options: &Attributes,
-    ) -> Option<OwnPlan> {
-        if self.plans.is_of(devices, options) {
-            return None;
-        }
-        let table = self.context.plans().of(devices, options);
-        let plan = NonNull::from(table.plan(plan.kernel(&mut Vec::new()), &self.context));
-        Some(OwnPlan { plan, _table: table })
     }
 }

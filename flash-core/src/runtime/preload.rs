@@ -1,7 +1,7 @@
 //! Programs that are loaded before their first use: on request, and in the background for likely kernels.
 
-use super::Runtime;
 use super::choose::{Rating, rate};
+use super::state::Runtime;
 use crate::abi::Implementation;
 use crate::backend::DeviceHandle;
 use crate::backend::registry::{RegisteredImplementation, Registry};

@@ -7,6 +7,7 @@ use crate::descriptor::{Access, View};
 use crate::error::Error;
 use crate::index::{Dim, IndexError, Order, item_is_exclusive};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 pub(super) fn check_size(shape: &[u64], len: u64) -> Result<(), String> {
     match shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)) {
@@ -42,6 +43,17 @@ fn with_names(kernel: &KernelFacts, mut text: String) -> String {
         text = text.replace(&format!("dimension {number}"), &format!("dimension `{name}`"));
     }
     text
+}
+
+/// The addresses of an argument.
+pub(super) fn bytes_of(arg: &Arg) -> Range<usize> {
+    let first = arg.data.addr();
+    first..first + arg.len as usize * arg.element_size as usize
+}
+
+/// True if some byte is in both.
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
 }
 
 /// Two arguments that overlap, at least one of them written.

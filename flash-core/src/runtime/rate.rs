@@ -27,7 +27,7 @@ pub(crate) struct Rate {
 
 /// The rates of a context, by kernel, implementation and device, whatever the runtime and its options.
 #[derive(Default)]
-pub(super) struct Rates(Mutex<BTreeMap<[String; 3], Arc<Rate>>>);
+pub(crate) struct Rates(Mutex<BTreeMap<[String; 3], Arc<Rate>>>);
 
 impl Rates {
     /// The rate of an implementation of a kernel on a device. Asked for when a kernel is prepared.

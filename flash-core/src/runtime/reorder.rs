@@ -3,9 +3,9 @@
 //! A device that has one image at a time, such as an FPGA, takes seconds to load another: submissions of one
 //! image are put together. Functions of the host may block: submissions that do not depend on them go first.
 
-use super::Runtime;
+use super::proof::{bytes_of, overlap};
+use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
-use super::to_recording::{bytes_of, overlap};
 use crate::abi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,8 +1,9 @@
 //! Runs a recording.
 
+use super::api::{RuntimeObj, SubmitObj};
+use super::dynamic::Kernel;
 use super::dynamic::{Argument, ByName};
 use super::widen::Widening;
-use super::{Kernel, RuntimeObj, SubmitObj};
 use crate::backend::registry::Registry;
 use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 use crate::error::Error;

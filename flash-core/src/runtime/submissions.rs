@@ -13,19 +13,20 @@
 use super::arena::{Bump, Mark};
 use super::facts::ArgumentFacts;
 use super::failsafe::Failsafe;
-use super::partition::LaunchGrid;
+use super::options::Options;
+use super::partition::{Footprint, LaunchGrid};
 use super::plan::Plan;
 use super::plans::OwnPlan;
 use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
 };
-use super::resident::Footprint;
-use super::{Options, Runtime};
+use super::state::Runtime;
 use crate::abi::{self, Arg};
 use crate::descriptor::View;
 use crate::error::Error;
 use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use crate::kernel::views::Array;
+use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::ArrayInner;
 use smallvec::SmallVec;
 use std::any::TypeId;
@@ -338,7 +339,7 @@ impl SubmissionList {
 
     /// Takes the arguments of the submission that was begun.
     #[inline(always)]
-    pub fn write(&mut self) -> Writer<'_> {
+    pub(super) fn write(&mut self) -> Writer<'_> {
         let (first, comparing) = (self.cursor, self.comparing);
         let left = self.args.len() - first;
         Writer {
@@ -747,7 +748,7 @@ fn same(a: &[Dim], b: &[Dim]) -> bool {
 
 /// Writes the arguments of a submission. Its state stays in registers, which is why it is not just the
 /// [`SubmissionList`].
-pub(crate) struct Writer<'s> {
+pub(super) struct Writer<'s> {
     /// The next argument, and its origin.
     args: *mut Arg,
     sources: *mut Source,
@@ -770,9 +771,9 @@ impl Writer<'_> {
         next
     }
 
-    /// The next argument is a scalar.
+    /// The next argument is a scalar of these bytes.
     #[inline(always)]
-    pub fn scalar(&mut self, bytes: &[u8]) {
+    pub fn scalar_bytes(&mut self, bytes: &[u8]) {
         let (arg, _) = self.next();
         // SAFETY: an argument of the recording. The arena has that much room at `data`: made here, or for
         // the same kind of submission before.
@@ -785,9 +786,21 @@ impl Writer<'_> {
         }
     }
 
-    /// The next argument is an array.
+    /// All arguments are written.
     #[inline(always)]
-    pub fn array(&mut self, array: &mut Array<'_>) {
+    pub fn done(self) {
+        self.list.differs |= self.differs;
+    }
+}
+
+impl ArgumentWriter for Writer<'_> {
+    #[inline(always)]
+    fn scalar<T: Element>(&mut self, value: T) {
+        self.scalar_bytes(bytemuck::bytes_of(&value));
+    }
+
+    #[inline(always)]
+    fn array(&mut self, array: &mut Array<'_>) {
         let (arg, source) = self.next();
         // SAFETY: an argument of the recording.
         let (arg, source) = unsafe { (&mut *arg, &mut *source) };
@@ -803,12 +816,6 @@ impl Writer<'_> {
         if let Some(owner) = array.owner.take() {
             self.list.own(owner);
         }
-    }
-
-    /// All arguments are written.
-    #[inline(always)]
-    pub fn done(self) {
-        self.list.differs |= self.differs;
     }
 }
 

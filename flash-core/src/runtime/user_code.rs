@@ -1,9 +1,9 @@
 //! Code that the program gives at run time: a file, or source text.
 
-use super::Context;
 use super::choose::{Target, none, prepare};
 use crate::abi;
 use crate::backend::DeviceHandle;
+use crate::backend::catalog::Catalog;
 use crate::descriptor::{Implementation, KernelDescriptor};
 use crate::error::{Code, Error};
 use crate::kernel::attribute;
@@ -25,7 +25,7 @@ pub(super) fn user_code(
     code: &Implementation,
     descriptor: &KernelDescriptor,
     devices: &[&'static DeviceHandle],
-    context: &Context,
+    catalog: &Catalog,
 ) -> Result<Vec<Target>, Error> {
     let (mut targets, mut left_out) = (Vec::new(), Vec::new());
     for device in devices {
@@ -35,7 +35,7 @@ pub(super) fn user_code(
         };
         match implementation {
             Err(error) => left_out.push((device.id(), error)),
-            Ok(implementation) => match prepare(device, implementation, descriptor, context) {
+            Ok(implementation) => match prepare(device, implementation, descriptor, catalog) {
                 Ok(target) => targets.push(target),
                 Err(error @ Error::Backend { code: Code::Unsupported, .. }) => {
                     left_out.push((device.id(), error))

@@ -8,7 +8,7 @@ pub(crate) mod blocking;
 mod plain;
 
 use crate::abi::workers::{WorkerHost, Workers};
-use crate::runtime::Context;
+use crate::backend::catalog::Catalog;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -102,7 +102,7 @@ pub fn count() -> usize {
 /// The threads of a backend that the default context sees.
 fn supplied() -> Option<&'static Workers> {
     static SUPPLIED: OnceLock<Option<&'static Workers>> = OnceLock::new();
-    *SUPPLIED.get_or_init(|| Context::default().registry().workers())
+    *SUPPLIED.get_or_init(|| Catalog::of_process().registry().workers())
 }
 
 unsafe extern "C" fn serve_for_backend() -> u32 {

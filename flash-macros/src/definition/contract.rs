@@ -90,7 +90,7 @@ pub fn write(definition: &Definition, core: &TokenStream, checks: &TokenStream) 
                 }
 
                 #[inline(always)]
-                fn pack(&mut self, to: &mut #kernel::ArgumentWriter<'_>) {
+                fn pack(&mut self, to: &mut impl #kernel::ArgumentWriter) {
                     #(#packs)*
                 }
 

@@ -1,11 +1,12 @@
 //! The handle that `exec_async` returns.
 
-use super::SharedOutcome;
+use super::pending::Pending;
 use crate::error::Error;
 use crate::kernel::shim;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -29,11 +30,11 @@ use std::time::{Duration, Instant};
 /// ```
 #[must_use = "the error of an asynchronous pipeline comes out of its handle"]
 pub struct Handle {
-    outcome: SharedOutcome,
+    outcome: Arc<Pending>,
 }
 
 impl Handle {
-    pub(super) fn new(outcome: SharedOutcome) -> Handle {
+    pub(super) fn new(outcome: Arc<Pending>) -> Handle {
         Handle { outcome }
     }
 

@@ -5,11 +5,14 @@
 
 use crate::descriptor::{Access, ArgumentDescriptor, Attributes, KernelDescriptor, View};
 use crate::error::Error;
+use crate::kernel::ArgumentWriter;
+use crate::runtime::api::Pipeline;
 use crate::runtime::dynamic::{IntoArgument, Value};
 use crate::runtime::failsafe::Failsafe;
+use crate::runtime::failsafe::HostArgs;
 use crate::runtime::plan::Plan;
+use crate::runtime::state::Runtime;
 use crate::runtime::submissions::SubmissionList;
-use crate::runtime::{HostArgs, Pipeline, Runtime};
 use std::marker::PhantomData;
 
 /// The arguments of a host function in a pipeline, read or written: memories, ranges of them, slices and
@@ -116,7 +119,7 @@ impl<'a> HostTask<'a> {
         let mut to = list.write();
         for value in self.values {
             match value {
-                Value::Scalar(bytes) => to.scalar(&bytes),
+                Value::Scalar(bytes) => to.scalar_bytes(&bytes),
                 Value::Array { mut array, .. } => to.array(&mut array),
             }
         }

@@ -1,10 +1,13 @@
 //! Limits: the time that a submission may take, and the number of pipelines in flight.
 
-use super::SharedOutcome;
+use super::outcome::Outcome;
 use super::timer::Alarm;
 use crate::error::{Error, LaunchError};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
+
+/// The outcome of a pipeline, for its handle and for whatever waits.
+pub(in crate::runtime) type SharedOutcome = Arc<Outcome<Result<(), Error>>>;
 
 /// Runs a submission, or a part of one, that began at `start` and may take `limit`. If it takes longer it has
 /// failed, whatever its outcome, and the handle, if there is one, reports that at once. A part whose turn

@@ -13,81 +13,37 @@
 //! There is no circle of waiting: a pipeline that waits for its turn holds no word that is waited for outside
 //! the order, and in the order it waits for earlier ones only.
 
-mod footprint;
 mod handle;
 mod host_task;
-mod limits;
+pub(super) mod limits;
 mod outcome;
-mod pending;
+pub(super) mod pending;
 mod queue;
 mod sync;
 mod timer;
 
-pub(super) use footprint::{PipelineFootprint, SharedWalk, region};
 pub use handle::Handle;
 pub use host_task::HostTask;
-pub(super) use limits::{InFlightLimit, timed};
-pub(super) type SharedOutcome = Arc<pending::Pending>;
 
-use super::launch::{self, InTurn, Rest};
-use super::submissions::SubmissionList;
-use super::{Pipeline, Runtime};
+use super::api::{Pipeline, SubmitObj};
+use super::device_launch::timeout;
+use super::footprint::pipeline::PipelineFootprint;
+use super::hold::{InTurn, Rest};
+use super::launch;
 use crate::error::{Code, Error};
+use crate::index::IntoDims;
 use crate::kernel::shim::panic_text;
 use crate::memory::order::{ORDER, Ticket};
+use crate::workers;
 use limits::Permit;
-use pending::Pending;
+use pending::{Pending, PlaceInOrder, QueuedPipeline};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-/// Takes a place in the order, and counts a pipeline in the words of its memories.
-fn pend(list: &SubmissionList, touched: &PipelineFootprint) -> Result<PlaceInOrder, Error> {
-    // Who tries again and again while a guard is alive leaves nothing in the order.
-    for (_, memory, written) in list.memories() {
-        memory.look(written.then(|| touched.written(memory)))?;
-    }
-    let ticket = ORDER.line_up(touched.touches());
-    for (counted, (_, memory, written)) in list.memories().enumerate() {
-        if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
-            list.memories().take(counted).for_each(|(_, memory, written)| memory.state.unpend(written));
-            ORDER.withdraw(ticket);
-            return Err(refused.into());
-        }
-    }
-    Ok(PlaceInOrder(ticket))
-}
-
-/// Leaves the order when dropped.
-struct PlaceInOrder(Ticket);
-
-impl Drop for PlaceInOrder {
-    fn drop(&mut self) {
-        ORDER.leave(self.0);
-    }
-}
-
-/// Runs a pipeline on this thread, in its turn. The launch is one that may run.
-#[cold]
-pub(super) fn exec_here(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
-    let touched = PipelineFootprint::of(list, runtime);
-    let turn = pend(list, &touched)?;
-    let called = Pending::new(false);
-    called.enter(turn.0);
-    let caller = called.clone();
-    ORDER.ready(
-        turn.0,
-        Box::new(move |_| {
-            caller.set(Ok(()));
-        }),
-    );
-    called.wait()?;
-    launch::run_in_turn(list, runtime, &InTurn::on_caller(&touched), None)
-}
 
 /// Enters a pipeline into the order, to run on a worker or on a thread that waits for it.
 pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     let (list, runtime) = pipeline.buffer.parts();
-    let timed = list.nodes().iter().any(|node| launch::timeout(node, runtime).is_some());
+    let timed = list.nodes().iter().any(|node| timeout(node, runtime).is_some());
     let pending = Pending::new(timed);
     let handle = Handle::new(pending.clone());
     if let Err(error) = launch::may_run(list, runtime) {
@@ -96,12 +52,12 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     }
     let permit = runtime.gauge.as_ref().map(Permit::take);
     let touched = PipelineFootprint::of(list, runtime);
-    match pend(list, &touched) {
+    match pending::pend(list, &touched) {
         Ok(turn) => {
-            let ticket = turn.0;
+            let ticket = turn.ticket();
             pending.enter(ticket);
             let task = Task { pipeline, touched, turn, pending, permit, rest: None };
-            ORDER.ready(ticket, Box::new(move |_| pending::push(task)));
+            ORDER.ready(ticket, Box::new(move |_| pending::push(Box::new(task))));
         }
         Err(error) => {
             drop(permit);
@@ -116,33 +72,102 @@ struct Task {
     pipeline: Pipeline<'static>,
     touched: PipelineFootprint,
     turn: PlaceInOrder,
-    pending: SharedOutcome,
+    pending: Arc<Pending>,
     permit: Option<Permit>,
     /// What is left of it.
     rest: Option<Rest>,
 }
 
-impl Task {
+impl QueuedPipeline for Task {
     fn ticket(&self) -> Ticket {
-        self.turn.0
+        self.turn.ticket()
+    }
+
+    fn priority(&self) -> i32 {
+        self.pipeline.buffer.parts().1.priority
+    }
+
+    fn is_timed(&self) -> bool {
+        self.pending.is_timed()
     }
 
     /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait.
-    fn run(mut self, may_wait: bool) {
+    fn run(mut self: Box<Self>, may_wait: bool) {
         let rest = self.rest.take();
         let (list, runtime) = self.pipeline.buffer.parts();
         let state = InTurn::of_task(&self.touched, may_wait, rest);
-        let run = || launch::run_in_turn(list, runtime, &state, Some(&self.pending));
+        let run = || launch::run_in_turn(list, runtime, &state, Some(self.pending.outcome()));
         let result = catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|panic| Err(Error::Backend { code: Code::Panic, text: panic_text(&*panic) }));
         if let Some(rest) = state.left() {
-            return pending::go_on(self, rest);
+            return go_on(self, rest);
         }
         // A thread that has the outcome finds the memories' handles given up; what comes after finds both, and so does a
         // thread that waits for that.
-        let Task { pipeline, turn, pending, permit, .. } = self;
+        let Task { pipeline, turn, pending, permit, .. } = *self;
         drop(pipeline);
         drop(permit);
         pending.finish(result, turn, !may_wait);
+    }
+}
+
+/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is complete, or by
+/// an extra thread.
+fn go_on(mut task: Box<Task>, rest: Rest) {
+    let awaited = rest.awaits.clone();
+    let priority = task.priority();
+    task.rest = Some(rest);
+    match awaited {
+        Some(postponed) => postponed.then(Box::new(move || pending::push(task))),
+        None => workers::blocking::run(priority, Box::new(move || task.run(true))),
+    }
+}
+
+impl SubmitObj<'static> {
+    /// As [`Pipeline::exec_async`], of it and everything before it in its chain.
+    pub fn exec_async(self, dims: impl IntoDims) -> Handle {
+        self.defer(dims).exec_async()
+    }
+}
+
+impl Pipeline<'static> {
+    /// Enters it into the order and returns: it runs when what it depends on has finished, on a thread of
+    /// the library. A launch or guard that comes later, of any thread, comes after it on memories that it
+    /// touches. All arguments are owned: clones of memories, ranges that are
+    /// [owned](crate::FlashMemory::into_range), numbers.
+    ///
+    /// It waits at the limit of [`InFlight`], for launches of other threads that just now write one of its
+    /// memories, and when 16,383 pipelines are on their way to read or to write one memory.
+    ///
+    /// # Errors
+    /// All come out of the handle: those of [`exec`](Self::exec); [`Error::Borrowed`] at once, if a guard
+    /// that conflicts is alive now.
+    ///
+    /// # Examples
+    /// ```
+    /// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
+    /// use flash_core::{FlashMemory, runtime::HostTask};
+    /// let squares = FlashMemory::<u64>::zeroed(100);
+    /// let task = HostTask::new("squares").write(squares.clone());
+    /// let handle = rt.pipeline().host(task, |io| {
+    ///     io.write::<u64>(0)?.iter_mut().zip(0..).for_each(|(s, i)| *s = i * i);
+    ///     Ok(())
+    /// });
+    /// let handle = handle.exec_async();
+    /// assert_eq!(squares.get(9)?, 81);                 // a guard comes after it
+    /// handle.wait()?;
+    /// # Ok::<(), flash_core::Error>(())
+    /// ```
+    ///
+    /// What is borrowed does not go along:
+    /// ```compile_fail,E0597
+    /// use flash_core::runtime::HostTask;
+    /// let rt = flash_core::get_runtime("ALL_CPU").unwrap();
+    /// let mut a = [0u64; 4];
+    /// let task = HostTask::new("fill").write(&mut a[..]);
+    /// rt.pipeline().host(task, |io| Ok(io.write::<u64>(0)?.fill(1))).exec_async().wait().unwrap();
+    /// ```
+    pub fn exec_async(self) -> Handle {
+        exec_async(self)
     }
 }

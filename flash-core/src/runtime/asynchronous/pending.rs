@@ -8,11 +8,13 @@
 //! for a launch of another thread is handed to an extra thread (`workers/blocking.rs`), as a whole or for the
 //! rest of it. So no worker is kept from what others wait for.
 
+use super::limits::SharedOutcome;
 use super::outcome::Outcome;
 use super::queue::{Job, Queue, Sleeper};
-use super::{PlaceInOrder, Rest, Task};
 use crate::error::Error;
 use crate::memory::order::{ORDER, Ticket};
+use crate::runtime::footprint::pipeline::PipelineFootprint;
+use crate::runtime::submissions::SubmissionList;
 use crate::workers::{self, Source};
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
@@ -27,9 +29,58 @@ const GRACE: u32 = 40;
 /// processor.
 const POLLS: u32 = 200;
 
+/// A pipeline whose turn it is, in the queue.
+pub(super) trait QueuedPipeline: Send {
+    fn ticket(&self) -> Ticket;
+
+    /// A pipeline of a higher priority comes before others.
+    fn priority(&self) -> i32;
+
+    /// The host is told when its time is up.
+    fn is_timed(&self) -> bool;
+
+    /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait.
+    fn run(self: Box<Self>, may_wait: bool);
+}
+
+/// Takes a place in the order, and counts a pipeline in the words of its memories.
+pub(in crate::runtime) fn pend(
+    list: &SubmissionList,
+    touched: &PipelineFootprint,
+) -> Result<PlaceInOrder, Error> {
+    // Who tries again and again while a guard is alive leaves nothing in the order.
+    for (_, memory, written) in list.memories() {
+        memory.look(written.then(|| touched.written(memory)))?;
+    }
+    let ticket = ORDER.line_up(touched.touches());
+    for (counted, (_, memory, written)) in list.memories().enumerate() {
+        if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
+            list.memories().take(counted).for_each(|(_, memory, written)| memory.state.unpend(written));
+            ORDER.withdraw(ticket);
+            return Err(refused.into());
+        }
+    }
+    Ok(PlaceInOrder(ticket))
+}
+
+/// Leaves the order when dropped.
+pub(in crate::runtime) struct PlaceInOrder(Ticket);
+
+impl PlaceInOrder {
+    pub fn ticket(&self) -> Ticket {
+        self.0
+    }
+}
+
+impl Drop for PlaceInOrder {
+    fn drop(&mut self) {
+        ORDER.leave(self.0);
+    }
+}
+
 /// A pipeline on its way: its outcome, and its place in the order.
 pub(crate) struct Pending {
-    outcome: Outcome<Result<(), Error>>,
+    outcome: SharedOutcome,
     /// Set once, before the pipeline can come into the queue.
     ticket: AtomicU64,
     /// The outcome is there, and its pipeline has left the order.
@@ -48,8 +99,17 @@ impl Deref for Pending {
 
 impl Pending {
     pub fn new(timed: bool) -> Arc<Pending> {
-        let (outcome, ticket, done) = (Outcome::new(), AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        let (outcome, ticket, done) =
+            (Arc::new(Outcome::new()), AtomicU64::new(u64::MAX), AtomicBool::new(false));
         Arc::new(Pending { outcome, ticket, done, timed })
+    }
+
+    pub fn outcome(&self) -> &SharedOutcome {
+        &self.outcome
+    }
+
+    pub fn is_timed(&self) -> bool {
+        self.timed
     }
 
     /// It has a place in the order.
@@ -120,11 +180,11 @@ thread_local! {
 }
 
 /// The pipelines that may run, and the threads that sleep until some pipeline is done.
-static QUEUE: LazyLock<Queue<Task, Arc<Pending>>> = LazyLock::new(Queue::new);
+static QUEUE: LazyLock<Queue<Box<dyn QueuedPipeline>, Arc<Pending>>> = LazyLock::new(Queue::new);
 
-impl Job for Task {
+impl Job for Box<dyn QueuedPipeline> {
     fn priority(&self) -> i32 {
-        self.pipeline.buffer.parts().1.priority
+        (**self).priority()
     }
 }
 
@@ -161,8 +221,8 @@ impl Source for Pipelines {
 }
 
 /// Puts a pipeline into the queue whose turn it is.
-pub(super) fn push(task: Task) {
-    let (ticket, timed) = (task.ticket(), task.pending.timed);
+pub(super) fn push(task: Box<dyn QueuedPipeline>) {
+    let (ticket, timed) = (task.ticket(), task.is_timed());
     let len = QUEUE.push(task);
     let waits = |sleeper: &Arc<Pending>| {
         let theirs = sleeper.ticket.load(Relaxed);
@@ -185,23 +245,15 @@ pub(super) fn push(task: Task) {
 
 /// Which pipeline a thread runs that waits for the one at a place of the order: that one, or one before it that it waits
 /// for. `known`: places that are known to come before it.
-fn wanted(jobs: &VecDeque<Task>, ticket: Ticket, known: &mut HashSet<Ticket>) -> Option<usize> {
-    let own = |task: &Task| task.ticket() == ticket && !task.pending.timed;
-    let mut before = |task: &Task| {
-        let earlier = task.ticket() < ticket && !task.pending.timed;
+fn wanted(
+    jobs: &VecDeque<Box<dyn QueuedPipeline>>,
+    ticket: Ticket,
+    known: &mut HashSet<Ticket>,
+) -> Option<usize> {
+    let own = |task: &Box<dyn QueuedPipeline>| task.ticket() == ticket && !task.is_timed();
+    let mut before = |task: &Box<dyn QueuedPipeline>| {
+        let earlier = task.ticket() < ticket && !task.is_timed();
         earlier && ORDER.precedes(task.ticket(), ticket, known)
     };
     jobs.iter().position(own).or_else(|| jobs.iter().position(&mut before))
-}
-
-/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is complete, or by
-/// an extra thread.
-pub(super) fn go_on(mut task: Task, rest: Rest) {
-    let awaited = rest.awaits.clone();
-    let priority = task.priority();
-    task.rest = Some(rest);
-    match awaited {
-        Some(postponed) => postponed.then(Box::new(move || push(task))),
-        None => workers::blocking::run(priority, Box::new(move || task.run(true))),
-    }
 }

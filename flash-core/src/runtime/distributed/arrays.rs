@@ -1,7 +1,7 @@
 //! The arrays of one run: the regions that each place has of them, and the tasks that touch them.
 
-use super::Lanes;
 use super::lane::{Lane, drive_until};
+use super::lanes::Lanes;
 use super::shared_read::{BufferPin, SharedRead};
 use super::task::{Outcome, TaskRef, Tasks, Waits};
 use crate::abi;

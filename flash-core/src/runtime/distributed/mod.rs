@@ -1,8 +1,10 @@
 //! The distributed path of a launch: several devices, or memories of their own. See README.md beside this
 //! folder.
 
+pub(super) mod active_run;
 mod arrays;
 mod lane;
+pub(crate) mod lanes;
 mod out_of_core;
 mod part;
 mod placement;
@@ -13,55 +15,17 @@ mod shared_read;
 mod sync;
 mod task;
 
-use super::asynchronous::SharedOutcome;
+use super::asynchronous::limits::SharedOutcome;
+use super::reorder;
+use super::state::Runtime;
 use super::submissions::SubmissionList;
-use super::{Runtime, reorder};
-use crate::backend::DeviceHandle;
 use crate::error::{Error, LaunchError};
-use lane::Lane;
-pub(super) use part::part_of;
-pub(super) use placement::{parts_of, whole_parts};
-use room::DeviceRoom;
+pub(super) use placement::parts_of;
 use scheduler::Scheduler;
-use std::sync::LazyLock;
-
-/// The lanes of a device.
-pub(crate) struct Lanes {
-    pub kernels: Lane,
-    pub copies: Lane,
-}
-
-impl Lanes {
-    /// Those of a device.
-    pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
-        device.lanes.get_or_init(|| Lanes {
-            kernels: Lane::new(format!("flash {}", device.id())),
-            copies: Lane::new(format!("flash {} copies", device.id())),
-        })
-    }
-}
-
-static ROOM: LazyLock<DeviceRoom> = LazyLock::new(DeviceRoom::default);
-
-/// A run that may use device memory, until it is over.
-pub(super) struct ActiveRun(());
-
-impl ActiveRun {
-    pub fn begin() -> ActiveRun {
-        ROOM.goes();
-        ActiveRun(())
-    }
-}
-
-impl Drop for ActiveRun {
-    fn drop(&mut self) {
-        ROOM.ends();
-    }
-}
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
 /// submissions before; `watch` is told of timeouts; `beside`: others may use other elements of the memories
-/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`]. Returns all failures, in
+/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`](active_run::ActiveRun). Returns all failures, in
 /// order.
 ///
 /// # Errors

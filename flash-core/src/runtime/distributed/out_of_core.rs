@@ -10,6 +10,7 @@ use super::placement;
 use crate::abi;
 use crate::descriptor::View;
 use crate::memory::device::DeviceMemory;
+use crate::runtime::footprint::launch_of;
 use crate::runtime::partition::{Extent, Launch, Parts, Subspace};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::{Node, SubmissionList};
@@ -36,7 +37,7 @@ pub(super) fn streamed(
         return None;
     }
     let shapes = list.shapes_of(node);
-    let launch = placement::launch(list, node, plan, &shapes);
+    let launch = launch_of(list, node, plan, &shapes);
     let of_parts = |parts: &Parts| parts.subspaces.iter().map(|part| needs(&launch, parts, part).0).max();
     let mut largest = parts.and_then(of_parts).unwrap_or(all);
     if largest <= room {

@@ -7,12 +7,13 @@ use crate::descriptor::View;
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::check::WriteCheck;
-use crate::runtime::launch::{self, DeviceLaunch};
-use crate::runtime::partition::{LaunchGrid, PartFootprint, Parts};
+use crate::runtime::device_launch::{self, DeviceLaunch};
+use crate::runtime::footprint::part_of;
+use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
-use crate::runtime::profile::PhaseTimes;
+use crate::runtime::profile::{PhaseTimes, Profile};
+use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
-use crate::runtime::{Profile, Runtime};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,7 +63,7 @@ impl<'r> KernelPart<'r> {
             (part_of(arg, &parts.grids[i], touched, placed.takes_all(plan, i)), false)
         });
         let boxes = boxes.collect();
-        let (attributes, profile) = launch::extras(node, runtime);
+        let (attributes, profile) = device_launch::extras(node, runtime);
         KernelPart {
             plan,
             target,
@@ -162,7 +163,7 @@ impl<'r> KernelPart<'r> {
             cut: self.cut,
             draw: None,
         };
-        run_timed(self.target, self.items, || launch::submit_to(launch, &mut self.args, self.merged))?;
+        run_timed(self.target, self.items, || device_launch::submit_to(launch, &mut self.args, self.merged))?;
         if let (Some(own), Some(all)) = (own, &self.by_phase) {
             own.take().into_iter().for_each(|launch| all.add(self.subspace, launch));
         }
@@ -188,23 +189,4 @@ pub(super) fn run_timed(
     body()?;
     target.rate.add(start.elapsed().as_nanos() as u64, items);
     Ok(())
-}
-
-/// The [`abi::Part`] of an argument. `all`: every element is present, whatever is touched.
-pub(in crate::runtime) fn part_of(
-    arg: &Arg,
-    grid: &LaunchGrid,
-    touched: &PartFootprint,
-    all: bool,
-) -> abi::Part {
-    match touched.hull() {
-        Some(hull) if !all => grid.part(&hull),
-        // A launch may see less of an array than exists.
-        _ if grid.extents.iter().product::<u64>() < arg.len => {
-            let flat = LaunchGrid::of(&[arg.len]);
-            flat.part(&flat.all())
-        }
-        // SAFETY: the part of a window is in the recording's arena.
-        _ => unsafe { arg.part.as_ref() }.copied().unwrap_or(grid.part(&grid.all())),
-    }
 }

@@ -1,13 +1,15 @@
 //! Placement: the devices of submissions, and their cuts.
 
+use super::lanes::Lanes;
+use super::out_of_core;
 use super::scheduler::Scheduler;
-use super::{Lanes, out_of_core};
 use crate::descriptor::View;
 use crate::error::Error;
 use crate::index::{self, Cut};
 use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
 use crate::recording;
+use crate::runtime::footprint::{launch_of, whole_parts};
 use crate::runtime::partition::{Extent, Launch, Parts, Subspace};
 use crate::runtime::plan::{Plan, Target, multiple_of_both};
 use crate::runtime::rate;
@@ -82,16 +84,6 @@ pub(super) fn place(
     Ok(Placement { parts, targets: smallvec![Some(target as u32)] })
 }
 
-/// The only part of a submission that is not cut.
-pub(in crate::runtime) fn whole_parts(
-    list: &SubmissionList,
-    node: &Node,
-    plan: &Plan,
-) -> Result<Arc<Parts>, Error> {
-    let shapes = list.shapes_of(node);
-    plan.parts.parts(&launch(list, node, plan, &shapes), None, &Cut::new(), &[])
-}
-
 /// Proves, before anything runs, that a submission can be cut by its map. `None`: it will not be cut, or its
 /// map looks into arrays, and is evaluated when they have their final contents.
 pub(super) fn check(list: &SubmissionList, node: &Node) -> Result<Option<Arc<Parts>>, Error> {
@@ -150,23 +142,6 @@ pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
     plan.cut && (targets.len() > 1 || plan.subspaces > 1)
 }
 
-pub(super) fn launch<'a>(
-    list: &'a SubmissionList,
-    node: &'a Node,
-    plan: &'a Plan,
-    shapes: &'a [&'a [u64]],
-) -> Launch<'a> {
-    Launch {
-        kernel: plan,
-        rule: &plan.part,
-        whole: plan.whole,
-        order: list.order_of(node),
-        dims: list.dims_of(node),
-        args: list.args_of(node),
-        shapes,
-    }
-}
-
 /// The multiple, in positions of a dimension, at which a launch with accumulators may be cut, so that no
 /// block of rows is in two parts. `None`: nowhere.
 fn whole_blocks(launch: &Launch<'_>, dimension: usize) -> Option<u64> {
@@ -197,7 +172,7 @@ fn parts(
     targets: &[Target],
 ) -> Result<Option<Arc<Parts>>, Error> {
     let shapes = list.shapes_of(node);
-    let launch = launch(list, node, plan, &shapes);
+    let launch = launch_of(list, node, plan, &shapes);
     // There are never more parts than items.
     let free = launch.order.items().min(u64::from(plan.subspaces)) as usize;
     let weights: SmallVec<[f64; 8]> = match &plan.weights {

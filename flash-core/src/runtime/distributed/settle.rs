@@ -6,7 +6,7 @@ use super::task::Outcome;
 use crate::error::{Code, Error, LaunchError};
 use crate::memory::device::DeviceMemory;
 use crate::memory::region::Region;
-use crate::runtime::launch;
+use crate::runtime::device_launch;
 
 /// Collects the outcomes of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Scheduler<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {
@@ -60,7 +60,7 @@ fn describe(
     let source = error.unwrap_or_else(|argument| Error::Skipped {
         argument: plan.descriptor.arguments[argument as usize].name.clone(),
     });
-    let mut error = launch::blame(node, plan, submission.position, source);
+    let mut error = device_launch::blame(node, plan, submission.position, source);
     if let Some(target) = plan.targets().ok().and_then(|targets| targets.get(target as usize)) {
         error.device = target.device.id().to_owned();
     }

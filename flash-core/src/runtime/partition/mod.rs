@@ -6,12 +6,14 @@
 //! launch sees it, folded to three axes, axis 0 contiguous.
 
 mod cache;
+mod footprint;
 mod grid;
 mod rule;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use cache::Cache;
+pub(crate) use footprint::{ArgumentFootprint, Footprint};
 pub(crate) use grid::{ElementBox, LaunchGrid};
 pub(crate) use rule::PartRule;
 

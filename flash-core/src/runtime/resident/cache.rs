@@ -8,9 +8,9 @@ use crate::memory::ArrayInner;
 use crate::memory::device::LastUse;
 use crate::memory::fast_path::FastPathGuard;
 use crate::memory::state::Refused;
-use crate::runtime::Runtime;
-use crate::runtime::distributed::Lanes;
-use crate::runtime::launch::HeldMemories;
+use crate::runtime::distributed::lanes::Lanes;
+use crate::runtime::hold::HeldMemories;
+use crate::runtime::state::Runtime;
 use crate::runtime::submissions::SubmissionList;
 use smallvec::SmallVec;
 

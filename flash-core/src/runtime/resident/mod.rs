@@ -7,13 +7,15 @@
 //! everything that is tracked nowhere.
 
 mod cache;
-mod footprint;
 
-use super::distributed::Lanes;
-use super::launch::{self, DeviceLaunch, complete};
+use super::asynchronous::limits::{SharedOutcome, timed};
+use super::device_launch::{self, DeviceLaunch, complete};
+use super::distributed::lanes::Lanes;
+use super::footprint::FootprintCache;
+use super::partition::Footprint;
 use super::plan::Target;
+use super::state::Runtime;
 use super::submissions::{Hold, Node, SubmissionList};
-use super::{Runtime, asynchronous, asynchronous::SharedOutcome};
 use crate::abi::{self, Arg};
 use crate::backend::DeviceHandle;
 use crate::descriptor::Access;
@@ -26,7 +28,6 @@ use crate::memory::region::Region;
 use crate::memory::residence::{PublishedResidence, Residence};
 use crate::memory::transfer::Transfer;
 pub(super) use cache::ResidentLaunch;
-pub(crate) use footprint::{Footprint, FootprintCache};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Instant;
@@ -251,7 +252,7 @@ impl<'a> Run<'a> {
         position: usize,
     ) -> Result<(), Error> {
         let plan = node.plan();
-        let (attributes, profile) = launch::extras(node, self.runtime);
+        let (attributes, profile) = device_launch::extras(node, self.runtime);
         let phases = 0..space.phases();
         let launch = DeviceLaunch {
             plan,
@@ -264,7 +265,7 @@ impl<'a> Run<'a> {
             cut: false,
             draw: None,
         };
-        let limit = launch::timeout(node, self.runtime);
+        let limit = device_launch::timeout(node, self.runtime);
         if limit.is_none() && profile.is_none() {
             let event = match self.list.nodes().len() {
                 // No other launch goes to the device meanwhile.
@@ -283,8 +284,8 @@ impl<'a> Run<'a> {
         match limit {
             None => run(),
             Some(limit) => {
-                let blame = |source| launch::blame(node, plan, position, source);
-                asynchronous::timed(limit, Instant::now(), watch, blame, run)
+                let blame = |source| device_launch::blame(node, plan, position, source);
+                timed(limit, Instant::now(), watch, blame, run)
             }
         }
     }
@@ -338,7 +339,7 @@ impl<'a> Run<'a> {
             let own = failed.next_if(|(at, _)| *at == position).map(|(_, error)| error);
             let error = own.or_else(|| self.reads_poison(node));
             if let Some(source) = error {
-                failures.push(launch::failed(self.list, node, position, source));
+                failures.push(device_launch::failed(self.list, node, position, source));
                 continue;
             }
             for (header, range, i) in self.ranges(node) {

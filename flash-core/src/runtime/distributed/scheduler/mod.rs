@@ -6,13 +6,14 @@ mod phased;
 mod touches;
 mod whole;
 
+use super::active_run::ROOM;
 use super::arrays::{Array, TaskSink, Touch};
 use super::lane::{Lane, drive_until};
+use super::lanes::Lanes;
 use super::part::KernelPart;
 use super::placement::{self, Placement, place_of};
 use super::sync::changed;
 use super::task::{Outcome, TaskRef, Tasks, Waits, Work};
-use super::{Lanes, ROOM};
 use crate::descriptor::{Access, View};
 use crate::error::{Error, LaunchError};
 use crate::memory::device::{DeviceBuffer, DeviceMemory};
@@ -20,13 +21,14 @@ use crate::memory::directory::Place;
 use crate::memory::fast_path::FastPathFence;
 use crate::memory::host_handles::Scratch;
 use crate::memory::region::Region;
-use crate::runtime::asynchronous::{self, SharedOutcome};
+use crate::runtime::asynchronous::limits::{SharedOutcome, timed};
+use crate::runtime::footprint::FootprintCache;
 use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::profile::PhaseTimes;
-use crate::runtime::resident::FootprintCache;
+use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
-use crate::runtime::{Runtime, failsafe, launch};
+use crate::runtime::{device_launch, failsafe};
 use accumulators::Partial;
 use phased::Buffers;
 use smallvec::{SmallVec, smallvec};
@@ -235,7 +237,7 @@ impl<'r> Scheduler<'r> {
         // One device that uses the host's memory merges its own accumulators.
         let merges = plan.reduces && (placed.is_cut() || issue.alone().1 != Place::HOST);
         let by_phase = merges || placed.is_cut() && phases > 1;
-        let profile = launch::extras(node, self.runtime).1.filter(|_| by_phase && phases > 1);
+        let profile = device_launch::extras(node, self.runtime).1.filter(|_| by_phase && phases > 1);
         let records = profile.map(|profile| PhaseTimes::new(profile.clone()));
         let issue = PartRequest { by_phase: records.as_ref(), ..issue };
         // What the whole submission writes, and may not read: before any of its parts.
@@ -521,18 +523,20 @@ impl<'r> Scheduler<'r> {
     where
         'r: 'w,
     {
-        let Some(limit) = launch::timeout(node, self.runtime) else { return Box::new(move || Ok(work()?)) };
+        let Some(limit) = device_launch::timeout(node, self.runtime) else {
+            return Box::new(move || Ok(work()?));
+        };
         let watch = self.watch;
         let latest = self.latest();
         let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
         Box::new(move || {
-            let blame = |source| launch::blame(node, plan, position, source);
+            let blame = |source| device_launch::blame(node, plan, position, source);
             let mut runs = false;
             let work = || {
                 runs = true;
                 work()
             };
-            let outcome = asynchronous::timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
+            let outcome = timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
             outcome.map_err(|error| match error {
                 Error::Timeout { .. } if runs => Outcome::Late(error),
                 _ => Outcome::Error(error),

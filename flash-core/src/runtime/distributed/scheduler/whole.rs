@@ -6,12 +6,12 @@ use crate::abi::{self, Arg};
 use crate::descriptor::Access;
 use crate::error::Error;
 use crate::memory::directory::Place;
+use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::part;
 use crate::runtime::distributed::placement::{self, place_of};
-use crate::runtime::launch::{self, DeviceLaunch};
+use crate::runtime::partition::Footprint;
 use crate::runtime::plan::{Plan, Target};
-use crate::runtime::resident::Footprint;
 use crate::runtime::submissions::Node;
 use smallvec::SmallVec;
 
@@ -75,7 +75,7 @@ impl<'r> Scheduler<'r> {
                     args
                 }
             };
-            let (attributes, profile) = launch::extras(node, runtime);
+            let (attributes, profile) = device_launch::extras(node, runtime);
             let view = order.view();
             let (space, phases) = (view.get(), 0..order.phases());
             let (cut, draw) = (false, None);

@@ -1,36 +1,19 @@
-//! The footprint of a submission that runs whole.
+//! The elements that submissions and pipelines touch, found from what was recorded.
+//!
+//! [`FootprintCache`] has those of single submissions, [`pipeline`] those of a whole pipeline, with which it lines up in
+//! the order. Both are computed from the [parts](Parts) of a launch that is not cut, and read the recording only.
+
+pub(super) mod pipeline;
 
 use crate::abi;
-use crate::index::Order;
+use crate::error::Error;
+use crate::index::{Cut, Order};
 use crate::memory::region::{Grid, GridBox};
-use crate::runtime::distributed;
+use crate::runtime::partition::{ArgumentFootprint, Footprint, Launch, LaunchGrid, PartFootprint, Parts};
 use crate::runtime::plan::Plan;
 use crate::runtime::submissions::{Node, SubmissionList};
 use smallvec::SmallVec;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// The elements that a submission touches, when it runs whole.
-pub(crate) struct Footprint {
-    /// For every argument, its [`abi::Part`] without the beginning of the buffer.
-    pub parts: Box<[abi::Part]>,
-    pub touched: Box<[ArgumentFootprint]>,
-}
-
-/// The elements that it touches of one argument.
-pub(crate) struct ArgumentFootprint {
-    /// It touches no element.
-    pub nothing: bool,
-    pub block: GridBox,
-    /// The launch's grid, which `block` is in.
-    pub seen: Grid,
-    /// That grid is all of the argument's memory.
-    pub all: bool,
-    /// If `block` has no gaps: the elements, counted from the argument's first.
-    pub range: Option<Range<u64>>,
-    /// Every element of `block` is some item's own.
-    pub covered: bool,
-}
 
 /// A cache of footprints for submissions that are alike, as most of a pipeline are.
 #[derive(Default)]
@@ -104,11 +87,11 @@ impl FootprintCache {
 }
 
 fn of(list: &SubmissionList, node: &Node, plan: &Plan) -> Option<Footprint> {
-    let parts = distributed::whole_parts(list, node, plan).ok()?;
+    let parts = whole_parts(list, node, plan).ok()?;
     let [subspace] = &parts.subspaces[..] else { return None };
     let footprint = list.args_of(node).iter().enumerate().map(|(i, arg)| {
         let (touched, grid) = (&subspace.touched[i], &parts.grids[i]);
-        let part = distributed::part_of(arg, grid, touched, plan.whole);
+        let part = part_of(arg, grid, touched, plan.whole);
         let (seen, block) = match touched.hull().filter(|_| !plan.whole) {
             Some(hull) => {
                 let seen = Grid::new(&grid.extents, grid.extents.iter().product());
@@ -140,4 +123,42 @@ fn of(list: &SubmissionList, node: &Node, plan: &Plan) -> Option<Footprint> {
     });
     let (told, touched): (Vec<_>, Vec<_>) = footprint.unzip();
     Some(Footprint { parts: told.into(), touched: touched.into() })
+}
+
+/// The only part of a submission that is not cut.
+pub(super) fn whole_parts(list: &SubmissionList, node: &Node, plan: &Plan) -> Result<Arc<Parts>, Error> {
+    let shapes = list.shapes_of(node);
+    plan.parts.parts(&launch_of(list, node, plan, &shapes), None, &Cut::new(), &[])
+}
+
+/// A submission as a launch whose parts can be asked for.
+pub(super) fn launch_of<'a>(
+    list: &'a SubmissionList,
+    node: &'a Node,
+    plan: &'a Plan,
+    shapes: &'a [&'a [u64]],
+) -> Launch<'a> {
+    Launch {
+        kernel: plan,
+        rule: &plan.part,
+        whole: plan.whole,
+        order: list.order_of(node),
+        dims: list.dims_of(node),
+        args: list.args_of(node),
+        shapes,
+    }
+}
+
+/// The [`abi::Part`] of an argument. `all`: every element is present, whatever is touched.
+pub(super) fn part_of(arg: &abi::Arg, grid: &LaunchGrid, touched: &PartFootprint, all: bool) -> abi::Part {
+    match touched.hull() {
+        Some(hull) if !all => grid.part(&hull),
+        // A launch may see less of an array than exists.
+        _ if grid.extents.iter().product::<u64>() < arg.len => {
+            let flat = LaunchGrid::of(&[arg.len]);
+            flat.part(&flat.all())
+        }
+        // SAFETY: the part of a window is in the recording's arena.
+        _ => unsafe { arg.part.as_ref() }.copied().unwrap_or(grid.part(&grid.all())),
+    }
 }

@@ -4,13 +4,14 @@
 //! For an `Item` that is the box of its elements. All other views can reach any element of the argument, on
 //! one path of execution or another, so the footprint is all of the argument.
 
+use super::FootprintCache;
 use crate::abi;
 use crate::descriptor::{Access, View};
 use crate::memory::ArrayInner;
 use crate::memory::order::{ORDER, Touch};
 use crate::memory::region::Region;
-use crate::runtime::Runtime;
-use crate::runtime::resident::{Footprint, FootprintCache};
+use crate::runtime::partition::Footprint;
+use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
 
 /// Pipelines with more submissions are not examined one by one.

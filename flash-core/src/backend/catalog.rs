@@ -1,0 +1,42 @@
+//! [`Catalog`]: what a context sees of the process, with which settings, and what was measured of it.
+//!
+//! It stands below plans and runtimes, which look things up in it. It never changes but for rates, and for the registry,
+//! which is made when it is first needed: plugins are loaded and devices looked for then.
+
+use super::registry::Registry;
+use crate::runtime::rate::Rates;
+use crate::settings::Settings;
+use std::sync::{Arc, OnceLock};
+
+/// Settings, plugins with their devices and implementations, and rates.
+pub(crate) struct Catalog {
+    settings: Settings,
+    registry: OnceLock<Registry>,
+    rates: Rates,
+}
+
+impl Catalog {
+    pub fn new(settings: Settings) -> Catalog {
+        Catalog { settings, registry: OnceLock::new(), rates: Rates::default() }
+    }
+
+    /// The catalog of the default context: the same for the whole process, with the settings of the environment.
+    pub fn of_process() -> &'static Arc<Catalog> {
+        static DEFAULT: OnceLock<Arc<Catalog>> = OnceLock::new();
+        let of_environment = || Settings::default().resolve();
+        let make = || of_environment().unwrap_or_else(|_| unreachable!("nothing was asked for"));
+        DEFAULT.get_or_init(|| Arc::new(Catalog::new(make())))
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn registry(&self) -> &Registry {
+        self.registry.get_or_init(|| Registry::find(&self.settings))
+    }
+
+    pub fn rates(&self) -> &Rates {
+        &self.rates
+    }
+}

@@ -1,0 +1,244 @@
+//! The API of a host program: runtimes, submissions, pipelines. Nothing below knows of it.
+
+use super::buffer::Pooled;
+use super::context::Context;
+use super::dynamic::Kernel;
+use super::failsafe::HostArgs;
+use super::options::{IntoOptions, Options};
+use super::preload::{self, Definitions};
+use super::state::Runtime;
+use super::submission::Submission;
+use crate::backend::DeviceHandle;
+use crate::descriptor::{Attributes, MemoryBudget};
+use crate::error::Error;
+use crate::index::IntoDims;
+use crate::memory::IntoShape;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A runtime: some devices, and what is prepared for them. Cheap to clone, shared between threads.
+#[derive(Clone)]
+pub struct RuntimeObj {
+    pub(super) inner: Arc<Runtime>,
+}
+
+/// The runtime of a key in the default [`Context`]: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
+/// (`NVIDIA_GPU`), a device (`NVIDIA_GPU:1`), or a list with commas (`NVIDIA_GPU:0,1`).
+///
+/// # Errors
+/// [`Error::Key`] lists the keys there are and, for each plugin found but not usable, why.
+///
+/// # Examples
+/// ```
+/// let error = flash_core::get_runtime("ABACUS").unwrap_err();
+/// assert!(error.to_string().contains("there is no backend `ABACUS`"));
+/// ```
+pub fn get_runtime(key: &str) -> Result<RuntimeObj, Error> {
+    Context::default().runtime(key)
+}
+
+impl Context {
+    /// The runtime of a key in this context, see [`get_runtime`](crate::get_runtime).
+    ///
+    /// # Errors
+    /// [`Error::Key`] lists the keys there are and, for each plugin found but not usable, why.
+    pub fn runtime(&self, key: &str) -> Result<RuntimeObj, Error> {
+        crate::memory::state::agree();
+        let devices = self.registry().resolve(key)?;
+        preload::early(self.registry(), &devices);
+        let plans = self.plans().of(&devices, &Attributes::default());
+        let runtime = Runtime::new(self.clone(), key.to_owned(), devices, Options::default(), None, plans);
+        Ok(RuntimeObj { inner: Arc::new(runtime) })
+    }
+}
+
+impl RuntimeObj {
+    /// The key that it was made of.
+    pub fn key(&self) -> &str {
+        &self.inner.key
+    }
+
+    /// Its devices, the best first.
+    pub fn devices(&self) -> &[&'static DeviceHandle] {
+        &self.inner.devices
+    }
+
+    /// The same runtime with options for everything that is submitted to the result: attributes,
+    /// `&Profile`, [`devices_where`], tuples of these. An option that makes no sense is reported by the first
+    /// launch.
+    #[must_use]
+    pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
+        let mut new = Options::default();
+        options.add_to(&mut new);
+        let budget = new.attributes.get::<MemoryBudget>().copied();
+        let mut all = self.inner.options.clone();
+        all.attributes.merge(&new.attributes);
+        all.profile = new.profile.or(all.profile);
+        all.predicates = new.predicates;
+        let (mut devices, mut error) = (self.inner.devices.clone(), self.inner.error.clone());
+        match all.select(self.inner.context.registry(), &self.inner.devices) {
+            Ok(selected) => devices = selected,
+            Err(e) => error = error.or(Some(e)),
+        }
+        // The devices are what they leave: nobody needs to ask once more.
+        all.predicates.clear();
+        // Only what is given here: another budget may have been given since those of `self`.
+        if let (Some(MemoryBudget(bytes)), None) = (budget, &error) {
+            devices.iter().filter_map(|device| device.memory()).for_each(|memory| memory.set_budget(bytes));
+        }
+        let plans = match self.inner.plans.is_of(&devices, &all.attributes) {
+            true => self.inner.plans.clone(),
+            false => self.inner.context.plans().of(&devices, &all.attributes),
+        };
+        let (context, key) = (self.inner.context.clone(), self.inner.key.clone());
+        RuntimeObj { inner: Arc::new(Runtime::new(context, key, devices, all, error, plans)) }
+    }
+
+    /// Submits a kernel: a definition with its arguments, or a [`Kernel`] by name with its.
+    #[inline(always)] // so that the arguments never go through memory
+    pub fn submit<'a>(&self, mut submission: impl Submission<'a>) -> SubmitObj<'a> {
+        let submitted = self.pipeline().add(&mut submission);
+        submission.recorded();
+        submitted
+    }
+
+    /// An empty pipeline.
+    #[inline]
+    pub fn pipeline<'a>(&self) -> Pipeline<'a> {
+        Pipeline { buffer: Pooled::take(&self.inner), borrow: PhantomData }
+    }
+
+    /// A kernel by name, for programs that do not have its type.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`] lists the names there are.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
+        Kernel::find(self.inner.context.registry(), name, self.inner.options.attributes.get().copied())
+    }
+
+    /// Prepares kernels now instead of at their first submissions: `preload::<Saxpy<f32>>()`, or several as
+    /// `preload::<(Saxpy<f32>, Dot<f32>)>()`. It compiles and loads; FPGAs take seconds for that. Programs that need
+    /// no compiler, because they are binaries or were kept by an earlier process, are loaded anyway from
+    /// [`get_runtime`] on, beside the program.
+    ///
+    /// # Errors
+    /// As the first launch would give.
+    pub fn preload<D: Definitions>(&self) -> Result<(), Error> {
+        D::prepare(&self.inner)
+    }
+}
+
+impl fmt::Debug for RuntimeObj {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RuntimeObj({}: {:?})", self.inner.key, self.inner.devices)
+    }
+}
+
+/// One submission, not yet given its dimensions.
+#[must_use = "a submission runs nothing until `exec`, or `defer` and then `exec`"]
+pub struct SubmitObj<'a> {
+    pipeline: Pipeline<'a>,
+}
+
+/// Submissions that run in order as far as they depend on each other. Built in loops, kept, run again.
+///
+/// Runs nothing until [`exec`](Pipeline::exec).
+#[must_use = "a deferred chain that is never executed runs nothing: call `exec`"]
+pub struct Pipeline<'a> {
+    pub(super) buffer: Pooled,
+    pub(super) borrow: PhantomData<&'a mut ()>,
+}
+
+// SAFETY: the pipeline's pointers are to memories, which are Send + Sync, to slices of Send + Sync
+// elements borrowed for 'a, and into its own arenas, which nobody changes while it is shared. Two
+// threads that execute it at once are kept apart by the memories' states and, for slices, by a lock.
+unsafe impl Send for Pipeline<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Pipeline<'_> {}
+
+impl<'a> SubmitObj<'a> {
+    /// Options of this submission; a trait of the definition (`sort_by`, `group_by`) is replaced.
+    pub fn options(mut self, options: impl IntoOptions) -> SubmitObj<'a> {
+        options.add_to(&mut self.pipeline.buffer.list().extra().options);
+        self
+    }
+
+    /// Shapes of the array arguments, in order, as slices of extents, axis 0 fastest; an empty one
+    /// says nothing.
+    pub fn sizes<S: IntoShape>(mut self, shapes: impl IntoIterator<Item = S>) -> SubmitObj<'a> {
+        self.pipeline.buffer.list().extra().sizes =
+            Some(shapes.into_iter().map(IntoShape::into_shape).collect());
+        self
+    }
+
+    /// What to do where nothing implements the kernel on any device: runs on this thread, in the
+    /// submission's place.
+    pub fn failsafe(
+        mut self,
+        body: impl Fn(&mut HostArgs<'_>) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> SubmitObj<'a> {
+        self.pipeline.buffer.list().extra().failsafe = Some(Box::new(body));
+        self
+    }
+
+    /// Runs it, and everything before it in its chain: returns after all work items have finished.
+    ///
+    /// # Errors
+    /// Wrong dimensions or arguments, before anything runs; else the first failure.
+    #[inline(always)]
+    pub fn exec(self, dims: impl IntoDims) -> Result<(), Error> {
+        self.pipeline.buffer.finish_and_exec(dims)
+    }
+
+    /// Puts it into a pipeline, to run when that is executed.
+    #[inline]
+    pub fn defer(mut self, dims: impl IntoDims) -> Pipeline<'a> {
+        self.pipeline.buffer.finish(dims);
+        self.pipeline
+    }
+}
+
+impl<'a> Pipeline<'a> {
+    /// Adds a submission.
+    #[inline(always)]
+    pub fn submit<'b>(self, mut submission: impl Submission<'b>) -> SubmitObj<'b>
+    where
+        'a: 'b,
+    {
+        let submitted = self.add(&mut submission);
+        submission.recorded();
+        submitted
+    }
+
+    /// By reference: a copy would read with wide loads what was just stored in pieces, and wait for it.
+    #[inline(always)]
+    fn add<'b>(mut self, submission: &mut impl Submission<'b>) -> SubmitObj<'b>
+    where
+        'a: 'b,
+    {
+        self.buffer.record(submission);
+        SubmitObj { pipeline: Pipeline { buffer: self.buffer, borrow: PhantomData } }
+    }
+
+    /// Number of submissions.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs it; returns after all work items of all submissions have finished. It may be run again,
+    /// from any thread.
+    ///
+    /// # Errors
+    /// Wrong dimensions or arguments of any submission, before anything runs; else the first failure
+    /// in order, the others attached. What a failed submission should have written is poisoned.
+    #[inline]
+    pub fn exec(&self) -> Result<(), Error> {
+        self.buffer.exec()
+    }
+}

@@ -1,0 +1,212 @@
+//! The memories of a pipeline, held from its first submission to its last, and a pipeline whose turn has come.
+//!
+//! A pipeline holds all of its memories or none: it takes them in the order of their addresses, or is counted in their
+//! words when it entered the order. That makes it enter the order as a whole. Only the thread that runs the pipeline
+//! touches [`HeldMemories`]; an [`InTurn`] whose rest another thread runs goes there with the pipeline.
+
+use super::device_launch::timeout;
+use super::distributed::active_run::ActiveRun;
+use super::failsafe::DeferredResult;
+use super::footprint::pipeline::{PipelineFootprint, SharedWalk};
+use super::reorder;
+use super::state::Runtime;
+use super::submissions::SubmissionList;
+use crate::error::{Error, LaunchError};
+use crate::memory::ArrayInner;
+use crate::memory::fast_path::FastPathGuard;
+use crate::memory::state::Refused;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// The memories of a pipeline, held from the first to the last submission; given back on drop.
+pub(super) struct HeldMemories<'a> {
+    list: &'a SubmissionList,
+    /// So many are held, in the order of addresses.
+    taken: usize,
+    /// Some memory has, or may have, something to look up in its directory.
+    pub(super) tracked: bool,
+    /// They are not taken, but the pipeline is counted in them, and it is its turn.
+    pub(super) pending: Option<&'a InTurn<'a>>,
+    /// It is pending, and has begun.
+    begun: bool,
+    /// It is pending, and walks them; until they are given back.
+    pub(super) shared_walk: Option<SharedWalk>,
+    /// As long.
+    pub(super) active_run: Option<ActiveRun>,
+    /// From before they are taken until it is going, or they are given back: if devices may have copies.
+    pub(super) fast_path: Option<FastPathGuard>,
+}
+
+impl<'a> HeldMemories<'a> {
+    /// None of them yet.
+    #[inline(always)]
+    fn of(list: &'a SubmissionList, pending: Option<&'a InTurn<'a>>) -> HeldMemories<'a> {
+        let (taken, tracked, begun) = (0, false, false);
+        HeldMemories {
+            list,
+            taken,
+            tracked,
+            pending,
+            begun,
+            shared_walk: None,
+            active_run: None,
+            fast_path: None,
+        }
+    }
+
+    /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
+    #[inline]
+    pub fn take(list: &'a SubmissionList, runtime: &Runtime) -> Result<Option<HeldMemories<'a>>, Error> {
+        if list.may_block {
+            return Ok(None);
+        }
+        let mut held = HeldMemories::of(list, None);
+        held.fast_path = runtime.spreads.then(FastPathGuard::begin);
+        for (_, memory, written) in list.memories() {
+            let taken = match written {
+                _ if runtime.spreads => memory.state.launch_tracked(written),
+                true => memory.state.launch_write(),
+                false => memory.state.launch_read(),
+            };
+            match taken {
+                Ok(tracked) => held.tracked |= tracked,
+                Err(Refused::Pending) => return Ok(None),
+                Err(Refused::Borrowed) => return Err(Error::Borrowed),
+            }
+            held.taken += 1;
+        }
+        Ok(Some(held))
+    }
+
+    /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
+    pub(super) fn pending(list: &'a SubmissionList, turn: &'a InTurn<'a>) -> HeldMemories<'a> {
+        let mut held = HeldMemories::of(list, Some(turn));
+        held.begun = turn.begun.get();
+        for (_, memory, written) in list.memories() {
+            if written && !held.begun {
+                memory.state.drained();
+            }
+            held.taken += 1;
+            held.tracked |= memory.state.is_tracked();
+        }
+        held
+    }
+
+    /// False: somebody finds no room on the devices, and wants nobody on the inline path there.
+    #[inline]
+    pub fn may_stay(&self) -> bool {
+        self.fast_path.as_ref().is_some_and(FastPathGuard::may_stay)
+    }
+
+    /// True if nothing but the host's memory of arrays was missing, which is there now.
+    #[cold]
+    pub(super) fn are_only_reserved(&self) -> Result<bool, Error> {
+        for (_, memory, _) in self.list.memories().filter(|(_, memory, _)| memory.state.is_tracked()) {
+            if !memory.is_only_reserved()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// It runs from now on, and waits for nobody: what its memories have on devices stays there.
+    #[inline]
+    pub(super) fn begin(&mut self, runtime: &Runtime) {
+        if self.pending.is_some() && !self.begun {
+            self.fast_path = runtime.spreads.then(FastPathGuard::begin);
+            self.list.memories().for_each(|(_, memory, _)| memory.state.begin());
+            self.begun = true;
+        }
+    }
+}
+
+impl Drop for HeldMemories<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.pending.is_some_and(|turn| turn.leaves(self.begun)) {
+            return;
+        }
+        let tracked = self.tracked;
+        for (_, memory, written) in self.list.memories().take(self.taken) {
+            match (self.pending.is_some(), written) {
+                (false, true) => memory.state.release_write(tracked && memory.settle()),
+                (false, false) => memory.state.release_read(),
+                (true, _) if !self.begun => memory.state.unpend(written),
+                (true, true) => memory.release_pending_written(tracked),
+                (true, false) => memory.state.release_pending_read(),
+            }
+        }
+    }
+}
+
+/// A pipeline of the order that is counted in the words of its memories, and whose turn it is.
+pub(super) struct InTurn<'a> {
+    pub(super) touched: &'a PipelineFootprint,
+    /// This thread may wait, for devices, memory, and launches of other threads.
+    pub(super) may_wait: bool,
+    /// Another thread may run the rest of it.
+    pub(super) suspends: bool,
+    /// It has begun: what it waits for before that, it has waited for.
+    begun: Cell<bool>,
+    /// What is to be run of it; after it was run, what is left.
+    pub(super) rest: RefCell<Option<Rest>>,
+}
+
+/// What is left of a pipeline.
+pub(super) struct Rest {
+    /// The first submission that is left, or that is not complete yet.
+    pub(super) first: usize,
+    pub(super) failures: Vec<LaunchError>,
+    begun: bool,
+    /// The first submission is a function of the host that completes later.
+    pub awaits: Option<Arc<DeferredResult>>,
+}
+
+impl<'a> InTurn<'a> {
+    /// One that this thread runs to its end.
+    pub fn on_caller(touched: &'a PipelineFootprint) -> InTurn<'a> {
+        let (begun, rest) = (Cell::new(false), RefCell::new(None));
+        InTurn { touched, may_wait: true, suspends: false, begun, rest }
+    }
+
+    /// One of which another thread may run the rest.
+    pub fn of_task(touched: &'a PipelineFootprint, may_wait: bool, rest: Option<Rest>) -> InTurn<'a> {
+        let begun = Cell::new(rest.as_ref().is_some_and(|rest| rest.begun));
+        InTurn { touched, may_wait, suspends: true, begun, rest: RefCell::new(rest) }
+    }
+
+    /// What is left of it, after it was run.
+    pub fn left(&self) -> Option<Rest> {
+        self.rest.take()
+    }
+
+    /// There is something left, so its memories stay as they are.
+    fn leaves(&self, begun: bool) -> bool {
+        let mut rest = self.rest.borrow_mut();
+        rest.as_mut().map(|rest| rest.begun = begun).is_some()
+    }
+
+    pub(super) fn leave(
+        &self,
+        first: usize,
+        failures: Vec<LaunchError>,
+        awaits: Option<Arc<DeferredResult>>,
+    ) {
+        *self.rest.borrow_mut() = Some(Rest { first, failures, begun: self.begun.get(), awaits });
+    }
+
+    /// It might have to wait for something else than a processor.
+    pub(super) fn waits(&self, list: &SubmissionList, runtime: &Runtime, first: usize, failed: bool) -> bool {
+        let timed = || list.nodes().iter().any(|node| timeout(node, runtime).is_some());
+        let busy = |memory: &ArrayInner, written: bool| {
+            memory.state.is_tracked() || (written && !self.begun.get() && !memory.state.is_drained())
+        };
+        failed
+            || runtime.spreads
+            || runtime.runs_ahead
+            || list.blocks
+            || (list.may_block && timed())
+            || (first == 0 && reorder::changes(list, runtime))
+            || list.memories().any(|(_, memory, written)| busy(memory, written))
+    }
+}

@@ -1,0 +1,146 @@
+//! [`Runtime`]: what every launch of a runtime needs to know, settled when the runtime is made.
+//!
+//! It never changes. It stands below recording and running, and knows neither; the API on top ([`api`](super::api))
+//! hands it down.
+
+use super::asynchronous::limits::InFlightLimit;
+use super::context::Context;
+use super::options::Options;
+use super::plan::{Plan, PlannedKernel, named_operations, operations_of};
+use super::plans::{OwnPlan, Plans};
+use crate::backend::{Class, DeviceHandle};
+use crate::descriptor::{Attributes, InFlight, KernelDescriptor, Priority, Timeout};
+use crate::error::Error;
+use crate::kernel::KernelDefinition;
+use crate::memory::GRANULE;
+use std::any::TypeId;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the clones of a runtime share.
+pub(crate) struct Runtime {
+    pub(super) context: Context,
+    pub(super) key: String,
+    pub(super) devices: Vec<&'static DeviceHandle>,
+    pub(super) options: Options,
+    /// The first error in the options, reported by every launch.
+    pub(super) error: Option<Error>,
+    /// Those of its devices and options, shared with other runtimes that have the same.
+    pub(super) plans: Arc<Plans>,
+    /// The options have some that backends want to see.
+    pub(super) attributes_for_backends: bool,
+    pub(super) check_writes: bool,
+    /// Bytes that the host fetches at least of memories that its launches have moved.
+    pub(super) granule: u32,
+    /// It has several devices, or one with a memory of its own: pipelines go the distributed path.
+    pub(super) spreads: bool,
+    /// Its only device uses the host's memory and goes on without the host: it is given the next launch while it
+    /// runs one.
+    pub(super) runs_ahead: bool,
+    /// Some device may have to load an image before it runs a kernel.
+    pub(super) has_images: bool,
+    /// Some device keeps something of the host's memory in which it works.
+    pub(super) keeps_host: bool,
+    /// How long each submission may take.
+    pub(super) timeout: Option<Duration>,
+    /// How many asynchronous pipelines may be on their way.
+    pub(super) gauge: Option<Arc<InFlightLimit>>,
+    /// Of its pipelines' tasks, in the lanes of devices.
+    pub(super) priority: i32,
+}
+
+impl Runtime {
+    pub fn new(
+        context: Context,
+        key: String,
+        devices: Vec<&'static DeviceHandle>,
+        options: Options,
+        error: Option<Error>,
+        plans: Arc<Plans>,
+    ) -> Runtime {
+        let check_writes = context.settings().flag("check_writes");
+        let granule = context.settings().number("host_granule").map_or(GRANULE, |bytes| bytes as u32);
+        let attributes_for_backends = options.attributes.for_backends().next().is_some();
+        let spreads = devices.len() != 1 || !devices[0].info().host_memory;
+        let runs_ahead = !spreads && devices[0].target != "cpu";
+        let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
+        let keeps_host = devices.iter().any(|device| device.api.forget_host.is_some());
+        let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
+        let (gauge, error) = match options.attributes.get::<InFlight>() {
+            Some(InFlight(0)) => (None, error.or_else(|| Some(nothing_in_flight()))),
+            Some(InFlight(limit)) => (Some(InFlightLimit::new(*limit)), error),
+            None => (None, error),
+        };
+        let priority = options.attributes.get::<Priority>().map_or(0, |priority| priority.0);
+        Runtime {
+            context,
+            key,
+            devices,
+            options,
+            error,
+            plans,
+            attributes_for_backends,
+            check_writes,
+            granule,
+            timeout,
+            gauge,
+            priority,
+            spreads,
+            runs_ahead,
+            has_images,
+            keeps_host,
+        }
+    }
+
+    /// Some device has a memory of its own.
+    pub(super) fn has_device_memory(&self) -> bool {
+        self.devices.iter().any(|device| !device.info().host_memory)
+    }
+}
+
+fn nothing_in_flight() -> Error {
+    Error::Option {
+        option: "InFlight".into(),
+        text: "expected at least 1 pipeline on its way, found 0: `exec_async` would wait for ever".into(),
+    }
+}
+
+impl Runtime {
+    /// The plan of a definition.
+    #[inline]
+    pub fn plan_of<D: KernelDefinition>(&self) -> &Plan {
+        match self.plans.get(TypeId::of::<D::Static>()) {
+            Some(plan) => plan,
+            None => self.plan_new::<D>(),
+        }
+    }
+
+    #[cold]
+    fn plan_new<D: KernelDefinition>(&self) -> &Plan {
+        let (id, operations) = (TypeId::of::<D::Static>(), operations_of::<D>());
+        let descriptor = &KernelDescriptor::of::<D>();
+        let kernel = PlannedKernel { type_id: Some(id), descriptor, operations: &operations };
+        self.plans.plan(kernel, self.context.catalog())
+    }
+
+    /// The plan of a kernel by name.
+    pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
+        let operations = named_operations(descriptor);
+        let kernel = PlannedKernel { type_id: None, descriptor, operations: &operations };
+        self.plans.plan(kernel, self.context.catalog())
+    }
+
+    /// The plan of the same kernel for some of the devices, with all options of a submission; `None`: it is the same.
+    pub(super) fn plan_with(
+        &self,
+        plan: &Plan,
+        devices: &[&'static DeviceHandle],
+        options: &Attributes,
+    ) -> Option<OwnPlan> {
+        if self.plans.is_of(devices, options) {
+            return None;
+        }
+        let table = self.context.plans().of(devices, options);
+        Some(OwnPlan::new(table, plan.kernel(&mut Vec::new()), self.context.catalog()))
+    }
+}
