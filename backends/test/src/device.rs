@@ -8,6 +8,7 @@ use flash_core::Code;
 use flash_core::abi::{self, Buffer, CopyBox, SPACE_HOST};
 use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_core::kernel::cpu_has;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -167,7 +168,7 @@ impl Device for TestDevice {
             physical_id: format!("test/{}", self.number),
             rate_hint: 1e9 / self.settings.ns.max(1.0),
             memory_bytes: self.own().size(),
-            features: String::new(),
+            features: features(),
         }
     }
 
@@ -277,4 +278,23 @@ impl TestDevice {
         }
         Ok(Some(self.copies.push(time, copy)))
     }
+}
+
+/// Instruction sets of the CPU, which runs the kernels.
+fn features() -> String {
+    let known = [
+        "sse4.2",
+        "avx",
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512dq",
+        "avx512vl",
+        "avx512vnni",
+        "avx512bf16",
+        "avx512fp16",
+    ];
+    known.into_iter().filter(|feature| cpu_has(feature)).collect::<Vec<_>>().join(",")
 }

@@ -103,7 +103,7 @@ fn a_dimension_that_the_kernel_has_not_is_an_error_with_those_it_has() {
 fn devices_selects_among_those_of_the_runtime() {
     let (rt, log) = (cpu(), FlashMemory::<u64>::zeroed(7));
     rt.submit(Trace::of(&log)).options(Devices::key(id(0))).exec([2, 3]).unwrap();
-    rt.options(Devices::key("ALL")).submit(Trace::of(&log)).exec([0, 0]).unwrap();
+    rt.options(Devices::key(flash_tests::key())).submit(Trace::of(&log)).exec([0, 0]).unwrap();
     let error = rt.submit(Trace::of(&log)).options(Devices::key(id(99))).exec([2, 3]).unwrap_err();
     assert!(error.to_string().contains(&id(99)), "{error}");
     let error = rt.options(Devices::key("ABACUS")).submit(Trace::of(&log)).exec([2, 3]).unwrap_err();

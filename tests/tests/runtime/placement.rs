@@ -259,8 +259,8 @@ const fn paced(settings: &'static str) -> [(&'static str, &'static str); 2] {
 
 #[flash_tests::test]
 fn a_slower_device_gets_less_as_soon_as_that_is_known() {
-    in_process(&paced("devices=2 space=0 ns=4,40"), || {
-        let (profile, n) = (Profile::new(), 4_000_000u64);
+    in_process(&paced("devices=2 space=0 ns=1000,10000"), || {
+        let (profile, n) = (Profile::new(), 40_000u64);
         let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
         let mut shares = Vec::new();
         for _ in 0..7 {
