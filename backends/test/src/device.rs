@@ -7,7 +7,9 @@ use crate::settings::{Command, DeviceSettings, Settings};
 use flash_core::Code;
 use flash_core::abi::{self, Buffer, CopyBox, SPACE_HOST};
 use flash_core::backend::host_memory::{self, HostBuffers};
-use flash_core::backend::{Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_core::backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
+};
 use flash_core::kernel::cpu_has;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

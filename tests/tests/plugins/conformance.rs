@@ -67,8 +67,10 @@ fn test_devices_pass() {
     ] {
         let plugin = plugins::built().test.display().to_string();
         let context = Context::builder().set("plugin_path", plugin).set("test.setup", setup).build().unwrap();
-        let skipped =
-            ["arrays begin anywhere in the host's memory, and others come in their places", "queues of its own"];
+        let skipped = [
+            "arrays begin anywhere in the host's memory, and others come in their places",
+            "queues of its own",
+        ];
         let report = conformance::run(&context, "TEST").unwrap();
         let pairs = pairs.repeat(devices - 1);
         passes(&report, &[&skipped.repeat(devices)[..], &pairs].concat());
