@@ -59,6 +59,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("cpu.devices", "FLASH_CPU_DEVICES", Kind::Number(1..=1024)),
     setting("cpu.copy", "FLASH_CPU_COPY", Kind::Flag),
     setting("cpu.throttle", "FLASH_CPU_THROTTLE", Kind::Text),
+    setting("test.setup", "FLASH_TEST", Kind::Text),
     setting("opencl.copy", "FLASH_OPENCL_COPY", Kind::Flag),
 ];
 
@@ -80,6 +81,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 /// | `cpu.devices` | `FLASH_CPU_DEVICES` | devices that the threads are split into, 1 to 1024 | 1 |
 /// | `cpu.copy` | `FLASH_CPU_COPY` | flag: each of those devices has a memory of its own; for tests | 0 |
 /// | `cpu.throttle` | `FLASH_CPU_THROTTLE` | fraction of its speed at which each device runs, such as `1,0.5`; for tests | 1 |
+/// | `test.setup` | `FLASH_TEST` | devices of the test backend, such as `devices=2 ns=0,100` | `devices=1` |
 /// | `opencl.copy` | `FLASH_OPENCL_COPY` | flag: OpenCL devices that could use the host's memory get memories of their own; for tests | 0 |
 ///
 /// A flag is `1`, `true`, `yes` or `on`, or `0`, `false`, `no` or `off`. An environment variable that is empty counts

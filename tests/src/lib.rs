@@ -10,16 +10,25 @@ mod random;
 pub use number::Number;
 pub use random::Random;
 
+// The devices of the key `TEST`.
+use flash_backend_test as _;
+
+pub use flash_tests_attribute::test;
+
+use flash::kernel::views::{Item, Write};
+use flash::kernel::{CpuItem, Index};
+use flash::{Error, RuntimeObj, kernel};
 use flash_core::{Context, Settings};
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
 
 /// Names the test that a child process is to run.
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 15] = [
+pub(crate) const READ_BY_FLASH: [&str; 16] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_BLOCKING_THREADS",
@@ -35,7 +44,72 @@ pub(crate) const READ_BY_FLASH: [&str; 15] = [
     "FLASH_HOST_GRANULE",
     "FLASH_OPENCL_COPY",
     "FLASH_STACK_SIZE",
+    "FLASH_TEST",
 ];
+
+/// The runtime key of a test that any device can run.
+const KEY: &str = "FLASH_TEST_KEY";
+
+/// Variables of a process whose runtime key is that of so many test devices, each with a memory of its own.
+pub const APART: [&[(&str, &str)]; 5] = [
+    &[],
+    &[(KEY, "TEST"), ("FLASH_TEST", "devices=1")],
+    &[(KEY, "TEST"), ("FLASH_TEST", "devices=2")],
+    &[(KEY, "TEST"), ("FLASH_TEST", "devices=3")],
+    &[(KEY, "TEST"), ("FLASH_TEST", "devices=4")],
+];
+
+/// The runtime key of tests that any backend can run: what `FLASH_TEST_KEY` says, by default `ALL_CPU`.
+pub fn key() -> String {
+    std::env::var(KEY).unwrap_or_else(|_| "ALL_CPU".to_owned())
+}
+
+/// The id of a device of [`key`].
+pub fn id(device: usize) -> String {
+    format!("{}:{device}", key())
+}
+
+/// Any kernel for the CPU.
+#[derive(flash::KernelDefinition)]
+#[kernel(name = "tests.any", dims(i))]
+struct Any<'a> {
+    to: Item<'a, Write<u8>>,
+}
+
+struct Plain;
+
+#[kernel]
+impl CpuItem<Any<'_>> for Plain {
+    fn item(_: Index<1>, k: AnyItem<'_>) {
+        k.to.set(1);
+    }
+}
+
+/// Why a test ended early: it is skipped.
+struct Skipped(String);
+
+/// The runtime of [`key`], for tests whose kernels are for the CPU. Where its devices run none of these, the test is
+/// skipped, if it has the attribute [`test`](macro@test).
+///
+/// # Panics
+/// If there is no such runtime.
+pub fn runtime() -> RuntimeObj {
+    let rt = flash::get_runtime(&key()).unwrap_or_else(|error| panic!("{error}"));
+    if let Err(Error::NoImplementation(_)) = rt.preload::<Any>() {
+        resume_unwind(Box::new(Skipped(format!("its kernels are for the CPU, and {} runs others", key()))));
+    }
+    rt
+}
+
+/// Runs the body of a test with the attribute [`test`](macro@test).
+pub fn on_key<F: FnOnce()>(body: F) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+        match panic.downcast::<Skipped>() {
+            Ok(skipped) => skip(&name_of::<F>(), &skipped.0),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+}
 
 /// Says that a test cannot run here; it then returns. `name` is the test's name as the harness prints
 /// it. Continuous integration allows reasons that begin with `no GPU`, `no AVX-512` or `no nightly`.
@@ -91,7 +165,7 @@ pub fn in_process_of(name: &str, variables: &[(&str, &str)], body: impl FnOnce()
     for variable in READ_BY_FLASH {
         command.env_remove(variable);
     }
-    command.env(CHILD, this).envs(variables.iter().copied());
+    command.env_remove(KEY).env(CHILD, this).envs(variables.iter().copied());
     let output = command.output().expect("this program can be run again");
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text).replace('\n', "\n  | ");

@@ -120,6 +120,8 @@ pub struct Built {
     pub opencl: PathBuf,
     /// The CUDA backend as a plugin.
     pub cuda: PathBuf,
+    /// The test backend as a plugin.
+    pub test: PathBuf,
     /// The N-body example.
     pub nbody: PathBuf,
     /// A plugin that panics where `FLASH_BROKEN` says.
@@ -138,6 +140,7 @@ pub fn built() -> &'static Built {
             "flash-backend-cpu-plugin",
             "flash-backend-opencl-fpga-plugin",
             "flash-backend-cuda-plugin",
+            "flash-backend-test-plugin",
             "flash-kernels-plugin",
             "flash-tests-broken",
             "nbody",
@@ -150,6 +153,7 @@ pub fn built() -> &'static Built {
             kernels: library("flash_kernels_plugin"),
             opencl: library("flash_backend_opencl_fpga_plugin"),
             cuda: library("flash_backend_cuda_plugin"),
+            test: library("flash_backend_test_plugin"),
             broken: library("flash_tests_broken"),
         }
     })

@@ -105,7 +105,7 @@ struct Memories {
 }
 
 fn memories() -> Memories {
-    Memories { rt: get_runtime("ALL_CPU").unwrap(), all: std::array::from_fn(|_| FlashMemory::zeroed(64)) }
+    Memories { rt: flash_tests::runtime(), all: std::array::from_fn(|_| FlashMemory::zeroed(64)) }
 }
 
 impl Memories {
@@ -142,7 +142,7 @@ fn a_warm_launch_allocates_nothing() {
 /// On a device with a memory of its own.
 #[test]
 fn a_warm_launch_on_data_that_a_device_has_allocates_nothing() {
-    flash_tests::in_process(&[("FLASH_CPU_COPY", "1")], || {
+    flash_tests::in_process(flash_tests::APART[1], || {
         let m = memories();
         let moved = || m.rt.devices()[0].transfers().to_device.bytes;
         for items in [1, 64] {

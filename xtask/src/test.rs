@@ -30,7 +30,7 @@ const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Devices that see nothing of the host's memory.
-pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")];
+pub const OWN_MEMORIES: &[(&str, &str)] = &[("FLASH_TEST_KEY", "TEST"), ("FLASH_TEST", "devices=3")];
 
 /// Tests of one device's name, of records that several devices have several of, and of a window that is not
 /// cut.

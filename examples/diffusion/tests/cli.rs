@@ -38,6 +38,12 @@ fn fail(line: &[&str], expected: i32) -> String {
     stderr
 }
 
+/// Where a program finds the devices of the key `TEST`.
+fn test_devices() -> (&'static str, &'static str) {
+    let plugin = flash_tests::plugins::built().test.to_str();
+    ("FLASH_BACKEND_PATH", plugin.expect("a path of text"))
+}
+
 /// A directory for one test.
 struct Place(TempDir);
 
@@ -81,18 +87,18 @@ fn assert_exact(report: &Value, place: &str) {
 #[test]
 fn the_exact_problem_has_its_counts_on_any_number_of_threads_and_devices() {
     let place = Place::new();
-    let line = [&EXACT[..], &["--runtime", "ALL_CPU"]].concat();
-    for (devices, variables) in [
-        (1, &[("FLASH_CPU_THREADS", "1")][..]),
-        (1, &[("FLASH_CPU_THREADS", "2")]),
-        (1, &[("FLASH_CPU_THREADS", "7")]),
-        (2, &[("FLASH_CPU_DEVICES", "2")]),
-        (3, &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")]),
-        (4, &[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_COPY", "1")]),
+    let plugin = test_devices();
+    for (devices, runtime, variable) in [
+        (1, "ALL_CPU", ("FLASH_CPU_THREADS", "1")),
+        (1, "ALL_CPU", ("FLASH_CPU_THREADS", "2")),
+        (1, "ALL_CPU", ("FLASH_CPU_THREADS", "7")),
+        (2, "ALL_CPU", ("FLASH_CPU_DEVICES", "2")),
+        (3, "TEST", ("FLASH_TEST", "devices=3")),
+        (4, "TEST", ("FLASH_TEST", "devices=4")),
     ] {
-        let report = place.report(&line, variables);
-        assert_exact(&report, &format!("{variables:?}"));
-        assert_eq!(report["devices"].as_array().expect("a list").len(), devices, "{variables:?}");
+        let report = place.report(&[&EXACT[..], &["--runtime", runtime]].concat(), &[variable, plugin]);
+        assert_exact(&report, &format!("{variable:?}"));
+        assert_eq!(report["devices"].as_array().expect("a list").len(), devices, "{variable:?}");
     }
 }
 
@@ -220,7 +226,8 @@ fn a_field_spreads_and_keeps_its_mean() {
     assert_eq!((&again["width"], &again["height"]), (&json!(64 + 8 + 64), &json!(48)));
     assert!(place.bytes("field.gif").starts_with(b"GIF89a"));
 
-    let two = place.report(&line, &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")]);
+    let test = [&line[..], &["--runtime", "TEST"]].concat();
+    let two = place.report(&test, &[("FLASH_TEST", "devices=2"), test_devices()]);
     assert_eq!(two["after"], report["after"], "over two devices");
     let text = succeed(&line);
     assert!(text.contains("before") && text.contains("after") && text.contains("deviation"), "{text}");

@@ -180,12 +180,16 @@ fn both_forms_compute_the_same() {
 #[test]
 fn many_devices_give_the_energies_of_one() {
     let place = Place::new();
+    // Devices with memories of their own.
+    let plugin = flash_tests::plugins::built().test.clone();
     let run = |form: &[&str], variables: &[(&str, &str)]| {
         let path = place.path("report.json");
-        let line = ["--bodies", "500", "--steps", "4", "--runtime", "ALL_CPU", "--total-energy", "--quiet"];
-        let mut command = program();
-        command.args(line).args(form).args(["--report", &path]);
-        command.env_remove("FLASH_CPU_DEVICES").env_remove("FLASH_CPU_COPY");
+        let line = ["--bodies", "500", "--steps", "4", "--total-energy", "--quiet"];
+        let runtime =
+            if variables.iter().any(|(name, _)| *name == "FLASH_TEST") { "TEST" } else { "ALL_CPU" };
+        let mut command =
+            flash_tests::plugins::program(Path::new(env!("CARGO_BIN_EXE_nbody")), &plugin, &line);
+        command.args(form).args(["--runtime", runtime, "--report", &path]);
         let output = command.envs(variables.iter().copied()).output().expect("the program starts");
         assert_eq!(code(&output), 0, "{variables:?}: {}", stderr(&output));
         let report: Value = serde_json::from_str(&place.read("report.json")).expect("JSON");
@@ -195,9 +199,8 @@ fn many_devices_give_the_energies_of_one() {
     for form in [["--form", "two-kernels"], ["--form", "one-kernel"]] {
         let (devices, kinetic, total) = run(&form, &[]);
         assert_eq!(devices, 1);
-        let two = ("FLASH_CPU_DEVICES", "2");
-        for variables in [&[two][..], &[two, ("FLASH_CPU_COPY", "1")]] {
-            assert_eq!(run(&form, variables), (2, kinetic.clone(), total.clone()), "{form:?} {variables:?}");
+        for variables in [[("FLASH_CPU_DEVICES", "2")], [("FLASH_TEST", "devices=2")]] {
+            assert_eq!(run(&form, &variables), (2, kinetic.clone(), total.clone()), "{form:?} {variables:?}");
         }
     }
 }

@@ -17,6 +17,7 @@ mod loader;
 pub mod offload;
 pub(crate) mod registry;
 mod settings;
+mod spaces;
 #[cfg(test)]
 mod tests;
 mod workers;

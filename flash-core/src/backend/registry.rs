@@ -4,7 +4,7 @@
 use super::catalog::Catalog;
 use super::extension;
 use super::loader::{self, LoadedBackend, Outcome, refused};
-use super::{Class, DeviceInfo, take_error};
+use super::{Class, DeviceInfo, spaces, take_error};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};
 use crate::memory::device::DeviceMemory;
@@ -519,12 +519,17 @@ fn open(
             continue;
         }
         // SAFETY: a device of this vtable.
-        let handle = unsafe { handle(format!("{key}:{i}"), loaded.api, raw, first)? };
+        handles.push(unsafe { handle(format!("{key}:{i}"), loaded.api, raw, first)? });
+    }
+    spaces::check(&handles)?;
+    for &handle in &handles {
+        if known.iter().any(|known| std::ptr::eq(*known, handle)) {
+            continue;
+        }
         if loaded.api.forget_host.is_some() {
             host_handles::add(handle);
         }
         known.push(handle);
-        handles.push(handle);
     }
     Ok(handles)
 }

@@ -1,7 +1,7 @@
 //! One kernel over many devices: the rows of the partition benchmark.
 //!
-//! The devices are parts of this machine's CPU, with or without memories of their own, which the backend
-//! reads from the environment: every row is measured in processes of their own.
+//! The devices are parts of this machine's CPU, or, with memories of their own or of other speeds, test devices, which
+//! the backends read from the environment: every row is measured in processes of their own.
 
 use crate::child::{self, figure};
 use crate::cholesky::Matrix;
@@ -15,6 +15,9 @@ use flash::descriptor::part_by;
 use flash::{FlashMemory, RuntimeObj, get_runtime};
 use std::time::{Duration, Instant};
 
+// The devices of the key `TEST`.
+use flash_backend_test as _;
+
 /// Pairs of processes for a row whose sides cannot share one.
 const PAIRS: usize = 10;
 /// The threads of two devices sleep soon where a row is measured in turns.
@@ -23,12 +26,15 @@ const NO_PAUSE: Duration = Duration::ZERO;
 /// Arrays of the overlap and of the working set, and elements of each.
 const ARRAYS: usize = 32;
 const ELEMENTS: usize = 1 << 18;
+/// Names the runtime key of a process; by default it is `ALL_CPU`.
+const KEY: &str = "FLASH_TEST_KEY";
 /// Items of a launch that grinds.
 const GRINDERS: usize = 64;
 
 /// All rows.
 pub fn rows(_: &Peers) -> Result<Vec<Row>> {
-    let (two, copying) = (("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1"));
+    let two = ("FLASH_CPU_DEVICES", "2");
+    let copying = [(KEY, "TEST"), ("FLASH_TEST", "queue=caller checks=no")];
     let (one_thread, two_threads) = (("FLASH_CPU_THREADS", "1"), ("FLASH_CPU_THREADS", "2"));
     let mut rows = Vec::new();
     if std::thread::available_parallelism()?.get() > 1 {
@@ -42,13 +48,13 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
             "nbody, f32, cut over a device and one of half its speed, against the sum of both",
             "GFLOP/s",
             "unbalanced",
-            &[two, two_threads, ("FLASH_CPU_THROTTLE", "1,0.5")],
+            &[(KEY, "TEST"), ("FLASH_TEST", "devices=2 space=0 ns=6000,12000")],
         )?);
         rows.push(child::pair_row(
             "32 x 2 MiB to a device, a kernel on each, overlapped, against the longer of the two",
             "ms",
             "overlap",
-            &[copying, one_thread],
+            &copying,
         )?);
     } else {
         eprintln!("one CPU: devices beside each other are not measured");
@@ -57,15 +63,15 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
         "SAXPY on a device, working set twice the memory budget, against no limit",
         "GB/s",
         "out_of_core",
-        &[copying, one_thread],
+        &copying,
     )?);
     rows.push(child::pair_row(
         "warm submit+exec, empty kernel, 4 memories current on a device with a memory of its own",
         "ns",
         "copying",
-        &[copying, one_thread],
+        &copying,
     )?);
-    rows.push(coherence([copying, one_thread], [one_thread])?);
+    rows.push(coherence(copying, [one_thread])?);
     let four = [("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4")];
     rows.push(child::pair_row(
         "10^9 items cut over 4 devices, launched with a span that does nothing",
@@ -82,7 +88,7 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
     for (name, environment) in [
         ("one device", &[one_thread][..]),
         ("two devices", &[two, two_threads]),
-        ("one device with a memory of its own", &[copying, one_thread]),
+        ("one device with a memory of its own", &copying),
     ] {
         rows.push(child::pair_row(
             &format!("Cholesky of 64 x 64 tiles, built and run, over the calls alone, per task, {name}"),
@@ -125,7 +131,7 @@ fn coherence(own: [(&str, &str); 2], host: [(&str, &str); 1]) -> Result<Row> {
 pub fn measure(what: &str) -> Result<bool> {
     match what {
         "nbody" => {
-            let mut rate = nbody::cut(&get_runtime("ALL_CPU")?)?;
+            let mut rate = nbody::cut(&all()?)?;
             let mut rates: Vec<f64> = (0..7).map(|_| rate()).collect();
             rates.sort_by(f64::total_cmp);
             println!("{}", rates[3]);
@@ -149,10 +155,15 @@ fn print(row: &Row) -> Result<()> {
     Ok(())
 }
 
+/// The runtime of the process's key.
+fn all() -> Result<RuntimeObj> {
+    Ok(get_runtime(&std::env::var(KEY).unwrap_or_else(|_| "ALL_CPU".to_owned()))?)
+}
+
 fn unbalanced() -> Result<Row> {
-    let mut both = nbody::cut(&get_runtime("ALL_CPU")?)?;
-    let mut fast = nbody::cut(&get_runtime("ALL_CPU:0")?)?;
-    let mut slow = nbody::cut(&get_runtime("ALL_CPU:1")?)?;
+    let mut both = nbody::cut(&all()?)?;
+    let mut fast = nbody::cut(&get_runtime("TEST:0")?)?;
+    let mut slow = nbody::cut(&get_runtime("TEST:1")?)?;
     // Until the devices' rates are known.
     for _ in 0..5 {
         both();
@@ -167,7 +178,7 @@ fn milliseconds(body: impl FnOnce() -> Result<(), flash::Error>) -> f64 {
 }
 
 fn overlap() -> Result<Row> {
-    let rt = get_runtime("ALL_CPU")?;
+    let rt = all()?;
     let from: Vec<FlashMemory<f64>> = (0..ARRAYS).map(|_| FlashMemory::zeroed(ELEMENTS)).collect();
     let to: Vec<FlashMemory<f64>> = (0..ARRAYS).map(|_| FlashMemory::zeroed(GRINDERS)).collect();
     let launches = |rounds: u32| {
@@ -207,7 +218,7 @@ fn overlap() -> Result<Row> {
 }
 
 fn out_of_core() -> Result<Row> {
-    let rt = get_runtime("ALL_CPU")?;
+    let rt = all()?;
     let device = rt.devices()[0];
     let array = || FlashMemory::<f32>::zeroed(2 * ELEMENTS);
     let arrays: Vec<_> = (0..ARRAYS).map(|_| (array(), array())).collect();
@@ -241,7 +252,7 @@ fn out_of_core() -> Result<Row> {
 /// What a warm submission costs on a device with a memory of its own; `less`: what its memories cost.
 fn copying(less: bool) -> Result<Row> {
     const LAUNCHES: usize = 5_000;
-    let rt = get_runtime("ALL_CPU")?;
+    let rt = all()?;
     let [a, b, c, d] = &std::array::from_fn(|_| FlashMemory::<f32>::zeroed(1));
     let with = || per_call(LAUNCHES, || rt.submit(Four::of(a, b, c, d)).exec([1usize]).expect("runs"));
     let without = || per_call(LAUNCHES, || rt.submit(Nothing::of(0)).exec([1usize]).expect("runs"));
@@ -252,14 +263,14 @@ fn copying(less: bool) -> Result<Row> {
 const MANY_ITEMS: usize = 1_000_000_000;
 
 fn cut() -> Result<Row> {
-    let rt = get_runtime("ALL_CPU")?;
+    let rt = all()?;
     let launch = rt.submit(Skip::of(0)).options(part_by("i")).defer([MANY_ITEMS]);
     let turn = || per_call(1000, || launch.exec().expect("runs")) / 1e3;
     Ok(pair("", "", REPEATS, turn, None, NO_PAUSE))
 }
 
 fn planning() -> Result<Row> {
-    let rt = get_runtime("ALL_CPU")?;
+    let rt = all()?;
     let launch = |items: usize| rt.submit(Skip::of(0)).options(part_by("i")).exec([items]).expect("runs");
     let mut items = MANY_ITEMS;
     let turn = || {
@@ -274,7 +285,7 @@ fn planning() -> Result<Row> {
 
 fn cholesky() -> Result<Row> {
     const TILES: usize = 64;
-    let rt = get_runtime("ALL_CPU")?;
+    let rt = all()?;
     let mut matrix = Matrix::new(TILES);
     let tasks = matrix.tasks();
     if tasks != 45_760 {

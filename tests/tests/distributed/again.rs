@@ -99,7 +99,7 @@ fn launch(
 #[test]
 fn a_launch_again_sees_whatever_happened_in_between() {
     in_process(ONE, || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+        let rt = flash_tests::runtime();
         // Three of four arrays: some are evicted from the device.
         let rt = rt.options(MemoryBudget(3 * 8 * LEN as u64));
         let mut random = Random(17);
@@ -164,7 +164,7 @@ fn readers_again_meet_whoever_writes() {
         let shared = FlashMemory::<u64>::zeroed(1 << 10);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for (key, seed) in [("ALL_CPU:0", 1), ("ALL_CPU:1", 2), ("ALL_CPU:0", 3)] {
+            for (key, seed) in [("TEST:0", 1), ("TEST:1", 2), ("TEST:0", 3)] {
                 let (shared, over) = (&shared, &over);
                 scope.spawn(move || {
                     let (rt, mut random) = (get_runtime(key).unwrap(), Random(seed));

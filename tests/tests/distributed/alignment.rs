@@ -69,7 +69,7 @@ fn parts(profile: &Profile) -> Vec<u64> {
 #[test]
 fn parts_are_whole_multiples_of_what_the_implementation_declares() {
     in_process(THREE, || {
-        let (rt, profile) = (get_runtime("ALL_CPU").unwrap(), Profile::new());
+        let (rt, profile) = (flash_tests::runtime(), Profile::new());
         // Along dimension 0 cuts fall on multiples of 16 anyway: so of 48 here.
         let to = FlashMemory::<u32>::zeroed(1000);
         rt.submit(Line::of(&to)).options((weights([1, 1, 1]), &profile)).exec([1000]).unwrap();
@@ -85,7 +85,7 @@ fn parts_are_whole_multiples_of_what_the_implementation_declares() {
 #[test]
 fn another_implementation_is_cut_elsewhere() {
     in_process(THREE, || {
-        let (rt, profile) = (get_runtime("ALL_CPU").unwrap(), Profile::new());
+        let (rt, profile) = (flash_tests::runtime(), Profile::new());
         let to = FlashMemory::<u32>::zeroed(400);
         let launch = |name| {
             let options = (
@@ -106,7 +106,7 @@ fn another_implementation_is_cut_elsewhere() {
 #[test]
 fn blocks_of_a_reduction_stay_whole_too() {
     in_process(THREE, || {
-        let (rt, profile, n) = (get_runtime("ALL_CPU").unwrap(), Profile::new(), 1u64 << 20);
+        let (rt, profile, n) = (flash_tests::runtime(), Profile::new(), 1u64 << 20);
         let (values, sum) = (FlashMemory::from_iter(0..n), FlashMemory::<u64>::zeroed(1));
         rt.submit(Total::of(&values, &sum))
             .options((weights([1, 1, 1]), &profile))

@@ -3,15 +3,16 @@
 
 mod again;
 mod alignment;
+mod failing;
 mod options;
 mod out_of_core;
 mod phases;
 mod places;
 mod readers;
 
-/// CPU devices of a thread each, with memories of their own.
-const ONE: &[(&str, &str)] = &[("FLASH_CPU_THREADS", "1"), ("FLASH_CPU_COPY", "1")];
-const TWO: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_COPY", "1")];
-const FOUR: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4"), ("FLASH_CPU_COPY", "1")];
+use flash_tests::APART;
+
+/// Test devices with memories of their own.
+const ONE: &[(&str, &str)] = APART[1];
+const TWO: &[(&str, &str)] = APART[2];
+const FOUR: &[(&str, &str)] = APART[4];

@@ -45,7 +45,7 @@ fn by() -> PartBy {
 #[test]
 fn a_launch_with_the_same_options_is_planned_once() {
     in_process(TWO, || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+        let rt = flash_tests::runtime();
         let [seen, marks] = [(); 2].map(|()| FlashMemory::<u32>::zeroed(64));
         // The calls of the map for a launch.
         let asked = |rt: &RuntimeObj, options: (PartBy, Weights)| {

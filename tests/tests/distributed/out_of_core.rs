@@ -86,7 +86,7 @@ impl CpuItem<Mark<'_>> for Plain {
 const MIB: u64 = 1 << 20;
 
 fn runtime(budget: u64) -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap().options(MemoryBudget(budget))
+    flash_tests::runtime().options(MemoryBudget(budget))
 }
 
 /// Bytes to devices, and from them.

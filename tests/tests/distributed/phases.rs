@@ -110,7 +110,7 @@ fn to_devices(rt: &RuntimeObj) -> Vec<u64> {
 #[test]
 fn a_window_along_the_steps_moves_what_each_step_reads() {
     in_process(TWO, || {
-        let (rt, n, columns) = (get_runtime("ALL_CPU").unwrap(), 256usize, 10usize);
+        let (rt, n, columns) = (flash_tests::runtime(), 256usize, 10usize);
         let from = FlashMemory::from_iter(0..(n * columns) as u64).with_shape([n, columns]).unwrap();
         let to = FlashMemory::<u64>::zeroed(n);
         let launch = rt.submit(Pick::of(&from, &to)).options(weights([1, 1]));
@@ -125,7 +125,7 @@ fn a_window_along_the_steps_moves_what_each_step_reads() {
 #[test]
 fn what_a_step_writes_in_full_is_not_uploaded() {
     in_process(TWO, || {
-        let (rt, n, columns) = (get_runtime("ALL_CPU").unwrap(), 256usize, 10usize);
+        let (rt, n, columns) = (flash_tests::runtime(), 256usize, 10usize);
         let to = FlashMemory::from(vec![77u64; n * columns]).with_shape([n, columns]).unwrap();
         rt.submit(Lay::of(&to)).options(weights([1, 1])).exec((n, count_by([0u64, 5, 9]))).unwrap();
         assert_eq!(to_devices(&rt), [0, 0]);
@@ -139,7 +139,7 @@ fn what_a_step_writes_in_full_is_not_uploaded() {
 #[test]
 fn a_factorisation_moves_the_trailing_columns_of_each_step() {
     in_process(TWO, || {
-        let (rt, n) = (get_runtime("ALL_CPU").unwrap(), SIDE);
+        let (rt, n) = (flash_tests::runtime(), SIDE);
         let start: Vec<f64> =
             (0..n * n).map(|at| if at % n == at / n { 100.0 } else { 1.0 + (at % 7) as f64 }).collect();
         let a = FlashMemory::from(start.clone()).with_shape([n, n]).unwrap();
@@ -172,7 +172,7 @@ fn a_map_that_asks_for_no_step_is_asked_once() {
         };
     }
     in_process(TWO, || {
-        let (rt, marks) = (get_runtime("ALL_CPU").unwrap(), FlashMemory::<u32>::zeroed(64));
+        let (rt, marks) = (flash_tests::runtime(), FlashMemory::<u32>::zeroed(64));
         let options = (part_by("i").by(&COUNTS), weights([1, 1]));
         // The items of odd steps would be on another device: one step.
         rt.submit(Turn::of(&marks)).options(options.clone()).exec((64, count_by([0u64, 2, 4]))).unwrap();
@@ -184,7 +184,7 @@ fn a_map_that_asks_for_no_step_is_asked_once() {
 #[test]
 fn what_is_written_has_to_be_apart_in_each_phase() {
     in_process(TWO, || {
-        let (rt, n) = (get_runtime("ALL_CPU").unwrap(), 64usize);
+        let (rt, n) = (flash_tests::runtime(), 64usize);
         let marks = FlashMemory::<u32>::zeroed(n);
         let launch = |map| rt.submit(Turn::of(&marks)).options((part_by("i").by(map), weights([1, 1])));
         let error =

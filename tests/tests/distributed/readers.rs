@@ -104,23 +104,23 @@ fn cut(rt: &RuntimeObj, own: usize, round: u64, memory: &FlashMemory<u64>) {
 
 #[test]
 fn launches_that_read_one_memory_on_two_devices_run_at_once() {
-    in_process(FOUR, || both(["ALL_CPU:0", "ALL_CPU:1"], 100_000, 20, whole));
+    in_process(FOUR, || both(["TEST:0", "TEST:1"], 100_000, 20, whole));
 }
 
 #[test]
 fn launches_that_read_one_small_memory_on_two_devices_run_at_once() {
-    in_process(FOUR, || both(["ALL_CPU:0", "ALL_CPU:1"], 100, 20, whole));
+    in_process(FOUR, || both(["TEST:0", "TEST:1"], 100, 20, whole));
 }
 
 #[test]
 fn cut_launches_that_read_one_memory_run_at_once() {
-    in_process(FOUR, || both(["ALL_CPU:0,1", "ALL_CPU:2,3"], 100_000, 20, cut));
+    in_process(FOUR, || both(["TEST:0,1", "TEST:2,3"], 100_000, 20, cut));
 }
 
 #[test]
 fn a_cut_launch_and_a_whole_one_that_read_one_memory_run_at_once() {
     in_process(FOUR, || {
-        both(["ALL_CPU:0,1", "ALL_CPU:2"], 50_000, 20, |rt, own, round, memory| match own {
+        both(["TEST:0,1", "TEST:2"], 50_000, 20, |rt, own, round, memory| match own {
             0 => cut(rt, own, round, memory),
             _ => whole(rt, own, round, memory),
         });
@@ -134,7 +134,7 @@ fn pipelines_on_their_way_that_read_one_memory_run_at_once() {
         for round in 1..=10 {
             let handles = [0, 1].map(|own| {
                 let sums = FlashMemory::<u64>::zeroed(4);
-                let rt = get_runtime(["ALL_CPU:0", "ALL_CPU:1"][own]).unwrap();
+                let rt = get_runtime(["TEST:0", "TEST:1"][own]).unwrap();
                 let handle =
                     rt.submit(Meet::of(own, round, memory.clone(), sums.clone())).defer([4]).exec_async();
                 (handle, sums)
@@ -169,7 +169,7 @@ fn crowd(budget: u64) {
     let memory = FlashMemory::from(vec![1u64; n]);
     let refused = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for (thread, key) in ["ALL_CPU:0", "ALL_CPU:0,1", "ALL_CPU:1,2", "ALL_CPU"].into_iter().enumerate() {
+        for (thread, key) in ["TEST:0", "TEST:0,1", "TEST:1,2", "TEST"].into_iter().enumerate() {
             let (memory, refused) = (&memory, &refused);
             scope.spawn(move || {
                 let rt = get_runtime(key).unwrap().options(MemoryBudget(budget));

@@ -37,16 +37,47 @@ fn the_null_backend_passes_in_all_but_results() {
 #[test]
 fn a_cpu_backend_split_into_devices_passes() {
     let context = Context::builder().set("cpu.devices", 3).build().unwrap();
-    passes(&conformance::run(&context, "ALL_CPU").unwrap(), &["queues of its own"; 3]);
+    let shared =
+        [&["two devices share a memory exactly where they list one memory space"][..], &FOREIGN].concat();
+    let skipped = [&["queues of its own"; 3][..], &shared.repeat(2)].concat();
+    passes(&conformance::run(&context, "ALL_CPU").unwrap(), &skipped);
 }
 
-/// Memories of their own, with copies between any two.
+/// What a device without the host's memory, or beside another of the same memory, is not asked.
+const FOREIGN: [&str; 2] = [
+    "copies between two devices are right where `can_copy` says yes, else refused",
+    "an array in another device's memory is refused",
+];
+
 #[test]
 fn cpu_devices_with_memories_of_their_own_pass() {
     let context = Context::builder().set("cpu.devices", 2).set("cpu.copy", true).build().unwrap();
     let skipped =
         ["arrays begin anywhere in the host's memory, and others come in their places", "queues of its own"];
     passes(&conformance::run(&context, "ALL_CPU").unwrap(), &skipped.repeat(2));
+}
+
+#[test]
+fn test_devices_pass() {
+    for (setup, devices, pairs) in [
+        ("", 1, &[][..]),
+        ("devices=3", 3, &[]),
+        ("devices=2 peers=no queue=caller", 2, &[]),
+        ("devices=2 space=5 ns=10 rate=1e9", 2, &FOREIGN),
+    ] {
+        let plugin = plugins::built().test.display().to_string();
+        let context = Context::builder().set("plugin_path", plugin).set("test.setup", setup).build().unwrap();
+        let skipped = [
+            "arrays begin anywhere in the host's memory, and others come in their places",
+            "queues of its own",
+        ];
+        let report = conformance::run(&context, "TEST").unwrap();
+        let pairs = pairs.repeat(devices - 1);
+        passes(&report, &[&skipped.repeat(devices)[..], &pairs].concat());
+        // Only its own key selects it.
+        let all = context.runtime("ALL_ACCEL").unwrap();
+        assert!(all.devices().iter().all(|d| !d.id().starts_with("TEST")), "{all:?}");
+    }
 }
 
 #[test]

@@ -170,6 +170,45 @@ fn a_backend_without_driver_or_devices_is_unavailable_and_says_why() {
     }
 }
 
+/// What a device with a memory of its own must have, and two of them that have one memory.
+#[test]
+fn a_backend_whose_memories_cannot_be_used_is_unavailable_and_says_why() {
+    const APART: &str = "FLAGS=FLASH_DEVICE_TEST";
+    let slot = "has a memory of its own, and its backend lacks the slot";
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("NO_SPACES", &["SPACES=NULL"], &["NO_SPACES:0", slot, "`spaces`"]),
+        ("NO_ALLOC", &["ALLOC=NULL"], &["NO_ALLOC:0", slot, "`alloc`"]),
+        ("NO_COPY", &["COPY_BOX=NULL"], &["NO_COPY:0", slot, "`copy_box`"]),
+        ("NO_WAIT", &["EVENT_WAIT=NULL"], &["NO_WAIT:0", slot, "`event_wait`"]),
+        ("ONLY_HOST", &["SPACE=0"], &["ONLY_HOST:0 does not use the host's memory", "another id"]),
+        ("SHORT", &["SPACE_SIZE=8"], &["SHORT:0: memory space 0 says that its struct has 8 bytes"]),
+        (
+            "NOT_SHARED",
+            &["COUNT=2"],
+            &[
+                "NOT_SHARED:0 and NOT_SHARED:1 both list memory space 1",
+                "NOT_SHARED:1 does not read there what NOT_SHARED:0 wrote",
+                "give each memory an id of its own",
+            ],
+        ),
+        ("SHARED", &["COUNT=2", "MEMORY=the_device.memory"], &[]),
+    ];
+    let place = plugins::directory();
+    for (key, definitions, _) in cases {
+        let name = format!("KEY=\"{key}\"");
+        let file = place.path().join(key).with_extension("so");
+        broken(&file, &[definitions, &[APART, name.as_str()][..]].concat());
+    }
+    let entries = list(place.path());
+    goes_on(&entries);
+    for (key, _, words) in cases {
+        let entry = entries.iter().find(|e| e.key.as_deref() == Some(key)).unwrap();
+        assert_eq!(entry.state, if words.is_empty() { "available" } else { "unavailable" }, "{entry:?}");
+        let reason = entry.reason.as_deref().unwrap_or_default();
+        assert!(words.iter().all(|word| reason.contains(word)), "{words:?} in {entry:?}");
+    }
+}
+
 #[test]
 fn files_that_are_no_plugins_are_refused() {
     let place = plugins::directory();

@@ -133,11 +133,11 @@ fn one_device_and_two_agree_where_a_map_looks_into_an_array() {
     let file = place.path().join("sparse.flash");
     rt.submit(product).defer([60]).recording(Data::With).unwrap().save(&file).unwrap();
     let mut command =
-        plugins::flash(Path::new(""), &["diff", text(&file), "--a", "ALL_CPU:0", "--b", "ALL_CPU"]);
-    let output = command.env("FLASH_CPU_DEVICES", "2").env("FLASH_CPU_COPY", "1").output().unwrap();
+        plugins::flash(&plugins::built().test, &["diff", text(&file), "--a", "TEST:0", "--b", "TEST"]);
+    let output = command.env("FLASH_TEST", "devices=2").output().unwrap();
     let message = plugins::text_of(&output);
     assert_eq!(output.status.code(), Some(0), "{message}");
-    assert!(message.contains("ALL_CPU:0 and ALL_CPU agree in 1 submission"), "{message}");
+    assert!(message.contains("TEST:0 and TEST agree in 1 submission"), "{message}");
 }
 
 #[test]

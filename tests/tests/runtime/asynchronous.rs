@@ -55,7 +55,7 @@ impl CpuItem<Sleep<'_>> for Plain {
 const FAILS: u64 = u64::MAX;
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 fn memory(value: u64) -> FlashMemory<u64> {
@@ -98,7 +98,7 @@ fn launch_error(outcome: Result<(), Error>) -> LaunchError {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn exec_async_returns_before_the_pipeline_has_run_and_the_handle_says_when_it_has() {
     let (rt, a, gate) = (cpu(), memory(1), Gate::default());
     let handle = gate.keep(&rt, &a);
@@ -113,7 +113,7 @@ fn exec_async_returns_before_the_pipeline_has_run_and_the_handle_says_when_it_ha
     assert!(matches!(handle.wait_timeout(Duration::MAX), Some(Ok(()))));
 }
 
-#[test]
+#[flash_tests::test]
 fn launches_and_guards_that_come_later_come_after_it() {
     let (rt, a, b, gate) = (cpu(), memory(1), memory(2), Gate::default());
     let handles = [
@@ -138,7 +138,7 @@ fn launches_and_guards_that_come_later_come_after_it() {
     handles.iter().for_each(|h| h.wait().unwrap());
 }
 
-#[test]
+#[flash_tests::test]
 fn a_guard_alone_waits_for_what_is_pending_and_a_reader_only_for_writers() {
     let (rt, a, b, gate) = (cpu(), memory(1), memory(2), Gate::default());
     // `b` is read by a pipeline that waits for the gate.
@@ -160,7 +160,7 @@ fn a_guard_alone_waits_for_what_is_pending_and_a_reader_only_for_writers() {
     kept.wait().unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn a_guard_that_conflicts_refuses_it_at_once_and_nothing_has_entered() {
     let (rt, a, b) = (cpu(), memory(1), memory(2));
     let guard = b.read().unwrap();
@@ -173,7 +173,7 @@ fn a_guard_that_conflicts_refuses_it_at_once_and_nothing_has_entered() {
     assert_eq!(b.get(0).unwrap(), mixed(0, mixed(0, 2, 5), 2));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_dropped_handle_neither_cancels_nor_leaks() {
     let (rt, a, b) = (cpu(), memory(1), memory(2));
     for k in 0..200 {
@@ -189,7 +189,7 @@ fn a_dropped_handle_neither_cancels_nor_leaks() {
     drop(b.write().unwrap());
 }
 
-#[test]
+#[flash_tests::test]
 fn a_kernels_error_comes_out_of_the_handle_and_poisons() {
     let (rt, a, b, c) = (cpu(), memory(1), memory(2), memory(3));
     let first = rt.submit(Mix::of(FAILS, a.clone(), b.clone())).exec_async([8]);
@@ -232,7 +232,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_handle_is_a_future_that_needs_no_certain_executor() {
     let (rt, a, b, gate) = (cpu(), memory(1), memory(2), Gate::default());
     let kept = gate.keep(&rt, &a);
@@ -253,7 +253,7 @@ fn a_handle_is_a_future_that_needs_no_certain_executor() {
     opener.join().unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn a_timeout_is_reported_when_it_passes_and_the_memory_is_busy_until_the_kernel_has_stopped() {
     let (rt, a) = (cpu(), FlashMemory::from([0u64]));
     let limit = Duration::from_millis(30);
@@ -274,7 +274,7 @@ fn a_timeout_is_reported_when_it_passes_and_the_memory_is_busy_until_the_kernel_
     assert!(matches!(handle.wait(), Err(Error::Launch(_))), "the first outcome stays");
 }
 
-#[test]
+#[flash_tests::test]
 fn exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so() {
     let rt = cpu().options(Timeout(Duration::from_millis(200)));
     let mut slice = [0u64; 1];
@@ -292,9 +292,9 @@ fn exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so() {
     assert_eq!(slice, [10]);
 }
 
-#[test]
+#[flash_tests::test]
 fn what_a_launch_made_too_late_comes_back_to_a_slice_from_a_memory_apart() {
-    flash_tests::in_process(&[("FLASH_CPU_COPY", "1")], || {
+    flash_tests::in_process(flash_tests::APART[1], || {
         let rt = cpu();
         let limit = Timeout(Duration::from_millis(20));
         let (mut slice, a) = ([1u64; 3], FlashMemory::<u64>::zeroed(1));
@@ -312,7 +312,7 @@ fn what_a_launch_made_too_late_comes_back_to_a_slice_from_a_memory_apart() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn no_more_pipelines_are_in_flight_than_allowed() {
     let (rt, gate, count, most) =
         (cpu().options(InFlight(3)), Gate::default(), Arc::new(AtomicUsize::new(0)), 3);
@@ -350,7 +350,7 @@ fn no_more_pipelines_are_in_flight_than_allowed() {
     assert!(error.to_string().contains("InFlight") && error.to_string().contains("at least 1"), "{error}");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_range_that_owns_its_memory_goes_along() {
     let (rt, a, b) = (cpu(), memory(1), memory(2));
     let range = b.clone().into_range(2..4).unwrap();
@@ -359,7 +359,7 @@ fn a_range_that_owns_its_memory_goes_along() {
     assert!(matches!(b.into_range(4..9), Err(Error::Range { .. })));
 }
 
-#[test]
+#[flash_tests::test]
 fn waiting_for_itself_is_an_error_and_not_for_ever() {
     let (rt, a, gate) = (cpu(), memory(1), Gate::default());
     let handle = Arc::new(Mutex::new(None::<Handle>));

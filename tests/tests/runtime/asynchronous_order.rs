@@ -14,7 +14,7 @@ use flash::kernel::CpuItem;
 use flash::kernel::Index;
 use flash::kernel::views::{Item, Read, ReadWrite, Row, Write};
 use flash::prelude::*;
-use flash_tests::{Random, in_process};
+use flash_tests::{APART, Random, in_process};
 use std::collections::HashMap;
 use std::ops::{Deref, Range};
 
@@ -232,7 +232,7 @@ fn submissions() -> usize {
 }
 
 fn check(submissions: usize, parts: bool) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let memories = Memories::new(parts);
     let mut all: Vec<Ran> = vec![];
     std::thread::scope(|scope| {
@@ -306,27 +306,27 @@ fn check(submissions: usize, parts: bool) {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn eight_threads_with_a_hundred_thousand_submissions_are_as_one_after_the_other() {
     check(submissions(), false);
 }
 
-#[test]
+#[flash_tests::test]
 fn so_are_they_on_parts_of_one_memory() {
     check(submissions() / 4, true);
 }
 
-#[test]
+#[flash_tests::test]
 fn so_are_they_on_three_devices_that_share_the_hosts_memory() {
     in_process(&[("FLASH_CPU_DEVICES", "3")], || check(submissions(), false));
 }
 
-#[test]
+#[flash_tests::test]
 fn so_are_they_on_three_devices_with_memories_of_their_own() {
-    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check(submissions(), false));
+    in_process(APART[3], || check(submissions(), false));
 }
 
-#[test]
+#[flash_tests::test]
 fn so_are_they_on_three_devices_and_parts_of_one_memory() {
-    in_process(&[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_COPY", "1")], || check(submissions() / 4, true));
+    in_process(APART[3], || check(submissions() / 4, true));
 }

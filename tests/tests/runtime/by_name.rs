@@ -32,10 +32,10 @@ impl CpuItem<ShiftAll<'_>> for Plain {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_kernel_by_name_gives_what_its_type_gives() {
     use flash::kernels::nbody::Accelerate;
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let n = 100;
     let pos: FlashMemory<[f32; 3]> =
         (0..n).map(|i| [i as f32, (i * i % 17) as f32, 0.5 * i as f32]).collect();
@@ -54,9 +54,9 @@ fn a_kernel_by_name_gives_what_its_type_gives() {
     assert!((acc[0][0] - 1.0).abs() < 1e-9 && (acc[1][0] + 1.0).abs() < 1e-9, "{acc:?}");
 }
 
-#[test]
+#[flash_tests::test]
 fn structs_owned_memories_and_ranges_are_arguments_too_in_pipelines() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let kernel = rt.kernel("by_name.shift").unwrap();
     let from: FlashMemory<[i32; 2]> = (0..6).map(|i| [i, -i]).collect();
     let to = FlashMemory::<[i32; 2]>::zeroed(10);
@@ -84,9 +84,9 @@ fn structs_owned_memories_and_ranges_are_arguments_too_in_pipelines() {
     );
 }
 
-#[test]
+#[flash_tests::test]
 fn wrong_types_are_an_error_that_shows_both() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let kernel = rt.kernel("by_name.shift").unwrap();
     let (from, to) = (FlashMemory::<[i32; 2]>::zeroed(4), FlashMemory::<[i32; 2]>::zeroed(4));
     let shift = || Scalar(Shift { by: [0, 0] });
@@ -109,9 +109,9 @@ fn wrong_types_are_an_error_that_shows_both() {
     assert!(texts[4].contains("[u32; 2]"), "{}", texts[4]);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_read_only_slice_is_refused_where_the_kernel_writes() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let kernel = rt.kernel("by_name.shift").unwrap();
     let data = [[1i32, 2]; 4];
     let shift = Scalar(Shift { by: [0, 0] });
@@ -119,18 +119,18 @@ fn a_read_only_slice_is_refused_where_the_kernel_writes() {
     assert!(text.contains("read-only"), "{text}");
 }
 
-#[test]
+#[flash_tests::test]
 fn an_unknown_name_is_an_error_that_lists_those_there_are() {
-    let error = get_runtime("ALL_CPU").unwrap().kernel("by_name.shaft").unwrap_err();
+    let error = flash_tests::runtime().kernel("by_name.shaft").unwrap_err();
     assert!(matches!(&error, Error::NoKernel { name, .. } if name == "by_name.shaft"));
     for part in ["`by_name.shaft`", "by_name.shift", "nbody.accelerate", "nbody.simulate"] {
         assert!(error.to_string().contains(part), "{part} in {error}");
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn what_is_wrong_with_a_launch_by_name_is_found_like_with_one_by_type() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let kernel = rt.kernel("by_name.shift").unwrap();
     let memory = FlashMemory::<[i32; 2]>::zeroed(4);
     let submit = || rt.submit(kernel.args((Scalar(Shift { by: [0, 0] }), 2i64, &memory, &memory)).unwrap());

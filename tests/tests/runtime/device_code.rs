@@ -32,10 +32,10 @@ impl CpuItem<Both<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
-#[test]
+#[flash_tests::test]
 fn code_for_devices_is_no_candidate_on_a_cpu_and_the_error_lists_it() {
     let x = FlashMemory::<f32>::zeroed(3);
     let error = cpu().submit(Fill::of(1.0, &x)).exec([3]).unwrap_err();
@@ -47,14 +47,14 @@ fn code_for_devices_is_no_candidate_on_a_cpu_and_the_error_lists_it() {
     assert!(matches!(cpu().preload::<Fill<f32>>(), Err(flash::Error::NoImplementation(_))));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_cpu_takes_its_own_function_whatever_the_priority_of_others() {
     let (x, profile) = (FlashMemory::<f32>::zeroed(3), Profile::new());
     cpu().submit(Both::of(&x)).options(&profile).exec([3]).unwrap();
     assert_eq!((x.get(2).unwrap(), profile.take()[0].implementation.as_str()), (3.0, "plain"));
 }
 
-#[test]
+#[flash_tests::test]
 fn device_code_cannot_be_pinned_on_a_cpu_by_its_name() {
     let x = FlashMemory::<f32>::zeroed(3);
     let error = cpu().submit(Both::of(&x)).options(Implementation::named("fill.cl")).exec([3]).unwrap_err();
@@ -62,7 +62,7 @@ fn device_code_cannot_be_pinned_on_a_cpu_by_its_name() {
     assert!(error.contains("`fill.cl` for opencl") && error.contains("for cpu"), "{error}");
 }
 
-#[test]
+#[flash_tests::test]
 fn source_text_is_an_error_on_a_cpu_that_says_what_to_do() {
     let x = FlashMemory::<f32>::zeroed(3);
     for code in [
@@ -79,7 +79,7 @@ fn source_text_is_an_error_on_a_cpu_that_says_what_to_do() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn what_is_given_is_read_back_from_a_recording_of_options() {
     let codes = [
         (Implementation::named("plain"), r#"{"named":"plain"}"#),

@@ -6,10 +6,9 @@ use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Scatter, Sum, 
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
 use flash::{Error, kernel};
-use flash_tests::in_process;
+use flash_tests::{APART, in_process};
 
-const FOUR: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4"), ("FLASH_CPU_COPY", "1")];
+const FOUR: &[(&str, &str)] = APART[4];
 
 #[derive(KernelDefinition)]
 #[kernel(name = "devices.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1)))]
@@ -164,10 +163,10 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
-#[test]
+#[flash_tests::test]
 fn a_stencil_moves_its_halo_and_has_the_bits_of_one_device() {
     in_process(FOUR, || {
-        let (rt, one) = (get_runtime("ALL_CPU").unwrap(), get_runtime("ALL_CPU:0").unwrap());
+        let (rt, one) = (flash_tests::runtime(), get_runtime(&flash_tests::id(0)).unwrap());
         // Equal shares, so that the rows at the cuts are known.
         let rt = rt.options(weights([1, 1, 1, 1]));
         let (nx, ny) = (37usize, 42usize);
@@ -207,10 +206,10 @@ fn a_stencil_moves_its_halo_and_has_the_bits_of_one_device() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn devices_that_share_the_hosts_memory_copy_nothing() {
     in_process(&[("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4")], || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+        let rt = flash_tests::runtime();
         let values = FlashMemory::from(vec![1u64; 1000]);
         rt.submit(Grow::of(5, &values)).exec([1000]).unwrap();
         assert!(values.read().unwrap().iter().enumerate().all(|(i, v)| *v == 8 + i as u64));
@@ -218,10 +217,10 @@ fn devices_that_share_the_hosts_memory_copy_nothing() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn sparse_rows_and_reductions_have_the_bits_of_one_device() {
     in_process(FOUR, || {
-        let (rt, one) = (get_runtime("ALL_CPU").unwrap(), get_runtime("ALL_CPU:0").unwrap());
+        let (rt, one) = (flash_tests::runtime(), get_runtime(&flash_tests::id(0)).unwrap());
         let rows = 500;
         // Few long rows and many short ones.
         let start: Vec<u64> = (0..=rows).map(|r| if r < 20 { r * 50 } else { 1000 + (r - 20) * 2 }).collect();
@@ -283,10 +282,10 @@ partition_map! {
     };
 }
 
-#[test]
+#[flash_tests::test]
 fn what_cannot_be_cut_is_refused_before_anything_runs() {
     in_process(FOUR, || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+        let rt = flash_tests::runtime();
         let (marks, first) = (FlashMemory::<u32>::zeroed(100), FlashMemory::from(vec![1u64; 100]));
         for (map, words) in [
             (&OVERLAP, ["`marks`", "overlap"]),
@@ -308,11 +307,11 @@ fn what_cannot_be_cut_is_refused_before_anything_runs() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn an_array_larger_than_the_devices_memory_is_streamed_by_subspaces() {
-    in_process(&[("FLASH_CPU_COPY", "1")], || {
+    in_process(APART[1], || {
         let n = 1usize << 19;
-        let rt = get_runtime("ALL_CPU").unwrap().options(MemoryBudget(1 << 20));
+        let rt = flash_tests::runtime().options(MemoryBudget(1 << 20));
         let values = FlashMemory::from(vec![1u64; n]);
         let launch = |parts| rt.submit(Grow::of(5, &values)).options(Subspaces(parts)).exec([n]);
         let error = launch(1).unwrap_err().to_string();
@@ -326,11 +325,11 @@ fn an_array_larger_than_the_devices_memory_is_streamed_by_subspaces() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn phases_of_an_array_larger_than_the_devices_memory_are_streamed_too() {
-    in_process(&[("FLASH_CPU_COPY", "1")], || {
+    in_process(APART[1], || {
         let n = 1usize << 19;
-        let rt = get_runtime("ALL_CPU").unwrap().options((MemoryBudget(1 << 20), Subspaces(16)));
+        let rt = flash_tests::runtime().options((MemoryBudget(1 << 20), Subspaces(16)));
         let start: Vec<u64> = (0..n as u64).collect();
         // An odd number of phases ends in the second buffer; where not every element has an item, every phase
         // does.
@@ -342,11 +341,11 @@ fn phases_of_an_array_larger_than_the_devices_memory_are_streamed_too() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn what_a_part_wrote_is_carried_over_where_it_ran() {
     in_process(FOUR, || {
         let n = 1usize << 18;
-        let rt = get_runtime("ALL_CPU").unwrap().options(Subspaces(32));
+        let rt = flash_tests::runtime().options(Subspaces(32));
         let start: Vec<u64> = (0..n as u64).collect();
         let values = FlashMemory::from(start.clone()).with_shape([n]).unwrap();
         rt.submit(Drift::of(&values)).exec([n - 5, 1]).unwrap();

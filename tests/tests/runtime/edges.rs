@@ -8,14 +8,13 @@ use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
 use flash::runtime::HostArgs;
 use flash::{Error, RuntimeObj};
-use flash_tests::in_process;
+use flash_tests::{APART, id, in_process, key};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 const SHARING: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3")];
-const COPYING: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3"), ("FLASH_CPU_COPY", "1")];
+const COPYING: &[(&str, &str)] = APART[3];
 
 /// to = 3 to + value.
 #[derive(KernelDefinition)]
@@ -83,7 +82,7 @@ impl CpuItem<Total<'_>> for Plain {
 const NEVER: usize = usize::MAX;
 
 fn all() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 /// What a closure gives, unless it takes so long that something must be waiting for ever.
@@ -107,7 +106,7 @@ fn gate(task: HostTask<'static>, rt: &RuntimeObj) -> (Handle, Arc<Barrier>) {
     (handle, barrier)
 }
 
-#[test]
+#[flash_tests::test]
 fn shares_that_are_none_are_refused_and_extreme_ones_are_shares() {
     in_process(COPYING, || {
         let (rt, memory) = (all(), FlashMemory::from(vec![1u64; 100]));
@@ -138,18 +137,18 @@ fn shares_that_are_none_are_refused_and_extreme_ones_are_shares() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn a_device_with_no_share_does_nothing() {
     in_process(SHARING, || {
         let (rt, memory, profile) = (all(), FlashMemory::from(vec![1u64; 100]), Profile::new());
         let shares = weights([f64::MAX, f64::MAX, 0.0]);
         rt.submit(Grow::of(0, &memory)).options((shares, &profile)).exec([100]).unwrap();
         let devices: Vec<String> = profile.take().into_iter().map(|part| part.device).collect();
-        assert!(!devices.iter().any(|device| device == "ALL_CPU:2"), "{devices:?}");
+        assert!(!devices.iter().any(|device| *device == id(2)), "{devices:?}");
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn any_number_of_subspaces_runs_every_item_once() {
     in_process(COPYING, || {
         let (rt, values) = (all(), (0..50u64).collect::<FlashMemory<u64>>());
@@ -169,7 +168,7 @@ fn any_number_of_subspaces_runs_every_item_once() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn empty_arrays_go_through_devices() {
     in_process(COPYING, || {
         let (rt, nothing, to) = (all(), FlashMemory::<u64>::zeroed(0), FlashMemory::<u64>::zeroed(0));
@@ -184,7 +183,7 @@ fn empty_arrays_go_through_devices() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn no_time_is_too_little_and_all_the_time_is_enough() {
     for variables in [SHARING, COPYING] {
         in_process(variables, || {
@@ -203,7 +202,7 @@ fn no_time_is_too_little_and_all_the_time_is_enough() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_budget_of_nothing_is_an_error_with_the_sizes_and_not_for_ever() {
     in_process(COPYING, || {
         let (plain, memory) = (all(), FlashMemory::from(vec![1u64; 1000]));
@@ -256,7 +255,7 @@ partition_map! {
     static SILENT = "edges.silent": |_: &Candidate<'_>, _: &mut Boxes| {};
 }
 
-#[test]
+#[flash_tests::test]
 fn maps_that_say_nothing_or_nonsense() {
     in_process(COPYING, || {
         let (rt, near, marks) = (all(), FlashMemory::from(vec![5u64; 90]), FlashMemory::<u64>::zeroed(90));
@@ -287,7 +286,7 @@ partition_map! {
     };
 }
 
-#[test]
+#[flash_tests::test]
 fn a_map_that_launches_or_takes_a_guard_gets_nested() {
     in_process(SHARING, || {
         let outcome = soon(|| {
@@ -300,7 +299,7 @@ fn a_map_that_launches_or_takes_a_guard_gets_nested() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn host_tasks_that_panic_with_anything_fail_and_no_thread_is_lost() {
     let (rt, a) = (all(), FlashMemory::<u64>::zeroed(8));
     for round in 0..100 {
@@ -314,7 +313,7 @@ fn host_tasks_that_panic_with_anything_fail_and_no_thread_is_lost() {
     assert_eq!(a.get(0).unwrap(), 3);
 }
 
-#[test]
+#[flash_tests::test]
 fn inside_a_host_task_nothing_waits() {
     let (rt, a, other) = (all(), FlashMemory::<u64>::zeroed(8), FlashMemory::<u64>::zeroed(8));
     let task = HostTask::new("inside").read_write(a.clone());
@@ -328,7 +327,7 @@ fn inside_a_host_task_nothing_waits() {
         assert!(matches!(handle.wait(), Err(Error::Nested)));
         // Making things is no launch.
         let fresh = FlashMemory::from([1u64]);
-        drop(get_runtime("ALL_CPU")?.options(InFlight(1)));
+        drop(get_runtime(&key())?.options(InFlight(1)));
         drop(rt.submit(Grow::of(1, &fresh)).defer([1]));
         Ok(())
     };
@@ -337,7 +336,7 @@ fn inside_a_host_task_nothing_waits() {
     pipeline.exec_async().wait().unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn a_thousand_pipelines_in_flight_whose_handles_memories_and_runtime_are_gone_run_in_order() {
     for variables in [SHARING, COPYING] {
         in_process(variables, || {
@@ -374,7 +373,7 @@ fn a_thousand_pipelines_in_flight_whose_handles_memories_and_runtime_are_gone_ru
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn what_one_part_fails_to_write_fails_all_of_its_submission_and_nothing_else() {
     for variables in [SHARING, COPYING] {
         in_process(variables, || {
@@ -390,11 +389,7 @@ fn what_one_part_fails_to_write_fails_all_of_its_submission_and_nothing_else() {
                 .exec([96])
                 .unwrap_err();
             let Error::Launch(launch) = &error else { panic!("{error:?}") };
-            assert_eq!(
-                (launch.position, &*launch.device, launch.others.len()),
-                (0, "ALL_CPU:2", 1),
-                "{error}"
-            );
+            assert_eq!((launch.position, &*launch.device, launch.others.len()), (0, &*id(2), 1), "{error}");
             assert!(matches!(launch.others[0].source, Error::Skipped { .. }));
             for poisoned in [&to, &last] {
                 // The items that ran do not help.
@@ -405,7 +400,7 @@ fn what_one_part_fails_to_write_fails_all_of_its_submission_and_nothing_else() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_condition_on_devices_that_panics_is_the_callers() {
     let rt = all();
     let memory = FlashMemory::from(vec![1u64; 8]);
@@ -418,7 +413,7 @@ fn a_condition_on_devices_that_panics_is_the_callers() {
     assert_eq!(memory.get(0).unwrap(), 3);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_host_task_cannot_be_written_down_and_says_so() {
     let (rt, a) = (all(), FlashMemory::<u64>::zeroed(8));
     let first = rt.submit(Grow::of(0, &a)).defer([8]);

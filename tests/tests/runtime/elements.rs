@@ -38,9 +38,9 @@ impl CpuItem<Move<'_>> for ByItem {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn plain_structs_are_scalars_and_elements() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let by = Particle { place: [1.0, -1.0], mass: 2.0, id: 100 };
     let from: Vec<Particle> =
         (0..1000).map(|i| Particle { place: [f64::from(i), 0.5], mass: i as f32, id: i }).collect();
@@ -66,9 +66,9 @@ impl CpuItem<Fill<'_>> for ByItem {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn elements_outside_the_launch_keep_their_value() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let to = FlashMemory::from(vec![7u32; 10]);
     rt.submit(Fill::of(100, &to)).exec((3..6,)).unwrap();
     assert_eq!(*to.read().unwrap(), [7, 7, 7, 103, 104, 105, 7, 7, 7, 7]);
@@ -78,9 +78,9 @@ fn elements_outside_the_launch_keep_their_value() {
     assert_eq!(*to.read().unwrap(), [300, 200, 201, 103, 104, 105, 7, 7, 7, 309]);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_function_of_the_position_is_a_dimension() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let to = FlashMemory::<u32>::zeroed(17);
     rt.submit(Fill::of(1, &to)).exec((count_by_fn(5, |i| i * i),)).unwrap();
     let expected: Vec<u32> = (0..17).map(|i| if [0, 1, 4, 9, 16].contains(&i) { 1 + i } else { 0 }).collect();
@@ -120,9 +120,9 @@ fn of_one_name() -> impl FnOnce(&RuntimeObj) -> Result<(), flash::Error> {
     |rt| rt.submit(Touch::of(FlashMemory::zeroed(3))).exec([3])
 }
 
-#[test]
+#[flash_tests::test]
 fn an_implementation_for_other_elements_of_the_same_name_is_not_one() {
-    let error = of_one_name()(&get_runtime("ALL_CPU").unwrap()).unwrap_err();
+    let error = of_one_name()(&flash_tests::runtime()).unwrap_err();
     assert!(matches!(error, flash::Error::NoImplementation(_)), "{error}");
     let text = error.to_string();
     assert!(

@@ -58,7 +58,7 @@ impl CpuItem<Rows<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 /// Memories for `Add` on 4 times 3 items.
@@ -91,7 +91,7 @@ fn refused_dims(dims: impl IntoDims) -> String {
     refused(memories.each_ref(), dims).to_string()
 }
 
-#[test]
+#[flash_tests::test]
 fn a_memory_that_is_written_and_passed_twice_is_refused_with_both_names() {
     let names = ["table", "from", "to", "was", "bins", "out"];
     let memories = six();
@@ -113,7 +113,7 @@ fn a_memory_that_is_written_and_passed_twice_is_refused_with_both_names() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn ranges_may_share_a_memory_only_if_they_do_not_overlap() {
     let (rt, [table, _, to, was, bins, _]) = (cpu(), six());
     let memory = FlashMemory::<u64>::zeroed(30);
@@ -130,14 +130,14 @@ fn ranges_may_share_a_memory_only_if_they_do_not_overlap() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn an_empty_part_overlaps_nothing() {
     let (rt, [_, from, to, was, bins, out]) = (cpu(), six());
     let empty = out.range(6..6).unwrap();
     rt.submit(Add::of(empty, &from, &to, &was, &bins, &out)).exec([4, 0]).unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn slices_that_lie_in_a_memory_taken_from_a_vector_do_not_fool_the_check() {
     let (rt, [table, from, to, was, bins, out]) = (cpu(), six());
     // Shared reading of one slice is fine.
@@ -151,7 +151,7 @@ fn slices_that_lie_in_a_memory_taken_from_a_vector_do_not_fool_the_check() {
     assert!(outcome.is_err());
 }
 
-#[test]
+#[flash_tests::test]
 fn a_wrong_number_of_dimensions_is_refused_with_their_names() {
     for text in [refused_dims([12]), refused_dims([2, 2, 3]), refused_dims(Vec::<Dim>::new())] {
         assert!(text.contains("2 dimension") && text.contains("row, column"), "{text}");
@@ -159,7 +159,7 @@ fn a_wrong_number_of_dimensions_is_refused_with_their_names() {
     assert!(refused_dims([12]).contains("found 1"));
 }
 
-#[test]
+#[flash_tests::test]
 fn negative_counts_and_values_are_refused_with_the_dimension() {
     let text = refused_dims([4, -3]);
     assert!(text.contains("`column`") && text.contains("-3"), "{text}");
@@ -169,13 +169,13 @@ fn negative_counts_and_values_are_refused_with_the_dimension() {
     assert!(text.contains("`column`") && text.contains("-7") && text.contains("position 2"), "{text}");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_space_of_more_than_2_to_the_64_items_is_refused() {
     let text = refused_dims([1u64 << 33, 1 << 33]);
     assert!(text.contains("2^64") && text.contains("8589934592"), "{text}");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_space_larger_than_the_array_is_refused() {
     let text = refused_dims([4, 4]);
     assert!(text.contains("`from`") && text.contains("16") && text.contains("12"), "{text}");
@@ -186,7 +186,7 @@ fn a_space_larger_than_the_array_is_refused() {
     assert!(text.contains("[2, 2, 3]"), "{text}");
 }
 
-#[test]
+#[flash_tests::test]
 fn an_empty_dimension_runs_nothing_and_succeeds() {
     let (rt, runs) = (cpu(), FlashMemory::<u32>::zeroed(1));
     let [a, b, c, d, e, f] = &six();
@@ -201,7 +201,7 @@ fn an_empty_dimension_runs_nothing_and_succeeds() {
     assert_eq!(*f.read().unwrap(), [0; 12]);
 }
 
-#[test]
+#[flash_tests::test]
 fn rows_need_a_length_that_is_the_same_for_all() {
     let rt = cpu();
     let text = rt.submit(Rows::of(FlashMemory::zeroed(10))).exec([3]).unwrap_err().to_string();
@@ -216,7 +216,7 @@ fn rows_need_a_length_that_is_the_same_for_all() {
     assert_eq!(*shaped.read().unwrap(), [1, 0, 1, 0, 1, 0, 1, 0, 1, 0]);
 }
 
-#[test]
+#[flash_tests::test]
 fn shapes_in_sizes_are_checked() {
     let (rt, memory) = (cpu(), FlashMemory::<u8>::zeroed(10));
     let launch = |sizes: Vec<Vec<u64>>| {
@@ -232,7 +232,7 @@ fn shapes_in_sizes_are_checked() {
     assert!(text.contains("8589934592"), "{text}");
 }
 
-#[test]
+#[flash_tests::test]
 fn the_first_of_several_wrong_submissions_is_reported() {
     let (rt, runs) = (cpu(), FlashMemory::<u32>::zeroed(1));
     let chain = rt.submit(Count::of(&runs)).defer([-1]).submit(Count::of(&runs)).defer([1, 1]);

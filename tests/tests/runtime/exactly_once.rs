@@ -90,7 +90,7 @@ fn assert_recorded(log: &[u64], phases: &[Vec<Vec<u64>>]) {
 }
 
 fn every_space_runs_once(cases: u32) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let profile = Profile::new();
     let profiled = rt.options(&profile);
     let strides = FlashMemory::from(strides());
@@ -109,17 +109,17 @@ fn every_space_runs_once(cases: u32) {
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-#[test]
+#[flash_tests::test]
 fn every_item_of_any_space_runs_once_and_phases_do_not_mix_on_one_thread() {
     in_process(&[("FLASH_CPU_THREADS", "1")], || every_space_runs_once(300));
 }
 
-#[test]
+#[flash_tests::test]
 fn every_item_of_any_space_runs_once_and_phases_do_not_mix_on_two_threads() {
     in_process(&[("FLASH_CPU_THREADS", "2")], || every_space_runs_once(1000));
 }
 
-#[test]
+#[flash_tests::test]
 fn every_item_of_any_space_runs_once_and_phases_do_not_mix_on_seven_threads() {
     in_process(&[("FLASH_CPU_THREADS", "7")], || every_space_runs_once(300));
 }
@@ -135,7 +135,7 @@ fn stages() -> Case {
 }
 
 fn a_kept_pipeline(times: u32) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let case = stages();
     let phases = case.phases();
     assert_eq!(phases.len(), 12);
@@ -148,7 +148,7 @@ fn a_kept_pipeline(times: u32) {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_pipeline_that_runs_a_thousand_times_runs_every_item_once_each_time() {
     for threads in ["1", "2", "7"] {
         in_process(&[("FLASH_CPU_THREADS", threads)], || a_kept_pipeline(1000));
@@ -156,7 +156,7 @@ fn a_pipeline_that_runs_a_thousand_times_runs_every_item_once_each_time() {
 }
 
 fn eight_host_threads(times: usize) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let case = stages();
     let phases = case.phases();
     let strides = FlashMemory::from(strides());
@@ -182,19 +182,19 @@ fn eight_host_threads(times: usize) {
     assert_recorded(&shared.read().unwrap(), &all);
 }
 
-#[test]
+#[flash_tests::test]
 fn launches_of_eight_host_threads_at_once_each_run_every_item_once() {
     in_process(&[("FLASH_CPU_THREADS", "2")], || eight_host_threads(50));
 }
 
-#[test]
+#[flash_tests::test]
 fn launches_of_eight_host_threads_on_a_team_of_seven_each_run_every_item_once() {
     in_process(&[("FLASH_CPU_THREADS", "7")], || eight_host_threads(50));
 }
 
-#[test]
+#[flash_tests::test]
 fn exec_returns_after_a_large_launch_has_finished() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let n = 300_000;
     let (strides, log) = (FlashMemory::from(vec![1u64]), FlashMemory::<u64>::zeroed(n + 1));
     rt.submit(Record1::of(&strides, &log)).exec([n]).unwrap();

@@ -5,6 +5,7 @@ use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Code, Error, LaunchError, RuntimeObj};
+use flash_tests::id;
 
 /// to = from + 1, or a panic.
 #[derive(KernelDefinition)]
@@ -46,7 +47,7 @@ impl CpuItem<Bump<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 fn launch_error(outcome: Result<(), Error>) -> LaunchError {
@@ -64,23 +65,23 @@ fn is_poisoned(memory: &FlashMemory<u64>) -> bool {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words() {
     let (rt, from, to) = (cpu(), FlashMemory::<u64>::zeroed(1000), FlashMemory::<u64>::zeroed(1000));
     let outcome = rt.submit(Next::of(777, &from, &to)).exec([1000]);
     let text = outcome.as_ref().unwrap_err().to_string();
-    for part in ["failure.next", "ALL_CPU:0", "submission 0", "item 777 panics"] {
+    for part in ["failure.next", &id(0), "submission 0", "item 777 panics"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let error = launch_error(outcome);
-    assert_eq!((&*error.kernel, &*error.device, error.position), ("failure.next", "ALL_CPU:0", 0));
+    assert_eq!((&*error.kernel, &*error.device, error.position), ("failure.next", &*id(0), 0));
     assert!(matches!(error.source, Error::Backend { code: Code::Kernel, .. }), "{error:?}");
     assert!(error.others.is_empty());
     let source = std::error::Error::source(&error).expect("a failed launch has a source");
     assert!(source.to_string().contains("item 777 panics"));
 }
 
-#[test]
+#[flash_tests::test]
 fn readers_of_a_failed_output_are_left_out_transitively_and_the_rest_runs() {
     let rt = cpu();
     let [a, b, c, d, x, y] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(8));
@@ -109,7 +110,7 @@ fn readers_of_a_failed_output_are_left_out_transitively_and_the_rest_runs() {
     assert_eq!((y.get(0).unwrap(), x.get(0).unwrap(), a.get(0).unwrap()), (1, 2, 3));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_complete_write_within_the_pipeline_heals() {
     let rt = cpu();
     let [a, b, c] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(8));
@@ -125,7 +126,7 @@ fn a_complete_write_within_the_pipeline_heals() {
     assert_eq!((b.get(7).unwrap(), c.get(7).unwrap()), (1, 2));
 }
 
-#[test]
+#[flash_tests::test]
 fn what_was_poisoned_before_the_pipeline_counts() {
     let rt = cpu();
     let [a, b, c] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(8));
@@ -137,7 +138,7 @@ fn what_was_poisoned_before_the_pipeline_counts() {
     assert_eq!(c.get(0).unwrap(), 1);
 }
 
-#[test]
+#[flash_tests::test]
 fn several_failures_are_attached_to_the_first_in_chain_order() {
     let rt = cpu();
     let memories: [FlashMemory<u64>; 6] = std::array::from_fn(|_| FlashMemory::zeroed(4));
@@ -152,7 +153,7 @@ fn several_failures_are_attached_to_the_first_in_chain_order() {
     assert!(others[1].1.contains("item 2 panics"), "{others:?}");
 }
 
-#[test]
+#[flash_tests::test]
 fn after_a_failure_the_next_execution_works() {
     let (rt, from, to) = (cpu(), FlashMemory::<u64>::zeroed(1 << 16), FlashMemory::<u64>::zeroed(1 << 16));
     for k in 0..50 {
@@ -163,7 +164,7 @@ fn after_a_failure_the_next_execution_works() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_kept_pipeline_works_again_when_the_reason_is_gone() {
     let (rt, to) = (cpu(), FlashMemory::<u64>::zeroed(4));
     let [a, b] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(4));
@@ -175,7 +176,7 @@ fn a_kept_pipeline_works_again_when_the_reason_is_gone() {
     assert_eq!(*to.read().unwrap(), [12; 4]);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_panic_in_a_phase_keeps_the_later_phases_from_running() {
     let (rt, to) = (cpu(), FlashMemory::<u64>::zeroed(64));
     for parallel in [false, true] {
@@ -195,7 +196,7 @@ fn a_panic_in_a_phase_keeps_the_later_phases_from_running() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_failure_with_slices_reports_and_leaves_them_to_the_host() {
     let (rt, from) = (cpu(), [1u64; 16]);
     let mut to = [0u64; 16];
@@ -204,7 +205,7 @@ fn a_failure_with_slices_reports_and_leaves_them_to_the_host() {
     assert_eq!(to, [2; 16]);
 }
 
-#[test]
+#[flash_tests::test]
 fn threads_that_fail_and_threads_that_succeed_do_not_disturb_each_other() {
     let rt = cpu();
     std::thread::scope(|scope| {

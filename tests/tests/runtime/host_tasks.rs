@@ -27,7 +27,7 @@ impl CpuItem<Next<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 fn zeroed() -> FlashMemory<u64> {
@@ -41,7 +41,7 @@ fn launch_error(outcome: Result<(), Error>) -> LaunchError {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn it_runs_between_the_kernels_that_it_depends_on_and_those_that_depend_on_it() {
     let (rt, a, b, c, d) = (cpu(), zeroed(), zeroed(), zeroed(), zeroed());
     let thread = std::thread::current().id();
@@ -66,7 +66,7 @@ fn it_runs_between_the_kernels_that_it_depends_on_and_those_that_depend_on_it() 
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn it_reaches_ranges_and_slices_with_their_types_and_accesses() {
     let (rt, a, source) = (cpu(), zeroed(), [1u64, 2, 3]);
     let mut slice = [0u64; 2];
@@ -88,7 +88,7 @@ fn it_reaches_ranges_and_slices_with_their_types_and_accesses() {
     assert_eq!(slice, [9, 9]);
 }
 
-#[test]
+#[flash_tests::test]
 fn what_cannot_be_written_or_is_there_twice_is_refused_before_anything_runs() {
     let (rt, a, source) = (cpu(), zeroed(), [1u64]);
     let never = |_: &mut flash::runtime::HostArgs<'_>| panic!("it must not run");
@@ -98,7 +98,7 @@ fn what_cannot_be_written_or_is_there_twice_is_refused_before_anything_runs() {
     assert!(error.to_string().contains("overlaps"), "{error}");
 }
 
-#[test]
+#[flash_tests::test]
 fn its_error_or_panic_is_its_submissions() {
     let (rt, a, b, c) = (cpu(), zeroed(), zeroed(), zeroed());
     let fails = HostTask::new("load").write(&b);
@@ -122,7 +122,7 @@ fn its_error_or_panic_is_its_submissions() {
     drop(rt.submit(Next::of(&a, &c)).exec([8]));
 }
 
-#[test]
+#[flash_tests::test]
 fn it_may_complete_later_from_another_thread_and_what_depends_on_it_comes_after() {
     let (rt, a, b) = (cpu(), zeroed(), zeroed());
     let (send, tokens) = mpsc::channel();
@@ -155,7 +155,7 @@ fn it_may_complete_later_from_another_thread_and_what_depends_on_it_comes_after(
     handle.wait().unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn a_token_that_fails_or_is_dropped_fails_the_task_and_a_failed_task_voids_its_token() {
     let (rt, a) = (cpu(), zeroed());
     let task = || HostTask::new("later").write(&a);
@@ -205,7 +205,7 @@ fn asks_for<T: flash::kernel::Element>(
     pipeline.exec()
 }
 
-#[test]
+#[flash_tests::test]
 fn types_of_one_name_are_told_apart_by_their_bytes() {
     // Each block declares a type of its own, and both are called the same.
     let memory = {
@@ -229,7 +229,7 @@ fn types_of_one_name_are_told_apart_by_their_bytes() {
     );
 }
 
-#[test]
+#[flash_tests::test]
 fn a_token_that_is_asked_for_through_a_token_is_void() {
     let (rt, a) = (cpu(), zeroed());
     let (send, tokens) = mpsc::channel();
@@ -283,7 +283,7 @@ fn until_signalled(number: usize) {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn what_does_not_depend_on_it_does_not_wait_for_it() {
     let (rt, a, b, c) = (cpu(), zeroed(), zeroed(), zeroed());
     let patient = HostTask::new("patient").write(&a).blocking();
@@ -303,7 +303,7 @@ fn what_does_not_depend_on_it_does_not_wait_for_it() {
     assert_eq!(*c.read().unwrap(), [1; 8]);
 }
 
-#[test]
+#[flash_tests::test]
 fn what_uses_another_part_of_its_memory_does_not_wait_for_it() {
     let (rt, a) = (cpu(), zeroed());
     let patient = HostTask::new("patient").write(a.range(..4).unwrap()).blocking();
@@ -320,7 +320,7 @@ fn what_uses_another_part_of_its_memory_does_not_wait_for_it() {
     assert_eq!(*a.read().unwrap(), [5, 5, 5, 5, 1, 1, 1, 1]);
 }
 
-#[test]
+#[flash_tests::test]
 fn eight_that_block_run_at_once() {
     let (rt, n) = (cpu(), 8);
     let barrier = std::sync::Arc::new(std::sync::Barrier::new(n));

@@ -51,7 +51,7 @@ macro_rules! writes {
 /// The implementation that ran, and its record in the profile.
 macro_rules! ran {
     ($definition:ident $(, $option:expr)?) => {{
-        let (rt, profile) = (get_runtime("ALL_CPU").unwrap(), Profile::new());
+        let (rt, profile) = (flash_tests::runtime(), Profile::new());
         let to = FlashMemory::<u32>::zeroed(3);
         let submission = rt.submit($definition::of(&to)).options(&profile);
         $(let submission = submission.options($option);)?
@@ -64,23 +64,23 @@ writes!(Low, Priority, PriorityItem, item 1, [priority = -5]);
 writes!(Middle, Priority, PrioritySpan, span 2, []);
 writes!(High, Priority, PriorityWhole, whole 3, [priority = 7]);
 
-#[test]
+#[flash_tests::test]
 fn the_highest_priority_wins_before_the_door() {
     assert_eq!(ran!(Priority).unwrap(), (3, "high".into()));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_named_implementation_wins_before_everything() {
     assert_eq!(ran!(Priority, Implementation::named("low")).unwrap(), (1, "low".into()));
     assert_eq!(ran!(Priority, Implementation::named("middle")).unwrap(), (2, "middle".into()));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_name_that_is_not_there_is_an_error_that_lists_what_there_is() {
     let error = ran!(Priority, Implementation::named("medium")).unwrap_err();
     let flash::Error::NoImplementation(none) = &error else { panic!("{error:?}") };
     assert_eq!((none.kernel.as_str(), none.found.len()), ("implementations.priority", 3));
-    for part in ["medium", "`low`", "`middle`", "`high`", "ALL_CPU:0"] {
+    for part in ["medium", "`low`", "`middle`", "`high`", &flash_tests::id(0)] {
         assert!(error.to_string().contains(part), "{part} in {error}");
     }
 }
@@ -94,7 +94,7 @@ numbered!(TwoDoors TwoDoorsItem "implementations.two_doors");
 writes!(TheWhole, TwoDoors, TwoDoorsWhole, whole 3, []);
 writes!(TheItem, TwoDoors, TwoDoorsItem, item 1, []);
 
-#[test]
+#[flash_tests::test]
 fn of_equals_the_span_door_comes_before_the_item_door_before_the_whole_door() {
     assert_eq!(ran!(Doors).unwrap(), (2, "a_span".into()));
     assert_eq!(ran!(TwoDoors).unwrap(), (1, "the_item".into()));
@@ -105,11 +105,11 @@ writes!(AnyVendor, Selected, SelectedItem, item 1, [vendor = "*", priority = 1])
 writes!(OtherVendor, Selected, SelectedSpan, span 2, [vendor = "Abacus & Sons", priority = 50]);
 writes!(OtherDevice, Selected, SelectedSpan, span 3, [vendor = "*", device = "Difference Engine", priority = 60]);
 
-#[test]
+#[flash_tests::test]
 fn a_vendor_or_device_that_does_not_match_is_no_candidate_and_a_wildcard_matches() {
     assert_eq!(ran!(Selected).unwrap(), (1, "any_vendor".into()));
     let error = ran!(Selected, Implementation::named("other_vendor")).unwrap_err().to_string();
-    let vendor = &get_runtime("ALL_CPU").unwrap().devices()[0].info().vendor.clone();
+    let vendor = &flash_tests::runtime().devices()[0].info().vendor.clone();
     assert!(error.contains("Abacus & Sons") && error.contains(vendor), "{error}");
 }
 
@@ -118,7 +118,7 @@ writes!(General, Specific, SpecificItem, item 1, [priority = 90]);
 #[cfg(target_arch = "x86_64")]
 writes!(Vector, Specific, SpecificItem, item 2, [architecture = "sse4.2"]);
 
-#[test]
+#[flash_tests::test]
 #[cfg(target_arch = "x86_64")]
 fn a_selection_attribute_that_matches_wins_before_the_priority() {
     if !is_x86_feature_detected!("sse4.2") {
@@ -132,7 +132,7 @@ writes!(Anywhere, Featured, FeaturedItem, item 1, []);
 #[cfg(target_arch = "x86_64")]
 writes!(Half, Featured, FeaturedItem, item 2, [priority = 9, cpu_features = "avx,avx512fp16"]);
 
-#[test]
+#[flash_tests::test]
 #[cfg(target_arch = "x86_64")]
 fn what_asks_for_more_than_the_machine_has_is_no_candidate() {
     let there = is_x86_feature_detected!("avx") && is_x86_feature_detected!("avx512fp16");
@@ -146,17 +146,17 @@ fn what_asks_for_more_than_the_machine_has_is_no_candidate() {
 
 numbered!(Unimplemented UnimplementedItem "implementations.none");
 
-#[test]
+#[flash_tests::test]
 fn a_kernel_that_nothing_implements_is_an_error_that_says_where_was_looked() {
     let error = ran!(Unimplemented).unwrap_err().to_string();
-    for part in ["implementations.none", "Item<Write<u32>>", "ALL_CPU:0"] {
+    for part in ["implementations.none", "Item<Write<u32>>", &flash_tests::id(0)] {
         assert!(error.contains(part), "{part} in {error}");
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn preload_prepares_a_kernel_or_says_why_not() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     rt.preload::<Priority>().unwrap();
     assert!(matches!(rt.preload::<Unimplemented>(), Err(flash::Error::NoImplementation(_))));
 }
@@ -229,7 +229,7 @@ impl CpuWhole<Each<'_>> for Parallel {
 }
 
 fn each_part_of_a_whole(counts: &[usize]) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     for &count in counts {
         let to = FlashMemory::<u64>::zeroed(count);
         rt.submit(Each::of(u64::MAX, &to)).exec([count]).unwrap();
@@ -242,7 +242,7 @@ fn each_part_of_a_whole(counts: &[usize]) {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn the_whole_door_goes_through_each_part_once_on_the_teams_threads() {
     for threads in ["1", "2", "3", "7"] {
         flash_tests::in_process(&[("FLASH_CPU_THREADS", threads)], || {
@@ -252,7 +252,7 @@ fn the_whole_door_goes_through_each_part_once_on_the_teams_threads() {
 }
 
 fn the_whole_door(width: u64) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let to = FlashMemory::<u64>::zeroed([width, 5]);
     rt.submit(Pool::of(0, &to)).exec([width, 5]).unwrap();
     let to = to.read().unwrap();
@@ -266,7 +266,7 @@ fn the_whole_door(width: u64) {
     rt.submit(Pool::of(0, &other)).exec([width, 1]).unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn the_whole_door_runs_once_per_phase_and_installs_the_teams_threads() {
     for threads in ["1", "2", "3"] {
         flash_tests::in_process(&[("FLASH_CPU_THREADS", threads)], || the_whole_door(100));

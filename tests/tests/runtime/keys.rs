@@ -48,7 +48,7 @@ fn an_unknown_key_is_an_error_that_lists_the_keys() {
         let error = refused("ABACUS");
         assert_eq!(
             (&*error.key, &error.keys[..]),
-            ("ABACUS", &["ALL_ACCEL", "ALL", "ALL_CPU"].map(String::from)[..])
+            ("ABACUS", &["ALL_ACCEL", "ALL", "ALL_CPU", "TEST"].map(String::from)[..])
         );
         assert!(error.unusable.is_empty(), "{:?}", error.unusable);
         let text = get_runtime("ABACUS:3").unwrap_err().to_string();

@@ -41,7 +41,7 @@ impl CpuItem<Add<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 fn poisoned() -> FlashMemory<u32> {
@@ -50,7 +50,7 @@ fn poisoned() -> FlashMemory<u32> {
     to
 }
 
-#[test]
+#[flash_tests::test]
 fn guards_are_slices_of_the_contents() {
     let memory = FlashMemory::from([1u32, 2, 3, 4]);
     assert_eq!((memory.len(), memory.is_empty()), (4, false));
@@ -65,7 +65,7 @@ fn guards_are_slices_of_the_contents() {
     assert!(FlashMemory::<u32>::zeroed(0).read().unwrap().is_empty());
 }
 
-#[test]
+#[flash_tests::test]
 fn a_range_that_leaves_the_array_is_an_error_with_range_and_length() {
     let memory = FlashMemory::<u32>::zeroed(4);
     for error in [
@@ -81,7 +81,7 @@ fn a_range_that_leaves_the_array_is_an_error_with_range_and_length() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn readers_share_and_a_writer_excludes_from_any_thread() {
     let memory = FlashMemory::<u32>::zeroed(4);
     let other = |what: fn(&FlashMemory<u32>) -> Result<(), Error>| {
@@ -104,7 +104,7 @@ fn readers_share_and_a_writer_excludes_from_any_thread() {
     other(write).unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn a_launch_that_conflicts_with_a_guard_fails_at_once_and_runs_nothing() {
     let rt = cpu();
     let (from, to, before) =
@@ -126,7 +126,7 @@ fn a_launch_that_conflicts_with_a_guard_fails_at_once_and_runs_nothing() {
     assert_eq!((&*before.read().unwrap(), &*to.read().unwrap()), (&[1, 1][..], &[1, 2][..]));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_launch_that_only_reads_runs_beside_a_read_guard() {
     let (from, to) = (FlashMemory::from([1u32, 2]), FlashMemory::<u32>::zeroed(2));
     let guard = from.read().unwrap();
@@ -134,7 +134,7 @@ fn a_launch_that_only_reads_runs_beside_a_read_guard() {
     assert_eq!(*to.read().unwrap(), *guard);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_guard_of_another_thread_conflicts_with_a_launch() {
     let (memory, (tell, told)) = (FlashMemory::<u32>::zeroed(2), mpsc::channel());
     std::thread::scope(|scope| {
@@ -154,7 +154,7 @@ fn a_guard_of_another_thread_conflicts_with_a_launch() {
     assert_eq!(*memory.read().unwrap(), [1, 1]);
 }
 
-#[test]
+#[flash_tests::test]
 fn guards_wait_for_launches() {
     let n = 200_000;
     let memory = FlashMemory::<u32>::zeroed(n);
@@ -177,7 +177,7 @@ fn guards_wait_for_launches() {
     assert_eq!(memory.get(n - 1).unwrap(), 50);
 }
 
-#[test]
+#[flash_tests::test]
 fn what_a_failed_launch_should_have_written_is_poisoned() {
     let to = poisoned();
     for error in [
@@ -192,7 +192,7 @@ fn what_a_failed_launch_should_have_written_is_poisoned() {
     assert!(to.read_range(..0).unwrap().is_empty(), "nothing of it is asked for");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_launch_that_reads_poison_is_left_out() {
     let (rt, bad, to) = (cpu(), poisoned(), FlashMemory::from([7u32; 4]));
     let error = rt.submit(Copy::of(0, &bad, &to)).exec([4]).unwrap_err();
@@ -204,7 +204,7 @@ fn a_launch_that_reads_poison_is_left_out() {
     assert!(error.to_string().contains("`to`"), "what is read and written is read: {error}");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_complete_write_heals_and_a_partial_one_does_not() {
     let (rt, from) = (cpu(), [1u32, 2, 3, 4]);
     let to = poisoned();
@@ -221,28 +221,28 @@ fn a_complete_write_heals_and_a_partial_one_does_not() {
     assert_eq!(*to.read().unwrap(), from);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_complete_write_of_a_part_does_not_heal_the_rest() {
     let (rt, from, to) = (cpu(), [1u32, 2, 3, 4], poisoned());
     rt.submit(Copy::of(0, &from[..], to.range(0..2).unwrap())).exec([2]).unwrap();
     assert!(matches!(to.get(3), Err(Error::Poisoned)));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_complete_write_that_fails_does_not_heal() {
     let (rt, from, to) = (cpu(), [1u32, 2, 3, 4], poisoned());
     rt.submit(Copy::of(4, &from[..], &to)).exec([4]).unwrap_err();
     assert!(matches!(to.read(), Err(Error::Poisoned)));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_write_guard_heals() {
     let to = poisoned();
     to.write().unwrap().fill(5);
     assert_eq!(*to.read().unwrap(), [5; 4]);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_shape_has_as_many_elements_as_the_memory() {
     let memory = FlashMemory::from(vec![0u32; 12]);
     assert!(memory.shape().is_empty());
@@ -257,7 +257,7 @@ fn a_shape_has_as_many_elements_as_the_memory() {
     assert!(huge.to_string().contains("2^64"), "{huge}");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_shape_is_given_before_a_memory_is_cloned() {
     let memory = FlashMemory::from(vec![0u32; 12]);
     let clone = memory.clone();
@@ -265,7 +265,7 @@ fn a_shape_is_given_before_a_memory_is_cloned() {
     assert_eq!(clone.with_shape([3, 4]).unwrap().shape(), [3, 4]);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_vector_is_taken_without_copying() {
     let vec = vec![1u32; 1000];
     let at = vec.as_ptr();
@@ -278,7 +278,7 @@ fn a_vector_is_taken_without_copying() {
     assert_eq!((memory.read().unwrap().as_ptr(), memory.len()), (at, 3));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_clone_is_the_same_memory() {
     let memory = FlashMemory::from([1u32, 2]);
     let clone = memory.clone();
@@ -290,7 +290,7 @@ fn a_clone_is_the_same_memory() {
     assert_eq!(clone.get(1).unwrap(), 12);
 }
 
-#[test]
+#[flash_tests::test]
 fn debug_shows_the_contents_or_why_not() {
     let memory = FlashMemory::from([1u32, 2]);
     assert_eq!(format!("{memory:?}"), "FlashMemory([1, 2])");
@@ -298,7 +298,7 @@ fn debug_shows_the_contents_or_why_not() {
     assert!(format!("{memory:?}").contains("borrowed"), "{memory:?}");
 }
 
-#[test]
+#[flash_tests::test]
 fn memories_are_made_of_what_a_program_has() {
     let made = [
         FlashMemory::from(vec![1u32, 2]),
@@ -310,7 +310,7 @@ fn memories_are_made_of_what_a_program_has() {
     assert_eq!(*FlashMemory::<[f64; 2]>::zeroed(2).read().unwrap(), [[0.0; 2]; 2]);
 }
 
-#[test]
+#[flash_tests::test]
 fn memories_and_runtimes_may_be_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
     fn cloned<T: Clone>() {}

@@ -40,7 +40,7 @@ struct Around {
 fn around() -> &'static Around {
     static AROUND: OnceLock<Around> = OnceLock::new();
     AROUND.get_or_init(|| Around {
-        rt: get_runtime("ALL_CPU").unwrap(),
+        rt: flash_tests::runtime(),
         own: FlashMemory::zeroed(64),
         other: FlashMemory::zeroed(64),
     })
@@ -101,22 +101,22 @@ fn every_way(door: &str) {
     rt.submit(Inner::of(other)).exec([64]).unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn a_kernel_that_launches_or_takes_a_guard_gets_nested() {
     every_way("plain");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_whole_kernel_gets_nested_on_all_its_threads_and_after() {
     flash_tests::in_process(&[("FLASH_CPU_THREADS", "2")], || every_way("by_whole"));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_whole_kernel_on_one_thread_gets_nested_on_all_its_threads_and_after() {
     flash_tests::in_process(&[("FLASH_CPU_THREADS", "1")], || every_way("by_whole"));
 }
 
-#[test]
+#[flash_tests::test]
 fn after_a_kernel_panicked_its_thread_may_launch() {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let Around { rt, .. } = around();

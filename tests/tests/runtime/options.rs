@@ -7,6 +7,7 @@ use flash::kernel::views::{Item, Read, ReadWrite, Scatter, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_tests::id;
 
 /// Leaves the index of each item in the order in which they ran.
 #[derive(KernelDefinition)]
@@ -51,7 +52,7 @@ impl CpuItem<Grid<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 /// Phases of `Trace` on 2 times 3 items, each as the sorted indices yx.
@@ -65,7 +66,7 @@ fn phases(rt: &RuntimeObj, options: impl flash::runtime::IntoOptions) -> Vec<Vec
     phases
 }
 
-#[test]
+#[flash_tests::test]
 fn a_trait_in_the_options_replaces_the_definitions_and_the_other_stays() {
     let (rt, none) = (cpu(), Attributes::default());
     // Sorted by x; a barrier where y, or x, changes.
@@ -82,7 +83,7 @@ fn a_trait_in_the_options_replaces_the_definitions_and_the_other_stays() {
     assert_eq!(phases(&rt, group_by(["y"])), [[0], [10], [20], [1], [11], [21]]);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_dimension_that_the_kernel_has_not_is_an_error_with_those_it_has() {
     let log = FlashMemory::<u64>::zeroed(7);
     for error in [
@@ -98,13 +99,13 @@ fn a_dimension_that_the_kernel_has_not_is_an_error_with_those_it_has() {
     assert_eq!(log.get(0).unwrap(), 0);
 }
 
-#[test]
+#[flash_tests::test]
 fn devices_selects_among_those_of_the_runtime() {
     let (rt, log) = (cpu(), FlashMemory::<u64>::zeroed(7));
-    rt.submit(Trace::of(&log)).options(Devices::key("ALL_CPU:0")).exec([2, 3]).unwrap();
-    rt.options(Devices::key("ALL")).submit(Trace::of(&log)).exec([0, 0]).unwrap();
-    let error = rt.submit(Trace::of(&log)).options(Devices::key("ALL_CPU:99")).exec([2, 3]).unwrap_err();
-    assert!(error.to_string().contains("ALL_CPU:99"), "{error}");
+    rt.submit(Trace::of(&log)).options(Devices::key(id(0))).exec([2, 3]).unwrap();
+    rt.options(Devices::key(flash_tests::key())).submit(Trace::of(&log)).exec([0, 0]).unwrap();
+    let error = rt.submit(Trace::of(&log)).options(Devices::key(id(99))).exec([2, 3]).unwrap_err();
+    assert!(error.to_string().contains(&id(99)), "{error}");
     let error = rt.options(Devices::key("ABACUS")).submit(Trace::of(&log)).exec([2, 3]).unwrap_err();
     assert!(error.to_string().contains("ABACUS"), "{error}");
     let context = flash_tests::context(&[("cpu.devices", "2")]);
@@ -118,7 +119,7 @@ fn devices_selects_among_those_of_the_runtime() {
     assert!(error.contains("ALL_CPU:0") && error.contains("ALL_CPU:1"), "{error}");
 }
 
-#[test]
+#[flash_tests::test]
 fn devices_where_leaves_those_for_which_it_holds() {
     let (profile, log) = (Profile::new(), FlashMemory::<u64>::zeroed(7));
     let rt = flash_tests::context(&[("cpu.devices", "3")]).runtime("ALL_CPU").unwrap();
@@ -150,13 +151,13 @@ fn devices_where_leaves_those_for_which_it_holds() {
     assert_eq!(log.get(0).unwrap(), 0, "nothing runs");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_budget_is_that_of_the_devices_memories() {
-    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")], || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+    flash_tests::in_process(flash_tests::APART[2], || {
+        let rt = flash_tests::runtime();
         let budgets = || rt.devices().iter().map(|d| d.memory_budget().unwrap()).collect::<Vec<_>>();
         let before = budgets();
-        let small = rt.options((MemoryBudget(1 << 20), Devices::key("ALL_CPU:1")));
+        let small = rt.options((MemoryBudget(1 << 20), Devices::key(id(1))));
         assert_eq!(budgets(), [before[0], 1 << 20]);
         // Other options do not set it once more.
         assert!(rt.devices()[1].set_memory_budget(1 << 21));
@@ -165,7 +166,7 @@ fn a_budget_is_that_of_the_devices_memories() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn a_kernel_that_is_not_searchable_needs_the_name_of_an_implementation() {
     let (rt, log) = (cpu().options(Searchable::No), FlashMemory::<u64>::zeroed(7));
     let error = rt.submit(Trace::of(&log)).exec([2, 3]).unwrap_err();
@@ -182,7 +183,7 @@ fn unknown(required: bool) -> Attributes {
     attributes
 }
 
-#[test]
+#[flash_tests::test]
 fn an_attribute_that_the_backend_does_not_know_is_ignored_unless_it_is_required() {
     let (rt, log) = (cpu(), FlashMemory::<u64>::zeroed(14));
     rt.submit(Trace::of(&log)).options(unknown(false)).exec([2, 3]).unwrap();
@@ -207,14 +208,14 @@ impl Attribute for Beads {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn any_crate_may_add_an_attribute() {
     let log = FlashMemory::<u64>::zeroed(7);
     cpu().submit(Trace::of(&log)).options((Beads(3), sort_by(["y"]))).exec([2, 3]).unwrap();
     assert_eq!(log.get(0).unwrap(), 6);
 }
 
-#[test]
+#[flash_tests::test]
 fn sizes_gives_arrays_a_shape() {
     let rt = cpu();
     let (from, mut to) = ((0..12).collect::<Vec<u32>>(), vec![0u32; 12]);
@@ -227,7 +228,7 @@ fn sizes_gives_arrays_a_shape() {
     assert_eq!(*memory.read().unwrap(), to[..], "an empty shape leaves the memory's own");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_failsafe_runs_where_nothing_implements_the_kernel_and_only_there() {
     let (rt, from) = (cpu(), FlashMemory::from([1u32, 2, 3]));
     let to = FlashMemory::from([10u32, 10, 10]);
@@ -269,7 +270,7 @@ fn a_failsafe_runs_where_nothing_implements_the_kernel_and_only_there() {
     assert!(matches!(to.read(), Err(Error::Poisoned)));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_profile_records_kernel_device_phases_items_and_times() {
     let (profile, other) = (Profile::new(), Profile::new());
     let (rt, log) = (cpu(), FlashMemory::<u64>::zeroed(20_000));
@@ -279,10 +280,7 @@ fn a_profile_records_kernel_device_phases_items_and_times() {
     profiled.submit(Trace::of(&log)).options(&other).exec([1, 1]).unwrap();
     rt.submit(Trace::of(&log)).exec([1, 1]).unwrap();
     let [first, second] = &profile.take()[..] else { panic!("two launches were to be recorded") };
-    assert_eq!(
-        (&*first.kernel, &*first.implementation, &*first.device),
-        ("options.trace", "plain", "ALL_CPU:0")
-    );
+    assert_eq!((&*first.kernel, &*first.implementation, &*first.device), ("options.trace", "plain", &*id(0)));
     assert_eq!((first.phases, first.items), (6, 6));
     assert_eq!((second.phases, second.items), (100, 10_000));
     assert!(second.nanoseconds > 0 && second.wall_nanoseconds >= second.nanoseconds, "{second:?}");
@@ -291,7 +289,7 @@ fn a_profile_records_kernel_device_phases_items_and_times() {
     assert_eq!((json["kernel"].as_str(), json["items"].as_u64()), (Some("options.trace"), Some(6)));
 }
 
-#[test]
+#[flash_tests::test]
 fn options_of_a_runtime_do_not_change_the_runtime_they_were_made_from() {
     let rt = cpu();
     let _strict = rt.options(unknown(true));

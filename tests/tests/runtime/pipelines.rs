@@ -30,10 +30,10 @@ impl CpuItem<Mix<'_>> for Plain {
 }
 
 fn cpu() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
-#[test]
+#[flash_tests::test]
 fn ten_thousand_submissions_run_in_their_order_where_they_depend() {
     let (rt, n, memories) = (cpu(), 16usize, 5);
     let mut model: Vec<Vec<u64>> =
@@ -65,7 +65,7 @@ fn ten_thousand_submissions_run_in_their_order_where_they_depend() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_pipeline_that_is_never_executed_runs_nothing_and_frees_what_it_owns() {
     let (rt, from) = (cpu(), FlashMemory::<u64>::zeroed(4));
     let to = FlashMemory::<u64>::zeroed(4);
@@ -79,7 +79,7 @@ fn a_pipeline_that_is_never_executed_runs_nothing_and_frees_what_it_owns() {
     from.with_shape([2, 2]).expect("no submission has a handle left");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_pipeline_owns_the_handles_that_it_is_given() {
     let rt = cpu();
     let to = FlashMemory::<u64>::zeroed(4);
@@ -97,7 +97,7 @@ fn a_pipeline_owns_the_handles_that_it_is_given() {
     assert_eq!(*to.read().unwrap(), [4, 8, 12, 16]);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_kept_pipeline_sees_what_the_host_wrote_between_runs() {
     let (rt, from, to) = (cpu(), FlashMemory::<u64>::zeroed(2), FlashMemory::<u64>::zeroed(2));
     let pipeline = rt.submit(Mix::of(0, &from, &to)).defer([2]);
@@ -109,7 +109,7 @@ fn a_kept_pipeline_sees_what_the_host_wrote_between_runs() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn slices_are_written_by_one_execution_at_a_time() {
     let (rt, from) = (cpu(), vec![1u64; 1000]);
     let mut to = vec![0u64; 1000];
@@ -146,7 +146,7 @@ impl CpuItem<Step<'_>> for Plain {
 
 /// No other pipeline's submission falls between two of one pipeline on memory that it touches: each
 /// takes the memory through states that the others must not see.
-#[test]
+#[flash_tests::test]
 fn a_pipeline_enters_the_order_as_a_whole() {
     let rt = cpu();
     let (a, b) = (FlashMemory::from([0i64]), FlashMemory::from([0i64]));
@@ -185,7 +185,7 @@ fn a_pipeline_enters_the_order_as_a_whole() {
     assert_eq!((a.get(0).unwrap(), b.get(0).unwrap()), (0, 2400));
 }
 
-#[test]
+#[flash_tests::test]
 fn threads_build_and_run_pipelines_over_shared_memories_at_once() {
     let (rt, n) = (cpu(), 64usize);
     let source = FlashMemory::from(vec![1u64; n]);
@@ -212,7 +212,7 @@ fn threads_build_and_run_pipelines_over_shared_memories_at_once() {
     assert_eq!((total.get(0).unwrap(), wrong.get(0).unwrap()), (8 * 100 * n as i64, 0));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_memory_read_and_then_written_in_one_pipeline_is_ordered() {
     let (rt, a, b) = (cpu(), FlashMemory::from([5u64; 8]), FlashMemory::<u64>::zeroed(8));
     rt.submit(Mix::of(0, &a, &b))
@@ -227,7 +227,7 @@ fn a_memory_read_and_then_written_in_one_pipeline_is_ordered() {
     assert_eq!((a.get(7).unwrap(), b.get(7).unwrap()), (a1, mixed(2, a1, b1)));
 }
 
-#[test]
+#[flash_tests::test]
 fn an_empty_pipeline_runs() {
     let pipeline = cpu().pipeline();
     assert_eq!((pipeline.len(), pipeline.is_empty()), (0, true));

@@ -7,13 +7,12 @@ use flash::kernel::views::{Item, Read, ReadWrite, Reduce, Scatter, Sum, Window, 
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::runtime::LaunchProfile;
-use flash_tests::in_process;
+use flash_tests::{APART, id, in_process};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const SHARING: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3")];
-const COPYING: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3"), ("FLASH_CPU_COPY", "1")];
+const COPYING: &[(&str, &str)] = APART[3];
 
 /// to += 1; item 0 takes its time.
 #[derive(KernelDefinition)]
@@ -137,7 +136,7 @@ impl CpuItem<Total<'_>> for Plain {
 }
 
 fn all() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 /// Launches, and their items, by device.
@@ -151,7 +150,7 @@ fn by_device(launches: &[LaunchProfile]) -> BTreeMap<&str, (usize, u64)> {
     all
 }
 
-#[test]
+#[flash_tests::test]
 fn submissions_that_do_not_depend_on_each_other_go_round_the_devices() {
     for variables in [SHARING, COPYING] {
         in_process(variables, || {
@@ -177,7 +176,7 @@ fn submissions_that_do_not_depend_on_each_other_go_round_the_devices() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn what_depends_on_something_goes_where_its_data_is() {
     in_process(COPYING, || {
         let (profile, n) = (Profile::new(), 1000usize);
@@ -218,22 +217,22 @@ fn ran_meanwhile(parts: u32) {
     assert!(before + 4 >= launches.len(), "others finished {before} of {parts} parts while one slept");
 }
 
-#[test]
+#[flash_tests::test]
 fn with_more_subspaces_than_devices_who_has_nothing_to_do_takes_the_next() {
     in_process(SHARING, || ran_meanwhile(32));
 }
 
-#[test]
+#[flash_tests::test]
 fn so_it_is_on_devices_with_memories_of_their_own() {
     in_process(COPYING, || ran_meanwhile(32));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_device_whose_rate_is_unknown_gets_a_probe_while_others_are_known() {
     in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2")], || {
         let (profile, n) = (Profile::new(), 1_000_000u64);
         let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
-        let first = Devices::key("ALL_CPU:0");
+        let first = Devices::key(id(0));
         // Cut, so that the distributed path measures it.
         for _ in 0..3 {
             let options = (first.clone(), Subspaces(2));
@@ -242,43 +241,45 @@ fn a_device_whose_rate_is_unknown_gets_a_probe_while_others_are_known() {
         profile.take();
         rt.submit(Probed::of(&memory)).exec([n]).unwrap();
         let launches = profile.take();
-        let (_, items) = by_device(&launches)["ALL_CPU:1"];
+        let (_, items) = by_device(&launches)[&*id(1)];
         assert!(items > 0 && items <= n / 100 + 16, "a probe of {items} of {n} items");
         // Then it is known.
         rt.submit(Probed::of(&memory)).exec([n]).unwrap();
         let launches = profile.take();
-        let (_, items) = by_device(&launches)["ALL_CPU:1"];
+        let (_, items) = by_device(&launches)[&*id(1)];
         assert!(items > n / 50, "{items} of {n} items");
         assert_eq!(*memory.read().unwrap(), vec![5; n as usize]);
     });
 }
 
-#[test]
+/// Two test devices that use the host's memory, and whose work items take so many nanoseconds.
+const fn paced(settings: &'static str) -> [(&'static str, &'static str); 2] {
+    [("FLASH_TEST_KEY", "TEST"), ("FLASH_TEST", settings)]
+}
+
+#[flash_tests::test]
 fn a_slower_device_gets_less_as_soon_as_that_is_known() {
-    let variables = [("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_THROTTLE", "1,0.1")];
-    in_process(&variables, || {
-        let (profile, n) = (Profile::new(), 4_000_000u64);
+    in_process(&paced("devices=2 space=0 ns=1000,10000"), || {
+        let (profile, n) = (Profile::new(), 40_000u64);
         let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
         let mut shares = Vec::new();
         for _ in 0..7 {
             rt.submit(Probed::of(&memory)).exec([n]).unwrap();
             let launches = profile.take();
-            shares.push(by_device(&launches).get("ALL_CPU:1").map_or(0, |(_, items)| *items));
+            shares.push(by_device(&launches).get(&*id(1)).map_or(0, |(_, items)| *items));
         }
         // A tenth of the speed is an eleventh of the work; the machine may do other things, too.
         assert_eq!(shares[0], n / 2, "nothing is known");
         assert!(shares[6] < n / 4, "{shares:?}");
         // Fixed shares stay fixed.
         rt.submit(Probed::of(&memory)).options(weights([1, 3])).exec([n]).unwrap();
-        assert_eq!(by_device(&profile.take())["ALL_CPU:1"].1, n / 4 * 3);
+        assert_eq!(by_device(&profile.take())[&*id(1)].1, n / 4 * 3);
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn a_device_whose_share_is_nothing_is_measured_again_now_and_then() {
-    let variables =
-        [("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_THROTTLE", "1,0.01")];
-    in_process(&variables, || {
+    in_process(&paced("devices=2 space=0 ns=0,2000000"), || {
         let (profile, n) = (Profile::new(), 64u32);
         let (rt, memory) = (all().options(&profile), FlashMemory::<u32>::zeroed(n));
         let mut launches = 0;
@@ -287,7 +288,7 @@ fn a_device_whose_share_is_nothing_is_measured_again_now_and_then() {
             launches += rounds;
             let one = |_: &u32| {
                 rt.submit(Rare::of(&memory)).exec([n]).unwrap();
-                by_device(&profile.take()).contains_key("ALL_CPU:1")
+                by_device(&profile.take()).contains_key(&*id(1))
             };
             (0..rounds).filter(one).count()
         };
@@ -298,10 +299,9 @@ fn a_device_whose_share_is_nothing_is_measured_again_now_and_then() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn a_submission_does_not_go_where_it_would_take_more_than_twice_as_long() {
-    let variables = [("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_THROTTLE", "1,0.1")];
-    in_process(&variables, || {
+    in_process(&paced("devices=2 space=0 ns=0,50000000"), || {
         let (profile, memory) = (Profile::new(), FlashMemory::<u32>::zeroed(1));
         let rt = all().options(&profile);
         let devices_of = |rounds: u32| {
@@ -312,14 +312,14 @@ fn a_submission_does_not_go_where_it_would_take_more_than_twice_as_long() {
         // Each is tried once.
         let mut first = devices_of(2);
         first.sort();
-        assert_eq!(first, ["ALL_CPU:0", "ALL_CPU:1"]);
-        assert_eq!(devices_of(12), vec!["ALL_CPU:0"; 12]);
+        assert_eq!(first, [id(0), id(1)]);
+        assert_eq!(devices_of(12), vec![id(0); 12]);
         // Where there is a queue at the quick one, the slow one helps.
         let memories: Vec<_> = (0..40).map(|_| FlashMemory::<u32>::zeroed(1)).collect();
         let chain = memories.iter().fold(rt.pipeline(), |chain, m| chain.submit(Alone::of(m)).defer([1]));
         chain.exec().unwrap();
         let launches = profile.take();
-        let slow = by_device(&launches).get("ALL_CPU:1").map_or(0, |(launches, _)| *launches);
+        let slow = by_device(&launches).get(&*id(1)).map_or(0, |(launches, _)| *launches);
         assert!((1..20).contains(&slow), "{slow} of 40 launches");
     });
 }
@@ -348,7 +348,7 @@ fn noise(n: usize) -> impl Iterator<Item = u64> {
     (0..n as u64).map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
 }
 
-#[test]
+#[flash_tests::test]
 fn matrix_products_by_rows_columns_and_tiles_are_those_of_a_plain_loop() {
     for variables in [SHARING, COPYING] {
         in_process(variables, || {
@@ -391,7 +391,7 @@ fn matrix_products_by_rows_columns_and_tiles_are_those_of_a_plain_loop() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn the_bits_of_a_sum_do_not_depend_on_cuts() {
     for variables in [SHARING, COPYING] {
         in_process(variables, || {
@@ -403,7 +403,7 @@ fn the_bits_of_a_sum_do_not_depend_on_cuts() {
                 let (total, bins) = (total.get(0).unwrap(), bins.read().unwrap());
                 (total.to_bits(), bins.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
             };
-            let one = get_runtime("ALL_CPU:0").unwrap();
+            let one = get_runtime(&flash_tests::id(0)).unwrap();
             let expected = run(&one, Attributes::default());
             for options in cuts(&["i"]) {
                 let text = format!("{options:?}");

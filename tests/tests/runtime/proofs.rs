@@ -84,9 +84,9 @@ fn inside(case: &Case, along: &[usize], extents: &[u64], shaped: bool, len: u64)
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_launch_is_accepted_where_no_two_items_of_a_phase_share_an_element_and_all_lie_inside() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let shapes = prop_oneof![2 => Just(None), 2 => Just(Some([0, 0, 0])), 1 => [-1..2i64, -1..2i64, -1..2i64].prop_map(Some)];
     let config = ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() };
     let counts = [const { Cell::new(0u32) }; 2];
@@ -154,12 +154,12 @@ impl CpuItem<Turns<'_>> for ByItem {
 }
 
 fn refusal(table: usize, own: usize, dims: (Dim, Dim), order: impl flash::runtime::IntoOptions) -> String {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (table, own) = (FlashMemory::zeroed(table), FlashMemory::zeroed(own));
     rt.submit(Turns::of(&table, &own)).options(order).exec(dims).unwrap_err().to_string()
 }
 
-#[test]
+#[flash_tests::test]
 fn refusals_name_kernel_argument_dimension_and_what_was_expected_and_found() {
     let none = flash::descriptor::Attributes::default;
     let text = refusal(3, 8, (8.into(), 2.into()), none());
@@ -178,15 +178,15 @@ fn refusals_name_kernel_argument_dimension_and_what_was_expected_and_found() {
     assert!(!text.contains("dimension 0") && !text.contains("dimension 1"), "dimensions go by name: {text}");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_read_only_element_may_be_shared() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (table, own) = (FlashMemory::from(vec![5u32; 1]), FlashMemory::<u32>::zeroed(1));
     rt.submit(Turns::of(&table, &own)).exec((1, 10)).unwrap();
     assert_eq!(own.get(0).unwrap(), 50);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_dimension_of_equal_values_is_one_position_per_barrier_or_refused() {
     // Equal neighbours are no change, so both items of a body fall into one phase.
     let text = refusal(4, 4, (4.into(), count_by([0, 0])), group_by(only(["turn"])));

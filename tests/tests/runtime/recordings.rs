@@ -7,6 +7,7 @@ use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_tests::{id, key};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -163,9 +164,9 @@ fn fresh(seed: u64) -> (FlashMemory<u64>, Model) {
     (FlashMemory::from(data.clone()), Model { data, shape: None })
 }
 
-#[test]
+#[flash_tests::test]
 fn a_launch_is_never_taken_for_one_that_looked_like_it() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let config = ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(actions in vec(action(), 1..60))| {
         let (mut real, mut models): (Vec<_>, Vec<_>) = (0..MEMORIES as u64).map(fresh).unzip();
@@ -207,9 +208,9 @@ fn a_launch_is_never_taken_for_one_that_looked_like_it() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn a_shape_given_between_two_launches_counts() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (from, to) = (FlashMemory::from(vec![1u64; 12]), FlashMemory::<u64>::zeroed(12));
     rt.submit(Mix::of(0, &from, &to)).exec([2, 3]).unwrap();
     assert_eq!(*to.read().unwrap(), [1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
@@ -221,9 +222,9 @@ fn a_shape_given_between_two_launches_counts() {
     rt.submit(Mix::of(0, &from, &to)).exec([2, 3]).expect_err("3 values along an axis of 2");
 }
 
-#[test]
+#[flash_tests::test]
 fn what_an_earlier_pipeline_wrote_is_no_concern_of_a_later_one() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let [a, b, c]: [FlashMemory<u64>; 3] = std::array::from_fn(|_| FlashMemory::zeroed(4));
     let both = || rt.submit(Mix::of(0, &a, &b)).defer([2, 2]).submit(Mix::of(0, &c, &a)).exec([2, 2]);
     let first = || rt.submit(Mix::of(0, &a, &b)).exec([2, 2]);
@@ -240,9 +241,9 @@ fn what_an_earlier_pipeline_wrote_is_no_concern_of_a_later_one() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn launches_of_many_runtimes_kernels_and_memories_alternate() {
-    let runtimes: Vec<RuntimeObj> = (0..3).map(|_| get_runtime("ALL_CPU").unwrap()).collect();
+    let runtimes: Vec<RuntimeObj> = (0..3).map(|_| flash_tests::runtime()).collect();
     let memories: Vec<FlashMemory<u64>> = (0..40).map(|_| FlashMemory::zeroed(4)).collect();
     let mut models: Vec<Model> = vec![Model { data: vec![0; 4], shape: None }; 40];
     for round in 0..6u64 {
@@ -265,15 +266,15 @@ fn launches_of_many_runtimes_kernels_and_memories_alternate() {
             assert_eq!(*memory.read().unwrap(), model.data[..]);
         }
         // A runtime of its own for one launch: its plans go with it.
-        let short = get_runtime("ALL_CPU").unwrap().options(sort_by(["y"]));
+        let short = flash_tests::runtime().options(sort_by(["y"]));
         assert!(model(&list, &mut models));
         execute(&short, &list, &memories).unwrap();
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn pipelines_that_are_kept_stay_what_they_are_while_others_are_built() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let memories: Vec<FlashMemory<u64>> = (0..13).map(|_| FlashMemory::zeroed(4)).collect();
     let kept: Vec<Pipeline<'_>> =
         (0..12).map(|k| rt.submit(Mix::of(k as u64, &memories[12], &memories[k])).defer([2, 2])).collect();
@@ -289,7 +290,7 @@ fn pipelines_that_are_kept_stay_what_they_are_while_others_are_built() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn a_submission_that_is_cut_has_its_boxes_in_the_recording() {
     use flash::kernels::nbody::{Accelerate, Integrate};
     use flash::recording::{Data, Elements, Recording};
@@ -309,15 +310,15 @@ fn a_submission_that_is_cut_has_its_boxes_in_the_recording() {
                 .recording(Data::With)
                 .unwrap()
         };
-        let whole = chain("ALL_CPU:0");
+        let whole = chain(&id(0));
         assert!(whole.submissions.iter().all(|submission| submission.parts.is_none()), "one device");
 
-        let cut = chain("ALL_CPU");
+        let cut = chain(&key());
         let parts = cut.submissions[1].parts.as_ref().unwrap();
         assert_eq!((parts.dimension, parts.grids[1]), (0, [N, 1, 1]));
         let [first, second] = &parts.subspaces[..] else { panic!("{parts:?}") };
-        assert_eq!(first.device.as_deref(), Some("ALL_CPU:0"));
-        assert_eq!(second.device.as_deref(), Some("ALL_CPU:1"));
+        assert_eq!(first.device.as_deref(), Some(&*id(0)));
+        assert_eq!(second.device.as_deref(), Some(&*id(1)));
         assert_eq!((first.positions.clone(), second.positions.clone()), (0..752, 752..N));
         let of = |begin, end| Elements::Box { begin: [begin, 0, 0], end: [end, 1, 1] };
         assert_eq!(second.read, [Elements::None, of(752, N), of(752, N), of(752, N)]);
@@ -332,9 +333,9 @@ fn a_submission_that_is_cut_has_its_boxes_in_the_recording() {
         let replayed = |recording: &Recording, key: &str| {
             get_runtime(key).unwrap().replay(recording).unwrap().bytes(2).unwrap()
         };
-        let expected = replayed(&whole, "ALL_CPU:0");
-        assert_eq!(replayed(&cut, "ALL_CPU:0"), expected);
-        assert_eq!(replayed(&whole, "ALL_CPU"), expected);
+        let expected = replayed(&whole, &id(0));
+        assert_eq!(replayed(&cut, &id(0)), expected);
+        assert_eq!(replayed(&whole, &key()), expected);
 
         type Change = fn(&mut flash::recording::Parts);
         let wrong: [(Change, &str); 5] = [
@@ -350,7 +351,7 @@ fn a_submission_that_is_cut_has_its_boxes_in_the_recording() {
         for (change, text) in wrong {
             let mut recording = cut.clone();
             change(recording.submissions[1].parts.as_mut().unwrap());
-            let error = get_runtime("ALL_CPU:0").unwrap().replay(&recording).map(drop).unwrap_err();
+            let error = get_runtime(&flash_tests::id(0)).unwrap().replay(&recording).map(drop).unwrap_err();
             assert!(
                 error.to_string().contains(text) && error.to_string().contains("submission 1"),
                 "{error}"
@@ -377,11 +378,11 @@ fn pointer(row: u64) -> u64 {
     3 * row * (row + 1) / 2
 }
 
-#[test]
+#[flash_tests::test]
 fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
     use flash::kernels::smmm;
     use flash::recording::{Data, Elements, Recording};
-    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")], || {
+    flash_tests::in_process(flash_tests::APART[2], || {
         const M: u64 = 64;
         let n = pointer(M);
         let numbers = |n: u64| (0..n).map(|i| (i % 17) as f64 - 5.0).collect::<FlashMemory<f64>>();
@@ -391,7 +392,7 @@ fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
         let b = numbers(2 * M).with_shape([2, M]).unwrap();
         let c = FlashMemory::<f64>::zeroed([2, M]);
         let zeros = FlashMemory::<u64>::zeroed(M + 1);
-        let rt = get_runtime("ALL_CPU").unwrap().options(weights([1, 1]));
+        let rt = flash_tests::runtime().options(weights([1, 1]));
         let m = M as usize;
         let product = |start| smmm([m, 2, m], (start, &column, &value), &b, &c).unwrap();
 
@@ -449,8 +450,8 @@ fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
             assert_eq!(Recording::from_json(&json).unwrap(), recording);
             assert_eq!(Recording::from_bytes(&bytes).unwrap(), recording);
             let last = recording.written_by(recording.submissions.len() - 1)[0];
-            for key in ["ALL_CPU:0", "ALL_CPU"] {
-                let rt = get_runtime(key).unwrap();
+            for key in [id(0), key()] {
+                let rt = get_runtime(&key).unwrap();
                 assert_eq!(rt.replay(&recording).unwrap().bytes(last).unwrap(), expected, "{key}");
                 let mut steps = rt.replay_steps(&recording).unwrap();
                 while steps.step().unwrap().is_some() {}

@@ -73,9 +73,9 @@ fn held_up(
     (handle, go)
 }
 
-#[test]
+#[flash_tests::test]
 fn a_guard_of_what_a_pending_pipeline_leaves_alone_does_not_wait_for_it() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let memory = counted(&rt);
     let (handle, go) = held_up(&rt, &memory, 0..N / 2);
     {
@@ -90,9 +90,9 @@ fn a_guard_of_what_a_pending_pipeline_leaves_alone_does_not_wait_for_it() {
     assert!(all[N / 2..].iter().zip(N as u64 / 2..).all(|(a, b)| *a == b));
 }
 
-#[test]
+#[flash_tests::test]
 fn a_guard_of_what_it_writes_waits_for_it() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let memory = counted(&rt);
     let (handle, go) = held_up(&rt, &memory, 0..N / 2);
     std::thread::scope(|scope| {
@@ -105,11 +105,11 @@ fn a_guard_of_what_it_writes_waits_for_it() {
     handle.wait().unwrap();
 }
 
-#[test]
+#[flash_tests::test]
 fn pipelines_over_two_halves_run_at_the_same_time() {
     // With memories of their own, devices are told where things are by one pipeline after another.
-    in_process(&[("FLASH_CPU_DEVICES", "1"), ("FLASH_CPU_COPY", "0")], || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+    in_process(&[("FLASH_CPU_DEVICES", "1")], || {
+        let rt = flash_tests::runtime();
         let memory = counted(&rt);
         let (first, go) = held_up(&rt, &memory, 0..N / 2);
         rt.submit(Add::of(NEVER, memory.range(N / 2..).unwrap())).exec([N / 2]).unwrap();
@@ -125,9 +125,9 @@ fn pipelines_over_two_halves_run_at_the_same_time() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn a_launch_meets_only_guards_of_what_it_touches() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (memory, to) = (counted(&rt), FlashMemory::<u64>::zeroed(N));
     let guard = memory.read_range(..N / 2).unwrap();
     rt.submit(Add::of(NEVER, memory.range(N / 2..).unwrap())).exec([N / 2]).unwrap();
@@ -149,9 +149,9 @@ fn a_launch_meets_only_guards_of_what_it_touches() {
     assert_eq!((memory.get(0).unwrap(), to.get(N - 1).unwrap()), (2, N as u64 + 2));
 }
 
-#[test]
+#[flash_tests::test]
 fn what_fails_on_one_half_poisons_that_half() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     for round in 0..20 {
         let memory = counted(&rt);
         let half = |at: usize| memory.clone().into_range(at..at + N / 2).unwrap();

@@ -56,7 +56,7 @@ impl<T: Number> CpuItem<All<'_, T>> for Plain {
 }
 
 fn all_operations<T: Number>() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (n, cells) = (4000u32, 3);
     let values: Vec<T> = (0..n).map(|i| T::of(i * 7919 % 251)).collect();
     let [sum, found] = [cells, 1].map(FlashMemory::<T>::zeroed);
@@ -84,7 +84,7 @@ fn all_operations<T: Number>() {
     assert_eq!(*written.read().unwrap(), expected[..]);
 }
 
-#[test]
+#[flash_tests::test]
 fn operations_of_all_threads_on_one_element_lose_nothing() {
     all_operations::<u32>();
     all_operations::<u64>();
@@ -126,7 +126,7 @@ impl<T: Number> CpuItem<Contended<'_, T>> for Plain {
 }
 
 fn contended<T: Number>() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let mut options = flash::descriptor::Attributes::default();
     options.set_by_name("cpu.parallel", true.into(), false);
     let (items, times) = (64, 1000);
@@ -141,7 +141,7 @@ fn contended<T: Number>() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn operations_of_threads_that_meet_on_one_element_lose_nothing() {
     contended::<u32>();
     contended::<u64>();
@@ -172,10 +172,10 @@ impl CpuItem<Returns<'_>> for Plain {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn operations_return_what_was_there() {
     let cell = FlashMemory::from(vec![5]);
-    get_runtime("ALL_CPU").unwrap().submit(Returns::of(&cell)).exec([1]).unwrap();
+    flash_tests::runtime().submit(Returns::of(&cell)).exec([1]).unwrap();
     assert_eq!(*cell.read().unwrap(), [16]);
 }
 
@@ -201,9 +201,9 @@ impl CpuItem<Outside<'_>> for Plain {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn every_operation_outside_the_array_is_an_error_of_the_launch() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     for operation in 0..6 {
         let cells = FlashMemory::<f32>::zeroed(9);
         let text = rt.submit(Outside::of(operation, &cells)).exec([1]).unwrap_err().to_string();

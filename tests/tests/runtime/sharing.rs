@@ -62,10 +62,10 @@ fn threads(of: &FlashMemory<u64>) -> usize {
 
 const TWO_THREADS: &[(&str, &str)] = &[("FLASH_CPU_THREADS", "2")];
 
-#[test]
+#[flash_tests::test]
 fn few_long_items_have_both_threads_from_the_first_launch_on() {
     in_process(TWO_THREADS, || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+        let rt = flash_tests::runtime();
         for _ in 0..3 {
             let thread = FlashMemory::zeroed(8);
             rt.submit(Rest::of(5_000, &thread)).exec([8usize]).unwrap();
@@ -76,7 +76,7 @@ fn few_long_items_have_both_threads_from_the_first_launch_on() {
 
 /// Launches of short items stay on the caller, mostly without the device, until they take long.
 fn come_to_take_long(launch: impl Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize)) {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let thread = FlashMemory::zeroed(4);
     launch(&rt, &thread, 0, 500);
     assert_eq!(threads(&thread), 1);
@@ -89,7 +89,7 @@ fn come_to_take_long(launch: impl Fn(&RuntimeObj, &FlashMemory<u64>, u64, usize)
     assert!(shared >= 10, "{shared} of 20 launches had both threads");
 }
 
-#[test]
+#[flash_tests::test]
 fn items_that_come_to_take_long_have_both_threads_before_long() {
     in_process(TWO_THREADS, || {
         come_to_take_long(|rt, thread, microseconds, times| {
@@ -98,7 +98,7 @@ fn items_that_come_to_take_long_have_both_threads_before_long() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn items_of_a_recorded_launch_that_come_to_take_long_have_both_threads_before_long() {
     in_process(TWO_THREADS, || {
         come_to_take_long(|rt, thread, microseconds, times| {
@@ -108,10 +108,10 @@ fn items_of_a_recorded_launch_that_come_to_take_long_have_both_threads_before_lo
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn runs_are_whole_vectors_unless_an_implementation_says_otherwise() {
     in_process(TWO_THREADS, || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+        let rt = flash_tests::runtime();
         // A first launch begins on the caller, which sends for the other thread once it has taken a while:
         // enough is left.
         for (name, items, expected) in [("by_run", 16, 1), ("by_any_run", 16, 2), ("by_run", 160, 2)] {

@@ -279,9 +279,9 @@ fn distinct_case() -> impl Strategy<Value = Case> {
     })
 }
 
-#[test]
+#[flash_tests::test]
 fn every_door_gives_items_the_elements_of_their_index() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let passing = prop_oneof![
         Just(Passing::Memories),
         Just(Passing::ShapedMemories),
@@ -300,9 +300,9 @@ fn every_door_gives_items_the_elements_of_their_index() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn every_door_does_so_in_a_space_that_all_threads_share() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let entries = vec![
         Entry::Range { start: 3, step: 2, count: 61, falling: true },
         Entry::Count(37),

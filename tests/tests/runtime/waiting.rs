@@ -6,13 +6,12 @@ use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash_tests::in_process;
+use flash_tests::{APART, in_process};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 const SHARING: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3")];
-const COPYING: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3"), ("FLASH_CPU_COPY", "1")];
+const COPYING: &[(&str, &str)] = APART[3];
 
 /// to = from + 1.
 #[derive(KernelDefinition)]
@@ -51,7 +50,7 @@ impl CpuItem<Steps<'_>> for Plain {
 }
 
 fn all() -> RuntimeObj {
-    get_runtime("ALL_CPU").unwrap()
+    flash_tests::runtime()
 }
 
 /// What a closure gives, unless it takes so long that something must be waiting for ever.
@@ -86,9 +85,9 @@ fn peak() -> u64 {
 const LARGE: usize = 40_000;
 const SMALL: MemoryBudget = MemoryBudget(1 << 20);
 
-#[test]
+#[flash_tests::test]
 fn launches_that_fit_a_device_one_at_a_time_wait_for_each_other() {
-    in_process(&[("FLASH_CPU_COPY", "1")], || {
+    in_process(APART[1], || {
         let rt = all().options(SMALL);
         let run = |thread: u64| {
             let mut pair = [vec![thread; LARGE], vec![0; LARGE]].map(FlashMemory::from);
@@ -112,9 +111,9 @@ fn launches_that_fit_a_device_one_at_a_time_wait_for_each_other() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn what_a_blocked_run_has_on_a_device_is_not_waited_for() {
-    in_process(&[("FLASH_CPU_COPY", "1")], || {
+    in_process(APART[1], || {
         let rt = all().options(SMALL);
         let [a, b, c, d] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(LARGE));
         let pipeline = rt.submit(Next::of(a.clone(), b.clone())).defer([LARGE]);
@@ -132,7 +131,7 @@ fn what_a_blocked_run_has_on_a_device_is_not_waited_for() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn who_tries_again_while_a_guard_is_alive_leaves_nothing_behind() {
     in_process(&[], || {
         let (from, to) = (FlashMemory::from(vec![1u64; 4]), FlashMemory::from(vec![0u64; 4]));
@@ -155,7 +154,7 @@ fn who_tries_again_while_a_guard_is_alive_leaves_nothing_behind() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn more_subspaces_than_there_can_be_cost_no_memory() {
     in_process(SHARING, || {
         let (start, before) = (Instant::now(), peak());
@@ -170,7 +169,7 @@ fn more_subspaces_than_there_can_be_cost_no_memory() {
     });
 }
 
-#[test]
+#[flash_tests::test]
 fn a_timeout_is_of_the_submission_whatever_number_of_devices_runs_it() {
     let check = || {
         let (rt, memory) = (all(), FlashMemory::from(vec![0u64; 64]));
@@ -187,7 +186,7 @@ fn a_timeout_is_of_the_submission_whatever_number_of_devices_runs_it() {
     in_process(COPYING, check);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_reader_waits_for_no_pipeline_that_only_reads() {
     for variables in [SHARING, COPYING] {
         in_process(variables, || {

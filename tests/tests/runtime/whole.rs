@@ -5,12 +5,11 @@ use flash::kernel;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Row, Sum, Window, Write};
 use flash::kernel::{CpuItem, CpuWhole, Index, Space, Threads};
 use flash::prelude::*;
-use flash_tests::in_process;
+use flash_tests::{APART, id, in_process, key};
 use std::collections::BTreeSet;
 
 const SHARING: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2")];
-const COPYING: &[(&str, &str)] =
-    &[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_COPY", "1")];
+const COPYING: &[(&str, &str)] = APART[2];
 
 #[derive(KernelDefinition)]
 #[kernel(name = "whole.mix", dims(x, y), part_by(y, from = stencil(x = 0, y = 1)))]
@@ -199,7 +198,7 @@ impl On {
 
 /// Everything, on two devices, against one item after the other on one.
 fn two_devices(copying: bool) {
-    let reference = On::new("ALL_CPU:0", "by_item");
+    let reference = On::new(&id(0), "by_item");
     let full = || flash::index::Dim::from(WIDTH as u64);
     for (what, dims, devices) in [
         ("all", [full(), (HEIGHT as u64).into()], 2),
@@ -209,16 +208,15 @@ fn two_devices(copying: bool) {
         ("rows with gaps between them", [(1..WIDTH as u64 - 1).into(), (HEIGHT as u64).into()], 1),
     ] {
         let expected = reference.mix(&dims);
-        for (key, name, devices) in
-            [("ALL_CPU", "by_part", devices), ("ALL_CPU:0", "by_part", 1), ("ALL_CPU", "by_all", 1)]
+        for (key, name, devices) in [(key(), "by_part", devices), (id(0), "by_part", 1), (key(), "by_all", 1)]
         {
-            let on = On::new(key, name);
+            let on = On::new(&key, name);
             assert!(on.mix(&dims) == expected, "{what}, {name} on {key}");
             let parts = on.parts();
             assert_eq!(parts.len(), devices, "{what}, {name} on {key}: {parts:?}");
         }
     }
-    let (two, one) = (On::new("ALL_CPU", "by_part"), On::new("ALL_CPU:0", "by_part"));
+    let (two, one) = (On::new(&key(), "by_part"), On::new(&id(0), "by_part"));
     for n in [1, 1000, 100_000] {
         let expected = reference.tally(n);
         assert_eq!((two.tally(n), one.tally(n)), (expected.clone(), expected), "{n} values");

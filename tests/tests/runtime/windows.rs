@@ -77,9 +77,9 @@ impl CpuWhole<Sum<'_>> for ByWhole {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn without_a_cut_a_window_is_the_whole_array_through_every_door() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (width, height) = (67usize, 23usize);
     let value = |x: usize, y: usize| if x < width && y < height { (x * 1000 + y * 7) as u64 } else { 0 };
     let cells = || (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
@@ -103,9 +103,9 @@ fn without_a_cut_a_window_is_the_whole_array_through_every_door() {
     assert_eq!(to, expected);
 }
 
-#[test]
+#[flash_tests::test]
 fn a_window_without_elements_may_have_any_extents() {
-    let rt = get_runtime("ALL_CPU").unwrap().options(Subspaces(2));
+    let rt = flash_tests::runtime().options(Subspaces(2));
     let from = FlashMemory::<u64>::zeroed([0u64, 1, 1 << 40, 1 << 40]);
     let to = FlashMemory::<u64>::zeroed([4u64, 4]);
     let pipeline = rt.submit(Sum::of(&[1][..], &from, &to)).defer([4, 4]);
@@ -116,7 +116,7 @@ fn a_window_without_elements_may_have_any_extents() {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn part_by_is_in_the_descriptor_and_options_replace_it() {
     let descriptor = flash::descriptor::KernelDescriptor::of::<Sum<'_>>();
     let by = part_by("y").map("from", stencil([("x", 1), ("y", 1)]));
@@ -125,7 +125,7 @@ fn part_by_is_in_the_descriptor_and_options_replace_it() {
     let read = flash::descriptor::KernelDescriptor::from_json(&descriptor.to_json()).unwrap();
     assert_eq!(read, descriptor);
 
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (from, to) = (FlashMemory::<u64>::zeroed([4, 4]), FlashMemory::<u64>::zeroed([4, 4]));
     let exec = |by| rt.submit(Sum::of(&[1][..], &from, &to)).options(by).exec([4, 4]);
     exec(part_by("x").map("from", rows("y"))).unwrap();
@@ -142,9 +142,9 @@ fn part_by_is_in_the_descriptor_and_options_replace_it() {
     assert!(text.starts_with("kernel `k`, part_by: dimension `y` cannot be cut"), "{text}");
 }
 
-#[test]
+#[flash_tests::test]
 fn a_window_is_held_and_kept_apart_as_a_whole_is() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let both = FlashMemory::<u64>::zeroed([4, 4]);
     let text = rt.submit(Sum::of(&[1][..], &both, &both)).exec([4, 4]).unwrap_err().to_string();
     assert!(text.contains("argument `to`") && text.contains("overlaps argument `from`"), "{text}");
@@ -171,9 +171,9 @@ impl CpuItem<Beyond<'_>> for ByItem {
     }
 }
 
-#[test]
+#[flash_tests::test]
 fn an_element_outside_is_an_error_of_the_launch() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (from, to) = (FlashMemory::<u64>::zeroed(4), FlashMemory::<u64>::zeroed(4));
     rt.submit(Beyond::of(&from, &to)).exec([3]).unwrap();
     let text = rt.submit(Beyond::of(&from, &to)).exec([4]).unwrap_err().to_string();

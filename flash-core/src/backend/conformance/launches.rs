@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
 ];
 
 /// Launches need a device that the runtime can use, and kernels in its language.
-fn launches(subject: &Subject) -> Outcome {
+pub(super) fn launches(subject: &Subject) -> Outcome {
     match subject.runtime.preload::<Count<'static>>() {
         Ok(()) => Ok(()),
         Err(Error::NoImplementation(_)) => {
@@ -38,7 +38,7 @@ fn launches(subject: &Subject) -> Outcome {
 }
 
 /// The doors through which the suite has a kernel for the device.
-fn doors(subject: &Subject, kernel: &str) -> Vec<String> {
+pub(super) fn doors(subject: &Subject, kernel: &str) -> Vec<String> {
     // SAFETY: strings of implementations live for ever.
     let fits =
         |i: &Implementation| unsafe { i.kernel.text() == kernel && i.target.text() == subject.device.target };
@@ -48,8 +48,13 @@ fn doors(subject: &Subject, kernel: &str) -> Vec<String> {
 }
 
 /// The implementation of that door.
-fn named(door: &str) -> descriptor::Implementation {
+pub(super) fn named(door: &str) -> descriptor::Implementation {
     descriptor::Implementation::named(door)
+}
+
+/// A launch that adds 1 to each of so many elements.
+pub(super) fn counts(extents: [u64; 3], hits: &FlashMemory<u32>) -> Count<'_> {
+    Count::of(extents[0], extents[1], hits)
 }
 
 /// A dimension and its values.
@@ -151,7 +156,7 @@ fn shifted(mut values: Vec<u64>, n: usize, steps: usize) -> Vec<u64> {
     values
 }
 
-fn phased(subject: &Subject, len: usize, n: usize) -> Outcome {
+pub(super) fn phased(subject: &Subject, len: usize, n: usize) -> Outcome {
     launches(subject)?;
     let start = || (0..len as u64).map(|i| i * i + 7).collect::<Vec<u64>>();
     for steps in [1, 2, 3, 8, 9] {
@@ -229,7 +234,7 @@ fn values_arrive(subject: &Subject) -> Outcome {
     subject.same("sums of rows", &sums.read()?, &expected)
 }
 
-fn accumulators(subject: &Subject) -> Outcome {
+pub(super) fn accumulators(subject: &Subject) -> Outcome {
     launches(subject)?;
     // Blocks of 4096 rows: fewer than one, just one, a bit more, and a tree of five.
     for (n, steps) in [(1, 1), (4096, 2), (4099, 1), (18_000, 3)] {

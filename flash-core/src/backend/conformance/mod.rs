@@ -8,12 +8,14 @@
 //! ```
 //!
 //! The suite reaches the backend by its runtime key, through the public runtime (`launches.rs`) and
-//! through the slots of its vtable (`slots.rs`, `submissions.rs`). What a backend says is unsupported is *skipped*, with
+//! through the slots of its vtable (`slots.rs`, `submissions.rs`), each device by itself and the first with every other
+//! (`pairs.rs`). What a backend says is unsupported is *skipped*, with
 //! its words. A backend that runs nothing says so ([`DRY`]): then all but the results is looked at.
 
 mod kernels;
 mod launches;
 mod null;
+mod pairs;
 mod slots;
 mod submissions;
 
@@ -24,6 +26,7 @@ use super::DeviceHandle;
 use crate::error::{Code, Error};
 use crate::kernel::shim::panic_text;
 use crate::runtime::{Context, RuntimeObj};
+use pairs::Pair;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -60,7 +63,7 @@ pub struct Report {
 /// One check of one device.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// The device's id.
+    /// The device's id, or those of two.
     pub device: String,
     /// What must hold.
     pub name: &'static str,
@@ -83,6 +86,16 @@ impl Report {
     /// True if no check failed.
     pub fn passed(&self) -> bool {
         !self.checks.iter().any(|c| matches!(c.verdict, Verdict::Failed(_)))
+    }
+
+    fn add(&mut self, device: String, name: &'static str, check: impl FnOnce() -> Outcome) {
+        let verdict = match catch_unwind(AssertUnwindSafe(check)) {
+            Ok(Ok(())) => Verdict::Passed,
+            Ok(Err(Stop::Skip(why))) => Verdict::Skipped(why),
+            Ok(Err(Stop::Fail(why))) => Verdict::Failed(why),
+            Err(panic) => Verdict::Failed(format!("a panic in the host: {}", panic_text(&*panic))),
+        };
+        self.checks.push(Check { device, name, verdict });
     }
 
     /// What was skipped: check and reason.
@@ -112,23 +125,30 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the suite on every device of a runtime key in a context, one after the other. It takes a few seconds.
+/// Runs the suite on every device of a runtime key in a context, one after the other, and then on the first together with
+/// each other one. It takes a few seconds.
 ///
 /// # Errors
 /// [`Error::Key`] if there is no such runtime.
 pub fn run(context: &Context, key: &str) -> Result<Report, Error> {
     let mut report = Report { key: key.to_owned(), checks: Vec::new() };
-    for &device in context.runtime(key)?.devices() {
+    let subject = |&device: &&'static DeviceHandle| {
         let (runtime, dry) = (context.runtime(device.id())?, slots::is_dry(device));
-        let subject = Subject { context: context.clone(), runtime, device, dry };
+        Ok(Subject { context: context.clone(), runtime, device, dry })
+    };
+    let subjects: Vec<Subject> =
+        context.runtime(key)?.devices().iter().map(subject).collect::<Result<_, Error>>()?;
+    for subject in &subjects {
         for (name, check) in slots::CHECKS.iter().chain(launches::CHECKS) {
-            let verdict = match catch_unwind(AssertUnwindSafe(|| check(&subject))) {
-                Ok(Ok(())) => Verdict::Passed,
-                Ok(Err(Stop::Skip(why))) => Verdict::Skipped(why),
-                Ok(Err(Stop::Fail(why))) => Verdict::Failed(why),
-                Err(panic) => Verdict::Failed(format!("a panic in the host: {}", panic_text(&*panic))),
-            };
-            report.checks.push(Check { device: device.id().to_owned(), name, verdict });
+            report.add(subject.device.id().to_owned(), name, || check(subject));
+        }
+    }
+    if let Some((first, others)) = subjects.split_first() {
+        for second in others {
+            for (name, check) in pairs::CHECKS {
+                let devices = format!("{} with {}", first.device.id(), second.device.id());
+                report.add(devices, name, || check(&Pair { first, second }));
+            }
         }
     }
     Ok(report)

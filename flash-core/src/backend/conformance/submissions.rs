@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 /// An array of 32-bit words where the device computes.
-enum Array<'a> {
+pub(super) enum Array<'a> {
     /// Atomics have the layout of their integers and may be looked at while a kernel writes.
     Host(Vec<AtomicU32>),
     Device(Allocated<'a>, usize),
 }
 
 impl<'a> Array<'a> {
-    fn new(subject: &'a Subject, words: &[u32]) -> Result<Array<'a>, Stop> {
+    pub(super) fn new(subject: &'a Subject, words: &[u32]) -> Result<Array<'a>, Stop> {
         if subject.device.info().host_memory {
             return Ok(Array::Host(words.iter().map(|w| AtomicU32::new(*w)).collect()));
         }
@@ -40,7 +40,7 @@ impl<'a> Array<'a> {
     }
 
     /// The space that it is in and its handle, which is an address where that means something.
-    fn buffer(&self) -> Buffer {
+    pub(super) fn buffer(&self) -> Buffer {
         match self {
             Array::Host(words) => {
                 Buffer { space: abi::SPACE_HOST, reserved: 0, handle: words.as_ptr() as u64 }
@@ -49,7 +49,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    fn words(&self, subject: &Subject) -> Result<Vec<u32>, Stop> {
+    pub(super) fn words(&self, subject: &Subject) -> Result<Vec<u32>, Stop> {
         match self {
             Array::Host(words) => Ok(words.iter().map(|w| w.load(SeqCst)).collect()),
             Array::Device(inside, len) => {
@@ -93,7 +93,7 @@ fn host(words: &mut [u32]) -> Buffer {
 }
 
 /// So many words, one after the other.
-fn flat(words: usize) -> CopyBox {
+pub(super) fn flat(words: usize) -> CopyBox {
     CopyBox {
         extent: [4 * words as u64, 1, 1],
         source_offset: 0,
@@ -161,14 +161,19 @@ fn submit(
 }
 
 /// Runs the suite's counter once per element.
-fn count(subject: &Subject, kernel: &Prepared<'_>, hits: &Array<'_>, waits: &[*mut abi::Event]) -> Outcome {
+pub(super) fn count(
+    subject: &Subject,
+    kernel: &Prepared<'_>,
+    hits: &Array<'_>,
+    waits: &[*mut abi::Event],
+) -> Outcome {
     let n = hits.len() as u64;
     let (extents, strides) = ([n, 1], [1, n, n]);
     let args = [scalar(&extents[0]), scalar(&extents[1]), hits.arg(&strides)];
     submit(subject, kernel, &order(&[n, 1, 1], &OrderTraits::default())?, &args, 0..1, waits)
 }
 
-fn prepared<'a>(subject: &'a Subject, kernel: &str) -> Result<Prepared<'a>, Stop> {
+pub(super) fn prepared<'a>(subject: &'a Subject, kernel: &str) -> Result<Prepared<'a>, Stop> {
     Prepared::new(subject, implementation(subject, kernel)?)
 }
 

@@ -142,7 +142,7 @@ fn matrices_of_halves_that_do_not_fit_are_refused_and_named() {
 
 #[test]
 fn two_devices_share_the_rows_of_a_product_of_halves() {
-    flash_tests::in_process(&[("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")], || {
+    flash_tests::in_process(flash_tests::APART[2], || {
         let [m, n, k] = [405, 130, 257];
         let product = |key: &str| {
             let (rt, profile) = (get_runtime(key).unwrap(), flash::Profile::new());
@@ -154,7 +154,7 @@ fn two_devices_share_the_rows_of_a_product_of_halves() {
             devices.dedup();
             (c.read().unwrap().iter().map(|c| c.to_bits()).collect::<Vec<u32>>(), devices.len())
         };
-        let (one, two) = (product("ALL_CPU:0"), product("ALL_CPU"));
+        let (one, two) = (product("TEST:0"), product("TEST"));
         assert!(one.0 == two.0, "other bits on two devices");
         assert_eq!((one.1, two.1), (1, 2));
     });

@@ -127,14 +127,16 @@ fn product<T: Real>(key: &str, name: &str, [m, n, k]: [usize; 3]) -> (Vec<T>, us
 fn on_two_devices<T: Real>() {
     for ([m, n, k], parts) in [([405, 130, 257], 2), ([49, 33, 600], 2), ([64, 1, 5], 2), ([7, 40, 9], 1)] {
         for name in ["blocked", "portable"] {
-            let (one, two) =
-                (product::<T>("ALL_CPU:0", name, [m, n, k]), product::<T>("ALL_CPU", name, [m, n, k]));
+            let (one, two) = (
+                product::<T>(&flash_tests::id(0), name, [m, n, k]),
+                product::<T>(&flash_tests::key(), name, [m, n, k]),
+            );
             assert!(one.0 == two.0, "{name}, {m} x {n} x {k} of {}: other bits on two devices", T::NAME);
             assert_eq!((one.1, two.1), (1, parts), "{name}, {m} x {n} x {k}: devices");
         }
         if openblas().is_ok() {
-            let (found, devices) = product::<T>("ALL_CPU", "openblas", [m, n, k]);
-            let expected = product::<T>("ALL_CPU:0", "portable", [m, n, k]).0;
+            let (found, devices) = product::<T>(&flash_tests::key(), "openblas", [m, n, k]);
+            let expected = product::<T>(&flash_tests::id(0), "portable", [m, n, k]).0;
             let expected: Vec<f64> = expected.into_iter().map(T::wide).collect();
             // No product of two of these numbers is above 1.
             near(&found, &expected, |_| (k * k + 8) as f64 * T::EPSILON, "openblas on two devices");
@@ -145,8 +147,8 @@ fn on_two_devices<T: Real>() {
 
 #[test]
 fn two_devices_share_the_rows_of_a_product() {
-    for more in [&[][..], &[("FLASH_CPU_COPY", "1")]] {
-        flash_tests::in_process(&[&[("FLASH_CPU_DEVICES", "2")][..], more].concat(), || {
+    for devices in [&[("FLASH_CPU_DEVICES", "2")][..], flash_tests::APART[2]] {
+        flash_tests::in_process(devices, || {
             on_two_devices::<f32>();
             on_two_devices::<f64>();
         });

@@ -1,0 +1,2 @@
+//! The test backend of FLASH as a plugin library.
+flash_core::export_plugin!(flash_backend_test);

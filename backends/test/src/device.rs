@@ -1,0 +1,302 @@
+//! The backend and its devices.
+
+use crate::launch::{self, OwnedLaunch, TestKernel};
+use crate::memory::{self, Space};
+use crate::queue::Queue;
+use crate::settings::{Command, DeviceSettings, Settings};
+use flash_core::Code;
+use flash_core::abi::{self, Buffer, CopyBox, SPACE_HOST};
+use flash_core::backend::host_memory::{self, HostBuffers};
+use flash_core::backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
+};
+use flash_core::kernel::cpu_has;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// The backend.
+pub struct Test;
+
+// SAFETY: `launch` runs every row of every phase once, the phases one after another, in the call or in a queue that runs
+// one command at a time and fires the event after it; memory is reached through the arguments only.
+unsafe impl Backend for Test {
+    const KEY: &'static str = "TEST";
+    const DESCRIPTION: &'static str = "devices for tests, as FLASH_TEST says";
+    const TARGET: &'static str = "cpu";
+    type Device = TestDevice;
+
+    fn probe(settings: &HostSettings<'_>) -> Result<Vec<TestDevice>, Unavailable> {
+        let Settings { devices, peers } = Settings::parse(settings.text("test.setup").unwrap_or_default())?;
+        let mut spaces: Vec<Arc<Space>> = Vec::new();
+        for device in &devices {
+            if spaces.iter().all(|space| space.id() != device.space) {
+                spaces.push(Arc::new(Space::new(device.space, device.memory)));
+            }
+        }
+        let device = |(number, settings): (usize, DeviceSettings)| TestDevice {
+            number,
+            own: spaces.iter().position(|space| space.id() == settings.space).unwrap_or(0),
+            spaces: spaces.clone(),
+            peers,
+            registered: HostBuffers::default(),
+            launches: Queue::new("flash-test-launches"),
+            copies: Queue::new("flash-test-copies"),
+            counts: Default::default(),
+            lost: AtomicBool::new(false),
+            settings,
+        };
+        Ok(devices.into_iter().enumerate().map(device).collect())
+    }
+}
+
+/// A device.
+pub struct TestDevice {
+    number: usize,
+    /// The memory in which it computes, of `spaces`.
+    own: usize,
+    /// Of all devices.
+    spaces: Vec<Arc<Space>>,
+    peers: bool,
+    /// Host memory that it was told of.
+    registered: HostBuffers,
+    launches: Queue,
+    copies: Queue,
+    /// Launches, copies and allocations so far, and all of them.
+    counts: [AtomicU64; 4],
+    lost: AtomicBool,
+    settings: DeviceSettings,
+}
+
+impl TestDevice {
+    fn own(&self) -> &Arc<Space> {
+        &self.spaces[self.own]
+    }
+
+    /// Counts a command; the failure that it is to have.
+    fn count(&self, command: Command) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for kind in [command, Command::Any] {
+            let number = self.counts[kind as usize].fetch_add(1, SeqCst) + 1;
+            let hit = self.settings.faults.iter().any(|f| f.command == kind && f.number == number);
+            match kind {
+                _ if !hit => {}
+                Command::Any => self.lost.store(true, SeqCst),
+                Command::Alloc => outcome = Err(failure(Code::OutOfMemory, self.number, kind, number)),
+                _ => outcome = Err(failure(Code::Other, self.number, kind, number)),
+            }
+        }
+        match self.lost.load(SeqCst) {
+            true => Err(Failure::new(Code::DeviceLost, format!("test device {} is lost", self.number))),
+            false => outcome,
+        }
+    }
+
+    /// Fails unless every array of a launch is in a buffer of the device's memory.
+    fn check_arguments(&self, launch: &Launch<'_, TestKernel>) -> Result<(), Failure> {
+        let own = self.own();
+        let arrays = launch.args().iter().enumerate().filter(|(_, arg)| arg.kind != abi::ARG_SCALAR);
+        for (i, arg) in arrays {
+            if arg.space != own.id() {
+                let (expected, found) = (own.id(), arg.space);
+                return Err(Failure::new(
+                    Code::Invalid,
+                    format!(
+                        "argument {i}: expected an array in memory space {expected}, the device's, found one in space {found}: copy it first"
+                    ),
+                ));
+            }
+            if self.settings.checks && own.id() != SPACE_HOST && arg.len > 0 {
+                own.bytes(Buffer { space: arg.space, reserved: 0, handle: arg.buffer }).map_err(
+                    |failure| Failure::new(failure.code, format!("argument {i}: {}", failure.text)),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory space of a copy; fails if the device cannot copy there.
+    fn reached(&self, buffer: Buffer) -> Result<Option<&Space>, Failure> {
+        let space = self.spaces.iter().find(|space| space.id() == buffer.space);
+        let reached =
+            buffer.space == SPACE_HOST || buffer.space == self.own().id() || (self.peers && space.is_some());
+        if !reached {
+            let own = self.own().id();
+            let peers = if self.peers { "and those of the other test devices" } else { "and no other" };
+            return Err(Failure::new(
+                Code::Invalid,
+                format!(
+                    "memory space {}: the device copies from and to 0, the host's, {own}, its own, {peers}",
+                    buffer.space
+                ),
+            ));
+        }
+        Ok(space.map(|space| &**space))
+    }
+
+    /// Checks a copy; how long it takes at least.
+    fn check_copy(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Duration, Failure> {
+        for (buffer, (offset, stride)) in [from, to].into_iter().zip(memory::ends(shape)) {
+            if let Some(space) = self.reached(buffer)?
+                && self.settings.checks
+            {
+                space.check_copy(buffer, shape.extent, offset, stride)?;
+            }
+        }
+        let bytes: f64 = shape.extent.iter().map(|&n| n as f64).product();
+        let rate = self.settings.rate;
+        Ok(if rate > 0.0 { Duration::from_secs_f64(bytes / rate) } else { Duration::ZERO })
+    }
+}
+
+#[cold]
+fn failure(code: Code, device: usize, command: Command, number: u64) -> Failure {
+    Failure::new(code, format!("test device {device}: {command:?} {number} fails, as FLASH_TEST says"))
+}
+
+impl Device for TestDevice {
+    type Kernel = TestKernel;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            class: Class::Other,
+            emulated: false,
+            test: true,
+            host_memory: self.own().id() == SPACE_HOST,
+            threads: 1,
+            name: format!("test device {}", self.number),
+            vendor: "FLASH".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            physical_id: format!("test/{}", self.number),
+            rate_hint: 1e9 / self.settings.ns.max(1.0),
+            memory_bytes: self.own().size(),
+            features: features(),
+        }
+    }
+
+    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<TestKernel, Failure> {
+        TestKernel::new(implementation)
+    }
+
+    fn submit(&self, launch: &Launch<'_, TestKernel>) -> Result<Option<Event>, Failure> {
+        if let Some((key, ..)) = launch.attributes().find(|(.., required)| *required) {
+            return Err(Failure::new(
+                Code::Unsupported,
+                format!("the option `{key}` is marked as required, and test devices know no options"),
+            ));
+        }
+        self.check_arguments(launch)?;
+        let fault = self.count(Command::Launch);
+        let ns = self.settings.ns;
+        let time = if ns > 0.0 {
+            Duration::from_secs_f64(launch::items(launch) as f64 * ns * 1e-9)
+        } else {
+            Duration::ZERO
+        };
+        if self.settings.on_caller || launch.is_awaited() {
+            let start = launch.profiled().then(Instant::now);
+            let run = || fault.clone().and_then(|()| launch::run(launch));
+            if let Some(outcome) = self.launches.run_now(time, run) {
+                start.inspect(|start| launch.report(start.elapsed().as_nanos() as u64));
+                return outcome.map(|()| None);
+            }
+        }
+        let owned = OwnedLaunch::of(launch);
+        Ok(Some(self.launches.push(time, move || fault.and_then(|()| owned.run()))))
+    }
+
+    fn spaces(&self) -> Vec<abi::MemorySpace> {
+        vec![host_memory::space(self.own().id(), self.own().size())]
+    }
+
+    fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
+        self.count(Command::Alloc)?;
+        self.own().alloc(space, bytes)
+    }
+
+    fn free(&self, buffer: Buffer) -> Result<(), Failure> {
+        // The host's memory may be this device's own, and known to it as well.
+        if buffer.space == SPACE_HOST && self.registered.free(buffer).is_ok() {
+            return Ok(());
+        }
+        self.own().free(buffer)
+    }
+
+    unsafe fn register_host(&self, pointer: *mut u8, _bytes: u64) -> Result<Buffer, Failure> {
+        if pointer.is_null() {
+            return Err(Failure::new(Code::Invalid, "expected host memory, found a NULL pointer"));
+        }
+        Ok(self.registered.register(pointer))
+    }
+
+    unsafe fn copy_box(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for the boxes, until this returns.
+        match unsafe { self.copy([from, to], shape, true) }? {
+            Some(event) => event.wait(),
+            None => Ok(()),
+        }
+    }
+
+    unsafe fn begin_copy(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Option<Event>, Failure> {
+        // SAFETY: the caller vouches for the boxes, until the copy is complete.
+        unsafe { self.copy([from, to], shape, false) }
+    }
+
+    fn can_copy(&self, from: u32, to: u32) -> Option<f64> {
+        let reached = |space| self.reached(Buffer { space, reserved: 0, handle: 0 }).is_ok();
+        let rate = self.settings.rate;
+        (reached(from) && reached(to)).then_some(if rate > 0.0 { rate } else { 10e9 })
+    }
+
+    fn query(&self, key: &str) -> Option<String> {
+        (key == "threads").then(|| "1".to_owned())
+    }
+}
+
+impl TestDevice {
+    /// Begins a copy. `awaited`: its caller waits for it.
+    ///
+    /// # Safety
+    /// As [`Device::begin_copy`].
+    unsafe fn copy(
+        &self,
+        [from, to]: [Buffer; 2],
+        shape: &CopyBox,
+        awaited: bool,
+    ) -> Result<Option<Event>, Failure> {
+        let time = self.check_copy(from, to, shape)?;
+        let (fault, shape) = (self.count(Command::Copy), *shape);
+        let copy = move || {
+            fault?;
+            // SAFETY: the caller vouches for the boxes until the copy is complete, and handles of all spaces that
+            // `check_copy` lets through are addresses.
+            unsafe { host_memory::copy_addresses(from.handle, to.handle, &shape) };
+            Ok(())
+        };
+        if (awaited || self.settings.on_caller)
+            && let Some(outcome) = self.copies.run_now(time, copy.clone())
+        {
+            return outcome.map(|()| None);
+        }
+        Ok(Some(self.copies.push(time, copy)))
+    }
+}
+
+/// Instruction sets of the CPU, which runs the kernels.
+fn features() -> String {
+    let known = [
+        "sse4.2",
+        "avx",
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512dq",
+        "avx512vl",
+        "avx512vnni",
+        "avx512bf16",
+        "avx512fp16",
+    ];
+    known.into_iter().filter(|feature| cpu_has(feature)).collect::<Vec<_>>().join(",")
+}

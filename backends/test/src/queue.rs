@@ -1,0 +1,167 @@
+//! A queue of a device: commands run one after another, in the order in which they came, on the queue's thread.
+//!
+//! A command that its caller waits for at once runs on the caller if the queue is empty. `turn` is held while a command
+//! runs, so there is never more than one at a time.
+
+use flash_core::Code;
+use flash_core::backend::offload::Worker;
+use flash_core::backend::{Completion, Event, Failure};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One queue. It lives for ever, as its device does.
+pub(crate) struct Queue {
+    worker: Worker,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Commands that were given to the thread and have not ended.
+    pending: AtomicUsize,
+    turn: Mutex<Clock>,
+}
+
+/// Until when a slow device is busy.
+#[derive(Default)]
+pub(crate) struct Clock(Option<Instant>);
+
+impl Clock {
+    /// Returns when a command that was due at `start` and takes this time has ended.
+    ///
+    /// A sleep ends late. The next command counts from when this one should have ended, so that many short commands
+    /// take no longer than they are said to.
+    fn pass(&mut self, start: Instant, time: Duration) {
+        let end = self.0.map_or(start, |busy| busy.max(start)) + time;
+        self.0 = Some(end);
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            std::thread::sleep(left);
+        }
+    }
+}
+
+impl Queue {
+    /// One whose thread has such a name.
+    pub fn new(name: &'static str) -> Queue {
+        Queue { worker: Worker::new(name), shared: Arc::default() }
+    }
+
+    /// Runs a command in the call, if nothing is in the queue. `None`: something is, and the command was not run.
+    #[inline]
+    pub fn run_now(
+        &self,
+        time: Duration,
+        work: impl FnOnce() -> Result<(), Failure>,
+    ) -> Option<Result<(), Failure>> {
+        if self.shared.pending.load(SeqCst) > 0 {
+            return None;
+        }
+        let due = if time.is_zero() { None } else { Some(Instant::now()) };
+        Some(self.shared.run(due, time, work))
+    }
+
+    /// Puts a command at the end.
+    pub fn push(&self, time: Duration, work: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Event {
+        let (command, shared) = (Arc::new(Command::default()), self.shared.clone());
+        let (fires, due) = (command.clone(), Instant::now());
+        shared.pending.fetch_add(1, SeqCst);
+        self.worker.run(Box::new(move || {
+            let start = now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| shared.run(Some(due), time, work)));
+            let panicked = |_| Err(Failure::new(Code::Panic, "a command of a test device panicked"));
+            shared.pending.fetch_sub(1, SeqCst);
+            fires.fire(outcome.unwrap_or_else(panicked).map(|()| (start, now())));
+        }));
+        Event::new(Pending(command))
+    }
+}
+
+/// Start and end on the device, in nanoseconds; or why the command failed.
+type Outcome = Result<(u64, u64), Failure>;
+
+impl Shared {
+    /// `due`: when the command came, if it takes time.
+    #[inline]
+    fn run(
+        &self,
+        due: Option<Instant>,
+        time: Duration,
+        work: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut clock = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        work()?;
+        if let Some(due) = due.filter(|_| !time.is_zero()) {
+            clock.pass(due, time);
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds since the first call.
+fn now() -> u64 {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// A command in a queue.
+#[derive(Default)]
+struct Command {
+    state: Mutex<State>,
+    fired: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Outcome>,
+    callbacks: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Command {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fire(&self, outcome: Outcome) {
+        let mut state = self.lock();
+        state.outcome = Some(outcome);
+        let callbacks = std::mem::take(&mut state.callbacks);
+        drop(state);
+        self.fired.notify_all();
+        callbacks.into_iter().for_each(|callback| callback());
+    }
+}
+
+/// The event of a command.
+struct Pending(Arc<Command>);
+
+impl Completion for Pending {
+    fn ready(&self) -> bool {
+        self.0.lock().outcome.is_some()
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        let mut state = self.0.lock();
+        loop {
+            match &state.outcome {
+                Some(outcome) => return outcome.clone().map(drop),
+                None => state = self.0.fired.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn on_ready(&self, callback: Box<dyn FnOnce() + Send>) {
+        let mut state = self.0.lock();
+        if state.outcome.is_none() {
+            state.callbacks.push(callback);
+            return;
+        }
+        drop(state);
+        callback();
+    }
+
+    fn times(&self) -> Option<(u64, u64)> {
+        self.0.lock().outcome.clone()?.ok()
+    }
+}
