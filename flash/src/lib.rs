@@ -23,7 +23,7 @@
 pub use flash_core::{
     Code, Context, DeviceMemoryError, Error, FlashMemory, Handle, KernelDefinition, KeyError, LaunchError,
     NoImplementation, PartError, Pipeline, Profile, RuntimeObj, Settings, SubmitObj, count_by, count_by_fn,
-    get_runtime,
+    get_runtime, set_notices,
 };
 pub use flash_core::{abi, backend, descriptor, index, memory, recording, runtime, workers};
 pub use flash_core::{export_plugin, kernel, register_backend};

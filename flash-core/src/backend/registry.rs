@@ -12,7 +12,6 @@ use crate::runtime::{Context, Lanes};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Once, OnceLock, PoisonError};
@@ -355,9 +354,9 @@ impl Registry {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             for (key, line) in self.refused() {
-                // Another one that has its key is what somebody wanted. Who has no standard error is not told.
+                // Where another backend has the key, nothing is missing.
                 if !self.backends.iter().any(|b| b.key == key) {
-                    let _ = writeln!(std::io::stderr(), "flash: a plugin is left out: {line}");
+                    crate::notice(format_args!("a plugin is left out: {line}"));
                 }
             }
         });
