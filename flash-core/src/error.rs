@@ -2,6 +2,7 @@
 
 use crate::abi;
 use crate::index::IndexError;
+#[cfg(feature = "recordings")]
 use crate::recording::RecordingError;
 use std::fmt;
 use std::path::PathBuf;
@@ -145,11 +146,13 @@ pub enum Error {
     /// A submission failed.
     #[error("{0}")]
     Launch(Arc<LaunchError>),
+    #[cfg(feature = "recordings")]
     /// A recording that cannot be written, read or used.
     #[error("{0}")]
     Recording(Box<RecordingError>),
 }
 
+#[cfg(feature = "recordings")]
 impl From<RecordingError> for Error {
     fn from(error: RecordingError) -> Error {
         Error::Recording(Box::new(error))

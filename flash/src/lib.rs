@@ -20,13 +20,16 @@
 //! number of implementations; backends are linked in or found as plugin libraries in the directories
 //! of `FLASH_BACKEND_PATH`.
 
+#[cfg(feature = "recordings")]
+pub use flash_core::recording;
 pub use flash_core::{
     Code, Context, DeviceMemoryError, Error, FlashMemory, Handle, KernelDefinition, KeyError, LaunchError,
     NoImplementation, PartError, Pipeline, Profile, RuntimeObj, Settings, SubmitObj, count_by, count_by_fn,
     get_runtime, set_notices,
 };
-pub use flash_core::{abi, backend, descriptor, index, memory, recording, runtime, workers};
+pub use flash_core::{abi, backend, descriptor, index, memory, runtime, workers};
 pub use flash_core::{export_plugin, kernel, register_backend};
+#[cfg(feature = "kernels")]
 pub use flash_kernels as kernels;
 
 #[doc(hidden)]

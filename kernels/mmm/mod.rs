@@ -5,8 +5,10 @@ mod amx;
 mod blocked;
 mod cpu;
 #[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
 mod cublas;
 #[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
 mod openblas;
 #[cfg(target_arch = "x86_64")]
 mod pairs;

@@ -1,6 +1,5 @@
 //! Open-ended attributes: options of a definition, a runtime or a submission beside its arguments.
 
-use super::PartBy;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::any::Any;
@@ -119,6 +118,7 @@ impl Attributes {
         seen.map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
+    #[cfg(feature = "recordings")]
     /// Those that say what is computed and how it can be cut, or are a backend's; not those that say where it
     /// runs, and by which implementation. That scalars may widen is kept: else there may be none.
     pub(crate) fn of_the_computation(&self) -> Attributes {
@@ -130,7 +130,7 @@ impl Attributes {
                 known.for_backends()
                     || any.is::<SortBy>()
                     || any.is::<GroupBy>()
-                    || any.is::<PartBy>()
+                    || any.is::<super::PartBy>()
                     || any.downcast_ref() == Some(&Searchable::Fuzzy)
             }
         };

@@ -28,11 +28,13 @@ mod proof;
 mod rate;
 mod reduce;
 mod reorder;
+#[cfg(feature = "recordings")]
 mod replay;
 mod resident;
 mod submissions;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "recordings")]
 mod to_recording;
 mod user_code;
 mod widen;
@@ -46,6 +48,7 @@ pub(crate) use options::Options;
 pub use options::{DevicesWhere, IntoOptions, devices_where};
 pub use preload::Definitions;
 pub use profile::{LaunchProfile, Profile};
+#[cfg(feature = "recordings")]
 pub use replay::{Replayed, Steps};
 pub(crate) use submissions::{SubmissionList, Writer};
 

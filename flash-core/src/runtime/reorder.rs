@@ -5,7 +5,6 @@
 
 use super::Runtime;
 use super::submissions::{Node, SubmissionList};
-use super::to_recording::{bytes_of, overlap};
 use crate::abi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -140,6 +139,17 @@ fn order(submissions: &[Submission]) -> Vec<usize> {
         }
     }
     order
+}
+
+/// The addresses of an argument.
+pub(super) fn bytes_of(arg: &abi::Arg) -> Range<usize> {
+    let first = arg.data.addr();
+    first..first + arg.len as usize * arg.element_size as usize
+}
+
+/// True if some byte is in both.
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
 }
 
 #[cfg(test)]

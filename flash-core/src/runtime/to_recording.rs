@@ -1,5 +1,6 @@
 //! Conversion of a pipeline to data.
 
+use super::reorder::{bytes_of, overlap};
 use super::submissions::{Node, SubmissionList};
 use super::{Pipeline, Runtime, distributed};
 use crate::abi::{self, Arg};
@@ -8,7 +9,6 @@ use crate::error::Error;
 use crate::memory::{ArrayInner, ByteGuard};
 use crate::recording::{Argument, Data, Memory, Recording, RecordingError, Submission};
 use std::collections::HashMap;
-use std::ops::Range;
 
 impl Pipeline<'_> {
     /// The pipeline as data: to be written to a file, inspected, run again elsewhere. Slices of the host
@@ -209,15 +209,4 @@ impl<'s> RecordingWriter<'s> {
         }
         index
     }
-}
-
-/// The addresses of an argument.
-pub(super) fn bytes_of(arg: &Arg) -> Range<usize> {
-    let first = arg.data.addr();
-    first..first + arg.len as usize * arg.element_size as usize
-}
-
-/// True if some byte is in both.
-pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
-    a.start.max(b.start) < a.end.min(b.end)
 }

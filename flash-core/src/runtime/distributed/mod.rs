@@ -20,7 +20,9 @@ use crate::backend::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use lane::Lane;
 pub(super) use part::part_of;
-pub(super) use placement::{parts_of, whole_parts};
+#[cfg(feature = "recordings")]
+pub(super) use placement::parts_of;
+pub(super) use placement::whole_parts;
 use room::DeviceRoom;
 use scheduler::Scheduler;
 use std::sync::LazyLock;
