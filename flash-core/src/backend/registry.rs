@@ -18,6 +18,7 @@ use std::sync::{Once, OnceLock, PoisonError};
 
 /// One backend, or one plugin that brings none.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct BackendReport {
     /// Runtime key; `None` for a file that never came so far.
     pub key: Option<String>,
@@ -36,6 +37,7 @@ pub struct BackendReport {
 
 /// One device.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct DeviceReport {
     /// Id, such as `ALL_CPU:0`.
     pub id: String,

@@ -211,6 +211,7 @@ pub struct SortBy(pub Vec<String>);
 /// Sets barriers, instead of the definition's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum GroupBy {
     /// Where one of these, or any more significant dimension, changes value.
     Dims(Vec<String>),
@@ -223,6 +224,7 @@ pub enum GroupBy {
 /// The implementation of a kernel to use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Implementation {
     /// The one of this name.
     Named(String),
@@ -324,6 +326,7 @@ pub struct MemoryBudget(pub u64);
 /// (`#[kernel(.., searchable = fuzzy)]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Searchable {
     /// Kernel name and argument types must match. The default.
     Exact,

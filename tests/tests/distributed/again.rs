@@ -77,7 +77,7 @@ fn launch(
     let outcome = rt.submit(Scale::of(by, &arrays[from], panics, &arrays[to])).exec([LEN]);
     let (Some(read), Some(old)) = (&model[from], &model[to]) else {
         assert!(
-            matches!(&outcome, Err(Error::Launch(e)) if matches!(e.source, Error::Skipped { .. })),
+            matches!(&outcome, Err(Error::Launch(e)) if matches!(e.cause(), Error::Skipped { .. })),
             "{outcome:?}"
         );
         model[to] = None;

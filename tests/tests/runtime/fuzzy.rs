@@ -175,7 +175,7 @@ fn a_name_chooses_among_what_fuzzy_search_finds() {
     assert_eq!(choose(7u8, Implementation::named("long_unsigned")).unwrap(), 64);
     let error = choose(7i32, Implementation::named("unsigned")).unwrap_err();
     let flash::Error::NoImplementation(none) = &error else { panic!("{error:?}") };
-    assert_eq!((none.found.len(), none.signature.as_str()), (5, "[1](i32, Item<Write<u32>> along [0])"));
+    assert_eq!((none.rejected().len(), none.signature()), (5, "[1](i32, Item<Write<u32>> along [0])"));
     let why =
         "`value` is i32 here, it takes u32: a scalar becomes another only if every value stays what it is";
     assert!(error.to_string().contains(why), "{error}");

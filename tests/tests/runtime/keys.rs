@@ -47,10 +47,10 @@ fn an_unknown_key_is_an_error_that_lists_the_keys() {
     in_process(&[], || {
         let error = refused("ABACUS");
         assert_eq!(
-            (&*error.key, &error.keys[..]),
+            (error.key(), error.available()),
             ("ABACUS", &["ALL_ACCEL", "ALL", "ALL_CPU"].map(String::from)[..])
         );
-        assert!(error.unusable.is_empty(), "{:?}", error.unusable);
+        assert!(error.unusable().is_empty(), "{:?}", error.unusable());
         let text = get_runtime("ABACUS:3").unwrap_err().to_string();
         for part in ["`ABACUS:3`", "no backend `ABACUS`", "ALL_ACCEL, ALL, ALL_CPU"] {
             assert!(text.contains(part), "{part} in {text}");

@@ -351,7 +351,7 @@ fn a_write_heals_and_a_read_write_is_skipped() {
     let bins = FlashMemory::from([5u32, 5]);
     rt.submit(Guarded::of(0, 0, &bins)).exec([1]).unwrap_err();
     let skipped = rt.submit(Guarded::of(9, 0, &bins)).exec([1]).unwrap_err();
-    assert!(matches!(&skipped, Error::Launch(l) if matches!(l.source, Error::Skipped { .. })), "{skipped}");
+    assert!(matches!(&skipped, Error::Launch(l) if matches!(l.cause(), Error::Skipped { .. })), "{skipped}");
     let total = FlashMemory::from([0.0f64]);
     rt.submit(Refuses::of(&total)).exec([8192]).unwrap_err();
     let values = [1.5f64];

@@ -180,7 +180,7 @@ fn a_timeout_is_of_the_submission_whatever_number_of_devices_runs_it() {
         let outcome = rt.submit(Steps::of(30, &memory)).options(options).exec((64, 10));
         let error = outcome.expect_err("300 ms are more than 100");
         let Error::Launch(launch) = &error else { panic!("{error:?}") };
-        assert!(matches!(launch.source, Error::Timeout { .. }), "{error}");
+        assert!(matches!(launch.cause(), Error::Timeout { .. }), "{error}");
     };
     in_process(&[("FLASH_CPU_THREADS", "1")], check);
     in_process(SHARING, check);

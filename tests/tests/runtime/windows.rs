@@ -1,11 +1,11 @@
 //! Windows: the whole array where nothing is cut, through every door, by element, axes and slice.
 
+use flash::Error;
 use flash::descriptor::{part_by, rows, stencil};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, Whole, Window, Write};
 use flash::kernel::{CpuItem, CpuSpan, CpuWhole, Index, Space, Span, Threads};
 use flash::prelude::*;
-use flash::{Error, PartError};
 use std::cell::Cell;
 
 /// The sum of an element and its right and upper neighbour, with the array's borders around it.
@@ -137,9 +137,6 @@ fn part_by_is_in_the_descriptor_and_options_replace_it() {
         let text = exec(by).unwrap_err().to_string();
         assert!(text.contains(expected), "{text}");
     }
-    let source = Box::new(PartError::Barrier { dimension: "y".into() });
-    let text = Error::Partition { kernel: "k".into(), source }.to_string();
-    assert!(text.starts_with("kernel `k`, part_by: dimension `y` cannot be cut"), "{text}");
 }
 
 #[test]

@@ -50,6 +50,7 @@ macro_rules! conformance {
 
 /// What the suite found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The runtime key.
     pub key: String,
@@ -59,6 +60,7 @@ pub struct Report {
 
 /// One check of one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Check {
     /// The device's id.
     pub device: String,
@@ -70,6 +72,7 @@ pub struct Check {
 
 /// Whether a check holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It does.
     Passed,
