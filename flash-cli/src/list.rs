@@ -1,6 +1,6 @@
 //! `flash list`.
 
-use flash::backend::{self, BackendReport, DeviceInfo, DeviceReport, Outcome};
+use flash_core::backend::{self, BackendReport, DeviceInfo, DeviceReport, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write;

@@ -11,8 +11,8 @@ use crate::nbody;
 use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Result, bail};
-use flash::descriptor::part_by;
 use flash::{FlashMemory, RuntimeObj, get_runtime};
+use flash_core::descriptor::part_by;
 use std::time::{Duration, Instant};
 
 /// Pairs of processes for a row whose sides cannot share one.

@@ -1,7 +1,7 @@
 //! Shared memory, and copies that go to the driver in one command.
 
 use crate::{devices, with_emulated};
-use flash::descriptor::Attributes;
+use flash_core::descriptor::Attributes;
 use flash::prelude::*;
 use flash_backend_cuda::NvidiaGpu;
 use flash_core::abi::{Buffer, CopyBox};

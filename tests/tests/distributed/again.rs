@@ -1,12 +1,12 @@
 //! One launch repeated, on data that a device with a memory of its own has, until something is different.
 
 use crate::{ONE, TWO};
-use flash::descriptor::MemoryBudget;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Whole, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_core::descriptor::MemoryBudget;
 use flash_tests::{Random, in_process};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -2,10 +2,10 @@
 
 use crate::devices;
 use crate::kernels::{Far, Grid, Large, Many, Scale, Spread, Total};
-use flash::descriptor::Attributes;
-use flash::index::Dim;
 use flash::prelude::*;
 use flash::{Code, Error};
+use flash_core::descriptor::Attributes;
+use flash_core::index::Dim;
 
 /// A launch of an impossible implementation: the error's code and text. Another one runs after it.
 fn refused(device: &str, name: &str) -> (Code, String) {

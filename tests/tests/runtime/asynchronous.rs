@@ -83,7 +83,7 @@ impl Gate {
     fn keep(&self, rt: &RuntimeObj, memory: &FlashMemory<u64>) -> Handle {
         let gate = self.clone();
         let task = HostTask::new("gate").read_write(memory.clone()).blocking();
-        let wait = move |_: &mut flash::runtime::HostArgs<'_>| {
+        let wait = move |_: &mut flash_core::runtime::HostArgs<'_>| {
             gate.pass();
             Ok(())
         };

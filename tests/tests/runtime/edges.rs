@@ -1,13 +1,13 @@
 //! What lies at the edges: numbers that are none, functions of the user that call back, parts that have
 //! nothing to do, very many of something.
 
-use flash::descriptor::part_by;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Reduce, Scatter, Sum, Window, Write};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
-use flash::runtime::HostArgs;
 use flash::{Error, RuntimeObj};
+use flash_core::descriptor::part_by;
+use flash_core::runtime::HostArgs;
 use flash_tests::in_process;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};

@@ -179,7 +179,7 @@ fn a_kept_pipeline_works_again_when_the_reason_is_gone() {
 fn a_panic_in_a_phase_keeps_the_later_phases_from_running() {
     let (rt, to) = (cpu(), FlashMemory::<u64>::zeroed(64));
     for parallel in [false, true] {
-        let mut options = flash::descriptor::Attributes::default();
+        let mut options = flash_core::descriptor::Attributes::default();
         options.set_by_name("cpu.parallel", parallel.into(), false);
         to.write().unwrap().fill(0);
         let text = rt

@@ -1,12 +1,12 @@
 //! Fuzzy search: numbers become wider ones where nothing can be lost, and nothing else becomes anything.
 
-use flash::descriptor::Searchable;
 use flash::kernel;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Write};
 use flash::kernel::{CpuItem, CpuSpan, Element, Index, Span};
 use flash::prelude::*;
 use flash::recording::{Data, Recording};
-use flash::runtime::ByName;
+use flash_core::descriptor::Searchable;
+use flash_core::runtime::ByName;
 use std::fmt::Debug;
 
 fn cpu() -> RuntimeObj {
@@ -39,7 +39,7 @@ enum Exact {
     NoNumber,
 }
 
-trait Number: Element + Debug + flash::runtime::IntoArgument<'static> {
+trait Number: Element + Debug + flash_core::runtime::IntoArgument<'static> {
     /// Among them those at which one type ends, or begins to lose digits.
     fn values() -> Vec<Self>;
     fn exact(self) -> Exact;
@@ -145,7 +145,7 @@ chosen! {
     Real for f64 leaves 6400, [priority = 40];
 }
 
-fn choose<S: Element>(value: S, options: impl flash::runtime::IntoOptions) -> Result<u32, flash::Error> {
+fn choose<S: Element>(value: S, options: impl flash_core::runtime::IntoOptions) -> Result<u32, flash::Error> {
     let to = FlashMemory::<u32>::zeroed(3);
     let fuzzy = cpu().options(Searchable::Fuzzy);
     fuzzy.submit(Chosen::of(value, &to)).options(options).exec([3]).map(|()| to.get(2).unwrap())

@@ -91,7 +91,7 @@ fn it_reaches_ranges_and_slices_with_their_types_and_accesses() {
 #[test]
 fn what_cannot_be_written_or_is_there_twice_is_refused_before_anything_runs() {
     let (rt, a, source) = (cpu(), zeroed(), [1u64]);
-    let never = |_: &mut flash::runtime::HostArgs<'_>| panic!("it must not run");
+    let never = |_: &mut flash_core::runtime::HostArgs<'_>| panic!("it must not run");
     let error = rt.pipeline().host(HostTask::new("w").write(&source[..]), never).exec().unwrap_err();
     assert!(error.to_string().contains("kernel `w`, argument `#0`"), "{error}");
     let error = rt.pipeline().host(HostTask::new("w").read(&a).write(&a), never).exec().unwrap_err();
@@ -327,7 +327,7 @@ fn eight_that_block_run_at_once() {
     let one = |_| {
         let barrier = barrier.clone();
         let task = HostTask::new("meet").write(zeroed()).blocking();
-        let meet = move |_: &mut flash::runtime::HostArgs<'_>| {
+        let meet = move |_: &mut flash_core::runtime::HostArgs<'_>| {
             barrier.wait();
             Ok(())
         };

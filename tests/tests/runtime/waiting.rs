@@ -1,11 +1,11 @@
 //! Waits between pipelines: which there are, and how long they last.
 
 use flash::Error;
-use flash::descriptor::{MemoryBudget, part_by};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
+use flash_core::descriptor::{MemoryBudget, part_by};
 use flash_tests::in_process;
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};

@@ -13,10 +13,10 @@ mod sparse;
 mod together;
 
 use flash::RuntimeObj;
-use flash::backend::list;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
+use flash_core::backend::list;
 use flash_tests::emulated;
 
 /// A number type, with the operations that tests need.

@@ -5,7 +5,7 @@ use flash::kernels::mmm::{Mmm, bf16};
 use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mvm::Mvm, nbody};
 use flash::kernels::{smmm::Smmm, vdp::Vdp};
 use flash::prelude::*;
-use flash::runtime::Definitions;
+use flash_core::runtime::Definitions;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The names on the library's page, per kernel, as far as they are for this kind of CPU.
