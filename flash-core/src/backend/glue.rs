@@ -437,7 +437,6 @@ unsafe extern "C" fn register_host<B: Backend>(
     })
 }
 
-#[allow(clippy::too_many_arguments)] // the slot's
 unsafe extern "C" fn copy_box<B: Backend>(
     device: *mut abi::Device,
     queue: *mut abi::Queue,

@@ -142,8 +142,8 @@ fn is_too_much(operations: usize) -> bool {
     emulated::is_here() && operations > 600_000
 }
 
-/// Instruction sets.
-const SETS: [&str; 3] = ["avx512", "avx2", "portable"];
+/// The CPU implementations that every kernel has: for each instruction set, and the readable one.
+const SETS: [&str; 4] = ["avx512", "avx2", "portable", "plain"];
 
 /// Asserts that every element is within `bound` of the expected one; NaNs and infinities must be equal.
 #[track_caller]
