@@ -37,7 +37,7 @@
 //! Without default features nothing but the core is built.
 
 // Devices and what they report: `rt.devices()`.
-pub use flash_core::backend::{Class, DeviceHandle, DeviceInfo};
+pub use flash_core::backend::{DeviceHandle, DeviceInfo};
 // Options of a submission or a runtime: `.options(..)`.
 pub use flash_core::descriptor::{
     Attributes, Devices, Implementation, InFlight, MemoryBudget, Priority, Searchable, Subspaces, Timeout,
@@ -48,13 +48,13 @@ pub use flash_core::descriptor::{columns, csr_rows, matrix_product, part_by, row
 // Index spaces: the dimensions of a launch.
 pub use flash_core::index::{Dim, count_by, count_by_fn};
 // Arrays, and access to them from the host.
-pub use flash_core::memory::{FlashMemory, MemoryRange, ReadGuard, Transfers, WriteGuard};
+pub use flash_core::memory::{FlashMemory, MemoryRange, ReadGuard, Transfers, WriteGuard, set_host_budget};
 // Contexts and their settings, runtimes, submissions and pipelines.
 pub use flash_core::runtime::{
     Context, Handle, HostArgs, HostTask, Later, LaunchProfile, Pipeline, Profile, RuntimeObj, SubmitObj,
     devices_where, get_runtime,
 };
-pub use flash_core::Settings;
+pub use flash_core::{Settings, workers};
 // Errors.
 pub use flash_core::{
     Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError, set_notices,

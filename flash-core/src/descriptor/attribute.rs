@@ -56,7 +56,7 @@ impl Entry {
         let says_how = |any: &dyn Any| {
             any.is::<SortBy>()
                 || any.is::<GroupBy>()
-                || any.is::<PartBy>()
+                || any.is::<super::PartBy>()
                 || any.is::<Weights>()
                 || any.is::<Subspaces>()
         };

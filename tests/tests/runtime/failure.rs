@@ -169,7 +169,7 @@ fn a_kept_pipeline_works_again_when_the_reason_is_gone() {
     let [a, b] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(4));
     let pipeline = rt.submit(Next::of(NEVER, &a, &b)).defer([4]).submit(Next::of(NEVER, &b, &to)).defer([4]);
     rt.submit(Next::of(0, &b, &a)).exec([4]).unwrap_err();
-    assert_eq!(launch_error(pipeline.exec()).others.len(), 1);
+    assert_eq!(launch_error(pipeline.exec()).others().len(), 1);
     a.write().unwrap().fill(10);
     pipeline.exec().unwrap();
     assert_eq!(*to.read().unwrap(), [12; 4]);

@@ -297,7 +297,8 @@ const POINTERS: [&str; 4] = ["u32", "u64", "i32", "i64"];
 /// A row pointer, by the index value of the row.
 fn pointer(launch: &Launch<'_>, argument: usize, row: u64) -> Result<u64, Error> {
     let (arg, spec) = (&launch.args[argument], &launch.kernel.descriptor.arguments[argument]);
-    let error = |text: String| part_error(launch, PartProblem::Pointers { argument: spec.name.clone(), text });
+    let error =
+        |text: String| part_error(launch, PartProblem::Pointers { argument: spec.name.clone(), text });
     if row >= arg.len {
         return Err(error(format!(
             "row pointers of {} elements, expected {} at least: one more than there are rows",

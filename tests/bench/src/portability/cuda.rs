@@ -9,7 +9,9 @@ use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, c
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
-use flash_core::backend::{Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory};
+use flash_core::backend::{
+    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
+};
 use flash_core::{Code, register_backend};
 use std::ffi::c_void;
 use std::sync::Mutex;

@@ -8,7 +8,9 @@ use super::sums::{Blocks, Sums};
 use anyhow::Result;
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
-use flash_core::backend::{Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory};
+use flash_core::backend::{
+    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
+};
 use flash_core::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
