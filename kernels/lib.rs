@@ -25,8 +25,8 @@
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|
-//! | `mmm` | `openblas`, `amx_bf16`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable` |
-//! | `mvm`, `vdp`, `smmm`, `ewmm`, `ewmd`, `conv1d`, `js` | `avx512`, `avx2`, `portable` |
+//! | `mmm` | `openblas`, `amx_bf16`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable`, `plain` |
+//! | `mvm`, `vdp`, `smmm`, `ewmm`, `ewmd`, `conv1d`, `js` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `nbody.accelerate`, `nbody.simulate`, `nbody.integrate` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `diffusion.walk`, `diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `diffusion.count` | `stays`, `plain` |

@@ -5,7 +5,7 @@ use flash_core::{Error, FlashMemory};
 
 /// An argument that does not fit the others.
 pub(crate) fn refused(kernel: &str, argument: &str, text: String) -> Error {
-    Error::Argument { kernel: kernel.to_owned(), argument: argument.to_owned(), text }
+    Error::argument(kernel, argument, text)
 }
 
 /// Checks that a vector has `n` elements, as many as `of_what` has.

@@ -1,6 +1,6 @@
 //! Compares the contents of memories of which only descriptors are known.
 
-use flash::descriptor::ElementType;
+use flash_core::descriptor::ElementType;
 
 /// What is compared: numbers as numbers, anything else by its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use crate::compare::{Difference, compare};
 use crate::replay::load;
 use anyhow::{Context, Result};
-use flash::descriptor::Access;
 use flash::get_runtime;
 use flash::recording::{Argument, Recording};
-use flash::runtime::Steps;
+use flash_core::descriptor::Access;
+use flash_core::runtime::Steps;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `flash list`.
 
-use flash::backend::{self, BackendReport, DeviceInfo, DeviceReport, Outcome};
+use flash_core::backend::{self, BackendReport, DeviceInfo, DeviceReport, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write;
@@ -46,6 +46,7 @@ fn state(outcome: &Outcome) -> &'static str {
         Outcome::Available => "available",
         Outcome::Unavailable { .. } => "unavailable",
         Outcome::Refused { .. } => "refused",
+        _ => "other",
     }
 }
 
@@ -54,6 +55,7 @@ fn reason(outcome: &Outcome) -> Option<String> {
         Outcome::Available => None,
         Outcome::Unavailable { reason } => Some(reason.clone()),
         Outcome::Refused { expected, found } => Some(format!("expected {expected}, found {found}")),
+        other => Some(other.to_string()),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{Refused, list::aligned};
 use anyhow::{Context, Result};
 use flash::prelude::*;
 use flash::recording::Recording;
-use flash::runtime::LaunchProfile;
+use flash_core::runtime::LaunchProfile;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;

@@ -353,6 +353,9 @@ typedef struct flash_host_api {
                                   const flash_arg *args);
   // An interface by name and version; NULL if the host has none such.
   const void *(*get_extension)(struct flash_str name, uint32_t version);
+  // Writes a line on the program's standard error, unless the program has turned such notices off. Never fails.
+  // For what a person should know and what fails nothing; since interface version 0.7.
+  void (*notice)(struct flash_str text);
 } flash_host_api;
 
 // Properties of a device.
@@ -717,6 +720,13 @@ static inline int flash_equal(flash_str str, const char *text) {
 /* An error to return: `return flash_fail(FLASH_ERROR_UNSUPPORTED, "expected .., found ..");`. */
 static inline flash_error *flash_fail(uint32_t code, const char *text) {
     return flash_host->error_create(code, flash_text(text));
+}
+
+/* A line for people on the program's standard error, unless the program has turned notices off; hosts before
+ * interface version 0.7 have none. */
+static inline void flash_notice(const char *text) {
+    if (flash_host->struct_size > offsetof(flash_host_api, notice) && flash_host->notice)
+        flash_host->notice(flash_text(text));
 }
 
 /* The plugin: a list of backends and one of kernel implementations, each of them may be NULL and 0. */

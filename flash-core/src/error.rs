@@ -2,6 +2,7 @@
 
 use crate::abi;
 use crate::index::IndexError;
+#[cfg(feature = "recordings")]
 use crate::recording::error::RecordingError;
 use std::fmt;
 use std::path::PathBuf;
@@ -9,6 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// An error of the library. Cheap to clone.
+///
+/// Variants may be added, and fields to those that have named ones. What a program can act on is matched:
+/// [`cause`](Error::cause) looks through [`Error::Launch`] at what failed in a submission.
+///
+/// # Examples
+/// ```
+/// use flash_core::{Code, Error};
+/// fn advice(error: &Error) -> &'static str {
+///     match error.cause() {
+///         Error::Timeout { .. } => "allow more time",
+///         Error::Borrowed => "drop the guard",
+///         Error::Backend { code: Code::DeviceLost, .. } => "take another device",
+///         Error::Backend { code: Code::OutOfMemory, .. } | Error::DeviceMemory(_) => "cut the launch",
+///         _ => "report it",
+///     }
+/// }
+/// assert_eq!(advice(&Error::Borrowed), "drop the guard");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -32,6 +51,7 @@ pub enum Error {
     Shape(String),
     /// A range that leaves the array.
     #[error("the range {start}..{end} does not lie in an array of {len} elements")]
+    #[non_exhaustive]
     Range {
         /// Its start.
         start: usize,
@@ -45,6 +65,7 @@ pub enum Error {
     Key(Box<KeyError>),
     /// A [`Context`](crate::Context) cannot have this setting.
     #[error("setting `{setting}`: {text}")]
+    #[non_exhaustive]
     Setting {
         /// Name of the setting.
         setting: String,
@@ -53,6 +74,7 @@ pub enum Error {
     },
     /// Dimensions or traits that describe no index space.
     #[error("kernel `{kernel}`: {text}")]
+    #[non_exhaustive]
     Index {
         /// The kernel.
         kernel: String,
@@ -64,6 +86,7 @@ pub enum Error {
     },
     /// An argument that does not fit the launch.
     #[error("kernel `{kernel}`, argument `{argument}`: {text}")]
+    #[non_exhaustive]
     Argument {
         /// The kernel.
         kernel: String,
@@ -76,7 +99,8 @@ pub enum Error {
     #[error("{0}")]
     NoImplementation(Box<NoImplementation>),
     /// An unknown kernel name.
-    #[error("there is no kernel `{name}`; there are {}", known.join(", "))]
+    #[error("there is no kernel `{name}`; available kernels: {}", known.join(", "))]
+    #[non_exhaustive]
     NoKernel {
         /// The name.
         name: String,
@@ -85,14 +109,16 @@ pub enum Error {
     },
     /// An option that is not valid here.
     #[error("option {option}: {text}")]
+    #[non_exhaustive]
     Option {
         /// Its name.
         option: String,
         /// Expected, found, what to do.
         text: String,
     },
-    /// A failure of a backend or device.
+    /// A failure of a backend or device. Of a lost device the code is [`Code::DeviceLost`].
     #[error("{text} ({code})")]
+    #[non_exhaustive]
     Backend {
         /// Its kind.
         code: Code,
@@ -106,6 +132,7 @@ pub enum Error {
     #[error(
         "the host has no memory for {wanted} bytes of an array; other arrays have {held} bytes of it: drop some, keep them on devices and set a host budget, or use smaller arrays"
     )]
+    #[non_exhaustive]
     OutOfMemory {
         /// Bytes that were asked for.
         wanted: u64,
@@ -114,12 +141,14 @@ pub enum Error {
     },
     /// A submission was skipped because its input is poisoned.
     #[error("left out: argument `{argument}` is poisoned, the launch that should have written it failed")]
+    #[non_exhaustive]
     Skipped {
         /// The argument.
         argument: String,
     },
     /// A library of kernels cannot be used.
     #[error("{}: {text}", path.display())]
+    #[non_exhaustive]
     Library {
         /// The file.
         path: PathBuf,
@@ -128,6 +157,7 @@ pub enum Error {
     },
     /// A launch that cannot be cut as requested. None of it ran.
     #[error("kernel `{kernel}`, part_by: {source}")]
+    #[non_exhaustive]
     Partition {
         /// The kernel.
         kernel: String,
@@ -136,6 +166,7 @@ pub enum Error {
     },
     /// A submission took longer than its limit.
     #[error("{}", timeout_text(*limit, *taken))]
+    #[non_exhaustive]
     Timeout {
         /// The limit of its `Timeout`.
         limit: Duration,
@@ -145,22 +176,70 @@ pub enum Error {
     /// A submission failed.
     #[error("{0}")]
     Launch(Arc<LaunchError>),
+    #[cfg(feature = "recordings")]
     /// A recording that cannot be written, read or used.
     #[error("{0}")]
     Recording(Box<RecordingError>),
 }
 
+impl Error {
+    /// What is wrong itself: of a submission that failed, why it failed; of another error, that error.
+    pub fn cause(&self) -> &Error {
+        match self {
+            Error::Launch(launch) => launch.source.cause(),
+            other => other,
+        }
+    }
+
+    /// The kind of a backend's error, if the [cause](Self::cause) is one.
+    pub fn code(&self) -> Option<Code> {
+        match self.cause() {
+            Error::Backend { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// An argument that does not fit a kernel, for functions that check what they are given before they make a
+    /// definition's value. `text` says what was expected, what was found and what to do.
+    pub fn argument(
+        kernel: impl Into<String>,
+        argument: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Error {
+        Error::Argument { kernel: kernel.into(), argument: argument.into(), text: text.into() }
+    }
+}
+
+#[cfg(feature = "recordings")]
 impl From<RecordingError> for Error {
     fn from(error: RecordingError) -> Error {
         Error::Recording(Box::new(error))
     }
 }
 
-/// The reason why a launch cannot be cut. Boxes are half-open ranges per axis of the array's shape, axis 0
-/// first.
+/// The reason why a launch cannot be cut. Its text names argument, boxes and subspaces.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PartError {
+#[error("{0}")]
+pub struct PartError(pub(crate) PartProblem);
+
+impl PartError {
+    /// The argument, if it is because of one.
+    pub fn argument(&self) -> Option<&str> {
+        match &self.0 {
+            PartProblem::Outside { argument, .. }
+            | PartProblem::Overlap { argument, .. }
+            | PartProblem::Axes { argument, .. }
+            | PartProblem::NoMap { argument }
+            | PartProblem::NotMapped { argument, .. }
+            | PartProblem::Pointers { argument, .. } => Some(argument),
+            PartProblem::Barrier { .. } | PartProblem::Panicked { .. } => None,
+        }
+    }
+}
+
+/// The kinds of [`PartError`]. Boxes are half-open ranges per axis of the array's shape, axis 0 first.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PartProblem {
     /// A dimension that was named cannot be cut.
     #[error(
         "dimension `{dimension}` cannot be cut: barriers depend on it, or a phase has not all of its values; name one that moves freely inside each phase, or none"
@@ -289,15 +368,15 @@ pub enum Code {
 )]
 pub struct DeviceMemoryError {
     /// The device's id.
-    pub device: String,
+    pub(crate) device: String,
     /// Bytes of the buffer that did not fit.
-    pub wanted: u64,
+    pub(crate) wanted: u64,
     /// Bytes that may be used on the device.
-    pub budget: u64,
+    pub(crate) budget: u64,
     /// Bytes in use that could not be freed.
-    pub held: u64,
+    pub(crate) held: u64,
     /// What the device's backend said, where the device has less than its budget; else empty.
-    pub reason: String,
+    pub(crate) reason: String,
 }
 
 fn device_says(reason: &str) -> String {
@@ -311,41 +390,119 @@ fn device_says(reason: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct LaunchError {
     /// The kernel.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// The device's id.
-    pub device: String,
+    pub(crate) device: String,
     /// Position in the pipeline, from 0.
-    pub position: usize,
+    pub(crate) position: usize,
     /// Why.
-    pub source: Error,
+    pub(crate) source: Error,
     /// Later submissions that failed, too, or were left out.
-    pub others: Vec<LaunchError>,
+    pub(crate) others: Vec<LaunchError>,
 }
 
 /// A runtime key without a backend or device.
 #[derive(Clone, Debug)]
 pub struct KeyError {
     /// What was asked for.
-    pub key: String,
+    pub(crate) key: String,
     /// Why it is not to be had.
-    pub text: String,
-    /// Keys that there are.
-    pub keys: Vec<String>,
+    pub(crate) text: String,
+    /// Available keys.
+    pub(crate) keys: Vec<String>,
     /// Plugins that were found and cannot be used, with the reason.
-    pub unusable: Vec<String>,
+    pub(crate) unusable: Vec<String>,
 }
 
 /// Nothing implements a kernel on the selected devices.
 #[derive(Clone, Debug)]
 pub struct NoImplementation {
     /// The kernel.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// Dimensions and argument types.
-    pub signature: String,
+    pub(crate) signature: String,
     /// Where was looked.
-    pub devices: Vec<String>,
+    pub(crate) devices: Vec<String>,
     /// What there is under this name, and why each is no candidate.
-    pub found: Vec<String>,
+    pub(crate) found: Vec<String>,
+}
+
+impl DeviceMemoryError {
+    /// The device's id.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Bytes of the buffer that did not fit.
+    pub fn wanted(&self) -> u64 {
+        self.wanted
+    }
+
+    /// Bytes that may be used on the device.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+}
+
+impl LaunchError {
+    /// The kernel, or the name of the host task.
+    pub fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// The device's id.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Position of the submission in its pipeline, from 0.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Why it failed.
+    pub fn cause(&self) -> &Error {
+        &self.source
+    }
+
+    /// Later submissions that failed, too, or were left out.
+    pub fn others(&self) -> &[LaunchError] {
+        &self.others
+    }
+}
+
+impl KeyError {
+    /// What was asked for.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The keys that would do.
+    pub fn available(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// Plugins that were found and cannot be used, each with the reason.
+    pub fn unusable(&self) -> &[String] {
+        &self.unusable
+    }
+}
+
+impl NoImplementation {
+    /// The kernel.
+    pub fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// Its dimensions and the types of its arguments.
+    pub fn signature(&self) -> &str {
+        &self.signature
+    }
+
+    /// What has the kernel's name, on each device that was looked at, and why it is no candidate.
+    pub fn rejected(&self) -> &[String] {
+        &self.found
+    }
 }
 
 impl Code {
@@ -413,13 +570,7 @@ impl std::error::Error for LaunchError {
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "runtime key `{}`: {}; keys that there are: {}",
-            self.key,
-            self.text,
-            self.keys.join(", ")
-        )?;
+        write!(f, "runtime key `{}`: {}; available keys: {}", self.key, self.text, self.keys.join(", "))?;
         for line in &self.unusable {
             write!(f, "\n  not usable: {line}")?;
         }

@@ -16,6 +16,8 @@ mod error;
 pub mod index;
 pub mod kernel;
 pub mod memory;
+mod notice;
+#[cfg(feature = "recordings")]
 pub mod recording;
 pub mod runtime;
 mod settings;
@@ -25,6 +27,7 @@ pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImpleme
 pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend};
 pub use index::{count_by, count_by_fn};
 pub use memory::FlashMemory;
+pub use notice::{notice, set_notices};
 pub use runtime::{Context, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
 pub use settings::Settings;
 

@@ -136,8 +136,8 @@ pub fn element(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| element::derive(input.into(), &core)))
 }
 
-/// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>` for a
-/// unit struct. The impl itself stays as written.
+/// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>`, or
+/// `unsafe impl DeviceFunction<..>`, for a unit struct. The impl itself stays as written.
 ///
 /// ```text
 /// pub struct Plain;
@@ -153,6 +153,7 @@ pub fn element(input: TokenStream) -> TokenStream {
 /// | `for(f32, f64)` | the element types to register, for an impl with a type parameter |
 /// | `priority = 10` | the highest wins among implementations that fit; default 0 |
 /// | `cpu_features = "avx2,fma"` | what the machine must have |
+/// | `library = "libopenblas.so.0"` | a shared library that it calls and that the loader must find |
 /// | `alignment = 64` | launches are cut at multiples of this many positions of the dimension |
 /// | `name = "blocked"` | name among the kernel's implementations; default: the struct's, in snake case |
 /// | `vendor`, `device`, `architecture`, `version` `= ".."` | the devices it is for |
@@ -160,6 +161,10 @@ pub fn element(input: TokenStream) -> TokenStream {
 /// An impl with two type parameters takes pairs: `for((f32, u32), (f64, u64))`. With an `alignment` all parts
 /// but the last are whole blocks or vectors. The shares of threads begin at multiples of it, too (default:
 /// 16; of `CpuItem`, 1 where items take long).
+///
+/// Where the loader finds no library of the name, the implementation is no candidate; a list of names,
+/// `library = ["libcublas.so.13", "libcublas.so.12"]`, means one of them. The implementation loads the library
+/// itself.
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = Tokens::from(item);

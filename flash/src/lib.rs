@@ -19,14 +19,54 @@
 //! A host program names no device and no kernel language. Kernels are [definitions](mod@kernel) with any
 //! number of implementations; backends are linked in or found as plugin libraries in the directories
 //! of `FLASH_BACKEND_PATH`.
+//!
+//! | for | import |
+//! |---|---|
+//! | a host program | `use flash::prelude::*;`, and what else it needs from the crate's root |
+//! | kernels and their definitions | `use flash::kernel::prelude::*;` |
+//! | backends | the crate `flash-core`, and its module `backend` |
+//!
+//! | feature | brings | default |
+//! |---|---|---|
+//! | `cpu` | the CPU backend | yes |
+//! | `kernels` | the library of kernels, as [`kernels`] | yes |
+//! | `vendor-libraries` | its implementations that call OpenBLAS and cuBLAS, where they are found at run time | yes |
+//! | `recordings` | pipelines as data, in the module [`recording`] | yes |
+//! | `conformance` | the suite that every backend passes, in the module `conformance` | no |
+//!
+//! Without default features nothing but the core is built.
 
-pub use flash_core::{
-    Code, Context, DeviceMemoryError, Error, FlashMemory, Handle, KernelDefinition, KeyError, LaunchError,
-    NoImplementation, PartError, Pipeline, Profile, RuntimeObj, Settings, SubmitObj, count_by, count_by_fn,
-    get_runtime,
+// Devices and what they report: `rt.devices()`.
+pub use flash_core::backend::{DeviceHandle, DeviceInfo};
+// Options of a submission or a runtime: `.options(..)`.
+pub use flash_core::descriptor::{
+    Attributes, Devices, Implementation, InFlight, MemoryBudget, Priority, Searchable, Subspaces, Timeout,
+    group_by, only, sort_by, weights,
 };
-pub use flash_core::{abi, backend, descriptor, index, memory, recording, runtime, workers};
-pub use flash_core::{export_plugin, kernel, register_backend};
+// How a launch is cut over devices, and which elements each part touches.
+pub use flash_core::descriptor::{columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
+// Index spaces: the dimensions of a launch.
+pub use flash_core::index::{Dim, count_by, count_by_fn};
+// Arrays, and access to them from the host.
+pub use flash_core::memory::{FlashMemory, MemoryRange, ReadGuard, Transfers, WriteGuard, set_host_budget};
+// Contexts and their settings, runtimes, submissions and pipelines.
+pub use flash_core::runtime::{
+    Context, Handle, HostArgs, HostTask, Later, LaunchProfile, Pipeline, Profile, RuntimeObj, SubmitObj,
+    devices_where, get_runtime,
+};
+pub use flash_core::{Settings, workers};
+// Errors.
+pub use flash_core::{
+    Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError, set_notices,
+};
+// Kernels: definitions, implementations, and plugins of them.
+pub use flash_core::{KernelDefinition, export_plugin, kernel};
+
+#[cfg(feature = "conformance")]
+pub use flash_core::backend::conformance;
+#[cfg(feature = "recordings")]
+pub use flash_core::recording;
+#[cfg(feature = "kernels")]
 pub use flash_kernels as kernels;
 
 #[doc(hidden)]
@@ -43,13 +83,9 @@ mod many_devices {}
 
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
-    pub use flash_core::descriptor::{
-        Devices, Implementation, InFlight, MemoryBudget, Priority, Searchable, Subspaces, Timeout, group_by,
-        only, part_by, sort_by, weights,
-    };
-    pub use flash_core::runtime::{HostTask, devices_where};
-    pub use flash_core::{
-        FlashMemory, Handle, KernelDefinition, Pipeline, Profile, RuntimeObj, SubmitObj, count_by,
-        count_by_fn, get_runtime,
+    pub use crate::{
+        Devices, FlashMemory, Handle, HostTask, Implementation, InFlight, KernelDefinition, MemoryBudget,
+        Pipeline, Priority, Profile, RuntimeObj, Searchable, SubmitObj, Subspaces, Timeout, count_by,
+        count_by_fn, devices_where, get_runtime, group_by, only, part_by, sort_by, weights,
     };
 }

@@ -1,9 +1,10 @@
 //! Convolutions on the CPU: several registers of results at once, with each filter element used for all of
 //! them.
 
-use super::{Conv1d, Conv1dSpan};
+use super::{Conv1d, Conv1dItem, Conv1dSpan};
 use crate::simd::{InstructionSet, Number, Vector, spans};
-use flash_core::kernel::Span;
+use flash_core::kernel;
+use flash_core::kernel::{CpuItem, Index, Span};
 
 /// Elements of the filter, a register's lanes apart, that are multiplied with the same registers of the
 /// signal. Each register is loaded once for all of them. Loads that cross cache lines, as most of these do,
@@ -127,4 +128,16 @@ unsafe fn add<I: InstructionSet, T: Number, const R: usize, const C: usize>(
     }
 }
 
-spans! { Conv1d, Conv1dSpan, 1, convolve }
+/// One result at a time: the readable version.
+pub struct Plain;
+
+#[kernel(for(f32, f64))]
+impl<T: Number> CpuItem<Conv1d<'_, T>> for Plain {
+    fn item(i: Index<1>, k: Conv1dItem<'_, T>) {
+        let signal = k.signal.slice(i[0]..i[0] + k.filter.len());
+        let products = k.filter.iter().rev().zip(signal).map(|(h, x)| *h * *x);
+        k.out.set(products.fold(T::ZERO, |sum, product| sum + product));
+    }
+}
+
+spans! { Conv1d<T>, Conv1dSpan, 1, convolve }

@@ -3,7 +3,7 @@
 use super::{
     Count, CountItem, CountSpan, Heat, HeatItem, HeatSpan, OUTSIDE, STRETCH, Walk, WalkItem, WalkSpan,
 };
-use crate::simd::{self, InstructionSet, Vector};
+use crate::simd::{self, InstructionSet, Vector, spans};
 use flash_core::kernel;
 use flash_core::kernel::views::{Accumulator, RowsMut, Sum, WindowView};
 use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
@@ -124,7 +124,7 @@ fn write_down(cells: &[[u32; BLOCK]], track: &mut RowsMut<'_, u32>, rows: Range<
 }
 
 #[inline(always)]
-fn walk(run: Span<1>, mut k: WalkSpan<'_>) {
+fn walk<I: InstructionSet>(run: Span<1>, mut k: WalkSpan<'_>) {
     let (n, start, count) = (particles(k.iterations, k.rx, k.ry), run.range().start, k.cell.len());
     for (row, cell) in k.cell.iter().enumerate() {
         k.track.row(row)[0] = *cell;
@@ -153,33 +153,8 @@ fn walk(run: Span<1>, mut k: WalkSpan<'_>) {
     }
 }
 
-/// Spans of one instruction set, which the loops are compiled for.
-macro_rules! spans {
-    ($($set:ident, [$($options:tt)*];)*) => {$(
-        spans! { @one $set, [$($options)*], Walk, WalkSpan, 1, walk }
-        spans! { @one $set, [$($options)*], Heat, HeatSpan, 2, heat::<Self> }
-    )*};
-    (@one $set:ident, [$($options:tt)*], $definition:ident, $arguments:ident, $rank:literal, $body:expr) => {
-        #[kernel($($options)*)]
-        impl CpuSpan<$definition<'_>> for simd::$set {
-            #[inline(always)]
-            fn span(run: Span<$rank>, k: $arguments<'_>) {
-                $body(run, k);
-            }
-
-            #[inline(always)]
-            fn around<R>(share: impl FnOnce() -> R) -> R {
-                <Self as InstructionSet>::run(share)
-            }
-        }
-    };
-}
-#[cfg(target_arch = "x86_64")]
-spans! {
-    Avx512, [priority = 30, cpu_features = "avx512f,avx512dq,avx512vl,avx512bw"];
-    Avx2, [priority = 20, cpu_features = "avx2,fma"];
-}
-spans! { Portable, [priority = 10]; }
+spans! { Walk, WalkSpan, 1, walk }
+spans! { Heat, HeatSpan, 2, heat }
 
 /// Counts one move: from a cell, or none, to another.
 #[inline(always)]

@@ -1,8 +1,9 @@
 //! Element-wise quotients on the CPU.
 
-use super::{Ewmd, EwmdSpan};
+use super::{Ewmd, EwmdItem, EwmdSpan};
 use crate::simd::{InstructionSet, Number, Operation, Vector, elementwise, spans};
-use flash_core::kernel::Span;
+use flash_core::kernel;
+use flash_core::kernel::{CpuItem, Index, Span};
 
 struct Quotient;
 
@@ -24,4 +25,14 @@ fn quotient<I: InstructionSet, T: Number>(_: Span<1>, k: EwmdSpan<'_, T>) {
     elementwise::<Quotient, I, T>(k.n, (k.a, k.b, k.c));
 }
 
-spans! { Ewmd, EwmdSpan, 1, quotient }
+/// One element at a time: the readable version.
+pub struct Plain;
+
+#[kernel(for(f32, f64))]
+impl<T: Number> CpuItem<Ewmd<'_, T>> for Plain {
+    fn item(_: Index<1>, k: EwmdItem<'_, T>) {
+        k.c.set(*k.a / *k.b);
+    }
+}
+
+spans! { Ewmd<T>, EwmdSpan, 1, quotient }

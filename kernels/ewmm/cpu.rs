@@ -1,8 +1,9 @@
 //! Element-wise products on the CPU.
 
-use super::{Ewmm, EwmmSpan};
+use super::{Ewmm, EwmmItem, EwmmSpan};
 use crate::simd::{InstructionSet, Number, Operation, Vector, elementwise, spans};
-use flash_core::kernel::Span;
+use flash_core::kernel;
+use flash_core::kernel::{CpuItem, Index, Span};
 
 struct Product;
 
@@ -24,4 +25,14 @@ fn product<I: InstructionSet, T: Number>(_: Span<1>, k: EwmmSpan<'_, T>) {
     elementwise::<Product, I, T>(k.n, (k.a, k.b, k.c));
 }
 
-spans! { Ewmm, EwmmSpan, 1, product }
+/// One element at a time: the readable version.
+pub struct Plain;
+
+#[kernel(for(f32, f64))]
+impl<T: Number> CpuItem<Ewmm<'_, T>> for Plain {
+    fn item(_: Index<1>, k: EwmmItem<'_, T>) {
+        k.c.set(*k.a * *k.b);
+    }
+}
+
+spans! { Ewmm<T>, EwmmSpan, 1, product }

@@ -1,8 +1,9 @@
 //! Sweeps of Jacobi's method on the CPU: a run is a piece of a row, and reads five rows.
 
-use super::{Js, JsSpan};
+use super::{Js, JsItem, JsSpan};
 use crate::simd::{InstructionSet, Number, Vector, one_stream, prefetch, spans};
-use flash_core::kernel::Span;
+use flash_core::kernel;
+use flash_core::kernel::{CpuItem, Index, Span};
 
 /// Bytes between the prefetch of what no earlier row has read and its use, about a row, on CPUs whose own
 /// prefetch is not good enough. On an EPYC (Zen 4) the prefetch makes a difference of 0 to 0.05 less.
@@ -86,4 +87,29 @@ fn outside([nx, ny]: [usize; 2], [row, plane]: [usize; 2], [x, y, z]: [usize; 3]
     panic!("js: expected points inside a grid of {nx} x {ny} x .. points, found {x}..{} x {y} x {z}", x + n)
 }
 
-spans! { Js, JsSpan, 3, sweep }
+/// One point at a time: the readable version.
+pub struct Plain;
+
+#[kernel(for(f32, f64))]
+impl<T: Number> CpuItem<Js<'_, T>> for Plain {
+    fn item(point: Index<3>, k: JsItem<'_, T>) {
+        let [x, y, z] = point.values();
+        let [row, plane] = [k.nx as usize, k.nx as usize * k.ny as usize];
+        if k.from.strides() != [row, plane]
+            || x == 0
+            || x + 1 >= row
+            || y == 0
+            || y + 1 >= k.ny as usize
+            || z == 0
+        {
+            outside([row, k.ny as usize], k.from.strides(), [x, y, z], 1);
+        }
+        let at = x + y * row + z * plane;
+        let u = |at: usize| k.from.get(at);
+        let around = u(at - 1) + u(at + 1) + u(at - row) + u(at + row) + u(at - plane) + u(at + plane);
+        let six = T::ONE + T::ONE + T::ONE + T::ONE + T::ONE + T::ONE;
+        k.to.set((around - k.h2 * *k.f) / six);
+    }
+}
+
+spans! { Js<T>, JsSpan, 3, sweep }

@@ -15,9 +15,9 @@
 
 use super::blocked::{Blocks, Matrix, PACKED_A, PACKED_B, PACKING, Packed, blocks, inside, product, take};
 use super::cpu::Product;
-use super::pairs::{Avx512Bf16, Pair};
+use super::pairs::Pair;
 use super::{Mmm, MmmWhole, bf16};
-use crate::simd::{PAST_CACHES, Vector, in_order};
+use crate::simd::{Avx512Bf16, PAST_CACHES, Vector, in_order};
 use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Threads, cpu_has};
 use std::arch::asm;

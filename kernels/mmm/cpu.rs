@@ -1,12 +1,12 @@
 //! Products of matrices on the CPU.
 
 use super::blocked::{Matrix, Packed, product};
-use super::{Mmm, MmmSpan, MmmWhole, bf16};
+use super::{Mmm, MmmItem, MmmSpan, MmmWhole, bf16};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Factor, InstructionSet, Number, Portable, spans};
 use flash_core::kernel;
-use flash_core::kernel::{CpuWhole, Index, Space, Span, Threads};
+use flash_core::kernel::{CpuItem, CpuWhole, Index, Space, Span, Threads};
 use std::ops::Range;
 
 /// A product in the form of a library: `m`, `n`, `k`, and the matrices with their leading dimensions.
@@ -129,4 +129,21 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MmmSpan<'_, T>) {
     }
 }
 
-spans! { Mmm, MmmSpan, 1, rows }
+/// One row of the product at a time: the readable version.
+pub struct Plain;
+
+#[kernel(for(f32, f64))]
+impl<T: Number> CpuItem<Mmm<'_, T>> for Plain {
+    fn item(_: Index<1>, k: MmmItem<'_, T>) {
+        let (n, depth) = (k.n as usize, k.k as usize);
+        k.c.fill(T::ZERO);
+        for (l, a) in k.a[..depth].iter().enumerate() {
+            let b = &k.b[l * k.ldb as usize..][..n];
+            for (c, b) in k.c[..n].iter_mut().zip(b) {
+                *c += *a * *b;
+            }
+        }
+    }
+}
+
+spans! { Mmm<T>, MmmSpan, 1, rows }

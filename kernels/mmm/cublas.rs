@@ -7,10 +7,10 @@ use cudarc::cublas::sys::{
     cublasHandle_t, cublasOperation_t, cublasSetStream_v2, cublasSgemm_v2_64, cublasStatus_t, cudaDataType,
 };
 use cudarc::driver::sys::{CUresult, cuMemsetD8Async};
-use flash_core::__private::inventory;
 use flash_core::Code;
 use flash_core::backend::Failure;
-use flash_core::kernel::{DeviceCall, DeviceFunction, ImplementationEntry, device_function};
+use flash_core::kernel;
+use flash_core::kernel::{DeviceCall, DeviceFunction};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,22 +18,8 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// Its names for the loader, by the versions of CUDA.
-const LIBRARY: &str = "libcublas.so.13,libcublas.so.12";
-
 /// The fastest implementation on NVIDIA's GPUs.
 struct CuBlas;
-
-macro_rules! register {
-    ($($t:ty)*) => {$(
-        inventory::submit! {
-            ImplementationEntry {
-                build: || device_function::<Mmm<'static, $t>, CuBlas>("cublas", 50, &[("library", LIBRARY)]),
-            }
-        }
-    )*};
-}
-register! { f32 f64 bf16 }
 
 /// The library's state for one stream.
 struct Handle(cublasHandle_t);
@@ -54,13 +40,16 @@ fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
         cublasStatus_t::CUBLAS_STATUS_NOT_INITIALIZED => Err(Failure::new(
             Code::Kernel,
             format!(
-                "mmm: {call}: {status:?}: this cuBLAS ({LIBRARY}) does not work with this driver: install one that does, or run without it, by `Implementation::named(\"mmm.cu\")`"
+                "mmm: {call}: {status:?}: this cuBLAS does not work with this driver: install one that does, or run without it, by `Implementation::named(\"mmm.cu\")`"
             ),
         )),
         _ => Err(Failure::new(Code::Kernel, format!("mmm: {call}: {status:?}"))),
     }
 }
 
+#[kernel(
+    for(f32, f64, bf16), name = "cublas", priority = 50, library = ["libcublas.so.13", "libcublas.so.12"]
+)]
 // SAFETY: the library reads `m` rows of `a` and `k` of `b`, and writes `m` of `c`, which the arrays have
 // (checked before), by work in the stream that it is given.
 unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {

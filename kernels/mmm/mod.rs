@@ -5,8 +5,10 @@ mod amx;
 mod blocked;
 mod cpu;
 #[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
 mod cublas;
 #[cfg(target_os = "linux")]
+#[cfg(feature = "vendor-libraries")]
 mod openblas;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
@@ -22,8 +24,8 @@ pub use half::bf16;
 /// `of` for slices and owned memories.
 ///
 /// Implementations on the CPU: `openblas`, where that library is found, and `blocked` give all of a device's
-/// threads to one product; `avx512`, `avx2` and `portable`, whichever is named, are for some rows each. Over
-/// several devices each computes some rows of the product, with the bits of one device. The exceptions are
+/// threads to one product; `avx512`, `avx2`, `portable` and `plain`, whichever is named, are for some rows each.
+/// Over several devices each computes some rows of the product, with the bits of one device. The exceptions are
 /// `openblas` and `cublas`, which may sum in another order where a product has another number of rows. On
 /// NVIDIA's GPUs `cublas` is taken, where that library is found, else `mmm.cu`.
 ///

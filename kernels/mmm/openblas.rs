@@ -4,17 +4,15 @@ use super::blocked::Matrix;
 use super::cpu::{Blocked, Product};
 use super::{Mmm, MmmWhole};
 use crate::simd::Number;
-use flash_core::__private::inventory;
-use flash_core::kernel::{
-    CpuFunction, CpuWhole, ImplementationEntry, Index, Space, Threads, cpu_implementation,
-};
+use flash_core::kernel;
+use flash_core::kernel::{CpuWhole, Index, Space, Threads};
 use libloading::Library;
 use std::ffi::c_int;
 use std::sync::{Mutex, OnceLock};
 
 /// Multiplications up to which the library, whose threads have to be woken, is slower than [`Blocked`].
 const SMALL: usize = 1 << 21;
-/// Its name for the loader.
+/// Its name for the loader; `#[kernel]` below names it, too.
 const LIBRARY: &str = "libopenblas.so.0";
 
 /// An installed library is used, though [`Blocked`] is as fast on some CPUs and faster on others. Sizes that
@@ -23,26 +21,6 @@ const LIBRARY: &str = "libopenblas.so.0";
 /// The library has one number of threads for the whole process. A product sets its device's number, and
 /// restores the program's when it is done: other callers of the library may see either meanwhile.
 pub struct OpenBlas;
-
-macro_rules! register {
-    ($($t:ty)*) => {$(
-        inventory::submit! {
-            ImplementationEntry {
-                // `#[kernel]` has no key for a library.
-                build: || {
-                    cpu_implementation::<Mmm<'static, $t>>(
-                        CpuFunction::whole::<Mmm<'static, $t>, OpenBlas>(),
-                        "openblas",
-                        50,
-                        "",
-                        &[("library", LIBRARY)],
-                    )
-                },
-            }
-        }
-    )*};
-}
-register! { f32 f64 }
 
 /// `cblas_sgemm`, `cblas_dgemm`: order, transpositions, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc.
 type Gemm<T> = unsafe extern "C" fn(
@@ -107,6 +85,7 @@ impl OpenBlasLibrary {
     }
 }
 
+#[kernel(for(f32, f64), name = "openblas", priority = 50, library = "libopenblas.so.0")]
 impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
     const PARTS: bool = true;
 

@@ -4,7 +4,7 @@ use super::blocked::{Packed, product};
 use super::cpu::Product;
 use super::tiles::{Factors, Tiles, sized, tile};
 use super::{Mmm, MmmWhole, bf16};
-use crate::simd::{Avx512, InstructionSet, Vector};
+use crate::simd::{Avx512Bf16, InstructionSet, Vector};
 use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Element, Index, Space, Threads};
 use std::arch::x86_64::{__m512, __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32};
@@ -19,30 +19,6 @@ impl Packed<bf16> for Pair {
     #[inline(always)]
     fn of(first: bf16, second: bf16) -> Pair {
         Pair(u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16)
-    }
-}
-
-/// Instructions for sums of products of pairs, which treat subnormal numbers as 0, in factors and sums.
-pub struct Avx512Bf16;
-
-impl InstructionSet for Avx512Bf16 {
-    const FUSED: bool = true;
-    type Vector<T: crate::simd::Number> = <Avx512 as InstructionSet>::Vector<T>;
-
-    #[inline(always)]
-    fn there() -> bool {
-        Avx512::there() && is_x86_feature_detected!("avx512bf16")
-    }
-
-    #[inline(always)]
-    fn run<R>(body: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx512bf16,avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")]
-        fn with<R>(body: impl FnOnce() -> R) -> R {
-            body()
-        }
-        assert!(Self::there(), "this CPU lacks AVX-512 for bf16");
-        // SAFETY: this CPU has the instructions; AVX-512 has those of AVX2 and FMA.
-        unsafe { with(body) }
     }
 }
 

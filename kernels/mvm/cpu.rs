@@ -1,8 +1,9 @@
 //! Products of matrices and vectors on the CPU: a dot product per row.
 
-use super::{Mvm, MvmSpan};
+use super::{Mvm, MvmItem, MvmSpan};
 use crate::simd::{InstructionSet, Number, dots, one_stream, spans};
-use flash_core::kernel::Span;
+use flash_core::kernel;
+use flash_core::kernel::{CpuItem, Index, Span};
 
 /// Rows `first..` of a run, `N` at once as long as there are as many. Returns the first one that is left. `N`
 /// does not change a bit of a row. `ASK`: prefetches what follows soon.
@@ -45,4 +46,16 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MvmSpan<'_, T>) {
     }
 }
 
-spans! { Mvm, MvmSpan, 1, rows }
+/// One row at a time: the readable version.
+pub struct Plain;
+
+#[kernel(for(f32, f64))]
+impl<T: Number> CpuItem<Mvm<'_, T>> for Plain {
+    fn item(_: Index<1>, k: MvmItem<'_, T>) {
+        let n = k.n as usize;
+        let products = k.a[..n].iter().zip(&k.x[..n]).map(|(a, x)| *a * *x);
+        k.y.set(products.fold(T::ZERO, |sum, product| sum + product));
+    }
+}
+
+spans! { Mvm<T>, MvmSpan, 1, rows }

@@ -5,11 +5,9 @@ use super::{
     Accelerate, AccelerateItem, AccelerateSpan, Integrate, IntegrateItem, IntegrateSpan, Real, Simulate,
     SimulateItem, SimulateSpan,
 };
-#[cfg(target_arch = "x86_64")]
-use crate::simd::{Avx2, Avx512};
-use crate::simd::{InstructionSet, Number, Portable};
+use crate::simd::{InstructionSet, Number, spans};
 use flash_core::kernel;
-use flash_core::kernel::{CpuItem, CpuSpan, Index, Span};
+use flash_core::kernel::{CpuItem, Index, Span};
 
 /// One body at a time: the readable version.
 pub struct Plain;
@@ -111,59 +109,74 @@ impl<T: Real> CpuItem<Simulate<'_, T>> for Plain {
     }
 }
 
+/// Accelerations of a run of bodies, by an instruction set's version.
+trait Gravity<T>: InstructionSet {
+    /// Those of the bodies `first..first + acc.len()`.
+    ///
+    /// # Panics
+    /// If this CPU lacks the instructions.
+    fn accelerate(system: System<'_, T>, first: usize, acc: &mut [[T; 3]]);
+}
+
+/// What acts on a body.
+struct System<'a, T> {
+    g: T,
+    softening2: T,
+    pos: &'a [[T; 3]],
+    mass: &'a [T],
+}
+
+macro_rules! gravity {
+    ($($set:ident: $f32:ident $f64:ident;)*) => {$(
+        gravity! { @one $set, f32, $f32 }
+        gravity! { @one $set, f64, $f64 }
+    )*};
+    (@one $set:ident, $t:ident, $accelerate:ident) => {
+        impl Gravity<$t> for crate::simd::$set {
+            #[inline(always)]
+            fn accelerate(system: System<'_, $t>, first: usize, acc: &mut [[$t; 3]]) {
+                assert!(Self::there(), "this CPU lacks the instructions");
+                let System { g, softening2, pos, mass } = system;
+                #[allow(unused_unsafe)] // the portable version is safe
+                // SAFETY: this CPU has the instructions.
+                unsafe {
+                    $accelerate(g, softening2, pos, mass, first, acc)
+                }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+gravity! {
+    Avx512: accelerate_f32_avx512 accelerate_f64_avx512;
+    Avx2: accelerate_f32_avx2 accelerate_f64_avx2;
+}
+gravity! { Portable: accelerate_f32_portable accelerate_f64_portable; }
+
 #[inline(always)]
 fn integrate<I: InstructionSet, T: Number>(_: Span<1>, k: IntegrateSpan<'_, T>) {
     steps(k.dt, k.acc, k.pos, k.vel);
 }
-crate::simd::spans! { Integrate, IntegrateSpan, 1, integrate }
 
-/// Spans of one instruction set: accelerations of a run of bodies, and both stages of the paper's form.
-macro_rules! spans {
-    ($set:ident, [$($options:tt)*], $f32:ident, $f64:ident) => {
-        spans! { @one $set, [$($options)*], f32, $f32 }
-        spans! { @one $set, [$($options)*], f64, $f64 }
-    };
-    (@one $set:ident, [$($options:tt)*], $t:ident, $accelerate:ident) => {
-        #[kernel(for($t), $($options)*)]
-        impl CpuSpan<Accelerate<'_, $t>> for $set {
-            fn span(run: Span<1>, k: AccelerateSpan<'_, $t>) {
-                assert!($set::there(), "this CPU lacks the instructions");
-                #[allow(unused_unsafe)] // the portable version is safe
-                // SAFETY: this CPU has the instructions.
-                unsafe {
-                    $accelerate(k.g, k.softening2, k.pos, k.mass, run.range().start, k.acc)
-                }
-            }
-        }
-
-        #[kernel(for($t), $($options)*)]
-        impl CpuSpan<Simulate<'_, $t>> for $set {
-            fn span(run: Span<3>, mut k: SimulateSpan<'_, $t>) {
-                assert!($set::there(), "this CPU lacks the instructions");
-                if run.first()["stage"] == 0 {
-                    #[allow(unused_unsafe)] // the portable version is safe
-                    // SAFETY: this CPU has the instructions.
-                    unsafe {
-                        $accelerate(k.g, k.softening2, k.pos.was(), k.mass, run.range().start, k.acc)
-                    }
-                } else {
-                    $set::run(|| steps(k.dt, k.acc, k.pos.own(), k.vel));
-                }
-            }
-        }
-    };
+#[inline(always)]
+fn accelerate<I: Gravity<T>, T: Number>(run: Span<1>, k: AccelerateSpan<'_, T>) {
+    let system = System { g: k.g, softening2: k.softening2, pos: k.pos, mass: k.mass };
+    I::accelerate(system, run.range().start, k.acc);
 }
 
-#[cfg(target_arch = "x86_64")]
-spans! {
-    Avx512, [priority = 30, cpu_features = "avx512f,avx512dq,avx512vl,avx512bw"],
-    accelerate_f32_avx512, accelerate_f64_avx512
+/// Both stages of the paper's form.
+#[inline(always)]
+fn simulate<I: Gravity<T>, T: Number>(run: Span<3>, mut k: SimulateSpan<'_, T>) {
+    if run.first()["stage"] == 0 {
+        let system = System { g: k.g, softening2: k.softening2, pos: k.pos.was(), mass: k.mass };
+        I::accelerate(system, run.range().start, k.acc);
+    } else {
+        steps(k.dt, k.acc, k.pos.own(), k.vel);
+    }
 }
 
-#[cfg(target_arch = "x86_64")]
-spans! {
-    Avx2, [priority = 20, cpu_features = "avx2,fma"],
-    accelerate_f32_avx2, accelerate_f64_avx2
-}
-
-spans! { Portable, [priority = 10], accelerate_f32_portable, accelerate_f64_portable }
+spans! { Integrate<T>, IntegrateSpan, 1, integrate }
+spans! { Accelerate<f32>, AccelerateSpan, 1, accelerate }
+spans! { Accelerate<f64>, AccelerateSpan, 1, accelerate }
+spans! { Simulate<f32>, SimulateSpan, 3, simulate }
+spans! { Simulate<f64>, SimulateSpan, 3, simulate }

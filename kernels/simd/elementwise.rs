@@ -1,8 +1,8 @@
 //! Element-wise results of two arrays.
 
-use super::streams::{STREAMS, ask_ahead, one_stream, side_by_side, streams};
+use super::streams::{STREAMS, ask_ahead, side_by_side, streams};
 use super::vector::in_order;
-use super::{InstructionSet, Number, Vector};
+use super::{InstructionSet, Number, Vector, one_stream};
 use std::mem::MaybeUninit;
 
 /// Bytes of a result from which on its stores go past the caches. A usual store reads the line first, which

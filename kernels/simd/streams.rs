@@ -1,7 +1,5 @@
 //! Loops over arrays that are beyond the caches.
 
-use std::sync::LazyLock;
-
 /// Places of an array that a loop goes through at the same time, on CPUs where memory gives more to several
 /// streams than to one.
 pub(super) const STREAMS: usize = 4;
@@ -13,25 +11,6 @@ pub(super) const STREAM: usize = 32 << 10;
 
 /// Bytes between the prefetch of elements and their use.
 const AHEAD: usize = 2048;
-
-/// True on CPUs that give most to one stream without prefetch, since their own prefetch is better: AMD's. On
-/// an EPYC (Zen 4) `vdp` then reads 1.05 to 1.5 times as much, and `ewmm` goes through 1.1 times as much.
-pub(crate) fn one_stream() -> bool {
-    static ONE: LazyLock<bool> = LazyLock::new(|| vendor().is_some_and(|vendor| vendor == *b"AuthenticAMD"));
-    *ONE
-}
-
-/// The name of the CPU's maker, as CPUID gives it.
-fn vendor() -> Option<[u8; 12]> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let leaf = std::arch::x86_64::__cpuid(0);
-        let words = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
-        words.as_flattened().try_into().ok()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    None
-}
 
 /// Calls `each` with the first of `step` elements of every stream, for the elements below the result, each
 /// once. The others, fewer than all streams have at a time, are left.

@@ -1,7 +1,7 @@
 //! Sums of products.
 
-use super::streams::{STREAMS, ask_ahead, one_stream, streams};
-use super::{InstructionSet, Number, Vector};
+use super::streams::{STREAMS, ask_ahead, streams};
+use super::{InstructionSet, Number, Vector, one_stream};
 
 /// Registers of sums of one dot product, so that additions do not wait for each other.
 const REGISTERS: usize = 8;

@@ -1,9 +1,10 @@
 //! Sparse products on the CPU: registers of a row of the product, to which multiples of rows of `b` are
 //! added.
 
-use super::{Smmm, SmmmSpan};
+use super::{Smmm, SmmmItem, SmmmSpan};
 use crate::simd::{InstructionSet, Number, Vector, prefetch, spans};
-use flash_core::kernel::Span;
+use flash_core::kernel;
+use flash_core::kernel::{CpuItem, Index, Span};
 use std::ops::Range;
 
 /// Elements between the prefetch of a row of `b` and its use: no CPU predicts which row comes next.
@@ -131,4 +132,23 @@ fn outside(column: u32, n: usize, leading: usize, len: usize) -> ! {
     )
 }
 
-spans! { Smmm, SmmmSpan, 1, rows }
+/// One row at a time: the readable version.
+pub struct Plain;
+
+#[kernel(for(f32, f64))]
+impl<T: Number> CpuItem<Smmm<'_, T>> for Plain {
+    fn item(row: Index<1>, k: SmmmItem<'_, T>) {
+        let (n, leading) = (k.n as usize, k.leading as usize);
+        let elements = k.start[row[0]] as usize..k.start[row[0] + 1] as usize;
+        let (columns, values) = (k.column.slice(elements.clone()), k.value.slice(elements));
+        k.c.fill(T::ZERO);
+        for (column, value) in columns.iter().zip(values) {
+            let b = &k.b[*column as usize * leading..][..n];
+            for (c, b) in k.c.iter_mut().zip(b) {
+                *c += *value * *b;
+            }
+        }
+    }
+}
+
+spans! { Smmm<T>, SmmmSpan, 1, rows }

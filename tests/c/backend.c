@@ -20,6 +20,9 @@ struct flash_kernel {
 
 /* A real one would dlopen its driver here, and return FLASH_ERROR_UNAVAILABLE with what to install. */
 static flash_error *probe(void) {
+#ifdef NOTICE
+    flash_notice("MY_ACCEL " NOTICE);
+#endif
     return NULL;
 }
 

@@ -18,6 +18,8 @@ mod ext_bin;
 mod header;
 #[path = "plugins/loader.rs"]
 mod loader;
+#[path = "plugins/notices.rs"]
+mod notices;
 #[path = "plugins/replay.rs"]
 mod replay;
 

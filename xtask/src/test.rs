@@ -20,6 +20,9 @@ const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 /// most of that would be built twice.
 const BUILD: &[&str] = &["build", "--workspace", "--lib", "--tests", "--bin", "flash", "--bin", "nbody"];
 
+/// A host program that brings its own kernels and backends. What features bring is in `tests/tests/features.rs`.
+const WITHOUT_FEATURES: &[&str] = &["check", "--package", "flash", "--no-default-features"];
+
 /// Tells the tests that it is built.
 const BUILT: (&str, &str) = ("FLASH_TEST_BUILT", "1");
 
@@ -60,6 +63,7 @@ pub fn run() -> Result<ExitCode> {
     let mut report = Report::new(in_ci());
 
     report.run(Step::cargo("build", BUILD))?;
+    report.run(Step::cargo("no features", WITHOUT_FEATURES))?;
     report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]).with(&[BUILT]))?;
     // What a launch means does not depend on how many devices run it, nor on where their memory is.
     for (name, environment) in MANY_DEVICES {

@@ -224,11 +224,11 @@ fn warn(kernel: &CpuKernel, space: SpaceRef<'_>, threads: usize) {
     // SAFETY: the implementation's strings live for ever.
     let name = unsafe { kernel.implementation.kernel.text() };
     if WARNED.lock().unwrap_or_else(|e| e.into_inner()).insert(name.clone()) {
-        eprintln!(
-            "flash: kernel `{name}` has {} work items in {} phases, less than one per thread ({threads}) and phase: most threads idle",
+        flash_core::notice(format_args!(
+            "kernel `{name}` has {} work items in {} phases, less than one per thread ({threads}) and phase: most threads idle",
             space.items(),
             space.phases()
-        );
+        ));
     }
 }
 

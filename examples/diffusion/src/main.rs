@@ -38,6 +38,7 @@ fn main() -> ExitCode {
 
 /// The whole job. Every error that can be found without running is found first.
 fn diffuse(args: &Args) -> Result<()> {
+    flash::set_notices(!args.quiet);
     args.check_files()?;
     let job: Box<dyn FnOnce() -> Result<Files>> = match &args.field {
         Some(path) => {

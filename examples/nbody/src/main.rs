@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2));
         }
     };
+    flash::set_notices(!args.quiet);
     let outcome = match args.precision {
         Precision::F32 => simulate::<f32>(&args),
         Precision::F64 => simulate::<f64>(&args),

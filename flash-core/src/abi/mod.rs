@@ -135,6 +135,9 @@ pub struct HostApi {
     >,
     /// An interface by name and version; NULL if the host has none such.
     pub get_extension: Option<unsafe extern "C" fn(name: Str, version: u32) -> *const c_void>,
+    /// Writes a line on the program's standard error, unless the program has turned such notices off. Never fails.
+    /// For what a person should know and what fails nothing; since interface version 0.7.
+    pub notice: Option<unsafe extern "C" fn(text: Str)>,
 }
 
 /// A device that the host knows.

@@ -438,7 +438,6 @@ unsafe extern "C" fn register_host<B: Backend>(
     })
 }
 
-#[allow(clippy::too_many_arguments)] // the slot's
 unsafe extern "C" fn copy_box<B: Backend>(
     device: *mut abi::Device,
     queue: *mut abi::Queue,
@@ -676,6 +675,8 @@ pub unsafe fn query(
         ));
     }
     LOADED_BY.store(host.cast_mut(), Ordering::Relaxed);
+    // SAFETY: the caller vouches for the host.
+    unsafe { crate::notice::forward_to(host) };
     match catch_unwind(|| linked(name, version)) {
         Ok(header) => header,
         Err(panic) => fail(&format!("the plugin panicked in its query: {}", panic_text(&*panic))),

@@ -22,6 +22,7 @@ pub(crate) static HOST: HostApi = HostApi {
     phase_rows: Some(phase_rows),
     run_rows: Some(run_rows),
     get_extension: Some(get_extension),
+    notice: Some(crate::notice::receive),
 };
 
 struct HostError {

@@ -18,6 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// The state of a plugin or backend.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Outcome {
     /// It can be used.
     Available,

@@ -13,13 +13,13 @@ use crate::runtime::distributed::lanes::Lanes;
 use crate::settings::Settings;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Once, OnceLock, PoisonError};
 
 /// One backend, or one plugin that brings none.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct BackendReport {
     /// Runtime key; `None` for a file that never came so far.
     pub key: Option<String>,
@@ -38,6 +38,7 @@ pub struct BackendReport {
 
 /// One device.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct DeviceReport {
     /// Id, such as `ALL_CPU:0`.
     pub id: String,
@@ -356,9 +357,9 @@ impl Registry {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             for (key, line) in self.refused() {
-                // Another one that has its key is what somebody wanted. Who has no standard error is not told.
+                // Where another backend has the key, nothing is missing.
                 if !self.backends.iter().any(|b| b.key == key) {
-                    let _ = writeln!(std::io::stderr(), "flash: a plugin is left out: {line}");
+                    crate::notice(format_args!("a plugin is left out: {line}"));
                 }
             }
         });

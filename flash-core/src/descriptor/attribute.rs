@@ -1,6 +1,5 @@
 //! Open-ended attributes: options of a definition, a runtime or a submission beside its arguments.
 
-use super::PartBy;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::any::Any;
@@ -57,7 +56,7 @@ impl Entry {
         let says_how = |any: &dyn Any| {
             any.is::<SortBy>()
                 || any.is::<GroupBy>()
-                || any.is::<PartBy>()
+                || any.is::<super::PartBy>()
                 || any.is::<Weights>()
                 || any.is::<Subspaces>()
         };
@@ -119,6 +118,7 @@ impl Attributes {
         seen.map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
+    #[cfg(feature = "recordings")]
     /// Those that say what is computed and how it can be cut, or are a backend's; not those that say where it
     /// runs, and by which implementation. That scalars may widen is kept: else there may be none.
     pub(crate) fn of_the_computation(&self) -> Attributes {
@@ -130,7 +130,7 @@ impl Attributes {
                 known.for_backends()
                     || any.is::<SortBy>()
                     || any.is::<GroupBy>()
-                    || any.is::<PartBy>()
+                    || any.is::<super::PartBy>()
                     || any.downcast_ref() == Some(&Searchable::Fuzzy)
             }
         };
@@ -211,6 +211,7 @@ pub struct SortBy(pub Vec<String>);
 /// Sets barriers, instead of the definition's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum GroupBy {
     /// Where one of these, or any more significant dimension, changes value.
     Dims(Vec<String>),
@@ -223,6 +224,7 @@ pub enum GroupBy {
 /// The implementation of a kernel to use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Implementation {
     /// The one of this name.
     Named(String),
@@ -324,6 +326,7 @@ pub struct MemoryBudget(pub u64);
 /// (`#[kernel(.., searchable = fuzzy)]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Searchable {
     /// Kernel name and argument types must match. The default.
     Exact,

@@ -44,6 +44,7 @@ pub struct ArrayMap(pub Vec<AxisMap>);
 /// The elements along one axis of an array that a part of the space touches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum AxisMap {
     /// All.
     All,

@@ -38,6 +38,7 @@ pub enum Dim {
 
 /// Why something is not a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum InvalidDim {
     /// A count below zero.
     NegativeCount(i64),

@@ -6,6 +6,7 @@ use super::{Dim, Order};
 
 /// Why two items of one phase may have the same element. Dimensions go by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ProofFailure {
     /// A dimension moves inside a phase, and the element does not depend on it.
     #[error(

@@ -12,6 +12,7 @@ pub(crate) mod implementation;
 mod index;
 pub mod order;
 mod part;
+pub mod prelude;
 mod queue;
 pub(crate) mod shim;
 pub mod views;
@@ -22,14 +23,20 @@ pub use crate::__partition_map as partition_map;
 pub use crate::descriptor::Element;
 pub use definition::{ArgumentWriter, KernelDefinition};
 pub(crate) use device::attribute;
+#[doc(hidden)] // for `#[implementations]`
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
 pub use features::cpu_has;
-pub use implementation::{CpuFunction, ImplementationEntry, cpu_implementation};
+pub use implementation::ImplementationEntry;
+#[doc(hidden)] // for `#[kernel]`
+pub use implementation::{CpuFunction, cpu_implementation};
 pub use index::{Index, Rank, Span};
 pub use order::{GroupBy, GroupTrait, SortBy, SortTrait};
 #[doc(hidden)]
 pub use part::PartitionMapEntry;
 pub use part::{Boxes, Candidate, PartitionMap};
-pub use queue::{DeviceCall, DeviceFunction, device_function};
+#[doc(hidden)] // for `#[kernel]`
+pub use queue::device_function;
+pub use queue::{DeviceCall, DeviceFunction};
+#[doc(hidden)] // for `#[kernel]`
 pub use shim::{item_share, span_share, whole_share};

@@ -43,6 +43,7 @@ fn elements(range: &Range<usize>) -> Range<u64> {
     range.start as u64..range.end as u64
 }
 
+#[cfg(feature = "recordings")]
 /// Shared access to the bytes of a memory whose element type is not known here.
 pub(crate) struct ByteGuard<'a> {
     /// A guard of the elements, whatever their type.
@@ -50,6 +51,7 @@ pub(crate) struct ByteGuard<'a> {
     bytes: usize,
 }
 
+#[cfg(feature = "recordings")]
 impl<'a> ByteGuard<'a> {
     /// A guard of all of a memory with elements of `size` bytes; errors are those of [`ReadGuard`].
     pub fn new(header: &'a ArrayInner, size: usize) -> Result<Self, Error> {

@@ -159,6 +159,7 @@ impl ArrayInner {
         self.element_size as u64
     }
 
+    #[cfg(feature = "recordings")]
     /// An array of zeros whose elements have no type here: `element` is the layout of one.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ pub(crate) mod state;
 mod tests;
 pub(crate) mod transfer;
 
+#[cfg(feature = "recordings")]
 pub(crate) use guard::ByteGuard;
 pub use guard::{ReadGuard, WriteGuard};
 pub use host_budget::{host_budget, set_host_budget};

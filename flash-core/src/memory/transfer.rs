@@ -201,6 +201,7 @@ impl DeviceMemory {
 
 /// The copies in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Moved {
     /// Number of copies, each of one box.
     pub copies: u64,
@@ -221,6 +222,7 @@ pub struct Moved {
 /// assert_eq!(moved.to_device.bytes, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Transfers {
     /// From the host's memory to the device's.
     pub to_device: Moved,

@@ -7,14 +7,24 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct RecordingError {
     /// The file, if it is from one.
-    pub path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
     /// The place in the recording: ``submission 3, argument `pos` ``. Empty: all of it.
-    pub place: String,
+    pub(crate) place: String,
     /// What was expected, what was found, what to do.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl RecordingError {
+    /// The file, if it is from one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Where in the recording: ``submission 3, argument `pos` ``. Empty: all of it.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     pub(crate) fn new(place: impl Into<String>, text: impl Into<String>) -> RecordingError {
         RecordingError { path: None, place: place.into(), text: text.into() }
     }

@@ -170,6 +170,7 @@ impl Buffer {
         self.list.nodes().len()
     }
 
+    #[cfg(feature = "recordings")]
     /// Reads the recording while it is not executed, if it writes slices of the host.
     pub fn while_idle<R>(&self, look: impl FnOnce(&SubmissionList, &Runtime) -> R) -> R {
         let _alone = self.list.slices_written.then(|| self.alone.lock().unwrap_or_else(|e| e.into_inner()));

@@ -143,6 +143,7 @@ impl Kernel {
 }
 
 impl<'a> ByName<'a> {
+    #[cfg(feature = "recordings")]
     /// The kernel with arguments that are known to fit the descriptor, which an implementation has.
     pub(super) fn erased(descriptor: KernelDescriptor, arguments: Vec<Argument<'a>>) -> ByName<'a> {
         ByName { descriptor, arguments }
@@ -150,11 +151,13 @@ impl<'a> ByName<'a> {
 }
 
 impl<'a> Argument<'a> {
+    #[cfg(feature = "recordings")]
     /// The bytes of a scalar.
     pub(super) fn of_bytes(element: &ElementType, bytes: &[u8]) -> Argument<'a> {
         Argument { element: element.clone(), value: Value::Scalar(bytes.to_vec()) }
     }
 
+    #[cfg(feature = "recordings")]
     /// A memory, or a range of it.
     pub(super) fn of_array(element: &ElementType, array: Array<'a>) -> Argument<'a> {
         Argument { element: element.clone(), value: Value::Array { array, writable: true } }

@@ -32,6 +32,7 @@ mod proof;
 pub(crate) mod rate;
 mod reduce;
 mod reorder;
+#[cfg(feature = "recordings")]
 mod replay;
 mod resident;
 mod state;
@@ -39,6 +40,7 @@ mod submission;
 mod submissions;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "recordings")]
 mod to_recording;
 mod user_code;
 mod widen;
@@ -53,5 +55,6 @@ pub(crate) use options::Options;
 pub use options::{DevicesWhere, IntoOptions, devices_where};
 pub use preload::Definitions;
 pub use profile::{LaunchProfile, Profile};
+#[cfg(feature = "recordings")]
 pub use replay::{Replayed, Steps};
 pub use submission::Submission;

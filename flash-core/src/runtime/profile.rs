@@ -8,6 +8,7 @@ pub struct Profile(Arc<Mutex<Vec<LaunchProfile>>>);
 
 /// One launch.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct LaunchProfile {
     /// Position of the submission in its pipeline. One that is cut has a record per part, for all of its
     /// phases.

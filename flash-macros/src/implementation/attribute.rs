@@ -1,12 +1,12 @@
 //! The keys of `#[kernel(..)]` on an impl.
 
 use super::features;
-use crate::keys::{Elements, name, number, priority, text};
-use proc_macro2::TokenStream;
+use crate::keys::{Elements, name, number, priority, text, texts};
+use proc_macro2::{Span, TokenStream};
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, Ident, LitStr, Token};
 
-const KEYS: &str = "an implementation has `for(..)`, `name`, `priority`, `alignment`, `cpu_features`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "an implementation has `for(..)`, `name`, `priority`, `alignment`, `cpu_features`, `library`, `vendor`, `device`, `architecture` and `version`";
 
 /// The keys of the attribute.
 #[derive(Default)]
@@ -16,8 +16,22 @@ pub struct Keys {
     pub priority: i32,
     /// Separated by commas.
     pub cpu_features: String,
+    /// Where the key `cpu_features` stands.
+    pub cpu_features_at: Option<Span>,
     /// Attributes, for selection and others.
     pub attributes: Vec<(String, String)>,
+}
+
+/// `= ".."` or `= ["..", ".."]`, file names of one shared library; in the attribute they are joined by commas.
+fn library(input: ParseStream<'_>) -> syn::Result<String> {
+    let names = texts(input, "library", "libopenblas.so.0")?;
+    for name in &names {
+        if name.value().is_empty() || name.value().contains([',', '\0']) {
+            let text = "the file name of a shared library, such as `libopenblas.so.0`; several names of it are a list: `library = [\"libcublas.so.13\", \"libcublas.so.12\"]`";
+            return Err(Error::new(name.span(), text));
+        }
+    }
+    Ok(names.iter().map(LitStr::value).collect::<Vec<_>>().join(","))
 }
 
 /// Reads the tokens between the attribute's parentheses.
@@ -50,8 +64,12 @@ impl Keys {
             "for" => self.elements = Some(Elements::read(input, span)?),
             "name" => self.name = Some(name(input)?),
             "priority" => self.priority = priority(input)?,
-            "cpu_features" => self.cpu_features = features::read(&text(input, &key, "avx2,fma")?)?,
+            "cpu_features" => {
+                self.cpu_features_at = Some(span);
+                self.cpu_features = features::read(&text(input, &key, "avx2,fma")?)?;
+            }
             "alignment" => self.attributes.push((key.clone(), number(input, &key)?.to_string())),
+            "library" => self.attributes.push((key.clone(), library(input)?)),
             "vendor" | "device" | "architecture" | "version" => {
                 self.attributes.push((key.clone(), text(input, &key, "..")?.value()));
             }

@@ -14,15 +14,20 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Error, Item, ItemImpl};
-use target::Target;
+use target::{Door, Target};
 
-const HERE: &str = "`#[kernel(..)]` belongs on an impl of `CpuItem`, `CpuSpan` or `CpuWhole`";
+const HERE: &str =
+    "`#[kernel(..)]` belongs on an impl of `CpuItem`, `CpuSpan`, `CpuWhole` or `DeviceFunction`";
 
 /// The attribute.
 pub fn kernel(attribute: TokenStream, item: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
     let implementation = the_impl(item)?;
     let keys = attribute::read(attribute)?;
     let target = target::read(&implementation)?;
+    if let (Door::Device, Some(span)) = (target.door, keys.cpu_features_at) {
+        let text = "`cpu_features` is for functions that run on a CPU: remove it, or say which devices by `architecture`";
+        return Err(Error::new(span, text));
+    }
     let lists = target::lists(&target, keys.elements.as_ref())?;
     let name = keys.name.as_ref().map_or_else(|| snake_case(&target.unit.to_string()), |name| name.value());
     let cfgs: Vec<_> =
@@ -68,18 +73,23 @@ fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &T
     let (priority, features) = (keys.priority, &keys.cpu_features);
     let attributes = keys.attributes.iter().map(|(key, value)| quote!((#key, #value)));
     let kernel = quote!(#core::kernel);
-    let function = target.door.function();
+    let build = match target.door.function() {
+        Some(function) => quote! {
+            #kernel::cpu_implementation::<#definition>(
+                #kernel::CpuFunction::#function::<#definition, #unit>(),
+                #name,
+                #priority,
+                #features,
+                &[#(#attributes),*],
+            )
+        },
+        None => quote! {
+            #kernel::device_function::<#definition, #unit>(#name, #priority, &[#(#attributes),*])
+        },
+    };
     let tokens = quote! {
         #core::__private::inventory::submit! {
-            #kernel::ImplementationEntry {
-                build: || #kernel::cpu_implementation::<#definition>(
-                    #kernel::CpuFunction::#function::<#definition, #unit>(),
-                    #name,
-                    #priority,
-                    #features,
-                    &[#(#attributes),*],
-                ),
-            }
+            #kernel::ImplementationEntry { build: || #build }
         }
     };
     respan(tokens, list.span.unwrap_or(target.definition.span()))

@@ -13,6 +13,8 @@ pub enum Door {
     Item,
     Span,
     Whole,
+    /// A function of the host's that puts work into a device's queue.
+    Device,
 }
 
 /// The parts of the impl.
@@ -39,12 +41,13 @@ pub struct List {
 }
 
 impl Door {
-    /// The function of `CpuFunction`.
-    pub fn function(self) -> Ident {
+    /// The function of `CpuFunction`; a device's function has none.
+    pub fn function(self) -> Option<Ident> {
         match self {
-            Door::Item => format_ident!("item"),
-            Door::Span => format_ident!("span"),
-            Door::Whole => format_ident!("whole"),
+            Door::Item => Some(format_ident!("item")),
+            Door::Span => Some(format_ident!("span")),
+            Door::Whole => Some(format_ident!("whole")),
+            Door::Device => None,
         }
     }
 }
@@ -62,6 +65,7 @@ pub fn read(item: &ItemImpl) -> syn::Result<Target> {
         Some("CpuItem") => Door::Item,
         Some("CpuSpan") => Door::Span,
         Some("CpuWhole") => Door::Whole,
+        Some("DeviceFunction") => Door::Device,
         _ => return Err(Error::new_spanned(path, HERE)),
     };
     let definition = match segment.map(|segment| &segment.arguments) {

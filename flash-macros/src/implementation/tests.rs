@@ -85,6 +85,33 @@ fn keys_reach_the_entry() {
 }
 
 #[test]
+fn a_library_may_have_several_names() {
+    let out = written(quote!(library = "libfast.so.1"), concrete());
+    assert!(out.contains(r#"&[("library", "libfast.so.1")]"#), "{out}");
+    let out = written(quote!(library = ["libfast.so.2", "libfast.so.1"]), concrete());
+    assert!(out.contains(r#"&[("library", "libfast.so.2,libfast.so.1")]"#), "{out}");
+    for library in [quote!(""), quote!("a,b"), quote!([]), quote!(["a", ""]), quote!(libfast)] {
+        let text = error(quote!(library = #library), concrete());
+        assert!(text.contains("libopenblas.so.0"), "{library}: {text}");
+    }
+}
+
+#[test]
+fn a_function_for_a_device_is_registered_as_such() {
+    let item = quote!(
+        unsafe impl<T: Real> DeviceFunction<Accelerate<'_, T>> for VendorsOwn {}
+    );
+    let out = written(quote!(for(f32), priority = 50, library = "libfast.so.1"), item.clone());
+    assert!(
+        out.contains(
+            r#"kernel::device_function::<Accelerate<'static, f32>, VendorsOwn>("vendors_own", 50i32, &[("library", "libfast.so.1")])"#
+        ),
+        "{out}"
+    );
+    assert!(error(quote!(for(f32), cpu_features = "avx2"), item).contains("`architecture`"));
+}
+
+#[test]
 fn an_impl_that_is_configured_out_is_not_registered() {
     let item = concrete();
     let out = written(quote!(), quote!(#[cfg(target_arch = "x86_64")] #[inline] #item));

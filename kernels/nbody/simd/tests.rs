@@ -1,6 +1,7 @@
 //! Every version against the formula, in every way that a run can be cut.
 
 use super::*;
+use crate::simd::InstructionSet;
 
 type Accelerate<T> = fn(T, T, &[[T; 3]], &[T], usize, &mut [[T; 3]]);
 
@@ -24,7 +25,7 @@ macro_rules! real {
                 let mut versions: Vec<(_, Accelerate<Self>)> = vec![("portable", $portable)];
                 #[cfg(target_arch = "x86_64")]
                 {
-                    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                    if crate::simd::Avx2::there() {
                         versions.push(("AVX2", |g, s, pos, mass, first, acc| {
                             // SAFETY: AVX2 and FMA were detected.
                             unsafe { $avx2(g, s, pos, mass, first, acc) }
@@ -32,7 +33,7 @@ macro_rules! real {
                     } else {
                         eprintln!("SKIPPED: no AVX2 with FMA on this machine");
                     }
-                    if is_x86_feature_detected!("avx512f") {
+                    if crate::simd::Avx512::there() {
                         versions.push(("AVX-512", |g, s, pos, mass, first, acc| {
                             // SAFETY: AVX-512 F was detected.
                             unsafe { $avx512(g, s, pos, mass, first, acc) }

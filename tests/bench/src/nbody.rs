@@ -3,9 +3,9 @@
 use crate::peers::{Peers, Source};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::Result;
-use flash::descriptor::{Implementation, PartBy};
 use flash::kernels::nbody::{Accelerate, Real};
 use flash::{FlashMemory, RuntimeObj, get_runtime};
+use flash_core::descriptor::{Implementation, PartBy};
 use rayon::prelude::*;
 use std::ffi::c_int;
 use std::path::Path;

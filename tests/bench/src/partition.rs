@@ -11,8 +11,8 @@ use crate::nbody;
 use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Result, bail};
-use flash::descriptor::part_by;
 use flash::{FlashMemory, RuntimeObj, get_runtime};
+use flash_core::descriptor::part_by;
 use std::time::{Duration, Instant};
 
 // The devices of the key `TEST`.
@@ -41,7 +41,7 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
         rows.push(devices_against_threads("2 devices of a thread each", &[two, two_threads], two_threads)?);
         rows.push(devices_against_threads(
             "2 devices of a thread each, with memories of their own",
-            &[two, two_threads, copying],
+            &[(KEY, "TEST"), ("FLASH_TEST", "devices=2 queue=caller checks=no"), two_threads],
             two_threads,
         )?);
         rows.push(child::pair_row(

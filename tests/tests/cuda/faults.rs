@@ -2,8 +2,8 @@
 
 use crate::kernels::Scale;
 use crate::{devices, with_emulated};
-use flash::descriptor::Attributes;
 use flash::prelude::*;
+use flash_core::descriptor::Attributes;
 
 /// A kernel that writes outside all allocations.
 const ASTRAY: &str = "extern \"C\" __global__ void astray(float a, const float *x, float *y) {

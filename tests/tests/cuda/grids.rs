@@ -2,13 +2,13 @@
 
 use crate::devices;
 use crate::kernels::{BOX, Grid, given};
-use flash::descriptor::Attributes;
-use flash::index::Dim;
 use flash::kernel::ImplementationEntry;
 use flash::kernel::views::{Item, ReadWrite};
 use flash::prelude::*;
 use flash_core::abi::KIND_INT_SRC;
 use flash_core::backend::offload::KernelSpec;
+use flash_core::descriptor::Attributes;
+use flash_core::index::Dim;
 use serde_json::json;
 
 /// Counts work items in a memory, along a dimension of its own.

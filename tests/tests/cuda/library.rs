@@ -3,10 +3,10 @@
 use crate::devices;
 use cudarc::driver::sys::{CUresult, CUstream, cuMemcpyDtoDAsync_v2, cuMemsetD32Async};
 use flash::kernel::views::{Item, Read, Write};
-use flash::kernel::{DeviceCall, DeviceFunction, ImplementationEntry, device_function};
+use flash::kernel::{DeviceCall, DeviceFunction};
 use flash::prelude::*;
 use flash_core::backend::Failure;
-use flash_core::{Code, KernelDefinition};
+use flash_core::{Code, KernelDefinition, kernel};
 
 /// Sets the first element to a number and the others to those of `from`.
 #[derive(KernelDefinition)]
@@ -21,6 +21,7 @@ struct ByDriver;
 struct Failing;
 struct Panicking;
 
+#[kernel(name = "driver", priority = 1)]
 // SAFETY: two commands in the device's stream, in order, which read `from` and write all of `to`.
 unsafe impl DeviceFunction<First<'_>> for ByDriver {
     const TARGET: &'static str = "cuda";
@@ -40,6 +41,7 @@ unsafe impl DeviceFunction<First<'_>> for ByDriver {
     }
 }
 
+#[kernel]
 // SAFETY: it does nothing.
 unsafe impl DeviceFunction<First<'_>> for Failing {
     const TARGET: &'static str = "cuda";
@@ -51,6 +53,7 @@ unsafe impl DeviceFunction<First<'_>> for Failing {
     }
 }
 
+#[kernel]
 // SAFETY: it does nothing.
 unsafe impl DeviceFunction<First<'_>> for Panicking {
     const TARGET: &'static str = "cuda";
@@ -58,16 +61,6 @@ unsafe impl DeviceFunction<First<'_>> for Panicking {
     fn enqueue(_: &DeviceCall<'_>) -> Result<(), Failure> {
         panic!("out of ideas")
     }
-}
-
-flash_core::__private::inventory::submit! {
-    ImplementationEntry { build: || device_function::<First<'static>, ByDriver>("driver", 1, &[]) }
-}
-flash_core::__private::inventory::submit! {
-    ImplementationEntry { build: || device_function::<First<'static>, Failing>("failing", 0, &[]) }
-}
-flash_core::__private::inventory::submit! {
-    ImplementationEntry { build: || device_function::<First<'static>, Panicking>("panicking", 0, &[]) }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Shared memory, and copies that go to the driver in one command.
 
 use crate::{devices, with_emulated};
-use flash::descriptor::Attributes;
 use flash::prelude::*;
 use flash_backend_cuda::NvidiaGpu;
 use flash_core::abi::{Buffer, CopyBox};
 use flash_core::backend::{Backend, Device, HostSettings};
+use flash_core::descriptor::Attributes;
 
 use crate::kernels::Scale;
 

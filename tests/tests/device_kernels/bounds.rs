@@ -3,15 +3,15 @@
 
 use crate::{devices, devices_of_all_kinds};
 use flash::RuntimeObj;
-use flash::descriptor::Attributes;
 use flash::kernels::conv1d::Conv1d;
 use flash::kernels::diffusion::{Count, Heat, OUTSIDE, Walk};
 use flash::kernels::js::Js;
 use flash::kernels::nbody::{Accelerate, Simulate};
 use flash::kernels::smmm::Smmm;
 use flash::kernels::vdp;
-use flash::memory::MemoryRange;
 use flash::prelude::*;
+use flash_core::descriptor::Attributes;
+use flash_core::memory::MemoryRange;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Elements after those of an argument.

@@ -1,11 +1,11 @@
 //! The choice among several implementations for a device.
 
 use crate::{devices, ran, with_cpu};
-use flash::descriptor::Searchable;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Element, Index};
 use flash::prelude::*;
+use flash_core::descriptor::Searchable;
 
 #[derive(KernelDefinition)]
 #[kernel(name = "device_kernels.scale", dims(x), part_by(x))]

@@ -136,7 +136,7 @@ fn a_file_for_another_kind_of_device_is_not_read_and_the_error_lists_what_is() {
         for file in ["nowhere/plus.cu", "nowhere/plus.ptx", "nowhere/plus"] {
             let error = rt.submit(Bare::of(5, &x)).options(Implementation::file(file, "plus")).exec([N]);
             let error = error.unwrap_err();
-            let flash::Error::Backend { code, text } = &error else { panic!("{error:?}") };
+            let flash::Error::Backend { code, text, .. } = &error else { panic!("{error:?}") };
             assert_eq!(*code, flash_core::Code::Unsupported);
             assert!(text.contains(file) && text.contains(".cl, .c, .aocx, .bin, .spv"), "{text}");
         }

@@ -1,12 +1,12 @@
 //! One launch repeated, on data that a device with a memory of its own has, until something is different.
 
 use crate::{ONE, TWO};
-use flash::descriptor::MemoryBudget;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Whole, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_core::descriptor::MemoryBudget;
 use flash_tests::{Random, in_process};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -77,7 +77,7 @@ fn launch(
     let outcome = rt.submit(Scale::of(by, &arrays[from], panics, &arrays[to])).exec([LEN]);
     let (Some(read), Some(old)) = (&model[from], &model[to]) else {
         assert!(
-            matches!(&outcome, Err(Error::Launch(e)) if matches!(e.source, Error::Skipped { .. })),
+            matches!(&outcome, Err(Error::Launch(e)) if matches!(e.cause(), Error::Skipped { .. })),
             "{outcome:?}"
         );
         model[to] = None;

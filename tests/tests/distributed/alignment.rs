@@ -1,10 +1,10 @@
 //! Implementations that declare at which positions they can be cut.
 
-use flash::descriptor::{Implementation, part_by, weights};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, Reduce, Sum, Write};
 use flash::kernel::{CpuItem, CpuSpan, Index, Span};
 use flash::prelude::*;
+use flash_core::descriptor::{Implementation, part_by, weights};
 use flash_tests::in_process;
 
 const THREE: &[(&str, &str)] = &[("FLASH_CPU_DEVICES", "3"), ("FLASH_CPU_THREADS", "3")];

@@ -108,7 +108,7 @@ fn a_lost_device_is_named_and_the_others_go_on() {
         for _ in 0..2 {
             let error = add(&second, &memory()).unwrap_err();
             let Error::Launch(launch) = &error else { panic!("{error:?}") };
-            assert!(matches!(&launch.source, Error::Backend { code: Code::DeviceLost, .. }), "{error}");
+            assert!(matches!(launch.cause(), Error::Backend { code: Code::DeviceLost, .. }), "{error}");
         }
         let (first, b) = (rt.options(Devices::key("TEST:0")), memory());
         add(&first, &b).unwrap();

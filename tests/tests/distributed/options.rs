@@ -1,11 +1,11 @@
 //! Plans of a launch with options are found by the next launch with the same options.
 
-use flash::descriptor::{PartBy, Weights, part_by, weights};
 use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite, Scatter};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
-use flash::runtime::devices_where;
+use flash_core::descriptor::{PartBy, Weights, part_by, weights};
+use flash_core::runtime::devices_where;
 use flash_tests::in_process;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

@@ -1,11 +1,11 @@
 //! Launches with barriers: each phase copies what it needs, and no more.
 
 use crate::TWO;
-use flash::descriptor::{part_by, weights};
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Scatter, Window, Write};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
 use flash::{Error, kernel};
+use flash_core::descriptor::{part_by, weights};
 use flash_tests::in_process;
 
 /// to[i] += from[i, step]

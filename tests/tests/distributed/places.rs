@@ -3,9 +3,9 @@
 use crate::{ONE, TWO};
 use flash::kernel::views::{Item, Read, Reduce, Sum, Write};
 use flash::kernel::{CpuItem, Index};
-use flash::memory::{host_budget, set_host_budget};
 use flash::prelude::*;
 use flash::{Error, kernel};
+use flash_core::memory::{host_budget, set_host_budget};
 use flash_tests::in_process;
 
 #[derive(KernelDefinition)]

@@ -1,11 +1,11 @@
 //! Concurrent readers: launches that only read a memory run at the same time, wherever it is.
 
 use crate::FOUR;
-use flash::descriptor::part_by;
 use flash::kernel::views::{Item, Read, Whole, Window, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, kernel};
+use flash_core::descriptor::part_by;
 use flash_tests::in_process;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};

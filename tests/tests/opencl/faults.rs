@@ -2,10 +2,10 @@
 
 use crate::devices;
 use crate::kernels::{Far, Grid, Large, Many, Scale, Spread, Total};
-use flash::descriptor::Attributes;
-use flash::index::Dim;
 use flash::prelude::*;
 use flash::{Code, Error};
+use flash_core::descriptor::Attributes;
+use flash_core::index::Dim;
 
 /// A launch of an impossible implementation: the error's code and text. Another one runs after it.
 fn refused(device: &str, name: &str) -> (Code, String) {
@@ -23,8 +23,8 @@ fn refused(device: &str, name: &str) -> (Code, String) {
 /// not fit.
 pub fn of_backend(error: &Error) -> (Code, String) {
     match error {
-        Error::Launch(launch) => of_backend(&launch.source),
-        Error::Backend { code, text } => (*code, text.clone()),
+        Error::Launch(launch) => of_backend(launch.cause()),
+        Error::Backend { code, text, .. } => (*code, text.clone()),
         // The device lacks what the implementation requires: it is no candidate.
         Error::NoImplementation(_) => (Code::Unsupported, error.to_string()),
         other => panic!("expected an error of the backend, found {other}"),

@@ -2,10 +2,10 @@
 
 use crate::devices;
 use crate::kernels::{Far, Scale, Total};
-use flash::descriptor::Attributes;
-use flash::index::Dim;
 use flash::prelude::*;
 use flash_core::backend::Class;
+use flash_core::descriptor::Attributes;
+use flash_core::index::Dim;
 
 #[test]
 fn a_group_has_the_size_that_the_launch_or_the_text_says() {

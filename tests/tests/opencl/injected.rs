@@ -115,8 +115,9 @@ fn fails_by_batches(rt: &RuntimeObj, file: &Path) {
     std::fs::write(file, "clWaitForEvents -5 1").unwrap();
     let Err(flash::Error::Launch(error)) = chain.exec() else { panic!("{rt:?}: nothing failed") };
     assert!(!file.exists(), "{rt:?}: nobody waited");
-    let positions: Vec<usize> =
-        std::iter::once(error.position).chain(error.others.iter().map(|other| other.position)).collect();
+    let positions: Vec<usize> = std::iter::once(error.position())
+        .chain(error.others().iter().map(|other| other.position()))
+        .collect();
     assert_eq!(positions, (LAUNCHES - 8..LAUNCHES).collect::<Vec<_>>(), "{rt:?}: {error}");
     let text = "one of 8 commands in the device's queue, which went off together: CL_OUT_OF_RESOURCES (-5)";
     assert!(error.to_string().contains(text), "{rt:?}: {error}");
@@ -150,7 +151,7 @@ fn check(file: &Path) {
             let error = failed.expect_err(call);
             let (found, said) = match &error {
                 flash::Error::DeviceMemory(why) => (Code::OutOfMemory, why.to_string()),
-                flash::Error::Launch(launch) if matches!(launch.source, flash::Error::DeviceMemory(_)) => {
+                flash::Error::Launch(launch) if matches!(launch.cause(), flash::Error::DeviceMemory(_)) => {
                     (Code::OutOfMemory, error.to_string())
                 }
                 other => of_backend(other),

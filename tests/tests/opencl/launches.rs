@@ -2,9 +2,9 @@
 
 use crate::devices;
 use crate::kernels::{Far, Grid, Scale, Spread, Total, Wrap};
-use flash::descriptor::Attributes;
-use flash::index::Dim;
 use flash::prelude::*;
+use flash_core::descriptor::Attributes;
+use flash_core::index::Dim;
 
 fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i * 7919 % 10_007) as f32 * 0.25).collect()

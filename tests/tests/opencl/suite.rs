@@ -60,8 +60,8 @@ fn a_group_takes_the_cpu_once_and_no_emulator() {
     assert_eq!(ids.iter().filter(|id| id.starts_with("cpu")).count(), 1, "{ids:?}");
     assert!(all.devices().iter().all(|d| !d.info().emulated), "{all:?}");
     if let Ok(fpga) = flash::get_runtime("INTEL_FPGA") {
-        let emulated = |d: &&flash::backend::DeviceHandle| d.info().emulated;
-        let by_name = |d: &&flash::backend::DeviceHandle| d.info().name.contains("Emulat");
+        let emulated = |d: &&flash_core::backend::DeviceHandle| d.info().emulated;
+        let by_name = |d: &&flash_core::backend::DeviceHandle| d.info().name.contains("Emulat");
         let [said, named] = [
             fpga.devices().iter().copied().filter(|d| emulated(d)).count(),
             fpga.devices().iter().copied().filter(|d| by_name(d)).count(),

@@ -38,6 +38,13 @@ static inline flash_error *flash_fail(uint32_t code, const char *text) {
     return flash_host->error_create(code, flash_text(text));
 }
 
+/* A line for people on the program's standard error, unless the program has turned notices off; hosts before
+ * interface version 0.7 have none. */
+static inline void flash_notice(const char *text) {
+    if (flash_host->struct_size > offsetof(flash_host_api, notice) && flash_host->notice)
+        flash_host->notice(flash_text(text));
+}
+
 /* The plugin: a list of backends and one of kernel implementations, each of them may be NULL and 0. */
 #define FLASH_PLUGIN_OF(plugin_name, plugin_version, the_backends, the_backend_count, the_kernels, the_kernel_count) \
     FLASH_HIDDEN const flash_host_api *flash_host; \

@@ -219,7 +219,7 @@ fn layout() -> Vec<String> {
         abi::Attr { key, value, required, reserved }
         abi::HostApi {
             struct_size, abi_major, abi_minor, reserved, error_create, error_code, error_text, error_free,
-            query_failed, phase_rows, run_rows, get_extension
+            query_failed, phase_rows, run_rows, get_extension, notice
         }
         abi::RegisteredDevice { struct_size, reserved, id, api, device }
         abi::RegistryApi { struct_size, reserved, devices, implementations, add }

@@ -613,11 +613,9 @@ fn a_plugin_that_panics_in_a_launch_gives_a_typed_error_and_the_runtime_goes_on(
         plugins::in_child(function, prepare, || {
             for _ in 0..3 {
                 let error = fill("BROKEN").unwrap_err();
-                let source = match &error {
-                    Error::Launch(launch) => &launch.source,
-                    other => other,
+                let Error::Backend { code: Code::Panic, text, .. } = error.cause() else {
+                    panic!("{error:?}")
                 };
-                let Error::Backend { code: Code::Panic, text } = source else { panic!("{error:?}") };
                 assert!(text.contains(&format!("broken on purpose in {function}")), "{text}");
                 assert_eq!(fill("ALL_CPU").unwrap(), 3);
             }

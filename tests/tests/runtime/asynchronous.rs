@@ -83,7 +83,7 @@ impl Gate {
     fn keep(&self, rt: &RuntimeObj, memory: &FlashMemory<u64>) -> Handle {
         let gate = self.clone();
         let task = HostTask::new("gate").read_write(memory.clone()).blocking();
-        let wait = move |_: &mut flash::runtime::HostArgs<'_>| {
+        let wait = move |_: &mut flash_core::runtime::HostArgs<'_>| {
             gate.pass();
             Ok(())
         };
@@ -195,10 +195,10 @@ fn a_kernels_error_comes_out_of_the_handle_and_poisons() {
     let first = rt.submit(Mix::of(FAILS, a.clone(), b.clone())).exec_async([8]);
     let second = rt.submit(Mix::of(0, b.clone(), c.clone())).exec_async([8]);
     let error = launch_error(first.wait());
-    assert_eq!((&*error.kernel, error.position), ("asynchronous.mix", 0));
-    assert!(error.source.to_string().contains("as it was asked to"), "{error}");
+    assert_eq!((error.kernel(), error.position()), ("asynchronous.mix", 0));
+    assert!(error.cause().to_string().contains("as it was asked to"), "{error}");
     let skipped = launch_error(second.wait());
-    assert!(matches!(skipped.source, Error::Skipped { .. }), "{skipped}");
+    assert!(matches!(skipped.cause(), Error::Skipped { .. }), "{skipped}");
     assert!(matches!(b.read(), Err(Error::Poisoned)));
     assert!(matches!(c.read(), Err(Error::Poisoned)));
     b.write().unwrap().fill(1);
@@ -261,7 +261,7 @@ fn a_timeout_is_reported_when_it_passes_and_the_memory_is_busy_until_the_kernel_
     let handle = rt.submit(Sleep::of(2000, 7, a.clone())).options(Timeout(limit)).exec_async([1]);
     let error = launch_error(handle.wait());
     let reported = start.elapsed();
-    assert!(matches!(error.source, Error::Timeout { limit: l, taken: None } if l == limit), "{error}");
+    assert!(matches!(error.cause(), Error::Timeout { limit: l, taken: None, .. } if *l == limit), "{error}");
     assert!(
         error.to_string().contains("30ms") && error.to_string().contains("has not stopped yet"),
         "{error}"
@@ -281,7 +281,7 @@ fn exec_reports_a_timeout_after_the_kernel_has_stopped_and_says_so() {
     let start = Instant::now();
     let error = launch_error(rt.submit(Sleep::of(300, 7, &mut slice[..])).exec([1]));
     assert!(start.elapsed() >= Duration::from_millis(300));
-    assert!(matches!(error.source, Error::Timeout { taken: Some(taken), .. } if taken.as_millis() >= 300));
+    assert!(matches!(error.cause(), Error::Timeout { taken: Some(taken), .. } if taken.as_millis() >= 300));
     assert!(error.to_string().contains("it has stopped"), "{error}");
     assert_eq!(slice, [7]);
     // Every time, not only the first; and a submission's own limit wins.
@@ -300,13 +300,16 @@ fn what_a_launch_made_too_late_comes_back_to_a_slice_from_a_memory_apart() {
         let (mut slice, a) = ([1u64; 3], FlashMemory::<u64>::zeroed(1));
         let late = rt.submit(Sleep::of(60, 7, &mut slice[..1])).options(limit).defer([1]);
         let error = launch_error(late.submit(Sleep::of(0, 8, &a)).exec([1]));
-        assert!(matches!(error.source, Error::Timeout { .. }), "{error}");
+        assert!(matches!(error.cause(), Error::Timeout { .. }), "{error}");
         assert_eq!((slice, a.get(0).unwrap()), ([7, 1, 1], 8));
         // Who would go on from there is left out, as ever.
         let late = rt.submit(Sleep::of(60, 9, &a)).options(limit).defer([1]);
         let error = launch_error(late.submit(Mix::of(0, &a, &mut slice[1..2])).exec([1]));
-        assert!(matches!(error.source, Error::Timeout { .. }), "{error}");
-        assert!(matches!(error.others[..], [LaunchError { source: Error::Skipped { .. }, .. }]), "{error:?}");
+        assert!(matches!(error.cause(), Error::Timeout { .. }), "{error}");
+        assert!(
+            matches!(error.others(), [other] if matches!(other.cause(), Error::Skipped { .. })),
+            "{error:?}"
+        );
         assert_eq!(slice, [7, 1, 1]);
         assert!(matches!(a.read(), Err(Error::Poisoned)));
     });

@@ -8,12 +8,12 @@
 //! The memories are memories, or parts of one.
 
 use flash::Error;
-use flash::descriptor::{Attributes, Subspaces, part_by};
 use flash::kernel;
 use flash::kernel::CpuItem;
 use flash::kernel::Index;
 use flash::kernel::views::{Item, Read, ReadWrite, Row, Write};
 use flash::prelude::*;
+use flash_core::descriptor::{Attributes, Subspaces, part_by};
 use flash_tests::{APART, Random, in_process};
 use std::collections::HashMap;
 use std::ops::{Deref, Range};

@@ -5,7 +5,7 @@ use flash::kernel;
 use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::runtime::Scalar;
+use flash_core::runtime::Scalar;
 
 /// Where to, and how heavy.
 #[derive(Clone, Copy, flash::kernel::Element)]

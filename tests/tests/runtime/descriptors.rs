@@ -1,11 +1,11 @@
 //! The erased, serialised forms.
 
-use flash::descriptor::{
+use flash::kernels::nbody::{Accelerate, Simulate};
+use flash_core::descriptor::{
     Access, Attribute, Attributes, Devices, GroupBy, Implementation, KernelDescriptor, Searchable, SortBy,
     View,
 };
-use flash::index::Dim;
-use flash::kernels::nbody::{Accelerate, Simulate};
+use flash_core::index::Dim;
 use serde_json::json;
 
 #[test]

@@ -40,7 +40,7 @@ fn code_for_devices_is_no_candidate_on_a_cpu_and_the_error_lists_it() {
     let x = FlashMemory::<f32>::zeroed(3);
     let error = cpu().submit(Fill::of(1.0, &x)).exec([3]).unwrap_err();
     let flash::Error::NoImplementation(none) = &error else { panic!("{error:?}") };
-    assert_eq!(none.found.len(), cpu().devices().len(), "{none:?}");
+    assert_eq!(none.rejected().len(), cpu().devices().len(), "{none:?}");
     for part in ["`fill.cl` for opencl", "runs implementations for cpu", "device_code.fill"] {
         assert!(error.to_string().contains(part), "{part} in {error}");
     }

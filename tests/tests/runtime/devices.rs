@@ -1,11 +1,11 @@
 //! One launch over several devices with memories of their own: the bits of one device, the copies that are
 //! needed and no more, and clear words where it cannot be.
 
-use flash::descriptor::part_by;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Scatter, Sum, Whole, Window, Write};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
 use flash::{Error, kernel};
+use flash_core::descriptor::part_by;
 use flash_tests::{APART, in_process};
 
 const FOUR: &[(&str, &str)] = APART[4];

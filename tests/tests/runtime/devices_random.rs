@@ -3,13 +3,13 @@
 //!
 //! Every case is made from a number, which a failure prints.
 
-use flash::descriptor::{ArrayMap, Attributes, PartBy, part_by, stencil, tiles};
 use flash::kernel;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Scatter, Sum, Whole, Window, Write};
 use flash::kernel::{CpuItem, Index};
-use flash::memory::MemoryRange;
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_core::descriptor::{ArrayMap, Attributes, PartBy, part_by, stencil, tiles};
+use flash_core::memory::MemoryRange;
 use flash_tests::Random;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -305,12 +305,12 @@ impl Step {
         }
         options.set(by);
         if let Some(subspaces) = self.subspaces {
-            options.set(flash::descriptor::Subspaces(subspaces));
+            options.set(flash_core::descriptor::Subspaces(subspaces));
         }
         if let Some(weights) = &self.weights
             && weights.iter().sum::<f64>() > 0.0
         {
-            options.set(flash::descriptor::weights(weights.iter().copied()));
+            options.set(flash_core::descriptor::weights(weights.iter().copied()));
         }
         options
     }
@@ -500,8 +500,8 @@ fn failures(outcome: Result<(), Error>) -> Vec<(usize, Failure)> {
     };
     match outcome {
         Ok(()) => Vec::new(),
-        Err(Error::Launch(first)) => std::iter::once((first.position, kind(&first.source)))
-            .chain(first.others.iter().map(|other| (other.position, kind(&other.source))))
+        Err(Error::Launch(first)) => std::iter::once((first.position(), kind(first.cause())))
+            .chain(first.others().iter().map(|other| (other.position(), kind(other.cause()))))
             .collect(),
         Err(other) => panic!("an error that nobody asked for: {other}"),
     }

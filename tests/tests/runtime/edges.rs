@@ -1,13 +1,13 @@
 //! What lies at the edges: numbers that are none, functions of the user that call back, parts that have
 //! nothing to do, very many of something.
 
-use flash::descriptor::part_by;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Reduce, Scatter, Sum, Window, Write};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
-use flash::runtime::HostArgs;
 use flash::{Error, RuntimeObj};
+use flash_core::descriptor::part_by;
+use flash_core::runtime::HostArgs;
 use flash_tests::{APART, id, in_process, key};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
@@ -191,7 +191,7 @@ fn no_time_is_too_little_and_all_the_time_is_enough() {
             let grow = |limit| rt.submit(Grow::of(0, &memory)).options(Timeout(limit)).exec([8]);
             let error = grow(Duration::ZERO).unwrap_err();
             let Error::Launch(launch) = &error else { panic!("{error:?}") };
-            assert!(matches!(launch.source, Error::Timeout { .. }), "{error}");
+            assert!(matches!(launch.cause(), Error::Timeout { .. }), "{error}");
             memory.write().unwrap().fill(1);
             grow(Duration::MAX).unwrap();
             assert_eq!(memory.get(7).unwrap(), 3);
@@ -212,7 +212,7 @@ fn a_budget_of_nothing_is_an_error_with_the_sizes_and_not_for_ever() {
                 let error = rt.submit(Grow::of(0, &memory)).options((options, part_by("i"))).exec([1000]);
                 let error = error.unwrap_err();
                 let Error::Launch(launch) = &error else { panic!("{error:?}") };
-                assert!(matches!(launch.source, Error::DeviceMemory(_)), "{error}");
+                assert!(matches!(launch.cause(), Error::DeviceMemory(_)), "{error}");
                 assert!(error.to_string().contains(&format!("{bytes}")), "{error}");
                 memory.write().unwrap().fill(1);
             }
@@ -389,8 +389,12 @@ fn what_one_part_fails_to_write_fails_all_of_its_submission_and_nothing_else() {
                 .exec([96])
                 .unwrap_err();
             let Error::Launch(launch) = &error else { panic!("{error:?}") };
-            assert_eq!((launch.position, &*launch.device, launch.others.len()), (0, &*id(2), 1), "{error}");
-            assert!(matches!(launch.others[0].source, Error::Skipped { .. }));
+            assert_eq!(
+                (launch.position(), launch.device(), launch.others().len()),
+                (0, &*id(2), 1),
+                "{error}"
+            );
+            assert!(matches!(launch.others()[0].cause(), Error::Skipped { .. }));
             for poisoned in [&to, &last] {
                 // The items that ran do not help.
                 assert!(matches!(poisoned.get(0), Err(Error::Poisoned)));

@@ -1,10 +1,10 @@
 //! Plain structs as elements, and which elements of an array a launch touches.
 
-use flash::descriptor::ElementType;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{CpuItem, Element, Index};
 use flash::prelude::*;
+use flash_core::descriptor::ElementType;
 
 struct ByItem;
 

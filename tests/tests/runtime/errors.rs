@@ -1,11 +1,11 @@
 //! Invalid launches are refused before anything of the pipeline runs, with helpful messages.
 
-use flash::index::{Dim, IntoDims};
 use flash::kernel;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Row, Scatter, Whole, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_core::index::{Dim, IntoDims};
 
 #[derive(KernelDefinition)]
 #[kernel(name = "errors.add", dims(row, column))]

@@ -1,11 +1,11 @@
 //! Every work item runs exactly once, and a phase begins when the one before has drained.
 
 use super::model::{Case, case};
-use flash::descriptor::Attributes;
 use flash::kernel::views::{Read, Scatter, Whole};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::{index::Dim, kernel};
+use flash::{Dim, kernel};
+use flash_core::descriptor::Attributes;
 use flash_tests::in_process;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

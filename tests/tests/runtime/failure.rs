@@ -74,9 +74,9 @@ fn a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words() {
         assert!(text.contains(part), "{part} in {text}");
     }
     let error = launch_error(outcome);
-    assert_eq!((&*error.kernel, &*error.device, error.position), ("failure.next", &*id(0), 0));
-    assert!(matches!(error.source, Error::Backend { code: Code::Kernel, .. }), "{error:?}");
-    assert!(error.others.is_empty());
+    assert_eq!((error.kernel(), error.device(), error.position()), ("failure.next", &*id(0), 0));
+    assert!(matches!(error.cause(), Error::Backend { code: Code::Kernel, .. }), "{error:?}");
+    assert!(error.others().is_empty());
     let source = std::error::Error::source(&error).expect("a failed launch has a source");
     assert!(source.to_string().contains("item 777 panics"));
 }
@@ -99,11 +99,11 @@ fn readers_of_a_failed_output_are_left_out_transitively_and_the_rest_runs() {
         .submit(Next::of(NEVER, &x, &a))
         .exec([8]); // 5: writes what 1 only read
     let error = launch_error(outcome);
-    assert_eq!((error.position, error.others.len()), (1, 2));
-    assert!(matches!(error.source, Error::Backend { .. }));
-    for (other, position) in error.others.iter().zip([2, 4]) {
-        assert_eq!((other.position, &*other.kernel), (position, "failure.next"));
-        assert!(matches!(&other.source, Error::Skipped { argument } if argument == "from"), "{other:?}");
+    assert_eq!((error.position(), error.others().len()), (1, 2));
+    assert!(matches!(error.cause(), Error::Backend { .. }));
+    for (other, position) in error.others().iter().zip([2, 4]) {
+        assert_eq!((other.position(), other.kernel()), (position, "failure.next"));
+        assert!(matches!(other.cause(), Error::Skipped { argument, .. } if argument == "from"), "{other:?}");
     }
     assert!(error.to_string().contains("2 more"), "{error}");
     assert_eq!([&a, &b, &c, &d, &x, &y].map(is_poisoned), [false, true, true, true, false, false]);
@@ -122,7 +122,7 @@ fn a_complete_write_within_the_pipeline_heals() {
         .submit(Next::of(NEVER, &b, &c))
         .exec([8]);
     let error = launch_error(outcome);
-    assert_eq!((error.position, error.others.len()), (0, 0));
+    assert_eq!((error.position(), error.others().len()), (0, 0));
     assert_eq!((b.get(7).unwrap(), c.get(7).unwrap()), (1, 2));
 }
 
@@ -133,8 +133,8 @@ fn what_was_poisoned_before_the_pipeline_counts() {
     rt.submit(Next::of(0, &a, &b)).exec([8]).unwrap_err();
     let outcome = rt.submit(Next::of(NEVER, &a, &c)).defer([8]).submit(Bump::of(NEVER, &b)).exec((8, 1));
     let error = launch_error(outcome);
-    assert_eq!(error.position, 1);
-    assert!(matches!(&error.source, Error::Skipped { argument } if argument == "to"));
+    assert_eq!(error.position(), 1);
+    assert!(matches!(error.cause(), Error::Skipped { argument, .. } if argument == "to"));
     assert_eq!(c.get(0).unwrap(), 1);
 }
 
@@ -147,8 +147,8 @@ fn several_failures_are_attached_to_the_first_in_chain_order() {
         chain = chain.submit(Next::of(k as u64, &pair[0], &pair[1])).defer([4]);
     }
     let error = launch_error(chain.exec());
-    assert!(error.source.to_string().contains("item 0 panics"));
-    let others: Vec<_> = error.others.iter().map(|e| (e.position, e.source.to_string())).collect();
+    assert!(error.cause().to_string().contains("item 0 panics"));
+    let others: Vec<_> = error.others().iter().map(|e| (e.position(), e.cause().to_string())).collect();
     assert_eq!((others[0].0, others[1].0, others.len()), (1, 2, 2));
     assert!(others[1].1.contains("item 2 panics"), "{others:?}");
 }
@@ -170,7 +170,7 @@ fn a_kept_pipeline_works_again_when_the_reason_is_gone() {
     let [a, b] = std::array::from_fn(|_| FlashMemory::<u64>::zeroed(4));
     let pipeline = rt.submit(Next::of(NEVER, &a, &b)).defer([4]).submit(Next::of(NEVER, &b, &to)).defer([4]);
     rt.submit(Next::of(0, &b, &a)).exec([4]).unwrap_err();
-    assert_eq!(launch_error(pipeline.exec()).others.len(), 1);
+    assert_eq!(launch_error(pipeline.exec()).others().len(), 1);
     a.write().unwrap().fill(10);
     pipeline.exec().unwrap();
     assert_eq!(*to.read().unwrap(), [12; 4]);
@@ -180,7 +180,7 @@ fn a_kept_pipeline_works_again_when_the_reason_is_gone() {
 fn a_panic_in_a_phase_keeps_the_later_phases_from_running() {
     let (rt, to) = (cpu(), FlashMemory::<u64>::zeroed(64));
     for parallel in [false, true] {
-        let mut options = flash::descriptor::Attributes::default();
+        let mut options = flash_core::descriptor::Attributes::default();
         options.set_by_name("cpu.parallel", parallel.into(), false);
         to.write().unwrap().fill(0);
         let text = rt

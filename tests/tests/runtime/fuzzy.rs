@@ -1,12 +1,12 @@
 //! Fuzzy search: numbers become wider ones where nothing can be lost, and nothing else becomes anything.
 
-use flash::descriptor::Searchable;
 use flash::kernel;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Write};
 use flash::kernel::{CpuItem, CpuSpan, Element, Index, Span};
 use flash::prelude::*;
 use flash::recording::{Data, Recording};
-use flash::runtime::ByName;
+use flash_core::descriptor::Searchable;
+use flash_core::runtime::ByName;
 use std::fmt::Debug;
 
 fn cpu() -> RuntimeObj {
@@ -39,7 +39,7 @@ enum Exact {
     NoNumber,
 }
 
-trait Number: Element + Debug + flash::runtime::IntoArgument<'static> {
+trait Number: Element + Debug + flash_core::runtime::IntoArgument<'static> {
     /// Among them those at which one type ends, or begins to lose digits.
     fn values() -> Vec<Self>;
     fn exact(self) -> Exact;
@@ -145,7 +145,7 @@ chosen! {
     Real for f64 leaves 6400, [priority = 40];
 }
 
-fn choose<S: Element>(value: S, options: impl flash::runtime::IntoOptions) -> Result<u32, flash::Error> {
+fn choose<S: Element>(value: S, options: impl flash_core::runtime::IntoOptions) -> Result<u32, flash::Error> {
     let to = FlashMemory::<u32>::zeroed(3);
     let fuzzy = cpu().options(Searchable::Fuzzy);
     fuzzy.submit(Chosen::of(value, &to)).options(options).exec([3]).map(|()| to.get(2).unwrap())
@@ -175,7 +175,7 @@ fn a_name_chooses_among_what_fuzzy_search_finds() {
     assert_eq!(choose(7u8, Implementation::named("long_unsigned")).unwrap(), 64);
     let error = choose(7i32, Implementation::named("unsigned")).unwrap_err();
     let flash::Error::NoImplementation(none) = &error else { panic!("{error:?}") };
-    assert_eq!((none.found.len(), none.signature.as_str()), (5, "[1](i32, Item<Write<u32>> along [0])"));
+    assert_eq!((none.rejected().len(), none.signature()), (5, "[1](i32, Item<Write<u32>> along [0])"));
     let why =
         "`value` is i32 here, it takes u32: a scalar becomes another only if every value stays what it is";
     assert!(error.to_string().contains(why), "{error}");

@@ -91,7 +91,7 @@ fn it_reaches_ranges_and_slices_with_their_types_and_accesses() {
 #[flash_tests::test]
 fn what_cannot_be_written_or_is_there_twice_is_refused_before_anything_runs() {
     let (rt, a, source) = (cpu(), zeroed(), [1u64]);
-    let never = |_: &mut flash::runtime::HostArgs<'_>| panic!("it must not run");
+    let never = |_: &mut flash_core::runtime::HostArgs<'_>| panic!("it must not run");
     let error = rt.pipeline().host(HostTask::new("w").write(&source[..]), never).exec().unwrap_err();
     assert!(error.to_string().contains("kernel `w`, argument `#0`"), "{error}");
     let error = rt.pipeline().host(HostTask::new("w").read(&a).write(&a), never).exec().unwrap_err();
@@ -104,9 +104,9 @@ fn its_error_or_panic_is_its_submissions() {
     let fails = HostTask::new("load").write(&b);
     let outcome = rt.pipeline().host(fails, |_| panic!("no such file")).submit(Next::of(&b, &c)).exec([8]);
     let error = launch_error(outcome);
-    assert_eq!((&*error.kernel, &*error.device, error.position), ("load", "the host", 0));
+    assert_eq!((error.kernel(), error.device(), error.position()), ("load", "the host", 0));
     assert!(error.to_string().contains("no such file"), "{error}");
-    assert!(matches!(error.others[0].source, Error::Skipped { .. }));
+    assert!(matches!(error.others()[0].cause(), Error::Skipped { .. }));
     assert!(matches!(b.read(), Err(Error::Poisoned)));
     // One that writes all of it heals; its own error comes out as it is.
     rt.pipeline()
@@ -118,7 +118,7 @@ fn its_error_or_panic_is_its_submissions() {
         .unwrap();
     assert_eq!(b.get(0).unwrap(), 3);
     let own = rt.pipeline().host(HostTask::new("own").read(&a), |_| Err(Error::Shape("mine".into())));
-    assert!(matches!(launch_error(own.exec()).source, Error::Shape(text) if text == "mine"));
+    assert!(matches!(launch_error(own.exec()).cause(), Error::Shape(text) if text == "mine"));
     drop(rt.submit(Next::of(&a, &c)).exec([8]));
 }
 
@@ -164,7 +164,7 @@ fn a_token_that_fails_or_is_dropped_fails_the_task_and_a_failed_task_voids_its_t
         std::thread::spawn(move || token.complete(Err(Error::Shape("too late".into()))));
         Ok(())
     });
-    assert!(matches!(launch_error(failing.exec()).source, Error::Shape(text) if text == "too late"));
+    assert!(matches!(launch_error(failing.exec()).cause(), Error::Shape(text) if text == "too late"));
     let dropping = rt.pipeline().host(task(), |io| {
         drop(io.later());
         Ok(())
@@ -177,7 +177,7 @@ fn a_token_that_fails_or_is_dropped_fails_the_task_and_a_failed_task_voids_its_t
         send.send(token).unwrap();
         Err(Error::Shape("after all".into()))
     });
-    assert!(matches!(launch_error(voiding.exec()).source, Error::Shape(_)));
+    assert!(matches!(launch_error(voiding.exec()).cause(), Error::Shape(_)));
     let mut token = tokens.recv().unwrap();
     assert!(matches!(token.with(|_| Ok(())), Err(Error::Shape(text)) if text == "after all"));
     token.complete(Ok(()));
@@ -220,7 +220,7 @@ fn types_of_one_name_are_told_apart_by_their_bytes() {
     #[repr(C)]
     struct P([u8; 12]);
     let error = launch_error(asks_for::<P>(&memory));
-    assert!(matches!(error.source, Error::Argument { .. }), "{error}");
+    assert!(matches!(error.cause(), Error::Argument { .. }), "{error}");
     let text = error.to_string();
     assert!(
         text.contains("P (4 bytes, aligned to 1, layout")
@@ -327,7 +327,7 @@ fn eight_that_block_run_at_once() {
     let one = |_| {
         let barrier = barrier.clone();
         let task = HostTask::new("meet").write(zeroed()).blocking();
-        let meet = move |_: &mut flash::runtime::HostArgs<'_>| {
+        let meet = move |_: &mut flash_core::runtime::HostArgs<'_>| {
             barrier.wait();
             Ok(())
         };

@@ -79,7 +79,7 @@ fn a_named_implementation_wins_before_everything() {
 fn a_name_that_is_not_there_is_an_error_that_lists_what_there_is() {
     let error = ran!(Priority, Implementation::named("medium")).unwrap_err();
     let flash::Error::NoImplementation(none) = &error else { panic!("{error:?}") };
-    assert_eq!((none.kernel.as_str(), none.found.len()), ("implementations.priority", 3));
+    assert_eq!((none.kernel(), none.rejected().len()), ("implementations.priority", 3));
     for part in ["medium", "`low`", "`middle`", "`high`", &flash_tests::id(0)] {
         assert!(error.to_string().contains(part), "{part} in {error}");
     }

@@ -154,7 +154,7 @@ fn a_memory_budget_holds_for_the_runtimes_devices_and_what_does_not_fit_is_writt
 fn pipelines_of_a_higher_priority_go_first_where_they_wait_for_a_thread() {
     flash_tests::in_process(&[("FLASH_CPU_THREADS", "1")], || {
         let rt = get_runtime("ALL_CPU").unwrap();
-        let threads = flash::workers::count();
+        let threads = flash_core::workers::count();
         let occupy = |number| rt.submit(Occupy::of(number, FlashMemory::zeroed(1))).exec_async([1usize]);
         let occupied: Vec<_> = (0..threads).map(occupy).collect();
         until(|| OCCUPIED.load(SeqCst) == threads);

@@ -197,7 +197,7 @@ fn a_launch_that_reads_poison_is_left_out() {
     let (rt, bad, to) = (cpu(), poisoned(), FlashMemory::from([7u32; 4]));
     let error = rt.submit(Copy::of(0, &bad, &to)).exec([4]).unwrap_err();
     let Error::Launch(launch) = &error else { panic!("{error:?}") };
-    assert!(matches!(&launch.source, Error::Skipped { argument } if argument == "from"), "{error:?}");
+    assert!(matches!(launch.cause(), Error::Skipped { argument, .. } if argument == "from"), "{error:?}");
     assert!(matches!(to.read(), Err(Error::Poisoned)));
     let bad = poisoned();
     let error = rt.submit(Add::of(1, &bad)).exec([4]).unwrap_err();

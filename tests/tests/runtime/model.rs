@@ -1,8 +1,8 @@
 //! Index tables as the specification words them: built as rows, sorted, cut at barriers.
 
 use flash::count_by;
-use flash::descriptor::{Attributes, GroupBy, SortBy};
-use flash::index::Dim;
+use flash_core::descriptor::{Attributes, GroupBy, SortBy};
+use flash_core::index::Dim;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;

@@ -90,7 +90,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn every_way(door: &str) {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let Around { rt, own, other } = around();
-    let mut options = flash::descriptor::Attributes::default();
+    let mut options = flash_core::descriptor::Attributes::default();
     options.set(Implementation::named(door));
     options.set_by_name("cpu.parallel", true.into(), false);
     for how in 0..7 {

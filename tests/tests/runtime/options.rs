@@ -1,12 +1,12 @@
 //! Options of a submission or a runtime, beside arguments and dimensions.
 
-use flash::backend::DeviceHandle;
-use flash::descriptor::{Attribute, Attributes, Searchable};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Scatter, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_core::backend::DeviceHandle;
+use flash_core::descriptor::{Attribute, Attributes, Searchable};
 use flash_tests::id;
 
 /// Leaves the index of each item in the order in which they ran.
@@ -56,7 +56,7 @@ fn cpu() -> RuntimeObj {
 }
 
 /// Phases of `Trace` on 2 times 3 items, each as the sorted indices yx.
-fn phases(rt: &RuntimeObj, options: impl flash::runtime::IntoOptions) -> Vec<Vec<u64>> {
+fn phases(rt: &RuntimeObj, options: impl flash_core::runtime::IntoOptions) -> Vec<Vec<u64>> {
     let (log, profile) = (FlashMemory::<u64>::zeroed(7), Profile::new());
     rt.submit(Trace::of(&log)).options(options).options(&profile).exec([2, 3]).unwrap();
     let count = profile.take()[0].phases as usize;
@@ -232,7 +232,7 @@ fn sizes_gives_arrays_a_shape() {
 fn a_failsafe_runs_where_nothing_implements_the_kernel_and_only_there() {
     let (rt, from) = (cpu(), FlashMemory::from([1u32, 2, 3]));
     let to = FlashMemory::from([10u32, 10, 10]);
-    let body = |host: &mut flash::runtime::HostArgs<'_>| {
+    let body = |host: &mut flash_core::runtime::HostArgs<'_>| {
         let (factor, items) = (host.scalar::<u32>(0)?, host.dims()[0].len() as usize);
         let from = host.read::<u32>(1)?.to_vec();
         for (to, from) in host.write::<u32>(2)?.iter_mut().zip(from).take(items) {
@@ -261,7 +261,7 @@ fn a_failsafe_runs_where_nothing_implements_the_kernel_and_only_there() {
     // Wrong dimensions are not the failsafe's business, and its error is the submission's.
     let error = rt.submit(Missing::of(1, &from, &to)).failsafe(body).exec([9]).unwrap_err();
     assert!(error.to_string().contains("`from`"), "{error}");
-    let fails = |_: &mut flash::runtime::HostArgs<'_>| Err(Error::Shape("as it was asked to".into()));
+    let fails = |_: &mut flash_core::runtime::HostArgs<'_>| Err(Error::Shape("as it was asked to".into()));
     let error = rt.submit(Missing::of(1, &from, &to)).failsafe(fails).exec([3]).unwrap_err();
     assert!(
         error.to_string().contains("options.missing") && error.to_string().contains("as it was asked to"),

@@ -102,7 +102,7 @@ fn many_phases_give_what_a_serial_model_gives_through_every_door() {
         let (mut a_model, mut b_model) = (a.clone(), b.clone());
         model(skip, &owners, steps, &mut a_model, &mut b_model);
         for door in ["by_item", "by_span", "by_whole"] {
-            let mut options = flash::descriptor::Attributes::default();
+            let mut options = flash_core::descriptor::Attributes::default();
             options.set(Implementation::named(door));
             options.set_by_name("cpu.parallel", parallel.into(), false);
             let dims = ((first..first + items * stride).step_by(stride), steps);

@@ -1,12 +1,12 @@
 //! The devices that run submissions: in turn, where their data is, in proportion to measured rates; and
 //! products and sums that have one value however they are cut.
 
-use flash::descriptor::{Attributes, part_by};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Reduce, Scatter, Sum, Window, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::runtime::LaunchProfile;
+use flash_core::descriptor::{Attributes, part_by};
+use flash_core::runtime::LaunchProfile;
 use flash_tests::{APART, id, in_process};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! Written elements are exclusive and inside, or the launch is refused: against a check of all pairs.
 
 use super::model::{Barriers, Case, case};
-use flash::index::Dim;
 use flash::kernel;
 use flash::kernel::views::{Item, Phased, Read, ReadWrite};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
+use flash_core::index::Dim;
 use proptest::prelude::*;
 use std::cell::Cell;
 
@@ -153,7 +153,12 @@ impl CpuItem<Turns<'_>> for ByItem {
     }
 }
 
-fn refusal(table: usize, own: usize, dims: (Dim, Dim), order: impl flash::runtime::IntoOptions) -> String {
+fn refusal(
+    table: usize,
+    own: usize,
+    dims: (Dim, Dim),
+    order: impl flash_core::runtime::IntoOptions,
+) -> String {
     let rt = flash_tests::runtime();
     let (table, own) = (FlashMemory::zeroed(table), FlashMemory::zeroed(own));
     rt.submit(Turns::of(&table, &own)).options(order).exec(dims).unwrap_err().to_string()
@@ -161,7 +166,7 @@ fn refusal(table: usize, own: usize, dims: (Dim, Dim), order: impl flash::runtim
 
 #[flash_tests::test]
 fn refusals_name_kernel_argument_dimension_and_what_was_expected_and_found() {
-    let none = flash::descriptor::Attributes::default;
+    let none = flash_core::descriptor::Attributes::default;
     let text = refusal(3, 8, (8.into(), 2.into()), none());
     for part in ["kernel `proofs.phased`", "argument `table`", "8", "3"] {
         assert!(text.contains(part), "{part} in {text}");

@@ -1,12 +1,12 @@
 //! Submissions are recorded anew each time, whatever was submitted before on this thread: a launch is never
 //! taken for an earlier one that looked like it.
 
-use flash::descriptor::Attributes;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
+use flash_core::descriptor::Attributes;
 use flash_tests::{id, key};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -2,14 +2,14 @@
 
 use super::model::{Case, Entry, Values, case};
 use flash::Error;
-use flash::descriptor::Attributes;
-use flash::index::Dim;
 use flash::kernel;
 use flash::kernel::views::{
     Accumulator, Item, Max, Min, Phased, Read, ReadWrite, Reduce, ReduceOp, Sum, Write,
 };
 use flash::kernel::{CpuItem, CpuSpan, CpuWhole, Index, Space, Span, Threads};
 use flash::prelude::*;
+use flash_core::descriptor::Attributes;
+use flash_core::index::Dim;
 use flash_tests::in_process;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -256,7 +256,7 @@ where
     Sum: ReduceOp<T>,
     Min: ReduceOp<T>,
     Max: ReduceOp<T>,
-    for<'a> Extremes<'a, T>: flash::runtime::Submission<'a>,
+    for<'a> Extremes<'a, T>: flash_core::runtime::Submission<'a>,
 {
     let [mut sum, mut least, mut most] = [garbage; 3];
     let rt = get_runtime("ALL_CPU").unwrap();
@@ -351,7 +351,7 @@ fn a_write_heals_and_a_read_write_is_skipped() {
     let bins = FlashMemory::from([5u32, 5]);
     rt.submit(Guarded::of(0, 0, &bins)).exec([1]).unwrap_err();
     let skipped = rt.submit(Guarded::of(9, 0, &bins)).exec([1]).unwrap_err();
-    assert!(matches!(&skipped, Error::Launch(l) if matches!(l.source, Error::Skipped { .. })), "{skipped}");
+    assert!(matches!(&skipped, Error::Launch(l) if matches!(l.cause(), Error::Skipped { .. })), "{skipped}");
     let total = FlashMemory::from([0.0f64]);
     rt.submit(Refuses::of(&total)).exec([8192]).unwrap_err();
     let values = [1.5f64];
@@ -535,7 +535,7 @@ fn by_name_the_ready_made_operations_work_and_others_say_why_not() {
 
 #[test]
 fn descriptors_say_operation_and_array_and_come_back() {
-    use flash::descriptor::KernelDescriptor;
+    use flash_core::descriptor::KernelDescriptor;
     let descriptor = KernelDescriptor::of::<All<'_>>();
     let text = descriptor.signature();
     assert!(

@@ -63,7 +63,7 @@ fn all_operations<T: Number>() {
     let (smallest, largest) = (FlashMemory::from(vec![T::of(200); cells]), FlashMemory::<T>::zeroed(cells));
     let (place, updated) = (FlashMemory::from(vec![T::of(17)]), FlashMemory::from(vec![T::of(5); cells]));
     let written = FlashMemory::<T>::zeroed(n as usize);
-    let mut options = flash::descriptor::Attributes::default();
+    let mut options = flash_core::descriptor::Attributes::default();
     options.set_by_name("cpu.parallel", true.into(), false);
     rt.submit(All::of(&values, &sum, &smallest, &largest, &place, &found, &updated, &written))
         .options(options)
@@ -127,7 +127,7 @@ impl<T: Number> CpuItem<Contended<'_, T>> for Plain {
 
 fn contended<T: Number>() {
     let rt = flash_tests::runtime();
-    let mut options = flash::descriptor::Attributes::default();
+    let mut options = flash_core::descriptor::Attributes::default();
     options.set_by_name("cpu.parallel", true.into(), false);
     let (items, times) = (64, 1000);
     for _ in 0..20 {

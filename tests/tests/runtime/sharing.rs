@@ -1,10 +1,10 @@
 //! The CPU's threads that run the items of a launch.
 
-use flash::descriptor::Implementation;
 use flash::kernel;
 use flash::kernel::views::{Item, Write};
 use flash::kernel::{CpuItem, CpuSpan, Index, Span};
 use flash::prelude::*;
+use flash_core::descriptor::Implementation;
 use flash_tests::in_process;
 use std::collections::BTreeSet;
 use std::time::Duration;

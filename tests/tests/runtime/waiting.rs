@@ -1,11 +1,11 @@
 //! Waits between pipelines: which there are, and how long they last.
 
 use flash::Error;
-use flash::descriptor::{MemoryBudget, part_by};
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
+use flash_core::descriptor::{MemoryBudget, part_by};
 use flash_tests::{APART, in_process};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
@@ -179,7 +179,7 @@ fn a_timeout_is_of_the_submission_whatever_number_of_devices_runs_it() {
         let outcome = rt.submit(Steps::of(30, &memory)).options(options).exec((64, 10));
         let error = outcome.expect_err("300 ms are more than 100");
         let Error::Launch(launch) = &error else { panic!("{error:?}") };
-        assert!(matches!(launch.source, Error::Timeout { .. }), "{error}");
+        assert!(matches!(launch.cause(), Error::Timeout { .. }), "{error}");
     };
     in_process(&[("FLASH_CPU_THREADS", "1")], check);
     in_process(SHARING, check);

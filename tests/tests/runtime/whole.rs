@@ -166,7 +166,7 @@ impl On {
         of_last.map(|launch| launch.device).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    fn mix(&self, dims: &[flash::index::Dim; 2]) -> [Vec<u64>; 2] {
+    fn mix(&self, dims: &[flash_core::index::Dim; 2]) -> [Vec<u64>; 2] {
         let shaped = |seed: u64| {
             let numbers = (0..(WIDTH * HEIGHT) as u64).map(|i| (i + seed).wrapping_mul(2_654_435_761) >> 7);
             numbers.collect::<FlashMemory<u64>>().with_shape([WIDTH, HEIGHT]).unwrap()
@@ -199,7 +199,7 @@ impl On {
 /// Everything, on two devices, against one item after the other on one.
 fn two_devices(copying: bool) {
     let reference = On::new(&id(0), "by_item");
-    let full = || flash::index::Dim::from(WIDTH as u64);
+    let full = || flash_core::index::Dim::from(WIDTH as u64);
     for (what, dims, devices) in [
         ("all", [full(), (HEIGHT as u64).into()], 2),
         ("some rows", [full(), (3..HEIGHT as u64 - 4).into()], 2),

@@ -1,11 +1,11 @@
 //! Windows: the whole array where nothing is cut, through every door, by element, axes and slice.
 
-use flash::descriptor::{part_by, rows, stencil};
+use flash::Error;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, Whole, Window, Write};
 use flash::kernel::{CpuItem, CpuSpan, CpuWhole, Index, Space, Span, Threads};
 use flash::prelude::*;
-use flash::{Error, PartError};
+use flash_core::descriptor::{part_by, rows, stencil};
 use std::cell::Cell;
 
 /// The sum of an element and its right and upper neighbour, with the array's borders around it.
@@ -118,11 +118,11 @@ fn a_window_without_elements_may_have_any_extents() {
 
 #[flash_tests::test]
 fn part_by_is_in_the_descriptor_and_options_replace_it() {
-    let descriptor = flash::descriptor::KernelDescriptor::of::<Sum<'_>>();
+    let descriptor = flash_core::descriptor::KernelDescriptor::of::<Sum<'_>>();
     let by = part_by("y").map("from", stencil([("x", 1), ("y", 1)]));
     assert_eq!(descriptor.attributes.get(), Some(&by));
     assert!(descriptor.arguments[0].structure && !descriptor.arguments[1].structure);
-    let read = flash::descriptor::KernelDescriptor::from_json(&descriptor.to_json()).unwrap();
+    let read = flash_core::descriptor::KernelDescriptor::from_json(&descriptor.to_json()).unwrap();
     assert_eq!(read, descriptor);
 
     let rt = flash_tests::runtime();
@@ -137,9 +137,6 @@ fn part_by_is_in_the_descriptor_and_options_replace_it() {
         let text = exec(by).unwrap_err().to_string();
         assert!(text.contains(expected), "{text}");
     }
-    let source = Box::new(PartError::Barrier { dimension: "y".into() });
-    let text = Error::Partition { kernel: "k".into(), source }.to_string();
-    assert!(text.starts_with("kernel `k`, part_by: dimension `y` cannot be cut"), "{text}");
 }
 
 #[flash_tests::test]

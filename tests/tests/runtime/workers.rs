@@ -4,7 +4,7 @@ use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::workers::{self, Source};
+use flash_core::workers::{self, Source};
 use flash_tests::in_process;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -206,7 +206,7 @@ fn a_thread_that_waits_runs_what_has_not_begun_and_what_it_comes_after() {
         let one = |number: usize, memory: &FlashMemory<u64>| {
             let seen = seen.clone();
             let task = HostTask::new("one").read_write(memory.clone());
-            let note = move |_: &mut flash::runtime::HostArgs<'_>| {
+            let note = move |_: &mut flash_core::runtime::HostArgs<'_>| {
                 seen.lock().unwrap().push((number, std::thread::current().id()));
                 Ok(())
             };
@@ -271,7 +271,7 @@ fn ten_thousand_functions_that_complete_later_hold_no_thread() {
         let one = |number: u64| {
             let (tokens, a) = (tokens.clone(), zeroed(1));
             let task = HostTask::new("later").write(a.clone());
-            let later = move |io: &mut flash::runtime::HostArgs<'_>| {
+            let later = move |io: &mut flash_core::runtime::HostArgs<'_>| {
                 tokens.lock().unwrap().push((number, io.later()));
                 Ok(())
             };
@@ -313,7 +313,7 @@ fn functions_that_block_have_eight_threads_which_end_when_idle() {
         let one = |_| {
             let (now, most) = (now.clone(), most.clone());
             let task = HostTask::new("blocks").write(zeroed(1)).blocking();
-            let blocks = move |_: &mut flash::runtime::HostArgs<'_>| {
+            let blocks = move |_: &mut flash_core::runtime::HostArgs<'_>| {
                 most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
                 std::thread::sleep(Duration::from_millis(100));
                 now.fetch_sub(1, SeqCst);

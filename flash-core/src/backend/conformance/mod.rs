@@ -53,6 +53,7 @@ macro_rules! conformance {
 
 /// What the suite found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The runtime key.
     pub key: String,
@@ -62,6 +63,7 @@ pub struct Report {
 
 /// One check of one device.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Check {
     /// The device's id, or those of two.
     pub device: String,
@@ -73,6 +75,7 @@ pub struct Check {
 
 /// Whether a check holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It does.
     Passed,

@@ -67,9 +67,9 @@ impl ProgramCache {
         static ONCE: std::sync::Once = std::sync::Once::new();
         if let Err(why) = self.put(key, program) {
             ONCE.call_once(|| {
-                eprintln!(
-                    "flash: compiled programs are not kept: {why}: set FLASH_CACHE_DIR to a folder of yours"
-                );
+                crate::notice(format_args!(
+                    "compiled programs are not kept: {why}: set FLASH_CACHE_DIR to a folder of yours"
+                ));
             });
         }
     }

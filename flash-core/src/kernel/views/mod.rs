@@ -165,6 +165,7 @@ impl<'a> Array<'a> {
         Array { owner: self.owner.take(), ..*self }
     }
 
+    #[cfg(feature = "recordings")]
     /// All of a memory, or a range of its elements, which are of `size` bytes.
     ///
     /// # Panics

@@ -20,6 +20,7 @@ use super::reorder;
 use super::state::Runtime;
 use super::submissions::SubmissionList;
 use crate::error::{Error, LaunchError};
+#[cfg(feature = "recordings")]
 pub(super) use placement::parts_of;
 use scheduler::Scheduler;
 

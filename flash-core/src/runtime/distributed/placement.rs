@@ -8,9 +8,12 @@ use crate::error::Error;
 use crate::index::{self, Cut};
 use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
+#[cfg(feature = "recordings")]
 use crate::recording;
 use crate::runtime::footprint::{launch_of, whole_parts};
-use crate::runtime::partition::{Extent, Launch, Parts, Subspace};
+#[cfg(feature = "recordings")]
+use crate::runtime::partition::Extent;
+use crate::runtime::partition::{Launch, Parts, Subspace};
 use crate::runtime::plan::{Plan, Target, multiple_of_both};
 use crate::runtime::rate;
 use crate::runtime::reduce::blocks;
@@ -108,6 +111,7 @@ fn parts_if(list: &SubmissionList, node: &Node, known: bool) -> Result<Option<Ar
     }
 }
 
+#[cfg(feature = "recordings")]
 /// The current cut of a submission, for a recording. `None`: it runs whole, or its map looks into arrays that
 /// are not `known`, see [`parts_if`].
 pub(in crate::runtime) fn parts_of(

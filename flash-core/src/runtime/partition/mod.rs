@@ -21,7 +21,7 @@ use super::facts::{ArgumentFacts, KernelFacts};
 use super::proof::{argument_error, index_error, item_grid};
 use crate::abi;
 use crate::descriptor::{Access, View};
-use crate::error::{Error, PartError};
+use crate::error::{Error, PartError, PartProblem};
 use crate::index::{Cut, Dim, DimList, Order, restrict, value_range};
 use crate::kernel::{Boxes, Candidate, PartitionMap};
 use smallvec::SmallVec;
@@ -372,7 +372,7 @@ fn ask(
         (boxes, (0..values.len()).any(|dim| changes(dim) && candidate.was_asked_for(dim)))
     };
     launch.rule.call(launch, values, boxes).map_err(|(map, text)| {
-        part_error(launch, PartError::Panicked { map, subspace: subspace(launch, dimension, values), text })
+        part_error(launch, PartProblem::Panicked { map, subspace: subspace(launch, dimension, values), text })
     })
 }
 
@@ -398,7 +398,7 @@ fn said_of(
             let subspace = subspace(launch, dimension, values);
             return Err(part_error(
                 launch,
-                PartError::NotMapped { argument: name.to_owned(), subspace, why },
+                PartProblem::NotMapped { argument: name.to_owned(), subspace, why },
             ));
         }
     }
@@ -424,14 +424,14 @@ fn inside(
     }
     if axes.len() > extents.len() {
         let (axes, shape) = (axes.len(), extents.to_vec());
-        return Err(part_error(launch, PartError::Axes { argument: argument(), axes, shape }));
+        return Err(part_error(launch, PartProblem::Axes { argument: argument(), axes, shape }));
     }
     axes.extend(extents[axes.len()..].iter().map(|&extent| 0..extent));
     let bad = |(range, &extent): (&Range<u64>, &u64)| range.start > range.end || range.end > extent;
     if axes.iter().zip(extents).any(bad) {
         return Err(part_error(
             launch,
-            PartError::Outside {
+            PartProblem::Outside {
                 argument: argument(),
                 found: axes.to_vec(),
                 shape: extents.to_vec(),
@@ -452,7 +452,7 @@ fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
             for second in &parts.subspaces[s + 1..] {
                 let Ok(clash) = clash(first, second, i) else {
                     let argument = launch.kernel.descriptor.arguments[i].name.clone();
-                    return Err(part_error(launch, PartError::NoMap { argument }));
+                    return Err(part_error(launch, PartProblem::NoMap { argument }));
                 };
                 if let Some(boxes) = clash {
                     let name = |part: &Subspace| {
@@ -461,7 +461,7 @@ fn prove_apart(launch: &Launch<'_>, parts: &Parts) -> Result<(), Error> {
                     };
                     return Err(part_error(
                         launch,
-                        PartError::Overlap {
+                        PartProblem::Overlap {
                             argument: launch.kernel.descriptor.arguments[i].name.clone(),
                             boxes: boxes.map(|b| b.ranges().to_vec()),
                             shape: parts.grids[i].extents.to_vec(),
@@ -503,8 +503,8 @@ fn subspace(launch: &Launch<'_>, dimension: Option<usize>, values: &[Range<u64>]
 }
 
 #[cold]
-fn part_error(launch: &Launch<'_>, source: PartError) -> Error {
-    Error::Partition { kernel: launch.kernel.descriptor.name.clone(), source: Box::new(source) }
+fn part_error(launch: &Launch<'_>, problem: PartProblem) -> Error {
+    Error::Partition { kernel: launch.kernel.descriptor.name.clone(), source: Box::new(PartError(problem)) }
 }
 
 /// # Safety

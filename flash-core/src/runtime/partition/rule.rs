@@ -2,7 +2,7 @@
 
 use super::{Axes, Launch, candidate, part_error};
 use crate::descriptor::{ArgumentDescriptor, AxisMap, KernelDescriptor, PartBy, View};
-use crate::error::{Error, PartError};
+use crate::error::{Error, PartProblem};
 use crate::index::{Cut, Dim, cut, cut_by, cut_dimension, may_cut, value_range};
 use crate::kernel::shim::{KernelMark, panic_text};
 use crate::kernel::{Candidate, PartitionMap};
@@ -149,7 +149,7 @@ impl PartRule {
             Some(dim) if may_cut(launch.order, dim, &traits) => dim,
             Some(dim) => {
                 let dimension = launch.kernel.descriptor.dimensions[dim].clone();
-                return Err(part_error(launch, PartError::Barrier { dimension }));
+                return Err(part_error(launch, PartProblem::Barrier { dimension }));
             }
             // A cut was not asked for, and a whole run is as good.
             None if self.has_unmapped_scatter(launch) => return Ok(None),
@@ -284,7 +284,7 @@ impl CutCost {
                 });
                 cost.map_err(|(map, text)| {
                     let subspace = super::subspace(launch, Some(dim), &values);
-                    part_error(launch, PartError::Panicked { map, subspace, text })
+                    part_error(launch, PartProblem::Panicked { map, subspace, text })
                 })
             }
         }
@@ -297,7 +297,8 @@ const POINTERS: [&str; 4] = ["u32", "u64", "i32", "i64"];
 /// A row pointer, by the index value of the row.
 fn pointer(launch: &Launch<'_>, argument: usize, row: u64) -> Result<u64, Error> {
     let (arg, spec) = (&launch.args[argument], &launch.kernel.descriptor.arguments[argument]);
-    let error = |text: String| part_error(launch, PartError::Pointers { argument: spec.name.clone(), text });
+    let error =
+        |text: String| part_error(launch, PartProblem::Pointers { argument: spec.name.clone(), text });
     if row >= arg.len {
         return Err(error(format!(
             "row pointers of {} elements, expected {} at least: one more than there are rows",

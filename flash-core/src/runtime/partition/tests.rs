@@ -90,11 +90,11 @@ impl Recorded {
         self.with(|launch| self.plan.parts.parts(launch, dimension, &cut, weights))
     }
 
-    fn refused(&self, weights: &[f64]) -> (PartError, String) {
+    fn refused(&self, weights: &[f64]) -> (PartProblem, String) {
         let error = self.parts(weights).unwrap_err();
         let text = error.to_string();
         match error {
-            Error::Partition { source, .. } => (*source, text),
+            Error::Partition { source, .. } => (source.0, text),
             other => panic!("{other}"),
         }
     }
@@ -380,7 +380,7 @@ fn rows_and_columns_that_are_not_there_are_refused() {
         let (error, text) = launch(map, dims).refused(&[1.0, 1.0]);
         assert_eq!(
             error,
-            PartError::Outside { argument: "a".into(), found, shape: shape.clone(), subspace: what.into() },
+            PartProblem::Outside { argument: "a".into(), found, shape: shape.clone(), subspace: what.into() },
             "{text}"
         );
     }
@@ -456,10 +456,10 @@ fn csr_rows_are_cut_by_equal_non_zeros() {
     assert_eq!(reads(&launch.parts(&[1.0, 1.0]).unwrap().subspaces[1], 1)[0], 30..60);
     launch.shapes[1] = vec![50];
     let (error, text) = launch.refused(&[1.0, 1.0]);
-    assert!(matches!(error, PartError::Outside { .. }) && text.contains("[30..60]"), "{text}");
+    assert!(matches!(error, PartProblem::Outside { .. }) && text.contains("[30..60]"), "{text}");
     launch.args[0].len = 6;
     let (error, text) = launch.refused(&[1.0, 1.0]);
-    assert!(matches!(error, PartError::Pointers { .. }) && text.contains("expected 7 at least"), "{text}");
+    assert!(matches!(error, PartProblem::Pointers { .. }) && text.contains("expected 7 at least"), "{text}");
     arguments[0].structure = false;
     let text = plan(1, arguments, Some(by)).err().unwrap().to_string();
     assert!(text.contains("marked `#[structure]`") && text.contains("without that mark"), "{text}");
@@ -506,18 +506,18 @@ fn a_function_is_asked_and_what_it_says_is_checked() {
         launch.refused(&[1.0, 1.0])
     };
     let (error, text) = refused(0);
-    assert!(matches!(error, PartError::NoMap { .. }) && text.contains("`bins` is a `Scatter`"), "{text}");
+    assert!(matches!(error, PartProblem::NoMap { .. }) && text.contains("`bins` is a `Scatter`"), "{text}");
     let (error, text) = refused(1);
-    assert!(matches!(error, PartError::Outside { .. }), "{text}");
+    assert!(matches!(error, PartProblem::Outside { .. }), "{text}");
     assert!(text.contains("`from`") && text.contains("`x` 0..71") && text.contains("[0..201]"), "{text}");
     let (error, text) = refused(2);
-    assert!(matches!(error, PartError::NotMapped { .. }) && text.contains("`to` is an `Item`"), "{text}");
+    assert!(matches!(error, PartProblem::NotMapped { .. }) && text.contains("`to` is an `Item`"), "{text}");
     let (error, text) = refused(3);
-    assert!(matches!(error, PartError::Overlap { .. }), "{text}");
+    assert!(matches!(error, PartProblem::Overlap { .. }), "{text}");
     assert!(text.contains("`x` 0..71") && text.contains("`x` 71..100") && text.contains("`bins`"), "{text}");
     let (error, text) = refused(4);
     assert!(
-        matches!(error, PartError::Panicked { .. }) && text.contains("`boxes.double` panicked"),
+        matches!(error, PartProblem::Panicked { .. }) && text.contains("`boxes.double` panicked"),
         "{text}"
     );
     assert!(text.contains("mode 4"), "{text}");
@@ -535,18 +535,22 @@ fn what_cannot_be_cut_runs_whole_unless_it_was_named() {
     let parts = whole.parts(&[1.0, 1.0]).unwrap();
     assert_eq!((parts.subspaces.len(), parts.subspaces[0].order.items()), (1, 40));
     let named = Recorded::new(plan(2, arguments(), Some(part_by("x"))).unwrap(), dims(), vec![vec![3]]);
-    assert!(matches!(named.refused(&[1.0, 1.0]).0, PartError::NoMap { .. }));
+    assert!(matches!(named.refused(&[1.0, 1.0]).0, PartProblem::NoMap { .. }));
     assert_eq!(named.parts(&[1.0]).unwrap().subspaces.len(), 1);
 
     let group = crate::descriptor::group_by(["y"]);
     let barrier = grouped_plan(2, arguments(), Some(part_by("y")), Some(group)).unwrap();
     let barrier = Recorded::new(barrier, dims(), vec![vec![3]]);
     let (error, text) = barrier.refused(&[1.0, 1.0]);
-    assert!(matches!(error, PartError::Barrier { .. }) && text.contains("`y` cannot be cut"), "{text}");
+    assert!(
+        matches!(error, PartProblem::Barrier { .. })
+            && text.starts_with("kernel `k`, part_by: dimension `y` cannot be cut"),
+        "{text}"
+    );
     let axes = part_by("y").map("bins", stencil([("x", 1), ("y", 1)]));
     let axes = Recorded::new(plan(2, arguments(), Some(axes)).unwrap(), dims(), vec![vec![3]]);
     let (error, text) = axes.refused(&[1.0, 1.0]);
-    assert!(matches!(error, PartError::Axes { axes: 2, .. }) && text.contains("shape [3]"), "{text}");
+    assert!(matches!(error, PartProblem::Axes { axes: 2, .. }) && text.contains("shape [3]"), "{text}");
 }
 
 #[test]

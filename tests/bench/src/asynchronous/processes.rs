@@ -6,9 +6,9 @@ use crate::dispatch::{memories, parallel, per_call};
 use crate::kernels::{Empty, Nothing};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::{Context, Result, ensure};
-use flash::descriptor::Devices;
-use flash::runtime::HostTask;
 use flash::{FlashMemory, get_runtime};
+use flash_core::descriptor::Devices;
+use flash_core::runtime::HostTask;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 

@@ -12,11 +12,11 @@ use crate::opencl::Touch;
 use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Context, Result, ensure};
-use flash::backend::list;
 use flash::kernel::views::{Item, Read, Whole, Write};
 use flash::kernels::nbody::Accelerate;
 use flash::{FlashMemory, KernelDefinition, RuntimeObj, get_runtime};
 use flash_backend_cuda as _;
+use flash_core::backend::list;
 use hand::ByHand;
 use std::time::{Duration, Instant};
 

@@ -7,11 +7,11 @@ use super::sparse::Sparse;
 use crate::diffusion::Diffusion;
 use crate::nbody::Accel;
 use anyhow::Result;
-use flash::descriptor::Implementation;
 use flash::kernel::cpu_has;
 use flash::kernels::mmm::bf16;
 use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
 use flash::{FlashMemory, Pipeline, RuntimeObj, get_runtime};
+use flash_core::descriptor::Implementation;
 use std::thread;
 
 /// A kernel at a size.

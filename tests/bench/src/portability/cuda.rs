@@ -7,10 +7,12 @@ use crate::driver::{Driver, Function, call};
 use anyhow::Result;
 use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, cuMemcpyHtoD_v2};
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
-use flash::abi::{self, Arg};
-use flash::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
-use flash::backend::{Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory};
-use flash::{Code, register_backend};
+use flash_core::abi::{self, Arg};
+use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
+use flash_core::backend::{
+    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
+};
+use flash_core::{Code, register_backend};
 use std::ffi::c_void;
 use std::sync::Mutex;
 
@@ -80,7 +82,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::Invalid, format!("plain CUDA: {error}"))
 }
 
-impl flash::backend::Device for ByHandDevice {
+impl flash_core::backend::Device for ByHandDevice {
     type Kernel = Prepared;
 
     fn info(&self) -> DeviceInfo {

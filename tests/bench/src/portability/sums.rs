@@ -2,9 +2,9 @@
 //! are cleared before it runs, and added up afterwards.
 
 use flash::Code;
-use flash::backend::{Failure, Launch};
-use flash::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 use flash::kernels::vdp::Total;
+use flash_core::backend::{Failure, Launch};
+use flash_core::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 use std::any::type_name;
 use std::ffi::c_void;
 

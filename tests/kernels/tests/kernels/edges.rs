@@ -15,8 +15,8 @@ use flash::kernels::nbody::Accelerate;
 use flash::kernels::smmm::Smmm;
 use flash::kernels::vdp::Vdp;
 use flash::kernels::{ewmd, ewmm, js, mvm, smmm, vdp};
-use flash::memory::MemoryRange;
 use flash::prelude::*;
+use flash_core::memory::MemoryRange;
 
 fn of_nothing<T: Real>(test: &str) {
     for (which, rt) in all(test) {

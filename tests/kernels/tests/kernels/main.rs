@@ -13,10 +13,10 @@ mod sparse;
 mod together;
 
 use flash::RuntimeObj;
-use flash::backend::list;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
+use flash_core::backend::list;
 use flash_tests::emulated;
 
 /// A number type, with the operations that tests need.
@@ -142,8 +142,8 @@ fn is_too_much(operations: usize) -> bool {
     emulated::is_here() && operations > 600_000
 }
 
-/// Instruction sets.
-const SETS: [&str; 3] = ["avx512", "avx2", "portable"];
+/// The CPU implementations that every kernel has: for each instruction set, and the readable one.
+const SETS: [&str; 4] = ["avx512", "avx2", "portable", "plain"];
 
 /// Asserts that every element is within `bound` of the expected one; NaNs and infinities must be equal.
 #[track_caller]

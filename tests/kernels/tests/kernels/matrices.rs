@@ -224,7 +224,7 @@ fn some_rows_leave_the_others_as_they_were() {
     for (which, rt) in everywhere("matrices::some_rows_leave_the_others_as_they_were") {
         let some = [1, 2, 3, 30, 7];
         let rows = [
-            ("from 5 to 19", flash::index::Dim::from(5..19), (5..19).collect()),
+            ("from 5 to 19", flash_core::index::Dim::from(5..19), (5..19).collect()),
             ("listed", flash::count_by(some.map(|row| row as u64)), some.to_vec()),
         ];
         for (what, dim, rows) in rows {

@@ -5,7 +5,7 @@ use flash::kernels::mmm::{Mmm, bf16};
 use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mvm::Mvm, nbody};
 use flash::kernels::{smmm::Smmm, vdp::Vdp};
 use flash::prelude::*;
-use flash::runtime::Definitions;
+use flash_core::runtime::Definitions;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The names on the library's page, per kernel, as far as they are for this kind of CPU.
@@ -31,16 +31,16 @@ fn check<D: Definitions>(documented: &BTreeMap<&str, BTreeSet<&str>>) -> (String
         Err(error) => panic!("{name}: {error}"),
     };
     let none = named("of no implementation").unwrap_err();
-    let ours = none.found.iter().filter(|line| line.contains("` for cpu ("));
+    let ours = none.rejected().iter().filter(|line| line.contains("` for cpu ("));
     let there: BTreeSet<&str> = ours.filter_map(|line| line.split('`').nth(1)).collect();
-    let names = documented.get(none.kernel.as_str());
-    assert_eq!(names, Some(&there), "{}", none.kernel);
+    let names = documented.get(none.kernel());
+    assert_eq!(names, Some(&there), "{}", none.kernel());
     let mut others = BTreeSet::new();
     for name in &there {
         let Err(none) = named(name) else { continue };
         // One for each number type may have the name.
         let mut why =
-            none.found.iter().filter(|line| line.starts_with(&format!("`{name}` for cpu"))).peekable();
+            none.rejected().iter().filter(|line| line.starts_with(&format!("`{name}` for cpu"))).peekable();
         assert!(why.peek().is_some(), "{name} is not listed");
         let mine: Vec<_> = why.filter(|why| !why.contains(": it takes ")).collect();
         if mine.is_empty() {
@@ -50,7 +50,7 @@ fn check<D: Definitions>(documented: &BTreeMap<&str, BTreeSet<&str>>) -> (String
             assert!(why.contains("this CPU lacks") || why.contains("is not found"), "{why}");
         }
     }
-    (none.kernel, others)
+    (none.kernel().to_owned(), others)
 }
 
 #[test]

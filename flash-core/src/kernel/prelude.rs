@@ -1,0 +1,33 @@
+//! What almost every kernel needs: `use flash::kernel::prelude::*;`.
+//!
+//! # Examples
+//! A definition, and one implementation of it:
+//! ```
+//! use flash_core::kernel::prelude::*;
+//!
+//! /// `y = a * x + y`.
+//! #[derive(KernelDefinition)]
+//! #[kernel(name = "saxpy", dims(i))]
+//! struct Saxpy<'a> {
+//!     a: f32,
+//!     x: Item<'a, Read<f32>>,
+//!     y: Item<'a, ReadWrite<f32>>,
+//! }
+//!
+//! struct Plain;
+//!
+//! #[kernel]
+//! impl CpuItem<Saxpy<'_>> for Plain {
+//!     fn item(_: Index<1>, k: SaxpyItem<'_>) {
+//!         *k.y += k.a * *k.x;
+//!     }
+//! }
+//! # fn main() {}
+//! ```
+
+pub use super::views::{
+    Item, Max, Min, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Window, Write,
+};
+pub use super::{Boxes, Candidate, CpuItem, CpuSpan, CpuWhole, Element, Index, Space, Span, Threads};
+pub use super::{KernelDefinition, partition_map};
+pub use flash_macros::{KernelDefinition, kernel};
