@@ -51,7 +51,7 @@ fn resident() -> u64 {
 
 /// Each device has the same share in every launch.
 fn halves() -> RuntimeObj {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let shares = vec![1.0; rt.devices().len()];
     rt.options(weights(shares))
 }
