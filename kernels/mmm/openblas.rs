@@ -33,6 +33,7 @@ macro_rules! register {
                     cpu_implementation::<Mmm<'static, $t>>(
                         CpuFunction::whole::<Mmm<'static, $t>, OpenBlas>(),
                         "openblas",
+                        "cpu",
                         50,
                         "",
                         &[("library", LIBRARY)],

@@ -69,12 +69,14 @@ fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &T
     let attributes = keys.attributes.iter().map(|(key, value)| quote!((#key, #value)));
     let kernel = quote!(#core::kernel);
     let function = target.door.function();
+    let kind = keys.target.as_ref().map_or_else(|| "cpu".to_owned(), syn::LitStr::value);
     let tokens = quote! {
         #core::__private::inventory::submit! {
             #kernel::ImplementationEntry {
                 build: || #kernel::cpu_implementation::<#definition>(
                     #kernel::CpuFunction::#function::<#definition, #unit>(),
                     #name,
+                    #kind,
                     #priority,
                     #features,
                     &[#(#attributes),*],

@@ -9,7 +9,9 @@ use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, c
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
-use flash::backend::{Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory};
+use flash::backend::{
+    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory, physical_cpus,
+};
 use flash::{Code, register_backend};
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -90,7 +92,7 @@ impl flash::backend::Device for ByHandDevice {
             name: format!("NVIDIA_GPU:{}", self.ordinal),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            physical_id: "cpu".into(),
+            physical_id: physical_cpus(),
             ..DeviceInfo::default()
         }
     }

@@ -8,7 +8,9 @@ use super::sums::{Blocks, Sums};
 use anyhow::Result;
 use flash::abi::{self, Arg};
 use flash::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
-use flash::backend::{Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory};
+use flash::backend::{
+    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory, physical_cpus,
+};
 use flash::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
@@ -107,7 +109,7 @@ impl flash::backend::Device for ByHandDevice {
             name: self.name.clone(),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            physical_id: "cpu".into(),
+            physical_id: physical_cpus(),
             // The devices that are measured all are one, and get its implementations.
             features: "cpu".into(),
             ..DeviceInfo::default()
