@@ -60,7 +60,7 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 7
+#define FLASH_ABI_MINOR 8
 
 // The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
 #define FLASH_ABI_MINOR_OLDEST 2
@@ -139,6 +139,20 @@
 
 // Device flag: the default queue runs submissions in order.
 #define FLASH_DEVICE_IN_ORDER 8
+
+// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. Since
+// minor version 8.
+#define FLASH_DEVICE_SYNCHRONOUS 16
+
+// Device flag: runs functions of this process: an implementation's `share` or `span`, and functions of
+// shared libraries. Since minor version 8.
+#define FLASH_DEVICE_RUNS_FUNCTIONS 32
+
+// flash_backend_api.has: a CPU feature, by the name that Rust has for it, such as `avx2`.
+#define FLASH_HAS_FEATURE 1
+
+// flash_backend_api.has: a shared library, by one of the names, with commas, that a loader knows it by.
+#define FLASH_HAS_LIBRARY 2
 
 // flash_submission.flags: fill in `nanoseconds`.
 #define FLASH_SUBMIT_PROFILE 1
@@ -304,7 +318,7 @@ typedef struct flash_implementation {
   struct flash_str kernel;
   // Name of this implementation among the kernel's.
   struct flash_str name;
-  // Kind of device: `cpu`, `cuda`, `opencl`.
+  // Kind of device that it is for: one of the device's targets, such as `cuda`.
   struct flash_str target;
   // The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the kernel's
   // name alone and trusted to fit.
@@ -374,7 +388,9 @@ typedef struct flash_device_info {
   struct flash_str vendor;
   // Version of driver or backend.
   struct flash_str version;
-  // Identity of the hardware: devices with the same id are never used together in a group.
+  // What it is, physically, as a path that begins with the host: `node7/0000:3b:00.0`, `node7/cpus:0-3,8`.
+  // Devices with one id, with one that contains the other (`a/b` is in `a`), or with sets of CPUs that
+  // share one, are never used together in a group.
   struct flash_str physical_id;
   // Rough single-precision rate in flop/s, to order devices by. 0: unknown.
   double rate_hint;
@@ -382,6 +398,12 @@ typedef struct flash_device_info {
   uint64_t memory_bytes;
   // Architecture or instruction sets, separated by commas.
   struct flash_str features;
+  // Target strings of implementations that `prepare` takes, separated by commas, the preferred one first.
+  // Empty: the backend's target. Since minor version 8.
+  struct flash_str targets;
+  // What selects it in a runtime key, behind the backend's key and a colon. Empty: its number. Since minor
+  // version 8.
+  struct flash_str suffix;
 } flash_device_info;
 
 // One launch on one device.
@@ -473,7 +495,8 @@ typedef struct flash_backend_api {
   struct flash_str description;
   // Looks for the driver and its devices; called before `devices`, once. An error: unavailable.
   struct flash_error *(*probe)(void);
-  // The devices, which live for ever.
+  // The devices that are there, as pointers that live for ever: one that has gone fails with
+  // FLASH_ERROR_DEVICE_LOST. Called again when `generation` has changed. The list is valid until then.
   struct flash_error *(*devices)(struct flash_device *const **devices, size_t *count);
   // Properties of a device; `info.struct_size` is set by the host. Strings live for ever.
   struct flash_error *(*device_info)(struct flash_device *device, struct flash_device_info *info);
@@ -487,14 +510,15 @@ typedef struct flash_backend_api {
   struct flash_error *(*submit)(struct flash_device *device,
                                 struct flash_queue *queue,
                                 const struct flash_submission *submission);
-  // The target string of implementations that `prepare` takes: `cpu`, `cuda`, `opencl`.
+  // The target string of implementations that `prepare` takes, such as `cuda`, of devices whose info lists
+  // none.
   struct flash_str target;
   // An interface by name and version; NULL if there is none.
   const void *(*get_extension)(struct flash_str name, uint32_t version);
   // A property of an object as JSON text, made with `error_create`'s allocator: `*value` is an
   // error object whose text is the answer, to be freed by the caller.
   struct flash_error *(*query)(const void *object, struct flash_str key, struct flash_error **value);
-  // Changes whenever devices come or go.
+  // Changes whenever devices come or go. Asked when a program makes a runtime, and never by a launch.
   uint64_t (*generation)(void);
   // Memories of a device.
   struct flash_error *(*spaces)(struct flash_device *device,
@@ -587,7 +611,66 @@ typedef struct flash_backend_api {
   // that the device never saw, and calls no function of the host. NULL: it keeps nothing. Since minor
   // version 6.
   void (*forget_host)(struct flash_device *device, void *pointer, uint64_t bytes);
+  // The devices under the settings of a context, in place of `probe` and `devices`. It is called when a context first
+  // needs them, for one context at a time: keys are names of settings, values their texts, which live for the call. A
+  // setting that is missing has its default. Where all settings that the backend looks at are as in an earlier call,
+  // it gives the same devices, which live for ever. NULL: the devices depend on no settings. Since minor version 7.
+  struct flash_error *(*open)(const struct flash_attr *settings,
+                              size_t setting_count,
+                              struct flash_device *const **devices,
+                              size_t *count);
+  // The devices that a key selects, of `count` that are there: puts their indices into `selected`, in order,
+  // and their number, which is at most `count`. `suffix` is what stands behind the backend's key and a
+  // colon. FLASH_ERROR_UNSUPPORTED, or NULL: a number or a class selects. Since minor version 8.
+  struct flash_error *(*resolve)(struct flash_str suffix,
+                                 struct flash_device *const *devices,
+                                 size_t count,
+                                 size_t *selected,
+                                 size_t *selected_count);
+  // The implementation that the device has of a kernel, by its descriptor as JSON; it lives for ever. NULL
+  // put there, or NULL: none but those that are registered in this process. Since minor version 8.
+  struct flash_error *(*resolve_kernel)(struct flash_device *device,
+                                        struct flash_str descriptor,
+                                        const struct flash_implementation **implementation);
+  // 1 if the machine of the device has what an implementation needs: a `FLASH_HAS_*` kind, and a name. NULL: it
+  // is in the machine of this process, which is asked. Since minor version 8.
+  uint32_t (*has)(struct flash_device *device, uint32_t kind, struct flash_str name);
 } flash_backend_api;
+
+// A device that the host knows.
+typedef struct flash_registered_device {
+  // Size of this struct in the host.
+  uint32_t struct_size;
+  // 0.
+  uint32_t reserved;
+  // Its id, such as `ALL_CPU:0`. It lives for ever.
+  struct flash_str id;
+  // The vtable of its backend, which lives for ever.
+  const struct flash_backend_api *api;
+  // The device, which lives for ever.
+  struct flash_device *device;
+} flash_registered_device;
+
+// What the host's registry offers to plugins: extension `registry`, version 1, of flash_host_api.get_extension. It shows
+// the default context of the program. Since minor version 7.
+typedef struct flash_registry_api {
+  // Size of this struct in the host.
+  uint32_t struct_size;
+  // 0.
+  uint32_t reserved;
+  // Calls `visit(argument, device)` for each device, and ends with its first error. Looks for devices that nothing has
+  // needed so far. Not from within a plugin's query, `probe`, `devices` or `open`.
+  struct flash_error *(*devices)(struct flash_error *(*visit)(void *argument,
+                                                              const struct flash_registered_device *device),
+                                 void *argument);
+  // The same for each implementation.
+  struct flash_error *(*implementations)(struct flash_error *(*visit)(void *argument,
+                                                                      const struct flash_implementation *implementation),
+                                         void *argument);
+  // Adds implementations, which live for ever: all of them, or none and an error. Every context sees them in what it
+  // plans from then on.
+  struct flash_error *(*add)(const struct flash_implementation *const *implementations, size_t count);
+} flash_registry_api;
 
 // The contents of a plugin. Readable without touching a driver; lives for ever.
 typedef struct flash_plugin_header {

@@ -53,8 +53,8 @@ pub fn derive(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
         quote_spanned!(ty.span()=> #ty: #bound)
     });
     let elements = quote!(#(#elements),*);
-    // SAFETY of what is written here: the struct has a defined layout, all of its fields are plain data, and a constant
-    // proves that it has no other bytes.
+    // SAFETY of what is written here: the struct has a defined layout, all of its fields are plain data, and
+    // a constant proves that it has no other bytes.
     Ok(quote! {
         #[automatically_derived]
         #[allow(trivial_bounds)]

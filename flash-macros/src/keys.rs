@@ -136,6 +136,19 @@ pub fn name(input: ParseStream<'_>) -> syn::Result<LitStr> {
     Ok(name)
 }
 
+/// `= ".."`, a kind of device.
+pub fn target(input: ParseStream<'_>) -> syn::Result<LitStr> {
+    let target = text(input, "target", "my-isa")?;
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+');
+    if target.value().is_empty() || !target.value().chars().all(good) {
+        return Err(Error::new(
+            target.span(),
+            "the name of a kind of device is made of letters, digits, `_`, `-`, `.` and `+`, such as `my-isa`",
+        ));
+    }
+    Ok(target)
+}
+
 /// `= -10`.
 pub fn priority(input: ParseStream<'_>) -> syn::Result<i32> {
     let wrong = |span| {

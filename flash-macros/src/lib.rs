@@ -1,4 +1,5 @@
-//! The macros of FLASH: `derive(KernelDefinition)`, `derive(Element)`, `kernel`, `register_backend`, `export_plugin`.
+//! The macros of FLASH: `derive(KernelDefinition)`, `derive(Element)`, `kernel`, `register_backend`,
+//! `export_plugin`.
 //!
 //! Each is an ordinary function from tokens to tokens, tested here. `tests/macros` tests what the compiler
 //! makes of the result. `definition` is the derive, `implementation` the attribute of an impl, `backend` has
@@ -82,6 +83,7 @@ use proc_macro2::TokenStream as Tokens;
 /// | key | meaning |
 /// |---|---|
 /// | `opencl = "nbody.cl"`, `cuda = "nbody.cu"` | the file: source or binary |
+/// | `target = "my-isa"`, `source = "k.txt"` (or `binary`) | a file for devices of any other kind |
 /// | `for(f32, f64)` | the element types to register, for a definition with a type parameter |
 /// | `cooperating` | it takes `FLASH_ARGS` |
 /// | `entry = "accelerate"` | the function; default: the last part of the kernel's name |
@@ -128,9 +130,10 @@ pub fn kernel_definition(input: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// All of its fields are elements, and it has no padding. Plugins and recordings know it as `crate::Type`, whatever
-/// module it is in; `#[element(name = "physics::Particle")]` gives it another name. Two types of one name whose fields
-/// differ are not taken for each other. The derive implements `bytemuck::Pod` and `bytemuck::Zeroable`, too.
+/// All of its fields are elements, and it has no padding. Plugins and recordings know it as `crate::Type`,
+/// whatever module it is in; `#[element(name = "physics::Particle")]` gives it another name. Two types of one
+/// name whose fields differ are not taken for each other. The derive implements `bytemuck::Pod` and
+/// `bytemuck::Zeroable`, too.
 #[proc_macro_derive(Element, attributes(element))]
 pub fn element(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| element::derive(input.into(), &core)))
@@ -151,6 +154,7 @@ pub fn element(input: TokenStream) -> TokenStream {
 /// | key | meaning |
 /// |---|---|
 /// | `for(f32, f64)` | the element types to register, for an impl with a type parameter |
+/// | `target = "my-isa"` | the kind of device; default: `cpu` |
 /// | `priority = 10` | the highest wins among implementations that fit; default 0 |
 /// | `cpu_features = "avx2,fma"` | what the machine must have |
 /// | `library = "libopenblas.so.0"` | a shared library that it calls and that the loader must find |

@@ -36,7 +36,8 @@ static flash_error *devices(struct flash_device *const **list, size_t *count) {
 static flash_error *device_info(struct flash_device *device, flash_device_info *info) {
     (void)device;
     flash_device_info known = {
-        .device_class = FLASH_CLASS_OTHER, .flags = FLASH_DEVICE_TEST | FLASH_DEVICE_HOST_MEMORY | FLASH_DEVICE_IN_ORDER,
+        .device_class = FLASH_CLASS_OTHER, .flags = FLASH_DEVICE_TEST | FLASH_DEVICE_HOST_MEMORY | FLASH_DEVICE_IN_ORDER
+            | FLASH_DEVICE_SYNCHRONOUS | FLASH_DEVICE_RUNS_FUNCTIONS,
         .threads = 1, .name = FLASH_STR("one thread, in C"), .vendor = FLASH_STR("FLASH"),
         .version = FLASH_STR("1.0"), .physical_id = FLASH_STR("my-accel/0"),
     };

@@ -1,4 +1,5 @@
-//! What users write compiles and runs in a crate that forbids `unsafe`: elements, definitions, implementations, maps.
+//! What users write compiles and runs in a crate that forbids `unsafe`: elements, definitions,
+//! implementations, maps.
 #![forbid(unsafe_code)]
 
 use flash::kernel;

@@ -7,6 +7,7 @@ use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, WorkerThreads,
+    physical_cpus,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -167,10 +168,13 @@ impl Device for CpuDevice {
             name: model().unwrap_or_else(|| "CPU".to_owned()),
             vendor: vendor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            physical_id: self.part.map_or_else(|| "cpu".to_owned(), |(k, _)| format!("cpu/{k}")),
+            physical_id: physical_cpus() + &self.part.map_or_else(String::new, |(k, _)| format!("/{k}")),
             rate_hint: f64::from(threads) * lanes * 4.0 * 2.5e9,
             memory_bytes: memory(),
             features: features.join(","),
+            synchronous: true,
+            runs_functions: true,
+            ..DeviceInfo::default()
         }
     }
 

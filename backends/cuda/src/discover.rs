@@ -7,7 +7,9 @@ use cudarc::driver::sys::{
     cuDeviceGetCount, cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceTotalMem_v2, cuDriverGetVersion, cuInit,
 };
 use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{Class, DeviceInfo, Failure, HostSettings, Unavailable};
+use flash_core::backend::{
+    Class, DeviceInfo, Failure, HostSettings, Unavailable, physical_cpus, physical_id,
+};
 use std::ffi::{CStr, c_char};
 
 /// The oldest driver, as CUDA counts: that of version 12.8 has all functions that are called here.
@@ -150,12 +152,13 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failu
         threads: multiprocessors * threads,
         vendor: "NVIDIA".into(),
         version: format!("CUDA {}.{}", driver / 1000, driver % 1000 / 10),
-        physical_id: if emulated { "cpu".into() } else { bus.to_lowercase() },
+        physical_id: if emulated { physical_cpus() } else { physical_id(&bus.to_lowercase()) },
         // A fused multiply-add per lane and cycle: single-precision lanes of a multiprocessor.
         rate_hint: 2.0 * lanes(capability) * f64::from(multiprocessors) * f64::from(kilohertz) * 1e3,
         memory_bytes: memory as u64,
         features: format!("sm_{}{}", capability.0, capability.1),
         name,
+        ..DeviceInfo::default()
     };
     Ok(Found { device, ordinal, info, limits })
 }

@@ -78,6 +78,9 @@ const SHARED: u32 = 48 << 10;
 /// Endings of files that CUDA takes.
 const FILES: [&str; 6] = ["cu", "cuh", "c", "ptx", "cubin", "fatbin"];
 
+/// Of those, programs that need no compiler of CUDA C++.
+const BINARIES: [&str; 3] = ["ptx", "cubin", "fatbin"];
+
 impl ModuleKernel {
     pub(crate) fn new(
         known: &'static DeviceFacts,
@@ -198,7 +201,7 @@ impl Entry {
 /// Reads an implementation's attributes and code, if it is for this device.
 fn read(known: &DeviceFacts, implementation: &abi::Implementation) -> Result<(KernelSpec, Payload), Failure> {
     let mut spec = KernelSpec::read(implementation)?;
-    spec.file_of(implementation, &FILES)?;
+    let file = spec.file_of(implementation, &FILES)?;
     let (major, minor) = known.found.limits.capability;
     for wanted in &spec.requires {
         // `sm_90`: that architecture, or a later one.
@@ -212,7 +215,13 @@ fn read(known: &DeviceFacts, implementation: &abi::Implementation) -> Result<(Ke
             return Err(Failure::new(Code::Unsupported, text));
         }
     }
-    let payload = spec.payload(implementation)?;
+    let payload = match file {
+        // PTX is text, too.
+        Some((_, ending)) if BINARIES.contains(&ending.as_str()) => {
+            spec.payload(&abi::Implementation { kind: abi::KIND_EXT_BIN, ..*implementation })?
+        }
+        _ => spec.payload(implementation)?,
+    };
     spec.limit_grid(known.found.limits.parameter_bytes);
     Ok((spec, payload))
 }

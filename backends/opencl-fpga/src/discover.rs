@@ -3,7 +3,7 @@
 use crate::device::OpenClDevice;
 use crate::failure::Call;
 use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{Class, DeviceInfo, Failure, HostSettings, Unavailable};
+use flash_core::backend::{self, Class, DeviceInfo, Failure, HostSettings, Unavailable, physical_cpus};
 use opencl3::device::{
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
     CL_DEVICE_TYPE_GPU, Device,
@@ -146,6 +146,7 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
         memory_bytes: device.global_mem_size().call("clGetDeviceInfo")?,
         features: features(&version, &extensions, !limits.spir_v.is_empty(), class == Class::Cpu || emulated),
         name,
+        ..DeviceInfo::default()
     };
     let platform_version = platform.version().unwrap_or_default();
     let driver = format!("{platform_name} {platform_version} / {version} / {driver}");
@@ -163,19 +164,19 @@ fn text(text: String, otherwise: &str) -> String {
 /// bus.
 fn physical_id(device: &Device, class: Class, emulated: bool, name: &str) -> String {
     if class == Class::Cpu || emulated {
-        return "cpu".into();
+        return physical_cpus();
     }
     if let Ok(bus) = device.pcibusinfokhr_intel() {
-        return format!(
+        return backend::physical_id(&format!(
             "{:04x}:{:02x}:{:02x}.{:x}",
             bus.pci_domain, bus.pci_bus, bus.pci_device, bus.pci_function
-        );
+        ));
     }
     if let (Ok(bus), Ok(slot)) = (device.pci_bus_id_nv(), device.pci_slot_id_nv()) {
         // Slot: device and function in one number.
-        return format!("0000:{bus:02x}:{:02x}.{:x}", slot >> 3, slot & 7);
+        return backend::physical_id(&format!("0000:{bus:02x}:{:02x}.{:x}", slot >> 3, slot & 7));
     }
-    format!("opencl:{name}:{:x}", device.id() as usize)
+    backend::physical_id(&format!("opencl:{name}:{:x}", device.id() as usize))
 }
 
 /// Rough flop/s in single precision: a fused multiply-add per lane and cycle.

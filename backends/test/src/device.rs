@@ -8,7 +8,7 @@ use flash_core::Code;
 use flash_core::abi::{self, Buffer, CopyBox, SPACE_HOST};
 use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::{
-    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, physical_id,
 };
 use flash_core::kernel::cpu_has;
 use std::sync::Arc;
@@ -167,10 +167,13 @@ impl Device for TestDevice {
             name: format!("test device {}", self.number),
             vendor: "FLASH".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            physical_id: format!("test/{}", self.number),
+            physical_id: physical_id(&format!("test/{}", self.number)),
             rate_hint: 1e9 / self.settings.ns.max(1.0),
             memory_bytes: self.own().size(),
             features: features(),
+            synchronous: self.settings.on_caller,
+            runs_functions: true,
+            ..DeviceInfo::default()
         }
     }
 

@@ -24,7 +24,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 7;
+pub const ABI_MINOR: u32 = 8;
 /// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
 pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
@@ -294,7 +294,7 @@ pub struct Implementation {
     pub kernel: Str,
     /// Name of this implementation among the kernel's.
     pub name: Str,
-    /// Kind of device: `cpu`, `cuda`, `opencl`.
+    /// Kind of device that it is for: one of the device's targets, such as `cuda`.
     pub target: Str,
     /// The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the kernel's
     /// name alone and trusted to fit.
@@ -501,6 +501,17 @@ pub const DEVICE_TEST: u32 = 2;
 pub const DEVICE_HOST_MEMORY: u32 = 4;
 /// Device flag: the default queue runs submissions in order.
 pub const DEVICE_IN_ORDER: u32 = 8;
+/// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. Since
+/// minor version 8.
+pub const DEVICE_SYNCHRONOUS: u32 = 16;
+/// Device flag: runs functions of this process: an implementation's `share` or `span`, and functions of
+/// shared libraries. Since minor version 8.
+pub const DEVICE_RUNS_FUNCTIONS: u32 = 32;
+
+/// [`BackendApi::has`]: a CPU feature, by the name that Rust has for it, such as `avx2`.
+pub const HAS_FEATURE: u32 = 1;
+/// [`BackendApi::has`]: a shared library, by one of the names, with commas, that a loader knows it by.
+pub const HAS_LIBRARY: u32 = 2;
 
 /// Properties of a device.
 #[repr(C)]
@@ -520,7 +531,9 @@ pub struct DeviceInfo {
     pub vendor: Str,
     /// Version of driver or backend.
     pub version: Str,
-    /// Identity of the hardware: devices with the same id are never used together in a group.
+    /// What it is, physically, as a path that begins with the host: `node7/0000:3b:00.0`, `node7/cpus:0-3,8`.
+    /// Devices with one id, with one that contains the other (`a/b` is in `a`), or with sets of CPUs that
+    /// share one, are never used together in a group.
     pub physical_id: Str,
     /// Rough single-precision rate in flop/s, to order devices by. 0: unknown.
     pub rate_hint: f64,
@@ -528,6 +541,12 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// Architecture or instruction sets, separated by commas.
     pub features: Str,
+    /// Target strings of implementations that `prepare` takes, separated by commas, the preferred one first.
+    /// Empty: the backend's [`target`](BackendApi::target). Since minor version 8.
+    pub targets: Str,
+    /// What selects it in a runtime key, behind the backend's key and a colon. Empty: its number. Since minor
+    /// version 8.
+    pub suffix: Str,
 }
 
 /// A memory of a device.
@@ -637,7 +656,8 @@ pub struct BackendApi {
     pub description: Str,
     /// Looks for the driver and its devices; called before `devices`, once. An error: unavailable.
     pub probe: Option<unsafe extern "C" fn() -> *mut Error>,
-    /// The devices, which live for ever.
+    /// The devices that are there, as pointers that live for ever: one that has gone fails with
+    /// [`ERROR_DEVICE_LOST`]. Called again when `generation` has changed. The list is valid until then.
     pub devices:
         Option<unsafe extern "C" fn(devices: *mut *const *mut Device, count: *mut usize) -> *mut Error>,
     /// Properties of a device; `info.struct_size` is set by the host. Strings live for ever.
@@ -660,7 +680,8 @@ pub struct BackendApi {
             submission: *const Submission,
         ) -> *mut Error,
     >,
-    /// The target string of implementations that `prepare` takes: `cpu`, `cuda`, `opencl`.
+    /// The target string of implementations that `prepare` takes, such as `cuda`, of devices whose info lists
+    /// none.
     pub target: Str,
     /// An interface by name and version; NULL if there is none.
     pub get_extension: Option<unsafe extern "C" fn(name: Str, version: u32) -> *const c_void>,
@@ -668,7 +689,7 @@ pub struct BackendApi {
     /// error object whose text is the answer, to be freed by the caller.
     pub query:
         Option<unsafe extern "C" fn(object: *const c_void, key: Str, value: *mut *mut Error) -> *mut Error>,
-    /// Changes whenever devices come or go.
+    /// Changes whenever devices come or go. Asked when a program makes a runtime, and never by a launch.
     pub generation: Option<unsafe extern "C" fn() -> u64>,
     /// Memories of a device.
     pub spaces: Option<
@@ -799,6 +820,30 @@ pub struct BackendApi {
             count: *mut usize,
         ) -> *mut Error,
     >,
+    /// The devices that a key selects, of `count` that are there: puts their indices into `selected`, in order,
+    /// and their number, which is at most `count`. `suffix` is what stands behind the backend's key and a
+    /// colon. [`ERROR_UNSUPPORTED`], or NULL: a number or a class selects. Since minor version 8.
+    pub resolve: Option<
+        unsafe extern "C" fn(
+            suffix: Str,
+            devices: *const *mut Device,
+            count: usize,
+            selected: *mut usize,
+            selected_count: *mut usize,
+        ) -> *mut Error,
+    >,
+    /// The implementation that the device has of a kernel, by its descriptor as JSON; it lives for ever. NULL
+    /// put there, or NULL: none but those that are registered in this process. Since minor version 8.
+    pub resolve_kernel: Option<
+        unsafe extern "C" fn(
+            device: *mut Device,
+            descriptor: Str,
+            implementation: *mut *const Implementation,
+        ) -> *mut Error,
+    >,
+    /// 1 if the machine of the device has what an implementation needs: a `HAS_*` kind, and a name. NULL: it
+    /// is in the machine of this process, which is asked. Since minor version 8.
+    pub has: Option<unsafe extern "C" fn(device: *mut Device, kind: u32, name: Str) -> u32>,
 }
 
 impl Str {

@@ -3,7 +3,7 @@
 use super::event::{Event, Kind};
 use super::settings::{Asked, HostSettings};
 use super::workers::get_extension;
-use super::{Backend, Class, Device, Failure, Launch};
+use super::{Backend, Changes, Class, Device, Failure, Launch};
 use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str, Submission};
 use crate::error::Code;
 use crate::kernel::ImplementationEntry;
@@ -32,18 +32,20 @@ pub struct Instance<B: Backend> {
 /// What a backend has found under some settings.
 struct Found<B: Backend> {
     asked: Asked,
-    outcome: Result<Devices<B>, String>,
+    outcome: Result<Mutex<Devices<B>>, String>,
 }
 
+/// The devices that are there. Cells are leaked, so that those that have gone stay valid.
 struct Devices<B: Backend> {
-    cells: &'static [Cell<B::Device>],
-    raw: Vec<*mut abi::Device>,
+    cells: Vec<&'static Cell<B::Device>>,
+    /// As the backend said when `cells` were brought up to date.
+    generation: u64,
+    /// Pointers to the cells, for the host.
+    raw: &'static [*mut abi::Device],
 }
 
 // SAFETY: the pointers point to `cells`, which are shared and Sync.
 unsafe impl<B: Backend> Send for Devices<B> {}
-// SAFETY: as above.
-unsafe impl<B: Backend> Sync for Devices<B> {}
 
 struct Cell<D> {
     device: D,
@@ -134,7 +136,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         target: Str::new(B::TARGET),
         get_extension: Some(get_extension::<B>),
         query: Some(query_device::<B>),
-        generation: None,
+        generation: Some(generation::<B>),
         spaces: Some(spaces::<B>),
         alloc: Some(alloc::<B>),
         free: Some(free::<B>),
@@ -160,30 +162,55 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         image: Some(image::<B>),
         forget_host: if B::KEEPS_HOST { Some(forget_host::<B>) } else { None },
         open: Some(open::<B>),
+        resolve: Some(resolve::<B>),
+        resolve_kernel: if B::OWN_KERNELS { Some(resolve_kernel::<B>) } else { None },
+        has: Some(has::<B>),
     })
 }
 
 /// The devices under some settings: those of an earlier call that asked for nothing that is another now.
-fn find<B: BackendStatic>(settings: HostSettings<'_>) -> &'static Result<Devices<B>, String> {
+fn find<B: BackendStatic>(settings: HostSettings<'_>) -> &'static Result<Mutex<Devices<B>>, String> {
     let mut found = B::instance().found.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = found.iter().find(|known| settings.agree_with(&known.asked)) {
         return &known.outcome;
     }
-    let outcome = look::<B>(&settings);
+    let outcome = Devices::look(&settings).map(Mutex::new);
     let new: &'static Found<B> = Box::leak(Box::new(Found { asked: settings.into_asked(), outcome }));
     found.push(new);
     &new.outcome
 }
 
-fn look<B: Backend>(settings: &HostSettings<'_>) -> Result<Devices<B>, String> {
-    let cells: Vec<Cell<B::Device>> =
-        B::probe(settings).map_err(|unavailable| unavailable.0)?.into_iter().map(cell).collect();
-    let cells: &'static [Cell<B::Device>] = cells.leak();
-    let raw = cells.iter().map(|cell| std::ptr::from_ref(cell).cast_mut().cast()).collect();
-    Ok(Devices { cells, raw })
+impl<B: Backend> Devices<B> {
+    fn look(settings: &HostSettings<'_>) -> Result<Devices<B>, String> {
+        let generation = B::generation();
+        let devices = B::probe(settings).map_err(|unavailable| unavailable.0)?;
+        let cells: Vec<_> = devices.into_iter().map(cell).collect();
+        let raw = pointers(&cells);
+        Ok(Devices { cells, generation, raw })
+    }
+
+    /// Takes in what has changed since.
+    fn update(&mut self) {
+        let generation = B::generation();
+        if generation == self.generation {
+            return;
+        }
+        let known: Vec<&B::Device> = self.cells.iter().map(|cell| &cell.device).collect();
+        let Changes { gone, new } = B::changes(&known);
+        let mut at = 0..;
+        self.cells.retain(|_| at.next().is_some_and(|i: usize| !gone.contains(&i)));
+        self.cells.extend(new.into_iter().map(cell));
+        (self.generation, self.raw) = (generation, pointers(&self.cells));
+    }
 }
 
-fn cell<D: Device>(device: D) -> Cell<D> {
+/// A list for the host, which lives for ever: there is one per change.
+fn pointers<D>(cells: &[&'static Cell<D>]) -> &'static [*mut abi::Device] {
+    let pointers = cells.iter().map(|&cell| std::ptr::from_ref(cell).cast_mut().cast());
+    pointers.collect::<Vec<_>>().leak()
+}
+
+fn cell<D: Device>(device: D) -> &'static Cell<D> {
     let info = device.info();
     let flag = |on: bool, flag: u32| if on { flag } else { 0 };
     let text = |text: String| Str::new(text.leak());
@@ -198,6 +225,8 @@ fn cell<D: Device>(device: D) -> Cell<D> {
         flags: flag(info.emulated, abi::DEVICE_EMULATED)
             | flag(info.test, abi::DEVICE_TEST)
             | flag(info.host_memory, abi::DEVICE_HOST_MEMORY)
+            | flag(info.synchronous, abi::DEVICE_SYNCHRONOUS)
+            | flag(info.runs_functions, abi::DEVICE_RUNS_FUNCTIONS)
             | abi::DEVICE_IN_ORDER,
         threads: info.threads,
         name: text(info.name),
@@ -207,9 +236,11 @@ fn cell<D: Device>(device: D) -> Cell<D> {
         rate_hint: info.rate_hint,
         memory_bytes: info.memory_bytes,
         features: text(info.features),
+        targets: text(info.targets.join(",")),
+        suffix: text(info.suffix),
     };
     let spaces = device.spaces();
-    Cell { device, info, spaces }
+    Box::leak(Box::new(Cell { device, info, spaces }))
 }
 
 /// # Safety
@@ -243,7 +274,9 @@ unsafe extern "C" fn open<B: BackendStatic>(
         // SAFETY: the host's settings live for the call.
         match find::<B>(unsafe { HostSettings::new(settings, setting_count) }) {
             Ok(found) => {
-                debug_assert_eq!(found.cells.len(), found.raw.len());
+                // What panicked meanwhile has changed nothing, or all.
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.update();
                 // SAFETY: the host's variables.
                 unsafe { (*devices, *count) = (found.raw.as_ptr(), found.raw.len()) };
                 Ok(())
@@ -251,6 +284,66 @@ unsafe extern "C" fn open<B: BackendStatic>(
             Err(reason) => Err(Failure::new(Code::Unavailable, reason.clone())),
         }
     })
+}
+
+unsafe extern "C" fn generation<B: Backend>() -> u64 {
+    catch_unwind(B::generation).unwrap_or(0)
+}
+
+unsafe extern "C" fn resolve<B: Backend>(
+    suffix: Str,
+    devices: *const *mut abi::Device,
+    count: usize,
+    selected: *mut usize,
+    selected_count: *mut usize,
+) -> *mut abi::Error {
+    entry("resolve", || {
+        // SAFETY: the host's text, and devices of this backend.
+        let (suffix, devices): (&str, Vec<&B::Device>) = unsafe {
+            let device = |i| &cell_of::<B>(*devices.add(i)).device;
+            (suffix.as_str(), (0..count).map(device).collect())
+        };
+        let found =
+            B::resolve(suffix, &devices).unwrap_or_else(|| Err(Failure::unsupported("keys of its own")))?;
+        if found.len() > count || found.iter().any(|&i| i >= count) {
+            let text = format!("`resolve` selects devices {found:?} of {count}");
+            return Err(Failure::new(Code::Invalid, text));
+        }
+        // SAFETY: the host's variable, and its room for `count` numbers.
+        unsafe {
+            std::ptr::copy_nonoverlapping(found.as_ptr(), selected, found.len());
+            *selected_count = found.len();
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn resolve_kernel<B: Backend>(
+    device: *mut abi::Device,
+    descriptor: Str,
+    implementation: *mut *const abi::Implementation,
+) -> *mut abi::Error {
+    entry("resolve_kernel", || {
+        // SAFETY: a device of this backend, the host's text and variable.
+        unsafe {
+            let found = cell_of::<B>(device).device.resolve_kernel(descriptor.as_str());
+            *implementation = found.map_or(std::ptr::null(), std::ptr::from_ref);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn has<B: Backend>(device: *mut abi::Device, kind: u32, name: Str) -> u32 {
+    let has = || {
+        // SAFETY: a device of this backend, the host's text.
+        let (device, name) = unsafe { (&cell_of::<B>(device).device, name.as_str()) };
+        match kind {
+            abi::HAS_FEATURE => device.has_feature(name),
+            abi::HAS_LIBRARY => device.has_library(name),
+            _ => false,
+        }
+    };
+    u32::from(catch_unwind(AssertUnwindSafe(has)).unwrap_or(false))
 }
 
 unsafe extern "C" fn device_info<B: Backend>(

@@ -413,3 +413,16 @@ pub(crate) fn library_function(path: &Path, symbol: &str) -> Result<abi::SpanFn,
 
 /// Number of functions that an error names.
 const LISTED: usize = 20;
+
+/// True if a shared library can be loaded into this process, by one of the names, with commas, that the
+/// loader knows it by. It stays loaded: what requires it is about to use it.
+pub fn has_library(names: &str) -> bool {
+    static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    *loaded.entry(names.to_owned()).or_insert_with(|| {
+        // SAFETY: loading runs the library's initialisers: whoever links an implementation into the program,
+        // or has it as a plugin, trusts what it requires.
+        let opened = |name: &str| unsafe { libloading::Library::new(name) };
+        names.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
+    })
+}

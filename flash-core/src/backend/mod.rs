@@ -15,6 +15,7 @@ mod host;
 pub mod host_memory;
 mod loader;
 pub mod offload;
+mod physical;
 pub(crate) mod registry;
 mod settings;
 mod spaces;
@@ -29,7 +30,8 @@ pub use glue::{BackendEntry, BackendStatic, Instance, api, host_extension, query
 pub use host::run_rows;
 pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;
-pub use loader::{Outcome, check_file};
+pub use loader::{Outcome, check_file, has_library};
+pub use physical::{physical_cpus, physical_id};
 pub use registry::{BackendReport, DeviceHandle, DeviceReport, list};
 pub use settings::HostSettings;
 pub use workers::{HostWork, WorkerThreads};
@@ -50,10 +52,13 @@ pub unsafe trait Backend: Sized + 'static {
     const KEY: &'static str;
     /// Text for display.
     const DESCRIPTION: &'static str;
-    /// The kind of implementations that it runs: `cpu`, `cuda`, `opencl`, or its own.
+    /// The kind of implementations that its devices run, unless they list their own: the name of a kernel
+    /// language, or any other that implementations give (`#[kernel(target = "..")]`).
     const TARGET: &'static str;
     /// Its devices keep state for the host arrays that they work in, until [`Device::forget_host`].
     const KEEPS_HOST: bool = false;
+    /// Its devices have kernels of their own: [`Device::resolve_kernel`] is asked.
+    const OWN_KERNELS: bool = false;
     /// The type of its devices.
     type Device: Device;
     /// Looks for the driver and its devices, under the settings of a context. Called when a program first
@@ -63,6 +68,44 @@ pub unsafe trait Backend: Sized + 'static {
     /// Its threads, if they run work of the host when they have none of their own. Asked after `probe` has succeeded.
     fn workers() -> Option<&'static dyn WorkerThreads> {
         None
+    }
+
+    /// Changes whenever devices come or go. It is asked when a program makes a runtime, so it must be quick.
+    fn generation() -> u64 {
+        0
+    }
+
+    /// What has changed since it was asked last, or since [`probe`](Self::probe). `known` are the devices
+    /// that were there then. Called when [`generation`](Self::generation) has changed.
+    fn changes(_known: &[&Self::Device]) -> Changes<Self::Device> {
+        Changes::default()
+    }
+
+    /// The devices that a runtime key selects, as indices into `devices`, those that are there; `suffix` is
+    /// what stands behind the backend's key and a colon. `None`: a number or a class selects, as in
+    /// `NVIDIA_GPU:0`.
+    ///
+    /// # Errors
+    /// What was expected and found; no index: there is no such device.
+    fn resolve(_suffix: &str, _devices: &[&Self::Device]) -> Option<Result<Vec<usize>, Failure>> {
+        None
+    }
+}
+
+/// Devices that came and went.
+#[derive(Debug)]
+pub struct Changes<D> {
+    /// Indices of devices that have gone. Runtimes that have one keep it: whatever it is asked to do fails
+    /// with [`Code::DeviceLost`].
+    pub gone: Vec<usize>,
+    /// New devices, which get new numbers.
+    pub new: Vec<D>,
+}
+
+impl<D> Default for Changes<D> {
+    /// None.
+    fn default() -> Changes<D> {
+        Changes { gone: Vec::new(), new: Vec::new() }
     }
 }
 
@@ -110,7 +153,8 @@ pub struct DeviceInfo {
     pub vendor: String,
     /// Version of driver or backend.
     pub version: String,
-    /// Devices of one physical id are never used together in a group.
+    /// What it is, physically: host and hardware, as [`physical_id`] makes it. Devices that are, or are parts
+    /// of, the same are never used together in a group.
     pub physical_id: String,
     /// Rough single-precision rate in flop/s; 0: unknown.
     pub rate_hint: f64,
@@ -118,6 +162,15 @@ pub struct DeviceInfo {
     pub memory_bytes: u64,
     /// Architecture or instruction sets, separated by commas.
     pub features: String,
+    /// Kinds of implementations that it runs, the preferred one first. Empty: [`Backend::TARGET`].
+    pub targets: Vec<String>,
+    /// What selects it in a runtime key, behind the backend's key and a colon. Empty: its number.
+    pub suffix: String,
+    /// Work is done when [`Device::submit`] returns, so that a host gains nothing by running ahead of it.
+    pub synchronous: bool,
+    /// It runs functions of this process: those of implementations, and of shared libraries that a program
+    /// gives.
+    pub runs_functions: bool,
 }
 
 impl Default for DeviceInfo {
@@ -135,6 +188,10 @@ impl Default for DeviceInfo {
             rate_hint: 0.0,
             memory_bytes: 0,
             features: String::new(),
+            targets: Vec::new(),
+            suffix: String::new(),
+            synchronous: false,
+            runs_functions: false,
         }
     }
 }
@@ -176,6 +233,25 @@ pub trait Device: Send + Sync + Sized + 'static {
 
     /// Prepares an implementation. `implementation` lives for ever.
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Self::Kernel, Failure>;
+
+    /// The implementation that it has of a kernel, beside those that are registered in this process;
+    /// `descriptor` is a [`KernelDescriptor`](crate::descriptor::KernelDescriptor) as JSON. It competes with
+    /// the others. Only asked if [`Backend::OWN_KERNELS`].
+    fn resolve_kernel(&self, _descriptor: &str) -> Option<&'static abi::Implementation> {
+        None
+    }
+
+    /// True if its machine has a CPU feature, by the name that Rust has for it. By default this machine is
+    /// asked.
+    fn has_feature(&self, feature: &str) -> bool {
+        crate::kernel::cpu_has(feature)
+    }
+
+    /// True if its machine has a shared library, by one of the names, with commas, that a loader knows it by.
+    /// By default this process loads it.
+    fn has_library(&self, names: &str) -> bool {
+        has_library(names)
+    }
 
     /// The implementation may be prepared soon: loads its program, if that needs no compiler. It is called on
     /// a thread of the host.

@@ -4,9 +4,12 @@
 use super::catalog::Catalog;
 use super::extension;
 use super::loader::{self, LoadedBackend, Outcome, refused};
-use super::{Class, DeviceInfo, spaces, take_error};
+use super::physical::overlap;
+use super::{Class, DeviceInfo, has_library, spaces, take_error};
 use crate::abi::{self, BackendApi, Implementation, Str};
+use crate::descriptor::KernelDescriptor;
 use crate::error::{Code, Error, KeyError};
+use crate::kernel::cpu_has;
 use crate::memory::device::DeviceMemory;
 use crate::memory::{Transfers, host_handles};
 use crate::runtime::distributed::lanes::Lanes;
@@ -15,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Once, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 /// One backend, or one plugin that brings none.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -55,9 +58,10 @@ pub struct DeviceHandle {
     pub(crate) raw: *mut abi::Device,
     /// Address of the first of the devices that its backend found with it: those that know each other.
     pub(crate) found_with: usize,
-    pub(crate) target: String,
     id: String,
     info: DeviceInfo,
+    /// Its own implementations, by the addresses that its backend gave.
+    resolved: Mutex<BTreeMap<usize, &'static Implementation>>,
     memory: OnceLock<Option<&'static DeviceMemory>>,
     pub(crate) lanes: OnceLock<Lanes>,
     /// Its programs are loaded early, or were.
@@ -114,6 +118,60 @@ impl DeviceHandle {
         Ok(handle)
     }
 
+    /// The place of a target in its list; `None`: it is not for implementations of that.
+    pub(crate) fn preference(&self, target: &str) -> Option<usize> {
+        self.info.targets.iter().position(|known| known == target)
+    }
+
+    /// True if its machine has a CPU feature.
+    pub(crate) fn has_feature(&self, feature: &str) -> bool {
+        self.has(abi::HAS_FEATURE, feature).unwrap_or_else(|| cpu_has(feature))
+    }
+
+    /// True if its machine has a shared library, by one of these names.
+    pub(crate) fn has_library(&self, names: &str) -> bool {
+        self.has(abi::HAS_LIBRARY, names).unwrap_or_else(|| has_library(names))
+    }
+
+    fn has(&self, kind: u32, name: &str) -> Option<bool> {
+        // SAFETY: a device of this vtable, and a text that lives for the call.
+        self.api.has.map(|has| unsafe { has(self.raw, kind, Str::new(name)) } != 0)
+    }
+
+    /// The implementation that the device itself has of a kernel.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub(crate) fn resolve_kernel(
+        &self,
+        descriptor: &KernelDescriptor,
+    ) -> Result<Option<RegisteredImplementation>, Error> {
+        let Some(resolve) = self.api.resolve_kernel else { return Ok(None) };
+        let (text, mut raw) = (descriptor.to_json(), std::ptr::null());
+        // SAFETY: a device of this vtable, a text that lives for the call, our own variable.
+        match unsafe { take_error(resolve(self.raw, Str::new(&text), &mut raw)) } {
+            Err(Error::Backend { code: Code::Unsupported, .. }) => return Ok(None),
+            outcome => outcome?,
+        }
+        if raw.is_null() {
+            return Ok(None);
+        }
+        // Each is checked, and copied, once.
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = match resolved.get(&raw.addr()) {
+            Some(checked) => checked,
+            None => {
+                // SAFETY: not NULL, and the slot's answer, which lives for ever.
+                let checked = unsafe { loader::implementation(raw) }.map_err(|outcome| Error::Backend {
+                    code: Code::Invalid,
+                    text: format!("device {}, `resolve_kernel`: {outcome}", self.id),
+                })?;
+                resolved.entry(raw.addr()).or_insert(checked)
+            }
+        };
+        Ok(Some(RegisteredImplementation { raw: checked, plugin: usize::MAX }))
+    }
+
     fn report(&self) -> DeviceReport {
         let value = |key| Some((key, serde_json::from_str(&self.query(key).ok()?).ok()?));
         let properties = ["platform", "limits"].into_iter().filter_map(value).collect();
@@ -157,7 +215,16 @@ struct Backend {
     key: String,
     loaded: &'static LoadedBackend,
     plugin: usize,
-    devices: OnceLock<Result<Vec<&'static DeviceHandle>, String>>,
+    devices: Mutex<Option<Result<Devices, String>>>,
+}
+
+/// The devices of a backend, as a context sees them.
+struct Devices {
+    /// As the backend said when they were listed.
+    generation: u64,
+    /// By their numbers, those that have gone among them.
+    all: Vec<&'static DeviceHandle>,
+    there: Vec<&'static DeviceHandle>,
 }
 
 struct Plugin {
@@ -254,7 +321,7 @@ impl Registry {
                                     key,
                                     loaded: loaded,
                                     plugin: index,
-                                    devices: OnceLock::new(),
+                                    devices: Mutex::new(None),
                                 });
                             }
                         }
@@ -290,7 +357,7 @@ impl Registry {
 
     /// All devices of all backends that are there, each with the vtable of its backend.
     pub fn devices(&self) -> impl Iterator<Item = &'static DeviceHandle> {
-        self.backends.iter().filter_map(|backend| self.probe(backend).ok()).flatten().copied()
+        self.backends.iter().filter_map(|backend| self.probe(backend).ok()).flatten()
     }
 
     /// The first backend's threads that run work of the host.
@@ -313,16 +380,19 @@ impl Registry {
     /// The devices of a runtime key.
     pub fn resolve(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
         let mut chosen: Vec<&'static DeviceHandle> = Vec::new();
-        let mut last: Option<&str> = None;
+        // What a number alone continues: all of the part before it, up to its last colon.
+        let mut last: Option<String> = None;
         for part in key.split(',').map(str::trim) {
-            let (name, index) = match (part.split_once(':'), last) {
-                (Some((name, index)), _) => (name, Some(index)),
-                (None, Some(name)) if !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) => {
-                    (name, Some(part))
-                }
-                (None, _) => (part, None),
+            let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            let part = match &last {
+                Some(last) if is_number => format!("{last}:{part}"),
+                _ => part.to_owned(),
             };
-            last = Some(name);
+            last = Some(part.rsplit_once(':').map_or(&*part, |(before, _)| before).to_owned());
+            let (name, index) = match part.split_once(':') {
+                Some((name, index)) => (name, Some(index)),
+                None => (&*part, None),
+            };
             let devices = match name {
                 "ALL" | "ALL_ACCEL" if index.is_none() => self.group(key)?,
                 "ALL" | "ALL_ACCEL" => {
@@ -381,7 +451,7 @@ impl Registry {
         &self,
         key: &str,
         name: &str,
-        index: Option<&str>,
+        suffix: Option<&str>,
     ) -> Result<Vec<&'static DeviceHandle>, Error> {
         let Some(backend) = self.backends.iter().find(|b| b.key == name) else {
             let text = if name.is_empty() {
@@ -394,33 +464,111 @@ impl Registry {
         let devices = self
             .probe(backend)
             .map_err(|why| self.key_error(key, format!("`{name}` is unavailable: {why}")))?;
-        let Some(index) = index else {
+        let Some(suffix) = suffix else {
             return match devices.is_empty() {
                 true => Err(self.key_error(key, format!("`{name}` has no devices"))),
-                false => Ok(devices.clone()),
+                false => Ok(devices),
             };
         };
-        let found: Vec<&'static DeviceHandle> = match index.parse::<usize>() {
-            Ok(number) => devices.get(number).copied().into_iter().collect(),
-            Err(_) => devices.iter().filter(|d| d.info.class.name() == index).copied().collect(),
+        let there = || {
+            let there = devices.iter().map(|d| format!("{} ({})", d.id(), d.info.class.name()));
+            there.collect::<Vec<_>>().join(", ")
         };
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        let there: Vec<String> =
-            devices.iter().map(|d| format!("{} ({})", d.id(), d.info.class.name())).collect();
-        Err(self.key_error(
-            key,
-            format!(
-                "there is no device `{name}:{index}`; a number or a class (cpu, gpu, fpga, other) selects of {}",
-                there.join(", ")
-            ),
-        ))
+        let found = match self.selected(backend, suffix) {
+            Some(Ok(found)) if !found.is_empty() => return Ok(found),
+            Some(Ok(_)) => format!("there is no device `{name}:{suffix}`; there is {}", there()),
+            Some(Err(why)) => format!("there is no device `{name}:{suffix}`: {why}; there is {}", there()),
+            None => {
+                let numbered = self.numbered(backend, suffix);
+                let selects = |d: &DeviceHandle| match numbered {
+                    Some(device) => std::ptr::eq(d, device),
+                    None => d.info.suffix == suffix || d.info.class.name() == suffix,
+                };
+                let found: Vec<&'static DeviceHandle> =
+                    devices.iter().copied().filter(|d| selects(d)).collect();
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+                let gone = if numbered.is_some() { ", it has gone" } else { "" };
+                format!(
+                    "there is no device `{name}:{suffix}`{gone}; a number or a class (cpu, gpu, fpga, other) selects of {}",
+                    there()
+                )
+            }
+        };
+        Err(self.key_error(key, found))
     }
 
-    fn probe<'a>(&'a self, backend: &'a Backend) -> Result<&'a Vec<&'static DeviceHandle>, String> {
-        let devices = backend.devices.get_or_init(|| open(&backend.key, backend.loaded, &self.settings));
-        devices.as_ref().map_err(Clone::clone)
+    /// The devices that are there now.
+    fn probe(&self, backend: &Backend) -> Result<Vec<&'static DeviceHandle>, String> {
+        self.with_devices(backend, |devices| devices.there.clone())
+    }
+
+    /// The device of a number, which may have gone.
+    fn numbered(&self, backend: &Backend, suffix: &str) -> Option<&'static DeviceHandle> {
+        let number = suffix.parse::<usize>().ok()?;
+        self.with_devices(backend, |devices| devices.all.get(number).copied()).ok()?
+    }
+
+    /// The devices that the backend selects by a suffix; `None`: it has no suffixes of its own.
+    fn selected(
+        &self,
+        backend: &Backend,
+        suffix: &str,
+    ) -> Option<Result<Vec<&'static DeviceHandle>, String>> {
+        let resolve = backend.loaded.api.resolve?;
+        let there = match self.probe(backend) {
+            Ok(there) => there,
+            Err(why) => return Some(Err(why)),
+        };
+        let raw: Vec<*mut abi::Device> = there.iter().map(|device| device.raw).collect();
+        let (mut selected, mut count) = (vec![0; raw.len()], 0);
+        // SAFETY: a checked vtable, devices of it, a text that lives for the call, room for as many numbers as there are
+        // devices.
+        let outcome = unsafe {
+            let (from, to) = (raw.as_ptr(), selected.as_mut_ptr());
+            take_error(resolve(Str::new(suffix), from, raw.len(), to, &mut count))
+        };
+        match outcome {
+            Err(Error::Backend { code: Code::Unsupported, .. }) => return None,
+            Err(error) => return Some(Err(words(error))),
+            Ok(()) => {}
+        }
+        let wrong = || format!("`resolve` selects a device that is none of {}", raw.len());
+        let selected = selected.get(..count).ok_or_else(wrong);
+        Some(
+            selected.and_then(|selected| {
+                selected.iter().map(|&i| there.get(i).copied().ok_or_else(wrong)).collect()
+            }),
+        )
+    }
+
+    /// Runs something with the devices, which are looked for when they are first needed, and listed anew when the
+    /// backend says that they have changed.
+    fn with_devices<R>(&self, backend: &Backend, body: impl FnOnce(&Devices) -> R) -> Result<R, String> {
+        let mut devices = backend.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: a checked vtable, whose functions may be called at any time.
+        let generation = backend.loaded.api.generation.map_or(0, |generation| unsafe { generation() });
+        match &mut *devices {
+            Some(Err(why)) => return Err(why.clone()),
+            Some(Ok(known)) if known.generation == generation => {}
+            Some(Ok(known)) => {
+                // What cannot be listed now is as it was.
+                if let Ok(there) = open(&backend.key, backend.loaded, &self.settings, &mut known.all) {
+                    (known.there, known.generation) = (there, generation);
+                }
+            }
+            none => {
+                let mut all = Vec::new();
+                let there = open(&backend.key, backend.loaded, &self.settings, &mut all);
+                *none = Some(there.map(|there| Devices { generation, all, there }));
+            }
+        }
+        match &*devices {
+            Some(Ok(devices)) => Ok(body(devices)),
+            Some(Err(why)) => Err(why.clone()),
+            None => unreachable!("just made"),
+        }
     }
 
     fn key_error(&self, key: &str, text: String) -> Error {
@@ -488,56 +636,66 @@ pub fn list() -> Vec<BackendReport> {
     Catalog::of_process().registry().report()
 }
 
-/// True if two physical ids are, or contain, the same device: `cpu` contains `cpu/1`.
-fn overlap(a: &str, b: &str) -> bool {
-    let inside = |part: &str, whole: &str| part.strip_prefix(whole).is_some_and(|rest| rest.starts_with('/'));
-    !a.is_empty() && (a == b || inside(a, b) || inside(b, a))
+/// The text of an error.
+fn words(error: Error) -> String {
+    match error {
+        Error::Backend { text, .. } => text,
+        other => other.to_string(),
+    }
 }
 
-/// The devices of a backend under some settings. A device that was found before is the same again.
+/// The devices of a backend that are there under some settings. A device that was found before is the same again. New
+/// ones get the next numbers in `all`.
 fn open(
     key: &str,
     loaded: &'static LoadedBackend,
     settings: &Settings,
+    all: &mut Vec<&'static DeviceHandle>,
 ) -> Result<Vec<&'static DeviceHandle>, String> {
     let mut known = loaded.devices.lock().unwrap_or_else(PoisonError::into_inner);
-    if loaded.api.open.is_none() && !known.is_empty() {
-        return Ok(known.clone());
-    }
     let looking = extension::Looking::begin();
     // SAFETY: a checked vtable, whose devices live for ever.
-    let raw = unsafe { raw_devices(loaded.api, settings) };
+    let raw = unsafe { raw_devices(loaded.api, settings, known.is_empty()) };
     drop(looking);
-    let raw = raw.map_err(|error| match error {
-        Error::Backend { text, .. } => text,
-        other => other.to_string(),
-    })?;
+    let raw = raw.map_err(words)?;
     let first = raw.first().map_or(0, |device| device.addr());
-    let mut handles = Vec::new();
-    for (i, raw) in raw.into_iter().enumerate() {
-        if let Some(handle) = known.iter().find(|handle| std::ptr::eq(handle.raw, raw)) {
-            handles.push(*handle);
-            continue;
-        }
-        // SAFETY: a device of this vtable.
-        handles.push(unsafe { handle(format!("{key}:{i}"), loaded.api, raw, first)? });
+    let (mut there, mut number) = (Vec::new(), all.len());
+    let is_in = |list: &[&'static DeviceHandle], handle: &DeviceHandle| {
+        list.iter().any(|listed| std::ptr::eq(*listed, handle))
+    };
+    for raw in raw {
+        let found = known.iter().find(|handle| std::ptr::eq(handle.raw, raw)).copied();
+        let handle = match found {
+            Some(handle) => handle,
+            // SAFETY: a device of this vtable.
+            None => unsafe { handle(key, number, loaded.api, raw, first)? },
+        };
+        number += usize::from(!is_in(all, handle));
+        there.push(handle);
     }
-    spaces::check(&handles)?;
-    for &handle in &handles {
-        if known.iter().any(|known| std::ptr::eq(*known, handle)) {
-            continue;
+    // Nothing is kept of devices that are refused.
+    spaces::check(&there)?;
+    for &handle in &there {
+        if !is_in(&known, handle) {
+            if loaded.api.forget_host.is_some() {
+                host_handles::add(handle);
+            }
+            known.push(handle);
         }
-        if loaded.api.forget_host.is_some() {
-            host_handles::add(handle);
+        if !is_in(all, handle) {
+            all.push(handle);
         }
-        known.push(handle);
     }
-    Ok(handles)
+    Ok(there)
 }
 
 /// # Safety
 /// A checked vtable, one at a time.
-unsafe fn raw_devices(api: &BackendApi, settings: &Settings) -> Result<Vec<*mut abi::Device>, Error> {
+unsafe fn raw_devices(
+    api: &BackendApi,
+    settings: &Settings,
+    first: bool,
+) -> Result<Vec<*mut abi::Device>, Error> {
     let invalid = |text: String| Error::Backend { code: Code::Invalid, text };
     let missing = || invalid("a required slot is NULL".to_owned());
     let (mut raw, mut count) = (std::ptr::null(), 0);
@@ -553,7 +711,9 @@ unsafe fn raw_devices(api: &BackendApi, settings: &Settings) -> Result<Vec<*mut 
             let settings: Vec<abi::Attr> = settings.iter().map(text).collect();
             take_error(open(settings.as_ptr(), settings.len(), &mut raw, &mut count))?;
         } else {
-            take_error((api.probe.ok_or_else(missing)?)())?;
+            if first {
+                take_error((api.probe.ok_or_else(missing)?)())?;
+            }
             take_error((api.devices.ok_or_else(missing)?)(&mut raw, &mut count))?;
         }
     }
@@ -571,7 +731,8 @@ unsafe fn raw_devices(api: &BackendApi, settings: &Settings) -> Result<Vec<*mut 
 /// # Safety
 /// A device of a checked vtable.
 unsafe fn handle(
-    id: String,
+    key: &str,
+    number: usize,
     api: &'static BackendApi,
     raw: *mut abi::Device,
     found_with: usize,
@@ -581,20 +742,24 @@ unsafe fn handle(
     info.struct_size = size_of::<abi::DeviceInfo>() as u32;
     let slot = api.device_info.ok_or("a required slot is NULL")?;
     // SAFETY: the caller vouches for the device; the answer is an error of this host, and strings live for ever.
-    let (info, target) = unsafe {
-        take_error(slot(raw, &mut info)).map_err(|error| match error {
-            Error::Backend { text, .. } => text,
-            other => other.to_string(),
-        })?;
-        (device_info(&info), api.target.text())
+    let mut info = unsafe {
+        take_error(slot(raw, &mut info)).map_err(words)?;
+        device_info(&info)
     };
+    if info.targets.is_empty() {
+        // SAFETY: strings of a vtable live for ever.
+        info.targets.push(unsafe { api.target.text() });
+    }
+    if info.suffix.is_empty() {
+        info.suffix = number.to_string();
+    }
     Ok(Box::leak(Box::new(DeviceHandle {
         api,
         raw,
         found_with,
-        target,
-        id,
+        id: format!("{key}:{}", info.suffix),
         info,
+        resolved: Mutex::default(),
         memory: OnceLock::new(),
         lanes: OnceLock::new(),
         preloaded: AtomicBool::new(false),
@@ -623,6 +788,17 @@ unsafe fn device_info(raw: &abi::DeviceInfo) -> DeviceInfo {
             rate_hint: raw.rate_hint,
             memory_bytes: raw.memory_bytes,
             features: raw.features.text(),
+            targets: raw
+                .targets
+                .text()
+                .split(',')
+                .map(str::trim)
+                .filter(|t| !t.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            suffix: raw.suffix.text(),
+            synchronous: flag(abi::DEVICE_SYNCHRONOUS),
+            runs_functions: flag(abi::DEVICE_RUNS_FUNCTIONS),
         }
     }
 }

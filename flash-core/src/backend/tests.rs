@@ -229,3 +229,36 @@ fn bytes_of_info() -> abi::DeviceInfo {
     // SAFETY: numbers, and texts of length 0.
     unsafe { std::mem::zeroed() }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "reads files")]
+fn the_core_names_no_backend_and_no_kind_of_implementation() {
+    fn files(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.file_name().unwrap().to_str().unwrap() {
+                // Tests have backends of their own, and the suite has kernels for several.
+                "tests" | "tests.rs" | "conformance" => {}
+                _ if path.is_dir() => files(&path, found),
+                _ => found.push(path),
+            }
+        }
+    }
+    let mut all = Vec::new();
+    files(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
+    assert!(all.len() > 50, "{all:?}");
+    // The class of a device, which keys may name.
+    let allowed = r#"Class::Cpu => "cpu","#;
+    let names =
+        ["\"cpu\"", "\"opencl\"", "\"cuda\"", "ALL_CPU\"", "NVIDIA_GPU\"", "\"OPENCL\"", "INTEL_FPGA\""];
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        // A module of tests ends its file.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (i, line) in code.lines().enumerate() {
+            let line = line.trim();
+            let named = names.iter().find(|name| !line.starts_with("//") && line.contains(**name));
+            assert!(named.is_none() || line == allowed, "{}, line {}: {line}", path.display(), i + 1);
+        }
+    }
+}

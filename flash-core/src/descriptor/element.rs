@@ -2,8 +2,8 @@
 //!
 //! Plugins and recordings tell types apart by [`ElementType`], so the same type has the same name in every
 //! build. Numbers, arrays and the types of `half` have theirs here; a struct gets one, and a hash of its
-//! layout, from `#[derive(Element)]`. A wrong name cannot break memory: every element is [`Pod`], and sizes and
-//! alignments are compared, too.
+//! layout, from `#[derive(Element)]`. A wrong name cannot break memory: every element is [`Pod`], and sizes
+//! and alignments are compared, too.
 
 #[doc(no_inline)]
 pub use flash_macros::Element;
@@ -14,9 +14,9 @@ use std::fmt;
 
 /// Plain data that may cross to a device: a number, an array of elements, or a struct that derives it.
 ///
-/// The derive wants `#[repr(C)]` (or `transparent`), `Copy`, fields that are elements, and no padding. It implements
-/// [`bytemuck::Pod`] and [`bytemuck::Zeroable`], too. Plugins and recordings know the type as `crate::Type`;
-/// `#[element(name = "..")]` sets another name.
+/// The derive wants `#[repr(C)]` (or `transparent`), `Copy`, fields that are elements, and no padding. It
+/// implements [`bytemuck::Pod`] and [`bytemuck::Zeroable`], too. Plugins and recordings know the type as
+/// `crate::Type`; `#[element(name = "..")]` sets another name.
 ///
 /// # Examples
 /// ```
@@ -178,8 +178,8 @@ pub struct ElementType {
     pub size: usize,
     /// Alignment in bytes.
     pub align: usize,
-    /// Hash of a struct's layout. 0: the name says it all, or the layout is unknown (code in C, and recordings of
-    /// before it was there).
+    /// Hash of a struct's layout. 0: the name says it all, or the layout is unknown (code in C, and
+    /// recordings of before it was there).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub layout: u32,
 }

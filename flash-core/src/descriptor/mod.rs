@@ -190,8 +190,8 @@ impl KernelDescriptor {
         format!("[{}]({})", self.dimensions.len(), arguments.join(", "))
     }
 
-    /// True if an implementation of the one is one of the other: they have the same signature, and types of the
-    /// same name have the same layout.
+    /// True if an implementation of the one is one of the other: they have the same signature, and types of
+    /// the same name have the same layout.
     pub(crate) fn agrees(&self, other: &KernelDescriptor) -> bool {
         let mut pairs = self.arguments.iter().zip(&other.arguments);
         self.signature() == other.signature() && pairs.all(|(a, b)| a.element.agrees(&b.element))

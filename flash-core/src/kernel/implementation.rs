@@ -83,6 +83,7 @@ pub(super) fn descriptor_of<D: KernelDefinition>() -> &'static str {
 pub fn cpu_implementation<D: KernelDefinition>(
     function: CpuFunction,
     name: &'static str,
+    target: &'static str,
     priority: i32,
     cpu_features: &'static str,
     attributes: &[(&'static str, &'static str)],
@@ -101,7 +102,7 @@ pub fn cpu_implementation<D: KernelDefinition>(
         priority,
         kernel: abi::Str::new(D::NAME),
         name: abi::Str::new(name),
-        target: abi::Str::new("cpu"),
+        target: abi::Str::new(target),
         descriptor: abi::Str::new(descriptor),
         cpu_features: abi::Str::new(cpu_features),
         attributes: attributes.as_ptr(),

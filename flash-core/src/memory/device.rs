@@ -16,7 +16,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 
-/// The memory of one device that does not use the host's. Lives for ever.
+/// A memory space of a backend, which one device has or several share, that is not the host's. Lives for
+/// ever.
 ///
 /// Locks: a thread that locks a directory holds its memory's state word, and may then lock `pool`; a thread
 /// that holds `pool` locks nothing else. An eviction locks the directory of another memory, of which it is
@@ -138,7 +139,8 @@ impl PartialEq for DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// The memory of a device, made once per device; `None` if the device uses the host's.
+    /// The memory of a device, made once per memory space of its backend; `None` if the device uses the
+    /// host's.
     pub fn of(device: &'static DeviceHandle) -> Option<&'static DeviceMemory> {
         if device.info().host_memory {
             return None;
@@ -146,6 +148,12 @@ impl DeviceMemory {
         // SAFETY: a device of this vtable.
         let (space, has_addresses) = unsafe { main_space(device) };
         let mut all = MEMORIES.write().unwrap_or_else(|e| e.into_inner());
+        let same = |memory: &&&'static DeviceMemory| {
+            space != SPACE_HOST && memory.space == space && std::ptr::eq(memory.device.api, device.api)
+        };
+        if let Some(shared) = all.iter().find(same) {
+            return Some(shared);
+        }
         let known = device.info().memory_bytes;
         let memory: &'static DeviceMemory = Box::leak(Box::new(DeviceMemory {
             place: Place::device(all.len() as u32),
@@ -166,7 +174,7 @@ impl DeviceMemory {
         self.place
     }
 
-    /// Its device.
+    /// A device that has it.
     pub fn device(&self) -> &'static DeviceHandle {
         self.device
     }

@@ -10,12 +10,10 @@ use crate::backend::registry::RegisteredImplementation;
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
-use crate::kernel::cpu_has;
 use crate::kernel::implementation::{alignment, takes_parts};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 /// A device, with the implementation prepared for it.
 pub(crate) struct Target {
@@ -116,7 +114,8 @@ pub(super) fn choose(
     let mut targets = Vec::new();
     for device in devices {
         let mut candidates: Vec<(Rating, RegisteredImplementation, Widening)> = Vec::new();
-        for found in catalog.registry().implementations() {
+        let own = device.resolve_kernel(descriptor)?;
+        for found in catalog.registry().implementations().chain(own) {
             // SAFETY: strings of implementations live for ever.
             if unsafe { found.raw.kernel.text() } != descriptor.name {
                 continue;
@@ -172,8 +171,9 @@ fn note(rejected: &mut Vec<String>, catalog: &Catalog, found: RegisteredImplemen
     }
 }
 
-/// Least change of scalars, specificity, priority, door; higher is better, the first found wins among equals.
-pub(super) type Rating = (Reverse<WideningCost>, usize, i32, u32);
+/// Least change of scalars, place of its target in the device's list, specificity, priority, door; higher is
+/// better, the first found wins among equals.
+pub(super) type Rating = (Reverse<WideningCost>, Reverse<usize>, usize, i32, u32);
 
 pub(super) fn rate(
     found: RegisteredImplementation,
@@ -194,11 +194,11 @@ pub(super) fn rate(
     if pinned.is_some_and(|pinned| pinned != name) {
         return Err(format!("it is not the one asked for, `{}`", pinned.unwrap_or_default()));
     }
-    if target != device.target {
-        return Err(format!("{} runs implementations for {}", device.id(), device.target));
-    }
-    if raw.share.is_none() && raw.span.is_none() && target == "cpu" {
-        return Err("it has no function".into());
+    let Some(preference) = device.preference(&target) else {
+        return Err(format!("{} runs implementations for {}", device.id(), device.info().targets.join(", ")));
+    };
+    if raw.share.is_none() && raw.span.is_none() && raw.payload.is_null() {
+        return Err("it has neither a function nor code".into());
     }
     let widening = match wanted.is_empty() {
         // A named implementation is known to fit; definitions in a fuzzy search have many types.
@@ -209,14 +209,14 @@ pub(super) fn rate(
         false => fit(&wanted, descriptor, searchable)?,
     };
     for feature in features.split(',').map(str::trim).filter(|f| !f.is_empty()) {
-        if !cpu_has(feature) {
-            return Err(format!("this CPU lacks {feature}"));
+        if !device.has_feature(feature) {
+            return Err(format!("the CPU of {} lacks {feature}", device.id()));
         }
     }
     let mut specificity = 0;
     for (key, value) in &attributes {
         let value = serde_json::from_str::<String>(value).unwrap_or_else(|_| value.clone());
-        if key == "library" && !is_there(&value) {
+        if key == "library" && !device.has_library(&value) {
             return Err(format!("the library {value} is not found"));
         }
         let info = device.info();
@@ -241,7 +241,7 @@ pub(super) fn rate(
         abi::DOOR_ITEM => 1,
         _ => 0,
     };
-    Ok(((widening.rating(), specificity, raw.priority, door), widening))
+    Ok(((widening.rating(), Reverse(preference), specificity, raw.priority, door), widening))
 }
 
 /// The conversion of the definition's scalars for an implementation with this descriptor; or why it does not
@@ -305,18 +305,5 @@ pub(super) fn prepare(
         image,
         rate,
         widening,
-    })
-}
-
-/// True if a shared library can be loaded, by one of the comma-separated names that the loader knows. It
-/// stays loaded: an implementation that requires it is about to use it.
-fn is_there(library: &str) -> bool {
-    static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
-    let mut loaded = LOADED.lock().unwrap_or_else(|e| e.into_inner());
-    *loaded.entry(library.to_owned()).or_insert_with(|| {
-        // SAFETY: a program that links an implementation, or loads it as a plugin, trusts the libraries that
-        // it requires.
-        let opened = |name: &str| unsafe { libloading::Library::new(name) };
-        library.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
     })
 }

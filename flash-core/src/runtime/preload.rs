@@ -114,7 +114,7 @@ impl Drop for Loading {
 
 fn is_for(found: &RegisteredImplementation, device: &DeviceHandle) -> bool {
     // SAFETY: strings of implementations live for ever.
-    found.raw.payload_len > 0 && unsafe { found.raw.target.as_str() } == device.target
+    found.raw.payload_len > 0 && device.preference(unsafe { found.raw.target.as_str() }).is_some()
 }
 
 /// For each kernel and signature, the implementation that the device would get.

@@ -62,7 +62,7 @@ impl Runtime {
         let granule = context.settings().number("host_granule").map_or(GRANULE, |bytes| bytes as u32);
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
-        let runs_ahead = !spreads && devices[0].target != "cpu";
+        let runs_ahead = !spreads && !devices[0].info().synchronous;
         let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
         let keeps_host = devices.iter().any(|device| device.api.forget_host.is_some());
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);

@@ -8,17 +8,12 @@ use crate::descriptor::{Implementation, KernelDescriptor};
 use crate::error::{Code, Error};
 use crate::kernel::attribute;
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The target whose code is a function of this process.
-const CPU: &str = "cpu";
-
 /// Endings of shared libraries.
 const LIBRARIES: &[&str] = &["dll", "dylib", "so"];
-
-/// Endings of files with source text, by language; any other file is a binary.
-const SOURCES: &[&str] = &["c", "cc", "cl", "cpp", "cu", "cxx", "f90"];
 
 /// The devices that can run the code. A device that the code is not made for is left out.
 pub(super) fn user_code(
@@ -29,20 +24,27 @@ pub(super) fn user_code(
 ) -> Result<Vec<Target>, Error> {
     let (mut targets, mut left_out) = (Vec::new(), Vec::new());
     for device in devices {
-        let implementation = match device.target.as_str() {
-            CPU => on_cpu(code, descriptor),
-            target => for_target(target, code, descriptor),
-        };
-        match implementation {
-            Err(error) => left_out.push((device.id(), error)),
-            Ok(implementation) => match prepare(device, implementation, descriptor, catalog) {
-                Ok(target) => targets.push(target),
-                Err(error @ Error::Backend { code: Code::Unsupported, .. }) => {
-                    left_out.push((device.id(), error))
+        // For the first of its targets of which it takes the code.
+        let mut reason = None;
+        for target in &device.info().targets {
+            let implementation = match device.info().runs_functions {
+                true => function(target, code, descriptor),
+                false => for_target(target, code, descriptor),
+            };
+            let prepared = implementation.and_then(|made| prepare(device, made, descriptor, catalog));
+            match prepared {
+                Ok(prepared) => {
+                    targets.push(prepared);
+                    reason = None;
+                    break;
                 }
-                Err(error) => return Err(error),
-            },
+                Err(Error::Backend { code, text }) if code != Code::Unsupported => {
+                    return Err(Error::Backend { code, text });
+                }
+                Err(error) => reason = reason.or(Some(error)),
+            }
         }
+        left_out.extend(reason.map(|error| (device.id(), error)));
     }
     if !targets.is_empty() {
         return Ok(targets);
@@ -57,16 +59,17 @@ pub(super) fn user_code(
 }
 
 /// A function of a shared library, which stays loaded.
-fn on_cpu(
+fn function(
+    target: &str,
     code: &Implementation,
     descriptor: &KernelDescriptor,
 ) -> Result<&'static abi::Implementation, Error> {
     const COMPILE: &str = "a CPU runs compiled code alone: compile it with `cc -O3 -shared -fPIC` and pass the library, or take a device that compiles kernels";
     let (path, symbol) = match code {
-        Implementation::File { path, .. } if is_source(path) => {
+        Implementation::File { path, .. } if !is_library(path) && is_text(path).unwrap_or(true) => {
             return Err(Error::Library {
                 path: path.clone(),
-                text: format!("this is source text, and {COMPILE}"),
+                text: format!("this is no shared library, and {COMPILE}"),
             });
         }
         Implementation::File { path, symbol, .. } => (path, symbol),
@@ -77,14 +80,14 @@ fn on_cpu(
             });
         }
     };
-    once(&format!("{CPU} {path:?} {symbol} {}", descriptor.name), || {
+    once(&format!("{target} {path:?} {symbol} {}", descriptor.name), || {
         let span = crate::backend::library_function(path, symbol)?;
         Ok(abi::Implementation {
             door: abi::DOOR_SPAN,
             span: Some(span),
             // It is trusted to fit.
             descriptor: abi::Str::new(""),
-            ..blank(CPU, symbol, abi::KIND_EXT_BIN, descriptor)
+            ..blank(target, symbol, abi::KIND_EXT_BIN, descriptor)
         })
     })
 }
@@ -96,14 +99,12 @@ fn for_target(
     descriptor: &KernelDescriptor,
 ) -> Result<&'static abi::Implementation, Error> {
     let (kind, payload, entry, cooperating) = match code {
-        Implementation::File { path, .. }
-            if ending(path).is_some_and(|ending| LIBRARIES.contains(&&*ending)) =>
-        {
+        Implementation::File { path, .. } if is_library(path) => {
             let text = format!("this is a shared library, which a CPU runs and no device for {target} does");
             return Err(Error::Library { path: path.clone(), text });
         }
         Implementation::File { path, symbol, cooperating } => {
-            let kind = if is_source(path) { abi::KIND_EXT_SRC } else { abi::KIND_EXT_BIN };
+            let kind = if is_text(path).unwrap_or(true) { abi::KIND_EXT_SRC } else { abi::KIND_EXT_BIN };
             (kind, path.to_string_lossy(), symbol, *cooperating)
         }
         Implementation::Source { text, entry, cooperating } => {
@@ -127,12 +128,21 @@ fn for_target(
     })
 }
 
-fn is_source(path: &Path) -> bool {
-    ending(path).is_some_and(|ending| SOURCES.contains(&&*ending))
+fn is_library(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    ending.is_some_and(|ending| LIBRARIES.contains(&&*ending))
 }
 
-fn ending(path: &Path) -> Option<String> {
-    path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
+/// True if a file begins as a text does; `None` if it cannot be read.
+fn is_text(path: &Path) -> Option<bool> {
+    let mut begin = Vec::new();
+    std::fs::File::open(path).ok()?.take(4096).read_to_end(&mut begin).ok()?;
+    let is_utf8 = match std::str::from_utf8(&begin) {
+        Ok(_) => true,
+        // The last character may be cut off.
+        Err(error) => error.error_len().is_none(),
+    };
+    Some(is_utf8 && !begin.contains(&0))
 }
 
 /// The implementation of this key, which lives for ever; made at the first use.

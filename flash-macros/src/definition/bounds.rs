@@ -8,8 +8,9 @@ use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{GenericParam, Generics, WherePredicate};
 
-/// A bound for each type that depends on no parameter: it is an element. Where one is not, the compiler reports it at
-/// the field, and assumes the bound in the items that have it. So there is one error, and not one per use.
+/// A bound for each type that depends on no parameter: it is an element. Where one is not, the compiler
+/// reports it at the field, and assumes the bound in the items that have it. So there is one error, and not
+/// one per use.
 pub fn read(definition: &Definition, core: &TokenStream) -> Vec<WherePredicate> {
     let depends = |ty: &TokenStream| {
         definition.generics.params.iter().any(|parameter| match parameter {

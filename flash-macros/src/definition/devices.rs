@@ -11,7 +11,7 @@ use syn::parse::ParseStream;
 use syn::{Attribute, Error, GenericParam, Ident, LitStr, Meta, Token};
 
 const EXAMPLE: &str = "write `#[implementations(opencl = \"kernel.cl\")]`";
-const KEYS: &str = "`opencl`, `cuda`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `items_per_thread`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "`opencl`, `cuda`, `target`, `source`, `binary`, `for(..)`, `cooperating`, `entry`, `name`, `priority`, `alignment`, `work_group_size`, `threads_per_item`, `items_per_thread`, `single_work_item`, `grid_barrier`, `bounds_checked`, `index32`, `requires`, `build_options`, `vendor`, `device`, `architecture` and `version`";
 
 /// A kind of device, and the endings of its files. `c` is text for any.
 struct Target {
@@ -40,7 +40,7 @@ pub struct Devices {
 
 /// A file with code, after the texts that it builds on.
 struct File {
-    target: &'static str,
+    target: String,
     before: Vec<LitStr>,
     path: LitStr,
     binary: bool,
@@ -93,20 +93,22 @@ impl Devices {
             flags: Vec::new(),
         };
         let mut seen: Vec<String> = Vec::new();
+        let mut other = Other::default();
         while !input.is_empty() && !input.peek(Token![;]) {
-            devices.key(input, &mut seen)?;
+            devices.key(input, &mut seen, &mut other)?;
             if !input.is_empty() && !input.peek(Token![;]) {
                 input.parse::<Token![,]>()?;
             }
         }
         input.parse::<Option<Token![;]>>()?;
+        devices.files.extend(other.file()?);
         match devices.files.is_empty() {
             true => Err(no_file(attribute)),
             false => Ok(devices),
         }
     }
 
-    fn key(&mut self, input: ParseStream<'_>, seen: &mut Vec<String>) -> syn::Result<()> {
+    fn key(&mut self, input: ParseStream<'_>, seen: &mut Vec<String>, other: &mut Other) -> syn::Result<()> {
         let span = input.span();
         let key = match input.parse::<Option<Token![for]>>()? {
             Some(_) => "for".to_owned(),
@@ -121,6 +123,9 @@ impl Devices {
         match key.as_str() {
             "for" => self.elements = Some(Elements::read(input, span)?),
             "name" => self.name = Some(keys::name(input)?),
+            "target" => other.target = Some(keys::target(input)?),
+            "source" => other.source = keys::texts(input, &key, "kernel.txt")?,
+            "binary" => other.binary = Some(keys::text(input, &key, "kernel.bin")?),
             "priority" => self.priority = keys::priority(input)?,
             "entry" | "requires" | "build_options" | "vendor" | "device" | "architecture" | "version" => {
                 self.texts.push((key.clone(), keys::text(input, &key, "..")?.value()));
@@ -158,7 +163,35 @@ fn file(target: &Target, paths: &[LitStr]) -> syn::Result<File> {
             ));
         }
     }
-    Ok(File { target: target.key, before: before.to_vec(), path: path.clone(), binary })
+    Ok(File { target: target.key.to_owned(), before: before.to_vec(), path: path.clone(), binary })
+}
+
+/// Code for a kind of device that these macros do not know.
+#[derive(Default)]
+struct Other {
+    target: Option<LitStr>,
+    source: Vec<LitStr>,
+    binary: Option<LitStr>,
+}
+
+impl Other {
+    fn file(self) -> syn::Result<Option<File>> {
+        const EXAMPLE: &str =
+            "write `target = \"my-isa\", source = \"kernel.txt\"`, or `binary = \"kernel.bin\"`";
+        let wrong = |at: &LitStr, what: &str| Err(Error::new(at.span(), format!("{what}: {EXAMPLE}")));
+        let (mut before, binary) = (self.source, self.binary.is_some());
+        let path = match (self.binary, before.last()) {
+            (Some(binary), Some(_)) => return wrong(&binary, "code is a text or a binary, not both"),
+            (Some(binary), None) => Some(binary),
+            (None, _) => before.pop(),
+        };
+        match (self.target, path) {
+            (None, None) => Ok(None),
+            (Some(target), None) => wrong(&target, "no file with code is named"),
+            (None, Some(path)) => wrong(&path, "for which kind of device is it?"),
+            (Some(target), Some(path)) => Ok(Some(File { target: target.value(), before, path, binary })),
+        }
+    }
 }
 
 /// Decided by its ending.
@@ -188,7 +221,7 @@ impl File {
 pub fn check(definition: &Definition) -> syn::Result<()> {
     let mut errors = Errors::default();
     let parameters = parameters(definition);
-    let mut names: Vec<(String, &str, Vec<String>)> = Vec::new();
+    let mut names: Vec<(String, String, Vec<String>)> = Vec::new();
     for devices in &definition.devices {
         let lists: &[Vec<GenericValue>] =
             match (&devices.elements, parameters.first()) {
@@ -213,7 +246,7 @@ pub fn check(definition: &Definition) -> syn::Result<()> {
             for file in &devices.files {
                 let texts = values.iter().map(crate::tokens::text).collect();
                 let name = devices.name.as_ref().map_or_else(|| file.name(), LitStr::value);
-                let entry = (name, file.target, texts);
+                let entry = (name, file.target.clone(), texts);
                 if names.contains(&entry) {
                     let (name, target, _) = &entry;
                     errors.push(Error::new(
@@ -273,7 +306,7 @@ fn entry(
         list => respan(quote!(#ident<#lifetime #(#list),*>), span_of(list)),
     };
     let name = devices.name.as_ref().map_or_else(|| file.name(), LitStr::value);
-    let (target, binary, priority) = (file.target, file.binary, devices.priority);
+    let (target, binary, priority) = (&file.target, file.binary, devices.priority);
     // The span is the name's, so that a file that cannot be read is reported there.
     let files = file.before.iter().chain([&file.path]).map(|path| match binary {
         true => quote_spanned!(path.span()=> (#path, ::core::include_bytes!(#path))),

@@ -1,17 +1,19 @@
 //! The keys of `#[kernel(..)]` on an impl.
 
 use super::features;
-use crate::keys::{Elements, name, number, priority, text, texts};
+use crate::keys::{self, Elements, name, number, priority, text, texts};
 use proc_macro2::{Span, TokenStream};
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, Ident, LitStr, Token};
 
-const KEYS: &str = "an implementation has `for(..)`, `name`, `priority`, `alignment`, `cpu_features`, `library`, `vendor`, `device`, `architecture` and `version`";
+const KEYS: &str = "an implementation has `for(..)`, `target`, `name`, `priority`, `alignment`, `cpu_features`, `library`, `vendor`, `device`, `architecture` and `version`";
 
 /// The keys of the attribute.
 #[derive(Default)]
 pub struct Keys {
     pub elements: Option<Elements>,
+    /// The kind of device.
+    pub target: Option<LitStr>,
     pub name: Option<LitStr>,
     pub priority: i32,
     /// Separated by commas.
@@ -62,6 +64,7 @@ impl Keys {
         }
         match key.as_str() {
             "for" => self.elements = Some(Elements::read(input, span)?),
+            "target" => self.target = Some(keys::target(input)?),
             "name" => self.name = Some(name(input)?),
             "priority" => self.priority = priority(input)?,
             "cpu_features" => {

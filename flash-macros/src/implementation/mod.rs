@@ -73,11 +73,13 @@ fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &T
     let (priority, features) = (keys.priority, &keys.cpu_features);
     let attributes = keys.attributes.iter().map(|(key, value)| quote!((#key, #value)));
     let kernel = quote!(#core::kernel);
+    let kind = keys.target.as_ref().map_or_else(|| "cpu".to_owned(), syn::LitStr::value);
     let build = match target.door.function() {
         Some(function) => quote! {
             #kernel::cpu_implementation::<#definition>(
                 #kernel::CpuFunction::#function::<#definition, #unit>(),
                 #name,
+                #kind,
                 #priority,
                 #features,
                 &[#(#attributes),*],

@@ -37,7 +37,7 @@ fn an_entry_per_element_type_after_the_impl_as_written() {
     assert_eq!(out.matches("submit!").count(), 2);
     for part in [
         "cpu_implementation::<Accelerate<'static, f32>>(",
-        "CpuFunction::item::<Accelerate<'static, [f64; 3]>, Plain>(), \"plain\", -10i32, \"\", &[]",
+        "CpuFunction::item::<Accelerate<'static, [f64; 3]>, Plain>(), \"plain\", \"cpu\", -10i32, \"\", &[]",
     ] {
         assert!(out.contains(part), "{part} is not in {out}");
     }
@@ -69,6 +69,7 @@ fn keys_reach_the_entry() {
     let out = written(
         quote!(
             name = "two",
+            target = "my-isa",
             cpu_features = "avx2, fma,",
             vendor = "AuthenticAMD",
             alignment = 64,
@@ -78,7 +79,7 @@ fn keys_reach_the_entry() {
     );
     assert!(
         out.contains(
-            r#""two", 0i32, "avx2,fma", &[("vendor", "AuthenticAMD"), ("alignment", "64"), ("device", "*")]"#
+            r#""two", "my-isa", 0i32, "avx2,fma", &[("vendor", "AuthenticAMD"), ("alignment", "64"), ("device", "*")]"#
         ),
         "{out}"
     );
@@ -132,6 +133,8 @@ fn wrong_keys_are_refused() {
         (quote!(cpu_features(avx2)), "write `cpu_features = \"avx2,fma\"`"),
         (quote!(name = ""), "the name of an implementation"),
         (quote!(name = two), "write `name = \"blocked\"`"),
+        (quote!(target = cpu), "write `target = \"my-isa\"`"),
+        (quote!(target = "a,b"), "the name of a kind of device"),
         (quote!(speed = 3), "unknown key `speed`: an implementation has"),
         (quote!(priority = 1, priority = 2), "`priority` is there twice"),
         (quote!(for()), "this list is empty: list the element types"),

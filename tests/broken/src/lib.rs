@@ -83,6 +83,8 @@ impl Device for BrokenDevice {
     fn info(&self) -> DeviceInfo {
         maybe("device_info");
         DeviceInfo {
+            synchronous: true,
+            runs_functions: true,
             test: true,
             host_memory: true,
             name: "broken".into(),

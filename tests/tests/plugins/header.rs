@@ -109,7 +109,7 @@ fn link(text: &str, names: &HashMap<String, String>) -> String {
         rest = after;
     }
     linked.push_str(rest);
-    for group in ["ACCESS", "ARG", "BARRIER", "CLASS", "DEVICE", "DOOR", "KIND", "LOOP", "SUBMIT"] {
+    for group in ["ACCESS", "ARG", "BARRIER", "CLASS", "DEVICE", "DOOR", "HAS", "KIND", "LOOP", "SUBMIT"] {
         linked = linked.replace(&format!("`{group}_"), &format!("`FLASH_{group}_"));
     }
     linked
@@ -238,7 +238,8 @@ fn layout() -> Vec<String> {
         abi::Share { struct_size, arg_count, host, space, phase, begin, end, threads }
         abi::Span { struct_size, dimensions, index, count, step, dimension, arg_count, phase }
         abi::DeviceInfo {
-            struct_size, class, flags, threads, name, vendor, version, physical_id, rate_hint, memory_bytes, features
+            struct_size, class, flags, threads, name, vendor, version, physical_id, rate_hint, memory_bytes, features,
+            targets, suffix
         }
         abi::MemorySpace { struct_size, id, kind, numa_node, size, host_visible, alignment }
         abi::Buffer { space, reserved, handle }
@@ -254,7 +255,7 @@ fn layout() -> Vec<String> {
             get_extension, query, generation, spaces, alloc, free, register_host, export_buffer, import_buffer,
             copy_box, can_copy, queue_create, queue_destroy, event_create, event_signal, event_ready, event_wait,
             event_on_ready, event_times, event_release, native_handle, progress, cancel, inline_items,
-            preload, image, forget_host, open
+            preload, image, forget_host, open, resolve, resolve_kernel, has
         }
         workers::Workers { struct_size, count, wake }
         workers::WorkerHost { struct_size, reserved, news, serve, pass_on }

@@ -254,7 +254,7 @@ pub fn implementation<const N: usize>() -> &'static Implementation {
 }
 
 fn made<D: KernelDefinition>(function: CpuFunction, name: &'static str) -> &'static Implementation {
-    cpu_implementation::<D>(function, name, 0, "", &[])
+    cpu_implementation::<D>(function, name, "cpu", 0, "", &[])
 }
 
 /// The kernels' text for devices with a kernel language of their own: one for all of them.

@@ -31,7 +31,7 @@ pub(super) fn launches(subject: &Subject) -> Outcome {
     match subject.runtime.preload::<Count<'static>>() {
         Ok(()) => Ok(()),
         Err(Error::NoImplementation(_)) => {
-            Err(Stop::Skip(format!("the suite has no kernels for target `{}`", subject.device.target)))
+            Err(Stop::Skip(format!("the suite has no kernels for {}", subject.targets())))
         }
         Err(error) => Err(error.into()),
     }
@@ -40,8 +40,9 @@ pub(super) fn launches(subject: &Subject) -> Outcome {
 /// The doors through which the suite has a kernel for the device.
 pub(super) fn doors(subject: &Subject, kernel: &str) -> Vec<String> {
     // SAFETY: strings of implementations live for ever.
-    let fits =
-        |i: &Implementation| unsafe { i.kernel.text() == kernel && i.target.text() == subject.device.target };
+    let fits = |i: &Implementation| unsafe {
+        i.kernel.text() == kernel && subject.device.preference(&i.target.text()).is_some()
+    };
     let all = subject.context.registry().implementations().map(|found| found.raw).filter(|i| fits(i));
     // SAFETY: as above.
     all.map(|i| unsafe { i.name.text() }).collect()
@@ -308,9 +309,9 @@ fn kernels_fail(subject: &Subject) -> Outcome {
     if subject.dry {
         return Err(Stop::Skip("the device runs nothing, so that nothing can fail".into()));
     }
-    if subject.device.target != "cpu" {
-        let target = &subject.device.target;
-        return Err(Stop::Skip(format!("a kernel for target `{target}` has no way to say that it fails")));
+    if !subject.device.info().runs_functions {
+        let targets = subject.targets();
+        return Err(Stop::Skip(format!("a kernel for {targets} has no way to say that it fails")));
     }
     const N: usize = 1000;
     let out = FlashMemory::<u32>::zeroed(N);

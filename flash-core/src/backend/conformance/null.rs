@@ -17,7 +17,7 @@ use crate::abi;
 use crate::backend::host_memory::{self, HostBuffers};
 use crate::backend::{
     Backend, BackendStatic, Class, Device, DeviceInfo, Event, Failure, HostSettings, Instance, Launch,
-    Unavailable,
+    Unavailable, physical_id,
 };
 use crate::error::Code;
 
@@ -71,12 +71,16 @@ impl Device for NullDevice {
             version: env!("CARGO_PKG_VERSION").into(),
             // Two devices of one physical id are the same hardware, reached in two ways: a group takes one of
             // them. For a GPU it is the PCI address.
-            physical_id: "null".into(),
+            physical_id: physical_id("null"),
             // Groups put the fastest first. 0: unknown.
             rate_hint: 0.0,
             memory_bytes: 0,
             // Compared with the `architecture` of an implementation.
             features: String::new(),
+            // Its work is done when `submit` returns, and it takes functions of this process.
+            synchronous: true,
+            runs_functions: true,
+            ..DeviceInfo::default()
         }
     }
 

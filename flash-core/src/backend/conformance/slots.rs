@@ -45,6 +45,11 @@ impl Subject {
         self.device.api
     }
 
+    /// The device's targets, for messages.
+    pub(super) fn targets(&self) -> String {
+        self.device.info().targets.join(", ")
+    }
+
     pub(super) fn raw(&self) -> *mut abi::Device {
         self.device.raw
     }
@@ -71,7 +76,15 @@ fn describes_itself(subject: &Subject) -> Outcome {
         "expected a rate of 0 or more flop/s, found {}",
         info.rate_hint
     );
-    ensure!(!subject.device.target.is_empty(), "expected a target such as `cpu`, found an empty text");
+    ensure!(
+        info.targets.iter().all(|target| !target.is_empty()),
+        "expected targets such as `cpu`, found an empty text"
+    );
+    ensure!(
+        !info.suffix.contains(','),
+        "a key of several devices has commas, `{}` must have none",
+        info.suffix
+    );
     // A host of an older minor version passes a shorter struct: nothing may be written beyond it.
     let device_info = slot(subject.api().device_info, "device_info")?;
     let short = std::mem::offset_of!(abi::DeviceInfo, version);
@@ -164,14 +177,14 @@ fn spaces_are_sane(subject: &Subject) -> Outcome {
 pub(super) fn implementation(subject: &Subject, kernel: &str) -> Result<&'static Implementation, Stop> {
     // SAFETY: strings of implementations live for ever.
     let fits = |i: &&'static Implementation| unsafe {
-        i.kernel.text() == kernel && i.target.text() == subject.device.target
+        i.kernel.text() == kernel && subject.device.preference(&i.target.text()).is_some()
     };
     let registry = subject.context.registry();
     registry
         .implementations()
         .map(|found| found.raw)
         .find(fits)
-        .ok_or_else(|| Stop::Skip(format!("the suite has no kernels for target `{}`", subject.device.target)))
+        .ok_or_else(|| Stop::Skip(format!("the suite has no kernels for {}", subject.targets())))
 }
 
 /// A prepared kernel, released on drop.

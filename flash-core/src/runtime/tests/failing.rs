@@ -79,6 +79,8 @@ impl Device for FailingDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
+            synchronous: true,
+            runs_functions: true,
             emulated: true,
             test: true,
             name: "failing".into(),

@@ -1,5 +1,6 @@
 //! Whole launches through the vtable, small enough for an interpreter that checks every access.
 
+mod devices;
 mod failing;
 mod kernels;
 mod launches;
@@ -7,6 +8,7 @@ mod plans;
 mod recordings;
 mod replay;
 mod serial;
+mod twins;
 
 use super::{RuntimeObj, get_runtime};
 use std::sync::OnceLock;

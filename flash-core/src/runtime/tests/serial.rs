@@ -66,6 +66,8 @@ impl Device for SerialDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
+            synchronous: true,
+            runs_functions: true,
             emulated: true,
             test: true,
             host_memory: true,

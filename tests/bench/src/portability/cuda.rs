@@ -10,7 +10,7 @@ use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
 use flash_core::backend::{
-    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
+    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory, physical_cpus,
 };
 use flash_core::{Code, register_backend};
 use std::ffi::c_void;
@@ -92,7 +92,7 @@ impl flash_core::backend::Device for ByHandDevice {
             name: format!("NVIDIA_GPU:{}", self.ordinal),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            physical_id: "cpu".into(),
+            physical_id: physical_cpus(),
             ..DeviceInfo::default()
         }
     }

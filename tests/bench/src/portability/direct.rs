@@ -9,6 +9,7 @@ use crate::peers::{EachShare, int, long};
 use flash_core::abi;
 use flash_core::backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
+    physical_cpus,
 };
 use flash_core::descriptor::KernelDescriptor;
 use flash_core::{Code, register_backend};
@@ -59,6 +60,8 @@ impl Device for DirectDevice {
 
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
+            synchronous: true,
+            runs_functions: true,
             class: Class::Cpu,
             test: true,
             host_memory: true,
@@ -66,7 +69,7 @@ impl Device for DirectDevice {
             name: "functions, called by OpenMP".into(),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            physical_id: "cpu".into(),
+            physical_id: physical_cpus(),
             ..DeviceInfo::default()
         }
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
 use flash_core::backend::{
-    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
+    Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory, physical_cpus,
 };
 use flash_core::{Code, register_backend};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
@@ -109,7 +109,7 @@ impl flash_core::backend::Device for ByHandDevice {
             name: self.name.clone(),
             vendor: "FLASH".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            physical_id: "cpu".into(),
+            physical_id: physical_cpus(),
             // The devices that are measured all are one, and get its implementations.
             features: "cpu".into(),
             ..DeviceInfo::default()
