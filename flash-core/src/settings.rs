@@ -1,10 +1,10 @@
 //! Settings: all that there are, what the environment says of them, and the builder of a [`Context`].
 //!
-//! [`SETTINGS`] is the list of all settings, with those of the backends of this project. The environment gives
-//! defaults and is read once, here and nowhere else. A context has the settings that its builder gives, and those of
-//! the environment for the rest. Some belong to the process: the first context fixes them, and a later one that asks
-//! for another value is refused. A backend is handed all settings when it looks for its devices
-//! ([`Backend::probe`](crate::backend::Backend::probe)), and reads the environment for none.
+//! [`SETTINGS`] is the list of all settings, with those of the backends of this project. The environment
+//! gives defaults and is read once, here and nowhere else. A context has the settings that its builder gives,
+//! and those of the environment for the rest. Some belong to the process: the first context fixes them, and a
+//! later one that asks for another value is refused. A backend is handed all settings when it looks for its
+//! devices ([`Backend::probe`](crate::backend::Backend::probe)), and reads the environment for none.
 
 use crate::error::Error;
 use std::collections::BTreeMap;
@@ -84,12 +84,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
 /// | `test.setup` | `FLASH_TEST` | devices of the test backend, such as `devices=2 ns=0,100` | `devices=1` |
 /// | `opencl.copy` | `FLASH_OPENCL_COPY` | flag: OpenCL devices that could use the host's memory get memories of their own; for tests | 0 |
 ///
-/// A flag is `1`, `true`, `yes` or `on`, or `0`, `false`, `no` or `off`. An environment variable that is empty counts
-/// as unset. One whose value does not fit is reported once on standard error, and the default holds; so is one whose
-/// name is nearly that of a setting.
+/// A flag is `1`, `true`, `yes` or `on`, or `0`, `false`, `no` or `off`. An environment variable that is
+/// empty counts as unset. One whose value does not fit is reported once on standard error, and the default
+/// holds; so is one whose name is nearly that of a setting.
 ///
-/// Settings with (p) are the process's: the first context that is made fixes them, and a later one that asks for
-/// another value is refused.
+/// Settings with (p) are the process's: the first context that is made fixes them, and a later one that asks
+/// for another value is refused.
 ///
 /// # Examples
 /// ```
@@ -108,8 +108,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Sets one of the settings in the table above, in place of what the environment says. `build` refuses a name
-    /// that is not in it, and a value that does not fit.
+    /// Sets one of the settings in the table above, in place of what the environment says. `build` refuses a
+    /// name that is not in it, and a value that does not fit.
     pub fn set(mut self, name: &str, value: impl ToString) -> Settings {
         let set = known(name).and_then(|setting| {
             let value = setting.kind.parse(&value.to_string()).map_err(|text| refusal(name, text))?;
@@ -264,7 +264,8 @@ fn parse(kind: &Kind, value: &OsStr) -> Result<Option<String>, String> {
     }
 }
 
-/// How many letters have to be put in, taken out or replaced to make one word of the other (Levenshtein's distance).
+/// How many letters have to be put in, taken out or replaced to make one word of the other (Levenshtein's
+/// distance).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -156,16 +156,16 @@ pub struct RegisteredDevice {
     pub device: *mut Device,
 }
 
-/// What the host's registry offers to plugins: extension `registry`, version 1, of [`HostApi::get_extension`]. It shows
-/// the default context of the program. Since minor version 7.
+/// What the host's registry offers to plugins: extension `registry`, version 1, of
+/// [`HostApi::get_extension`]. It shows the default context of the program. Since minor version 7.
 #[repr(C)]
 pub struct RegistryApi {
     /// Size of this struct in the host.
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// Calls `visit(argument, device)` for each device, and ends with its first error. Looks for devices that nothing has
-    /// needed so far. Not from within a plugin's query, `probe`, `devices` or `open`.
+    /// Calls `visit(argument, device)` for each device, and ends with its first error. Looks for devices that
+    /// nothing has needed so far. Not from within a plugin's query, `probe`, `devices` or `open`.
     pub devices: Option<
         unsafe extern "C" fn(
             visit: unsafe extern "C" fn(argument: *mut c_void, device: *const RegisteredDevice) -> *mut Error,
@@ -182,8 +182,8 @@ pub struct RegistryApi {
             argument: *mut c_void,
         ) -> *mut Error,
     >,
-    /// Adds implementations, which live for ever: all of them, or none and an error. Every context sees them in what it
-    /// plans from then on.
+    /// Adds implementations, which live for ever: all of them, or none and an error. Every context sees them
+    /// in what it plans from then on.
     pub add: Option<
         unsafe extern "C" fn(implementations: *const *const Implementation, count: usize) -> *mut Error,
     >,
@@ -808,10 +808,11 @@ pub struct BackendApi {
     /// that the device never saw, and calls no function of the host. NULL: it keeps nothing. Since minor
     /// version 6.
     pub forget_host: Option<unsafe extern "C" fn(device: *mut Device, pointer: *mut c_void, bytes: u64)>,
-    /// The devices under the settings of a context, in place of `probe` and `devices`. It is called when a context first
-    /// needs them, for one context at a time: keys are names of settings, values their texts, which live for the call. A
-    /// setting that is missing has its default. Where all settings that the backend looks at are as in an earlier call,
-    /// it gives the same devices, which live for ever. NULL: the devices depend on no settings. Since minor version 7.
+    /// The devices under the settings of a context, in place of `probe` and `devices`. It is called when a
+    /// context first needs them, for one context at a time: keys are names of settings, values their texts,
+    /// which live for the call. A setting that is missing has its default. Where all settings that the
+    /// backend looks at are as in an earlier call, it gives the same devices, which live for ever. NULL: the
+    /// devices depend on no settings. Since minor version 7.
     pub open: Option<
         unsafe extern "C" fn(
             settings: *const Attr,

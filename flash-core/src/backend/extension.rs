@@ -1,8 +1,9 @@
-//! The extension `registry` of the host's interface: a plugin sees the devices and implementations of the program that
-//! loaded it, and adds implementations. A plugin has a registry of its own, which knows nothing but itself.
+//! The extension `registry` of the host's interface: a plugin sees the devices and implementations of the
+//! program that loaded it, and adds implementations. A plugin has a registry of its own, which knows nothing
+//! but itself.
 //!
-//! It shows the default context. Implementations that are added are seen by all contexts, in what they plan from then
-//! on. While this thread looks for devices or asks a plugin what it brings, nothing can be listed.
+//! It shows the default context. Implementations that are added are seen by all contexts, in what they plan
+//! from then on. While this thread looks for devices or asks a plugin what it brings, nothing can be listed.
 
 use super::catalog::Catalog;
 use super::loader;
@@ -94,7 +95,8 @@ unsafe extern "C" fn devices(
             api: device.api,
             device: device.raw,
         };
-        // SAFETY: the caller's function with its own argument; the device lives for the call, what it names for ever.
+        // SAFETY: the caller's function with its own argument; the device lives for the call, what it names
+        // for ever.
         let error = unsafe { visit(argument, &device) };
         if !error.is_null() {
             return error;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The settings under which a backend is to look for its devices, by name: those of
-/// [`Settings`](crate::Settings), as its table writes them. What is asked for is noted: contexts that agree in it
-/// share the devices. By default none is set.
+/// [`Settings`](crate::Settings), as its table writes them. What is asked for is noted: contexts that agree
+/// in it share the devices. By default none is set.
 #[derive(Default)]
 pub struct HostSettings<'a> {
     values: Vec<(&'a str, &'a str)>,

@@ -1,8 +1,8 @@
 //! Contexts: which plugins and devices a program sees, with which settings, and what was learnt of them.
 //!
-//! A context owns a [catalog](Catalog) (settings, registry, rates) and its plans. What exists once in a process is not its
-//! own: a loaded library, a device that several contexts see, that device's memory with its budget, and the order of
-//! pipelines. So a memory may be used in several contexts.
+//! A context owns a [catalog](Catalog) (settings, registry, rates) and its plans. What exists once in a
+//! process is not its own: a loaded library, a device that several contexts see, that device's memory with
+//! its budget, and the order of pipelines. So a memory may be used in several contexts.
 
 use super::plans::PlanTables;
 use crate::backend::BackendReport;
@@ -15,9 +15,9 @@ use std::sync::{Arc, OnceLock};
 
 /// Plugins, devices and implementations with settings of their own. Cheap to clone.
 ///
-/// Most programs need none: [`get_runtime`](crate::get_runtime) uses the default context, whose settings are those of
-/// the environment. A program that makes others has several sets of plugins or settings at once; its memories may be
-/// used in all of them.
+/// Most programs need none: [`get_runtime`](crate::get_runtime) uses the default context, whose settings are
+/// those of the environment. A program that makes others has several sets of plugins or settings at once; its
+/// memories may be used in all of them.
 ///
 /// # Examples
 /// ```
@@ -41,8 +41,8 @@ impl Settings {
     /// A context with these settings. Plugins are loaded, and devices looked for, when they are first needed.
     ///
     /// # Errors
-    /// [`Error::Setting`]: a name that is none, a value that does not fit, or a setting of the process that has
-    /// another value already.
+    /// [`Error::Setting`]: a name that is none, a value that does not fit, or a setting of the process that
+    /// has another value already.
     pub fn build(self) -> Result<Context, Error> {
         Ok(Context::of(Arc::new(Catalog::new(self.resolve()?))))
     }
@@ -58,8 +58,8 @@ impl Context {
         Context { inner: Arc::new(Inner { catalog, plans: PlanTables::default() }) }
     }
 
-    /// Everything that was found, for people to read: plugins, backends, devices, implementations. Looks for all
-    /// devices.
+    /// Everything that was found, for people to read: plugins, backends, devices, implementations. Looks for
+    /// all devices.
     pub fn list(&self) -> Vec<BackendReport> {
         self.registry().report()
     }
