@@ -611,10 +611,11 @@ typedef struct flash_backend_api {
   // that the device never saw, and calls no function of the host. NULL: it keeps nothing. Since minor
   // version 6.
   void (*forget_host)(struct flash_device *device, void *pointer, uint64_t bytes);
-  // The devices under the settings of a context, in place of `probe` and `devices`. It is called when a context first
-  // needs them, for one context at a time: keys are names of settings, values their texts, which live for the call. A
-  // setting that is missing has its default. Where all settings that the backend looks at are as in an earlier call,
-  // it gives the same devices, which live for ever. NULL: the devices depend on no settings. Since minor version 7.
+  // The devices under the settings of a context, in place of `probe` and `devices`. It is called when a
+  // context first needs them, for one context at a time: keys are names of settings, values their texts,
+  // which live for the call. A setting that is missing has its default. Where all settings that the
+  // backend looks at are as in an earlier call, it gives the same devices, which live for ever. NULL: the
+  // devices depend on no settings. Since minor version 7.
   struct flash_error *(*open)(const struct flash_attr *settings,
                               size_t setting_count,
                               struct flash_device *const **devices,
@@ -651,15 +652,15 @@ typedef struct flash_registered_device {
   struct flash_device *device;
 } flash_registered_device;
 
-// What the host's registry offers to plugins: extension `registry`, version 1, of flash_host_api.get_extension. It shows
-// the default context of the program. Since minor version 7.
+// What the host's registry offers to plugins: extension `registry`, version 1, of
+// flash_host_api.get_extension. It shows the default context of the program. Since minor version 7.
 typedef struct flash_registry_api {
   // Size of this struct in the host.
   uint32_t struct_size;
   // 0.
   uint32_t reserved;
-  // Calls `visit(argument, device)` for each device, and ends with its first error. Looks for devices that nothing has
-  // needed so far. Not from within a plugin's query, `probe`, `devices` or `open`.
+  // Calls `visit(argument, device)` for each device, and ends with its first error. Looks for devices that
+  // nothing has needed so far. Not from within a plugin's query, `probe`, `devices` or `open`.
   struct flash_error *(*devices)(struct flash_error *(*visit)(void *argument,
                                                               const struct flash_registered_device *device),
                                  void *argument);
@@ -667,8 +668,8 @@ typedef struct flash_registry_api {
   struct flash_error *(*implementations)(struct flash_error *(*visit)(void *argument,
                                                                       const struct flash_implementation *implementation),
                                          void *argument);
-  // Adds implementations, which live for ever: all of them, or none and an error. Every context sees them in what it
-  // plans from then on.
+  // Adds implementations, which live for ever: all of them, or none and an error. Every context sees them
+  // in what it plans from then on.
   struct flash_error *(*add)(const struct flash_implementation *const *implementations, size_t count);
 } flash_registry_api;
 
