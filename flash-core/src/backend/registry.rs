@@ -319,7 +319,7 @@ impl Registry {
                             } else {
                                 self.backends.push(Backend {
                                     key,
-                                    loaded: loaded,
+                                    loaded,
                                     plugin: index,
                                     devices: Mutex::new(None),
                                 });

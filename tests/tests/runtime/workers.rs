@@ -164,7 +164,7 @@ fn a_pool_that_the_program_has_built_is_used_as_it_is() {
 
 #[test]
 fn without_a_backend_that_has_threads_there_is_one() {
-    in_process(&[("FLASH_CPU_THREADS", "none")], || {
+    in_process(&[("FLASH_CPU_THROTTLE", "none")], || {
         assert_eq!((workers::count(), on_worker(name)), (1, "flash-worker".to_owned()));
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(on_worker(name), "flash-worker", "woken again");

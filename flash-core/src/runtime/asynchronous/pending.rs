@@ -250,10 +250,11 @@ fn wanted(
     ticket: Ticket,
     known: &mut HashSet<Ticket>,
 ) -> Option<usize> {
-    let own = |task: &Box<dyn QueuedPipeline>| task.ticket() == ticket && !task.is_timed();
-    let mut before = |task: &Box<dyn QueuedPipeline>| {
+    let own = |task: &dyn QueuedPipeline| task.ticket() == ticket && !task.is_timed();
+    let mut before = |task: &dyn QueuedPipeline| {
         let earlier = task.ticket() < ticket && !task.is_timed();
         earlier && ORDER.precedes(task.ticket(), ticket, known)
     };
-    jobs.iter().position(own).or_else(|| jobs.iter().position(&mut before))
+    let jobs = || jobs.iter().map(|task| &**task);
+    jobs().position(own).or_else(|| jobs().position(&mut before))
 }

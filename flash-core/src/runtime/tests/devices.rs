@@ -129,9 +129,7 @@ unsafe impl Backend for Shelves {
         if suffix == "wrong" {
             return Some(Ok(vec![17]));
         }
-        let Some((rank, _)) = suffix.split_once('/') else {
-            return None;
-        };
+        let (rank, _) = suffix.split_once('/')?;
         if !["3", "4"].contains(&rank) {
             return Some(Err(Failure::new(Code::Invalid, format!("expected rank 3 or 4, found {rank}"))));
         }
