@@ -176,7 +176,7 @@ fn load_new(path: &Path) -> Result<Plugin, Outcome> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
     // A bare name would be searched for in the system's directories.
     let absolute = std::path::absolute(path).map_err(|e| refused("a path", e.to_string()))?;
-    // SAFETY: loading runs the library's initialisers: whoever puts a file into the directory is
+    // SAFETY: loading runs the library's initialisers: the user who puts a file into the directory is
     // trusted, see `world_writable`.
     let library = unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|e| refused("a library that loads", error_text(&e)))?;
