@@ -88,8 +88,8 @@ impl CpuItem<Any<'_>> for Plain {
 /// Why a test ended early: it is skipped.
 struct Skipped(String);
 
-/// The runtime of [`key`], for tests whose kernels are for the CPU. Where its devices run none of these, the test is
-/// skipped, if it has the attribute [`test`](macro@test).
+/// The runtime of [`key`], for tests whose kernels are for the CPU. Where its devices run none of these, the
+/// test is skipped, if it has the attribute [`test`](macro@test).
 ///
 /// # Panics
 /// If there is no such runtime.

@@ -1,4 +1,5 @@
-//! Contexts with settings of their own in one process, and what a plugin learns of the program that loaded it.
+//! Contexts with settings of their own in one process, and what a plugin learns of the program that loaded
+//! it.
 
 use flash_core::kernel::views::{Item, ReadWrite, Write};
 use flash_core::kernel::{CpuItem, Index};

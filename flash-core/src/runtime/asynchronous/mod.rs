@@ -102,8 +102,8 @@ impl QueuedPipeline for Task {
         if let Some(rest) = state.left() {
             return go_on(self, rest);
         }
-        // A thread that has the outcome finds the memories' handles given up; what comes after finds both, and so does a
-        // thread that waits for that.
+        // A thread that has the outcome finds the memories' handles given up; what comes after finds both,
+        // and so does a thread that waits for that.
         let Task { pipeline, turn, pending, permit, .. } = *self;
         drop(pipeline);
         drop(permit);
@@ -111,8 +111,8 @@ impl QueuedPipeline for Task {
     }
 }
 
-/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is complete, or by
-/// an extra thread.
+/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is
+/// complete, or by an extra thread.
 fn go_on(mut task: Box<Task>, rest: Rest) {
     let awaited = rest.awaits.clone();
     let priority = task.priority();
