@@ -1,6 +1,7 @@
 //! The CPU backend of FLASH: a team of threads that runs work items, key `ALL_CPU`.
 //!
-//! Its settings are `threads`, `stack_size`, and those of [`Settings`](flash_core::Settings) that begin with `cpu.`.
+//! Its settings are `threads`, `stack_size`, and those of [`Settings`](flash_core::Settings) that begin with
+//! `cpu.`.
 
 mod device;
 mod job;

@@ -420,8 +420,8 @@ pub fn has_library(names: &str) -> bool {
     static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     *loaded.entry(names.to_owned()).or_insert_with(|| {
-        // SAFETY: loading runs the library's initialisers: whoever links an implementation into the program,
-        // or has it as a plugin, trusts what it requires.
+        // SAFETY: loading runs the library's initialisers: the developer who links an implementation into the
+        // program, or has it as a plugin, trusts what it requires.
         let opened = |name: &str| unsafe { libloading::Library::new(name) };
         names.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
     })

@@ -107,14 +107,14 @@ fn share(first: &DeviceHandle, second: &DeviceHandle, space: u32) -> Result<(), 
         |bytes: &mut [u8]| Buffer { space: SPACE_HOST, reserved: 0, handle: bytes.as_mut_ptr() as u64 };
     let buffer = alloc(first, space).map_err(|e| format!("{}: memory space {space}: {e}", first.id()))?;
     let (mut from, mut to) = (PATTERN, [0; 64]);
-    // SAFETY: buffers of 64 bytes, which nobody else has, and which stay until the copies are complete.
+    // SAFETY: buffers of 64 bytes, which nothing else has, and which stay until the copies are complete.
     let outcome = unsafe {
         copy(first, host(&mut from), buffer).and_then(|()| copy(second, buffer, host(&mut to))).map_err(|e| {
             differ(format!("{} cannot copy from there what {} put there ({e})", second.id(), first.id()))
         })
     };
     if let Some(free) = first.api.free {
-        // SAFETY: `alloc` of this device gave it, and nobody has it any more.
+        // SAFETY: `alloc` of this device gave it, and nothing has it any more.
         let _ = unsafe { take_error(free(first.raw, buffer)) };
     }
     outcome?;
