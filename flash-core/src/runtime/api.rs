@@ -65,7 +65,8 @@ impl RuntimeObj {
     }
 
     /// The same runtime with options for everything that is submitted to the result: attributes, `&Profile`,
-    /// [`devices_where`], tuples of these. A wrong option is reported by the first launch.
+    /// [`devices_where`](super::devices_where), tuples of these. A wrong option is reported by the first
+    /// launch.
     #[must_use]
     pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
         let mut new = Options::default();

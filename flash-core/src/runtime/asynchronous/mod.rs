@@ -136,8 +136,9 @@ impl Pipeline<'static> {
     /// touches. All arguments are owned: clones of memories, ranges that are
     /// [owned](crate::FlashMemory::into_range), numbers.
     ///
-    /// It waits at the limit of [`InFlight`], for launches of other threads that just now write one of its
-    /// memories, and when 16,383 pipelines are on their way to read or to write one memory.
+    /// It waits at the limit of [`InFlight`](crate::descriptor::InFlight), for launches of other threads that
+    /// just now write one of its memories, and when 16,383 pipelines are on their way to read or to write one
+    /// memory.
     ///
     /// # Errors
     /// All come out of the handle: those of [`exec`](Self::exec); [`Error::Borrowed`] at once, if a guard
