@@ -199,8 +199,8 @@ impl Error {
         }
     }
 
-    /// An argument that does not fit a kernel, for functions that check what they are given before they make a
-    /// definition's value. `text` says what was expected, what was found and what to do.
+    /// An argument that does not fit a kernel, for functions that check what they are given before they make
+    /// a definition's value. `text` says what was expected, what was found and what to do.
     pub fn argument(
         kernel: impl Into<String>,
         argument: impl Into<String>,

@@ -1,9 +1,9 @@
-//! Notices: lines on standard error that tell a person what is worth knowing and fails nothing.
+//! Notices: lines on standard error for a person, about something worth knowing that is no error.
 //!
-//! Every notice of the library and of its plugins goes through [`notice`]. Writing one never fails, never panics
-//! and takes no lock, whatever standard error is: closed, a full disk, a pipe without a reader, or locked by the
-//! thread that waits for the launch. A copy of the library in a plugin hands its notices to the program's copy,
-//! so that one switch, [`set_notices`], silences all of them.
+//! Every notice of the library and of its plugins goes through [`notice`]. Writing one never fails, never
+//! panics and takes no lock, whatever standard error is: closed, a full disk, a pipe without a reader, or
+//! locked by the thread that waits for the launch. A copy of the library in a plugin hands its notices to the
+//! program's copy, so that one switch, [`set_notices`], silences all of them.
 
 use crate::abi::{HostApi, Str};
 use libc::sigset_t;
@@ -18,13 +18,13 @@ type Forward = unsafe extern "C" fn(Str);
 /// False: notices are dropped. The program's copy of the library decides.
 static ON: AtomicBool = AtomicBool::new(true);
 
-/// Where notices go in a copy of the library that a plugin brought: the program's [`receive`].
+/// The destination of notices in a plugin's own copy of the library: the program's [`receive`].
 static FORWARD: OnceLock<Forward> = OnceLock::new();
 
 /// Turns notices on, as they are at first, or off. Errors are not notices: they are returned.
 ///
-/// Notices are single lines on standard error that begin with `flash: `, such as the one about a kernel with too
-/// few work items for its threads. A program with an option `--quiet` turns them off.
+/// Notices are single lines on standard error that begin with `flash: `, such as the one about a kernel with
+/// too few work items for its threads. A program with an option `--quiet` turns them off.
 ///
 /// ```
 /// flash_core::set_notices(false);
@@ -44,7 +44,7 @@ pub fn notice(text: Arguments<'_>) {
     }
 }
 
-/// What plugins call to give a notice.
+/// Called by plugins to give a notice.
 pub(crate) unsafe extern "C" fn receive(text: Str) {
     // SAFETY: the caller's text lives for the call.
     let text = unsafe { text.text() };
@@ -65,7 +65,7 @@ pub(crate) unsafe fn forward_to(host: *const HostApi) {
     }
 }
 
-/// Writes to standard error what can be written.
+/// Writes as much to standard error as can be written.
 ///
 /// Not `std::io::stderr`: a thread that holds its lock may be waiting for the thread that gives the notice.
 fn write(mut bytes: &[u8]) {
@@ -83,10 +83,10 @@ fn write(mut bytes: &[u8]) {
 }
 
 /// Keeps SIGPIPE from this thread during `body`: a program that has left the signal's default action would be
-/// killed by a notice that nobody reads.
+/// killed by a notice that is not read.
 fn without_pipe_signal(body: impl FnOnce()) {
-    // SAFETY: sets of this frame, initialised by the calls before they are read. A SIGPIPE that is pending after
-    // the body is taken before the mask is as it was, unless one was pending before.
+    // SAFETY: sets of this frame, initialised by the calls before they are read. A SIGPIPE that is pending
+    // after the body is taken before the mask is as it was, unless one was pending before.
     unsafe {
         let (mut pipe, mut before, mut pending): (sigset_t, sigset_t, sigset_t) = std::mem::zeroed();
         libc::sigemptyset(&mut pipe);
@@ -113,7 +113,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "processes and signals")]
     fn a_pipe_without_a_reader_neither_fails_nor_kills() {
         let write_to = |descriptor: i32, action: libc::sighandler_t| {
-            // SAFETY: only the child uses what it opens; it calls nothing that allocates and ends with `_exit`.
+            // SAFETY: only the child uses what it opens; it calls nothing that allocates and ends with
+            // `_exit`.
             unsafe {
                 let child = libc::fork();
                 if child == 0 {

@@ -63,7 +63,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting("opencl.copy", "FLASH_OPENCL_COPY", Kind::Flag),
 ];
 
-/// The settings of a [`Context`] that is to be made, see [`Context::builder`].
+/// The settings of a [`Context`](crate::Context) to be made, see
+/// [`Context::builder`](crate::Context::builder).
 ///
 /// | name | environment | value | default |
 /// |---|---|---|---|

@@ -167,8 +167,8 @@ pub fn element(input: TokenStream) -> TokenStream {
 /// 16; of `CpuItem`, 1 where items take long).
 ///
 /// Where the loader finds no library of the name, the implementation is no candidate; a list of names,
-/// `library = ["libcublas.so.13", "libcublas.so.12"]`, means one of them. The implementation loads the library
-/// itself.
+/// `library = ["libcublas.so.13", "libcublas.so.12"]`, means one of them. The implementation loads the
+/// library itself.
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = Tokens::from(item);

@@ -1,8 +1,8 @@
 /* The kernel of mod.rs in CUDA C++. FLASH_T is float or double.
  *
- * A block of threads computes as many neighbouring elements, from the signal and the filter in shared memory. A thread
- * has OWN of them, and a slice of each chunk of the filter: of either it reads a pack of OWN for OWN x OWN products.
- * The slices' sums are added in the end. Which products are in a sum depends on the filter's length alone. */
+ * A block of threads computes neighbouring elements, from the signal and the filter in shared memory. A thread has
+ * OWN of them, and a slice of each chunk of the filter: it reads a pack of OWN of either for OWN x OWN products. The
+ * slices' sums are added in the end. Which products are in a sum depends on the filter's length alone. */
 
 constexpr int THREADS = 256;
 constexpr int OWN = 4;
@@ -15,7 +15,8 @@ struct alignas(16) Pack {
     FLASH_T v[OWN];
 };
 
-/* In shared memory: a chunk of the filter from its end, what it meets of the signal and a pack more; then the sums. */
+/* In shared memory: a chunk of the filter from its end, the signal's elements that it meets and a pack more; then
+ * the sums. */
 union alignas(16) Shared {
     struct {
         FLASH_T filter[CHUNK], signal[THREADS + CHUNK + OWN];
@@ -39,9 +40,10 @@ static FLASH_T sum_of(const FLASH_T (&sums)[SLICES]) {
     return sum;
 }
 
-/* Adds the products of filter elements `from` to `to` of the chunk; `signal` is what the first of the chunk meets. */
+/* Adds the products of filter elements `from` to `to` of the chunk; `signal` is the element that the first of the
+ * chunk meets. */
 static void add(const FLASH_T *filter, const FLASH_T *signal, int from, const int to, FLASH_T (&sums)[OWN]) {
-    /* A slice that begins behind the last may begin anywhere. */
+    /* A slice behind the last element may begin anywhere. */
     if (from >= to)
         return;
     Pack now = pack_of(signal + from);
@@ -65,7 +67,7 @@ FLASH_KERNEL __launch_bounds__(THREADS)
         __trap();
     const flash_u64 k = FLASH_LEN(filter), len = FLASH_END(signal);
     if (flash_run.axes[0].kind != FLASH_AXIS_LINE || flash_run.axes[0].step != 1) {
-        /* No neighbours: each by itself, in the same order, which no cut may change. */
+        /* Not neighbours: each by itself, in the same order, which no cut may change. */
         FLASH_FOR_ITEMS {
             const flash_u64 i = FLASH_INDEX(0);
             FLASH_T sums[SLICES] = {};
@@ -82,7 +84,7 @@ FLASH_KERNEL __launch_bounds__(THREADS)
     const int thread = threadIdx.x, column = thread % COLUMNS, slice = thread / COLUMNS;
     const flash_u64 begin = FLASH_GROUP() * THREADS, count = min(FLASH_ITEMS() - begin, (flash_u64)THREADS);
     const flash_u64 first = flash_run.axes[0].start + flash_run.first + begin;
-    /* No further than these elements need it, which is what there is of it. */
+    /* Only as far as these elements need it, which is where it ends. */
     const flash_u64 end = min(first + count + k - 1, len);
     FLASH_T sums[OWN] = {};
     for (flash_u64 done = 0; done < k; done += CHUNK) {

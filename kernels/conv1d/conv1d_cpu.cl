@@ -3,12 +3,13 @@
 /* Registers of results that share each element of the filter. */
 #define REGISTERS 8
 
-/* Elements of the filter, LANES apart, that are multiplied with the same registers of the signal: each is loaded once for
- * all of them, and not once for each. Loads that cross cache lines, as most of these do, take longer than multiplying. */
+/* Elements of the filter, LANES apart, that are multiplied with the same registers of the signal: each register is
+ * loaded once for all of them, and not once for each. Loads that cross cache lines, as most of these do, take longer
+ * than multiplying. */
 #define TAPS 4
 
-/* The numbers of a filter's elements in the order in which their products are added: `count` of them at a time, each LANES
- * behind the one before. */
+/* The numbers of a filter's elements in the order in which their products are added: `count` of them at a time, each
+ * LANES behind the one before. */
 #define FOR_TAPS(k, first, count) \
     for (flash_u64 block = 0; block < k; block += TAPS * LANES) \
         for (flash_u64 first = block, count = TAPS; \
@@ -16,8 +17,8 @@
              (count = (min(k, block + TAPS * LANES) - first + LANES - 1) / LANES); \
              ++first)
 
-/* Adds the products of `count` elements of the filter, the first at `with` and each of the others LANES in front of it, with
- * the registers of the signal from `at` on. */
+/* Adds the products of `count` elements of the filter, the first at `with` and each of the others LANES in front of
+ * it, with the registers of the signal from `at` on. */
 #define ADD(count)                                                         \
     {                                                                      \
         VECTOR h[count];                                                   \
@@ -77,7 +78,7 @@ FLASH_KERNEL conv1d(FLASH_GLOBAL const FLASH_T *filter, FLASH_GLOBAL const FLASH
                 results(2, with, k, from + at, to + at);
             for (; at + LANES <= inside; at += LANES)
                 results(1, with, k, from + at, to + at);
-            /* The last register has results of the one before once more: no cut changes a bit. */
+            /* The last register repeats results of the one before: no cut changes a bit. */
             if (at < inside)
                 results(1, with, k, from + inside - LANES, to + inside - LANES);
             at = inside;

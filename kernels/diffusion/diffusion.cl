@@ -15,7 +15,7 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
                   FLASH_GLOBAL const float *rx, FLASH_GLOBAL const float *ry, FLASH_GLOBAL float *x,
                   FLASH_GLOBAL float *y, FLASH_GLOBAL flash_u32 *cell, FLASH_GLOBAL flash_u32 *track,
                   FLASH_ARGS) {
-    /* Particles that have moves of all iterations, and a track for them. */
+    /* The particles that have moves of all iterations, and a track for them. */
     const int fits = iterations > 0 && iterations < FLASH_ROW_LEN(track) && FLASH_LEN(rx) == FLASH_LEN(ry);
     const flash_u64 n = fits ? FLASH_LEN(rx) / iterations : 0;
     const float side = (float)grid;
@@ -50,14 +50,14 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
 FLASH_KERNEL count(const flash_u64 iterations, FLASH_GLOBAL const flash_u32 *track,
                    FLASH_GLOBAL flash_u64 *counts, FLASH_ARGS) {
     const flash_u64 cells = min(FLASH_LEN(counts) / 3, (flash_u64)OUTSIDE), entries = FLASH_ROW_LEN(track);
-    /* No further than a track goes. */
+    /* Only as far as a track goes. */
     const flash_u64 moves = min(iterations, entries ? entries - 1 : 0);
     FLASH_FOR_ITEMS {
         const flash_u64 row = FLASH_OWN_INDEX(track), begin = FLASH_INDEX(0) * STRETCH;
         const flash_u64 end = min(begin + STRETCH, moves);
         for (flash_u64 i = begin; i < end; ++i) {
             const flash_u32 from = FLASH_AT(track, row + i), to = FLASH_AT(track, row + i + 1);
-            /* In a cell, and in one that is there. */
+            /* The particle is in a cell that exists. */
             if (to < cells)
                 FLASH_REDUCE(counts, to) += 1;
             if (from == to)

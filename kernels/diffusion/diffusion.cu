@@ -2,7 +2,7 @@
  * written: it is compiled with --fmad=false. */
 
 #define OUTSIDE 0xffffffffu
-/* Iterations that are read and written together; of a work item of `count`, as in mod.rs. */
+/* Iterations that are read and written together; iterations of a work item of `count`, as in mod.rs. */
 #define STRETCH 8
 
 #ifdef FLASH_ENTRY_walk
@@ -12,7 +12,7 @@ static float nearest(const float x) {
     return x - below >= 0.5f ? below + 1.0f : below;
 }
 
-/* Moves a particle, and returns the cell that it is in then. */
+/* Moves a particle, and returns its new cell. */
 static flash_u32 moved(const flash_u32 grid, const float reach, const float rx, const float ry, float &x, float &y) {
     x += rx;
     y += ry;
@@ -24,7 +24,7 @@ static flash_u32 moved(const flash_u32 grid, const float reach, const float rx, 
 
 FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 iterations, const float *rx,
                   const float *ry, float *x, float *y, flash_u32 *cell, flash_u32 *track, FLASH_ARGS) {
-    /* Particles that have moves of all iterations, and a track for them. */
+    /* The particles that have moves of all iterations, and a track for them. */
     const bool fits = iterations > 0 && iterations < FLASH_ROW_LEN(track) && FLASH_LEN(rx) == FLASH_LEN(ry);
     const flash_u64 n = fits ? FLASH_LEN(rx) / iterations : 0;
     FLASH_FOR_ITEMS {
@@ -66,7 +66,7 @@ constexpr int SHARED = 8192;
 /* Work items of a block whose counts, and their differences, are below 2^31. */
 constexpr flash_u64 MOST = (1u << 31) / STRETCH - 1;
 
-/* Calls `add(count, by)` for all changes that a work item's moves make in cells that are there. */
+/* Calls `add(count, by)` for all changes that a work item's moves make in existing cells. */
 template <class Add>
 static void count_moves(const flash_u32 *track, const flash_u64 moves, const flash_u64 cells, const Add add) {
     flash_u32 from = track[0];
@@ -90,7 +90,7 @@ static void count_moves(const flash_u32 *track, const flash_u64 moves, const fla
 FLASH_KERNEL count(const flash_u64 iterations, const flash_u32 *track, flash_u64 *counts, FLASH_ARGS) {
     __shared__ int near[SHARED];
     const flash_u64 len = FLASH_LEN(counts), cells = min(len / 3, (flash_u64)OUTSIDE);
-    /* No further than a track goes. */
+    /* Only as far as a track goes. */
     const flash_u64 entries = FLASH_ROW_LEN(track), all = min(iterations, entries ? entries - 1 : 0);
     const bool fits = len <= SHARED && flash_run.block <= MOST;
     for (flash_u64 at = FLASH_LOCAL_ID(); fits && at < len; at += FLASH_GROUP_SIZE())

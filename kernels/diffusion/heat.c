@@ -1,19 +1,19 @@
-/* The kernel of mod.rs for heat in OpenCL C and CUDA C++, where it is compiled with --fmad=false: a step is rounded as it is
- * written. */
+/* The kernel of mod.rs for heat in OpenCL C and CUDA C++, where it is compiled with --fmad=false: a step is rounded
+ * as written. */
 #ifndef __CUDACC__
 #pragma OPENCL FP_CONTRACT OFF
 #endif
 
 FLASH_KERNEL heat(const float rate, const flash_u64 width, const flash_u64 height,
                   FLASH_GLOBAL const float *from, FLASH_GLOBAL float *to, FLASH_ARGS) {
-    /* An element's number is the same in both fields if that is the width of `to`; of `from` there are no more. */
+    /* If the width of `to` is this, an element's number is the same in both fields; `from` has no more elements. */
     const flash_u64 end =
         FLASH_STRIDE(to, 0) == 1 && FLASH_STRIDE(to, 1) == width ? min(width * height, FLASH_END(from)) : 0;
     FLASH_FOR_ITEMS {
         const flash_u64 x = FLASH_INDEX(0), y = FLASH_INDEX(1), i = y * width + x;
         if (i >= end)
             continue;
-        /* Reads that are left out at the border, and not of other cells: those of neighbours stay neighbours. */
+        /* At the border, reads are left out and not moved to other cells: reads of neighbours stay neighbours. */
         FLASH_GLOBAL const float *at = &FLASH_AT(from, i);
         const float here = at[0];
         const float west = x > 0 ? at[-1] : here, east = x + 1 < width && i + 1 < end ? at[1] : here;

@@ -28,7 +28,7 @@ static inline uint16 cells(const float16 x, const float16 y, const flash_u32 gri
     return inside ? cell : (uint16)OUTSIDE;
 }
 
-/* `there` elements of an array; 0 behind them. */
+/* The first `there` elements of an array, and 0 behind them. */
 static inline float16 load(FLASH_GLOBAL const float *from, const int there) {
     if (there == LANES)
         return vload16(0, from);
@@ -50,7 +50,7 @@ FLASH_KERNEL walk(const flash_u32 grid, const float reach, const flash_u64 itera
                   FLASH_GLOBAL const float *rx, FLASH_GLOBAL const float *ry, FLASH_GLOBAL float *x,
                   FLASH_GLOBAL float *y, FLASH_GLOBAL flash_u32 *cell, FLASH_GLOBAL flash_u32 *track,
                   FLASH_ARGS) {
-    /* Particles that have moves of all iterations, and a track for them. */
+    /* The particles that have moves of all iterations, and a track for them. */
     const int fits = iterations > 0 && iterations < FLASH_ROW_LEN(track) && FLASH_LEN(rx) == FLASH_LEN(ry);
     const flash_u64 n = fits ? FLASH_LEN(rx) / iterations : 0, apart = FLASH_STRIDE(track, 0);
     FLASH_FOR_RUNS {

@@ -8,11 +8,11 @@ FLASH_KERNEL js(const FLASH_T h2, const flash_u64 nx, const flash_u64 ny, FLASH_
     const flash_u64 plane = nx * ny, len = FLASH_END(from);
     /* A point's number is the same in all arrays if these are the extents of `f` and `to`. */
     const flash_u64 fits = IS_SHAPED(f) && IS_SHAPED(to) && nx > 0 && nx <= plane;
-    /* Points in a row, from the first that has a plane below to the last that has one above. */
+    /* The points from the first that has a plane below to the last that has one above. */
     const flash_u64 inside = fits && len > plane && len - plane > plane ? len - plane - plane : 0;
     FLASH_FOR_ITEMS {
         const flash_u64 i = (FLASH_INDEX(2) * ny + FLASH_INDEX(1)) * nx + FLASH_INDEX(0);
-        /* A point on the border has neighbours that are not there; below the first plane the difference wraps. */
+        /* A point on the border lacks neighbours; below the first plane the difference wraps. */
         if (i - plane < inside) {
             const FLASH_T around = (FLASH_AT(from, i - 1) + FLASH_AT(from, i + 1)) +
                                    (FLASH_AT(from, i - nx) + FLASH_AT(from, i + nx)) +

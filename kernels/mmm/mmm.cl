@@ -19,7 +19,7 @@ FLASH_KERNEL mmm(const flash_u64 n, const flash_u64 k, const flash_u64 lda, cons
     FLASH_FOR_ITEMS {
         FLASH_GLOBAL const factor *row = &FLASH_AT(a, FLASH_OWN_INDEX(a)), *right = &FLASH_AT(b, 0);
         FLASH_GLOBAL FLASH_T *to = &FLASH_AT(c, FLASH_OWN_INDEX(c));
-        /* No further than the rows go, and those of `b`. */
+        /* Only as far as the rows go, and those of `b`. */
         const flash_u64 width = min(n, FLASH_ROW_LEN(c)), there = FLASH_LEN(b);
         const flash_u64 rows = there < width ? 0 : (there - width) / max(ldb, (flash_u64)1) + 1;
         const flash_u64 depth = min(k, min(FLASH_ROW_LEN(a), rows));

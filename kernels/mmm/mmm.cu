@@ -2,9 +2,9 @@
  * halves of floats.
  *
  * A block computes HIGH x WIDE elements of the product at a time, by slabs of DEPTH products from shared memory: one
- * slab is multiplied while the next is on its way. A thread has DOWN x ACROSS of them in registers: for each product of
- * the sums it reads as many packs of 16 bytes as it has down and across. Each element is a sum in the order of its
- * products, wherever it is. */
+ * slab is multiplied while the next is loaded. A thread has DOWN x ACROSS of the elements in registers: for each
+ * product of the sums it reads as many packs of 16 bytes as it has down and across. Each element is a sum in the order
+ * of its products, wherever it is. */
 
 #ifdef FLASH_T
 typedef FLASH_T factor;
@@ -31,13 +31,13 @@ struct alignas(16) Pack {
     FLASH_T v[PACK];
 };
 
-/* A slab: of the left factor by columns, which begin in different banks of the memory. */
+/* A slab. The left factor's is by columns, which begin in different banks of the memory. */
 struct alignas(16) Slab {
     FLASH_T left[DEPTH][HIGH + PACK];
     FLASH_T right[DEPTH][WIDE];
 };
 
-/* Which of a side's elements a thread has as its element `k`: packs of all threads next to each other. */
+/* The number in a side of a thread's element `k`: packs of all threads lie next to each other. */
 static int place_of(const int thread, const int k) {
     return (k / PACK * SIDE + thread) * PACK + k % PACK;
 }
@@ -61,14 +61,14 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
     const int thread = threadIdx.x, down = thread / SIDE, across = thread % SIDE;
     const factor *left = &FLASH_AT(a, 0), *right = &FLASH_AT(b, 0);
     FLASH_T *product = &FLASH_AT(c, 0);
-    /* No further than the rows go, and those of `b`. */
+    /* Only as far as the rows go, and those of `b`. */
     const flash_u64 width = min(n, FLASH_ROW_LEN(c)), there = FLASH_LEN(b);
     const flash_u64 rows = there < width ? 0 : (there - width) / max(ldb, (flash_u64)1) + 1;
     const flash_u64 depth = min(k, min(FLASH_ROW_LEN(a), rows));
     const flash_u64 wide = (width + WIDE - 1) / WIDE, tiles = (FLASH_ITEMS() + HIGH - 1) / HIGH * wide;
     for (flash_u64 tile = FLASH_GROUP(); tile < tiles; tile += gridDim.x) {
         const flash_u64 first_row = tile / wide * HIGH, first_column = tile % wide * WIDE;
-        /* Rows and columns beyond the last are the last once more, and not written. */
+        /* Rows and columns beyond the last repeat the last, and are not written. */
         const flash_u64 high = min((flash_u64)HIGH, FLASH_ITEMS() - first_row);
         __syncthreads();
         if (thread < HIGH) {
@@ -78,7 +78,7 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
         }
         __syncthreads();
         FLASH_T sums[DOWN][ACROSS] = {};
-        /* What this thread brings of the next slab: every so many rows of it. */
+        /* This thread's elements of the next slab: one of every LEFT or RIGHT rows. */
         constexpr int LEFT = THREADS / DEPTH, RIGHT = THREADS / WIDE;
         FLASH_T next_left[HIGH / LEFT], next_right[DEPTH / RIGHT];
         const int left_row = thread / DEPTH, left_l = thread % DEPTH, right_l = thread / WIDE;

@@ -2,7 +2,7 @@
  * halves of floats.
  *
  * A thread has some rows of the product. It copies a block of `a` and a block of `b` in the order in which it reads
- * them, so that they come from caches near by and one after the other, and sums tiles of the product in registers. */
+ * them, so that they come in sequence from the nearest caches, and sums tiles of the product in registers. */
 
 #ifdef FLASH_T
 #define FACTOR FLASH_T
@@ -45,7 +45,7 @@ static inline void product(const FLASH_T *left, const VECTOR right[][REGISTERS],
             STORE(sums[r][v], r * REGISTERS + v, to);
 }
 
-/* Copies some rows of `a`, ROWS of them side by side. What is behind the last one gives rows of no tile. */
+/* Copies some rows of `a`, ROWS of them side by side. Rows behind the last one belong to no tile. */
 static inline void copy_left(FLASH_GLOBAL const FACTOR *a, const flash_u64 apart, const int high, const int deep,
                              FLASH_T *left) {
     for (int i = 0; i < high; ++i) {
@@ -72,7 +72,7 @@ static inline void copy_right(FLASH_GLOBAL const FACTOR *b, const flash_u64 apar
     }
 }
 
-/* Puts a part of a tile into the product, or adds it to what is there. */
+/* Stores a part of a tile in the product, or adds it to the product. */
 static inline void put(const FLASH_T *sums, const int add, const int high, const int wide, FLASH_GLOBAL FLASH_T *c,
                        const flash_u64 apart) {
     for (int r = 0; r < high; ++r) {
@@ -98,13 +98,13 @@ FLASH_KERNEL mmm(const flash_u64 n, const flash_u64 k, const flash_u64 lda, cons
         FLASH_GLOBAL const FACTOR *rows = &FLASH_AT(a, FLASH_OWN_INDEX(a)), *columns = &FLASH_AT(b, 0);
         FLASH_GLOBAL FLASH_T *to = &FLASH_AT(c, FLASH_OWN_INDEX(c));
         const flash_u64 a_apart = FLASH_STRIDE(a, 0), c_apart = FLASH_STRIDE(c, 0), height = FLASH_RUN();
-        /* No further than the rows go, and those of `b`. */
+        /* Only as far as the rows go, and those of `b`. */
         const flash_u64 width = min(n, FLASH_ROW_LEN(c)), there = FLASH_LEN(b);
         const flash_u64 known = there < width ? 0 : (there - width) / max(ldb, (flash_u64)1) + 1;
         const flash_u64 depth = min(k, min(FLASH_ROW_LEN(a), known));
         for (flash_u64 i = 0; i < height; i += HEIGHT) {
             const int high = min(height - i, (flash_u64)HEIGHT);
-            /* Once without any products: then the sums are 0. */
+            /* With no products there is one round: the sums are 0. */
             for (flash_u64 l = 0; l == 0 || l < depth; l += DEPTH) {
                 const int deep = min(depth - l, (flash_u64)DEPTH);
                 copy_left(rows + i * a_apart + l, a_apart, high, deep, left);

@@ -24,10 +24,10 @@ pub use half::bf16;
 /// `of` for slices and owned memories.
 ///
 /// Implementations on the CPU: `openblas`, where that library is found, and `blocked` give all of a device's
-/// threads to one product; `avx512`, `avx2`, `portable` and `plain`, whichever is named, are for some rows each.
-/// Over several devices each computes some rows of the product, with the bits of one device. The exceptions are
-/// `openblas` and `cublas`, which may sum in another order where a product has another number of rows. On
-/// NVIDIA's GPUs `cublas` is taken, where that library is found, else `mmm.cu`.
+/// threads to one product; `avx512`, `avx2`, `portable` and `plain`, whichever is named, are for some rows
+/// each. Over several devices each computes some rows of the product, with the bits of one device. The
+/// exceptions are `openblas` and `cublas`, which may sum in another order where a product has another number
+/// of rows. On NVIDIA's GPUs `cublas` is taken, where that library is found, else `mmm.cu`.
 ///
 /// Factors in [`bf16`] are summed in single precision: by `amx_bf16`, where a CPU has tiles and Linux lets
 /// the process use them, and by `avx512_bf16`, where it has such instructions, which both treat numbers below

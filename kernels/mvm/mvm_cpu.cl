@@ -5,7 +5,7 @@
 #define REGISTERS 4
 #define WIDTH (REGISTERS * LANES)
 
-/* Products of some rows, `apart` from each other, and the vector. Each has the same sums, however many they are. */
+/* Products of some rows, `apart` from each other, and the vector. Each has the same sums, whatever their number. */
 static inline void products(const int rows, FLASH_GLOBAL const FLASH_T *row, const flash_u64 apart,
                             FLASH_GLOBAL const FLASH_T *with, const flash_u64 end, FLASH_GLOBAL FLASH_T *to) {
     VECTOR sums[ROWS][REGISTERS];
@@ -41,7 +41,7 @@ __attribute__((reqd_work_group_size(1, 1, 1)))
 FLASH_KERNEL mvm(const flash_u64 n, FLASH_GLOBAL const FLASH_T *a, FLASH_GLOBAL const FLASH_T *x,
                  FLASH_GLOBAL FLASH_T *y, FLASH_ARGS) {
     FLASH_FOR_RUNS {
-        /* No further than the rows and the vector go. */
+        /* Only as far as the rows and the vector go. */
         const flash_u64 end = min(n, min(FLASH_ROW_LEN(a), FLASH_LEN(x))), apart = FLASH_STRIDE(a, 0);
         FLASH_GLOBAL const FLASH_T *row = &FLASH_AT(a, FLASH_OWN_INDEX(a)), *with = &FLASH_AT(x, 0);
         FLASH_GLOBAL FLASH_T *to = &FLASH_AT(y, FLASH_INDEX(0));

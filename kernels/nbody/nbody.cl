@@ -17,7 +17,7 @@ static inline FLASH_T inverse_sqrt(const FLASH_T d) {
     return rsqrt(d);
 }
 
-/* Adds the attraction of n bodies to body i, which has a position, without the factor g. A body just where it is,
+/* Adds the attraction of n bodies to body i, which has a position, without the factor g. A body at the same place,
  * such as itself, does not attract it. */
 static inline void attract(const flash_u64 i, const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
                            FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T *a) {
@@ -69,8 +69,8 @@ FLASH_KERNEL integrate(const FLASH_T dt, FLASH_GLOBAL const FLASH_T *acc, FLASH_
 #endif
 
 #ifdef FLASH_ENTRY_simulate
-/* The stage of the phase's first work item, which all of them have. Asked for once, it is known to be the
- * same for all, and the loop over bodies is vectorised across work items. */
+/* The stage of the phase's first work item, which is that of all. As it is asked for once, the compiler knows that
+ * it is the same for all, and vectorises the loop over bodies across work items. */
 static inline flash_u64 stage_of(FLASH_ARGS) {
     const flash_u64 flash_item = 0;
     return FLASH_INDEX(1);

@@ -34,7 +34,7 @@ constexpr int TILE = sizeof(FLASH_T) == sizeof(float) ? 512 : 256;
 /* Bodies that attract: those with a position and a mass. */
 #define ATTRACTING min(FLASH_LEN(pos), FLASH_LEN(mass))
 
-/* The smallest normal number: less is too near to tell its root. */
+/* The smallest normal number: the root of a smaller one is not known. */
 constexpr FLASH_T SMALLEST = sizeof(FLASH_T) == sizeof(float) ? 1.17549435e-38 : 2.2250738585072014e-308;
 
 struct alignas(16) Body {
@@ -60,7 +60,7 @@ __device__ __forceinline__ double weight_of(const double mass, const double d2) 
 constexpr FLASH_T WEIGHT = sizeof(FLASH_T) == sizeof(float) ? 1.5 : 1;
 
 /* Adds the attraction of some bodies to the sums of others. With APART no two are closer than the softening length
- * makes them; else a body just where the other is, such as itself, does not attract it. */
+ * makes them; else a body at the place of the other, such as itself, does not attract it. */
 template <bool APART>
 __device__ __forceinline__ void attract_by(const Body *bodies, const FLASH_T softening2, const Vector (&at)[BODIES],
                                            Vector (&sums)[BODIES]) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void attract_by(const Body *bodies, const FLASH_T sof
     }
 }
 
-/* Tiles, and what the threads of a block tell each other before and after. */
+/* Tiles, and the memory in which the threads of a block exchange values before and after. */
 union Shared {
     Body tile[TILE];
     Vector sums[SLICES][THREADS];
@@ -97,7 +97,7 @@ union Shared {
 __device__ __forceinline__ void fetch(const FLASH_T *pos, const FLASH_T *mass, const flash_u64 first, const flash_u64 n,
                                       Body (&bodies)[TILE / THREADS]) {
     for (int k = 0; k < TILE / THREADS && first < n; ++k) {
-        /* Beyond the last body there are more of it, of no mass. */
+        /* Beyond the last body it is repeated without mass. */
         const flash_u64 j = first + k * THREADS + threadIdx.x, body = j < n ? j : n - 1;
         bodies[k] = {pos[3 * body], pos[3 * body + 1], pos[3 * body + 2], j < n ? mass[body] : 0};
     }
@@ -120,7 +120,7 @@ __device__ __forceinline__ Vector attraction(Shared &shared, const Vector own, c
         for (int k = 0; k < TILE / THREADS; ++k)
             shared.tile[k * THREADS + thread] = next[k];
         __syncthreads();
-        /* The next tile is on its way meanwhile. */
+        /* The next tile is loaded meanwhile. */
         fetch(pos, mass, first + TILE, n, next);
         attract_by<APART>(shared.tile + slice * (TILE / SLICES), softening2, at, sums);
     }
@@ -134,12 +134,12 @@ __device__ __forceinline__ Vector attraction(Shared &shared, const Vector own, c
         all.y += shared.sums[s][thread].y;
         all.z += shared.sums[s][thread].z;
     }
-    /* Whoever comes again writes there. */
+    /* The next round writes there. */
     __syncthreads();
     return {WEIGHT * all.x, WEIGHT * all.y, WEIGHT * all.z};
 }
 
-/* The acceleration of this thread's body, at `own`. All threads of a block must come here. */
+/* The acceleration of this thread's body, at `own`. All threads of a block must call it. */
 __device__ __forceinline__ Vector acceleration(const FLASH_T g, const FLASH_T softening2, const Vector own,
                                                const FLASH_T *pos, const FLASH_T *mass, const flash_u64 n) {
     __shared__ Shared shared;
@@ -168,7 +168,7 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
     FLASH_FOR_GROUPS {
         const bool mine = flash_item < FLASH_ITEMS();
         const flash_u64 i = mine ? FLASH_INDEX(0) : 0;
-        /* Without a position there is no acceleration; the thread takes its part in those of the others. */
+        /* Without a position there is no acceleration, but the thread takes part in those of the others. */
         const bool there = i < FLASH_LEN(pos);
         const Vector own = there ? load(&FLASH_AT(pos, 3 * i)) : Vector{};
         const Vector a = acceleration(g, softening2, own, &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), ATTRACTING);

@@ -10,7 +10,7 @@
  * thousands of additions in a row would show in the sixth digit. */
 #define BLOCK 128
 
-/* Adds the attraction of n bodies to WIDTH of them, without the factor g. A body just where one is, such as itself,
+/* Adds the attraction of n bodies to WIDTH of them, without the factor g. A body at the place of one, such as itself,
  * does not attract it. */
 static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
                            FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T to[3][WIDTH]) {
@@ -74,7 +74,7 @@ static inline void accelerations(const FLASH_T g, const FLASH_T softening2, FLAS
 
 /* Bodies that attract: those with a position and a mass. */
 #define ATTRACTING min(FLASH_LEN(pos), FLASH_LEN(mass))
-/* Those of a run that have a position. */
+/* The bodies of a run that have a position. */
 #define KNOWN(i) ((i) < FLASH_LEN(pos) ? min(FLASH_LEN(pos) - (i), FLASH_RUN()) : 0)
 #define ACCELERATE(i)                                                                                                \
     accelerations(g, softening2, &FLASH_AT(pos, 3 * (i)), &FLASH_AT(pos, 0), &FLASH_AT(mass, 0), ATTRACTING,         \

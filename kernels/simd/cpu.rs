@@ -1,4 +1,5 @@
-//! What this CPU can do: the instruction sets that kernels are compiled for, and how its memory likes to be read.
+//! What this CPU can do: the instruction sets that kernels are compiled for, and how its memory likes to be
+//! read.
 //!
 //! CPU features are named here and nowhere else in the library but for AMX, whose tiles only `mmm` has.
 

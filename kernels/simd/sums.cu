@@ -1,6 +1,6 @@
-/* Sums of products in CUDA C++: the kernels of mvm and vdp. FLASH_T is float or double. Threads take turns with packs of
- * 16 bytes: element j is thread j / PACK % THREADS's, for its sum j % PACK, whatever the alignment, so that no sum depends
- * on where the elements lie. */
+/* Sums of products in CUDA C++: the kernels of mvm and vdp. FLASH_T is float or double. Threads take turns with packs
+ * of 16 bytes: element j belongs to thread j / PACK % THREADS, for its sum j % PACK, whatever the alignment, so that no
+ * sum depends on where the elements lie. */
 
 /* Threads that share a sum, and packs of each factor that one reads before it uses any. */
 #ifdef FLASH_ENTRY_mvm
@@ -31,7 +31,7 @@ template <bool ALIGNED> static Pack load(const FLASH_T *from) {
 }
 
 /* Adds the products of this thread's packs: pack `thread` of all threads', and so on, whole ones below `end`.
- * Returns where the next one begins. Several are on their way at once. */
+ * Returns where the next one begins. Several are loaded at once. */
 template <bool ALIGNED>
 static flash_u64 add(const FLASH_T *left, const FLASH_T *right, const flash_u64 end, const int thread,
                      FLASH_T (&sums)[PACK]) {
@@ -71,7 +71,7 @@ FLASH_KERNEL mvm(const flash_u64 n, const FLASH_T *a, const FLASH_T *x, FLASH_T 
     const int lane = (int)FLASH_LANE();
     FLASH_FOR_ITEMS {
         const FLASH_T *row = &FLASH_AT(a, FLASH_OWN_INDEX(a)), *with = &FLASH_AT(x, 0);
-        /* No further than the row and the vector go. */
+        /* Only as far as the row and the vector go. */
         const flash_u64 end = min(n, min(FLASH_ROW_LEN(a), FLASH_LEN(x)));
         const bool aligned = is_aligned(row) && is_aligned(with);
         FLASH_T sums[PACK] = {};
@@ -98,7 +98,7 @@ FLASH_KERNEL __launch_bounds__(THREADS, 2)
     const flash_u64 begin = FLASH_GROUP() * flash_run.block, end = min(FLASH_ITEMS() - begin, flash_run.block);
     FLASH_T sums[PACK] = {};
     flash_u64 j = thread * PACK;
-    /* Whether the block's elements lie one after the other. */
+    /* True if the block's elements lie one after the other. */
     if (flash_run.axes[0].kind == FLASH_AXIS_LINE && flash_run.axes[0].step == 1) {
         const flash_u64 first = flash_run.axes[0].start + flash_run.first + begin;
         const FLASH_T *left = &FLASH_AT(x, first), *right = &FLASH_AT(y, first);

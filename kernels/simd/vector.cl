@@ -1,4 +1,4 @@
-/* What texts for CPUs begin with: vectors of FLASH_T, float or double, of a register of 512 bits. */
+/* The head of the sources for CPUs: vectors of FLASH_T, float or double, of a register of 512 bits. */
 
 #define PASTE(a, b) a##b
 #define JOIN(a, b) PASTE(a, b)

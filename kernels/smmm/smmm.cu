@@ -8,7 +8,7 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, const flash_u64 *s
     const flash_u32 lane = (flash_u32)FLASH_LANE();
     FLASH_FOR_ITEMS {
         const flash_u64 row = FLASH_INDEX(0), width = min(n, FLASH_ROW_LEN(c));
-        /* Row pointers may say anything: of the row's elements those that are there, and rows of `b` before the end. */
+        /* Row pointers may be wrong: only existing elements of the row, and existing rows of `b`, are used. */
         const bool known = row + 1 < FLASH_LEN(start);
         const flash_u64 end =
             known ? min(FLASH_AT(start, row + 1), min(FLASH_PART_END(value, 0), FLASH_PART_END(column, 0))) : 0;

@@ -3,11 +3,12 @@
 /* Registers of columns: a row's elements are read once for all of them. */
 #define REGISTERS 8
 
-/* Elements between asking for a row of `b` and adding it: no CPU guesses which row comes next. */
+/* Elements between the prefetch of a row of `b` and its use: no CPU guesses which row comes next. */
 #define AHEAD 8
 #define ASK(at) __builtin_prefetch((const void *)(flash_u64)(at))
 
-/* Adds up a row's elements in some registers of columns, from those at `with` on. The matrix's elements end at `there`. */
+/* Adds up a row's elements in some registers of columns, from those at `with` on. The matrix's elements end at
+ * `there`. */
 static inline void add_up(const int registers, FLASH_GLOBAL const flash_u32 *column, FLASH_GLOBAL const FLASH_T *value,
                           const flash_u64 begin, const flash_u64 end, const flash_u64 there,
                           FLASH_GLOBAL const FLASH_T *with, const flash_u64 leading, const flash_u64 behind,
@@ -50,7 +51,7 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, FLASH_GLOBAL const
     FLASH_GLOBAL const FLASH_T *values = &FLASH_AT(value, 0), *with = &FLASH_AT(b, 0);
     FLASH_FOR_ITEMS {
         const flash_u64 i = FLASH_INDEX(0);
-        /* Row pointers may say anything: of the row's elements those that are there, and rows of `b` before the end. */
+        /* Row pointers may be wrong: only existing elements of the row, and existing rows of `b`, are used. */
         const int known = i + 1 < FLASH_LEN(start);
         const flash_u64 end = known ? min(FLASH_AT(start, i + 1), there) : 0;
         const flash_u64 begin = known ? min(max(FLASH_AT(start, i), first_there), end) : 0;
@@ -84,7 +85,7 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, FLASH_GLOBAL const
             TILE(1, first);
             first += LANES;
         }
-        /* The last register has columns of the one before once more. */
+        /* The last register repeats columns of the one before. */
         if (first < width)
             TILE(1, width - LANES);
     }

@@ -121,7 +121,7 @@ int clEnqueueReadBuffer(object queue, object buffer, unsigned blocking, size_t o
         clEnqueueReadBuffer)(queue, buffer, blocking, offset, bytes, host, waits, events, event);
 }
 
-/* A command that ends badly: it is on its way until somebody waits for it, and then has the code for a status. */
+/* A command that ends badly: it is in flight until it is waited for, and then has the code for a status. */
 static int ended;
 
 int clGetEventInfo(object event, unsigned what, size_t bytes, void *value, size_t *size);

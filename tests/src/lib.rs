@@ -50,7 +50,8 @@ pub(crate) const READ_BY_FLASH: [&str; 16] = [
 /// The runtime key of a test that any device can run.
 const KEY: &str = "FLASH_TEST_KEY";
 
-/// Variables of a process whose runtime key is that of so many test devices, each with a memory of its own.
+/// The variables of a process whose runtime key is that of this many test devices, each with a memory of its
+/// own.
 pub const APART: [&[(&str, &str)]; 5] = [
     &[],
     &[(KEY, "TEST"), ("FLASH_TEST", "devices=1")],
@@ -88,8 +89,8 @@ impl CpuItem<Any<'_>> for Plain {
 /// Why a test ended early: it is skipped.
 struct Skipped(String);
 
-/// The runtime of [`key`], for tests whose kernels are for the CPU. Where its devices run none of these, the test is
-/// skipped, if it has the attribute [`test`](macro@test).
+/// The runtime of [`key`], for tests whose kernels are for the CPU. Where its devices run none of these, the
+/// test is skipped, if it has the attribute [`test`](macro@test).
 ///
 /// # Panics
 /// If there is no such runtime.

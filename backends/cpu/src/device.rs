@@ -1,4 +1,4 @@
-//! The backend and its devices.
+//! The backend and its devices, which are teams of threads of one pool.
 
 use crate::job::{self, CpuKernel};
 use crate::team::{Pool, Team};
@@ -57,7 +57,8 @@ struct Division {
     stack_size: usize,
 }
 
-/// One pool per division that a context has asked for; all are the same threads of rayon. The first has the workers.
+/// One pool per division that a context has asked for; all are the same threads of rayon. The first has the
+/// workers.
 static POOLS: Mutex<Vec<(Division, &'static Arc<Pool>)>> = Mutex::new(Vec::new());
 
 /// The threads of all devices under the settings of a context; none is started.
@@ -99,15 +100,15 @@ fn throttle(settings: &HostSettings<'_>) -> Result<Vec<f64>, Unavailable> {
 /// A team of threads.
 pub struct CpuDevice {
     pub(crate) team: Team,
-    /// Number, and of how many, if the threads are split.
+    /// Its number and the number of devices, if the threads are split.
     part: Option<(usize, usize)>,
-    /// In its own memory space, if it has one, else in the host's.
+    /// Its buffers: in its own memory space, if it has one, else in the host's.
     buffers: HostBuffers,
     /// Memory spaces of all devices, which are numbered from 1; 0: they use the host's memory in place.
     spaces: u32,
     /// Fraction of its speed at which it runs.
     speed: f64,
-    /// It has a memory of its own, or is throttled: launches take a way of their own.
+    /// True if it has a memory of its own, or is throttled: its launches take a path of their own.
     special: bool,
 }
 
@@ -151,7 +152,7 @@ impl Device for CpuDevice {
     fn info(&self) -> DeviceInfo {
         let threads = self.team.threads() as u32;
         let features = features();
-        // Two fused multiply-adds a cycle in the widest registers, at a middling clock.
+        // Two fused multiply-adds a cycle in the widest registers, at an average clock.
         let lanes = if features.contains(&"avx512f") {
             16.0
         } else if features.contains(&"avx2") {
@@ -264,7 +265,7 @@ fn memory() -> u64 {
     u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
 }
 
-/// Instruction sets that kernels ask for.
+/// The instruction sets that kernels may require.
 fn features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 /// The backend.
 pub struct Test;
 
-// SAFETY: `launch` runs every row of every phase once, the phases one after another, in the call or in a queue that runs
-// one command at a time and fires the event after it; memory is reached through the arguments only.
+// SAFETY: `launch` runs every row of every phase once, the phases one after another, in the call or in a
+// queue that runs one command at a time and fires the event after it; memory is reached through the arguments
+// only.
 unsafe impl Backend for Test {
     const KEY: &'static str = "TEST";
     const DESCRIPTION: &'static str = "devices for tests, as FLASH_TEST says";
@@ -58,11 +59,11 @@ pub struct TestDevice {
     /// Of all devices.
     spaces: Vec<Arc<Space>>,
     peers: bool,
-    /// Host memory that it was told of.
+    /// The host memory that was registered.
     registered: HostBuffers,
     launches: Queue,
     copies: Queue,
-    /// Launches, copies and allocations so far, and all of them.
+    /// The numbers of launches, copies and allocations so far, and of all three.
     counts: [AtomicU64; 4],
     lost: AtomicBool,
     settings: DeviceSettings,
@@ -73,7 +74,7 @@ impl TestDevice {
         &self.spaces[self.own]
     }
 
-    /// Counts a command; the failure that it is to have.
+    /// Counts a command. Returns the failure that it must have.
     fn count(&self, command: Command) -> Result<(), Failure> {
         let mut outcome = Ok(());
         for kind in [command, Command::Any] {
@@ -134,7 +135,7 @@ impl TestDevice {
         Ok(space.map(|space| &**space))
     }
 
-    /// Checks a copy; how long it takes at least.
+    /// Checks a copy. Returns how long it takes at least.
     fn check_copy(&self, from: Buffer, to: Buffer, shape: &CopyBox) -> Result<Duration, Failure> {
         for (buffer, (offset, stride)) in [from, to].into_iter().zip(memory::ends(shape)) {
             if let Some(space) = self.reached(buffer)?
@@ -271,8 +272,8 @@ impl TestDevice {
         let (fault, shape) = (self.count(Command::Copy), *shape);
         let copy = move || {
             fault?;
-            // SAFETY: the caller vouches for the boxes until the copy is complete, and handles of all spaces that
-            // `check_copy` lets through are addresses.
+            // SAFETY: the caller vouches for the boxes until the copy is complete, and handles of all spaces
+            // that `check_copy` lets through are addresses.
             unsafe { host_memory::copy_addresses(from.handle, to.handle, &shape) };
             Ok(())
         };

@@ -1,5 +1,5 @@
-//! A launch: phase by phase, one run of rows after another; and a copy of all that a launch is told, for one that runs
-//! when the call that began it has returned.
+//! A launch: phase by phase, one run of rows after another; and a copy of all data of a launch, for one that
+//! runs after the call that began it has returned.
 
 use flash_core::Code;
 use flash_core::abi::space::{BARRIER_LIST, DIM_VALUES, LOOP_FULL, LOOP_GROUP, LOOP_MEMBER, LOOP_REVERSED};
@@ -62,8 +62,8 @@ fn run_phase(
     if error.is_null() { Ok(()) } else { Err(unsafe { Failure::of_host(error) }) }
 }
 
-/// As [`run_phase`], phase by phase. Arguments with two buffers: they change places after every phase, and the contents
-/// end in the first.
+/// As [`run_phase`], phase by phase. Arguments with two buffers: they change places after every phase, and
+/// the contents end in the first.
 fn run_phased(
     kernel: TestKernel,
     space: SpaceRef<'_>,
@@ -120,8 +120,8 @@ struct Chunk {
     _bytes: [u8; 64],
 }
 
-// SAFETY: pointers lead to what it owns, which never changes, and to arrays, which the host keeps for whoever runs the
-// launch until it is complete.
+// SAFETY: pointers lead to what it owns, which never changes, and to arrays, which the host keeps until the
+// launch is complete, whatever thread runs it.
 unsafe impl Send for OwnedLaunch {}
 
 impl OwnedLaunch {
@@ -187,7 +187,8 @@ impl OwnedSpace {
     fn of(space: SpaceRef<'_>) -> OwnedSpace {
         let raw = *space.raw();
         let mut lists = Vec::new();
-        // SAFETY: a space has that many dimensions and loops, with lists as their kinds say, which live for the call.
+        // SAFETY: a space has that many dimensions and loops, with lists as their kinds say, which live for
+        // the call.
         let (dims, loops) = unsafe {
             let mut dims = copied(raw.dims, raw.ndims as usize);
             let mut loops = copied(raw.loops, raw.nloops as usize);
@@ -227,7 +228,7 @@ unsafe fn copied<T: Copy>(from: *const T, len: usize) -> Vec<T> {
     }
 }
 
-/// Copies a list, if it is not NULL, and keeps the copy; where that is.
+/// Copies a list, if it is not NULL, and keeps the copy. Returns its address.
 ///
 /// # Safety
 /// As [`copied`], or the pointer is NULL.

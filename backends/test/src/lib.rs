@@ -1,16 +1,19 @@
-//! Devices for tests, key `TEST`: what no device of a developer's machine has, and what a test has to be able to set.
+//! Devices for tests, key `TEST`, with properties that no device of a developer's machine has and that a test
+//! has to set.
 //!
-//! A device runs the implementations for the CPU, one work item after another. It has a memory of its own in the
-//! process's memory, so that what was not copied there is not there, and two queues, for launches and for copies, each
-//! with a thread of its own: a launch or a copy is complete some time after the call that began it, and its event says
-//! when. Groups such as `ALL_ACCEL` leave these devices out; only the key `TEST` selects them.
+//! A device runs the implementations for the CPU, one work item after another. It has a memory of its own in
+//! the process's memory, so that what was not copied there is not there, and two queues, for launches and for
+//! copies, each with a thread of its own: a launch or a copy is complete some time after the call that began
+//! it, and its event says when. Groups such as `ALL_ACCEL` leave these devices out; only the key `TEST`
+//! selects them.
 //!
-//! The devices are stricter than they need to be: an argument in another memory than the device's, a buffer that was
-//! freed, and a copy beyond a buffer's end are errors.
+//! The devices are stricter than necessary: an argument in another memory than the device's, a buffer that
+//! was freed, and a copy beyond a buffer's end are errors.
 //!
-//! The setting `test.setup`, by default the environment variable `FLASH_TEST`, says what devices there are. It is a list of settings, with spaces between
-//! them, such as `devices=2 ns=0,100 fail=1:launch:3`. Where devices differ, a setting has a value for each, with commas
-//! between them, and the last value holds for all further devices.
+//! The setting `test.setup`, by default the environment variable `FLASH_TEST`, says what devices there are.
+//! It is a list of settings, with spaces between them, such as `devices=2 ns=0,100 fail=1:launch:3`. Where
+//! devices differ, a setting has a value for each, with commas between them, and the last value holds for all
+//! further devices.
 //!
 //! | setting | meaning | default |
 //! |---|---|---|
@@ -25,8 +28,8 @@
 //! | `fail=DEVICE:COMMAND:N` | the `N`th `launch`, `copy` or `alloc` of this device fails, counted from 1; may be given several times | |
 //! | `lose=DEVICE:N` | this device is lost with its `N`th launch, copy or allocation, and stays so | |
 //!
-//! Where devices share a memory, the runtime looks whether they do when it finds them, with an allocation and two copies;
-//! these count.
+//! Where devices share a memory, the runtime looks whether they do when it finds them, with an allocation and
+//! two copies; these count.
 //!
 //! A setting that makes no sense makes the backend unavailable,
 //! with a text that says which one.

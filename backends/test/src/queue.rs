@@ -1,7 +1,8 @@
-//! A queue of a device: commands run one after another, in the order in which they came, on the queue's thread.
+//! A queue of a device: commands run one after another, in the order in which they came, on the queue's
+//! thread.
 //!
-//! A command that its caller waits for at once runs on the caller if the queue is empty. `turn` is held while a command
-//! runs, so there is never more than one at a time.
+//! A command that its caller waits for at once runs on the caller if the queue is empty. `turn` is held while
+//! a command runs, so there is never more than one at a time.
 
 use flash_core::Code;
 use flash_core::backend::offload::Worker;
@@ -24,15 +25,15 @@ struct Shared {
     turn: Mutex<Clock>,
 }
 
-/// Until when a slow device is busy.
+/// The time until which a slow device is busy.
 #[derive(Default)]
 pub(crate) struct Clock(Option<Instant>);
 
 impl Clock {
     /// Returns when a command that was due at `start` and takes this time has ended.
     ///
-    /// A sleep ends late. The next command counts from when this one should have ended, so that many short commands
-    /// take no longer than they are said to.
+    /// A sleep ends late. The next command counts from when this one should have ended, so that many short
+    /// commands take no longer than they are said to.
     fn pass(&mut self, start: Instant, time: Duration) {
         let end = self.0.map_or(start, |busy| busy.max(start)) + time;
         self.0 = Some(end);
@@ -43,12 +44,13 @@ impl Clock {
 }
 
 impl Queue {
-    /// One whose thread has such a name.
+    /// A queue whose thread has this name.
     pub fn new(name: &'static str) -> Queue {
         Queue { worker: Worker::new(name), shared: Arc::default() }
     }
 
-    /// Runs a command in the call, if nothing is in the queue. `None`: something is, and the command was not run.
+    /// Runs a command in the call, if nothing is in the queue. `None`: there is a command in it, and this one
+    /// was not run.
     #[inline]
     pub fn run_now(
         &self,

@@ -1,4 +1,4 @@
-//! What `FLASH_TEST` says: the grammar is in the documentation of the crate.
+//! The setup of the devices, as in `FLASH_TEST`. Its grammar is in the documentation of the crate.
 
 use flash_core::backend::Unavailable;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub(crate) struct Settings {
     pub peers: bool,
 }
 
-/// What is said of one device.
+/// The settings of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DeviceSettings {
     pub space: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Fault {
     pub number: u64,
 }
 
-/// What a device is asked to do.
+/// The commands of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Command {
     Launch,
@@ -52,7 +52,7 @@ pub(crate) enum Command {
 }
 
 impl Settings {
-    /// Takes the text of the setting apart.
+    /// Parses the text of the setting.
     pub fn parse(text: &str) -> Result<Settings, Unavailable> {
         let mut words = Vec::new();
         for word in text.split_whitespace() {

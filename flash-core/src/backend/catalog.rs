@@ -1,7 +1,7 @@
-//! [`Catalog`]: what a context sees of the process, with which settings, and what was measured of it.
+//! [`Catalog`]: the plugins and devices that a context sees, its settings, and the rates measured in it.
 //!
-//! It stands below plans and runtimes, which look things up in it. It never changes but for rates, and for the registry,
-//! which is made when it is first needed: plugins are loaded and devices looked for then.
+//! It stands below plans and runtimes, which look things up in it. It changes in two things only: the rates,
+//! and the registry, which is made when it is first needed. Plugins are loaded, and devices looked for, then.
 
 use super::registry::Registry;
 use crate::runtime::rate::Rates;
@@ -20,7 +20,8 @@ impl Catalog {
         Catalog { settings, registry: OnceLock::new(), rates: Rates::default() }
     }
 
-    /// The catalog of the default context: the same for the whole process, with the settings of the environment.
+    /// The catalog of the default context: the same for the whole process, with the settings of the
+    /// environment.
     pub fn of_process() -> &'static Arc<Catalog> {
         static DEFAULT: OnceLock<Arc<Catalog>> = OnceLock::new();
         let of_environment = || Settings::default().resolve();

@@ -176,7 +176,7 @@ fn load_new(path: &Path) -> Result<Plugin, Outcome> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
     // A bare name would be searched for in the system's directories.
     let absolute = std::path::absolute(path).map_err(|e| refused("a path", e.to_string()))?;
-    // SAFETY: loading runs the library's initialisers: whoever puts a file into the directory is
+    // SAFETY: loading runs the library's initialisers: the user who puts a file into the directory is
     // trusted, see `world_writable`.
     let library = unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|e| refused("a library that loads", error_text(&e)))?;
@@ -420,8 +420,8 @@ pub fn has_library(names: &str) -> bool {
     static LOADED: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     *loaded.entry(names.to_owned()).or_insert_with(|| {
-        // SAFETY: loading runs the library's initialisers: whoever links an implementation into the program,
-        // or has it as a plugin, trusts what it requires.
+        // SAFETY: loading runs the library's initialisers: the developer who links an implementation into the
+        // program, or has it as a plugin, trusts what it requires.
         let opened = |name: &str| unsafe { libloading::Library::new(name) };
         names.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
     })

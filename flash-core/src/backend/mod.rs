@@ -65,7 +65,8 @@ pub unsafe trait Backend: Sized + 'static {
     /// needs them, and once more for each context in which a setting has another value that an earlier call
     /// asked for.
     fn probe(settings: &HostSettings<'_>) -> Result<Vec<Self::Device>, Unavailable>;
-    /// Its threads, if they run work of the host when they have none of their own. Asked after `probe` has succeeded.
+    /// Its threads, if they run work of the host when they have none of their own. Asked after `probe` has
+    /// succeeded.
     fn workers() -> Option<&'static dyn WorkerThreads> {
         None
     }

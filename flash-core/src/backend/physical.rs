@@ -1,14 +1,14 @@
-//! Which hardware a device is: a path that begins with the host, so that devices of different nodes are
-//! different.
+//! Physical ids: the hardware that a device is, as a path that begins with the host, so that devices of
+//! different nodes are different.
 //!
 //! `node7/0000:3b:00.0` is a place on a bus, `node7/cpus:0-3,8` a set of CPUs, and `node7/cpus:0-3,8/1` a
-//! part of what they do. An id contains those that go on behind it with a `/`; sets of CPUs overlap if they
-//! share one.
+//! part of their work. An id contains those that continue it after a `/`. Sets of CPUs overlap if they share
+//! one.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-/// The physical id of what this host has by that name.
+/// The physical id of the hardware with that name in this host.
 ///
 /// # Examples
 /// ```
@@ -64,14 +64,14 @@ fn cpus(numbers: &[usize]) -> String {
 
 const CPUS: &str = "cpus:";
 
-/// True if they are, or contain, the same hardware.
+/// True if the two are, or contain, the same hardware.
 pub(super) fn overlap(a: &str, b: &str) -> bool {
     let inside = |part: &str, whole: &str| part.strip_prefix(whole).is_some_and(|rest| rest.starts_with('/'));
     !a.is_empty() && (a == b || inside(a, b) || inside(b, a) || share_a_cpu(a, b))
 }
 
 fn share_a_cpu(a: &str, b: &str) -> bool {
-    /// Path, set, and what goes on behind it.
+    /// The path, the set, and the rest.
     fn taken_apart(id: &str) -> Option<(&str, &str, &str)> {
         let (path, rest) = id.rsplit_once(CPUS)?;
         let (set, part) = rest.split_once('/').unwrap_or((rest, ""));
@@ -91,7 +91,7 @@ fn share_a_cpu(a: &str, b: &str) -> bool {
     a_path == b_path && !parts && runs(a).any(|a| runs(b).any(|b| a[0].max(b[0]) <= a[1].min(b[1])))
 }
 
-/// This host's name, without what would be taken for a part of the path.
+/// This host's name, without the characters that would be taken for a part of the path.
 fn host() -> String {
     let mut name = [0u8; 256];
     // SAFETY: `name` has that many bytes; a name that is cut off may lack its NUL, which the last byte then

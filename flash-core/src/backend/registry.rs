@@ -1,5 +1,6 @@
-//! What a context sees: plugins, backends, devices, implementations. Devices are looked for when they are first
-//! needed. Loaded libraries and devices are the process's: contexts that see the same ones share them.
+//! The registry of a context: its plugins, backends, devices and implementations. Devices are looked for when
+//! they are first needed. Loaded libraries and devices are the process's: contexts that see the same ones
+//! share them.
 
 use super::catalog::Catalog;
 use super::extension;
@@ -20,22 +21,22 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
-/// One backend, or one plugin that brings none.
+/// One backend, or one plugin without backends.
 #[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct BackendReport {
-    /// Runtime key; `None` for a file that never came so far.
+    /// Runtime key; `None` for a file that could not be read so far.
     pub key: Option<String>,
     /// The file, or `embedded`.
     pub plugin: String,
-    /// Name and version of the plugin, if it told.
+    /// Name and version of the plugin, if known.
     pub name: Option<String>,
     /// What became of it.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// Its devices.
     pub devices: Vec<DeviceReport>,
-    /// Names of the kernel implementations that the plugin brings.
+    /// Names of the kernel implementations in the plugin.
     pub implementations: Vec<String>,
 }
 
@@ -64,7 +65,7 @@ pub struct DeviceHandle {
     resolved: Mutex<BTreeMap<usize, &'static Implementation>>,
     memory: OnceLock<Option<&'static DeviceMemory>>,
     pub(crate) lanes: OnceLock<Lanes>,
-    /// Its programs are loaded early, or were.
+    /// True once its programs are being loaded early.
     pub(crate) preloaded: AtomicBool,
 }
 
@@ -101,9 +102,9 @@ impl DeviceHandle {
         }
     }
 
-    /// The vendor's own handle of what a kind names, for code that shares the device with FLASH: `queue`, `context` and
-    /// `device` of an OpenCL device, `stream`, `context` and `device` of CUDA's. It stays FLASH's, and valid as long as
-    /// the process lives.
+    /// The vendor's own handle of the object that `kind` names, for code that shares the device with FLASH:
+    /// `queue`, `context` and `device` of an OpenCL device, `stream`, `context` and `device` of CUDA's. It
+    /// stays FLASH's, and valid as long as the process lives.
     ///
     /// # Errors
     /// The backend's, if it has none of this kind.
@@ -118,7 +119,7 @@ impl DeviceHandle {
         Ok(handle)
     }
 
-    /// The place of a target in its list; `None`: it is not for implementations of that.
+    /// The place of a target in its list; `None` if it does not run implementations of that target.
     pub(crate) fn preference(&self, target: &str) -> Option<usize> {
         self.info.targets.iter().position(|known| known == target)
     }
@@ -184,8 +185,8 @@ impl DeviceHandle {
         *self.memory.get_or_init(|| DeviceMemory::of(self))
     }
 
-    /// What was copied to and from its memory since the process began. All zeros for a device that uses
-    /// the host's memory: there is nothing to copy.
+    /// The copies to and from its memory since the process began. All zeros for a device that uses the host's
+    /// memory: there is nothing to copy.
     pub fn transfers(&'static self) -> Transfers {
         self.memory().map_or_else(Transfers::default, DeviceMemory::transfers)
     }
@@ -196,10 +197,10 @@ impl DeviceHandle {
         self.memory().map(DeviceMemory::budget)
     }
 
-    /// Sets how many bytes of its memory FLASH may use, for the whole process. What is beyond it is given
-    /// up when something is allocated next: copies that nobody uses go first, the longest unused before
-    /// others, and what is current only there comes to the host before. False, and nothing done, if the
-    /// device uses the host's memory.
+    /// Sets how many bytes of its memory FLASH may use, for the whole process. What exceeds it is given up at
+    /// the next allocation. Copies that are not in use go first, the longest unused before others; what is
+    /// current only there is copied to the host before. False, and nothing is done, if the device uses the
+    /// host's memory.
     pub fn set_memory_budget(&'static self, bytes: u64) -> bool {
         self.memory().map(|memory| memory.set_budget(bytes)).is_some()
     }
@@ -220,9 +221,9 @@ struct Backend {
 
 /// The devices of a backend, as a context sees them.
 struct Devices {
-    /// As the backend said when they were listed.
+    /// The backend's number when they were listed.
     generation: u64,
-    /// By their numbers, those that have gone among them.
+    /// By their numbers, including those that have gone.
     all: Vec<&'static DeviceHandle>,
     there: Vec<&'static DeviceHandle>,
 }
@@ -231,7 +232,7 @@ struct Plugin {
     /// `None`: the program itself.
     path: Option<PathBuf>,
     name: Option<String>,
-    /// Why it, or one of its backends, is refused.
+    /// The reasons for which it, or one of its backends, is refused.
     refusals: Vec<(Option<String>, Outcome)>,
     implementations: Vec<&'static Implementation>,
 }
@@ -251,7 +252,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Plugins of the path in order, then what is linked in.
+    /// Finds the plugins of the path in order, then those that are linked in.
     pub fn find(settings: &Settings) -> Registry {
         let settings = settings.clone();
         let path = settings.text("plugin_path").map(OsString::from).unwrap_or_else(|| {
@@ -345,7 +346,7 @@ impl Registry {
         self.origin(found.plugin)
     }
 
-    /// All implementations, in path order, those of the program after them, those that plugins have added last.
+    /// All implementations: in path order, then those of the program, then those that plugins have added.
     pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {
         let added = extension::implementations().into_iter();
         let added = added.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX });
@@ -355,18 +356,19 @@ impl Registry {
         own.chain(added)
     }
 
-    /// All devices of all backends that are there, each with the vtable of its backend.
+    /// All devices of all available backends, each with the vtable of its backend.
     pub fn devices(&self) -> impl Iterator<Item = &'static DeviceHandle> {
         self.backends.iter().filter_map(|backend| self.probe(backend).ok()).flatten()
     }
 
-    /// The first backend's threads that run work of the host.
+    /// The threads of the first backend that run work of the host.
     pub fn workers(&self) -> Option<&'static abi::workers::Workers> {
         self.backends.iter().find_map(|backend| {
             let extension = backend.loaded.api.get_extension?;
             // Its threads are divided among its devices, so those come first.
             self.probe(backend).ok()?;
-            // SAFETY: a checked vtable; the text lives for the call; the extension is of this type, and lives for ever.
+            // SAFETY: a checked vtable; the text lives for the call; the extension is of this type, and lives
+            // for ever.
             let workers = unsafe {
                 extension(Str::new(abi::workers::WORKERS_EXTENSION), 1)
                     .cast::<abi::workers::Workers>()
@@ -380,7 +382,7 @@ impl Registry {
     /// The devices of a runtime key.
     pub fn resolve(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
         let mut chosen: Vec<&'static DeviceHandle> = Vec::new();
-        // What a number alone continues: all of the part before it, up to its last colon.
+        // The prefix that a number alone continues: the part before it, up to its last colon.
         let mut last: Option<String> = None;
         for part in key.split(',').map(str::trim) {
             let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -409,8 +411,8 @@ impl Registry {
         Ok(chosen)
     }
 
-    /// The best of everything: fastest first, one device per physical id, none that is emulated or for
-    /// tests. Plugins that were refused might have been among them: that is said once.
+    /// The best of everything: fastest first, one device per physical id, none that is emulated or for tests.
+    /// Refused plugins might have been among them: that is reported once.
     fn group(&self, key: &str) -> Result<Vec<&'static DeviceHandle>, Error> {
         let mut all: Vec<&'static DeviceHandle> = self.devices().collect();
         all.retain(|d| !d.info.emulated && !d.info.test);
@@ -436,7 +438,8 @@ impl Registry {
         Ok(group)
     }
 
-    /// What is not in order, each with the key that it has or wants, if that is known, and a line for people.
+    /// The refused plugins and backends, each with the key that it has or wants, if that is known, and a line
+    /// of text.
     fn refused(&self) -> impl Iterator<Item = (&str, String)> {
         self.plugins.iter().enumerate().flat_map(move |(index, plugin)| {
             plugin.refusals.iter().map(move |(key, outcome)| {
@@ -499,7 +502,7 @@ impl Registry {
         Err(self.key_error(key, found))
     }
 
-    /// The devices that are there now.
+    /// The devices that exist now.
     fn probe(&self, backend: &Backend) -> Result<Vec<&'static DeviceHandle>, String> {
         self.with_devices(backend, |devices| devices.there.clone())
     }
@@ -510,7 +513,7 @@ impl Registry {
         self.with_devices(backend, |devices| devices.all.get(number).copied()).ok()?
     }
 
-    /// The devices that the backend selects by a suffix; `None`: it has no suffixes of its own.
+    /// The devices that the backend selects by a suffix; `None` if it has no suffixes of its own.
     fn selected(
         &self,
         backend: &Backend,
@@ -523,8 +526,8 @@ impl Registry {
         };
         let raw: Vec<*mut abi::Device> = there.iter().map(|device| device.raw).collect();
         let (mut selected, mut count) = (vec![0; raw.len()], 0);
-        // SAFETY: a checked vtable, devices of it, a text that lives for the call, room for as many numbers as there are
-        // devices.
+        // SAFETY: a checked vtable, devices of it, a text that lives for the call, room for as many numbers
+        // as there are devices.
         let outcome = unsafe {
             let (from, to) = (raw.as_ptr(), selected.as_mut_ptr());
             take_error(resolve(Str::new(suffix), from, raw.len(), to, &mut count))
@@ -543,8 +546,8 @@ impl Registry {
         )
     }
 
-    /// Runs something with the devices, which are looked for when they are first needed, and listed anew when the
-    /// backend says that they have changed.
+    /// Runs `body` with the devices, which are looked for when they are first needed, and listed again when
+    /// the backend says that they have changed.
     fn with_devices<R>(&self, backend: &Backend, body: impl FnOnce(&Devices) -> R) -> Result<R, String> {
         let mut devices = backend.devices.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a checked vtable, whose functions may be called at any time.
@@ -553,7 +556,7 @@ impl Registry {
             Some(Err(why)) => return Err(why.clone()),
             Some(Ok(known)) if known.generation == generation => {}
             Some(Ok(known)) => {
-                // What cannot be listed now is as it was.
+                // If they cannot be listed now, the list stays as it was.
                 if let Ok(there) = open(&backend.key, backend.loaded, &self.settings, &mut known.all) {
                     (known.there, known.generation) = (there, generation);
                 }
@@ -631,7 +634,8 @@ impl Registry {
     }
 }
 
-/// Everything that the default context has found, for people to read: [`Context::list`](crate::Context::list).
+/// Everything that the default context has found, for a person to read:
+/// [`Context::list`](crate::Context::list).
 pub fn list() -> Vec<BackendReport> {
     Catalog::of_process().registry().report()
 }
@@ -644,8 +648,8 @@ fn words(error: Error) -> String {
     }
 }
 
-/// The devices of a backend that are there under some settings. A device that was found before is the same again. New
-/// ones get the next numbers in `all`.
+/// The devices of a backend that exist under some settings. A device that was found before is the same again.
+/// New ones get the next numbers in `all`.
 fn open(
     key: &str,
     loaded: &'static LoadedBackend,
@@ -741,7 +745,8 @@ unsafe fn handle(
     let mut info: abi::DeviceInfo = unsafe { std::mem::zeroed() };
     info.struct_size = size_of::<abi::DeviceInfo>() as u32;
     let slot = api.device_info.ok_or("a required slot is NULL")?;
-    // SAFETY: the caller vouches for the device; the answer is an error of this host, and strings live for ever.
+    // SAFETY: the caller vouches for the device; the answer is an error of this host, and strings live for
+    // ever.
     let mut info = unsafe {
         take_error(slot(raw, &mut info)).map_err(words)?;
         device_info(&info)

@@ -1,8 +1,8 @@
-//! What must hold of the memories of a backend's devices. It is looked at once, when the devices are found.
+//! Checks of the memories of a backend's devices, made once, when the devices are found.
 //!
-//! The runtime takes a device's memory space for a place of its own, allocates there, copies to and from it, and waits
-//! for what is on its way; and it takes two spaces of one id for one memory. A backend for which this does not hold
-//! would give wrong results, so it is unavailable, with the reason.
+//! The runtime takes a device's memory space for a place of its own, allocates there, copies to and from it,
+//! and waits for copies in flight. It takes two spaces of one id for one memory. A backend for which this
+//! does not hold would give wrong results, so it is unavailable, with the reason.
 
 use super::{DeviceHandle, take_error};
 use crate::abi::{self, BackendApi, Buffer, CopyBox, MemorySpace, SPACE_HOST};
@@ -79,7 +79,7 @@ pub(super) fn check(devices: &[&'static DeviceHandle]) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes that are written on one device and read on the other.
+/// The bytes that are written on one device and read on the other.
 const PATTERN: [u8; 64] = {
     let mut bytes = [0; 64];
     let mut i = 0;
@@ -90,7 +90,8 @@ const PATTERN: [u8; 64] = {
     bytes
 };
 
-/// Checks that a memory space that two devices list is one memory: what one of them wrote there, the other reads.
+/// Checks that a memory space in the lists of two devices is one memory: what one of them wrote there, the
+/// other reads.
 ///
 /// # Errors
 /// It is not.
@@ -106,14 +107,14 @@ fn share(first: &DeviceHandle, second: &DeviceHandle, space: u32) -> Result<(), 
         |bytes: &mut [u8]| Buffer { space: SPACE_HOST, reserved: 0, handle: bytes.as_mut_ptr() as u64 };
     let buffer = alloc(first, space).map_err(|e| format!("{}: memory space {space}: {e}", first.id()))?;
     let (mut from, mut to) = (PATTERN, [0; 64]);
-    // SAFETY: buffers of 64 bytes, which nobody else has, and which stay until the copies are complete.
+    // SAFETY: buffers of 64 bytes, which nothing else has, and which stay until the copies are complete.
     let outcome = unsafe {
         copy(first, host(&mut from), buffer).and_then(|()| copy(second, buffer, host(&mut to))).map_err(|e| {
             differ(format!("{} cannot copy from there what {} put there ({e})", second.id(), first.id()))
         })
     };
     if let Some(free) = first.api.free {
-        // SAFETY: `alloc` of this device gave it, and nobody has it any more.
+        // SAFETY: `alloc` of this device gave it, and nothing has it any more.
         let _ = unsafe { take_error(free(first.raw, buffer)) };
     }
     outcome?;
@@ -135,7 +136,7 @@ fn alloc(device: &DeviceHandle, space: u32) -> Result<Buffer, Error> {
 /// Copies 64 bytes and waits for them.
 ///
 /// # Safety
-/// Both buffers have them, and nobody else touches these.
+/// Both buffers have them, and nothing else touches these.
 unsafe fn copy(device: &DeviceHandle, from: Buffer, to: Buffer) -> Result<(), Error> {
     let (Some(copy), Some(wait)) = (device.api.copy_box, device.api.event_wait) else { return Ok(()) };
     let shape = CopyBox {

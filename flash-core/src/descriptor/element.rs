@@ -1,7 +1,7 @@
 //! Types of elements: plain data with a name that does not depend on the compiler.
 //!
 //! Plugins and recordings tell types apart by [`ElementType`], so the same type has the same name in every
-//! build. Numbers, arrays and the types of `half` have theirs here; a struct gets one, and a hash of its
+//! build. Numbers, arrays and the types of `half` get theirs here; a struct gets one, and a hash of its
 //! layout, from `#[derive(Element)]`. A wrong name cannot break memory: every element is [`Pod`], and sizes
 //! and alignments are compared, too.
 
@@ -14,7 +14,7 @@ use std::fmt;
 
 /// Plain data that may cross to a device: a number, an array of elements, or a struct that derives it.
 ///
-/// The derive wants `#[repr(C)]` (or `transparent`), `Copy`, fields that are elements, and no padding. It
+/// The derive requires `#[repr(C)]` (or `transparent`), `Copy`, fields that are elements, and no padding. It
 /// implements [`bytemuck::Pod`] and [`bytemuck::Zeroable`], too. Plugins and recordings know the type as
 /// `crate::Type`; `#[element(name = "..")]` sets another name.
 ///
@@ -36,7 +36,7 @@ use std::fmt;
 pub trait Element: Pod + Send + Sync {
     /// Name: `f32`, `[f64; 3]`, `my_crate::Particle`.
     const ELEMENT_NAME: &'static str;
-    /// Hash of names, types and places of a struct's fields; 0 where the name says it all.
+    /// Hash of names, types and places of a struct's fields; 0 where the name is enough.
     #[doc(hidden)]
     const LAYOUT: u32;
 }
@@ -128,7 +128,7 @@ impl Text {
 pub struct Layout(u64);
 
 impl Layout {
-    /// Of a struct of so many bytes.
+    /// The layout of a struct of `size` bytes.
     pub const fn new(size: usize, align: usize) -> Layout {
         Layout(0xcbf2_9ce4_8422_2325).number(size as u64).number(align as u64)
     }
@@ -178,8 +178,8 @@ pub struct ElementType {
     pub size: usize,
     /// Alignment in bytes.
     pub align: usize,
-    /// Hash of a struct's layout. 0: the name says it all, or the layout is unknown (code in C, and
-    /// recordings of before it was there).
+    /// Hash of a struct's layout. 0: the name is enough, or the layout is unknown (code in C, and recordings
+    /// from before the hash existed).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub layout: u32,
 }
@@ -201,7 +201,7 @@ impl ElementType {
         self.matches(&other.name, other.size, other.align, other.layout)
     }
 
-    /// True if it can be looked at as `T`.
+    /// True if it can be read as `T`.
     pub(crate) fn is<T: Element>(&self) -> bool {
         self.matches(T::ELEMENT_NAME, size_of::<T>(), align_of::<T>(), T::LAYOUT)
     }

@@ -104,7 +104,8 @@ pub unsafe trait KernelDefinition: Sized {
     unsafe fn whole<'k>(bound: &'k Self::Bound, values: Option<&[Range<u64>]>) -> Self::Whole<'k>;
 }
 
-/// Takes the argument values of one submission, in order. A generated `pack` calls it; the runtime implements it.
+/// Takes the argument values of one submission, in order. A generated `pack` calls it; the runtime implements
+/// it.
 pub trait ArgumentWriter {
     /// The next argument is a scalar.
     fn scalar<T: Element>(&mut self, value: T);

@@ -54,7 +54,7 @@ enum Source {
     Lent,
 }
 
-// SAFETY: an address; who may touch what is there is not ruled by a block.
+// SAFETY: an address; which thread may touch the memory there is not ruled by a block.
 unsafe impl Send for HostBlock {}
 // SAFETY: as above.
 unsafe impl Sync for HostBlock {}

@@ -48,7 +48,7 @@ impl DerefMut for DirectoryGuard<'_> {
 }
 
 impl DirectoryGuard<'_> {
-    /// What is on its way. The residence does not depend on it.
+    /// The copies in flight. The residence does not depend on them.
     pub fn arrivals(&mut self) -> &mut IncomingCopies<Place, Region> {
         let directory = self.lock.as_deref_mut();
         &mut directory.unwrap_or_else(|| unreachable!("made when it was locked")).arrivals

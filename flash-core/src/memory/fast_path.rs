@@ -1,18 +1,19 @@
 //! Threads on a fast path of a launch, and the fence that keeps them off it.
 //!
 //! A launch on the inline or the resident path holds memories without being counted among the active runs
-//! (`runtime/distributed/room.rs`). It holds a [`FastPathGuard`] instead: each thread raises a flag of its own, so that
-//! launches of different threads write to different cache lines. A run that needs all memories of a device, and finds
-//! others in use, takes a [`FastPathFence`]: from then on no launch stays on a fast path, and the fence waits until
-//! every flag was down once.
+//! (`runtime/distributed/room.rs`). It holds a [`FastPathGuard`] instead: each thread raises a flag of its
+//! own, so that launches of different threads write to different cache lines. A run that needs all memories
+//! of a device, and finds others in use, takes a [`FastPathFence`]: from then on no launch stays on a fast
+//! path, and the fence waits until every flag was down once.
 //!
-//! *Invariant.* After [`settle`](FastPathFence::settle), and until the fence is dropped, no launch is on a fast path. A
-//! thread raises its flag and then looks for fences; a fence announces itself and then looks at the flags. Between the
-//! two steps stands a pair of fences ([`light`], [`heavy`]), so one of the two sees the other. The same pair stands
-//! between lowering a flag and looking for fences, so a fence that finds a flag up is told when it goes down.
+//! *Invariant.* After [`settle`](FastPathFence::settle), and until the fence is dropped, no launch is on a
+//! fast path. A thread raises its flag and then looks for fences; a fence announces itself and then looks at
+//! the flags. Between the two steps stands a pair of fences ([`light`], [`heavy`]), so one of the two sees
+//! the other. The same pair stands between lowering a flag and looking for fences, so a fence that finds a
+//! flag up is told when it goes down.
 //!
-//! A thread that sleeps until it may take a memory lowers its flag meanwhile ([`asleep`]), since it may wait for the
-//! holder of a fence. What it holds counts as used: a run that lacks just that gets an error.
+//! A thread that sleeps until it may take a memory lowers its flag meanwhile ([`asleep`]), since it may wait
+//! for the holder of a fence. What it holds counts as used: a run that lacks just that gets an error.
 
 use super::state::{heavy, light};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -77,7 +78,8 @@ pub(crate) struct FastPathGuard(());
 impl FastPathGuard {
     #[inline]
     pub fn begin() -> FastPathGuard {
-        // A thread that is about to end has no flag, and no fence waits for it: at worst a run fails that could wait.
+        // A thread that is about to end has no flag, and no fence waits for it: at worst a run fails that
+        // could wait.
         let _ = FLAG.try_with(|flag| flag.turn());
         light();
         FastPathGuard(())

@@ -23,11 +23,11 @@ pub struct RuntimeObj {
     pub(super) inner: Arc<Runtime>,
 }
 
-/// The runtime of a key in the default [`Context`]: a group (`ALL_ACCEL`, or `ALL`: the best of everything; `ALL_CPU`), a backend
-/// (`NVIDIA_GPU`), a device (`NVIDIA_GPU:1`), or a list with commas (`NVIDIA_GPU:0,1`).
+/// The runtime of a key in the default [`Context`]: a group (`ALL_ACCEL`, or `ALL`: the best of everything;
+/// `ALL_CPU`), a backend (`NVIDIA_GPU`), a device (`NVIDIA_GPU:1`), or a list with commas (`NVIDIA_GPU:0,1`).
 ///
 /// # Errors
-/// [`Error::Key`] lists the keys there are and, for each plugin found but not usable, why.
+/// [`Error::Key`] lists the available keys and, for each plugin found but not usable, the reason.
 ///
 /// # Examples
 /// ```
@@ -42,7 +42,7 @@ impl Context {
     /// The runtime of a key in this context, see [`get_runtime`](crate::get_runtime).
     ///
     /// # Errors
-    /// [`Error::Key`] lists the keys there are and, for each plugin found but not usable, why.
+    /// [`Error::Key`] lists the available keys and, for each plugin found but not usable, the reason.
     pub fn runtime(&self, key: &str) -> Result<RuntimeObj, Error> {
         crate::memory::state::agree();
         let devices = self.registry().resolve(key)?;
@@ -64,8 +64,8 @@ impl RuntimeObj {
         &self.inner.devices
     }
 
-    /// The same runtime with options for everything that is submitted to the result: attributes,
-    /// `&Profile`, [`devices_where`], tuples of these. An option that makes no sense is reported by the first
+    /// The same runtime with options for everything that is submitted to the result: attributes, `&Profile`,
+    /// [`devices_where`](super::devices_where), tuples of these. A wrong option is reported by the first
     /// launch.
     #[must_use]
     pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
@@ -81,7 +81,7 @@ impl RuntimeObj {
             Ok(selected) => devices = selected,
             Err(e) => error = error.or(Some(e)),
         }
-        // The devices are what they leave: nobody needs to ask once more.
+        // The devices are the result of the predicates, which need not be asked again.
         all.predicates.clear();
         // Only what is given here: another budget may have been given since those of `self`.
         if let (Some(MemoryBudget(bytes)), None) = (budget, &error) {
@@ -112,15 +112,15 @@ impl RuntimeObj {
     /// A kernel by name, for programs that do not have its type.
     ///
     /// # Errors
-    /// [`Error::NoKernel`] lists the names there are.
+    /// [`Error::NoKernel`] lists the available names.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         Kernel::find(self.inner.context.registry(), name, self.inner.options.attributes.get().copied())
     }
 
     /// Prepares kernels now instead of at their first submissions: `preload::<Saxpy<f32>>()`, or several as
-    /// `preload::<(Saxpy<f32>, Dot<f32>)>()`. It compiles and loads; FPGAs take seconds for that. Programs that need
-    /// no compiler, because they are binaries or were kept by an earlier process, are loaded anyway from
-    /// [`get_runtime`] on, beside the program.
+    /// `preload::<(Saxpy<f32>, Dot<f32>)>()`. It compiles and loads; FPGAs take seconds for that. Programs
+    /// that need no compiler, because they are binaries or were kept by an earlier process, are loaded anyway
+    /// from [`get_runtime`] on, beside the program.
     ///
     /// # Errors
     /// As the first launch would give.
@@ -150,9 +150,9 @@ pub struct Pipeline<'a> {
     pub(super) borrow: PhantomData<&'a mut ()>,
 }
 
-// SAFETY: the pipeline's pointers are to memories, which are Send + Sync, to slices of Send + Sync
-// elements borrowed for 'a, and into its own arenas, which nobody changes while it is shared. Two
-// threads that execute it at once are kept apart by the memories' states and, for slices, by a lock.
+// SAFETY: the pipeline's pointers are to memories, which are Send + Sync, to slices of Send + Sync elements
+// borrowed for 'a, and into its own arenas, which do not change while it is shared. Two threads that execute
+// it at once are kept apart by the memories' states and, for slices, by a lock.
 unsafe impl Send for Pipeline<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Pipeline<'_> {}
@@ -164,15 +164,15 @@ impl<'a> SubmitObj<'a> {
         self
     }
 
-    /// Shapes of the array arguments, in order, as slices of extents, axis 0 fastest; an empty one
-    /// says nothing.
+    /// Shapes of the array arguments, in order, as slices of extents, axis 0 fastest; an empty one is no
+    /// shape.
     pub fn sizes<S: IntoShape>(mut self, shapes: impl IntoIterator<Item = S>) -> SubmitObj<'a> {
         self.pipeline.buffer.list().extra().sizes =
             Some(shapes.into_iter().map(IntoShape::into_shape).collect());
         self
     }
 
-    /// What to do where nothing implements the kernel on any device: runs on this thread, in the
+    /// Sets the function for a kernel without an implementation on any device: it runs on this thread, in the
     /// submission's place.
     pub fn failsafe(
         mut self,
@@ -211,7 +211,7 @@ impl<'a> Pipeline<'a> {
         submitted
     }
 
-    /// By reference: a copy would read with wide loads what was just stored in pieces, and wait for it.
+    /// By reference: a copy would use wide loads of what was just stored in pieces, and wait for the stores.
     #[inline(always)]
     fn add<'b>(mut self, submission: &mut impl Submission<'b>) -> SubmitObj<'b>
     where

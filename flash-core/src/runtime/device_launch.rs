@@ -1,6 +1,6 @@
-//! One launch on one device: what the backend's `submit` is called with, how it is timed, and what its failure means.
+//! One launch on one device: the call of the backend's `submit`, its time, and the meaning of its failure.
 //!
-//! All paths of a launch end here. The arguments were proved, and the memories are held, by the caller.
+//! All paths of a launch end here. The caller has proved the arguments, and holds the memories.
 
 use super::footprint::FootprintCache;
 use super::footprint::pipeline::region;
@@ -25,7 +25,8 @@ pub(super) fn timeout(node: &Node, runtime: &Runtime) -> Option<Duration> {
     own.map_or(runtime.timeout, |own| Some(own.0))
 }
 
-/// Poisons what a submission should have written. Its memories are held, and given back noted.
+/// Poisons what a submission should have written. Its memories are held, and tracked when they are given
+/// back.
 #[cold]
 pub(super) fn failed(list: &SubmissionList, node: &Node, position: usize, source: Error) -> LaunchError {
     let plan = node.plan();
@@ -84,17 +85,17 @@ pub(super) struct DeviceLaunch<'a> {
     pub phases: Range<u64>,
     pub attributes: &'a [abi::Attr],
     pub profile: Option<&'a Profile>,
-    /// Of the submission in its pipeline.
+    /// The position of the submission in its pipeline.
     pub position: usize,
-    /// The space is a part of the submission's.
+    /// True if the space is a part of the submission's.
     pub cut: bool,
-    /// The host may run it itself, if it is small; with what it has drawn.
+    /// Set if the host may run a small launch itself: the number that it has drawn.
     pub draw: Option<u32>,
 }
 
-/// Runs a launch whose arguments were proved; returns when it is done. `merged`: the arguments have partial
-/// results that are merged elsewhere, else accumulators are arrays of the host. Scalars are the definition's; after
-/// it, they are not to be used.
+/// Runs a launch whose arguments were proved, and returns when it is done. `merged`: the arguments have
+/// partial results that are merged elsewhere; else accumulators are arrays of the host. Scalars are the
+/// definition's, and must not be used afterwards.
 pub(super) fn submit_to(launch: DeviceLaunch<'_>, args: &mut [Arg], merged: bool) -> Result<(), Error> {
     let mut room = SmallVec::new();
     launch.target.widening.apply(args, &mut room);
@@ -112,7 +113,7 @@ pub(super) fn submit_to(launch: DeviceLaunch<'_>, args: &mut [Arg], merged: bool
 }
 
 impl DeviceLaunch<'_> {
-    /// Runs it by `body`, which is given where its time on the device goes; records it if that is asked for.
+    /// Runs it by `body`, which gets a place for its time on the device, and records it if that is asked for.
     #[inline]
     pub fn timed(&self, body: impl FnOnce(&Self, &mut u64) -> Result<(), Error>) -> Result<(), Error> {
         let start = self.profile.map(|_| Instant::now());
@@ -136,8 +137,8 @@ impl DeviceLaunch<'_> {
         Ok(())
     }
 
-    /// Calls the backend for some phases, or runs a few work items here, where what they write stays where it is;
-    /// returns when they are done.
+    /// Calls the backend for some phases, or runs a few work items here, where their results stay in place.
+    /// Returns when they are done.
     #[inline]
     pub fn send(&self, args: &[Arg], phases: Range<u64>, nanoseconds: &mut u64) -> Result<(), Error> {
         if let Some(draw) = self.draw
@@ -163,13 +164,14 @@ impl DeviceLaunch<'_> {
         }
     }
 
-    /// Calls the backend for some phases, which returns when they are done: with less to do than if it gave an event.
+    /// Calls the backend for some phases, and returns when they are done: this costs less than an event.
     #[inline]
     pub fn wait(&self, args: &[Arg], phases: Range<u64>) -> Result<(), Error> {
         self.call(args, phases, &mut 0, std::ptr::null_mut())
     }
 
-    /// Calls the backend for all phases. `Some`: it fires when they are done, and is to be completed.
+    /// Calls the backend for all phases. `Some`: an event that fires when they are done, and must be
+    /// completed.
     #[inline]
     pub fn begin(&self, args: &[Arg]) -> Result<Option<*mut abi::Event>, Error> {
         let mut event = std::ptr::null_mut();
@@ -177,7 +179,7 @@ impl DeviceLaunch<'_> {
         Ok((!event.is_null()).then_some(event))
     }
 
-    /// `signal`: where the event goes; NULL if the backend is to return when it is done.
+    /// `signal`: the place for the event; NULL lets the backend return when the launch is done.
     #[inline]
     fn call(
         &self,
@@ -213,10 +215,10 @@ impl DeviceLaunch<'_> {
     }
 }
 
-/// Waits for a completion event and gives it back. Its time is asked for only where somebody wants it.
+/// Waits for a completion event and gives it back. Its time is asked for only where `nanoseconds` is given.
 ///
 /// # Safety
-/// The event is of the device's backend, and nobody uses it after.
+/// The event is of the device's backend, and is not used afterwards.
 pub(super) unsafe fn complete(
     device: &DeviceHandle,
     event: *mut abi::Event,

@@ -1,8 +1,10 @@
-//! The memories of a pipeline, held from its first submission to its last, and a pipeline whose turn has come.
+//! The memories of a pipeline, held from its first submission to its last, and a pipeline whose turn has
+//! come.
 //!
-//! A pipeline holds all of its memories or none: it takes them in the order of their addresses, or is counted in their
-//! words when it entered the order. That makes it enter the order as a whole. Only the thread that runs the pipeline
-//! touches [`HeldMemories`]; an [`InTurn`] whose rest another thread runs goes there with the pipeline.
+//! A pipeline holds all of its memories or none: it takes them in the order of their addresses, or is counted
+//! in their words when it entered the order. That makes it enter the order as a whole. Only the thread that
+//! runs the pipeline touches [`HeldMemories`]; an [`InTurn`] whose rest another thread runs goes there with
+//! the pipeline.
 
 use super::device_launch::timeout;
 use super::distributed::active_run::ActiveRun;
@@ -21,19 +23,20 @@ use std::sync::Arc;
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
 pub(super) struct HeldMemories<'a> {
     list: &'a SubmissionList,
-    /// So many are held, in the order of addresses.
+    /// The number of those that are held, in the order of addresses.
     taken: usize,
-    /// Some memory has, or may have, something to look up in its directory.
+    /// True if some memory has, or may have, something to look up in its directory.
     pub(super) tracked: bool,
-    /// They are not taken, but the pipeline is counted in them, and it is its turn.
+    /// Set if they are not taken, but the pipeline is counted in them, and it is its turn.
     pub(super) pending: Option<&'a InTurn<'a>>,
-    /// It is pending, and has begun.
+    /// True if it is pending, and has begun.
     begun: bool,
-    /// It is pending, and walks them; until they are given back.
+    /// Set if it is pending, and moves them, until they are given back.
     pub(super) shared_walk: Option<SharedWalk>,
-    /// As long.
+    /// Set for as long as `shared_walk`.
     pub(super) active_run: Option<ActiveRun>,
-    /// From before they are taken until it is going, or they are given back: if devices may have copies.
+    /// Set if devices may have copies: from before they are taken until the launch has begun, or they are
+    /// given back.
     pub(super) fast_path: Option<FastPathGuard>,
 }
 
@@ -54,7 +57,7 @@ impl<'a> HeldMemories<'a> {
         }
     }
 
-    /// `None`: a pipeline of the order stands before this one, which must enter the order, too.
+    /// Takes them. `None`: a pipeline in the order comes before this one, which must enter the order, too.
     #[inline]
     pub fn take(list: &'a SubmissionList, runtime: &Runtime) -> Result<Option<HeldMemories<'a>>, Error> {
         if list.may_block {
@@ -78,7 +81,7 @@ impl<'a> HeldMemories<'a> {
         Ok(Some(held))
     }
 
-    /// Of a pipeline that is counted in the words of its memories, and whose turn it is.
+    /// The memories of a pipeline that is counted in their words, and whose turn it is.
     pub(super) fn pending(list: &'a SubmissionList, turn: &'a InTurn<'a>) -> HeldMemories<'a> {
         let mut held = HeldMemories::of(list, Some(turn));
         held.begun = turn.begun.get();
@@ -92,13 +95,13 @@ impl<'a> HeldMemories<'a> {
         held
     }
 
-    /// False: somebody finds no room on the devices, and wants nobody on the inline path there.
+    /// False if a launch finds no room on the devices, and keeps the inline path free of others.
     #[inline]
     pub fn may_stay(&self) -> bool {
         self.fast_path.as_ref().is_some_and(FastPathGuard::may_stay)
     }
 
-    /// True if nothing but the host's memory of arrays was missing, which is there now.
+    /// True if only host memory of the arrays was missing, which has been committed now.
     #[cold]
     pub(super) fn are_only_reserved(&self) -> Result<bool, Error> {
         for (_, memory, _) in self.list.memories().filter(|(_, memory, _)| memory.state.is_tracked()) {
@@ -109,7 +112,8 @@ impl<'a> HeldMemories<'a> {
         Ok(true)
     }
 
-    /// It runs from now on, and waits for nobody: what its memories have on devices stays there.
+    /// Marks that it runs from now on and waits for nothing else: copies of its memories on devices stay
+    /// there.
     #[inline]
     pub(super) fn begin(&mut self, runtime: &Runtime) {
         if self.pending.is_some() && !self.begun {
@@ -142,45 +146,45 @@ impl Drop for HeldMemories<'_> {
 /// A pipeline of the order that is counted in the words of its memories, and whose turn it is.
 pub(super) struct InTurn<'a> {
     pub(super) touched: &'a PipelineFootprint,
-    /// This thread may wait, for devices, memory, and launches of other threads.
+    /// True if this thread may wait: for devices, memory, and launches of other threads.
     pub(super) may_wait: bool,
-    /// Another thread may run the rest of it.
+    /// True if another thread may run the rest of it.
     pub(super) suspends: bool,
-    /// It has begun: what it waits for before that, it has waited for.
+    /// True once it has begun, and so has waited for all that comes before.
     begun: Cell<bool>,
-    /// What is to be run of it; after it was run, what is left.
+    /// The part to run; after it was run, the rest.
     pub(super) rest: RefCell<Option<Rest>>,
 }
 
-/// What is left of a pipeline.
+/// The rest of a pipeline.
 pub(super) struct Rest {
-    /// The first submission that is left, or that is not complete yet.
+    /// Its first submission, which may have begun and not be complete yet.
     pub(super) first: usize,
     pub(super) failures: Vec<LaunchError>,
     begun: bool,
-    /// The first submission is a function of the host that completes later.
+    /// Set if the first submission is a function of the host that completes later.
     pub awaits: Option<Arc<DeferredResult>>,
 }
 
 impl<'a> InTurn<'a> {
-    /// One that this thread runs to its end.
+    /// A pipeline that this thread runs to its end.
     pub fn on_caller(touched: &'a PipelineFootprint) -> InTurn<'a> {
         let (begun, rest) = (Cell::new(false), RefCell::new(None));
         InTurn { touched, may_wait: true, suspends: false, begun, rest }
     }
 
-    /// One of which another thread may run the rest.
+    /// A pipeline whose rest another thread may run.
     pub fn of_task(touched: &'a PipelineFootprint, may_wait: bool, rest: Option<Rest>) -> InTurn<'a> {
         let begun = Cell::new(rest.as_ref().is_some_and(|rest| rest.begun));
         InTurn { touched, may_wait, suspends: true, begun, rest: RefCell::new(rest) }
     }
 
-    /// What is left of it, after it was run.
+    /// Its rest, after it was run.
     pub fn left(&self) -> Option<Rest> {
         self.rest.take()
     }
 
-    /// There is something left, so its memories stay as they are.
+    /// True if there is a rest, so that its memories stay as they are.
     fn leaves(&self, begun: bool) -> bool {
         let mut rest = self.rest.borrow_mut();
         rest.as_mut().map(|rest| rest.begun = begun).is_some()
@@ -195,7 +199,7 @@ impl<'a> InTurn<'a> {
         *self.rest.borrow_mut() = Some(Rest { first, failures, begun: self.begun.get(), awaits });
     }
 
-    /// It might have to wait for something else than a processor.
+    /// True if it might have to wait for something other than a processor.
     pub(super) fn waits(&self, list: &SubmissionList, runtime: &Runtime, first: usize, failed: bool) -> bool {
         let timed = || list.nodes().iter().any(|node| timeout(node, runtime).is_some());
         let busy = |memory: &ArrayInner, written: bool| {

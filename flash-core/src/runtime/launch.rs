@@ -1,8 +1,8 @@
-//! Runs what was recorded: holds the memories, submits, gives the memories back.
+//! Runs recorded pipelines: holds the memories, submits, gives the memories back.
 //!
-//! Here is the inline path: one device that uses the host's memory, and no memory with anything to look up in
-//! its directory. Submissions run one after another on the caller. At the first failure, and for everything
-//! else, the pipeline goes the distributed path (`distributed/`).
+//! This is the inline path: one device that uses the host's memory, and no memory with anything to look up in
+//! its directory. Submissions run one after another on the caller. At the first failure, and in all other
+//! cases, the pipeline takes the distributed path (`distributed/`).
 
 use super::asynchronous::limits::{SharedOutcome, timed};
 use super::asynchronous::pending::{Pending, pend};
@@ -27,11 +27,11 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the launch of a number draws, the first one 0: each number is as likely, whether one looks at every launch or at
-/// every second one.
+/// The number that launch `number` draws, 0 for the first. All numbers are equally likely, over all launches
+/// and over every second one.
 #[inline]
 fn draw(number: u64) -> u32 {
-    // 2^32 over the golden ratio: what is drawn is spread evenly all the time.
+    // 2^32 over the golden ratio: the numbers drawn so far are always spread evenly.
     (number as u32).wrapping_mul(0x9E37_79B9)
 }
 
@@ -44,7 +44,7 @@ pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error>
         None => run_in_order(list, runtime),
     };
     if runtime.keeps_host && list.has_slices {
-        // Slices are the caller's again. (What is executed asynchronously has none that end.)
+        // Slices are the caller's again. (An asynchronous pipeline has none that end.)
         list.slices().for_each(|arg| {
             host_handles::forget(arg.data.cast(), (arg.len * u64::from(arg.element_size)) as usize)
         });
@@ -82,8 +82,8 @@ pub(super) fn may_run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Er
     }
 }
 
-/// Runs a pipeline whose turn it is, or what is left of it; `watch` hears of timeouts. What it leaves is to be run by
-/// another thread.
+/// Runs a pipeline whose turn it is, or its rest. `watch` is told of timeouts. What is left then has to be
+/// run by another thread.
 pub(super) fn run_in_turn(
     list: &SubmissionList,
     runtime: &Runtime,
@@ -148,7 +148,7 @@ fn run_held(
         return long(list, runtime, &mut held, watch, (first, Vec::new()));
     }
     held.begin(runtime);
-    // Chains have few orders: mostly it is that of the submission before.
+    // Chains have few orders: mostly the same as the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let before = list.count_launches();
     let mut position = first;
@@ -249,8 +249,8 @@ fn submit(
     launch(list, node, (plan, target), space, runtime, draw)
 }
 
-/// Calls the function of the host that a submission is, or that takes the place of its kernel. `Some`: it completes
-/// later.
+/// Calls the function of the host that is a submission, or that takes the place of its kernel. `Some`: it
+/// completes later.
 #[cold]
 fn begin_on_host(
     list: &SubmissionList,

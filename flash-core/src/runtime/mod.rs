@@ -1,10 +1,10 @@
 //! Runtimes, submissions and pipelines.
 //!
-//! A submission goes down in three steps. *Prepare* (`plan.rs`, `plans.rs`): once per definition, element types,
-//! devices and the options that matter to it, strings are compared, an implementation is chosen and made ready. *Write* (`submissions.rs`):
-//! arguments and dimensions become plain slots; order, bounds and overlaps are proved. *Run*
-//! (`launch.rs`): the memories are held, every submission goes through the backend's vtable, the
-//! memories are given back.
+//! A submission runs in three steps. *Prepare* (`plan.rs`, `plans.rs`): once per definition, element types,
+//! devices and the options that matter to it, strings are compared, an implementation is chosen and made
+//! ready. *Write* (`submissions.rs`): arguments and dimensions become plain slots; order, bounds and overlaps
+//! are proved. *Run* (`launch.rs`): the memories are held, every submission goes through the backend's
+//! vtable, the memories are given back.
 
 mod api;
 mod arena;

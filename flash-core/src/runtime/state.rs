@@ -1,7 +1,7 @@
-//! [`Runtime`]: what every launch of a runtime needs to know, settled when the runtime is made.
+//! [`Runtime`]: the data that every launch of a runtime needs, computed when the runtime is made.
 //!
-//! It never changes. It stands below recording and running, and knows neither; the API on top ([`api`](super::api))
-//! hands it down.
+//! It never changes. It stands below recording and running, and knows neither; the API on top
+//! ([`api`](super::api)) hands it down.
 
 use super::asynchronous::limits::InFlightLimit;
 use super::context::Context;
@@ -17,7 +17,7 @@ use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the clones of a runtime share.
+/// The part that the clones of a runtime share.
 pub(crate) struct Runtime {
     pub(super) context: Context,
     pub(super) key: String,
@@ -25,27 +25,27 @@ pub(crate) struct Runtime {
     pub(super) options: Options,
     /// The first error in the options, reported by every launch.
     pub(super) error: Option<Error>,
-    /// Those of its devices and options, shared with other runtimes that have the same.
+    /// The plans of its devices and options, shared with other runtimes that have the same.
     pub(super) plans: Arc<Plans>,
-    /// The options have some that backends want to see.
+    /// True if some options are for backends.
     pub(super) attributes_for_backends: bool,
     pub(super) check_writes: bool,
     /// Bytes that the host fetches at least of memories that its launches have moved.
     pub(super) granule: u32,
-    /// It has several devices, or one with a memory of its own: pipelines go the distributed path.
+    /// True if it has several devices, or one with a memory of its own: pipelines take the distributed path.
     pub(super) spreads: bool,
-    /// Its only device uses the host's memory and goes on without the host: it is given the next launch while it
-    /// runs one.
+    /// True if its only device uses the host's memory and works without the host: it gets the next launch
+    /// while it runs one.
     pub(super) runs_ahead: bool,
-    /// Some device may have to load an image before it runs a kernel.
+    /// True if some device may have to load an image before it runs a kernel.
     pub(super) has_images: bool,
-    /// Some device keeps something of the host's memory in which it works.
+    /// True if some device keeps handles of the host's memory in which it works.
     pub(super) keeps_host: bool,
     /// How long each submission may take.
     pub(super) timeout: Option<Duration>,
-    /// How many asynchronous pipelines may be on their way.
+    /// The number of asynchronous pipelines that may be in flight.
     pub(super) gauge: Option<Arc<InFlightLimit>>,
-    /// Of its pipelines' tasks, in the lanes of devices.
+    /// The priority of its pipelines' tasks in the lanes of devices.
     pub(super) priority: i32,
 }
 
@@ -92,7 +92,7 @@ impl Runtime {
         }
     }
 
-    /// Some device has a memory of its own.
+    /// True if some device has a memory of its own.
     pub(super) fn has_device_memory(&self) -> bool {
         self.devices.iter().any(|device| !device.info().host_memory)
     }
@@ -130,7 +130,8 @@ impl Runtime {
         self.plans.plan(kernel, self.context.catalog())
     }
 
-    /// The plan of the same kernel for some of the devices, with all options of a submission; `None`: it is the same.
+    /// The plan of the same kernel for some of the devices, with all options of a submission. `None`: it is
+    /// the same.
     pub(super) fn plan_with(
         &self,
         plan: &Plan,

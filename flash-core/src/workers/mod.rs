@@ -2,7 +2,7 @@
 //!
 //! There is one set of them. A backend supplies them (the CPU backend: rayon's), or the core starts one plain
 //! thread. A worker asks the [`Source`]s when it has nothing else on its stack. Work that may wait for
-//! something other than a processor runs on extra threads ([`blocking`]).
+//! something other than a processor runs on extra threads (`blocking.rs`).
 
 pub(crate) mod blocking;
 mod plain;

@@ -24,7 +24,8 @@ pub struct Keys {
     pub attributes: Vec<(String, String)>,
 }
 
-/// `= ".."` or `= ["..", ".."]`, file names of one shared library; in the attribute they are joined by commas.
+/// `= ".."` or `= ["..", ".."]`, file names of one shared library; in the attribute they are joined by
+/// commas.
 fn library(input: ParseStream<'_>) -> syn::Result<String> {
     let names = texts(input, "library", "libopenblas.so.0")?;
     for name in &names {

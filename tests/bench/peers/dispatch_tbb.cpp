@@ -2,8 +2,8 @@
 // partitioner, which is its fastest for equal items, in an arena of as many threads.
 //
 // oneTBB lets one thread run everything when the others come late, so a launch
-// counts as shared only if every thread of the arena took part. Who did is noted in
-// bytes that only the noting thread writes and nobody reads before the end.
+// counts as shared only if every thread of the arena took part. A thread that did
+// marks that in a byte that only it writes, and that is read at the end.
 
 #include <algorithm>
 #include <atomic>

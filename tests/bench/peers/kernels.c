@@ -25,7 +25,7 @@
 #define VECTOR(name) OF(_mm_##name##_p)
 #endif
 
-/* AMD's CPUs give most to one place at a time, for which nobody asks ahead; others to four, asked for ahead. */
+/* AMD's CPUs give most to one place at a time, without prefetching; others to four, with it. */
 static int one_place(void) {
     __builtin_cpu_init();
     return __builtin_cpu_is("amd");
@@ -196,8 +196,8 @@ void js(int threads, long nx, long ny, long nz, T h2, const T *restrict from, co
     }
 }
 
-/* 64 columns of a row in registers, to which multiples of rows of b are added; nobody but this asks for these rows
- * ahead. Rows of equal length on average: a static schedule is a fair one. */
+/* 64 columns of a row in registers, to which multiples of rows of b are added. The rows are prefetched, as the CPU
+ * does not. Rows of equal length on average: a static schedule is a fair one. */
 void smmm(int threads, long m, long n, const uint64_t *restrict start, const uint32_t *restrict column,
                 const T *restrict value, const T *restrict b, T *restrict c) {
     enum { LANES = BYTES / sizeof(T), COLUMNS = 64, R = COLUMNS / LANES, AHEAD = 8 };

@@ -115,7 +115,7 @@ template <typename Share> double dispatched(int by, int threads, long count, Sha
 
 extern "C" {
 
-// The time that so many threads were in shares since `begin`, each its part.
+// The time that this many threads were in shares since `begin`, each its part.
 double overhead_kernel_ns(int threads) {
     double all = 0;
     for (auto &slot : slots)

@@ -1,7 +1,7 @@
 //! One kernel over many devices: the rows of the partition benchmark.
 //!
-//! The devices are parts of this machine's CPU, or, with memories of their own or of other speeds, test devices, which
-//! the backends read from the environment: every row is measured in processes of their own.
+//! The devices are parts of this machine's CPU, or, with memories of their own or of other speeds, test
+//! devices, which the backends read from the environment: every row is measured in processes of their own.
 
 use crate::child::{self, figure};
 use crate::cholesky::Matrix;
@@ -118,7 +118,8 @@ fn devices_against_threads(name: &str, devices: &[(&str, &str)], threads: (&str,
     Ok(Row::from_turns(name, "GFLOP/s", &turns).by("nbody", devices))
 }
 
-/// In turns: what 4 current memories cost on a device with a memory of its own, and on one that uses the host's.
+/// In turns: what 4 current memories cost on a device with a memory of its own, and on one that uses the
+/// host's.
 fn coherence(own: [(&str, &str); 2], host: [(&str, &str); 1]) -> Result<Row> {
     let turn = |_| Ok((figure("memories", &own)? - figure("memories", &host)?, None));
     let turns = (0..PAIRS).map(turn).collect::<Result<Vec<_>>>()?;

@@ -1,11 +1,11 @@
 //! The order of pipelines, synchronous and asynchronous, and of guards, of many threads over shared memories,
 //! against a serial run.
 //!
-//! Each element has a value and a version. A submission notes the versions that it met, which says after whom
-//! it came on each memory; from that the pipelines are put into one order, as wholes. That there is one, that
-//! it keeps the order of each thread, and that a serial run in it meets and leaves the same values is what is
-//! tested. Some submissions are cut, some run whole; guards fail where others are alive, and are tried again.
-//! The memories are memories, or parts of one.
+//! Each element has a value and a version. A submission records the versions that it met, which says after
+//! which others it came on each memory; from that the pipelines are put into one order, as wholes. That there
+//! is one, that it keeps the order of each thread, and that a serial run in it meets and leaves the same
+//! values is what is tested. Some submissions are cut, some run whole; guards fail where others are alive,
+//! and are tried again. The memories are memories, or parts of one.
 
 use flash::Error;
 use flash::kernel;

@@ -1,8 +1,9 @@
-//! Modules of `flash-core` import only modules that stand below them, so that each can be read knowing those alone.
+//! The check of imports: modules of `flash-core` import only modules that stand below them, so that each can
+//! be read knowing those alone.
 //!
-//! `modules.txt` names the *rooms* in order, the lowest first, a line each. A room is one or more files or folders,
-//! without `.rs` and from `flash-core/src`. A file belongs to the room with the longest path that it lies in. Inside a
-//! room files may import each other.
+//! `modules.txt` names the *rooms* in order, the lowest first, a line each. A room is one or more files or
+//! folders, without `.rs` and from `flash-core/src`. A file belongs to the room with the longest path that it
+//! lies in. Inside a room files may import each other.
 
 use super::source::{Source, code, files};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +84,8 @@ fn paths(code: &str) -> Vec<Module> {
             let path = &left[at..];
             let end =
                 path.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(path.len());
-            // `pub(crate)`, `pub(in crate::..)` and calls of macros import nothing, and neither does the end of a
-            // longer path.
+            // `pub(crate)`, `pub(in crate::..)` and calls of macros import nothing, and neither does the end
+            // of a longer path.
             let is_path = path[first.len()..end].starts_with("::") && !path[end..].starts_with('!');
             if is_path && !left[..at].trim_end().ends_with("(in") && !left[..at].ends_with("::") {
                 leaves(&path[..end], &[], &mut paths);

@@ -68,7 +68,8 @@ pub fn pieces(text: &str) -> Vec<(Kind, &str)> {
     pieces
 }
 
-/// The comment or literal that `rest` begins with, and its length in bytes. `before`: the character before it.
+/// The comment or literal that `rest` begins with, and its length in bytes. `before`: the character before
+/// it.
 fn literal_or_comment(rest: &str, before: Option<char>) -> Option<(Kind, usize)> {
     if rest.starts_with("//") {
         return Some((Kind::Comment, rest.find('\n').unwrap_or(rest.len())));

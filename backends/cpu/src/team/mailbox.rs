@@ -64,9 +64,9 @@ pub(crate) enum Letter {
     Join(u64, Job),
 }
 
-/// No loop runs for this slot, nor is one on its way.
+/// No loop runs for this slot, and none was sent for.
 const PARKED: u8 = 0;
-/// A loop is on its way through rayon.
+/// A loop was sent for, through rayon.
 const WAKING: u8 = 1;
 /// A loop is running: it polls the mailbox or takes part in a launch.
 const AWAKE: u8 = 2;

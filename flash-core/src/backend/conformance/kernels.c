@@ -101,7 +101,7 @@ FLASH_KERNEL tally(FLASH_GLOBAL double *sum, FLASH_GLOBAL flash_u64 *largest, FL
 #endif
 
 #ifdef FLASH_ENTRY_fail
-/* It has no way to fail. */
+/* This kernel cannot fail. */
 FLASH_KERNEL fail(flash_u64 at, FLASH_GLOBAL flash_u32 *out, FLASH_ARGS) {
     FLASH_FOR_ITEMS {
         FLASH_AT(out, FLASH_INDEX(0)) += 1;

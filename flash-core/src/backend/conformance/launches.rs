@@ -53,7 +53,7 @@ pub(super) fn named(door: &str) -> descriptor::Implementation {
     descriptor::Implementation::named(door)
 }
 
-/// A launch that adds 1 to each of so many elements.
+/// A launch that adds 1 to each of this many elements.
 pub(super) fn counts(extents: [u64; 3], hits: &FlashMemory<u32>) -> Count<'_> {
     Count::of(extents[0], extents[1], hits)
 }
@@ -146,7 +146,7 @@ fn phases_drain(subject: &Subject) -> Outcome {
     subject.same("items of the phase after that had run", &after.read()?, &[0; N * STEPS])
 }
 
-/// What `Shift` gives on the first `n` elements.
+/// The result of `Shift` on the first `n` elements.
 fn shifted(mut values: Vec<u64>, n: usize, steps: usize) -> Vec<u64> {
     for _ in 0..steps {
         let was = values.clone();

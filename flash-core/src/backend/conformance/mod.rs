@@ -1,5 +1,5 @@
-//! What every backend must do, as a suite that any of them can be given to: linked in, a plugin,
-//! written in C, or the [`Null`] one.
+//! The conformance suite: what every backend must do, as checks for any of them, whether it is linked in, a
+//! plugin, written in C, or the [`Null`] one.
 //!
 //! ```text
 //! flash_core::conformance!();                       // in the program: the suite's kernels and `NULL`
@@ -7,10 +7,10 @@
 //! assert!(report.passed(), "{report}");
 //! ```
 //!
-//! The suite reaches the backend by its runtime key, through the public runtime (`launches.rs`) and
-//! through the slots of its vtable (`slots.rs`, `submissions.rs`), each device by itself and the first with every other
-//! (`pairs.rs`). What a backend says is unsupported is *skipped*, with
-//! its words. A backend that runs nothing says so ([`DRY`]): then all but the results is looked at.
+//! The suite reaches the backend by its runtime key, through the public runtime (`launches.rs`) and through
+//! the slots of its vtable (`slots.rs`, `submissions.rs`), each device by itself and the first with every
+//! other (`pairs.rs`). A check of what a backend calls unsupported is *skipped*, with the backend's text. A
+//! backend that runs nothing says so ([`DRY`]): then all but the results is checked.
 
 mod kernels;
 mod launches;
@@ -30,7 +30,7 @@ use pairs::Pair;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The property by which a device says that it runs nothing: `true`.
+/// The property of a device that runs nothing: `true`.
 pub const DRY: &str = "conformance.dry";
 
 /// Links the suite's kernels and the `NULL` backend into the program. Once per program.
@@ -51,7 +51,7 @@ macro_rules! conformance {
     };
 }
 
-/// What the suite found.
+/// The results of the suite.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -69,19 +69,19 @@ pub struct Check {
     pub device: String,
     /// What must hold.
     pub name: &'static str,
-    /// Whether it does.
+    /// Its result.
     pub verdict: Verdict,
 }
 
-/// Whether a check holds.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It does.
+    /// It holds.
     Passed,
     /// The backend does not offer this.
     Skipped(String),
-    /// It does not.
+    /// It does not hold.
     Failed(String),
 }
 
@@ -101,7 +101,7 @@ impl Report {
         self.checks.push(Check { device, name, verdict });
     }
 
-    /// What was skipped: check and reason.
+    /// The skipped checks, with the reasons.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.checks.iter().filter_map(|c| match &c.verdict {
             Verdict::Skipped(why) => Some((c.name, why.as_str())),
@@ -128,8 +128,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the suite on every device of a runtime key in a context, one after the other, and then on the first together with
-/// each other one. It takes a few seconds.
+/// Runs the suite on every device of a runtime key in a context, one after the other, and then on the first
+/// together with each other one. It takes a few seconds.
 ///
 /// # Errors
 /// [`Error::Key`] if there is no such runtime.
@@ -157,12 +157,12 @@ pub fn run(context: &Context, key: &str) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// What is looked at.
+/// The device under test.
 struct Subject {
     context: Context,
     runtime: RuntimeObj,
     device: &'static DeviceHandle,
-    /// It runs nothing: results are not looked at.
+    /// It runs nothing: results are not checked.
     dry: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of two devices of one backend: whose memory is whose, and launches that are cut over both.
+//! Checks of two devices of one backend: their memories, and launches that are cut over both.
 
 use super::launches::{self, doors, named, phased};
 use super::slots::{copy, spaces};

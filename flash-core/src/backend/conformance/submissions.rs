@@ -39,7 +39,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The space that it is in and its handle, which is an address where that means something.
+    /// The space that it is in, and its handle, which is an address where the space has addresses.
     pub(super) fn buffer(&self) -> Buffer {
         match self {
             Array::Host(words) => {
@@ -92,7 +92,7 @@ fn host(words: &mut [u32]) -> Buffer {
     Buffer { space: abi::SPACE_HOST, reserved: 0, handle: words.as_mut_ptr() as u64 }
 }
 
-/// So many words, one after the other.
+/// A number of words, one after the other.
 pub(super) fn flat(words: usize) -> CopyBox {
     CopyBox {
         extent: [4 * words as u64, 1, 1],
@@ -177,7 +177,7 @@ pub(super) fn prepared<'a>(subject: &'a Subject, kernel: &str) -> Result<Prepare
     Prepared::new(subject, implementation(subject, kernel)?)
 }
 
-/// May go to another thread.
+/// A reference that may go to another thread.
 struct ForThread<'a, T>(&'a T);
 
 // SAFETY: kernels and buffers may be used from any thread.
@@ -311,7 +311,7 @@ pub(super) fn forgotten(subject: &Subject) -> Outcome {
         let found: Vec<u32> = words.iter().map(|w| w.load(SeqCst)).collect();
         subject.same("runs of launches whose arrays were forgotten", &found, &expected)?;
         forget(first, 4 * n as u64);
-        // It never saw this.
+        // The device never saw this.
         forget(99, 1);
     }
     Ok(())

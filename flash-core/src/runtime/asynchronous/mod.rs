@@ -102,8 +102,8 @@ impl QueuedPipeline for Task {
         if let Some(rest) = state.left() {
             return go_on(self, rest);
         }
-        // A thread that has the outcome finds the memories' handles given up; what comes after finds both, and so does a
-        // thread that waits for that.
+        // A thread that has the outcome finds the memories' handles given up; what comes after finds both,
+        // and so does a thread that waits for that.
         let Task { pipeline, turn, pending, permit, .. } = *self;
         drop(pipeline);
         drop(permit);
@@ -111,8 +111,8 @@ impl QueuedPipeline for Task {
     }
 }
 
-/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is complete, or by
-/// an extra thread.
+/// What remains of a pipeline is run when `rest` allows it: by a worker once a function of the host is
+/// complete, or by an extra thread.
 fn go_on(mut task: Box<Task>, rest: Rest) {
     let awaited = rest.awaits.clone();
     let priority = task.priority();
@@ -136,8 +136,9 @@ impl Pipeline<'static> {
     /// touches. All arguments are owned: clones of memories, ranges that are
     /// [owned](crate::FlashMemory::into_range), numbers.
     ///
-    /// It waits at the limit of [`InFlight`], for launches of other threads that just now write one of its
-    /// memories, and when 16,383 pipelines are on their way to read or to write one memory.
+    /// It waits at the limit of [`InFlight`](crate::descriptor::InFlight), for launches of other threads that
+    /// just now write one of its memories, and when 16,383 pipelines are on their way to read or to write one
+    /// memory.
     ///
     /// # Errors
     /// All come out of the handle: those of [`exec`](Self::exec); [`Error::Borrowed`] at once, if a guard

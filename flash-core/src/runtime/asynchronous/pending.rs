@@ -78,7 +78,7 @@ impl Drop for PlaceInOrder {
     }
 }
 
-/// A pipeline on its way: its outcome, and its place in the order.
+/// A pipeline in flight: its outcome, and its place in the order.
 pub(crate) struct Pending {
     outcome: SharedOutcome,
     /// Set once, before the pipeline can come into the queue.
@@ -243,8 +243,8 @@ pub(super) fn push(task: Box<dyn QueuedPipeline>) {
     }
 }
 
-/// Which pipeline a thread runs that waits for the one at a place of the order: that one, or one before it that it waits
-/// for. `known`: places that are known to come before it.
+/// Which pipeline a thread runs that waits for the one at a place of the order: that one, or one before it
+/// that it waits for. `known`: places that are known to come before it.
 fn wanted(
     jobs: &VecDeque<Box<dyn QueuedPipeline>>,
     ticket: Ticket,

@@ -26,8 +26,8 @@ use scheduler::Scheduler;
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the
 /// submissions before; `watch` is told of timeouts; `beside`: others may use other elements of the memories
-/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`](active_run::ActiveRun). Returns all failures, in
-/// order.
+/// meanwhile. If the devices have memories of their own, the run is [`ActiveRun`](active_run::ActiveRun).
+/// Returns all failures, in order.
 ///
 /// # Errors
 /// An invalid map: then none of these submissions was run.

@@ -1,7 +1,8 @@
 //! The elements that submissions and pipelines touch, found from what was recorded.
 //!
-//! [`FootprintCache`] has those of single submissions, [`pipeline`] those of a whole pipeline, with which it lines up in
-//! the order. Both are computed from the [parts](Parts) of a launch that is not cut, and read the recording only.
+//! [`FootprintCache`] has those of single submissions, [`pipeline`] those of a whole pipeline, with which it
+//! lines up in the order. Both are computed from the [parts](Parts) of a launch that is not cut, and read the
+//! recording only.
 
 pub(super) mod pipeline;
 

@@ -1,4 +1,5 @@
-//! The elements that a submission touches when it runs whole, as data. See `runtime/footprint/` for how it is found.
+//! The elements that a submission touches when it runs whole, as data. See `runtime/footprint/` for how it is
+//! found.
 
 use crate::abi;
 use crate::memory::region::{Grid, GridBox};
