@@ -110,6 +110,8 @@ pub(crate) struct OwnedLaunch {
     // What the arguments point to.
     _scalars: Vec<Vec<Chunk>>,
     _strides: Vec<Vec<u64>>,
+    // Boxed, so that the addresses that the arguments have stay.
+    #[allow(clippy::vec_box)]
     _parts: Vec<Box<Part>>,
 }
 

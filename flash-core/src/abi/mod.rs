@@ -135,8 +135,8 @@ pub struct HostApi {
     >,
     /// An interface by name and version; NULL if the host has none such.
     pub get_extension: Option<unsafe extern "C" fn(name: Str, version: u32) -> *const c_void>,
-    /// Writes a line on the program's standard error, unless the program has turned such notices off. Never fails.
-    /// For what a person should know and what fails nothing; since interface version 0.7.
+    /// Writes a line on the program's standard error, unless the program has turned such notices off. Never
+    /// fails. For what a person should know and what fails nothing; since interface version 0.7.
     pub notice: Option<unsafe extern "C" fn(text: Str)>,
 }
 
@@ -821,9 +821,9 @@ pub struct BackendApi {
             count: *mut usize,
         ) -> *mut Error,
     >,
-    /// The devices that a key selects, of `count` that are there: puts their indices into `selected`, in order,
-    /// and their number, which is at most `count`. `suffix` is what stands behind the backend's key and a
-    /// colon. [`ERROR_UNSUPPORTED`], or NULL: a number or a class selects. Since minor version 8.
+    /// The devices that a key selects, of `count` that are there: puts their indices into `selected`, in
+    /// order, and their number, which is at most `count`. `suffix` is what stands behind the backend's key
+    /// and a colon. [`ERROR_UNSUPPORTED`], or NULL: a number or a class selects. Since minor version 8.
     pub resolve: Option<
         unsafe extern "C" fn(
             suffix: Str,

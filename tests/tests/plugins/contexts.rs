@@ -58,7 +58,7 @@ fn shared(source: &str, flags: &[&str], place: &Path) {
 }
 
 fn forgets(rt: &RuntimeObj) -> Result<(), Error> {
-    rt.submit(Forgets::of(&FlashMemory::<u64>::zeroed(10))).exec([10])
+    rt.submit(Forgets::of(FlashMemory::<u64>::zeroed(10))).exec([10])
 }
 
 fn increment(rt: &RuntimeObj, values: &FlashMemory<u64>) {

@@ -1,6 +1,36 @@
-//! Words that some folders must not have.
+//! Widths of comments, and words that some folders must not have.
 
 use super::source::{Kind, Source, code, files, pieces};
+
+/// As in rustfmt.toml, which applies to code only.
+const WIDTH: usize = 110;
+
+/// Folders whose comments keep the width.
+const FOLDERS: [&str; 9] =
+    ["flash", "flash-core", "flash-macros", "flash-cli", "backends", "kernels", "examples", "tests", "xtask"];
+
+#[test]
+fn comments_keep_the_width_of_rustfmt_toml() {
+    assert!(include_str!("../../../rustfmt.toml").contains(&format!("max_width = {WIDTH}")));
+    let mut wide = Vec::new();
+    for source in FOLDERS.into_iter().flat_map(files) {
+        for (number, line) in source.text.lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            // An address or a table's row cannot be cut.
+            let whole = line.contains("://")
+                || line.trim_start().trim_start_matches(['/', '!']).trim_start().starts_with('|');
+            if is_comment && !whole && line.chars().count() > WIDTH {
+                wide.push(format!("{}:{}", source.path.display(), number + 1));
+            }
+        }
+    }
+    assert!(
+        wide.is_empty(),
+        "{} comment lines of more than {WIDTH} characters:\n{}",
+        wide.len(),
+        wide.join("\n")
+    );
+}
 
 #[test]
 fn host_programs_name_no_vendor_and_no_kernel_language() {
@@ -19,8 +49,9 @@ fn host_programs_name_no_vendor_and_no_kernel_language() {
 #[test]
 fn nothing_sleeps_or_polls_with_a_delay_on_the_way_of_a_launch() {
     for folder in ["flash", "flash-core/src", "backends", "kernels"] {
-        // The suite gives a backend time to do something wrong.
-        let others = |source: &Source| !source.path.starts_with("flash-core/src/backend/conformance");
+        // The suite gives a backend time to do something wrong, and test devices are slow on demand.
+        let slow = ["flash-core/src/backend/conformance", "backends/test"];
+        let others = |source: &Source| !slow.iter().any(|folder| source.path.starts_with(folder));
         for source in files(folder).into_iter().filter(others) {
             let is_test = source.path.iter().any(|part| part == "tests" || part == "tests.rs");
             let code = if is_test { String::new() } else { code(&source.text) };
