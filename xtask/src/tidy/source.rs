@@ -102,12 +102,9 @@ fn literal_or_comment(rest: &str, before: Option<char>) -> Option<(Kind, usize)>
     }
     // A character, and not a lifetime.
     if let Some(after) = rest.strip_prefix('\'') {
-        if after.starts_with('\\') {
-            return after[1..]
-                .char_indices()
-                .skip(1)
-                .find(|(_, c)| *c == '\'')
-                .map(|(at, _)| (Kind::Literal, at + 3));
+        if let Some(escaped) = after.strip_prefix('\\') {
+            let end = escaped.char_indices().skip(1).find(|(_, c)| *c == '\'');
+            return end.map(|(at, _)| (Kind::Literal, at + 3));
         }
         let c = after.chars().next()?;
         return after[c.len_utf8()..].starts_with('\'').then_some((Kind::Literal, c.len_utf8() + 2));
