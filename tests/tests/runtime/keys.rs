@@ -74,7 +74,7 @@ fn a_bad_index_is_an_error_that_lists_the_devices() {
 #[test]
 fn an_empty_key_is_an_error() {
     for key in ["", " ", "ALL_CPU,", ",ALL_CPU", "ALL_CPU,,ALL"] {
-        assert!(refused(key).to_string().contains("empty"), "`{key}`: {}", refused(key).to_string());
+        assert!(refused(key).to_string().contains("empty"), "`{key}`: {}", refused(key));
     }
     assert!(refused("0").to_string().contains("`0`"), "a number belongs to a backend named before");
 }

@@ -279,7 +279,7 @@ fn ten_thousand_functions_that_complete_later_hold_no_thread() {
             (rt.pipeline().host(task, later).submit(behind).exec_async([1]), a)
         };
         one(0).0.try_wait();
-        while tokens.lock().unwrap().len() < 1 {
+        while tokens.lock().unwrap().is_empty() {
             std::thread::yield_now();
         }
         let before = threads();

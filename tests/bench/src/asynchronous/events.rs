@@ -79,7 +79,7 @@ pub fn measure(what: &str) -> Result<bool> {
             let devices = reports.iter().filter(|report| report.key.as_deref() == Some("OPENCL"));
             let ids = devices.flat_map(|report| &report.devices).map(|device| device.id.clone());
             let runtimes = ids.map(|id| get_runtime(&id)).collect::<Result<Vec<_>, _>>()?;
-            println!("{}", runtimes.iter().filter(|rt| pocl(&&rt.devices()[0])).count());
+            println!("{}", runtimes.iter().filter(|rt| pocl(&rt.devices()[0])).count());
         }
         ["async", "events", first, second] => {
             println!("{}", serde_json::to_string(&chain([first, second])?)?)
