@@ -76,7 +76,7 @@ fn pool(settings: &HostSettings<'_>) -> Result<&'static Arc<Pool>, Unavailable> 
     }
     let Division { threads, devices, linger, stack_size } = division;
     let share = |k: usize| (threads / devices + usize::from(k < threads % devices)).max(1);
-    let pool = Pool::global((0..devices).map(share).collect(), linger, stack_size);
+    let pool = Pool::global((0..devices).map(share).collect(), threads, linger, stack_size);
     let pool: &Arc<Pool> = Box::leak(Box::new(pool));
     pools.push((division, pool));
     Ok(pool)

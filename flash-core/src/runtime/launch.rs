@@ -60,12 +60,7 @@ fn run_in_order(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
     let called = Pending::new(false);
     called.enter(turn.ticket());
     let caller = called.clone();
-    ORDER.ready(
-        turn.ticket(),
-        Box::new(move |_| {
-            caller.set(Ok(()));
-        }),
-    );
+    ORDER.ready(turn.ticket(), Box::new(move |_| caller.call()));
     called.wait()?;
     run_in_turn(list, runtime, &InTurn::on_caller(&touched), None)
 }

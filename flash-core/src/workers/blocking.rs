@@ -1,8 +1,10 @@
 //! Extra threads, for work that may wait for something other than a processor: a function of the host that
-//! says `blocking`, or a pipeline that waits for devices.
+//! says `blocking`, a pipeline that waits for devices ([`run`]), or a part of one that a device runs
+//! ([`serve_device`]).
 //!
-//! There are at most [`limit`] of them. One is started when work comes and none is idle, and ends after being
-//! idle for [`IDLE`]. Work beyond the limit waits, by priority and then in the order in which it came.
+//! There are two sorts, of at most [`limit`] threads each: pipelines wait for parts, so parts do not wait for
+//! the threads of pipelines. A thread is started when work comes and none is idle, and ends after being idle
+//! for [`IDLE`]. Work beyond the limit waits, by priority and then in the order in which it came.
 
 use crate::settings::process_number;
 use std::collections::VecDeque;
@@ -14,21 +16,25 @@ type Job = Box<dyn FnOnce() + Send>;
 /// A thread that has been idle for this long ends.
 const IDLE: Duration = Duration::from_millis(500);
 
+/// The threads of one sort.
 struct Extra {
+    name: &'static str,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+struct State {
+    /// By priority; equals as they came.
     queue: VecDeque<(i32, Job)>,
     threads: usize,
     /// Threads that sleep, and may or may not find something in the queue.
     idle: usize,
 }
 
-static EXTRA: Mutex<Extra> = Mutex::new(Extra { queue: VecDeque::new(), threads: 0, idle: 0 });
-static WORK: Condvar = Condvar::new();
+static PIPELINES: Extra = Extra::new("flash-blocking");
+static DEVICES: Extra = Extra::new("flash-device");
 
-fn extra() -> MutexGuard<'static, Extra> {
-    EXTRA.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The limit of their number: the setting `blocking_threads`, 8 by default, at least 1.
+/// The limit of their number, of either sort: the setting `blocking_threads`, 8 by default, at least 1.
 fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| process_number("blocking_threads").map_or(8, |limit| limit as usize))
@@ -37,48 +43,69 @@ fn limit() -> usize {
 /// Runs `job` on an extra thread, before all waiting jobs of a lower priority. Where no thread can be
 /// started, this thread runs what waits.
 pub(crate) fn run(priority: i32, job: Job) {
-    let mut extra = extra();
-    let at = extra.queue.partition_point(|(before, _)| *before >= priority);
-    extra.queue.insert(at, (priority, job));
-    if extra.idle >= extra.queue.len() {
-        drop(extra);
-        WORK.notify_one();
-        return;
-    }
-    if extra.threads >= limit() {
-        return;
-    }
-    extra.threads += 1;
-    drop(extra);
-    if std::thread::Builder::new().name("flash-blocking".into()).spawn(work).is_err() {
-        let mut extra = self::extra();
-        extra.threads -= 1;
-        while extra.threads == 0
-            && let Some((_, job)) = extra.queue.pop_front()
-        {
-            drop(extra);
-            job();
-            extra = self::extra();
-        }
-    }
+    PIPELINES.run(priority, job);
 }
 
-fn work() {
-    let mut extra = extra();
-    loop {
-        if let Some((_, job)) = extra.queue.pop_front() {
-            drop(extra);
-            job();
-            extra = self::extra();
-            continue;
-        }
-        extra.idle += 1;
-        let (woken, timeout) = WORK.wait_timeout(extra, IDLE).unwrap_or_else(PoisonError::into_inner);
-        extra = woken;
-        extra.idle -= 1;
-        if timeout.timed_out() && extra.queue.is_empty() {
-            extra.threads -= 1;
+/// As [`run`], for a job that waits for a device and nothing else.
+pub(crate) fn serve_device(job: Job) {
+    DEVICES.run(0, job);
+}
+
+impl Extra {
+    const fn new(name: &'static str) -> Extra {
+        let state = State { queue: VecDeque::new(), threads: 0, idle: 0 };
+        Extra { name, state: Mutex::new(state), work: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&'static self, priority: i32, job: Job) {
+        let mut state = self.lock();
+        let at = state.queue.partition_point(|(before, _)| *before >= priority);
+        state.queue.insert(at, (priority, job));
+        if state.idle >= state.queue.len() {
+            drop(state);
+            self.work.notify_one();
             return;
+        }
+        if state.threads >= limit() {
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        if std::thread::Builder::new().name(self.name.into()).spawn(|| self.work()).is_err() {
+            let mut state = self.lock();
+            state.threads -= 1;
+            while state.threads == 0
+                && let Some((_, job)) = state.queue.pop_front()
+            {
+                drop(state);
+                job();
+                state = self.lock();
+            }
+        }
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some((_, job)) = state.queue.pop_front() {
+                drop(state);
+                job();
+                state = self.lock();
+                continue;
+            }
+            state.idle += 1;
+            let (woken, timeout) =
+                self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && state.queue.is_empty() {
+                state.threads -= 1;
+                return;
+            }
         }
     }
 }

@@ -369,6 +369,44 @@ fn nothing_is_begun_inside_of_a_job_of_rayons_that_waits() {
 }
 
 #[test]
+fn the_number_of_threads_does_not_grow_with_devices() {
+    let sixteen = [("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_DEVICES", "16"), ("FLASH_CPU_COPY", "1")];
+    in_process(&sixteen, || {
+        let (rt, a) = (cpu(), zeroed(1 << 16));
+        assert_eq!(rt.devices().len(), 16);
+        for _ in 0..5 {
+            rt.submit(Add::of(1, &a)).options(part_by("i")).exec([1 << 16]).unwrap();
+            // Each part goes to the device that is free first.
+            rt.submit(Add::of(1, &a)).options((part_by("i"), Subspaces(64))).exec([1 << 16]).unwrap();
+        }
+        let handles: Vec<_> = (0..64).map(|_| rt.submit(Add::of(1, zeroed(8))).exec_async([8])).collect();
+        handles.iter().for_each(|handle| handle.wait().unwrap());
+        assert_eq!(*a.read().unwrap(), [10; 1 << 16]);
+        // This thread, the harness's, two workers; and at most eight that waited for others.
+        assert!(threads() <= 12, "{} threads", threads());
+    });
+}
+
+#[test]
+fn launches_whose_parts_go_to_the_next_free_device_run_on_all_workers_at_once() {
+    let two = [("FLASH_CPU_THREADS", "2"), ("FLASH_CPU_DEVICES", "2"), ("FLASH_CPU_COPY", "1")];
+    in_process(&two, || {
+        let rt = cpu();
+        on_worker(|| ());
+        // All workers are in launches that wait for helpers, which are workers.
+        let sums: Vec<u64> = (0..8)
+            .into_par_iter()
+            .map(|_| {
+                let a = zeroed(1 << 12);
+                rt.submit(Add::of(1, &a)).options((part_by("i"), Subspaces(32))).exec([1 << 12]).unwrap();
+                a.read().unwrap().iter().sum()
+            })
+            .collect();
+        assert_eq!(sums, [1 << 12; 8]);
+    });
+}
+
+#[test]
 fn an_idle_second_costs_no_more_than_five_milliseconds() {
     in_process(&[], || {
         let (rt, a) = (cpu(), zeroed(1 << 16));

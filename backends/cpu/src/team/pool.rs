@@ -33,6 +33,9 @@ const FEW: usize = 4;
 pub(crate) struct Pool {
     /// The number of threads of each team.
     shares: Box<[usize]>,
+    /// The limit of the number of its threads: less than all teams have if there are more devices than threads. Members
+    /// beyond it never come, and their teams' callers run everything.
+    most: usize,
     linger: Duration,
     /// Bytes of the stack of each thread; 0: as many as threads usually have.
     stack_size: usize,
@@ -92,20 +95,21 @@ thread_local! {
 }
 
 impl Pool {
-    /// The threads of `shares.len()` teams, in rayon's global pool.
-    pub(crate) fn global(shares: Vec<usize>, linger: Duration, stack_size: usize) -> Arc<Pool> {
-        Pool::new(shares, linger, stack_size, true)
+    /// At most `most` threads of `shares.len()` teams, in rayon's global pool.
+    pub(crate) fn global(shares: Vec<usize>, most: usize, linger: Duration, stack_size: usize) -> Arc<Pool> {
+        Pool::new(shares, most, linger, stack_size, true)
     }
 
     /// The threads of one team, in a pool of their own.
     #[cfg(test)]
     pub(crate) fn own(threads: usize, linger: Duration) -> Arc<Pool> {
-        Pool::new(vec![threads], linger, 0, false)
+        Pool::new(vec![threads], threads.max(1), linger, 0, false)
     }
 
-    fn new(shares: Vec<usize>, linger: Duration, stack_size: usize, global: bool) -> Arc<Pool> {
+    fn new(shares: Vec<usize>, most: usize, linger: Duration, stack_size: usize, global: bool) -> Arc<Pool> {
         let shares = shares.into_iter().map(|share| share.max(1)).collect();
-        Arc::new(Pool { shares, linger, stack_size, global, rayon: OnceLock::new(), shared: OnceLock::new() })
+        let (rayon, shared) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Pool { shares, most, linger, stack_size, global, rayon, shared })
     }
 
     /// The number of teams.
@@ -118,7 +122,7 @@ impl Pool {
     }
 
     fn threads(&self) -> usize {
-        self.shares.iter().sum()
+        self.shares.iter().sum::<usize>().min(self.most)
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

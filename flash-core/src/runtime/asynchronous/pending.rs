@@ -117,6 +117,12 @@ impl Pending {
         self.ticket.store(ticket, Relaxed);
     }
 
+    /// It is its turn, and the thread that waits for that runs it.
+    pub fn call(&self) {
+        self.outcome.set(Ok(()));
+        self.done.store(true, Release);
+    }
+
     /// Finishes it: sets the outcome, and leaves the order. `looks`: this thread looks at the queue right
     /// after.
     pub(super) fn finish(&self, outcome: Result<(), Error>, turn: PlaceInOrder, looks: bool) {

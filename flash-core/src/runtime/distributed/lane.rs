@@ -1,17 +1,19 @@
 //! Lanes: the queues in which parts and copies wait for their device.
 //!
-//! A lane is run in order by the thread that has its turn: its own thread, or the caller of `exec`. Its head
-//! waits until its dependencies are done. It depends only on tasks that were put into lanes before it, so the
-//! lanes of several pipelines cannot wait for each other in a circle.
+//! A lane has no thread of its own. It is run in order by the thread that has its turn: the caller of `exec`,
+//! or a helper, which is a worker or an extra thread. Its head waits until its dependencies are done. It
+//! depends only on tasks that were put into lanes before it, so the lanes of several pipelines cannot wait for
+//! each other in a circle.
 //!
-//! A caller never relies on a lane's thread: it drives every lane that it has put something into until its
-//! own tasks are done. Waking a thread takes tens of microseconds, so it is done only for work that costs
-//! more than that.
+//! A caller never relies on a helper: it drives every lane that it has put something into until its own tasks
+//! are done. Waking a thread takes tens of microseconds, so a helper is called only for work that costs more
+//! than that.
 //!
-//! There are two kinds of sleep. A lane's thread whose queue is empty waits until it is *filled*, which only
-//! `push` signals. A thread that is blocked by a task in another lane waits until something has *changed*: a
-//! thread that has run tasks wakes all of those. A waiting thread takes the epoch before it looks. The other
-//! one makes its change, increments the epoch, and then looks for sleepers. One of the two sees the other.
+//! A helper never waits for another lane. If the head of its lane is not ready, it enters the lane in the list
+//! of *blocked* ones and leaves. A thread that has run tasks calls helpers for the blocked lanes whose heads
+//! have become ready. A caller that cannot go on waits until something has *changed*: a thread that has run
+//! tasks wakes it. In both cases the waiting side enters itself before it looks for the last time, and the
+//! other side makes its change before it looks for entries. One of the two sees the other.
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
@@ -26,13 +28,14 @@
 //! modules.
 
 use super::sync::{
-    AtomicU32, AtomicU64, Condvar, Linger, Mutex, MutexGuard, Ordering::*, Server, changed, fence, serves,
+    AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, blocked, call, changed, fence,
     spin,
 };
 use super::task::TaskRef;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Expected nanoseconds from which on it pays to wake a lane's thread.
+/// Expected nanoseconds from which it is worth to call a helper.
 const WORTH_WAKING: u64 = 30_000;
 /// Sleepers are notified at most this many expected nanoseconds after a task is done: a wake-up for each of
 /// many small tasks would cost more than the tasks.
@@ -40,26 +43,28 @@ const TELL: u64 = 10_000;
 
 /// A queue of one device.
 pub(crate) struct Lane {
-    name: String,
     queue: Mutex<VecDeque<TaskRef>>,
-    /// Signals its thread, which found the queue empty, that it is not.
-    filled: Condvar,
     /// 0: no thread has the turn; otherwise one has it, and this is the number of knocks plus one.
     turn: AtomicU64,
     /// Expected nanoseconds of all tasks in the queue or running.
     expected: AtomicU64,
-    server: Server,
+    /// A helper was called and has not come.
+    called: AtomicBool,
+    /// The number of callers that are away: meanwhile helpers come for whatever is ready, worth it or not.
+    left: AtomicU32,
+    /// Its tasks compute on the thread that runs them; else that thread waits for the device.
+    pub computes: bool,
 }
 
 impl Lane {
-    pub fn new(name: String) -> Lane {
+    pub fn new(computes: bool) -> Lane {
         Lane {
-            name,
             queue: Mutex::new(VecDeque::new()),
-            filled: Condvar::new(),
             turn: AtomicU64::new(0),
             expected: AtomicU64::new(0),
-            server: Server::default(),
+            called: AtomicBool::new(false),
+            left: AtomicU32::new(0),
+            computes,
         }
     }
 
@@ -83,8 +88,7 @@ impl Lane {
         self.queue().len() + usize::from(self.turn.load(Relaxed) != 0)
     }
 
-    /// Inserts a task behind those of its priority and above; wakes the lane's thread if the waiting tasks
-    /// are worth it.
+    /// Puts a task behind those of its priority and above; calls a helper if what waits is worth it.
     pub fn push(&'static self, task: TaskRef) {
         let (own, priority) = (task.get().expected, task.get().priority);
         let all = self.expected.fetch_add(own, Relaxed) + own;
@@ -103,15 +107,59 @@ impl Lane {
             }
         }
         if all >= WORTH_WAKING {
-            self.wake();
+            self.call();
         }
     }
 
-    /// Wakes the lane's thread, or starts it. False: it cannot be started, and callers do all the work.
-    pub fn wake(&'static self) -> bool {
-        let served = self.server.start(&self.name, move || self.serve());
-        self.filled.notify_one();
-        served
+    /// Calls a helper, unless one was called and has not come. False: there is none, and the callers do it all.
+    pub fn call(&'static self) -> bool {
+        if self.called.swap(true, AcqRel) || call(self) {
+            return true;
+        }
+        self.called.store(false, Release);
+        false
+    }
+
+    /// What a helper does.
+    pub fn help(&'static self) {
+        // What comes from now on calls another one.
+        self.called.swap(false, AcqRel);
+        // Its head may become ready just after it was looked at. If it was ready before and nothing ran, another
+        // thread has the turn, and the knock came after.
+        let head = loop {
+            let ready = self.is_ready() == Some(true);
+            let any = self.drive();
+            match self.is_ready() {
+                Some(true) if any || !ready => {}
+                head => break head,
+            }
+        };
+        let is_wanted = || self.expected() >= WORTH_WAKING || self.left.load(Relaxed) > 0;
+        if head == Some(false) && is_wanted() {
+            blocked().enter(self);
+        }
+    }
+
+    /// A caller goes on with something that may take long: helpers run what is in the lane, until
+    /// [`come_back`](Self::come_back). False: there are none.
+    pub fn leave_to_helpers(&'static self) -> bool {
+        self.left.fetch_add(1, Relaxed);
+        self.waiting() == 0 || self.call()
+    }
+
+    /// The caller drives the lane again.
+    pub fn come_back(&self) {
+        self.left.fetch_sub(1, Relaxed);
+    }
+
+    /// Runs what is ready, if a helper was called for it and has not come. True if that was anything.
+    pub fn drive_uncalled(&self) -> bool {
+        self.called.load(Relaxed) && self.drive()
+    }
+
+    /// Whether the head is ready; `None`: there is none.
+    fn is_ready(&self) -> Option<bool> {
+        self.queue().front().map(|task| task.get().is_ready())
     }
 
     /// Runs tasks while the head is ready. True if it ran any.
@@ -150,40 +198,19 @@ impl Lane {
     fn next(&self) -> Option<TaskRef> {
         self.queue().pop_front_if(|task| task.get().is_ready())
     }
-
-    /// The main loop of a lane's thread.
-    fn serve(&self) {
-        let mut linger = Linger::begin();
-        while serves() {
-            let seen = changed().epoch();
-            if self.drive() {
-                linger = Linger::begin();
-                continue;
-            }
-            if linger.goes_on() {
-                continue;
-            }
-            let mut queue = self.queue();
-            if queue.is_empty() {
-                while queue.is_empty() {
-                    queue = self.filled.wait(queue).unwrap_or_else(|e| e.into_inner());
-                }
-            } else {
-                let ready = queue.front().is_some_and(|task| task.get().is_ready());
-                drop(queue);
-                // It came, or became ready, after this thread had looked, so this thread was not notified. It
-                // runs the task now, or knocks, and the thread that has the turn runs it.
-                if !ready || !self.drive() {
-                    changed().wait(seen);
-                }
-            }
-            linger = Linger::begin();
-        }
-    }
 }
 
-/// Drives lanes until `done` returns true.
-pub(super) fn drive_until(lanes: &[&'static Lane], mut done: impl FnMut() -> bool) {
+/// Drives lanes until `done` says so.
+pub(super) fn drive_until(lanes: &[&'static Lane], done: impl FnMut() -> bool) {
+    drive_until_or(lanes, done, || false);
+}
+
+/// Drives lanes until `done` says so; before it sleeps, `else_run` may run something else, and says whether it has.
+pub(super) fn drive_until_or(
+    lanes: &[&'static Lane],
+    mut done: impl FnMut() -> bool,
+    mut else_run: impl FnMut() -> bool,
+) {
     let mut idle_rounds = 0u32;
     loop {
         let seen = changed().epoch();
@@ -199,7 +226,7 @@ pub(super) fn drive_until(lanes: &[&'static Lane], mut done: impl FnMut() -> boo
             continue;
         }
         idle_rounds += 1;
-        if !spin(idle_rounds) {
+        if !spin(idle_rounds) && !else_run() {
             changed().wait(seen);
         }
     }
@@ -224,6 +251,7 @@ impl Changed {
         self.epoch.fetch_add(1, Release);
         // Either this sees the sleeper or the sleeper sees the new epoch.
         fence(SeqCst);
+        blocked().call_ready();
         if self.sleepers.load(Relaxed) != 0 {
             drop(self.lock.lock().unwrap_or_else(|e| e.into_inner()));
             self.wake.notify_all();
@@ -239,5 +267,57 @@ impl Changed {
             guard = self.wake.wait(guard).unwrap_or_else(|e| e.into_inner());
         }
         self.sleepers.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Lanes whose helpers have gone because the head was not ready.
+pub(super) struct Blocked {
+    /// How many there are.
+    pub count: AtomicU32,
+    pub lanes: Mutex<Vec<&'static Lane>>,
+}
+
+impl Blocked {
+    fn lanes(&self) -> MutexGuard<'_, Vec<&'static Lane>> {
+        self.lanes.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A helper leaves a lane. If its head has become ready meanwhile, another helper is called.
+    fn enter(&self, lane: &'static Lane) {
+        {
+            let mut lanes = self.lanes();
+            if !lanes.iter().any(|other| std::ptr::eq(*other, lane)) {
+                lanes.push(lane);
+                self.count.store(lanes.len() as u32, Relaxed);
+            }
+        }
+        // Either this sees the task that is done, or the thread that has done it sees the lane.
+        fence(SeqCst);
+        if lane.is_ready() == Some(true) {
+            self.call_ready();
+        }
+    }
+
+    /// Calls helpers for the lanes that can go on. After a fence.
+    fn call_ready(&self) {
+        if self.count.load(Relaxed) == 0 {
+            return;
+        }
+        let mut ready: SmallVec<[&'static Lane; 4]> = SmallVec::new();
+        {
+            let mut lanes = self.lanes();
+            lanes.retain(|lane| match lane.is_ready() {
+                Some(false) => true,
+                Some(true) => {
+                    ready.push(lane);
+                    false
+                }
+                None => false,
+            });
+            self.count.store(lanes.len() as u32, Relaxed);
+        }
+        for lane in ready {
+            lane.call();
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The two lanes of a device, made when they are first needed.
 
 use super::lane::Lane;
-use crate::backend::DeviceHandle;
+use crate::backend::{Class, DeviceHandle};
 
 /// The lanes of a device.
 pub(crate) struct Lanes {
@@ -12,9 +12,8 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Those of a device.
     pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
-        device.lanes.get_or_init(|| Lanes {
-            kernels: Lane::new(format!("flash {}", device.id())),
-            copies: Lane::new(format!("flash {} copies", device.id())),
-        })
+        // What a CPU computes, it computes on the calling thread; for all others that thread waits.
+        let computes = device.info().class == Class::Cpu;
+        device.lanes.get_or_init(|| Lanes { kernels: Lane::new(computes), copies: Lane::new(computes) })
     }
 }

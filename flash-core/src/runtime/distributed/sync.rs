@@ -1,15 +1,12 @@
-//! The names that [`lane`](super::lane) imports from `std`, and the life of its threads. The models have
-//! another file of this name, over loom.
+//! The names that [`lane`](super::lane) imports from `std`, and how its helpers are called. The models have another file
+//! of this name, over loom.
 
-use super::lane::Changed;
-pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use super::lane::{Blocked, Changed, Lane};
+use crate::workers::{self, Source, blocking};
+use std::collections::VecDeque;
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, LazyLock};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
-
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-
-/// How long a lane's thread stays awake with nothing to do.
-const LINGER: Duration = Duration::from_micros(50);
 
 /// Counts the tasks that are done.
 pub(super) fn changed() -> &'static Changed {
@@ -22,39 +19,40 @@ pub(super) fn changed() -> &'static Changed {
     &CHANGED
 }
 
-/// A lane's thread, started at the first need. False: it could not be started.
-#[derive(Default)]
-pub(super) struct Server(OnceLock<bool>);
+/// Lanes that helpers have left.
+pub(super) fn blocked() -> &'static Blocked {
+    static BLOCKED: Blocked = Blocked { count: AtomicU32::new(0), lanes: Mutex::new(Vec::new()) };
+    &BLOCKED
+}
 
-impl Server {
-    /// Starts it, if it does not run. True: it runs.
-    pub fn start(&self, name: &str, serve: impl FnOnce() + Send + 'static) -> bool {
-        let start = || std::thread::Builder::new().name(name.to_owned()).spawn(serve).is_ok();
-        *self.0.get_or_init(start)
+/// Lanes whose tasks compute, for which helpers were called.
+static CALLED: Mutex<VecDeque<&'static Lane>> = Mutex::new(VecDeque::new());
+
+/// What the workers ask.
+struct Lanes;
+
+static REGISTERED: LazyLock<workers::Registration> = LazyLock::new(|| workers::register(Arc::new(Lanes)));
+
+impl Source for Lanes {
+    fn run_one(&self) -> bool {
+        let lane = CALLED.lock().unwrap_or_else(|e| e.into_inner()).pop_front();
+        lane.map(Lane::help).is_some()
     }
 }
 
-/// True while lanes' threads serve: as long as the process lives.
-pub(super) fn serves() -> bool {
-    true
-}
-
-/// The time that a lane's thread waits for more before it sleeps.
-pub(super) struct Linger(Instant);
-
-impl Linger {
-    pub fn begin() -> Linger {
-        Linger(Instant::now())
+/// Calls a helper: a worker, if the lane's tasks compute, or a thread that may wait for a device. False: there is none.
+pub(super) fn call(lane: &'static Lane) -> bool {
+    if !lane.computes {
+        blocking::serve_device(Box::new(move || lane.help()));
+        return true;
     }
-
-    /// Waits a moment; false: it is time to sleep.
-    pub fn goes_on(&self) -> bool {
-        let goes_on = self.0.elapsed() < LINGER;
-        if goes_on {
-            std::thread::yield_now();
-        }
-        goes_on
-    }
+    LazyLock::force(&REGISTERED);
+    let waiting = {
+        let mut called = CALLED.lock().unwrap_or_else(|e| e.into_inner());
+        called.push_back(lane);
+        called.len()
+    };
+    workers::announce(waiting)
 }
 
 /// A caller waits a moment; false: it is time to sleep.

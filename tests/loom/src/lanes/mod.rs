@@ -7,15 +7,17 @@ mod sync;
 mod task;
 
 use crate::check;
-use lane::{Lane, drive_until};
+use lane::{Lane, drive_until, drive_until_or};
 use task::TaskRef;
 
-/// The time of a task, in nanoseconds, for which a lane's thread is woken.
+/// The time of a task, in nanoseconds, for which a helper is called.
 const LONG: u64 = 1 << 20;
 
 fn lane() -> &'static Lane {
     // Lanes live for ever; those of a model are leaked.
-    Box::leak(Box::new(Lane::new(String::new())))
+    let lane: &'static Lane = Box::leak(Box::new(Lane::new(true)));
+    assert!(lane.computes);
+    lane
 }
 
 /// A pipeline's caller: puts a task into the first lane and one that waits for it into the second, and drives
@@ -27,12 +29,6 @@ fn pipeline(lanes: [&'static Lane; 2], priority: i32, expected: u64) {
     lanes[1].push(second.clone());
     drive_until(&lanes, || first.get().is_done() && second.get().is_done());
     assert_eq!([first.get().runs(), second.get().runs()], [1, 1]);
-}
-
-/// Ends the thread of a lane, which is its only driver now.
-fn end(lane: &'static Lane) {
-    lane.push(TaskRef::end());
-    sync::join();
 }
 
 #[test]
@@ -66,7 +62,7 @@ fn nor_do_those_of_different_priorities() {
 }
 
 #[test]
-fn a_lanes_thread_and_a_caller_share_the_work() {
+fn a_helper_and_a_caller_share_the_work() {
     check(2, || {
         let lanes = [lane(), lane()];
         let (first, second) = (TaskRef::new(LONG, 0, &[]), TaskRef::new(0, 0, &[]));
@@ -76,27 +72,27 @@ fn a_lanes_thread_and_a_caller_share_the_work() {
         lanes[0].push(third.clone());
         drive_until(&lanes, || [&first, &second, &third].iter().all(|task| task.get().is_done()));
         assert_eq!([first, second, third].map(|task| task.get().runs()), [1, 1, 1]);
-        end(lanes[0]);
+        sync::join();
     });
 }
 
 #[test]
-fn a_lanes_thread_that_sleeps_is_woken_for_what_comes() {
+fn a_helper_comes_for_each_long_task() {
     check(3, || {
         let lane = lane();
         for _ in 0..2 {
             let task = TaskRef::new(LONG, 0, &[]);
             lane.push(task.clone());
-            // Only the thread runs it.
+            // Only helpers run it.
             drive_until(&[], || task.get().is_done());
             assert_eq!(task.get().runs(), 1);
         }
-        end(lane);
+        sync::join();
     });
 }
 
 #[test]
-fn a_lanes_thread_that_waits_for_another_lane_is_woken_when_that_is_done() {
+fn a_helper_that_has_left_a_blocked_lane_is_called_again_when_the_lane_can_go_on() {
     check(2, || {
         let lanes = [lane(), lane()];
         let before = TaskRef::new(0, 0, &[]);
@@ -106,6 +102,35 @@ fn a_lanes_thread_that_waits_for_another_lane_is_woken_when_that_is_done() {
         // The caller drives the other lane only.
         drive_until(&lanes[1..], || after.get().is_done());
         assert_eq!(after.get().runs(), 1);
-        end(lanes[0]);
+        sync::join();
+    });
+}
+
+#[test]
+fn lanes_that_a_caller_leaves_are_run_to_their_end_whatever_they_hold() {
+    check(2, || {
+        let lanes = [lane(), lane()];
+        let before = TaskRef::new(0, 0, &[]);
+        let after = TaskRef::new(0, 0, std::slice::from_ref(&before));
+        lanes[0].push(after.clone());
+        lanes[1].push(before.clone());
+        lanes.iter().for_each(|lane| assert!(lane.leave_to_helpers()));
+        // The caller does something else, until both are done.
+        drive_until(&[], || after.get().is_done());
+        assert_eq!([before, after].map(|task| task.get().runs()), [1, 1]);
+        lanes.iter().for_each(|lane| lane.come_back());
+        sync::join();
+    });
+}
+
+#[test]
+fn a_caller_runs_a_lane_for_which_no_helper_has_come() {
+    check(2, || {
+        let lane = lane();
+        let task = TaskRef::new(LONG, 0, &[]);
+        lane.push(task.clone());
+        drive_until_or(&[], || task.get().is_done(), || lane.drive_uncalled());
+        assert_eq!(task.get().runs(), 1);
+        sync::join();
     });
 }

@@ -1,7 +1,7 @@
-//! The names that the lanes import from `std`, from loom. No thread lingers or spins before it sleeps, and
-//! the threads of lanes end with the model.
+//! The names that the lanes import from `std`, from loom. No thread spins before it sleeps, and each call of a helper
+//! starts a thread.
 
-use super::lane::Changed;
+use super::lane::{Blocked, Changed, Lane};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
@@ -14,53 +14,32 @@ loom::lazy_static! {
         lock: Mutex::new(()),
         wake: Condvar::new(),
     };
-    /// The threads of lanes end.
-    pub(super) static ref ENDED: AtomicBool = AtomicBool::new(false);
-    static ref THREADS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+    static ref BLOCKED: Blocked = Blocked { count: AtomicU32::new(0), lanes: Mutex::new(Vec::new()) };
+    static ref HELPERS: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 }
 
 pub(super) fn changed() -> &'static Changed {
     &CHANGED
 }
 
-pub(super) struct Server(Mutex<bool>);
-
-impl Default for Server {
-    fn default() -> Server {
-        Server(Mutex::new(false))
-    }
+pub(super) fn blocked() -> &'static Blocked {
+    &BLOCKED
 }
 
-impl Server {
-    pub fn start(&self, _: &str, serve: impl FnOnce() + Send + 'static) -> bool {
-        let mut started = self.0.lock().unwrap();
-        if !*started {
-            THREADS.lock().unwrap().push(loom::thread::spawn(serve));
-            *started = true;
-        }
-        true
-    }
+pub(super) fn call(lane: &'static Lane) -> bool {
+    let helper = loom::thread::spawn(move || lane.help());
+    HELPERS.lock().unwrap().push(helper);
+    true
 }
 
-/// Waits for the threads of lanes, which have been told to end.
+/// Waits for the helpers.
 pub(super) fn join() {
-    let threads = std::mem::take(&mut *THREADS.lock().unwrap());
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-}
-
-pub(super) fn serves() -> bool {
-    !ENDED.load(Ordering::Acquire)
-}
-
-pub(super) struct Linger;
-
-impl Linger {
-    pub fn begin() -> Linger {
-        Linger
-    }
-
-    pub fn goes_on(&self) -> bool {
-        false
+    loop {
+        let helpers = std::mem::take(&mut *HELPERS.lock().unwrap());
+        if helpers.is_empty() {
+            return;
+        }
+        helpers.into_iter().for_each(|helper| helper.join().unwrap());
     }
 }
 

@@ -11,8 +11,6 @@ pub(super) struct Task {
     /// Number of runs: loom fails if two accesses to it are not ordered.
     runs: UnsafeCell<u32>,
     done: AtomicBool,
-    /// It ends the thread of its lane.
-    ends: bool,
 }
 
 // SAFETY: loom checks that accesses to the contents are ordered; the rest is Sync.
@@ -25,17 +23,8 @@ pub(crate) struct TaskRef(Arc<Task>);
 
 impl TaskRef {
     pub fn new(expected: u64, priority: i32, waits: &[TaskRef]) -> TaskRef {
-        TaskRef::with(expected, priority, waits, false)
-    }
-
-    /// The last task of a lane that has a thread.
-    pub fn end() -> TaskRef {
-        TaskRef::with(u64::MAX / 2, i32::MIN, &[], true)
-    }
-
-    fn with(expected: u64, priority: i32, waits: &[TaskRef], ends: bool) -> TaskRef {
         let (runs, done) = (UnsafeCell::new(0), AtomicBool::new(false));
-        TaskRef(Arc::new(Task { expected, priority, waits: waits.to_vec(), runs, done, ends }))
+        TaskRef(Arc::new(Task { expected, priority, waits: waits.to_vec(), runs, done }))
     }
 
     pub fn get(&self) -> &Task {
@@ -47,9 +36,6 @@ impl TaskRef {
         self.0.waits.iter().for_each(|before| assert_eq!(before.get().runs(), 1));
         // SAFETY: loom checks this access.
         self.0.runs.with_mut(|runs| unsafe { *runs += 1 });
-        if self.0.ends {
-            super::sync::ENDED.store(true, Ordering::Release);
-        }
         self.0.done.store(true, Ordering::Release);
     }
 }

@@ -8,7 +8,7 @@ mod whole;
 
 use super::active_run::ROOM;
 use super::arrays::{Array, TaskSink, Touch};
-use super::lane::{Lane, drive_until};
+use super::lane::{Lane, drive_until, drive_until_or};
 use super::lanes::Lanes;
 use super::part::KernelPart;
 use super::placement::{self, Placement, place_of};
@@ -547,14 +547,16 @@ impl<'r> Scheduler<'r> {
     /// The device for a part without one: one that is nearly idle.
     fn wait_for_one(&mut self, targets: &[Target]) -> u32 {
         let lane = |target: &Target| &Lanes::of(target.device).kernels;
-        // The lanes' threads do the work: a thread that drives a lane of kernels itself would not see when
-        // another is idle. All other lanes are driven, since the kernels may wait for them.
-        let served = targets.iter().all(|target| lane(target).wake());
+        // Helpers do the work: a thread that drives a lane of kernels itself would not see when another is idle. All other
+        // lanes are driven, since the kernels may wait for them. Helpers may not come: all workers may be here.
+        let served = targets.iter().fold(true, |all, target| lane(target).leave_to_helpers() && all);
         let mut lanes = self.lanes.clone();
         if served {
             lanes.retain(|other| !targets.iter().any(|target| std::ptr::eq(*other, lane(target))));
         }
-        drive_until(&lanes, || targets.iter().any(|target| lane(target).waiting() < 2));
+        let is_near_idle = || targets.iter().any(|target| lane(target).waiting() < 2);
+        drive_until_or(&lanes, is_near_idle, || targets.iter().any(|target| lane(target).drive_uncalled()));
+        targets.iter().for_each(|target| lane(target).come_back());
         placement::first_free(targets)
     }
 
@@ -620,9 +622,9 @@ impl<'r> Scheduler<'r> {
         self.latest().tasks.push((task, u32::MAX));
         drive_until(&self.lanes, || task.get().is_ready());
         // Meanwhile others run the tasks that wait in the lanes.
-        self.lanes.iter().filter(|lane| lane.waiting() > 0).for_each(|lane| {
-            lane.wake();
-        });
+        for lane in &self.lanes {
+            lane.leave_to_helpers();
+        }
         // The function may block: users of elements that it does not write need not wait for it.
         if self.beside {
             self.arrays.iter_mut().filter(|array| array.has_copied()).for_each(Array::leave);
@@ -632,6 +634,7 @@ impl<'r> Scheduler<'r> {
             ROOM.is_away();
         }
         task.run();
+        self.lanes.iter().for_each(|lane| lane.come_back());
         if away {
             ROOM.goes();
         }
