@@ -33,8 +33,8 @@ const FEW: usize = 4;
 pub(crate) struct Pool {
     /// The number of threads of each team.
     shares: Box<[usize]>,
-    /// The limit of the number of its threads: less than all teams have if there are more devices than threads. Members
-    /// beyond it never come, and their teams' callers run everything.
+    /// The limit of the number of its threads: less than all teams have if there are more devices than
+    /// threads. Members beyond it never come, and their teams' callers run everything.
     most: usize,
     linger: Duration,
     /// Bytes of the stack of each thread; 0: as many as threads usually have.

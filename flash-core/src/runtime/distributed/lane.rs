@@ -2,18 +2,18 @@
 //!
 //! A lane has no thread of its own. It is run in order by the thread that has its turn: the caller of `exec`,
 //! or a helper, which is a worker or an extra thread. Its head waits until its dependencies are done. It
-//! depends only on tasks that were put into lanes before it, so the lanes of several pipelines cannot wait for
-//! each other in a circle.
+//! depends only on tasks that were put into lanes before it, so the lanes of several pipelines cannot wait
+//! for each other in a circle.
 //!
 //! A caller never relies on a helper: it drives every lane that it has put something into until its own tasks
 //! are done. Waking a thread takes tens of microseconds, so a helper is called only for work that costs more
 //! than that.
 //!
-//! A helper never waits for another lane. If the head of its lane is not ready, it enters the lane in the list
-//! of *blocked* ones and leaves. A thread that has run tasks calls helpers for the blocked lanes whose heads
-//! have become ready. A caller that cannot go on waits until something has *changed*: a thread that has run
-//! tasks wakes it. In both cases the waiting side enters itself before it looks for the last time, and the
-//! other side makes its change before it looks for entries. One of the two sees the other.
+//! A helper never waits for another lane. If the head of its lane is not ready, it enters the lane in the
+//! list of *blocked* ones and leaves. A thread that has run tasks calls helpers for the blocked lanes whose
+//! heads have become ready. A caller that cannot go on waits until something has *changed*: a thread that has
+//! run tasks wakes it. In both cases the waiting side enters itself before it looks for the last time, and
+//! the other side makes its change before it looks for entries. One of the two sees the other.
 //!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
@@ -111,7 +111,8 @@ impl Lane {
         }
     }
 
-    /// Calls a helper, unless one was called and has not come. False: there is none, and the callers do it all.
+    /// Calls a helper, unless one was called and has not come. False: there is none, and the callers do it
+    /// all.
     pub fn call(&'static self) -> bool {
         if self.called.swap(true, AcqRel) || call(self) {
             return true;
@@ -124,8 +125,8 @@ impl Lane {
     pub fn help(&'static self) {
         // What comes from now on calls another one.
         self.called.swap(false, AcqRel);
-        // Its head may become ready just after it was looked at. If it was ready before and nothing ran, another
-        // thread has the turn, and the knock came after.
+        // Its head may become ready just after it was looked at. If it was ready before and nothing ran,
+        // another thread has the turn, and the knock came after.
         let head = loop {
             let ready = self.is_ready() == Some(true);
             let any = self.drive();
@@ -205,7 +206,8 @@ pub(super) fn drive_until(lanes: &[&'static Lane], done: impl FnMut() -> bool) {
     drive_until_or(lanes, done, || false);
 }
 
-/// Drives lanes until `done` says so; before it sleeps, `else_run` may run something else, and says whether it has.
+/// Drives lanes until `done` says so; before it sleeps, `else_run` may run something else, and says whether
+/// it has.
 pub(super) fn drive_until_or(
     lanes: &[&'static Lane],
     mut done: impl FnMut() -> bool,

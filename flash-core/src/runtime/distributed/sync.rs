@@ -1,5 +1,5 @@
-//! The names that [`lane`](super::lane) imports from `std`, and how its helpers are called. The models have another file
-//! of this name, over loom.
+//! The names that [`lane`](super::lane) imports from `std`, and how its helpers are called. The models have
+//! another file of this name, over loom.
 
 use super::lane::{Blocked, Changed, Lane};
 use crate::workers::{self, Source, blocking};
@@ -40,7 +40,8 @@ impl Source for Lanes {
     }
 }
 
-/// Calls a helper: a worker, if the lane's tasks compute, or a thread that may wait for a device. False: there is none.
+/// Calls a helper: a worker, if the lane's tasks compute, or a thread that may wait for a device. False:
+/// there is none.
 pub(super) fn call(lane: &'static Lane) -> bool {
     if !lane.computes {
         blocking::serve_device(Box::new(move || lane.help()));

@@ -1,5 +1,5 @@
-//! The names that the lanes import from `std`, from loom. No thread spins before it sleeps, and each call of a helper
-//! starts a thread.
+//! The names that the lanes import from `std`, from loom. No thread spins before it sleeps, and each call of
+//! a helper starts a thread.
 
 use super::lane::{Blocked, Changed, Lane};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

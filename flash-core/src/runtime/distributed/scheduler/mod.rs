@@ -547,9 +547,13 @@ impl<'r> Scheduler<'r> {
     /// The device for a part without one: one that is nearly idle.
     fn wait_for_one(&mut self, targets: &[Target]) -> u32 {
         let lane = |target: &Target| &Lanes::of(target.device).kernels;
-        // Helpers do the work: a thread that drives a lane of kernels itself would not see when another is idle. All other
-        // lanes are driven, since the kernels may wait for them. Helpers may not come: all workers may be here.
-        let served = targets.iter().fold(true, |all, target| lane(target).leave_to_helpers() && all);
+        // Helpers do the work: a thread that drives a lane of kernels itself would not see when another is
+        // idle. All other lanes are driven, since the kernels may wait for them. Helpers may not come: all
+        // workers may be here.
+        // Each is left to helpers, whatever became of the others.
+        let left: SmallVec<[bool; 8]> =
+            targets.iter().map(|target| lane(target).leave_to_helpers()).collect();
+        let served = left.iter().all(|served| *served);
         let mut lanes = self.lanes.clone();
         if served {
             lanes.retain(|other| !targets.iter().any(|target| std::ptr::eq(*other, lane(target))));
