@@ -141,7 +141,12 @@ impl Crew {
                         break;
                     }
                 }
-                Letter::Leave => break,
+                Letter::Leave => {
+                    // The letter stays: a thread that comes for other work would read it again, and leave
+                    // again without a look at that work.
+                    linger(Poll::Nothing);
+                    break;
+                }
                 Letter::Join(number, job) => {
                     seen = number;
                     linger(Poll::Begins);
