@@ -483,7 +483,10 @@ impl CpuItem<Recorded<'_>> for Plain {
 #[test]
 fn all_phases_of_a_device_are_one_record() {
     for (devices, copy) in [(1, "1"), (2, "0"), (2, "1")] {
-        let context = flash_tests::context(&[("cpu.devices", &devices.to_string()), ("cpu.copy", copy)]);
+        // Devices of their own: others have budgets that other tests set.
+        let devices_of = devices.to_string();
+        let own = [("cpu.devices", &*devices_of), ("cpu.copy", copy), ("cpu.throttle", "1.0,1")];
+        let context = flash_tests::context(&own);
         let (rt, profile) =
             (context.runtime("ALL_CPU").unwrap().options(weights(vec![1; devices])), Profile::new());
         let (values, mut total) = (FlashMemory::from(vec![1u64; 20_000]), 0);
