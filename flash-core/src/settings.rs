@@ -243,7 +243,7 @@ fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> (Settings, Vec
     for (name, value) in variables {
         let Some(name) = name.to_str().filter(|name| name.starts_with("FLASH_")) else { continue };
         if let Some(setting) = SETTINGS.iter().find(|setting| setting.variable == name) {
-            match parse(&setting.kind, &value) {
+            match parse(setting, &value) {
                 Ok(None) => {}
                 Ok(Some(value)) => drop(settings.values.insert(setting.name, value)),
                 Err(why) => complaints.push(format!("{name}: {why}; the default holds")),
@@ -257,11 +257,12 @@ fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> (Settings, Vec
 }
 
 /// The value of a variable; `None`: it is as good as unset.
-fn parse(kind: &Kind, value: &OsStr) -> Result<Option<String>, String> {
+fn parse(setting: &Setting, value: &OsStr) -> Result<Option<String>, String> {
     match value.to_str() {
         None => Err(format!("expected UTF-8, found {value:?}")),
-        Some(text) if text.trim().is_empty() => Ok(None),
-        Some(text) => kind.parse(text).map(Some),
+        // A path of no folders means no plugins.
+        Some(text) if text.trim().is_empty() && setting.name != "plugin_path" => Ok(None),
+        Some(text) => setting.kind.parse(text).map(Some),
     }
 }
 
