@@ -148,8 +148,12 @@ impl DeviceMemory {
         // SAFETY: a device of this vtable.
         let (space, has_addresses) = unsafe { main_space(device) };
         let mut all = MEMORIES.write().unwrap_or_else(|e| e.into_inner());
+        // Devices of other settings number their spaces anew.
         let same = |memory: &&&'static DeviceMemory| {
-            space != SPACE_HOST && memory.space == space && std::ptr::eq(memory.device.api, device.api)
+            space != SPACE_HOST
+                && memory.space == space
+                && memory.device.found_with == device.found_with
+                && std::ptr::eq(memory.device.api, device.api)
         };
         if let Some(shared) = all.iter().find(same) {
             return Some(shared);
