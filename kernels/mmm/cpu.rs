@@ -136,6 +136,7 @@ pub struct Plain;
 impl<T: Number> CpuItem<Mmm<'_, T>> for Plain {
     fn item(_: Index<1>, k: MmmItem<'_, T>) {
         let (n, depth) = (k.n as usize, k.k as usize);
+        check(n, depth, [k.lda, k.ldb, k.ldc].map(|leading| leading as usize), k.b);
         k.c.fill(T::ZERO);
         for (l, a) in k.a[..depth].iter().enumerate() {
             let b = &k.b[l * k.ldb as usize..][..n];
