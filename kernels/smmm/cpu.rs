@@ -21,7 +21,6 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
             k.start.len()
         )
     };
-    assert!(leading >= n, "smmm: expected a leading dimension of {n} at least, found {leading}");
     assert!(I::there(), "this CPU lacks the instructions");
     if let Some(row) = pointers.windows(2).position(|pair| pair[0] > pair[1]) {
         panic!(
@@ -39,7 +38,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
     for i in 0..run.len() {
         let elements = pointers[i] as usize - begin..pointers[i + 1] as usize - begin;
         let row = k.c.row(i);
-        assert!(row.len() == n, "smmm: expected rows of {n} elements, found {}", row.len());
+        check(n, leading, row.len());
         let c = &mut row[..];
         let lanes = I::Vector::<T>::LANES;
         if n < lanes {
@@ -125,6 +124,13 @@ impl<T: Number> Sparse<'_, T> {
     }
 }
 
+/// Checks the sizes of a row of the product, and of the rows of `b`.
+#[inline]
+fn check(n: usize, leading: usize, row: usize) {
+    assert!(leading >= n, "smmm: expected a leading dimension of {n} at least, found {leading}");
+    assert!(row == n, "smmm: expected rows of {n} elements, found {row}");
+}
+
 #[cold]
 fn outside(column: u32, n: usize, leading: usize, len: usize) -> ! {
     panic!(
@@ -141,9 +147,11 @@ impl<T: Number> CpuItem<Smmm<'_, T>> for Plain {
         let (n, leading) = (k.n as usize, k.leading as usize);
         let elements = k.start[row[0]] as usize..k.start[row[0] + 1] as usize;
         let (columns, values) = (k.column.slice(elements.clone()), k.value.slice(elements));
+        check(n, leading, k.c.len());
         k.c.fill(T::ZERO);
         for (column, value) in columns.iter().zip(values) {
-            let b = &k.b[*column as usize * leading..][..n];
+            let at = *column as usize * leading;
+            let b = k.b.get(at..at + n).unwrap_or_else(|| outside(*column, n, leading, k.b.len()));
             for (c, b) in k.c.iter_mut().zip(b) {
                 *c += *value * *b;
             }
