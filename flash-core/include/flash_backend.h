@@ -367,8 +367,8 @@ typedef struct flash_host_api {
                                   const flash_arg *args);
   // An interface by name and version; NULL if the host has none such.
   const void *(*get_extension)(struct flash_str name, uint32_t version);
-  // Writes a line on the program's standard error, unless the program has turned such notices off. Never fails.
-  // For what a person should know and what fails nothing; since interface version 0.7.
+  // Writes a line on the program's standard error, unless the program has turned such notices off. Never
+  // fails. For what a person should know and what fails nothing; since interface version 0.7.
   void (*notice)(struct flash_str text);
 } flash_host_api;
 
@@ -620,9 +620,9 @@ typedef struct flash_backend_api {
                               size_t setting_count,
                               struct flash_device *const **devices,
                               size_t *count);
-  // The devices that a key selects, of `count` that are there: puts their indices into `selected`, in order,
-  // and their number, which is at most `count`. `suffix` is what stands behind the backend's key and a
-  // colon. FLASH_ERROR_UNSUPPORTED, or NULL: a number or a class selects. Since minor version 8.
+  // The devices that a key selects, of `count` that are there: puts their indices into `selected`, in
+  // order, and their number, which is at most `count`. `suffix` is what stands behind the backend's key
+  // and a colon. FLASH_ERROR_UNSUPPORTED, or NULL: a number or a class selects. Since minor version 8.
   struct flash_error *(*resolve)(struct flash_str suffix,
                                  struct flash_device *const *devices,
                                  size_t count,

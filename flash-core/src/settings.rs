@@ -1,15 +1,15 @@
-//! Settings: all that there are, what the environment says of them, and the builder of a [`Context`].
+//! All settings, their defaults from the environment, and the builder of a [`Context`].
 //!
 //! [`SETTINGS`] is the list of all settings, with those of the backends of this project. The environment
 //! gives defaults and is read once, here and nowhere else. A context has the settings that its builder gives,
 //! and those of the environment for the rest. Some belong to the process: the first context fixes them, and a
-//! later one that asks for another value is refused. A backend is handed all settings when it looks for its
-//! devices ([`Backend::probe`](crate::backend::Backend::probe)), and reads the environment for none.
+//! later one that asks for another value is refused. A backend gets all settings when it looks for its
+//! devices ([`Backend::probe`](crate::backend::Backend::probe)), and reads no environment variable itself.
 
 use crate::error::Error;
+use crate::notice::notice;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Flag,
     /// A whole number.
     Number(RangeInclusive<u64>),
-    /// Anything: who uses it checks it.
+    /// Any text: the code that uses it checks it.
     Text,
 }
 
@@ -230,8 +230,7 @@ pub(crate) fn environment() -> &'static Settings {
     ENVIRONMENT.get_or_init(|| {
         let (settings, complaints) = read(std::env::vars_os());
         for complaint in complaints {
-            // A program without standard error is not told.
-            let _ = writeln!(std::io::stderr(), "flash: {complaint}");
+            notice(format_args!("{complaint}"));
         }
         settings
     })

@@ -66,6 +66,10 @@ fn function(
 ) -> Result<&'static abi::Implementation, Error> {
     const COMPILE: &str = "a CPU runs compiled code alone: compile it with `cc -O3 -shared -fPIC` and pass the library, or take a device that compiles kernels";
     let (path, symbol) = match code {
+        Implementation::File { path, .. } if path.is_dir() => {
+            let text = "expected a shared library, found a directory".to_owned();
+            return Err(Error::Library { path: path.clone(), text });
+        }
         Implementation::File { path, .. } if !is_library(path) && is_text(path).unwrap_or(true) => {
             return Err(Error::Library {
                 path: path.clone(),

@@ -399,7 +399,6 @@ fn geometric_mean(rows: &[Compared]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn row(name: &str, unit: &str, value: f64) -> Row {
         Row::from_turns(name, unit, &[(value, None)])
@@ -500,8 +499,13 @@ mod tests {
         let release = root.join("target/release");
         std::fs::create_dir_all(&release)?;
         let program = release.join("flash-bench");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n"))?;
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
+        // Written by a process of its own: a file that this one has open for writing is open, for a moment, in
+        // whatever another test starts, and Linux runs no such file.
+        let written = Command::new("sh")
+            .args(["-c", "printf '%s\\n' '#!/bin/sh' \"$1\" > \"$0\" && chmod 755 \"$0\""])
+            .args([program.as_os_str(), script.as_ref()])
+            .status()?;
+        ensure!(written.success(), "{} was not written", program.display());
         Side::there(&root)
     }
 

@@ -7,6 +7,8 @@ use flash_core::backend::{Outcome, check_file};
 use flash_core::descriptor::{Implementation, Searchable};
 use flash_core::{Code, Context, Error, FlashMemory};
 use flash_tests::plugins::{self, Language};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -428,12 +430,12 @@ fn a_search_path_may_have_any_entries() {
         entries.iter().filter_map(|e| Some((e.key.as_deref()?, e.plugin.as_str()))).take(3).collect();
     let path = |p: &Path| p.to_str().unwrap().to_owned();
     assert_eq!(found, [("A", path(&a).as_str()), ("B", &path(&b)), ("C", &path(&c))], "in the path's order");
-    // Bytes that are no text are a path like any other.
-    let strange = std::os::unix::ffi::OsStringExt::from_vec(b"/tmp/\xff\xfe".to_vec());
-    let strange: std::ffi::OsString = strange;
-    let entries = list(strange);
-    assert!(entries.iter().any(|e| e.state == "refused" && e.plugin.starts_with("/tmp/")), "{entries:#?}");
-    goes_on(&entries);
+    // Settings are text.
+    let strange: OsString = OsStringExt::from_vec(b"/tmp/\xff\xfe".to_vec());
+    let output = plugins::flash(&strange, &["list"]).output().unwrap();
+    let said = plugins::text_of(&output);
+    assert!(said.contains("FLASH_BACKEND_PATH: expected UTF-8") && output.status.success(), "{said}");
+    goes_on(&list(strange));
 }
 
 #[test]
