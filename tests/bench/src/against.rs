@@ -499,8 +499,8 @@ mod tests {
         let release = root.join("target/release");
         std::fs::create_dir_all(&release)?;
         let program = release.join("flash-bench");
-        // Written by a process of its own: a file that this one has open for writing is open, for a moment, in
-        // whatever another test starts, and Linux runs no such file.
+        // Written by a process of its own: a file that this one has open for writing is open, for a moment,
+        // in whatever another test starts, and Linux runs no such file.
         let written = Command::new("sh")
             .args(["-c", "printf '%s\\n' '#!/bin/sh' \"$1\" > \"$0\" && chmod 755 \"$0\""])
             .args([program.as_os_str(), script.as_ref()])
