@@ -12,12 +12,13 @@
 
 use super::ArrayInner;
 #[cfg(test)]
-use super::device::{DeviceMemory, memory_of};
+use super::device::DeviceMemory;
 use super::directory::{Directory, Place};
 use super::host_budget;
 use super::incoming::{IncomingCopies, Ticket};
 use super::region::{Grid, Region};
 use super::residence::PublishedResidence;
+use super::routes;
 use super::transfer::Transfer;
 use crate::error::{Code, Error};
 use std::ops::{Deref, DerefMut, Range};
@@ -260,7 +261,9 @@ impl ArrayInner {
     /// Copies to the host what is not current there.
     fn fetch(&self, directory: &mut Directory, region: &Region) -> Result<(), Error> {
         let lacking = directory.lacks(Place::HOST, region);
-        for (from, part) in directory.sources(Place::HOST, &lacking, |_| 0) {
+        for (from, part) in
+            directory.sources(Place::HOST, &lacking, |from| routes::route(from, Place::HOST).cost)
+        {
             self.commit(part.hull(directory.grid()))?;
             let transfer = Transfer::new(self, directory, [from, Place::HOST], &part)?;
             // SAFETY: the caller holds the memory, so nothing writes it; what is not current on the host is
@@ -295,8 +298,8 @@ impl ArrayInner {
             }
         }
         let lacking = directory.lacks(device.place(), region);
-        let direct = |place| u32::from(memory_of(place).is_none_or(|from| !device.is_direct(from)));
-        for (from, part) in directory.sources(device.place(), &lacking, direct) {
+        let cost = |from| routes::route(from, device.place()).cost;
+        for (from, part) in directory.sources(device.place(), &lacking, cost) {
             let transfer = Transfer::new(self, &directory, [from, device.place()], &part)?;
             // SAFETY: the memory is held, so nothing writes it; what is lacking here is not read here, and
             // the lock keeps others from copying it.

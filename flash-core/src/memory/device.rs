@@ -1,6 +1,7 @@
 //! The memories of devices: buffers, their cache, the budget, and evictions when it is used up.
 
 mod pinned;
+pub(super) mod staging;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -449,24 +450,19 @@ impl DeviceMemory {
         pool.copies.push(entry);
     }
 
-    /// True if a device can copy from the memory of another into its own, or the other into this.
-    pub fn is_direct(&self, from: &DeviceMemory) -> bool {
-        std::ptr::eq(self, from) || self.copies(from, self) || from.copies(from, self)
+    /// Bytes per second at which this device copies from one memory space to another; `None` if it cannot, 0
+    /// if it does not say.
+    pub(super) fn rate(&self, [from, to]: [u32; 2]) -> Option<f64> {
+        let can = self.device.api.can_copy?;
+        let mut rate = 0.0;
+        // SAFETY: a device of this vtable and our own variable.
+        (unsafe { can(self.device.raw, from, to, &mut rate) } == 1).then_some(rate)
     }
 
-    /// True if this device can copy between two memories. Ids of spaces are the backend's own.
-    pub(super) fn copies(&self, from: &DeviceMemory, to: &DeviceMemory) -> bool {
-        let (api, raw) = (self.device.api, self.device.raw);
-        let knows = |other: &DeviceMemory| {
-            std::ptr::eq(api, other.device.api) && self.device.found_with == other.device.found_with
-        };
-        let same = knows(from) && knows(to);
-        // SAFETY: a device of this vtable; NULL is allowed for a hint that is not needed.
-        same && api.can_copy.is_some_and(|can| {
-            let mut rate = 0.0;
-            // SAFETY: a device of this vtable and a local variable.
-            unsafe { can(raw, from.space, to.space, &mut rate) == 1 }
-        })
+    /// True if both are of one backend that found them together: the numbers of its spaces mean the same
+    /// then.
+    pub(super) fn is_found_with(&self, other: &DeviceMemory) -> bool {
+        std::ptr::eq(self.device.api, other.device.api) && self.device.found_with == other.device.found_with
     }
 
     /// Begins to copy a box with this device's `copy_box`.

@@ -168,16 +168,16 @@ impl Directory {
         self.site(place).map_or(0, |s| s.current.intersection(region).elements())
     }
 
-    /// The sources for elements that a place lacks: the host first, then places with a lower `rank`. The
-    /// returned regions are disjoint and together are `lacking`.
+    /// The sources for elements that a place lacks: the places with the lowest `cost`, of equal ones the
+    /// host. The returned regions are disjoint and together are `lacking`.
     pub fn sources(
         &self,
         place: Place,
         lacking: &Region,
-        rank: impl Fn(Place) -> u32,
+        cost: impl Fn(Place) -> u64,
     ) -> SmallVec<[(Place, Region); 2]> {
         let mut order: SmallVec<[&Site; 4]> = self.sites.iter().filter(|s| s.place != place).collect();
-        order.sort_by_key(|s| (s.place != Place::HOST, rank(s.place)));
+        order.sort_by_key(|s| (cost(s.place), s.place != Place::HOST));
         let (mut left, mut sources) = (lacking.clone(), SmallVec::new());
         for site in order {
             if left.is_empty() {

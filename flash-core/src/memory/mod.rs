@@ -23,6 +23,7 @@ pub(crate) mod order;
 pub(crate) mod region;
 mod reserved;
 pub(crate) mod residence;
+pub(crate) mod routes;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

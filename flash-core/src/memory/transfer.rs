@@ -1,9 +1,10 @@
 //! Copies between places, and their counters.
 
 use super::ArrayInner;
-use super::device::{CopyInFlight, DeviceMemory};
+use super::device::{CopyInFlight, DeviceMemory, staging};
 use super::directory::{Directory, Place};
 use super::region::{Grid, GridBox, Region, runs};
+use super::routes;
 use crate::abi::{Buffer, CopyBox, SPACE_HOST};
 use crate::backend::host_memory::copy_addresses;
 use crate::error::Error;
@@ -103,61 +104,86 @@ impl Transfer {
     unsafe fn copy(&self, block: &GridBox) -> Result<Option<CopyInFlight>, Error> {
         let size = self.element_size;
         let runs = runs(&block.extent(), &self.grid);
-        let first = self.grid.flat(block.begin);
+        let first = self.grid.flat(block.begin) * size;
         let stride = runs.stride.map(|s| s * size);
         let shape = CopyBox {
             extent: [runs.length * size, runs.count[0], runs.count[1]],
-            source_offset: (first - self.from.origin) * size,
+            source_offset: first,
             source_stride: stride,
-            destination_offset: (first - self.to.origin) * size,
+            destination_offset: first,
             destination_stride: stride,
         };
-        let bytes = block.elements() * size;
+        // SAFETY: the caller vouches for the box, which `shape` is, in bytes.
+        unsafe { BoxTransfer::new([self.from, self.to], shape, size).begin() }
+    }
+}
+
+/// A copy of a box between two buffers.
+pub(crate) struct BoxTransfer {
+    from: End,
+    to: End,
+    /// In bytes of the buffers.
+    shape: CopyBox,
+}
+
+impl BoxTransfer {
+    /// `shape`: in bytes, from the first elements of the two arrays on, whose elements have `size` bytes.
+    pub fn new([from, to]: [End; 2], shape: CopyBox, size: u64) -> BoxTransfer {
+        let source_offset = shape.source_offset.wrapping_sub(from.origin.wrapping_mul(size));
+        let destination_offset = shape.destination_offset.wrapping_sub(to.origin.wrapping_mul(size));
+        BoxTransfer { from, to, shape: CopyBox { source_offset, destination_offset, ..shape } }
+    }
+
+    /// Copies it; returns when it is done.
+    ///
+    /// # Safety
+    /// The box lies in both buffers, which live until the return; nothing writes it at the source or touches
+    /// it at the destination meanwhile.
+    pub unsafe fn run(&self) -> Result<(), Error> {
+        // SAFETY: the caller vouches; it is over when this returns.
+        unsafe { self.begin()? }.map_or(Ok(()), CopyInFlight::wait)
+    }
+
+    /// Begins it; `None`: it is done.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), until it was waited for.
+    unsafe fn begin(&self) -> Result<Option<CopyInFlight>, Error> {
+        let bytes = self.shape.extent.iter().product();
         if bytes == 0 {
             return Ok(None);
         }
-        let (from, to) = (self.from.buffer, self.to.buffer);
-        // SAFETY: the caller vouches for the box, whose bytes `shape` describes.
-        unsafe {
-            match (self.from.memory, self.to.memory) {
-                (None, None) => {
-                    copy_addresses(from.handle, to.handle, &shape);
-                    Ok(None)
-                }
-                (None, Some(device)) => {
-                    let copy = device.copy_box(from, to, &shape)?;
-                    device.counters.to_device.add(bytes);
-                    Ok(Some(copy))
-                }
-                (Some(device), None) => {
-                    let copy = device.copy_box(from, to, &shape)?;
-                    device.counters.from_device.add(bytes);
-                    Ok(Some(copy))
-                }
-                // Inside one memory: no transfer, and not counted.
-                (Some(a), Some(b)) if std::ptr::eq(a, b) => a.copy_box(from, to, &shape).map(Some),
-                (Some(a), Some(b)) if b.copies(a, b) || a.copies(a, b) => {
-                    let by = if b.copies(a, b) { b } else { a };
-                    let copy = by.copy_box(from, to, &shape)?;
-                    b.counters.between.add(bytes);
-                    Ok(Some(copy))
-                }
-                (Some(a), Some(b)) => {
-                    // Rows and planes are contiguous in the staging memory.
-                    let mut staging = vec![0u8; bytes as usize];
-                    let way = End::host(staging.as_mut_ptr()).buffer;
-                    let rows = runs.count[0] * shape.extent[0];
-                    let close = [shape.extent[0], rows];
-                    let down = CopyBox { destination_offset: 0, destination_stride: close, ..shape };
-                    a.copy_box(from, way, &down)?.wait()?;
-                    a.counters.from_device.add(bytes);
-                    let up = CopyBox { source_offset: 0, source_stride: close, ..shape };
-                    b.copy_box(way, to, &up)?.wait()?;
-                    b.counters.to_device.add(bytes);
-                    Ok(None)
-                }
+        let (from, to, shape) = (self.from.buffer, self.to.buffer, &self.shape);
+        let (a, b) = match (self.from.memory, self.to.memory) {
+            (None, None) => {
+                // SAFETY: the caller vouches; both are memory of the host.
+                unsafe { copy_addresses(from.handle, to.handle, shape) };
+                return Ok(None);
             }
+            // Inside one memory: no transfer, and not counted.
+            (Some(a), Some(b)) if std::ptr::eq(a, b) => {
+                // SAFETY: the caller vouches.
+                return unsafe { a.copy_box(from, to, shape) }.map(Some);
+            }
+            ends => ends,
+        };
+        let place = |memory: Option<&'static DeviceMemory>| memory.map_or(Place::HOST, DeviceMemory::place);
+        let route = routes::route(place(a), place(b));
+        // SAFETY: the caller vouches.
+        let copy = route.by.map(|by| unsafe { by.copy_box(from, to, shape) }).transpose()?;
+        match (a, b) {
+            (Some(a), None) => a.counters.from_device.add(bytes),
+            (None, Some(b)) => b.counters.to_device.add(bytes),
+            (Some(_), Some(b)) if copy.is_some() => b.counters.between.add(bytes),
+            (Some(a), Some(b)) => {
+                // SAFETY: the caller vouches.
+                unsafe { staging::copy([a, b], from, to, shape)? };
+                a.counters.from_device.add(bytes);
+                b.counters.to_device.add(bytes);
+            }
+            (None, None) => {}
         }
+        Ok(copy)
     }
 }
 

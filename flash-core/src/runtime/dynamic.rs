@@ -169,7 +169,8 @@ impl sealed::Sealed for ByName<'_> {}
 impl<'a> Submission<'a> for ByName<'a> {
     #[allow(private_interfaces)]
     fn record(&mut self, list: &mut SubmissionList, runtime: &Runtime) {
-        list.begin(runtime.plan_named(&self.descriptor));
+        let plan = runtime.plan_named(&self.descriptor);
+        list.begin(plan);
         let mut to = list.write();
         for argument in &mut self.arguments {
             match &mut argument.value {
@@ -178,6 +179,9 @@ impl<'a> Submission<'a> for ByName<'a> {
             }
         }
         to.done();
+        if plan.movement.is_some() {
+            list.prove_again();
+        }
     }
 
     fn recorded(self) {}

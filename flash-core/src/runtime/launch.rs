@@ -16,7 +16,7 @@ use super::plan::{Plan, Target};
 use super::resident;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
-use super::{distributed, reorder};
+use super::{distributed, movement, reorder};
 use crate::abi::{self, Arg};
 use crate::error::{Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
@@ -164,16 +164,18 @@ fn run_held(
         };
         let draw = Some(draw(before + position as u64));
         let outcome = match timeout(node, runtime) {
-            None if suspends && plan.target().is_err() => match begin_on_host(list, node, plan) {
-                Ok(Some(postponed)) => {
-                    if let Some(turn) = held.pending {
-                        turn.leave(position, Vec::new(), Some(postponed));
+            None if suspends && plan.target().is_err() && plan.movement.is_none() => {
+                match begin_on_host(list, node, plan) {
+                    Ok(Some(postponed)) => {
+                        if let Some(turn) = held.pending {
+                            turn.leave(position, Vec::new(), Some(postponed));
+                        }
+                        return Ok(());
                     }
-                    return Ok(());
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
                 }
-                Ok(None) => Ok(()),
-                Err(error) => Err(error),
-            },
+            }
             None => submit(list, node, plan, space, runtime, draw),
             Some(limit) => timed(
                 limit,
@@ -261,6 +263,12 @@ fn begin_on_host(
 
 #[cold]
 fn failsafe(list: &SubmissionList, node: &Node, plan: &Plan, error: Error) -> Result<(), Error> {
+    if let Some(movement) = plan.movement {
+        // SAFETY: the arguments were proved when they were recorded, and their memories are held; on this path they are on
+        // the host.
+        unsafe { movement::on_host(movement, list.args_of(node)) };
+        return Ok(());
+    }
     match node.extra.as_ref().and_then(|e| e.failsafe.as_ref()) {
         Some(body) => super::failsafe::call(body, plan, list.args_of(node), list.dims_of(node)),
         None => Err(error),

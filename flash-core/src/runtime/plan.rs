@@ -4,6 +4,7 @@
 pub(crate) use super::choose::Target;
 use super::choose::{choose, none};
 use super::facts::{ArgumentFacts, KernelFacts};
+use super::movement::Movement;
 use super::partition::{Cache, PartRule};
 use crate::abi;
 use crate::backend::DeviceHandle;
@@ -47,6 +48,8 @@ pub(crate) struct Plan {
     pub alignment: u64,
     /// Some implementation is called once per phase: with all of its arrays, or with parts without gaps.
     pub whole: bool,
+    /// It moves elements, and the runtime does that itself.
+    pub movement: Option<Movement>,
     targets: Result<Arc<[Target]>, Error>,
 }
 
@@ -90,6 +93,10 @@ impl Plan {
         let mut all = descriptor.attributes.clone();
         all.merge(attributes);
         let facts = KernelFacts::new(descriptor.clone(), operations, &all)?;
+        let movement =
+            Movement::named(&facts.descriptor.name).filter(|movement| movement.describes(&facts.descriptor));
+        // A definition with a type may have this name, too: its scalars are not proved each time.
+        let movement = movement.filter(|_| type_id.is_none());
         let part = PartRule::new(&facts.descriptor, all.get::<descriptor::PartBy>())?;
         let targets = targets(&facts, &all);
         let weights = match (all.get::<Weights>(), &targets) {
@@ -123,6 +130,7 @@ impl Plan {
             may_stream: all.get::<Subspaces>().is_none()
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             whole: targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.whole)),
+            movement,
             targets,
             facts,
         })

@@ -276,7 +276,7 @@ impl Plans {
         };
         let plan =
             Plan::new(kernel, &self.options, targets).unwrap_or_else(|error| Plan::failed(kernel, error));
-        if plan.target().is_err() {
+        if plan.target().is_err() && plan.movement.is_none() {
             self.failed.store(true, Ordering::Relaxed);
         }
         plan

@@ -47,7 +47,7 @@ pub(super) fn reordered(list: &SubmissionList, runtime: &Runtime, first: usize) 
         let touch = |arg: &abi::Arg| Touch { bytes: bytes_of(arg), writes: arg.access != abi::ACCESS_READ };
         let touches = memories.map(|(hold, arg)| (hold.touched, touch(arg))).collect();
         // Nothing implements it: it is its failsafe, which is the host's.
-        let may_block = node.plan().targets().is_err();
+        let may_block = node.plan().targets().is_err() && node.plan().movement.is_none();
         submissions.push(Submission { image: image_of(node), may_block, touches });
     }
     Some(order(&submissions).into_iter().map(|position| first + position).collect())

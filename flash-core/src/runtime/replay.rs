@@ -3,9 +3,10 @@
 use super::api::{RuntimeObj, SubmitObj};
 use super::dynamic::Kernel;
 use super::dynamic::{Argument, ByName};
+use super::movement::Movement;
 use super::widen::Widening;
 use crate::backend::registry::Registry;
-use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
+use crate::descriptor::{ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
 use crate::error::Error;
 use crate::index::Dim;
 use crate::kernel::Element;
@@ -95,6 +96,9 @@ impl RuntimeObj {
 /// The recorded descriptor, if a registered one has just these dimensions and arguments, or numbers that its
 /// numbers may become. Then its sizes, views and access describe what the implementation does with them.
 fn registered(registry: &Registry, recorded: &KernelDescriptor) -> Result<KernelDescriptor, Error> {
+    if Movement::named(&recorded.name).is_some_and(|movement| movement.describes(recorded)) {
+        return Ok(KernelDescriptor { attributes: Attributes::default(), ..recorded.clone() });
+    }
     let kernel = Kernel::find(registry, &recorded.name, None)?;
     let fits = |d: &KernelDescriptor| d.dimensions == recorded.dimensions && widens(recorded, d);
     if kernel.descriptors().iter().any(fits) {

@@ -20,6 +20,7 @@ use super::plans::OwnPlan;
 use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
 };
+use super::movement;
 use super::state::Runtime;
 use crate::abi::{self, Arg};
 use crate::descriptor::View;
@@ -395,6 +396,12 @@ impl SubmissionList {
         (index != next).then_some(index as usize)
     }
 
+    /// The submission that was begun last is proved anew, even if its arrays are those of the last recording: its
+    /// scalars say which elements it touches.
+    pub fn prove_again(&mut self) {
+        self.differs = true;
+    }
+
     /// The extra properties of the submission that was begun last.
     pub fn extra(&mut self) -> &mut Extra {
         self.special = true;
@@ -517,7 +524,8 @@ impl SubmissionList {
         // SAFETY: plans live as long as the runtime, or as the node.
         let plan: &Plan = unsafe { &*std::ptr::from_ref(self.nodes[last].plan()) };
         if let Err(error) = plan.target() {
-            let saved = self.nodes[last].extra.as_ref().is_some_and(|e| e.failsafe.is_some());
+            let saved = self.nodes[last].extra.as_ref().is_some_and(|e| e.failsafe.is_some())
+                || plan.movement.is_some();
             if !saved || !matches!(error, Error::NoImplementation(_)) {
                 return Err(error);
             }
@@ -526,6 +534,10 @@ impl SubmissionList {
         self.nodes[last].order = order as u32;
         let order = &self.orders[order].order;
         let first = self.nodes[last].first as usize;
+        if let Some(movement) = plan.movement {
+            movement::check(movement, &self.args[first..], runtime.devices.len())
+                .map_err(|(i, text)| argument_error(plan, i, text))?;
+        }
         let sizes = self.nodes[last].extra.as_ref().and_then(|e| e.sizes.as_deref());
         if let Some(sizes) = sizes {
             let arrays = plan.arguments.iter().filter(|a| a.view != View::Scalar).count();

@@ -3,6 +3,7 @@
 
 mod again;
 mod alignment;
+mod copies;
 mod failing;
 mod options;
 mod out_of_core;

@@ -124,6 +124,12 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
+    /// The shape of its memory; empty if it has none, or is a range.
+    pub(crate) fn shape(&self) -> &[u64] {
+        // SAFETY: the argument borrows the memory, or owns it.
+        unsafe { self.memory.as_ref() }.filter(|_| !self.part).map_or(&[], ArrayInner::shape)
+    }
+
     #[inline(always)]
     fn of_slice<T>(data: *mut T, len: usize) -> Array<'a> {
         Array {

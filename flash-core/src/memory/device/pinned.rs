@@ -34,22 +34,24 @@ impl Pinned {
         }
         let before = self.moved.fetch_add(bytes, Relaxed);
         if before >= all {
-            self.buffer.get_or_init(|| self.register(header.data(), all));
+            // The array's memory stays longer than its copies, and this with them.
+            self.buffer.get_or_init(|| register(self.memory, header.data(), all));
         }
     }
+}
 
-    #[cold]
-    fn register(&self, data: *mut u8, bytes: u64) -> Option<Buffer> {
-        let device = self.memory.device();
-        let mut buffer = Buffer { space: SPACE_HOST, reserved: 0, handle: 0 };
-        // SAFETY: a device of this vtable and a local variable; the array's memory outlives its copies, and
-        // so this.
-        // this with them.
-        let outcome =
-            unsafe { take_error(device.api.register_host?(device.raw, data.cast(), bytes, &mut buffer)) };
-        // Without it copies are slower, and nothing else changes.
-        outcome.ok().map(|()| buffer)
-    }
+/// Tells a device of memory of the host. `None`: it does not want to know it; copies are slower then, and
+/// nothing else.
+///
+/// The memory stays until the buffer was freed.
+#[cold]
+pub(super) fn register(memory: &'static DeviceMemory, data: *mut u8, bytes: u64) -> Option<Buffer> {
+    let device = memory.device();
+    let mut buffer = Buffer { space: SPACE_HOST, reserved: 0, handle: 0 };
+    // SAFETY: a device of this vtable and a variable of ours; the memory stays, as the caller says.
+    let outcome =
+        unsafe { take_error(device.api.register_host?(device.raw, data.cast(), bytes, &mut buffer)) };
+    outcome.ok().map(|()| buffer)
 }
 
 impl Drop for Pinned {

@@ -75,7 +75,7 @@ fn fetch(
     assert_eq!(elements(grid, &lacking), expected, "what is lacking at {place:?}");
     assert_eq!(directory.has(place, region), expected.is_empty());
     // The host first, then the highest number.
-    let sources = directory.sources(place, &lacking, |p| 100 - p.number().unwrap_or(0));
+    let sources = directory.sources(place, &lacking, |p| 100 - u64::from(p.number().unwrap_or(100)));
     let mut moved = Vec::new();
     for (from, part) in &sources {
         for i in elements(grid, part) {

@@ -12,6 +12,7 @@ use crate::memory::device::{DeviceMemory, memory_of};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::incoming::Ticket;
 use crate::memory::region::{Grid, GridBox, Region};
+use crate::memory::routes;
 use crate::memory::transfer::{End, Transfer};
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut, Range};
@@ -476,6 +477,14 @@ impl<'r> Array<'r> {
         End::of(self.header(), &self.directory(), place)
     }
 
+    /// The buffer of a place for the part that is being made, for copies.
+    pub fn part_end(&self, place: Place) -> Result<End, Error> {
+        match (memory_of(place), self.buffer(place)) {
+            (Some(memory), Some((buffer, origin))) => Ok(End { memory: Some(memory), buffer, origin }),
+            _ => self.end(place),
+        }
+    }
+
     /// Adds the tasks that a reader of a region at a place waits for.
     pub fn wait_to_read(&mut self, place: Place, region: &Region, argument: u32, waits: &mut Waits) {
         for (written, task) in &self.track(place).writers {
@@ -642,10 +651,7 @@ impl<'r> Array<'r> {
     }
 }
 
-/// The preference of a place as the source of a copy: direct routes first.
-pub(super) fn rank(from: Place, to: Option<&'static DeviceMemory>) -> u32 {
-    match (memory_of(from), to) {
-        (Some(from), Some(to)) => u32::from(!to.is_direct(from)),
-        _ => 0,
-    }
+/// What it costs to copy an element from a place to a device, or to the host.
+pub(super) fn rank(from: Place, to: Option<&'static DeviceMemory>) -> u64 {
+    routes::route(from, to.map_or(Place::HOST, DeviceMemory::place)).cost
 }

@@ -2,6 +2,7 @@
 //! in the lanes of devices.
 
 mod accumulators;
+mod movement;
 mod phased;
 mod touches;
 mod whole;
@@ -210,7 +211,12 @@ impl<'r> Scheduler<'r> {
         let (plan, order) = (node.plan(), self.list.order_of(node));
         let targets = match plan.targets() {
             Ok(targets) => targets,
-            Err(error) => return self.on_host(node, plan, error),
+            Err(error) => {
+                return match plan.movement {
+                    Some(movement) => self.issue_movement(node, plan, movement),
+                    None => self.on_host(node, plan, error),
+                };
+            }
         };
         if order.items() == 0 {
             return self.identities(node, plan, &targets[0]);
