@@ -1,7 +1,7 @@
 //! Copies between arrays, prefetches and evictions in pipelines: what a program writes. See
 //! [`movement`](super::movement).
 
-use super::Pipeline;
+use super::api::Pipeline;
 use super::dynamic::{Argument, ByName, IntoArgument, Value};
 use super::movement::{CopyShape, Movement};
 use crate::backend::DeviceHandle;

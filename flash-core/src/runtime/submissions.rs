@@ -13,6 +13,7 @@
 use super::arena::{Bump, Mark};
 use super::facts::ArgumentFacts;
 use super::failsafe::Failsafe;
+use super::movement;
 use super::options::Options;
 use super::partition::{Footprint, LaunchGrid};
 use super::plan::Plan;
@@ -20,7 +21,6 @@ use super::plans::OwnPlan;
 use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
 };
-use super::movement;
 use super::state::Runtime;
 use crate::abi::{self, Arg};
 use crate::descriptor::View;
@@ -396,8 +396,8 @@ impl SubmissionList {
         (index != next).then_some(index as usize)
     }
 
-    /// The submission that was begun last is proved anew, even if its arrays are those of the last recording: its
-    /// scalars say which elements it touches.
+    /// The submission that was begun last is proved anew, even if its arrays are those of the last recording:
+    /// its scalars say which elements it touches.
     pub fn prove_again(&mut self) {
         self.differs = true;
     }

@@ -27,7 +27,7 @@ impl CpuItem<Triple<'_>> for Plain {
 fn is_as_on_vectors(seed: u64) {
     let mut random = Random(seed);
     let mut below = |n: u64| random.next() % n;
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let shape = [1 + below(6), 1 + below(5), 1 + below(4)];
     let n = shape.iter().product::<u64>();
     let mut model: Vec<Vec<u32>> = (0..3).map(|k| (0..n as u32).map(|i| k * 1000 + i).collect()).collect();
@@ -99,7 +99,7 @@ fn copies_and_kernels_in_any_order_are_as_on_vectors() {
 #[test]
 fn a_copy_runs_where_its_source_is_and_moves_nothing_else() {
     in_process(TWO, || {
-        let rt = get_runtime("ALL_CPU").unwrap();
+        let rt = flash_tests::runtime();
         let (a, b) = (FlashMemory::from(vec![7u32; 1 << 16]), FlashMemory::<u32>::zeroed(1 << 16));
         let device = rt.devices()[1];
         let all = || rt.devices().iter().map(|d| d.transfers()).collect::<Vec<_>>();
@@ -128,7 +128,7 @@ fn a_copy_runs_where_its_source_is_and_moves_nothing_else() {
 
 #[test]
 fn copies_that_cannot_be_are_refused_before_anything_runs() {
-    let rt = get_runtime("ALL_CPU").unwrap();
+    let rt = flash_tests::runtime();
     let (a, b) = (FlashMemory::<u32>::zeroed([4, 3]), FlashMemory::<u32>::zeroed(12));
     let refused = |pipeline: Pipeline<'_>, words: &str| {
         let error = pipeline.exec().unwrap_err();

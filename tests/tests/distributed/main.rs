@@ -1,4 +1,4 @@
-//! Launches over devices with memories of their own: what moves, when, and who waits for whom. (What such a
+//! Launches over devices with memories of their own: what is copied, when, and what waits for what. (What such a
 //! launch computes is tested with everything else, in `runtime`.)
 
 mod again;
