@@ -173,6 +173,14 @@ pub enum Error {
         /// The time until it had stopped; `None`: it has not stopped yet.
         taken: Option<Duration>,
     },
+    /// The pipeline was [cancelled](crate::Handle::cancel) before the submission was done.
+    #[error("cancelled: what it should have written is poisoned")]
+    Cancelled,
+    /// The pipeline comes after an event whose signal was dropped.
+    #[error(
+        "it comes after an event that never happens: its `Signal` was dropped without `send`; call `send`, or look why the thread that had it has ended"
+    )]
+    Abandoned,
     /// A submission failed.
     #[error("{0}")]
     Launch(Arc<LaunchError>),
@@ -358,6 +366,8 @@ pub enum Code {
     Invalid,
     /// A panic inside a plugin, outside a kernel.
     Panic,
+    /// The launch was stopped because the host asked for that.
+    Cancelled,
 }
 
 /// The memory of a device is too small for what is needed at once.
@@ -516,6 +526,7 @@ impl Code {
             Code::DeviceLost => abi::ERROR_DEVICE_LOST,
             Code::Invalid => abi::ERROR_INVALID,
             Code::Panic => abi::ERROR_PANIC,
+            Code::Cancelled => abi::ERROR_CANCELLED,
         }
     }
 
@@ -528,6 +539,7 @@ impl Code {
             abi::ERROR_DEVICE_LOST => Code::DeviceLost,
             abi::ERROR_INVALID => Code::Invalid,
             abi::ERROR_PANIC => Code::Panic,
+            abi::ERROR_CANCELLED => Code::Cancelled,
             _ => Code::Other,
         }
     }
@@ -544,6 +556,7 @@ impl fmt::Display for Code {
             Code::DeviceLost => "device lost",
             Code::Invalid => "invalid call",
             Code::Panic => "panic",
+            Code::Cancelled => "cancelled",
         })
     }
 }

@@ -28,7 +28,7 @@ pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend
 pub use index::{count_by, count_by_fn};
 pub use memory::FlashMemory;
 pub use notice::{notice, set_notices};
-pub use runtime::{Context, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
+pub use runtime::{Context, Event, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
 pub use settings::Settings;
 
 #[doc(hidden)]

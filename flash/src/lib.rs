@@ -51,8 +51,8 @@ pub use flash_core::index::{Dim, count_by, count_by_fn};
 pub use flash_core::memory::{FlashMemory, MemoryRange, ReadGuard, Transfers, WriteGuard, set_host_budget};
 // Contexts and their settings, runtimes, submissions and pipelines.
 pub use flash_core::runtime::{
-    Context, Handle, HostArgs, HostTask, Later, LaunchProfile, Pipeline, Profile, RuntimeObj, SubmitObj,
-    devices_where, get_runtime,
+    Context, Event, Handle, HostArgs, HostTask, Later, LaunchProfile, Pipeline, Profile, RuntimeObj, Signal,
+    SubmitObj, devices_where, get_runtime,
 };
 pub use flash_core::{Settings, workers};
 // Errors.

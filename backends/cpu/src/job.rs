@@ -3,7 +3,7 @@
 use crate::team::{Estimate, Team, Work};
 use flash_core::Code;
 use flash_core::abi::{self, Arg, Share};
-use flash_core::backend::{Failure, Launch, alignment, run_rows};
+use flash_core::backend::{Failure, Launch, alignment, is_stopped, run_rows};
 use flash_core::index::SpaceRef;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -251,6 +251,7 @@ fn run_plain(
         first: phases.start,
         share: launch.share(0, 0..0),
         args: [args.as_ptr(); 2],
+        stop: launch.stop_flag(),
         error: ErrorSlot::default(),
     };
     let count = phases.end - phases.start;
@@ -258,7 +259,7 @@ fn run_plain(
         return run_whole(team, &job, count);
     }
     team.run(&job, count, estimate(kernel, args, parallel));
-    job.error.take()
+    job.outcome()
 }
 
 fn estimate(kernel: &CpuKernel, args: &[Arg], parallel: bool) -> Estimate {
@@ -279,11 +280,13 @@ fn run_whole(team: &Team, job: &Job<'_>, count: u64) -> Result<(), Failure> {
         let share =
             Share { phase, begin: rows.start, end: rows.end, threads: &raw const threads, ..job.share };
         // SAFETY: all rows of the phase, one call at a time, arguments of the launch.
-        if !job.error.put(unsafe { job.kernel.call(&share, job.args[(k & 1) as usize]) }, job.share.host) {
+        if job.is_stopped()
+            || !job.error.put(unsafe { job.kernel.call(&share, job.args[(k & 1) as usize]) }, job.share.host)
+        {
             break;
         }
     }
-    job.error.take()
+    job.outcome()
 }
 
 fn threads_of(team: &Team) -> abi::Threads {
@@ -369,6 +372,7 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
         first: phases.start,
         share: launch.share(0, 0..0),
         args: [even.as_ptr(), odd.as_ptr()],
+        stop: launch.stop_flag(),
         error: ErrorSlot::default(),
     };
     if kernel.whole {
@@ -383,7 +387,7 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
             even.iter().filter(|a| a.flags & abi::ARG_FLAG_NEXT_STAYS == 0).copied().collect();
         copy(&back, 0..COPY_ROWS, |arg| (arg.next, arg.data));
     }
-    job.error.take()
+    job.outcome()
 }
 
 /// A launch in the team's form.
@@ -395,7 +399,24 @@ struct Job<'a> {
     share: Share,
     /// For even and odd phases.
     args: [*const Arg; 2],
+    /// The launch's.
+    stop: *const u32,
     error: ErrorSlot,
+}
+
+impl Job<'_> {
+    /// True if the host asks it to stop.
+    #[inline]
+    fn is_stopped(&self) -> bool {
+        // SAFETY: the flag of the launch, which is not over.
+        unsafe { is_stopped(self.stop) }
+    }
+
+    /// Its first error; of one that was asked to stop, that it has.
+    fn outcome(&self) -> Result<(), Failure> {
+        self.error.take()?;
+        if self.is_stopped() { Err(Failure::cancelled()) } else { Ok(()) }
+    }
 }
 
 // SAFETY: arguments and share describe the launch; what they point to is shared by its threads as the
@@ -410,6 +431,9 @@ impl Work for Job<'_> {
 
     #[inline]
     fn run(&self, k: u64, rows: Range<u64>) -> bool {
+        if self.is_stopped() {
+            return false;
+        }
         let share = Share { phase: self.first + k, begin: rows.start, end: rows.end, ..self.share };
         // SAFETY: the team gives every row of every phase to one thread; the arguments are the launch's.
         let error = unsafe { self.kernel.call(&share, self.args[(k & 1) as usize]) };

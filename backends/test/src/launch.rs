@@ -40,7 +40,10 @@ pub(crate) fn run(launch: &Launch<'_, TestKernel>) -> Result<(), Failure> {
     if launch.phased() {
         return run_phased(kernel, space, share, launch.phases(), &mut launch.args().to_vec());
     }
-    launch.phases().try_for_each(|phase| run_phase(kernel, space, share, phase, launch.args()))
+    launch.phases().try_for_each(|phase| match launch.is_stopped() {
+        true => Err(Failure::cancelled()),
+        false => run_phase(kernel, space, share, phase, launch.args()),
+    })
 }
 
 /// `share`: of this launch, with no rows yet.

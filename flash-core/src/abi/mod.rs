@@ -24,7 +24,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 /// A different major version is refused. It stays 0 until device backends pass the conformance suite.
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
-pub const ABI_MINOR: u32 = 8;
+pub const ABI_MINOR: u32 = 9;
 /// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
 pub const ABI_MINOR_OLDEST: u32 = 2;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
@@ -100,6 +100,8 @@ pub const ERROR_DEVICE_LOST: u32 = 6;
 pub const ERROR_INVALID: u32 = 7;
 /// Error code: a panic inside the plugin, outside a kernel.
 pub const ERROR_PANIC: u32 = 8;
+/// The launch was stopped because the host asked for that. Since minor version 9.
+pub const ERROR_CANCELLED: u32 = 9;
 
 /// What the host offers to plugins. Lives for ever; a plugin may keep the pointer.
 #[repr(C)]
@@ -640,6 +642,10 @@ pub struct Submission {
     pub phase_begin: u64,
     /// One past the last phase to run.
     pub phase_end: u64,
+    /// NULL, or a number that another thread sets to something else than 0 to ask the launch to stop: what has
+    /// not begun is left out, and the launch fails with [`ERROR_CANCELLED`]. A backend that cannot stop a
+    /// launch does not look. It is read atomically, and lives until the launch is over. Since minor version 9.
+    pub stop: *const u32,
 }
 
 /// A backend: its vtable. Required are `key`, `probe`, `devices`, `prepare`, `release` and

@@ -79,7 +79,10 @@ pub(crate) unsafe fn take_error(error: *mut abi::Error) -> Result<(), Error> {
 unsafe fn taken(error: *mut abi::Error) -> Error {
     // SAFETY: the caller vouches.
     let HostError { code, text } = *unsafe { Box::from_raw(error.cast::<HostError>()) };
-    Error::Backend { code: Code::of(code), text }
+    match Code::of(code) {
+        Code::Cancelled => Error::Cancelled,
+        code => Error::Backend { code, text },
+    }
 }
 
 unsafe extern "C" fn query_failed(text: Str) {

@@ -39,6 +39,7 @@ pub use workers::{HostWork, WorkerThreads};
 use crate::abi;
 use crate::error::Code;
 use crate::index::SpaceRef;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A kind of device. Implement it, `register_backend!(MyBackend)`, and either link the crate into the program
 /// or put `export_plugin!(my_backend)` into a cdylib.
@@ -128,6 +129,11 @@ impl Failure {
     /// A failure of a kind.
     pub fn new(code: Code, text: impl Into<String>) -> Failure {
         Failure { code, text: text.into() }
+    }
+
+    /// Of a launch that has stopped because the host asked for that.
+    pub fn cancelled() -> Failure {
+        Failure::new(Code::Cancelled, "stopped")
     }
 
     fn unsupported(what: &str) -> Failure {
@@ -347,6 +353,16 @@ pub trait Device: Send + Sync + Sized + 'static {
     }
 }
 
+/// True if the host asks a launch with this flag to stop.
+///
+/// # Safety
+/// It is the [flag](Launch::stop_flag) of a launch that is not over.
+#[inline]
+pub unsafe fn is_stopped(flag: *const u32) -> bool {
+    // SAFETY: the caller vouches; all access to it is atomic.
+    !flag.is_null() && unsafe { AtomicU32::from_ptr(flag.cast_mut()) }.load(Ordering::Relaxed) != 0
+}
+
 /// One launch on one device.
 pub struct Launch<'a, K> {
     raw: &'a abi::Submission,
@@ -434,6 +450,22 @@ impl<'a, K> Launch<'a, K> {
     #[inline]
     pub fn phases(&self) -> std::ops::Range<u64> {
         self.raw.phase_begin..self.raw.phase_end
+    }
+
+    /// True if the host asks it to stop: then what has not begun is left out, and the launch fails with
+    /// [`Failure::cancelled`]. A backend asks as often as it likes, from any thread until the launch is over.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        // SAFETY: the flag of this launch, which lives until it is over.
+        unsafe { is_stopped(self.stop_flag()) }
+    }
+
+    /// The number that [`is_stopped`] reads, or NULL; it lives until the launch is over.
+    #[inline]
+    pub fn stop_flag(&self) -> *const u32 {
+        let end = std::mem::offset_of!(abi::Submission, stop) + size_of::<*const u32>();
+        // An older host's struct is shorter.
+        if (self.raw.struct_size as usize) < end { std::ptr::null() } else { self.raw.stop }
     }
 
     /// Reports the kernel's time, if it is asked for.

@@ -81,6 +81,7 @@ fn attributes_and_arguments_of_a_launch() {
         attribute_count: 2,
         phase_begin: 0,
         phase_end: order.phases(),
+        stop: null(),
     };
     let launch = Launch { raw: &raw, kernel: &() };
     let found: Vec<_> = launch.attributes().collect();

@@ -2,6 +2,7 @@
 //!
 //! All paths of a launch end here. The caller has proved the arguments, and holds the memories.
 
+use super::asynchronous::limits::StopFlag;
 use super::footprint::FootprintCache;
 use super::footprint::pipeline::region;
 use super::plan::{Plan, Target};
@@ -91,6 +92,8 @@ pub(super) struct DeviceLaunch<'a> {
     pub cut: bool,
     /// Set if the host may run a small launch itself: the number that it has drawn.
     pub draw: Option<u32>,
+    /// Where it looks whether it is to stop.
+    pub stop: StopFlag<'a>,
 }
 
 /// Runs a launch whose arguments were proved, and returns when it is done. `merged`: the arguments have
@@ -206,6 +209,7 @@ impl DeviceLaunch<'_> {
             attribute_count: attributes.len(),
             phase_begin: phases.start,
             phase_end: phases.end,
+            stop: self.stop.map_or(std::ptr::null(), |flag| flag.as_ptr().cast_const()),
         };
         // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
         // arguments that were proved; the arrays live until the event is over, all else until the call is.

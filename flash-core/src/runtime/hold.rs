@@ -60,7 +60,7 @@ impl<'a> HeldMemories<'a> {
     /// Takes them. `None`: a pipeline in the order comes before this one, which must enter the order, too.
     #[inline]
     pub fn take(list: &'a SubmissionList, runtime: &Runtime) -> Result<Option<HeldMemories<'a>>, Error> {
-        if list.may_block {
+        if list.enters_order {
             return Ok(None);
         }
         let mut held = HeldMemories::of(list, None);

@@ -4,11 +4,12 @@
 //! its directory. Submissions run one after another on the caller. At the first failure, and in all other
 //! cases, the pipeline takes the distributed path (`distributed/`).
 
-use super::asynchronous::limits::{SharedOutcome, timed};
+use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
 use super::asynchronous::pending::{Pending, pend};
 use super::check::WriteCheck;
 use super::device_launch::{DeviceLaunch, blame, extras, failed, submit_to, timeout};
 use super::distributed::active_run::ActiveRun;
+use super::event::Event;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
 use super::hold::{HeldMemories, InTurn};
@@ -22,7 +23,6 @@ use crate::error::{Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
 use crate::memory::host_handles::{self, Scratch};
-use crate::memory::order::ORDER;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,12 +57,8 @@ pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error>
 fn run_in_order(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
     let touched = PipelineFootprint::of(list, runtime);
     let turn = pend(list, &touched)?;
-    let called = Pending::new(false);
-    called.enter(turn.ticket());
-    let caller = called.clone();
-    ORDER.ready(turn.ticket(), Box::new(move |_| caller.call()));
-    called.wait()?;
-    run_in_turn(list, runtime, &InTurn::on_caller(&touched), None)
+    let called = Pending::wait_for_turn(&turn)?;
+    run_in_turn(list, runtime, &InTurn::on_caller(&touched), Some(called.outcome()))
 }
 
 /// False for a launch inside a kernel, and for one with an error that is known already.
@@ -98,6 +94,11 @@ pub(super) fn run_in_turn(
     if !turn.may_wait && turn.waits(list, runtime, first, !failures.is_empty()) {
         turn.leave(first, failures, None);
         return Ok(());
+    }
+    if let Some(watch) = watch
+        && list.after().iter().any(Event::is_abandoned)
+    {
+        watch.stop(Error::Abandoned);
     }
     let mut held = HeldMemories::pending(list, turn);
     if failures.is_empty() {
@@ -157,6 +158,9 @@ fn run_held(
             position = next;
         }
         let Some(node) = list.nodes().get(position) else { break };
+        if is_stopped(watch) {
+            return long(list, runtime, &mut held, watch, (position, Vec::new()));
+        }
         let (plan, order) = (node.plan(), list.order_of(node));
         let space = match &last {
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
@@ -176,13 +180,16 @@ fn run_held(
                     Err(error) => Err(error),
                 }
             }
-            None => submit(list, node, plan, space, runtime, draw),
+            None => {
+                let stop = watch.and_then(|watch| watch.flag());
+                submit(list, node, plan, space, runtime, (draw, stop))
+            }
             Some(limit) => timed(
                 limit,
                 Instant::now(),
                 watch,
                 |source| blame(node, plan, position, source),
-                || submit(list, node, plan, space, runtime, draw),
+                |stop| submit(list, node, plan, space, runtime, (draw, stop)),
             ),
         };
         position += 1;
@@ -234,16 +241,16 @@ fn submit(
     plan: &Plan,
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    draw: Option<u32>,
+    (draw, stop): (Option<u32>, StopFlag<'_>),
 ) -> Result<(), Error> {
     let target = match plan.target() {
         Ok(target) => target,
         Err(error) => return failsafe(list, node, plan, error),
     };
     if plan.prepared || (plan.writes && runtime.check_writes) {
-        return submit_prepared(list, node, (plan, target), space, runtime, draw);
+        return submit_prepared(list, node, (plan, target), space, runtime, (draw, stop));
     }
-    launch(list, node, (plan, target), space, runtime, draw)
+    launch(list, node, (plan, target), space, runtime, (draw, stop))
 }
 
 /// Calls the function of the host that is a submission, or that takes the place of its kernel. `Some`: it
@@ -282,7 +289,7 @@ fn submit_prepared(
     (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    draw: Option<u32>,
+    (draw, stop): (Option<u32>, StopFlag<'_>),
 ) -> Result<(), Error> {
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(list.args_of(node));
     let mut scratch: SmallVec<[Scratch; 2]> = SmallVec::new();
@@ -312,7 +319,7 @@ fn submit_prepared(
     let phases = 0..space.phases();
     let position = list.position_of(node);
     let cut = false;
-    let launch = DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw };
+    let launch = DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
     let outcome = submit_to(launch, &mut args, false);
     match check {
         Some(check) => outcome.and(check.end(plan, &args)),
@@ -327,13 +334,13 @@ fn launch(
     (plan, target): (&Plan, &Target),
     space: SpaceRef<'_>,
     runtime: &Runtime,
-    draw: Option<u32>,
+    (draw, stop): (Option<u32>, StopFlag<'_>),
 ) -> Result<(), Error> {
     let args = list.args_of(node);
     let (attributes, profile) = extras(node, runtime);
     let phases = 0..space.phases();
     let position = list.position_of(node);
     let cut = false;
-    DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw }
+    DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop }
         .timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
 }

@@ -99,6 +99,7 @@ impl LaunchCache {
             attribute_count: 0,
             phase_begin: 0,
             phase_end: order.phases(),
+            stop: std::ptr::null(),
         };
         let view = order.view();
         let inline =

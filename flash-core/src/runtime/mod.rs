@@ -17,6 +17,7 @@ mod copies;
 mod device_launch;
 pub(crate) mod distributed;
 mod dynamic;
+mod event;
 mod facts;
 mod failsafe;
 mod footprint;
@@ -51,6 +52,7 @@ pub use api::{Pipeline, RuntimeObj, SubmitObj, get_runtime};
 pub use asynchronous::{Handle, HostTask};
 pub use context::Context;
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
+pub use event::{Event, Signal};
 pub use failsafe::{HostArgs, Later};
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) use options::Options;

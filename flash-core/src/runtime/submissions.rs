@@ -11,6 +11,7 @@
 //! now.
 
 use super::arena::{Bump, Mark};
+use super::event::Event;
 use super::facts::ArgumentFacts;
 use super::failsafe::Failsafe;
 use super::movement;
@@ -73,9 +74,13 @@ pub(crate) struct SubmissionList {
     /// Plans of functions of the host, for this recording only.
     #[allow(clippy::vec_box)] // nodes point to them
     own_plans: Vec<Box<Plan>>,
-    /// It contains a function of the host: `exec` enters the order, so that no thread waits for a word
-    /// meanwhile.
+    /// It contains a function of the host.
     pub may_block: bool,
+    /// Its `exec` enters the order: for a function of the host, so that no thread waits for a word meanwhile,
+    /// and for the events that it comes after.
+    pub enters_order: bool,
+    /// What it comes after.
+    after: Vec<Event>,
     /// One of them says that it blocks.
     pub blocks: bool,
     /// The first error of any submission; reported before anything runs.
@@ -231,6 +236,8 @@ impl SubmissionList {
         self.owned.clear();
         self.own_plans.clear();
         self.may_block = false;
+        self.enters_order = false;
+        self.after.clear();
         self.blocks = false;
         self.orders_used = 0;
         self.special = false;
@@ -315,6 +322,19 @@ impl SubmissionList {
         self.begin(unsafe { &*plan });
         self.special = true;
         self.may_block = true;
+        self.enters_order = true;
+    }
+
+    /// It begins after an event.
+    pub fn add_after(&mut self, event: Event) {
+        self.special = true;
+        self.enters_order = true;
+        self.after.push(event);
+    }
+
+    /// The events that it begins after.
+    pub fn after(&self) -> &[Event] {
+        &self.after
     }
 
     #[inline(never)]

@@ -248,7 +248,7 @@ fn layout() -> Vec<String> {
         }
         abi::Submission {
             struct_size, flags, kernel, space, args, arg_count, wait_count, waits, signal, nanoseconds, attributes,
-            attribute_count, phase_begin, phase_end
+            attribute_count, phase_begin, phase_end, stop
         }
         abi::BackendApi {
             struct_size, flags, key, description, probe, devices, device_info, prepare, release, submit, target,

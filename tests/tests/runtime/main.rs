@@ -11,6 +11,7 @@ mod devices_random;
 mod edges;
 mod elements;
 mod errors;
+mod events;
 mod exactly_once;
 mod failure;
 mod fuzzy;

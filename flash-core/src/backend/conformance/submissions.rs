@@ -5,6 +5,7 @@ use super::slots::{
 };
 use super::{Outcome, Stop, Subject, ensure};
 use crate::abi::{self, Arg, Buffer, CopyBox, Submission};
+use crate::error::Error;
 use crate::index::{Dim, Group, Order, OrderTraits};
 use crate::memory::host_handles;
 use std::ops::Range;
@@ -134,6 +135,19 @@ fn submit(
     phases: Range<u64>,
     waits: &[*mut abi::Event],
 ) -> Outcome {
+    submit_stoppable(subject, kernel, order, args, phases, waits, None)
+}
+
+/// The same with a flag that may ask it to stop.
+fn submit_stoppable(
+    subject: &Subject,
+    kernel: &Prepared<'_>,
+    order: &Order,
+    args: &[Arg],
+    phases: Range<u64>,
+    waits: &[*mut abi::Event],
+    stop: Option<&AtomicU32>,
+) -> Outcome {
     let view = order.view();
     let mut signal = std::ptr::null_mut();
     let mut nanoseconds = 0;
@@ -153,6 +167,7 @@ fn submit(
         attribute_count: 0,
         phase_begin: phases.start,
         phase_end: phases.end,
+        stop: stop.map_or(std::ptr::null(), |flag| flag.as_ptr().cast_const()),
     };
     let submit = slot(subject.api().submit, "submit")?;
     // SAFETY: a kernel of this device and its arguments, which live until the event has fired.
@@ -226,6 +241,33 @@ pub(super) fn launches_fail_with_their_events(subject: &Subject) -> Outcome {
     }
     count(subject, &kernel, &hits, &[])?;
     subject.same("runs of the launch after it", &hits.words(subject)?, &[1; 10])
+}
+
+pub(super) fn stops(subject: &Subject) -> Outcome {
+    const N: u64 = 1 << 16;
+    let kernel = prepared(subject, "conformance.count")?;
+    let order = order(&[N, 1, 1], &OrderTraits::default())?;
+    let (extents, strides) = ([N, 1], [1, N, N]);
+    let run = |asked: u32| {
+        let hits = Array::new(subject, &vec![0; N as usize])?;
+        let args = [scalar(&extents[0]), scalar(&extents[1]), hits.arg(&strides)];
+        let stop = AtomicU32::new(asked);
+        let outcome = submit_stoppable(subject, &kernel, &order, &args, 0..1, &[], Some(&stop));
+        Ok::<_, Stop>((outcome, hits.words(subject)?))
+    };
+    let (outcome, hits) = run(1)?;
+    match outcome {
+        Ok(()) => {
+            subject.same("runs of a launch that did not stop and did not fail", &hits, &[1; N as usize])?
+        }
+        Err(Stop::Fail(text)) if text == Error::Cancelled.to_string() => {
+            ensure!(hits.iter().all(|hit| *hit <= 1), "a launch that stopped ran some work items twice");
+        }
+        Err(other) => return Err(other),
+    }
+    let (outcome, hits) = run(0)?;
+    outcome?;
+    subject.same("runs of the launch after it, which is not asked to stop", &hits, &[1; N as usize])
 }
 
 pub(super) fn phases(subject: &Subject) -> Outcome {

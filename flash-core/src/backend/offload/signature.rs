@@ -105,6 +105,7 @@ mod tests {
             attribute_count: 0,
             phase_begin: 0,
             phase_end: phases,
+            stop: null(),
         };
         body(&Launch { raw: &raw, kernel: &() })
     }

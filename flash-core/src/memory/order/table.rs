@@ -1,9 +1,11 @@
 //! The order of pending pipelines.
 //!
 //! A pipeline that does not run at once enters here, with the extent of each memory that it touches. It comes
-//! after all pipelines there that it conflicts with: some element is touched by both, and written by one.
-//! That is decided when it lines up, for all its memories under one lock. So pipelines are ordered as wholes,
-//! and there is no circle of waits. It is started when it is ready and the last of those before it has left.
+//! after all pipelines there that it conflicts with: some element is touched by both, and written by one. It
+//! also comes after the entries that it names, which may be pipelines or events: an event is an entry without
+//! memories, which leaves when it is signalled. All that is decided when it lines up, for all its memories
+//! under one lock. So pipelines are ordered as wholes, and there is no circle of waits. It is started when it
+//! is ready and the last of those before it has left.
 //!
 //! Per memory there is a line of the pipelines that later ones are compared with. A pipeline that writes all
 //! that an earlier one touches comes after that one, and takes its place.
@@ -78,7 +80,7 @@ struct Table<E> {
 struct Entry {
     memories: Vec<u64>,
     /// Number of those before it that have not left, and one more until it is ready or withdraws; each counts
-    /// once for each memory over which they conflict.
+    /// once for each memory over which they conflict, and for each time that it is named.
     before: usize,
     after: Vec<Ticket>,
     /// Set when it is ready, taken when it is started. A pipeline that withdraws has none.
@@ -106,13 +108,20 @@ impl<E: Extent> Order<E> {
         table
     }
 
-    /// Takes a place behind all pipelines there.
-    pub fn line_up(&self, touches: Vec<Touch<E>>) -> Ticket {
+    /// Takes a place behind all pipelines there that it conflicts with, and behind those of `after` that have
+    /// not left.
+    pub fn line_up(&self, touches: Vec<Touch<E>>, after: impl IntoIterator<Item = Ticket>) -> Ticket {
         let mut table = self.lock();
         let ticket = table.next;
         table.next += 1;
         let memories = touches.iter().map(|touch| touch.memory).collect();
-        let before = table.line_up(ticket, touches) + 1;
+        let mut before = table.line_up(ticket, touches) + 1;
+        for other in after {
+            if let Some(entry) = table.entries.get_mut(&other) {
+                entry.after.push(ticket);
+                before += 1;
+            }
+        }
         table.entries.insert(ticket, Entry { memories, before, after: Vec::new(), start: None });
         ticket
     }
@@ -145,6 +154,11 @@ impl<E: Extent> Order<E> {
             let ready = table.leave(ticket);
             self.left(table, ready);
         }
+    }
+
+    /// True if it has not left.
+    pub fn has(&self, ticket: Ticket) -> bool {
+        self.lock().entries.contains_key(&ticket)
     }
 
     /// True if the second comes after the first, directly or by way of others. `known` has some that are

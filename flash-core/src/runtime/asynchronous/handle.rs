@@ -38,6 +38,10 @@ impl Handle {
         Handle { outcome }
     }
 
+    pub(super) fn pending(&self) -> &Pending {
+        &self.outcome
+    }
+
     /// Waits until all of it has finished, or its time is up. This thread runs it if it has not begun, and
     /// before it what it comes after.
     ///

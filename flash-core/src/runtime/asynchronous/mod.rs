@@ -19,6 +19,7 @@ pub(super) mod limits;
 mod outcome;
 pub(super) mod pending;
 mod queue;
+mod steer;
 mod sync;
 mod timer;
 

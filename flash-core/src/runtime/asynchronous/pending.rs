@@ -8,11 +8,12 @@
 //! for a launch of another thread is handed to an extra thread (`workers/blocking.rs`), as a whole or for the
 //! rest of it. So no worker is kept from what others wait for.
 
-use super::limits::SharedOutcome;
+use super::limits::{SharedOutcome, StoppableOutcome};
 use super::outcome::Outcome;
 use super::queue::{Job, Queue, Sleeper};
 use crate::error::Error;
 use crate::memory::order::{ORDER, Ticket};
+use crate::runtime::event::Event;
 use crate::runtime::footprint::pipeline::PipelineFootprint;
 use crate::runtime::submissions::SubmissionList;
 use crate::workers::{self, Source};
@@ -52,7 +53,7 @@ pub(in crate::runtime) fn pend(
     for (_, memory, written) in list.memories() {
         memory.look(written.then(|| touched.written(memory)))?;
     }
-    let ticket = ORDER.line_up(touched.touches());
+    let ticket = ORDER.line_up(touched.touches(), list.after().iter().map(Event::ticket));
     for (counted, (_, memory, written)) in list.memories().enumerate() {
         if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
             list.memories().take(counted).for_each(|(_, memory, written)| memory.state.unpend(written));
@@ -64,7 +65,7 @@ pub(in crate::runtime) fn pend(
 }
 
 /// Leaves the order when dropped.
-pub(in crate::runtime) struct PlaceInOrder(Ticket);
+pub(in crate::runtime) struct PlaceInOrder(pub Ticket);
 
 impl PlaceInOrder {
     pub fn ticket(&self) -> Ticket {
@@ -100,7 +101,7 @@ impl Deref for Pending {
 impl Pending {
     pub fn new(timed: bool) -> Arc<Pending> {
         let (outcome, ticket, done) =
-            (Arc::new(Outcome::new()), AtomicU64::new(u64::MAX), AtomicBool::new(false));
+            (StoppableOutcome::new(), AtomicU64::new(u64::MAX), AtomicBool::new(false));
         Arc::new(Pending { outcome, ticket, done, timed })
     }
 
@@ -110,6 +111,22 @@ impl Pending {
 
     pub fn is_timed(&self) -> bool {
         self.timed
+    }
+
+    /// Its place in the order, or a number of no place.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket.load(Relaxed)
+    }
+
+    /// Waits on this thread until it is the turn of a place in the order. `Ok`: the outcome to watch
+    /// meanwhile.
+    pub fn wait_for_turn(turn: &PlaceInOrder) -> Result<Arc<Pending>, Error> {
+        let called = Pending::new(false);
+        called.enter(turn.ticket());
+        let caller = called.clone();
+        ORDER.ready(turn.ticket(), Box::new(move |_| caller.call()));
+        called.wait()?;
+        Ok(called)
     }
 
     /// It has a place in the order.

@@ -6,6 +6,7 @@ use crate::abi::{self, Arg};
 use crate::descriptor::View;
 use crate::error::Error;
 use crate::memory::directory::Place;
+use crate::runtime::asynchronous::limits::StopFlag;
 use crate::runtime::check::WriteCheck;
 use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::footprint::part_of;
@@ -142,7 +143,7 @@ impl<'r> KernelPart<'r> {
     }
 
     /// Runs it; returns when it is done.
-    pub fn run(mut self) -> Result<(), Error> {
+    pub fn run(mut self, stop: StopFlag<'_>) -> Result<(), Error> {
         for (arg, (part, own)) in self.args.iter_mut().zip(&self.boxes) {
             if *own {
                 arg.part = part;
@@ -162,6 +163,7 @@ impl<'r> KernelPart<'r> {
             position: self.position,
             cut: self.cut,
             draw: None,
+            stop,
         };
         run_timed(self.target, self.items, || device_launch::submit_to(launch, &mut self.args, self.merged))?;
         if let (Some(own), Some(all)) = (own, &self.by_phase) {

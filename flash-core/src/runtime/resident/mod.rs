@@ -8,7 +8,7 @@
 
 mod cache;
 
-use super::asynchronous::limits::{SharedOutcome, timed};
+use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
 use super::device_launch::{self, DeviceLaunch, complete};
 use super::distributed::lanes::Lanes;
 use super::footprint::FootprintCache;
@@ -60,6 +60,9 @@ pub(super) fn run(
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let mut position = first;
     for node in &list.nodes()[first..] {
+        if is_stopped(watch) {
+            break;
+        }
         let order = list.order_of(node);
         let space = match &last {
             Some((before, view)) if std::ptr::eq(*before, order) => view.get(),
@@ -264,6 +267,7 @@ impl<'a> Run<'a> {
             position,
             cut: false,
             draw: None,
+            stop: watch.and_then(|watch| watch.flag()),
         };
         let limit = device_launch::timeout(node, self.runtime);
         if limit.is_none() && profile.is_none() {
@@ -279,10 +283,13 @@ impl<'a> Run<'a> {
             }
             return Ok(());
         }
-        let run =
-            || launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds));
+        let run = |stop: StopFlag<'_>| {
+            let phases = launch.phases.clone();
+            let launch = DeviceLaunch { stop, phases, ..launch };
+            launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
+        };
         match limit {
-            None => run(),
+            None => run(launch.stop),
             Some(limit) => {
                 let blame = |source| device_launch::blame(node, plan, position, source);
                 timed(limit, Instant::now(), watch, blame, run)

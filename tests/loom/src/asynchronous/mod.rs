@@ -260,7 +260,7 @@ impl World {
             touched: 0..1,
             written: written.then_some(0..1),
         };
-        let ticket = world.order.line_up(Self::touched(touches).map(touch).collect());
+        let ticket = world.order.line_up(Self::touched(touches).map(touch).collect(), []);
         for (m, written) in Self::touched(touches) {
             let state = &world.states[m];
             let counted = if written { world.parts[m].pend(state, &(0..1)) } else { state.pend_read() };
@@ -455,7 +455,7 @@ impl Halves {
     /// A pipeline that adds 1 to some elements, on a thread of its own.
     fn exec_async(halves: &Arc<Halves>, written: Range<u64>) -> Result<Arc<Outcome<()>>, Refused> {
         let touch = Touch { memory: 0, touched: written.clone(), written: Some(written.clone()) };
-        let ticket = halves.order.line_up(vec![touch]);
+        let ticket = halves.order.line_up(vec![touch], []);
         if let Err(refused) = halves.parts.pend(&halves.state, &written) {
             halves.order.withdraw(ticket);
             return Err(refused);

@@ -22,7 +22,7 @@ use crate::memory::directory::Place;
 use crate::memory::fast_path::FastPathFence;
 use crate::memory::host_handles::Scratch;
 use crate::memory::region::Region;
-use crate::runtime::asynchronous::limits::{SharedOutcome, timed};
+use crate::runtime::asynchronous::limits::{SharedOutcome, StopFlag, timed};
 use crate::runtime::footprint::FootprintCache;
 use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
@@ -169,7 +169,11 @@ impl<'r> Scheduler<'r> {
             reads: Vec::new(),
             writes: Vec::new(),
         });
-        if let Err(error) = self.try_issue(node, checked) {
+        let issued = match self.watch.and_then(|watch| watch.stopped()) {
+            Some(reason) => Err(reason.clone()),
+            None => self.try_issue(node, checked),
+        };
+        if let Err(error) = issued {
             self.fail(node, error);
         }
         if self.tasks.waiting() > RUN_AHEAD {
@@ -332,7 +336,7 @@ impl<'r> Scheduler<'r> {
             }
         }
         let expected = part.expected();
-        self.put((node, plan, target, number), &touches, place, expected, move || part.run());
+        self.put((node, plan, target, number), &touches, place, expected, move |stop| part.run(stop));
         Ok(number)
     }
 
@@ -343,7 +347,7 @@ impl<'r> Scheduler<'r> {
         touches: &[Touches],
         place: Place,
         expected: u64,
-        work: impl FnOnce() -> Result<(), Error> + 'r,
+        work: impl FnOnce(StopFlag<'_>) -> Result<(), Error> + 'r,
     ) {
         let waits = self.waits(touches, place);
         let arrays = &mut self.arrays;
@@ -352,8 +356,8 @@ impl<'r> Scheduler<'r> {
         // Most have none, and their work is as small as possible: it is allocated here and freed elsewhere.
         let work = match pins.is_empty() {
             true => self.limited(node, plan, work),
-            false => self.limited(node, plan, move || {
-                let outcome = work();
+            false => self.limited(node, plan, move |stop| {
+                let outcome = work(stop);
                 drop(pins);
                 outcome
             }),
@@ -524,23 +528,27 @@ impl<'r> Scheduler<'r> {
         &mut self,
         node: &'w Node,
         plan: &'w Plan,
-        work: impl FnOnce() -> Result<(), Error> + 'w,
+        work: impl FnOnce(StopFlag<'_>) -> Result<(), Error> + 'w,
     ) -> Work<'w>
     where
         'r: 'w,
     {
-        let Some(limit) = device_launch::timeout(node, self.runtime) else {
-            return Box::new(move || Ok(work()?));
-        };
         let watch = self.watch;
+        let work = move |stop: StopFlag<'_>| match watch.and_then(|watch| watch.stopped()) {
+            Some(reason) => Err(reason.clone()),
+            None => work(stop),
+        };
+        let Some(limit) = device_launch::timeout(node, self.runtime) else {
+            return Box::new(move || Ok(work(watch.and_then(|watch| watch.flag()))?));
+        };
         let latest = self.latest();
         let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
         Box::new(move || {
             let blame = |source| device_launch::blame(node, plan, position, source);
             let mut runs = false;
-            let work = || {
+            let work = |stop: StopFlag<'_>| {
                 runs = true;
-                work()
+                work(stop)
             };
             let outcome = timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
             outcome.map_err(|error| match error {
@@ -625,7 +633,7 @@ impl<'r> Scheduler<'r> {
         self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         let (args, dims) = (self.list.args_of(node), self.list.dims_of(node));
-        let work = self.limited(node, plan, move || failsafe::call(body, plan, args, dims));
+        let work = self.limited(node, plan, move |_| failsafe::call(body, plan, args, dims));
         // SAFETY: the recording lives until the run is over; the function is Send and Sync.
         let task = unsafe { self.tasks.add(waits, 0, work) };
         self.touched(&touches, Place::HOST, task);

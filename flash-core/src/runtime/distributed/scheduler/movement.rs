@@ -158,7 +158,7 @@ impl<'r> Scheduler<'r> {
         let bytes =
             |touched: &Touches| touched.region.elements() * self.arrays[touched.array as usize].size();
         let expected = touches.iter().map(bytes).sum::<u64>() / 10;
-        let work = self.limited(node, plan, move || {
+        let work = self.limited(node, plan, move |_| {
             let outcome = work();
             drop(pins);
             outcome

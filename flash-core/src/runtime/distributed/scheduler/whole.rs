@@ -6,6 +6,7 @@ use crate::abi::{self, Arg};
 use crate::descriptor::Access;
 use crate::error::Error;
 use crate::memory::directory::Place;
+use crate::runtime::asynchronous::limits::StopFlag;
 use crate::runtime::device_launch::{self, DeviceLaunch};
 use crate::runtime::distributed::arrays::Touch;
 use crate::runtime::distributed::part;
@@ -62,7 +63,7 @@ impl<'r> Scheduler<'r> {
         let (list, runtime, order) = (self.list, self.runtime, self.list.order_of(node));
         let (position, recorded) = (self.latest().position, list.args_of(node));
         let placed = (place != Place::HOST).then(|| self.placed(node, footprint, place));
-        let work = move || {
+        let work = move |stop: StopFlag<'_>| {
             let mut placed = placed;
             let args = match &mut placed {
                 None => recorded,
@@ -80,7 +81,7 @@ impl<'r> Scheduler<'r> {
             let (space, phases) = (view.get(), 0..order.phases());
             let (cut, draw) = (false, None);
             let launch =
-                DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw };
+                DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
             part::run_timed(target, order.items(), || {
                 launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
             })
