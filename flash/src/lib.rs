@@ -40,8 +40,8 @@
 pub use flash_core::backend::{DeviceHandle, DeviceInfo};
 // Options of a submission or a runtime: `.options(..)`.
 pub use flash_core::descriptor::{
-    Attributes, Devices, Implementation, InFlight, MemoryBudget, Priority, Searchable, Subspaces, Timeout,
-    group_by, only, sort_by, weights,
+    Attributes, Devices, Implementation, InFlight, MemoryBudget, OnCaller, Priority, Searchable, Subspaces,
+    Timeout, group_by, only, sort_by, weights,
 };
 // How a launch is cut over devices, and which elements each part touches.
 pub use flash_core::descriptor::{columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};

@@ -177,20 +177,21 @@ fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result
         return Ok(());
     }
     let parallel = launch.has_attributes() && attributes(launch)?;
-    if items < (phases.end - phases.start) * team.threads() as u64 && !kernel.warned.load(Relaxed) {
-        warn(kernel, space, team.threads());
+    let crew = if launch.is_on_caller() { Crew::Caller } else { Crew::Team(team) };
+    if items < (phases.end - phases.start) * crew.threads() as u64 && !kernel.warned.load(Relaxed) {
+        warn(kernel, space, crew.threads());
     }
     let timed = sampled || launch.profiled();
     let start = timed.then(Instant::now);
     let result = if launch.phased() {
-        run_phased(team, launch, parallel)
+        run_phased(crew, launch, parallel)
     } else {
-        run_plain(team, launch, launch.args(), parallel)
+        run_plain(crew, launch, launch.args(), parallel)
     };
     if let Some(start) = start {
         let nanoseconds = start.elapsed().as_nanos() as u64;
         let small = nanoseconds < 2_000;
-        kernel.measured(nanoseconds, items, if small && !parallel { 1 } else { team.threads() });
+        kernel.measured(nanoseconds, items, if small && !parallel { 1 } else { crew.threads() });
         launch.report(nanoseconds);
     }
     result
@@ -235,7 +236,7 @@ fn warn(kernel: &CpuKernel, space: SpaceRef<'_>, threads: usize) {
 /// Everything but double-buffered arguments.
 #[inline]
 fn run_plain(
-    team: &Team,
+    crew: Crew<'_>,
     launch: &Launch<'_, CpuKernel>,
     args: &[Arg],
     parallel: bool,
@@ -256,9 +257,9 @@ fn run_plain(
     };
     let count = phases.end - phases.start;
     if kernel.whole {
-        return run_whole(team, &job, count);
+        return run_whole(crew, &job, count);
     }
-    team.run(&job, count, estimate(kernel, args, parallel));
+    crew.run(&job, count, estimate(kernel, args, parallel));
     job.outcome()
 }
 
@@ -273,20 +274,95 @@ fn estimate(kernel: &CpuKernel, args: &[Arg], parallel: bool) -> Estimate {
 }
 
 /// The `whole` door: once per phase, with the team's threads to use.
-fn run_whole(team: &Team, job: &Job<'_>, count: u64) -> Result<(), Failure> {
-    let threads = threads_of(team);
+fn run_whole(crew: Crew<'_>, job: &Job<'_>, count: u64) -> Result<(), Failure> {
+    let threads = crew.threads_of_kernel();
     for k in 0..count {
         let (phase, rows) = (job.first + k, job.phase(k));
         let share =
             Share { phase, begin: rows.start, end: rows.end, threads: &raw const threads, ..job.share };
+        if job.is_stopped() {
+            break;
+        }
         // SAFETY: all rows of the phase, one call at a time, arguments of the launch.
-        if job.is_stopped()
-            || !job.error.put(unsafe { job.kernel.call(&share, job.args[(k & 1) as usize]) }, job.share.host)
-        {
+        if !job.error.put(unsafe { job.kernel.call(&share, job.args[(k & 1) as usize]) }, job.share.host) {
             break;
         }
     }
     job.outcome()
+}
+
+/// The threads that run a launch.
+#[derive(Clone, Copy)]
+enum Crew<'a> {
+    Team(&'a Team),
+    /// The calling thread alone.
+    Caller,
+}
+
+/// Nanoseconds after which a launch on the caller looks whether it is to stop.
+const LOOK: f32 = 100_000.0;
+
+impl Crew<'_> {
+    fn threads(self) -> usize {
+        match self {
+            Crew::Team(team) => team.threads(),
+            Crew::Caller => 1,
+        }
+    }
+
+    /// Runs phases of some work.
+    fn run<W: Work>(self, work: &W, phases: u64, estimate: Estimate) {
+        if let Crew::Team(team) = self {
+            team.run(work, phases, estimate);
+            return;
+        }
+        let step = match estimate.ns_per_item {
+            0.0 => u64::MAX,
+            ns => ((LOOK / ns) as u64).next_multiple_of(estimate.align).max(estimate.align),
+        };
+        for phase in 0..phases {
+            let Range { start: mut begin, end } = work.phase(phase);
+            while begin < end {
+                let next = begin.saturating_add(step).min(end);
+                if !work.run(phase, begin..next) {
+                    return;
+                }
+                begin = next;
+            }
+        }
+    }
+
+    /// What a `whole` kernel may use.
+    fn threads_of_kernel(self) -> abi::Threads {
+        unsafe extern "C" fn install(
+            _: *mut c_void,
+            body: unsafe extern "C" fn(*mut c_void),
+            data: *mut c_void,
+        ) {
+            // SAFETY: called once, here.
+            unsafe { body(data) }
+        }
+        unsafe extern "C" fn each(
+            _: *mut c_void,
+            count: u64,
+            _: f32,
+            body: unsafe extern "C" fn(*mut c_void, u64, u64),
+            data: *mut c_void,
+        ) {
+            // SAFETY: all parts once, here.
+            unsafe { body(data, 0, count) }
+        }
+        match self {
+            Crew::Team(team) => threads_of(team),
+            Crew::Caller => abi::Threads {
+                struct_size: size_of::<abi::Threads>() as u32,
+                count: 1,
+                context: std::ptr::null_mut(),
+                install: Some(install),
+                each: Some(each),
+            },
+        }
+    }
 }
 
 fn threads_of(team: &Team) -> abi::Threads {
@@ -351,11 +427,11 @@ fn two_buffers(arg: &Arg) -> bool {
 
 /// Arguments with two buffers: they change places after every phase, and the contents end in the
 /// first.
-fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Result<(), Failure> {
+fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Result<(), Failure> {
     let (kernel, space, phases) = (launch.kernel(), launch.space(), launch.phases());
     let count = phases.end - phases.start;
     if !launch.args().iter().any(two_buffers) {
-        return run_plain(team, launch, launch.args(), parallel);
+        return run_plain(crew, launch, launch.args(), parallel);
     }
     let even = launch.args().to_vec();
     let mut odd = even.clone();
@@ -376,11 +452,11 @@ fn run_phased(team: &Team, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Re
         error: ErrorSlot::default(),
     };
     if kernel.whole {
-        run_whole(team, &job, count)?;
+        run_whole(crew, &job, count)?;
     } else if covered {
-        team.run(&job, count, estimate(kernel, &even, parallel));
+        crew.run(&job, count, estimate(kernel, &even, parallel));
     } else {
-        team.run(&Copying { job: &job, args: [&even, &odd] }, 2 * count, estimate(kernel, &even, parallel));
+        crew.run(&Copying { job: &job, args: [&even, &odd] }, 2 * count, estimate(kernel, &even, parallel));
     }
     if count % 2 == 1 {
         let back: Vec<Arg> =

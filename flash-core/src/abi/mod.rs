@@ -610,6 +610,10 @@ pub const SUBMIT_PHASED: u32 = 2;
 /// 3.
 pub const SUBMIT_PART: u32 = 4;
 
+/// [`Submission::flags`]: the calling thread runs all of it, and no other thread of the host helps. A device that
+/// is not the host's processors pays no attention to it. Since minor version 9.
+pub const SUBMIT_ON_CALLER: u32 = 8;
+
 /// One launch on one device.
 #[repr(C)]
 pub struct Submission {

@@ -446,6 +446,12 @@ impl<'a, K> Launch<'a, K> {
         self.raw.flags & abi::SUBMIT_PART != 0
     }
 
+    /// True if the calling thread is to run all of it, without help.
+    #[inline]
+    pub fn is_on_caller(&self) -> bool {
+        self.raw.flags & abi::SUBMIT_ON_CALLER != 0
+    }
+
     /// The phases to run.
     #[inline]
     pub fn phases(&self) -> std::ops::Range<u64> {

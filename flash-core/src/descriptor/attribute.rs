@@ -59,6 +59,7 @@ impl Entry {
                 || any.is::<super::PartBy>()
                 || any.is::<Weights>()
                 || any.is::<Subspaces>()
+                || any.is::<OnCaller>()
         };
         self.chooses() || any.is_some_and(says_how)
     }
@@ -316,6 +317,19 @@ pub struct Subspaces(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Priority(pub i32);
 
+/// A launch on a CPU runs on the thread that submits it, and no other thread helps. For launches that are
+/// themselves pieces of parallel work: those of tasks, of `par_iter`, of other pools. Devices of other kinds
+/// pay no attention to it.
+///
+/// ```
+/// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
+/// use flash_core::descriptor::OnCaller;
+/// let alone = rt.options(OnCaller);
+/// # Ok::<(), flash_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnCaller;
+
 /// Bytes of a device's own memory that arrays may take. Data that does not fit is written back to the host
 /// and fetched again; a launch that alone does not fit goes through the memory in parts. An option of a
 /// runtime, for all of its devices; the last one given holds.
@@ -353,7 +367,7 @@ macro_rules! attributes {
         }
     )*};
 }
-attributes! { SortBy GroupBy Implementation Devices Searchable Weights Subspaces Priority MemoryBudget }
+attributes! { SortBy GroupBy Implementation Devices Searchable Weights Subspaces Priority OnCaller MemoryBudget }
 
 /// Shares of a launch for the selected devices: `options(weights([2, 1]))`.
 pub fn weights<W: Into<f64>>(shares: impl IntoIterator<Item = W>) -> Weights {

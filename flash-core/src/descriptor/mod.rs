@@ -6,8 +6,8 @@ mod limits;
 mod part;
 
 pub use attribute::{
-    Attribute, Attributes, Devices, GroupBy, Implementation, MemoryBudget, Priority, Searchable, SortBy,
-    Subspaces, Weights, group_by, only, sort_by, weights,
+    Attribute, Attributes, Devices, GroupBy, Implementation, MemoryBudget, OnCaller, Priority, Searchable,
+    SortBy, Subspaces, Weights, group_by, only, sort_by, weights,
 };
 pub use element::{Element, ElementType};
 #[doc(hidden)]

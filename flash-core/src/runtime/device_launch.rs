@@ -194,8 +194,8 @@ impl DeviceLaunch<'_> {
         let DeviceLaunch { plan, target, space, attributes, profile, .. } = self;
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,
-            flags: if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
-                | if plan.phased { abi::SUBMIT_PHASED } else { 0 }
+            flags: plan.flags
+                | if profile.is_some() { abi::SUBMIT_PROFILE } else { 0 }
                 | if self.cut { abi::SUBMIT_PART } else { 0 },
             kernel: target.kernel,
             space: space.raw(),

@@ -84,7 +84,7 @@ impl LaunchCache {
         let args = list.args_of(node);
         let submission = Submission {
             struct_size: size_of::<Submission>() as u32,
-            flags: 0,
+            flags: plan.flags,
             kernel: target.kernel,
             // `run` sets these two.
             space: std::ptr::null(),

@@ -10,7 +10,7 @@ use crate::abi;
 use crate::backend::DeviceHandle;
 use crate::backend::catalog::Catalog;
 use crate::descriptor::{
-    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, Subspaces, View, Weights,
+    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
 };
 use crate::error::{Code, Error};
 use crate::kernel::KernelDefinition;
@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub weights: Option<Vec<f64>>,
     /// The least number of parts.
     pub subspaces: u32,
+    /// `SUBMIT_*` flags of its launches.
+    pub flags: u32,
     /// No number of parts is requested, and all implementations take parts: a launch that does not fit a
     /// device's memory may be cut into more.
     pub may_stream: bool,
@@ -126,6 +128,8 @@ impl Plan {
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),
             weights,
             subspaces,
+            flags: if facts.phased { abi::SUBMIT_PHASED } else { 0 }
+                | if all.get::<OnCaller>().is_some() { abi::SUBMIT_ON_CALLER } else { 0 },
             alignment: targets.as_ref().map_or(1, |targets| common_multiple(targets)),
             may_stream: all.get::<Subspaces>().is_none()
                 && targets.as_ref().is_ok_and(|targets| targets.iter().all(|t| t.parts)),

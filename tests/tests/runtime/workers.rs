@@ -1,13 +1,15 @@
 //! The worker threads: the work that runs on them, and that is not held up.
 
+use flash::OnCaller;
 use flash::kernel;
-use flash::kernel::views::{Item, ReadWrite};
+use flash::kernel::views::{Item, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash_core::workers::{self, Source};
 use flash_tests::in_process;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -420,4 +422,43 @@ fn an_idle_second_costs_no_more_than_five_milliseconds() {
         let used = processor_time() - before;
         assert!(used <= 5000, "{used} us");
     });
+}
+
+fn this_thread() -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    std::thread::current().id().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Notes the threads that run it.
+#[derive(KernelDefinition)]
+#[kernel(name = "workers.who", dims(i))]
+struct Who<'a> {
+    of: Item<'a, Write<u64>>,
+}
+
+struct Noted;
+
+#[kernel]
+impl CpuItem<Who<'_>> for Noted {
+    fn item(_: Index<1>, k: WhoItem<'_>) {
+        std::thread::sleep(Duration::from_micros(200));
+        k.of.set(this_thread());
+    }
+}
+
+#[flash_tests::test]
+fn a_launch_on_its_caller_has_no_help() {
+    let rt = flash_tests::runtime();
+    let of = FlashMemory::<u64>::zeroed(64);
+    for alone in [rt.options(OnCaller), rt.options(Priority(1)).options(OnCaller)] {
+        of.write().unwrap().fill(0);
+        alone.submit(Who::of(&of)).exec([64]).unwrap();
+        let threads = of.read().unwrap().to_vec();
+        match flash_tests::key().as_str() == "ALL_CPU" && rt.devices().len() == 1 {
+            true => assert_eq!(threads, vec![this_thread(); 64]),
+            false => assert!(threads.iter().all(|thread| *thread != 0)),
+        }
+        rt.submit(Who::of(&of)).options(OnCaller).exec([64]).unwrap();
+    }
 }
