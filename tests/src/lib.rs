@@ -113,7 +113,8 @@ pub fn on_key<F: FnOnce()>(body: F) {
 }
 
 /// Says that a test cannot run here; it then returns. `name` is the test's name as the harness prints
-/// it. Continuous integration allows reasons that begin with `no GPU`, `no AVX-512` or `no nightly`.
+/// it. Continuous integration allows reasons that begin with `no GPU`, `no AVX-512`, `no AMX` or
+/// `no nightly`.
 ///
 /// # Panics
 /// If the file that `FLASH_SKIP_LOG` names cannot be written.
