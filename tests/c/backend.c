@@ -94,10 +94,10 @@ static flash_error *run(const flash_submission *work, flash_arg *args) {
     return NULL;
 }
 
-static flash_error *submit(struct flash_device *device, struct flash_queue *queue, const flash_submission *work) {
+static flash_error *submit(struct flash_device *device, const flash_submission *work) {
     (void)device;
-    if (queue || work->wait_count)
-        return flash_fail(FLASH_ERROR_UNSUPPORTED, "this backend has no queues and no events");
+    if (work->wait_count)
+        return flash_fail(FLASH_ERROR_UNSUPPORTED, "this backend has no events");
     for (size_t i = 0; i < work->attribute_count; ++i)
         if (work->attributes[i].required) {
             char text[200];
@@ -141,12 +141,12 @@ static flash_error *free_buffer(struct flash_device *device, flash_buffer buffer
     return NULL;
 }
 
-static flash_error *copy_box(struct flash_device *device, struct flash_queue *queue, flash_buffer source,
+static flash_error *copy_box(struct flash_device *device, flash_buffer source,
                              flash_buffer destination, const flash_copy_box *box, struct flash_event *const *waits,
                              size_t wait_count, struct flash_event **signal) {
     (void)device, (void)waits;
-    if (queue || wait_count)
-        return flash_fail(FLASH_ERROR_UNSUPPORTED, "this backend has no queues and no events");
+    if (wait_count)
+        return flash_fail(FLASH_ERROR_UNSUPPORTED, "this backend has no events");
     const char *from = (const char *)(uintptr_t)source.handle + box->source_offset;
     char *to = (char *)(uintptr_t)destination.handle + box->destination_offset;
     for (uint64_t z = 0; z < box->extent[2]; ++z)

@@ -124,8 +124,8 @@ UNUSED static flash_error *prepare(struct flash_device *device, const flash_impl
     return flash_fail(FLASH_ERROR_INVALID, "this device prepares nothing");
 }
 UNUSED static void release(struct flash_device *device, struct flash_kernel *kernel) { (void)device, (void)kernel; }
-UNUSED static flash_error *submit(struct flash_device *device, struct flash_queue *queue, const flash_submission *work) {
-    (void)device, (void)queue, (void)work;
+UNUSED static flash_error *submit(struct flash_device *device, const flash_submission *work) {
+    (void)device, (void)work;
     return NULL;
 }
 UNUSED static flash_error *spaces(struct flash_device *device, const flash_memory_space **list, size_t *count) {
@@ -141,10 +141,10 @@ UNUSED static flash_error *alloc(struct flash_device *device, uint32_t space, ui
     *buffer = (flash_buffer){ .space = space };
     return NULL;
 }
-UNUSED static flash_error *copy_box(struct flash_device *device, struct flash_queue *queue, flash_buffer source,
+UNUSED static flash_error *copy_box(struct flash_device *device, flash_buffer source,
                                     flash_buffer destination, const flash_copy_box *box,
                                     struct flash_event *const *waits, size_t wait_count, struct flash_event **signal) {
-    (void)device, (void)queue, (void)waits, (void)wait_count;
+    (void)device, (void)waits, (void)wait_count;
     void *from = source.space ? (void *)MEMORY : (void *)(uintptr_t)source.handle;
     void *to = destination.space ? (void *)MEMORY : (void *)(uintptr_t)destination.handle;
     memmove(to, from, box->extent[0]);

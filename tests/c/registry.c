@@ -132,8 +132,8 @@ static void release(struct flash_device *device, struct flash_kernel *kernel) {
     (void)device, (void)kernel;
 }
 
-static flash_error *submit(struct flash_device *device, struct flash_queue *queue, const flash_submission *work) {
-    (void)device, (void)queue, (void)work;
+static flash_error *submit(struct flash_device *device, const flash_submission *work) {
+    (void)device, (void)work;
     return flash_fail(FLASH_ERROR_UNSUPPORTED, "it runs nothing");
 }
 

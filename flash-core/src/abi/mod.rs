@@ -25,8 +25,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
 pub const ABI_MINOR: u32 = 9;
-/// The oldest minor version whose plugins this host can use: 2 gave [`Arg`] its `part`.
-pub const ABI_MINOR_OLDEST: u32 = 2;
+/// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host used.
+pub const ABI_MINOR_OLDEST: u32 = 9;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
 pub const QUERY_SYMBOL: &str = "flash_plugin_query";
 
@@ -69,12 +69,6 @@ pub struct Device {
 /// A kernel implementation made ready for one device. Opaque.
 #[repr(C)]
 pub struct Kernel {
-    _opaque: [u8; 0],
-}
-
-/// A queue of a device. Opaque.
-#[repr(C)]
-pub struct Queue {
     _opaque: [u8; 0],
 }
 
@@ -501,7 +495,7 @@ pub const DEVICE_EMULATED: u32 = 1;
 pub const DEVICE_TEST: u32 = 2;
 /// Device flag: uses host memory in place, space [`SPACE_HOST`].
 pub const DEVICE_HOST_MEMORY: u32 = 4;
-/// Device flag: the default queue runs submissions in order.
+/// Device flag: it runs submissions in order.
 pub const DEVICE_IN_ORDER: u32 = 8;
 /// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. Since
 /// minor version 8.
@@ -682,14 +676,9 @@ pub struct BackendApi {
     >,
     /// Releases a kernel.
     pub release: Option<unsafe extern "C" fn(device: *mut Device, kernel: *mut Kernel)>,
-    /// Runs a kernel. `queue` NULL: the device's default queue.
-    pub submit: Option<
-        unsafe extern "C" fn(
-            device: *mut Device,
-            queue: *mut Queue,
-            submission: *const Submission,
-        ) -> *mut Error,
-    >,
+    /// Runs a kernel.
+    pub submit:
+        Option<unsafe extern "C" fn(device: *mut Device, submission: *const Submission) -> *mut Error>,
     /// The target string of implementations that `prepare` takes, such as `cuda`, of devices whose info lists
     /// none.
     pub target: Str,
@@ -724,18 +713,10 @@ pub struct BackendApi {
             buffer: *mut Buffer,
         ) -> *mut Error,
     >,
-    /// A handle that another process or backend can import.
-    pub export_buffer:
-        Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer, handle: *mut u64) -> *mut Error>,
-    /// The counterpart of `export_buffer`.
-    pub import_buffer: Option<
-        unsafe extern "C" fn(device: *mut Device, handle: u64, bytes: u64, buffer: *mut Buffer) -> *mut Error,
-    >,
     /// Copies a box between any two buffers. Waits and signal as in [`Submission`].
     pub copy_box: Option<
         unsafe extern "C" fn(
             device: *mut Device,
-            queue: *mut Queue,
             source: Buffer,
             destination: Buffer,
             shape: *const CopyBox,
@@ -753,17 +734,6 @@ pub struct BackendApi {
             bytes_per_second: *mut f64,
         ) -> u32,
     >,
-    /// A queue beside the default one.
-    pub queue_create: Option<
-        unsafe extern "C" fn(
-            device: *mut Device,
-            attributes: *const Attr,
-            attribute_count: usize,
-            queue: *mut *mut Queue,
-        ) -> *mut Error,
-    >,
-    /// Waits for a queue and frees it.
-    pub queue_destroy: Option<unsafe extern "C" fn(device: *mut Device, queue: *mut Queue)>,
     /// An event that the host signals.
     pub event_create: Option<unsafe extern "C" fn(device: *mut Device, event: *mut *mut Event) -> *mut Error>,
     /// Fires a user event, with an error or NULL. Takes the error.
@@ -795,10 +765,6 @@ pub struct BackendApi {
             handle: *mut u64,
         ) -> *mut Error,
     >,
-    /// Lets a backend without threads make progress.
-    pub progress: Option<unsafe extern "C" fn(device: *mut Device)>,
-    /// Tries to stop the work behind an event.
-    pub cancel: Option<unsafe extern "C" fn(event: *mut Event) -> *mut Error>,
     /// For a kernel with a [`ShareFn`] in [`SPACE_HOST`]: the number of work items up to which the host may
     /// run a launch itself. The launch must have one phase and no flags and attributes; the host calls that
     /// function on its own thread and does not tell the device. 0, or NULL: none. The host asks after each

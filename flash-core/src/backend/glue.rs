@@ -141,12 +141,8 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         alloc: Some(alloc::<B>),
         free: Some(free::<B>),
         register_host: Some(register_host::<B>),
-        export_buffer: None,
-        import_buffer: None,
         copy_box: Some(copy_box::<B>),
         can_copy: Some(can_copy::<B>),
-        queue_create: None,
-        queue_destroy: None,
         event_create: Some(event_create),
         event_signal: Some(event_signal),
         event_ready: Some(event_ready),
@@ -155,8 +151,6 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         event_times: Some(event_times),
         event_release: Some(event_release),
         native_handle: Some(native_handle::<B>),
-        progress: None,
-        cancel: None,
         inline_items: Some(inline_items::<B>),
         preload: Some(preload::<B>),
         image: Some(image::<B>),
@@ -421,15 +415,11 @@ unsafe extern "C" fn forget_host<B: Backend>(device: *mut abi::Device, pointer: 
 
 unsafe extern "C" fn submit<B: Backend>(
     device: *mut abi::Device,
-    queue: *mut abi::Queue,
     submission: *const Submission,
 ) -> *mut abi::Error {
     entry("submit", || {
         // SAFETY: the host's submission lives for the call.
         let raw = unsafe { &*submission };
-        if !queue.is_null() {
-            return Err(Failure::new(Code::Unsupported, "this backend has only the default queue"));
-        }
         if raw.wait_count != 0 {
             // SAFETY: the submission has that many events.
             unsafe { wait_for(raw.waits, raw.wait_count as usize)? };
@@ -533,7 +523,6 @@ unsafe extern "C" fn register_host<B: Backend>(
 
 unsafe extern "C" fn copy_box<B: Backend>(
     device: *mut abi::Device,
-    queue: *mut abi::Queue,
     source: abi::Buffer,
     destination: abi::Buffer,
     shape: *const abi::CopyBox,
@@ -542,9 +531,6 @@ unsafe extern "C" fn copy_box<B: Backend>(
     signal: *mut *mut abi::Event,
 ) -> *mut abi::Error {
     entry("copy_box", || {
-        if !queue.is_null() {
-            return Err(Failure::new(Code::Unsupported, "this backend has only the default queue"));
-        }
         // SAFETY: the host's events, a device of this backend, boxes that the host vouches for.
         unsafe {
             wait_for(waits, wait_count)?;

@@ -149,8 +149,8 @@ unsafe fn copy(device: &DeviceHandle, from: Buffer, to: Buffer) -> Result<(), Er
     let mut event: *mut abi::Event = std::ptr::null_mut();
     // SAFETY: a device of this vtable, the caller's buffers, and an event that is given back once.
     unsafe {
-        let (queue, waits) = (std::ptr::null_mut(), std::ptr::null());
-        take_error(copy(device.raw, queue, from, to, &shape, waits, 0, &mut event))?;
+        let waits = std::ptr::null();
+        take_error(copy(device.raw, from, to, &shape, waits, 0, &mut event))?;
         if event.is_null() {
             return Ok(());
         }

@@ -477,11 +477,10 @@ impl DeviceMemory {
         shape: &abi::CopyBox,
     ) -> Result<CopyInFlight, Error> {
         let copy = self.device.api.copy_box.ok_or_else(|| self.no_slot("copy_box"))?;
-        let (queue, waits) = (std::ptr::null_mut(), std::ptr::null());
+        let waits = std::ptr::null();
         let mut event = std::ptr::null_mut();
         // SAFETY: a device of this vtable; the caller vouches for the boxes.
-        let outcome =
-            unsafe { take_error(copy(self.device.raw, queue, from, to, shape, waits, 0, &mut event)) };
+        let outcome = unsafe { take_error(copy(self.device.raw, from, to, shape, waits, 0, &mut event)) };
         self.heard(&outcome);
         outcome.map(|()| CopyInFlight { memory: self, event })
     }

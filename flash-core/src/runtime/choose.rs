@@ -20,8 +20,7 @@ pub(crate) struct Target {
     pub device: &'static DeviceHandle,
     pub implementation: String,
     pub kernel: *mut abi::Kernel,
-    pub submit:
-        unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const abi::Submission) -> *mut abi::Error,
+    pub submit: unsafe extern "C" fn(*mut abi::Device, *const abi::Submission) -> *mut abi::Error,
     /// The function that the host may run without telling the device.
     inline: Option<Inline>,
     /// It is called once per phase, with all of its arrays, or with a part of the launch.

@@ -213,7 +213,7 @@ impl DeviceLaunch<'_> {
         };
         // SAFETY: a device of this vtable, a kernel made by its `prepare` for this definition, and
         // arguments that were proved; the arrays live until the event is over, all else until the call is.
-        unsafe { take_error((target.submit)(target.device.raw, std::ptr::null_mut(), &submission))? };
+        unsafe { take_error((target.submit)(target.device.raw, &submission))? };
         target.launched();
         Ok(())
     }

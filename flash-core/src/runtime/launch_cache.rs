@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(super) struct LaunchCache(Option<Box<Launch>>);
 
 struct Launch {
-    submit: unsafe extern "C" fn(*mut abi::Device, *mut abi::Queue, *const Submission) -> *mut abi::Error,
+    submit: unsafe extern "C" fn(*mut abi::Device, *const Submission) -> *mut abi::Error,
     device: *mut abi::Device,
     /// In the order of addresses; with each, whether it is written.
     memories: SmallVec<[(*const ArrayInner, bool); 8]>,
@@ -153,7 +153,7 @@ impl LaunchCache {
             }
             // SAFETY: as the first time: the same device, kernel, space and arrays, held; scalars of the same
             // types. With NULL as the signal it is done on return. It does not unwind.
-            None => unsafe { (launch.submit)(launch.device, std::ptr::null_mut(), &launch.submission) },
+            None => unsafe { (launch.submit)(launch.device, &launch.submission) },
         };
         if error.is_null() {
             release(&launch.memories, false);
@@ -177,7 +177,7 @@ impl Launch {
                 submission.args = args.as_ptr();
                 // SAFETY: as the first time: the same device, kernel, space and arrays, held and resident on
                 // the device; scalars of the same types. With NULL as the signal it is done on return.
-                unsafe { take_error(submit(*device, std::ptr::null_mut(), submission)) }
+                unsafe { take_error(submit(*device, submission)) }
             },
             |source| failed(list, source),
         );

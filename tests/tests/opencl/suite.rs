@@ -4,9 +4,8 @@ use crate::devices;
 use flash_core::backend::conformance;
 
 /// Checks of features that these devices lack.
-const SKIPPED: [&str; 3] = [
+const SKIPPED: [&str; 2] = [
     "host memory is registered",
-    "queues of its own",
     "a kernel that fails is an error of its launch, and the device is usable after",
 ];
 /// Checks of features that devices with memories of their own lack.

@@ -21,14 +21,13 @@ fn passes(report: &Report, skipped: &[&str]) {
 
 #[test]
 fn the_embedded_cpu_backend_passes() {
-    passes(&conformance::run(&Context::default(), "ALL_CPU").unwrap(), &["queues of its own"]);
+    passes(&conformance::run(&Context::default(), "ALL_CPU").unwrap(), &[]);
 }
 
 #[test]
 fn the_null_backend_passes_in_all_but_results() {
     let skipped = [
         "host memory is registered",
-        "queues of its own",
         "a kernel that fails is an error of its launch, and the device is usable after",
     ];
     passes(&conformance::run(&Context::default(), "NULL").unwrap(), &skipped);
@@ -39,8 +38,7 @@ fn a_cpu_backend_split_into_devices_passes() {
     let context = Context::builder().set("cpu.devices", 3).build().unwrap();
     let shared =
         [&["two devices share a memory exactly where they list one memory space"][..], &FOREIGN].concat();
-    let skipped = [&["queues of its own"; 3][..], &shared.repeat(2)].concat();
-    passes(&conformance::run(&context, "ALL_CPU").unwrap(), &skipped);
+    passes(&conformance::run(&context, "ALL_CPU").unwrap(), &shared.repeat(2));
 }
 
 /// What a device without the host's memory, or beside another of the same memory, is not asked.
@@ -52,8 +50,7 @@ const FOREIGN: [&str; 2] = [
 #[test]
 fn cpu_devices_with_memories_of_their_own_pass() {
     let context = Context::builder().set("cpu.devices", 2).set("cpu.copy", true).build().unwrap();
-    let skipped =
-        ["arrays begin anywhere in the host's memory, and others come in their places", "queues of its own"];
+    let skipped = ["arrays begin anywhere in the host's memory, and others come in their places"];
     passes(&conformance::run(&context, "ALL_CPU").unwrap(), &skipped.repeat(2));
 }
 
@@ -67,10 +64,7 @@ fn test_devices_pass() {
     ] {
         let plugin = plugins::built().test.display().to_string();
         let context = Context::builder().set("plugin_path", plugin).set("test.setup", setup).build().unwrap();
-        let skipped = [
-            "arrays begin anywhere in the host's memory, and others come in their places",
-            "queues of its own",
-        ];
+        let skipped = ["arrays begin anywhere in the host's memory, and others come in their places"];
         let report = conformance::run(&context, "TEST").unwrap();
         let pairs = pairs.repeat(devices - 1);
         passes(&report, &[&skipped.repeat(devices)[..], &pairs].concat());
@@ -83,7 +77,7 @@ fn test_devices_pass() {
 #[test]
 fn the_cpu_backend_passes_as_a_plugin() {
     let context = with_plugins(&plugins::built().cpu);
-    passes(&conformance::run(&context, "ALL_CPU").unwrap(), &["queues of its own"]);
+    passes(&conformance::run(&context, "ALL_CPU").unwrap(), &[]);
     let reports = context.list();
     let used = reports.iter().find(|r| !r.devices.is_empty() && r.key.as_deref() == Some("ALL_CPU")).unwrap();
     assert!(used.plugin.ends_with("libflash_backend_cpu_plugin.so"), "{used:?}");
@@ -122,7 +116,6 @@ fn a_backend_in_c_passes() {
         "a user event carries its error",
         "a launch waits for its events",
         "a launch whose event failed does not run",
-        "queues of its own",
         "the kernel's time is reported",
     ];
     passes(&conformance::run(&context, "MY_ACCEL").unwrap(), &skipped);

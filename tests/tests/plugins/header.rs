@@ -47,7 +47,7 @@ fn source() -> String {
     source = source
         .replace("pub class: u32", "pub device_class: u32")
         .replace("DeviceInfo::class", "DeviceInfo::device_class");
-    for opaque in ["Error", "Device", "Kernel", "Queue", "Event"] {
+    for opaque in ["Error", "Device", "Kernel", "Event"] {
         let with_fields = format!("#[repr(C)]\npub struct {opaque} {{\n    _opaque: [u8; 0],\n}}");
         assert!(source.contains(&with_fields), "{opaque} is no opaque type any more: change this list");
         source = source.replace(&with_fields, &format!("pub struct {opaque} {{}}"));
@@ -252,9 +252,8 @@ fn layout() -> Vec<String> {
         }
         abi::BackendApi {
             struct_size, flags, key, description, probe, devices, device_info, prepare, release, submit, target,
-            get_extension, query, generation, spaces, alloc, free, register_host, export_buffer, import_buffer,
-            copy_box, can_copy, queue_create, queue_destroy, event_create, event_signal, event_ready, event_wait,
-            event_on_ready, event_times, event_release, native_handle, progress, cancel, inline_items,
+            get_extension, query, generation, spaces, alloc, free, register_host, copy_box, can_copy, event_create, event_signal, event_ready, event_wait,
+            event_on_ready, event_times, event_release, native_handle, inline_items,
             preload, image, forget_host, open, resolve, resolve_kernel, has
         }
         workers::Workers { struct_size, count, wake }

@@ -73,7 +73,7 @@ fn what_a_plugin_says_wrongly_is_refused_with_what_was_expected() {
         ),
         ("magic", &["MAGIC=77"], &["the magic number 0x474c504853414c46", "found 0x4d"]),
         ("major", &["MAJOR=7"], &["expected interface version 0", "found 7", "rebuild"]),
-        ("minor", &["MINOR=1"], &["expected interface version 0.2 or later", "found 0.1", "rebuild"]),
+        ("minor", &["MINOR=8"], &["expected interface version 0.9 or later", "found 0.8", "rebuild"]),
         ("old_major", &["MAJOR=7", "HEADER_SIZE=24"], &["expected interface version 0", "found 7"]),
         (
             "header_0",

@@ -27,7 +27,6 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("a submission runs just the phases that it names", submissions::phases),
     ("the second buffer of a phased argument keeps what was written, if it is to", submissions::next_stays),
     ("arrays begin anywhere in the host's memory, and others come in their places", submissions::forgotten),
-    ("queues of its own", queues),
 ];
 
 /// The slot, or why the check is skipped.
@@ -353,9 +352,7 @@ pub(super) fn copy(subject: &Subject, from: Buffer, to: Buffer, shape: &CopyBox)
     let copy_box = slot(subject.api().copy_box, "copy_box")?;
     let mut signal = std::ptr::null_mut();
     // SAFETY: the boxes lie inside the buffers, which have no other user.
-    answer(unsafe {
-        copy_box(subject.raw(), std::ptr::null_mut(), from, to, shape, std::ptr::null(), 0, &mut signal)
-    })?;
+    answer(unsafe { copy_box(subject.raw(), from, to, shape, std::ptr::null(), 0, &mut signal) })?;
     finish(subject, signal)
 }
 
@@ -600,18 +597,5 @@ fn events_with_errors(subject: &Subject) -> Outcome {
     }
     let calls = settled(event.count()?);
     ensure!(calls == 1, "on_ready was called {calls} times, expected once");
-    Ok(())
-}
-
-fn queues(subject: &Subject) -> Outcome {
-    let create = slot(subject.api().queue_create, "queue_create")?;
-    let destroy = slot(subject.api().queue_destroy, "queue_destroy")?;
-    let mut queue = std::ptr::null_mut();
-    // SAFETY: a local variable; the queue is destroyed at once.
-    unsafe {
-        answer(create(subject.raw(), std::ptr::null(), 0, &mut queue))?;
-        ensure!(!queue.is_null(), "`queue_create` succeeded and gave NULL");
-        destroy(subject.raw(), queue);
-    }
     Ok(())
 }

@@ -171,7 +171,7 @@ fn submit_stoppable(
     };
     let submit = slot(subject.api().submit, "submit")?;
     // SAFETY: a kernel of this device and its arguments, which live until the event has fired.
-    answer(unsafe { submit(subject.raw(), std::ptr::null_mut(), &submission) })?;
+    answer(unsafe { submit(subject.raw(), &submission) })?;
     finish(subject, signal)
 }
 
