@@ -23,13 +23,15 @@ fn acceleration<T: Real>(i: usize, g: T, softening2: T, pos: &[[T; 3]], mass: &[
     let x = pos[i];
     let zero = T::default();
     let weight = |d: [T; 3], m: T| {
-        let inverse = T::ONE / (d[0] * d[0] + d[1] * d[1] + d[2] * d[2] + softening2).sqrt();
-        g * m * inverse * inverse * inverse
+        let d2 = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] + softening2;
+        let inverse = T::ONE / d2.sqrt();
+        // Bodies in one place, such as a body and itself, do not attract each other.
+        if d2 < T::SMALLEST { zero } else { g * m * inverse * inverse * inverse }
     };
     let mut a = [zero; 3];
     let (blocks, rest) = pos.as_chunks::<BLOCK>();
     let (masses, masses_rest) = mass.as_chunks::<BLOCK>();
-    for (block, (others, masses)) in blocks.iter().zip(masses).enumerate() {
+    for (others, masses) in blocks.iter().zip(masses) {
         let mut d = [[zero; BLOCK]; 3];
         let mut w = [zero; BLOCK];
         for k in 0..3 {
@@ -40,23 +42,17 @@ fn acceleration<T: Real>(i: usize, g: T, softening2: T, pos: &[[T; 3]], mass: &[
         for l in 0..BLOCK {
             w[l] = weight([d[0][l], d[1][l], d[2][l]], masses[l]);
         }
-        if block == i / BLOCK {
-            w[i % BLOCK] = zero; // a body does not act on itself
-        }
         for l in 0..BLOCK {
             for k in 0..3 {
                 a[k] += d[k][l] * w[l];
             }
         }
     }
-    let first = blocks.len() * BLOCK;
-    for (j, (y, &m)) in rest.iter().zip(masses_rest).enumerate() {
-        if first + j != i {
-            let d = [y[0] - x[0], y[1] - x[1], y[2] - x[2]];
-            let w = weight(d, m);
-            for k in 0..3 {
-                a[k] += d[k] * w;
-            }
+    for (y, &m) in rest.iter().zip(masses_rest) {
+        let d = [y[0] - x[0], y[1] - x[1], y[2] - x[2]];
+        let w = weight(d, m);
+        for k in 0..3 {
+            a[k] += d[k] * w;
         }
     }
     a

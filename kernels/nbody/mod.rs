@@ -5,8 +5,10 @@
 //!
 //! a_i = sum over j of G m_j (x_j - x_i) (|x_j - x_i|^2 + e^2)^(-3/2),
 //!
-//! then v += a dt, then x += v dt (semi-implicit Euler). With softening 0 a body does not act on
-//! itself. Two forms: [`accelerate`] and [`integrate`], one after the other in each step; and
+//! then v += a dt, then x += v dt (semi-implicit Euler). Where |x_j - x_i|^2 + e^2 is less than the
+//! smallest normal number (1.2e-38 in single precision), j and i are in one place and do not attract
+//! each other: so a body does not act on itself. Where it is more than the largest, the attraction
+//! counts as none on devices, and is computed in double precision on the CPU. Two forms: [`accelerate`] and [`integrate`], one after the other in each step; and
 //! [`simulate`], one kernel with both as stages of many steps.
 
 mod cpu;
@@ -33,12 +35,15 @@ pub trait Real:
 {
     /// 1.
     const ONE: Self;
+    /// The smallest normal number.
+    const SMALLEST: Self;
     /// The square root.
     fn sqrt(self) -> Self;
 }
 
 impl Real for f32 {
     const ONE: f32 = 1.0;
+    const SMALLEST: f32 = f32::MIN_POSITIVE;
     #[inline(always)]
     fn sqrt(self) -> f32 {
         f32::sqrt(self)
@@ -47,6 +52,7 @@ impl Real for f32 {
 
 impl Real for f64 {
     const ONE: f64 = 1.0;
+    const SMALLEST: f64 = f64::MIN_POSITIVE;
     #[inline(always)]
     fn sqrt(self) -> f64 {
         f64::sqrt(self)
@@ -64,8 +70,7 @@ impl Real for f64 {
 /// accelerated.
 ///
 /// Devices multiply the attraction of a body on itself by its distance, 0. Where m / e^3 is too large a
-/// number, but e is not 0, they may give NaN (in single precision, for m = 1, e below 1.4e-13). Two bodies in
-/// one place without softening give NaN on the CPU, as by the formula, and no attraction on devices.
+/// number, but e is not 0, they may give NaN (in single precision, for m = 1, e below 1.4e-13).
 #[derive(KernelDefinition)]
 #[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
 #[implementations(

@@ -4,10 +4,20 @@
  * thousands of additions in a row would show in the sixth digit. */
 #define BLOCK 128
 
+#define PASTE(a, b) a##b
+#define JOIN(a, b) PASTE(a, b)
+/* Squares of distances: at a smaller one two bodies are in one place, and a larger one is none. */
+#define SMALLEST_float 0x1p-126f
+#define SMALLEST_double 0x1p-1022
+#define LARGEST_float 0x1.fffffep127f
+#define LARGEST_double 0x1.fffffffffffffp1023
+#define SMALLEST JOIN(SMALLEST_, FLASH_T)
+#define LARGEST JOIN(LARGEST_, FLASH_T)
+
 /* Bodies that attract: those with a position and a mass. */
 #define ATTRACTING min(FLASH_LEN(pos), FLASH_LEN(mass))
 
-/* 1 / sqrt(d), for d > 0. */
+/* 1 / sqrt(d), for a normal number d. */
 static inline FLASH_T inverse_sqrt(const FLASH_T d) {
     if (sizeof(FLASH_T) == sizeof(float)) {
         /* The device's estimate, and one step of Newton's method, which squares its error. */
@@ -18,7 +28,7 @@ static inline FLASH_T inverse_sqrt(const FLASH_T d) {
 }
 
 /* Adds the attraction of n bodies to body i, which has a position, without the factor g. A body at the same place,
- * such as itself, does not attract it. */
+ * such as itself, does not attract it; nor does one whose distance has no square. */
 static inline void attract(const flash_u64 i, const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
                            FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T *a) {
     const FLASH_T x = pos[3 * i], y = pos[3 * i + 1], z = pos[3 * i + 2];
@@ -28,8 +38,8 @@ static inline void attract(const flash_u64 i, const FLASH_T softening2, FLASH_GL
         for (flash_u64 j = first; j < end; ++j) {
             const FLASH_T dx = pos[3 * j] - x, dy = pos[3 * j + 1] - y, dz = pos[3 * j + 2] - z;
             const FLASH_T d2 = dx * dx + dy * dy + dz * dz + softening2;
-            const FLASH_T inverse = inverse_sqrt(d2);
-            const FLASH_T weight = d2 > 0 ? mass[j] * inverse * inverse * inverse : 0;
+            const FLASH_T inverse = inverse_sqrt(fmin(d2, LARGEST));
+            const FLASH_T weight = d2 >= SMALLEST ? mass[j] * inverse * inverse * inverse : 0;
             ax += dx * weight;
             ay += dy * weight;
             az += dz * weight;

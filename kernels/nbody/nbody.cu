@@ -34,7 +34,7 @@ constexpr int TILE = sizeof(FLASH_T) == sizeof(float) ? 512 : 256;
 /* Bodies that attract: those with a position and a mass. */
 #define ATTRACTING min(FLASH_LEN(pos), FLASH_LEN(mass))
 
-/* The smallest normal number: the root of a smaller one is not known. */
+/* The smallest normal number. At a smaller square of their distance two bodies are in one place. */
 constexpr FLASH_T SMALLEST = sizeof(FLASH_T) == sizeof(float) ? 1.17549435e-38 : 2.2250738585072014e-308;
 
 struct alignas(16) Body {
@@ -49,7 +49,8 @@ __device__ __forceinline__ float weight_of(const float mass, const float d2) {
     float near;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(d2));
     const float square = near * near;
-    return mass * near * square * fmaf(-d2, square, 5.0f / 3.0f);
+    /* About 2/3; of an infinite d2 it is no number, which the saturated sum makes 0. */
+    return mass * near * square * __saturatef(fmaf(-d2, square, 5.0f / 3.0f));
 }
 
 __device__ __forceinline__ double weight_of(const double mass, const double d2) {
@@ -74,7 +75,7 @@ __device__ __forceinline__ void attract_by(const Body *bodies, const FLASH_T sof
             const FLASH_T d2 = dx * dx + (dy * dy + (dz * dz + softening2));
             FLASH_T weight = weight_of(by.mass, d2);
             if (!APART)
-                weight = d2 > 0 ? weight : 0;
+                weight = d2 >= SMALLEST ? weight : 0;
             of_tile[k].x += dx * weight;
             of_tile[k].y += dy * weight;
             of_tile[k].z += dz * weight;

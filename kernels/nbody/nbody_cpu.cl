@@ -10,6 +10,15 @@
  * thousands of additions in a row would show in the sixth digit. */
 #define BLOCK 128
 
+/* At a smaller square of their distance two bodies are in one place. */
+#define SMALLEST_float 0x1p-126f
+#define SMALLEST_double 0x1p-1022
+#define SMALLEST JOIN(SMALLEST_, FLASH_T)
+/* Distances times this have squares that are numbers, and so has their inverse over it. */
+#define SCALE_float 0x1p-64f
+#define SCALE_double 0x1p-512
+#define SCALE JOIN(SCALE_, FLASH_T)
+
 /* Adds the attraction of n bodies to WIDTH of them, without the factor g. A body at the place of one, such as itself,
  * does not attract it. */
 static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
@@ -37,7 +46,7 @@ static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2,
                 const VECTOR d2 = fma(dx, dx, fma(dy, dy, fma(dz, dz, (VECTOR)softening2)));
                 /* With the build options that allow it the CPU's estimate, and a step of Newton's method. */
                 const VECTOR inverse = 1 / sqrt(d2);
-                const VECTOR weight = d2 > 0 ? mass[j] * inverse * inverse * inverse : 0;
+                const VECTOR weight = d2 >= SMALLEST ? mass[j] * inverse * inverse * inverse : 0;
                 a[0][v] = fma(dx, weight, a[0][v]);
                 a[1][v] = fma(dy, weight, a[1][v]);
                 a[2][v] = fma(dz, weight, a[2][v]);
@@ -55,6 +64,27 @@ static inline void attract(const FLASH_T at[3][WIDTH], const FLASH_T softening2,
             STORE(all[k][v], v, to[k]);
 }
 
+/* The attraction of n bodies to one, where the square of a distance is too large a number. */
+static inline void attract_far(const FLASH_T at[3], const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *pos,
+                               FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n, FLASH_T to[3]) {
+    to[0] = to[1] = to[2] = 0;
+    for (flash_u64 j = 0; j < n; ++j) {
+        FLASH_T d[3], d2 = 0, scaled = softening2 * SCALE * SCALE;
+        for (int k = 0; k < 3; ++k) {
+            d[k] = pos[3 * j + k] - at[k];
+            d2 += d[k] * d[k];
+            scaled += d[k] * SCALE * (d[k] * SCALE);
+        }
+        if (d2 + softening2 < SMALLEST)
+            continue;
+        /* Of near bodies the scaled square is too small a number. */
+        const int far = !(d2 + softening2 < 1);
+        const FLASH_T inverse = far ? 1 / sqrt(scaled) * SCALE : 1 / sqrt(d2 + softening2);
+        for (int k = 0; k < 3; ++k)
+            to[k] += d[k] * inverse * (mass[j] * inverse * inverse);
+    }
+}
+
 /* The accelerations of `count` bodies, of which `known` have a position. */
 static inline void accelerations(const FLASH_T g, const FLASH_T softening2, FLASH_GLOBAL const FLASH_T *own,
                                  FLASH_GLOBAL const FLASH_T *pos, FLASH_GLOBAL const FLASH_T *mass, const flash_u64 n,
@@ -66,6 +96,14 @@ static inline void accelerations(const FLASH_T g, const FLASH_T softening2, FLAS
             for (int k = 0; k < 3; ++k)
                 at[k][i] = first + i < known ? own[3 * (first + i) + k] : 0;
         attract(at, softening2, pos, mass, n, a);
+        for (int i = 0; i < width; ++i)
+            if (!(isfinite(a[0][i]) && isfinite(a[1][i]) && isfinite(a[2][i]))) {
+                const FLASH_T one[3] = {at[0][i], at[1][i], at[2][i]};
+                FLASH_T exact[3];
+                attract_far(one, softening2, pos, mass, n, exact);
+                for (int k = 0; k < 3; ++k)
+                    a[k][i] = exact[k];
+            }
         for (int i = 0; i < width; ++i)
             for (int k = 0; k < 3; ++k)
                 acc[3 * (first + i) + k] = first + i < known ? g * a[k][i] : 0;

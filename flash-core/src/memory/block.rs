@@ -107,10 +107,13 @@ impl HostBlock {
     pub fn of_vec<T>(vec: Vec<T>, in_front: usize) -> HostBlock {
         let mut vec = ManuallyDrop::new(vec);
         let layout = Layout::array::<T>(vec.capacity()).expect("the vector has this layout");
-        let data = vec[in_front..].as_mut_ptr().cast();
+        assert!(in_front <= vec.len(), "what is in front of the array is in the vector");
+        let base = vec.as_mut_ptr();
+        // By the pointer to all of it: what is written by that is no foreign write to the data.
+        let data = base.wrapping_add(in_front).cast();
         match layout.size() {
             0 => HostBlock::lent(data),
-            _ => HostBlock::new(data, Source::Heap(vec.as_mut_ptr().cast(), layout), true),
+            _ => HostBlock::new(data, Source::Heap(base.cast(), layout), true),
         }
     }
 

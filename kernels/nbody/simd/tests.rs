@@ -204,16 +204,17 @@ fn a_result_depends_on_no_cut() {
 }
 
 #[test]
-fn two_bodies_in_one_place_are_what_the_formula_says() {
+fn two_bodies_in_one_place_do_not_attract_each_other() {
     fn coincide<T: Real>() {
         let mut system = system::<T>(100);
         system.0[70] = system.0[3];
+        let mut apart = (system.0.clone(), system.1.clone());
+        apart.1[70] = T::real(0.0);
         for (name, accelerate) in T::versions() {
             let acc = run(accelerate, 0.0, &system, 0..100);
-            for (i, a) in acc.into_iter().enumerate() {
-                let finite = a.iter().all(|&a| a.into().is_finite());
-                assert_eq!(finite, i != 3 && i != 70, "{} {name}: body {i}: {a:?}", T::NAME);
-            }
+            assert!(acc.iter().flatten().all(|&a| a.into().is_finite()), "{} {name}: {acc:?}", T::NAME);
+            let error = error(acc[3], run(accelerate, 0.0, &apart, 0..100)[3].map(Into::into));
+            assert!(error < 1e-5, "{} {name}: {error:e}", T::NAME);
             let acc = run(accelerate, SOFTENING2, &system, 0..100);
             assert!(acc.iter().flatten().all(|&a| a.into().is_finite()), "{name}");
         }

@@ -184,3 +184,46 @@ fn a_group_takes_every_physical_device_once_and_nothing_emulated() {
         assert_eq!(seen.iter().filter(|id| id.contains("/cpus:")).count(), 1, "{group}: {seen:?}");
     }
 }
+
+/// Accelerations of some bodies without softening, on a device.
+fn accelerations_on<T: Number>(device: &str, mass: &[f64], pos: &[[f64; 3]]) -> Vec<[f64; 3]> {
+    let mass: FlashMemory<T> = mass.iter().map(|m| T::of(*m)).collect();
+    let pos: FlashMemory<[T; 3]> = pos.iter().map(|x| x.map(T::of)).collect();
+    let acc = FlashMemory::<[T; 3]>::zeroed(pos.len());
+    let kernel = Accelerate::of(T::of(6.67e-11), T::of(0.0), &pos, &mass, &acc);
+    get_runtime(device).unwrap().submit(kernel).exec([pos.len()]).unwrap();
+    Bodies::wide(&acc)
+}
+
+/// The sun and the earth, with another body somewhere.
+fn with_another<T: Number>(device: &str, mass: f64, at: [f64; 3]) -> Vec<[f64; 3]> {
+    accelerations_on::<T>(device, &[2e30, 6e24, mass], &[[0.0; 3], [1.5e11, 0.0, 0.0], at])
+}
+
+#[test]
+fn a_body_far_away_or_in_the_place_of_another_spoils_nothing() {
+    let test = "nbody::a_body_far_away_or_in_the_place_of_another_spoils_nothing";
+    let devices = [&["ALL_CPU".to_owned()][..], &devices_of_all_kinds(test)].concat();
+    for device in &devices {
+        for (what, mass, at) in [
+            ("far", 2e30, [1e19, 0.0, 0.0]),
+            ("so far that the square is no single", 2e30, [3.1e19, 0.0, 0.0]),
+            ("farther", 2e30, [0.0, 1e21, 1e21]),
+            ("in the place of the sun", 0.0, [0.0; 3]),
+            ("in the place of the earth, and heavy", 6e24, [1.5e11, 0.0, 0.0]),
+            ("next to the sun", 0.0, [1e-30, 0.0, 0.0]),
+        ] {
+            let found = [with_another::<f32>(device, mass, at), with_another::<f64>(device, mass, at)];
+            for (bits, acc) in [32, 64].into_iter().zip(found) {
+                assert!(
+                    acc.as_flattened().iter().all(|a| a.is_finite()),
+                    "{device}, f{bits}, {what}: {acc:?}"
+                );
+                // The earth falls to the sun.
+                let expected = -6.67e-11 * 2e30 / (1.5e11 * 1.5e11);
+                let error = (acc[1][0] / expected - 1.0).abs();
+                assert!(error < 1e-5, "{device}, f{bits}, {what}: {acc:?}");
+            }
+        }
+    }
+}

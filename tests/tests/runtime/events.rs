@@ -169,7 +169,7 @@ fn an_abandoned_event_fails_what_comes_after_it_and_poisons_what_that_writes() {
     assert!(matches!(pipeline().after(&event).exec().unwrap_err().cause(), Error::Abandoned));
     sender.join().unwrap();
     // All goes on.
-    [&a, &b].map(|memory| memory.write().unwrap().fill(0));
+    [&a, &b].iter().for_each(|memory| memory.write().unwrap().fill(0));
     pipeline().exec().unwrap();
     assert_eq!(*a.read().unwrap(), [1; 4]);
 }
