@@ -4,6 +4,7 @@ use super::blocked::Matrix;
 use super::cpu::{Blocked, Product};
 use super::{Mmm, MmmWhole};
 use crate::simd::Number;
+use flash_core::backend::keep_float_state;
 use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Threads};
 use libloading::Library;
@@ -58,7 +59,8 @@ impl OpenBlasLibrary {
             // SAFETY: the loader's OpenBLAS may be loaded by any program; these are the types of its
             // functions, and it is never unloaded.
             unsafe {
-                let library: &'static Library = Box::leak(Box::new(Library::new(LIBRARY).ok()?));
+                let library: &'static Library =
+                    Box::leak(Box::new(keep_float_state(|| Library::new(LIBRARY)).ok()?));
                 Some(OpenBlasLibrary {
                     single: *library.get(b"cblas_sgemm\0").ok()?,
                     double: *library.get(b"cblas_dgemm\0").ok()?,

@@ -6,6 +6,7 @@
 //! `clBuildProgram` reports "Symbols not found" for programs compiled after a binary, and for their binaries
 //! in other processes. So the library is loaded here, visible to all.
 
+use flash_core::backend::keep_float_state;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::mem::forget;
 use std::path::Path;
@@ -28,7 +29,9 @@ fn load_beside() {
     let Some(library) = file.map(|file| Path::new(file).with_file_name("__ocl_svml_z0.so")) else { return };
     if library.exists() {
         // SAFETY: a library that the runtime itself loads, which has only functions. It is never unloaded.
-        if let Ok(library) = unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) } {
+        if let Ok(library) =
+            keep_float_state(|| unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) })
+        {
             forget(library);
         }
     }

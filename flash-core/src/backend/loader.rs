@@ -2,7 +2,7 @@
 //! pass is refused with what was expected and found; never a crash, never silence.
 
 use super::host::{HOST, take_query_failure};
-use super::{DeviceHandle, elf, extension, glue};
+use super::{DeviceHandle, elf, extension, glue, keep_float_state};
 use crate::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
 use crate::error::Error;
 use crate::settings;
@@ -178,7 +178,7 @@ fn load_new(path: &Path) -> Result<Plugin, Outcome> {
     let absolute = std::path::absolute(path).map_err(|e| refused("a path", e.to_string()))?;
     // SAFETY: loading runs the library's initialisers: the user who puts a file into the directory is
     // trusted, see `world_writable`.
-    let library = unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }
+    let library = keep_float_state(|| unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) })
         .map_err(|e| refused("a library that loads", error_text(&e)))?;
     // SAFETY: the symbol has the type that the interface says.
     let query = unsafe { library.get::<PluginQuery>(abi::QUERY_SYMBOL.as_bytes()) }.map(|symbol| *symbol);
@@ -370,8 +370,8 @@ pub(crate) fn library_function(path: &Path, symbol: &str) -> Result<abi::SpanFn,
     check_file(path).map_err(|outcome| fail(outcome.to_string()))?;
     let absolute = std::path::absolute(path).map_err(|e| fail(e.to_string()))?;
     // SAFETY: loading runs the library's initialisers: the program asked for this file.
-    let library =
-        unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| fail(error_text(&e)))?;
+    let library = keep_float_state(|| unsafe { Library::open(Some(&absolute), RTLD_NOW | RTLD_LOCAL) })
+        .map_err(|e| fail(error_text(&e)))?;
     // `dlsym` alone would also find data, and symbols of the libraries that this one needs.
     let names = elf::functions(path).unwrap_or_default();
     let mut named: Vec<&elf::Function> = names.iter().filter(|f| f.symbol == symbol).collect();
@@ -422,7 +422,7 @@ pub fn has_library(names: &str) -> bool {
     *loaded.entry(names.to_owned()).or_insert_with(|| {
         // SAFETY: loading runs the library's initialisers: the developer who links an implementation into the
         // program, or has it as a plugin, trusts what it requires.
-        let opened = |name: &str| unsafe { libloading::Library::new(name) };
+        let opened = |name: &str| keep_float_state(|| unsafe { libloading::Library::new(name) });
         names.split(',').any(|name| opened(name).map(std::mem::forget).is_ok())
     })
 }

@@ -286,3 +286,17 @@ fn a_window_in_c_has_the_shape_of_its_array() {
     rt.submit(Columns::of(&from, &to)).options(Implementation::file(&file, "columns")).exec([4]).unwrap();
     assert_eq!(to.read().unwrap()[..], [12, 15, 18, 21]);
 }
+
+/// Half of the smallest normal number, and a third rounded.
+fn floats() -> (u32, u32) {
+    let [smallest, one] = [f32::MIN_POSITIVE, 1.0].map(std::hint::black_box);
+    ((smallest * 0.5).to_bits(), (one / 3.0).to_bits())
+}
+
+#[test]
+fn loading_a_library_leaves_the_floating_point_state_of_the_thread() {
+    let before = floats();
+    let (_place, file) = library(Language::C, "float_state.c");
+    fill(&file, "set").unwrap();
+    assert_eq!(floats(), before);
+}
