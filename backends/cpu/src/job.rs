@@ -246,6 +246,7 @@ fn run_plain(
         // SAFETY: the share is all there is of the launch.
         return unsafe { kernel.run_alone(&launch.share(0, 0..space.items()), args) };
     }
+    let estimate = estimate(kernel, args, parallel);
     let job = Job {
         kernel,
         space,
@@ -253,13 +254,14 @@ fn run_plain(
         share: launch.share(0, 0..0),
         args: [args.as_ptr(); 2],
         stop: launch.stop_flag(),
+        align: estimate.align.next_power_of_two(),
         error: ErrorSlot::default(),
     };
     let count = phases.end - phases.start;
     if kernel.whole {
         return run_whole(crew, &job, count);
     }
-    crew.run(&job, count, estimate(kernel, args, parallel));
+    crew.run(&job, count, estimate);
     job.outcome()
 }
 
@@ -299,9 +301,6 @@ enum Crew<'a> {
     Caller,
 }
 
-/// Nanoseconds after which a launch on the caller looks whether it is to stop.
-const LOOK: f32 = 100_000.0;
-
 impl Crew<'_> {
     fn threads(self) -> usize {
         match self {
@@ -316,18 +315,10 @@ impl Crew<'_> {
             team.run(work, phases, estimate);
             return;
         }
-        let step = match estimate.ns_per_item {
-            0.0 => u64::MAX,
-            ns => ((LOOK / ns) as u64).next_multiple_of(estimate.align).max(estimate.align),
-        };
         for phase in 0..phases {
-            let Range { start: mut begin, end } = work.phase(phase);
-            while begin < end {
-                let next = begin.saturating_add(step).min(end);
-                if !work.run(phase, begin..next) {
-                    return;
-                }
-                begin = next;
+            let rows = work.phase(phase);
+            if !rows.is_empty() && !work.run(phase, rows) {
+                return;
             }
         }
     }
@@ -442,6 +433,7 @@ fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, parallel: bool) ->
             covered &= arg.flags & abi::ARG_FLAG_COVERED != 0;
         }
     }
+    let estimate = estimate(kernel, &even, parallel);
     let job = Job {
         kernel,
         space,
@@ -449,14 +441,15 @@ fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, parallel: bool) ->
         share: launch.share(0, 0..0),
         args: [even.as_ptr(), odd.as_ptr()],
         stop: launch.stop_flag(),
+        align: estimate.align.next_power_of_two(),
         error: ErrorSlot::default(),
     };
     if kernel.whole {
         run_whole(crew, &job, count)?;
     } else if covered {
-        crew.run(&job, count, estimate(kernel, &even, parallel));
+        crew.run(&job, count, estimate);
     } else {
-        crew.run(&Copying { job: &job, args: [&even, &odd] }, 2 * count, estimate(kernel, &even, parallel));
+        crew.run(&Copying { job: &job, args: [&even, &odd] }, 2 * count, estimate);
     }
     if count % 2 == 1 {
         let back: Vec<Arg> =
@@ -477,6 +470,8 @@ struct Job<'a> {
     args: [*const Arg; 2],
     /// The launch's.
     stop: *const u32,
+    /// The multiple of rows at which its shares begin.
+    align: u64,
     error: ErrorSlot,
 }
 
@@ -507,9 +502,40 @@ impl Work for Job<'_> {
 
     #[inline]
     fn run(&self, k: u64, rows: Range<u64>) -> bool {
-        if self.is_stopped() {
-            return false;
+        if self.stop.is_null() { self.run_rows(k, rows) } else { self.run_until_stopped(k, rows) }
+    }
+}
+
+/// Nanoseconds after which a launch looks whether it is to stop.
+const LOOK: f32 = 100_000.0;
+
+impl Job<'_> {
+    /// Runs some rows piece by piece, and looks before each whether it is to stop.
+    fn run_until_stopped(&self, k: u64, rows: Range<u64>) -> bool {
+        let rate = self.kernel.rate();
+        let rows_for = |ns: f32| ((LOOK / ns) as u64).next_multiple_of(self.align).max(self.align);
+        // At the first launch the first rows tell how long others take.
+        let mut step = if rate > 0.0 { rows_for(rate) } else { self.align };
+        let Range { start: mut begin, end } = rows;
+        while begin < end {
+            if self.is_stopped() {
+                return false;
+            }
+            let next = begin.saturating_add(step).min(end);
+            let start = (rate == 0.0).then(Instant::now);
+            if !self.run_rows(k, begin..next) {
+                return false;
+            }
+            if let Some(start) = start {
+                step = rows_for((start.elapsed().as_nanos() as f32 / (next - begin) as f32).max(0.01));
+            }
+            begin = next;
         }
+        true
+    }
+
+    #[inline]
+    fn run_rows(&self, k: u64, rows: Range<u64>) -> bool {
         let share = Share { phase: self.first + k, begin: rows.start, end: rows.end, ..self.share };
         // SAFETY: the team gives every row of every phase to one thread; the arguments are the launch's.
         let error = unsafe { self.kernel.call(&share, self.args[(k & 1) as usize]) };

@@ -499,13 +499,18 @@ impl DeviceMemory {
 
 /// A copy that may be in flight.
 #[must_use = "a copy is done, and known to be well, when it was waited for"]
-pub(super) struct CopyInFlight {
+pub(crate) struct CopyInFlight {
     memory: &'static DeviceMemory,
     /// NULL: it is complete.
     event: *mut abi::Event,
 }
 
 impl CopyInFlight {
+    /// The device that copies, and its event; `None`: it is complete.
+    pub fn event(&self) -> Option<(&'static DeviceHandle, *mut abi::Event)> {
+        (!self.event.is_null()).then_some((self.memory.device, self.event))
+    }
+
     /// Returns when it is complete.
     pub fn wait(mut self) -> Result<(), Error> {
         self.end()

@@ -88,13 +88,24 @@ impl Transfer {
     /// The region lies in both buffers, which live until the return; meanwhile it is not written at the
     /// source or touched at the destination.
     pub unsafe fn run(&self, region: &Region) -> Result<(), Error> {
+        // SAFETY: the caller vouches; all of it is complete when this returns.
+        unsafe { self.begin(region)? }.map_or(Ok(()), CopyInFlight::wait)
+    }
+
+    /// The same; returns before the last copy is complete. `None`: all are.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run), until it was waited for.
+    pub unsafe fn begin(&self, region: &Region) -> Result<Option<CopyInFlight>, Error> {
         // Copies in flight after a failure are waited for, too: as they are dropped.
         let mut all: SmallVec<[CopyInFlight; 4]> = SmallVec::new();
         for block in region.blocks() {
-            // SAFETY: the caller vouches; all of them are complete when this returns.
+            // SAFETY: the caller vouches, for all of them.
             all.extend(unsafe { self.copy(block)? });
         }
-        all.into_iter().try_for_each(CopyInFlight::wait)
+        let last = all.pop();
+        all.into_iter().try_for_each(CopyInFlight::wait)?;
+        Ok(last)
     }
 
     /// Begins a copy; `None`: it is complete.

@@ -223,7 +223,7 @@ impl DeviceLaunch<'_> {
 ///
 /// # Safety
 /// The event is of the device's backend, and is not used afterwards.
-pub(super) unsafe fn complete(
+pub(in crate::runtime) unsafe fn complete(
     device: &DeviceHandle,
     event: *mut abi::Event,
     nanoseconds: Option<&mut u64>,

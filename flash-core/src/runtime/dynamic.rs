@@ -143,7 +143,6 @@ impl Kernel {
 }
 
 impl<'a> ByName<'a> {
-    #[cfg(feature = "recordings")]
     /// The kernel with arguments that are known to fit the descriptor, which an implementation has.
     pub(super) fn erased(descriptor: KernelDescriptor, arguments: Vec<Argument<'a>>) -> ByName<'a> {
         ByName { descriptor, arguments }

@@ -8,6 +8,7 @@
 
 use crate::settings::process_number;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ struct Extra {
     name: &'static str,
     state: Mutex<State>,
     work: Condvar,
+    /// Work waits for a thread, and there may be no more.
+    waits: AtomicBool,
 }
 
 struct State {
@@ -51,10 +54,15 @@ pub(crate) fn serve_device(job: Job) {
     DEVICES.run(0, job);
 }
 
+/// True if work for devices waits for a thread: what serves one should leave it to work by itself.
+pub(crate) fn devices_wait() -> bool {
+    DEVICES.waits.load(Relaxed)
+}
+
 impl Extra {
     const fn new(name: &'static str) -> Extra {
         let state = State { queue: VecDeque::new(), threads: 0, idle: 0 };
-        Extra { name, state: Mutex::new(state), work: Condvar::new() }
+        Extra { name, state: Mutex::new(state), work: Condvar::new(), waits: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -71,7 +79,7 @@ impl Extra {
             return;
         }
         if state.threads >= limit() {
-            return;
+            return self.waits.store(true, Relaxed);
         }
         state.threads += 1;
         drop(state);
@@ -92,6 +100,9 @@ impl Extra {
         let mut state = self.lock();
         loop {
             if let Some((_, job)) = state.queue.pop_front() {
+                if state.queue.is_empty() {
+                    self.waits.store(false, Relaxed);
+                }
                 drop(state);
                 job();
                 state = self.lock();

@@ -5,6 +5,7 @@ mod again;
 mod alignment;
 mod copies;
 mod failing;
+mod flights;
 mod options;
 mod out_of_core;
 mod phases;

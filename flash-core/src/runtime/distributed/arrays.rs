@@ -3,12 +3,12 @@
 use super::lane::{Lane, drive_until};
 use super::lanes::Lanes;
 use super::shared_read::{BufferPin, SharedRead};
-use super::task::{Outcome, TaskRef, Tasks, Waits};
+use super::task::{Flight, MayFly, Outcome, TaskRef, Tasks, Waits};
 use crate::abi;
 use crate::error::{Code, Error};
 use crate::memory::ArrayInner;
 use crate::memory::coherence::DirectoryGuard;
-use crate::memory::device::{DeviceMemory, memory_of};
+use crate::memory::device::{CopyInFlight, DeviceMemory, memory_of};
 use crate::memory::directory::{Directory, Place};
 use crate::memory::incoming::Ticket;
 use crate::memory::region::{Grid, GridBox, Region};
@@ -431,9 +431,12 @@ impl<'r> Array<'r> {
         }
         let transfer = Transfer::new(self.header(), &self.directory(), [from, to], &region)?;
         let moved = region.clone();
-        // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after all
-        // that writes its source and all that touches its destination.
-        let work = move || unsafe { transfer.run(&moved) };
+        let work = move |may_fly| {
+            // SAFETY: both ends are buffers of the array, which stay until the run is over; the copy is after
+            // all that writes its source and all that touches its destination.
+            let copy = unsafe { transfer.begin(&moved)? };
+            end_copy(copy, may_fly, || ())
+        };
         // SAFETY: it borrows nothing.
         unsafe { self.put_copy([from, to], region.clone(), None, work, ways) };
         self.directory_mut().copied(to, &region);
@@ -450,7 +453,7 @@ impl<'r> Array<'r> {
         [from, to]: [Place; 2],
         region: Region,
         ticket: Option<Ticket>,
-        work: impl FnOnce() -> Result<(), Error> + 'w,
+        work: impl FnOnce(MayFly) -> Result<Option<Flight<'w>>, Error> + 'w,
         ways: &mut TaskSink<'_>,
     ) {
         let mut waits = Waits::default();
@@ -459,7 +462,8 @@ impl<'r> Array<'r> {
         // At about 10 GB/s.
         let expected = region.elements() * self.size() / 10;
         // SAFETY: as the caller says.
-        let task = unsafe { ways.tasks.add_copy(waits, expected, Box::new(move || Ok(work()?))) };
+        let task =
+            unsafe { ways.tasks.add_copy(waits, expected, Box::new(move |may_fly| Ok(work(may_fly)?))) };
         self.has_read(from, &region, task);
         self.has_written(to, &region, task);
         // The host has no lanes: the copy goes into a lane of the other side.
@@ -649,6 +653,25 @@ impl<'r> Array<'r> {
             header.state.track();
         }
     }
+}
+
+/// Ends a copy, or leaves it to its device; `then` is called when it is complete.
+pub(super) fn end_copy<'w>(
+    copy: Option<CopyInFlight>,
+    may_fly: MayFly,
+    then: impl FnOnce() + 'w,
+) -> Result<Option<Flight<'w>>, Error> {
+    if may_fly && let Some((device, event)) = copy.as_ref().and_then(CopyInFlight::event) {
+        let end = move || {
+            copy.map_or(Ok(()), CopyInFlight::wait)?;
+            then();
+            Ok(())
+        };
+        return Ok(Some(Flight { device, event, end: Box::new(end) }));
+    }
+    copy.map_or(Ok(()), CopyInFlight::wait)?;
+    then();
+    Ok(None)
 }
 
 /// What it costs to copy an element from a place to a device, or to the host.

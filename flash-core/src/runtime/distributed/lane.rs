@@ -15,6 +15,10 @@
 //! run tasks wakes it. In both cases the waiting side enters itself before it looks for the last time, and
 //! the other side makes its change before it looks for entries. One of the two sees the other.
 //!
+//! A task may go on without a thread, on its device: it is *in flight*. The lane waits for it as for a
+//! dependency, so at most one is. When the device is done, its backend's thread says so and nothing else
+//! ([`Lane::landed`]); the next thread that drives the lane ends the task.
+//!
 //! A thread that finds a lane taken leaves a *knock*. The thread that has the turn may have looked before the
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
 //! done). So the turn is given back only by a thread that has looked since the last knock.
@@ -54,7 +58,18 @@ pub(crate) struct Lane {
     left: AtomicU32,
     /// Its tasks compute on the thread that runs them; else that thread waits for the device.
     pub computes: bool,
+    /// [`GROUND`], [`FLYING`] or [`LANDED`].
+    flight: AtomicU32,
+    /// The task in flight. Only the thread that has the turn touches it.
+    flown: Mutex<Option<TaskRef>>,
 }
+
+/// No task is in flight.
+const GROUND: u32 = 0;
+/// A task is in flight.
+const FLYING: u32 = 1;
+/// The device is done with the task, which has to be ended.
+const LANDED: u32 = 2;
 
 impl Lane {
     pub fn new(computes: bool) -> Lane {
@@ -65,6 +80,8 @@ impl Lane {
             called: AtomicBool::new(false),
             left: AtomicU32::new(0),
             computes,
+            flight: AtomicU32::new(GROUND),
+            flown: Mutex::new(None),
         }
     }
 
@@ -85,7 +102,33 @@ impl Lane {
 
     /// Tasks in the queue, and one more if one runs.
     pub fn waiting(&self) -> usize {
-        self.queue().len() + usize::from(self.turn.load(Relaxed) != 0)
+        let runs = self.turn.load(Relaxed) != 0 || self.flight.load(Relaxed) != GROUND;
+        self.queue().len() + usize::from(runs)
+    }
+
+    /// A task will go on without a thread, until [`landed`](Self::landed). Called by what runs it.
+    pub(super) fn takes_off(&self, task: TaskRef) {
+        *self.flown() = Some(task);
+        self.flight.store(FLYING, Relaxed);
+    }
+
+    /// The device is done with the task in flight.
+    pub(super) fn landed(&self) {
+        self.flight.store(LANDED, Release);
+        changed().notify();
+    }
+
+    fn flown(&self) -> MutexGuard<'_, Option<TaskRef>> {
+        self.flown.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Takes out the task with which the device is done. Only for the thread that has the turn.
+    fn take_landed(&self) -> Option<TaskRef> {
+        if self.flight.load(Acquire) != LANDED {
+            return None;
+        }
+        self.flight.store(GROUND, Relaxed);
+        self.flown().take()
     }
 
     /// Puts a task behind those of its priority and above; calls a helper if what waits is worth it.
@@ -154,17 +197,20 @@ impl Lane {
     }
 
     /// Runs what is ready, if a helper was called for it and has not come. True if that was anything.
-    pub fn drive_uncalled(&self) -> bool {
+    pub fn drive_uncalled(&'static self) -> bool {
         self.called.load(Relaxed) && self.drive()
     }
 
-    /// Whether the head is ready; `None`: there is none.
+    /// Whether a thread can go on with it; `None`: there is nothing in it.
     fn is_ready(&self) -> Option<bool> {
-        self.queue().front().map(|task| task.get().is_ready())
+        match self.flight.load(Acquire) {
+            GROUND => self.queue().front().map(|task| task.get().is_ready()),
+            flight => Some(flight == LANDED),
+        }
     }
 
     /// Runs tasks while the head is ready. True if it ran any.
-    pub fn drive(&self) -> bool {
+    pub fn drive(&'static self) -> bool {
         // Release and Acquire: the thread that has the turn sees, after the knock, the changes before it.
         if self.turn.fetch_add(1, AcqRel) != 0 {
             return false;
@@ -173,16 +219,28 @@ impl Lane {
         loop {
             // Nanoseconds since others were notified, and one more if a task is done.
             let mut untold = 0;
-            while let Some(task) = self.next() {
+            loop {
+                let (task, has_landed) = match self.take_landed() {
+                    Some(task) => (task, true),
+                    None => match self.next() {
+                        Some(task) => (task, false),
+                        None => break,
+                    },
+                };
+                any = true;
                 let expected = task.get().expected;
                 // Others do not wait for a long task to be notified of those before it.
                 if untold > 0 && untold + expected > TELL {
                     changed().notify();
                     untold = 0;
                 }
-                task.run();
+                if has_landed {
+                    task.end();
+                } else if !task.run(self) {
+                    // It is in flight.
+                    continue;
+                }
                 self.expected.fetch_sub(expected, Relaxed);
-                any = true;
                 untold += expected + 1;
             }
             if untold > 0 {
@@ -195,8 +253,11 @@ impl Lane {
         }
     }
 
-    /// Takes the head out, if it is ready. Only for the thread that has the turn.
+    /// Takes the head out, if it is ready and no task is in flight. Only for the thread that has the turn.
     fn next(&self) -> Option<TaskRef> {
+        if self.flight.load(Relaxed) != GROUND {
+            return None;
+        }
         self.queue().pop_front_if(|task| task.get().is_ready())
     }
 }

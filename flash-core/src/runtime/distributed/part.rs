@@ -2,6 +2,7 @@
 
 use super::arrays::Array;
 use super::placement::Placement;
+use super::task::{Flight, MayFly};
 use crate::abi::{self, Arg};
 use crate::descriptor::View;
 use crate::error::Error;
@@ -15,6 +16,7 @@ use crate::runtime::plan::{Plan, Target};
 use crate::runtime::profile::{PhaseTimes, Profile};
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -142,8 +144,8 @@ impl<'r> KernelPart<'r> {
         expected(self.target, self.items)
     }
 
-    /// Runs it; returns when it is done.
-    pub fn run(mut self, stop: StopFlag<'_>) -> Result<(), Error> {
+    /// Runs it; returns when it is done, or, if it may fly, when the device has it.
+    pub fn run(mut self, stop: StopFlag<'_>, may_fly: MayFly) -> Result<Option<Flight<'r>>, Error> {
         for (arg, (part, own)) in self.args.iter_mut().zip(&self.boxes) {
             if *own {
                 arg.part = part;
@@ -165,15 +167,41 @@ impl<'r> KernelPart<'r> {
             draw: None,
             stop,
         };
+        if may_fly && launch.profile.is_none() && check.is_none() && (self.merged || !self.plan.reduces) {
+            let mut room = SmallVec::new();
+            self.target.widening.apply(&mut self.args, &mut room);
+            return fly(&launch, self.target, &self.args, self.items);
+        }
         run_timed(self.target, self.items, || device_launch::submit_to(launch, &mut self.args, self.merged))?;
         if let (Some(own), Some(all)) = (own, &self.by_phase) {
             own.take().into_iter().for_each(|launch| all.add(self.subspace, launch));
         }
         match check {
-            Some(check) => check.end(self.plan, &self.args),
-            None => Ok(()),
+            Some(check) => check.end(self.plan, &self.args).map(|()| None),
+            None => Ok(None),
         }
     }
+}
+
+/// Begins a launch of `items` items and leaves it to the device. `None`: it is done.
+pub(super) fn fly<'r>(
+    launch: &DeviceLaunch<'_>,
+    target: &'r Target,
+    args: &[Arg],
+    items: u64,
+) -> Result<Option<Flight<'r>>, Error> {
+    let start = Instant::now();
+    let Some(event) = launch.begin(args)? else {
+        target.rate.add(start.elapsed().as_nanos() as u64, items);
+        return Ok(None);
+    };
+    let end = move || {
+        // SAFETY: an event of the target's backend, given back once.
+        unsafe { device_launch::complete(target.device, event, None)? };
+        target.rate.add(start.elapsed().as_nanos() as u64, items);
+        Ok(())
+    };
+    Ok(Some(Flight { device: target.device, event, end: Box::new(end) }))
 }
 
 /// Expected nanoseconds of `items` items.

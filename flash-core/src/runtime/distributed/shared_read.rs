@@ -10,7 +10,7 @@
 //! a run that waits for others' pins (because it needs room, [`Array::spill_shared`]) holds none. So there is
 //! no circle here, either.
 
-use super::arrays::{Array, DirectoryAccess, TaskSink, rank};
+use super::arrays::{Array, DirectoryAccess, TaskSink, end_copy, rank};
 use super::lane::{Lane, drive_until};
 use crate::error::Error;
 use crate::memory::ArrayInner;
@@ -191,14 +191,15 @@ impl<'r> Array<'r> {
         let ticket = directory.arrivals().book(reader, to, region.clone());
         let booked = BookedCopy { header, ticket: Some(ticket) };
         let moved = region.clone();
-        let work = move || {
+        let work = move |may_fly| {
             // SAFETY: both ends are buffers of the array, which are kept here; the memory is held, so that it
             // is not written; the missing elements are not read at the destination, and other runs that need
             // them wait.
-            unsafe { transfer.run(&moved)? };
-            booked.arrived();
-            drop(buffers);
-            Ok(())
+            let copy = unsafe { transfer.begin(&moved)? };
+            end_copy(copy, may_fly, move || {
+                booked.arrived();
+                drop(buffers);
+            })
         };
         // SAFETY: it borrows the memory, which is held until the run is over.
         unsafe { self.put_copy([from, to], region, Some(ticket), work, ways) };

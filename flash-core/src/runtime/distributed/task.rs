@@ -1,15 +1,32 @@
 //! Tasks: parts of launches, copies, and work of the host between them.
 
-use crate::error::Error;
+use super::lane::Lane;
+use crate::abi;
+use crate::backend::{DeviceHandle, take_error};
+use crate::error::{Code, Error};
 use crate::kernel::shim::panic_text;
+use crate::workers::blocking;
 use smallvec::SmallVec;
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
-/// The work of a task.
-pub(super) type Work<'r> = Box<dyn FnOnce() -> Result<(), Outcome> + 'r>;
+/// The work of a task. If it may, it leaves the rest to its device.
+pub(super) type Work<'r> = Box<dyn FnOnce(MayFly) -> Result<Option<Flight<'r>>, Outcome> + 'r>;
+
+/// True: a task may go on without a thread, and end when its device is done.
+pub(super) type MayFly = bool;
+
+/// What remains of a task while its device goes on.
+pub(super) struct Flight<'r> {
+    pub device: &'static DeviceHandle,
+    /// Of that device; `end` gives it back.
+    pub event: *mut abi::Event,
+    /// To be called when the event has fired.
+    pub end: Box<dyn FnOnce() -> Result<(), Outcome> + 'r>,
+}
 
 /// Not done: in a lane, or running.
 const WAITING: u8 = 0;
@@ -24,6 +41,7 @@ const FAILED: u8 = 2;
 /// |---|---|---|
 /// | `waits`, `expected`, `priority`, `copies`, `brings_late` | its maker, before it enters a lane | all |
 /// | `work` | taken by the thread that runs it, once | the same |
+/// | `flight` | the thread that runs it | the thread that ends it, after the lane's `flight` |
 /// | `outcome` | the thread that runs it, before `state` | all, after `state` |
 /// | `state` | the thread that runs it, once | all |
 pub(super) struct Task {
@@ -38,6 +56,7 @@ pub(super) struct Task {
     /// It brings back host memory, including what was made too late.
     brings_late: bool,
     work: UnsafeCell<Option<Work<'static>>>,
+    flight: UnsafeCell<Option<Flight<'static>>>,
     outcome: UnsafeCell<Outcome>,
     state: AtomicU8,
 }
@@ -86,8 +105,18 @@ impl TaskRef {
         unsafe { self.0.as_ref() }
     }
 
-    /// Runs it; called by the thread that has its lane's turn, once it is ready.
-    pub(super) fn run(self) {
+    /// Runs it; called by the thread that has its lane's turn, once it is ready. False: it is in flight, and
+    /// the lane has it.
+    pub(super) fn run(self, lane: &'static Lane) -> bool {
+        self.run_or_begin(Some(lane))
+    }
+
+    /// Runs a task that is in no lane, once it is ready.
+    pub(super) fn run_here(self) {
+        self.run_or_begin(None);
+    }
+
+    fn run_or_begin(self, lane: Option<&'static Lane>) -> bool {
         let task = self.get();
         // SAFETY: only the thread that took it out of its lane comes here.
         let work = unsafe { (*task.work.get()).take() };
@@ -101,18 +130,53 @@ impl TaskRef {
                 _ => Some(Outcome::Skipped(argument)),
             }
         });
+        let may_fly = lane.is_some_and(|lane| !lane.computes && blocking::devices_wait());
         let outcome = match (not_made, work) {
             (Some(outcome), _) => Some(outcome),
             (None, None) => None,
-            (None, Some(work)) => match catch_unwind(AssertUnwindSafe(work)) {
-                Ok(Ok(())) => None,
-                Ok(Err(outcome)) => Some(outcome),
-                Err(panic) => Some(Outcome::Error(Error::Backend {
-                    code: crate::error::Code::Panic,
-                    text: format!("a task of the runtime panicked: {}", panic_text(&*panic)),
-                })),
+            (None, Some(work)) => match caught(|| work(may_fly)) {
+                Ok(None) => None,
+                Ok(Some(flight)) => return self.fly(flight, lane),
+                Err(outcome) => Some(outcome),
             },
         };
+        self.is_done_with(outcome);
+        true
+    }
+
+    /// Leaves it to its device.
+    fn fly(self, flight: Flight<'static>, lane: Option<&'static Lane>) -> bool {
+        unsafe extern "C" fn landed(lane: *mut c_void) {
+            // SAFETY: the lane that was passed with this function, which lives for ever.
+            unsafe { &*lane.cast_const().cast::<Lane>() }.landed();
+        }
+        let (device, event) = (flight.device, flight.event);
+        // SAFETY: only the thread that runs it comes here; the lane hands it to the one that ends it.
+        unsafe { *self.get().flight.get() = Some(flight) };
+        if let (Some(lane), Some(on_ready)) = (lane, device.api.event_on_ready) {
+            lane.takes_off(self);
+            let context = std::ptr::from_ref(lane).cast_mut().cast();
+            // SAFETY: an event of this device that is not given back before it has fired.
+            if unsafe { take_error(on_ready(event, landed, context)) }.is_err() {
+                // It will not be called: whoever drives the lane waits.
+                lane.landed();
+            }
+            return false;
+        }
+        self.end();
+        true
+    }
+
+    /// Ends a task with which its device is done, or waits until it is.
+    pub(super) fn end(self) {
+        // SAFETY: put there before the lane was told, and taken once.
+        let flight = unsafe { (*self.get().flight.get()).take() };
+        self.is_done_with(flight.and_then(|flight| caught(flight.end).err()));
+    }
+
+    /// Publishes its outcome. The task may be gone afterwards.
+    fn is_done_with(self, outcome: Option<Outcome>) {
+        let task = self.get();
         let state = if outcome.is_some() { FAILED } else { DONE };
         if let Some(outcome) = outcome {
             // SAFETY: it is not read before the state is stored.
@@ -120,6 +184,16 @@ impl TaskRef {
         }
         task.state.store(state, Release);
     }
+}
+
+/// Calls a part of a task's work; a panic is its failure.
+fn caught<R>(work: impl FnOnce() -> Result<R, Outcome>) -> Result<R, Outcome> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(Outcome::Error(Error::Backend {
+            code: Code::Panic,
+            text: format!("a task of the runtime panicked: {}", panic_text(&*panic)),
+        }))
+    })
 }
 
 impl Task {
@@ -217,6 +291,7 @@ impl Tasks {
             copies,
             brings_late: copies && self.brings_late,
             work: UnsafeCell::new(Some(work)),
+            flight: UnsafeCell::new(None),
             outcome: UnsafeCell::new(Outcome::Unknown),
             state: AtomicU8::new(WAITING),
         }));

@@ -134,3 +134,52 @@ fn a_caller_runs_a_lane_for_which_no_helper_has_come() {
         sync::join();
     });
 }
+
+#[test]
+fn a_caller_ends_a_task_that_its_device_is_done_with_and_goes_on() {
+    check(3, || {
+        let lanes = [lane(), lane()];
+        let first = TaskRef::that_flies(0, &[]);
+        let second = TaskRef::new(0, 0, &[]);
+        let third = TaskRef::new(0, 0, std::slice::from_ref(&first));
+        lanes[0].push(first.clone());
+        // It waits for its lane.
+        lanes[0].push(second.clone());
+        lanes[1].push(third.clone());
+        drive_until(&lanes, || [&first, &second, &third].iter().all(|task| task.get().is_done()));
+        assert_eq!([first, second, third].map(|task| task.get().runs()), [1, 1, 1]);
+        sync::join();
+    });
+}
+
+#[test]
+fn a_helper_comes_again_when_a_device_is_done() {
+    check(2, || {
+        let lane = lane();
+        let first = TaskRef::that_flies(LONG, &[]);
+        let second = TaskRef::new(LONG, 0, std::slice::from_ref(&first));
+        lane.push(first.clone());
+        lane.push(second.clone());
+        // Only helpers drive it.
+        drive_until(&[], || second.get().is_done());
+        assert_eq!([first, second].map(|task| task.get().runs()), [1, 1]);
+        sync::join();
+    });
+}
+
+#[test]
+fn two_callers_share_a_lane_whose_tasks_fly() {
+    check(2, || {
+        let lane = lane();
+        let caller = move || {
+            let task = TaskRef::that_flies(0, &[]);
+            lane.push(task.clone());
+            drive_until(&[lane], || task.get().is_done());
+            assert_eq!(task.get().runs(), 1);
+        };
+        let other = loom::thread::spawn(caller);
+        caller();
+        other.join().unwrap();
+        sync::join();
+    });
+}

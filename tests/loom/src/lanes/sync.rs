@@ -27,9 +27,14 @@ pub(super) fn blocked() -> &'static Blocked {
 }
 
 pub(super) fn call(lane: &'static Lane) -> bool {
-    let helper = loom::thread::spawn(move || lane.help());
-    HELPERS.lock().unwrap().push(helper);
+    spawn(move || lane.help());
     true
+}
+
+/// Starts a thread for which [`join`] waits.
+pub(super) fn spawn(body: impl FnOnce() + 'static) {
+    let thread = loom::thread::spawn(body);
+    HELPERS.lock().unwrap().push(thread);
 }
 
 /// Waits for the helpers.

@@ -1,5 +1,7 @@
 //! Tasks for the lanes, whose contents count their runs.
 
+use super::lane::Lane;
+use super::sync;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +13,8 @@ pub(super) struct Task {
     /// Number of runs: loom fails if two accesses to it are not ordered.
     runs: UnsafeCell<u32>,
     done: AtomicBool,
+    /// It goes on without a thread, once it was begun.
+    flies: bool,
 }
 
 // SAFETY: loom checks that accesses to the contents are ordered; the rest is Sync.
@@ -23,15 +27,33 @@ pub(crate) struct TaskRef(Arc<Task>);
 
 impl TaskRef {
     pub fn new(expected: u64, priority: i32, waits: &[TaskRef]) -> TaskRef {
+        TaskRef::made(expected, priority, waits, false)
+    }
+
+    pub fn that_flies(expected: u64, waits: &[TaskRef]) -> TaskRef {
+        TaskRef::made(expected, 0, waits, true)
+    }
+
+    fn made(expected: u64, priority: i32, waits: &[TaskRef], flies: bool) -> TaskRef {
         let (runs, done) = (UnsafeCell::new(0), AtomicBool::new(false));
-        TaskRef(Arc::new(Task { expected, priority, waits: waits.to_vec(), runs, done }))
+        TaskRef(Arc::new(Task { expected, priority, waits: waits.to_vec(), runs, done, flies }))
     }
 
     pub fn get(&self) -> &Task {
         &self.0
     }
 
-    pub fn run(self) {
+    pub fn run(self, lane: &'static Lane) -> bool {
+        if self.0.flies {
+            lane.takes_off(self);
+            sync::spawn(|| lane.landed());
+            return false;
+        }
+        self.end();
+        true
+    }
+
+    pub fn end(self) {
         // Its dependencies are done, once, and it sees that.
         self.0.waits.iter().for_each(|before| assert_eq!(before.get().runs(), 1));
         // SAFETY: loom checks this access.

@@ -106,7 +106,16 @@ impl<'r> Scheduler<'r> {
             // is done.
             let work = move || unsafe { reduce::fill(operation, to, len) };
             // SAFETY: operations live as long as the plan; the array lives until the run is over.
-            let task = unsafe { self.tasks.add(waits, 0, Box::new(move || Ok(work()?))) };
+            let task = unsafe {
+                self.tasks.add(
+                    waits,
+                    0,
+                    Box::new(move |_| {
+                        work()?;
+                        Ok(None)
+                    }),
+                )
+            };
             self.touched(&touches, Place::HOST, task);
             self.latest().tasks.push((task, 0));
             self.ways().push(&Lanes::of(target.device).copies, task);
@@ -167,8 +176,16 @@ impl<'r> Scheduler<'r> {
             }
         };
         // SAFETY: operations live as long as the plan; the arrays live until the run is over.
-        let task =
-            unsafe { self.tasks.add(waits, partial.len * count as u64, Box::new(move || Ok(work()?))) };
+        let task = unsafe {
+            self.tasks.add(
+                waits,
+                partial.len * count as u64,
+                Box::new(move |_| {
+                    work()?;
+                    Ok(None)
+                }),
+            )
+        };
         self.touched(&touches, Place::HOST, task);
         self.latest().tasks.push((task, 0));
         self.ways().push(&Lanes::of(issue.targets[0].device).copies, task);

@@ -14,7 +14,7 @@ use super::lanes::Lanes;
 use super::part::KernelPart;
 use super::placement::{self, Placement, place_of};
 use super::sync::changed;
-use super::task::{Outcome, TaskRef, Tasks, Waits, Work};
+use super::task::{Flight, MayFly, Outcome, TaskRef, Tasks, Waits, Work};
 use crate::descriptor::{Access, View};
 use crate::error::{Error, LaunchError};
 use crate::memory::device::{DeviceBuffer, DeviceMemory};
@@ -336,7 +336,9 @@ impl<'r> Scheduler<'r> {
             }
         }
         let expected = part.expected();
-        self.put((node, plan, target, number), &touches, place, expected, move |stop| part.run(stop));
+        self.put((node, plan, target, number), &touches, place, expected, move |stop, may_fly| {
+            part.run(stop, may_fly)
+        });
         Ok(number)
     }
 
@@ -347,7 +349,7 @@ impl<'r> Scheduler<'r> {
         touches: &[Touches],
         place: Place,
         expected: u64,
-        work: impl FnOnce(StopFlag<'_>) -> Result<(), Error> + 'r,
+        work: impl FnOnce(StopFlag<'_>, MayFly) -> Result<Option<Flight<'r>>, Error> + 'r,
     ) {
         let waits = self.waits(touches, place);
         let arrays = &mut self.arrays;
@@ -356,10 +358,17 @@ impl<'r> Scheduler<'r> {
         // Most have none, and their work is as small as possible: it is allocated here and freed elsewhere.
         let work = match pins.is_empty() {
             true => self.limited(node, plan, work),
-            false => self.limited(node, plan, move |stop| {
-                let outcome = work(stop);
-                drop(pins);
-                outcome
+            false => self.limited(node, plan, move |stop, may_fly| {
+                let flight = work(stop, may_fly)?;
+                // They go when the device is done.
+                Ok(flight.map(|Flight { device, event, end }| {
+                    let end = move || {
+                        let outcome = end();
+                        drop(pins);
+                        outcome
+                    };
+                    Flight { device, event, end: Box::new(end) }
+                }))
             }),
         };
         // SAFETY: the work borrows the recording and the plan, which live until the run is over, and its
@@ -528,30 +537,30 @@ impl<'r> Scheduler<'r> {
         &mut self,
         node: &'w Node,
         plan: &'w Plan,
-        work: impl FnOnce(StopFlag<'_>) -> Result<(), Error> + 'w,
+        work: impl FnOnce(StopFlag<'_>, MayFly) -> Result<Option<Flight<'w>>, Error> + 'w,
     ) -> Work<'w>
     where
         'r: 'w,
     {
         let watch = self.watch;
-        let work = move |stop: StopFlag<'_>| match watch.and_then(|watch| watch.stopped()) {
+        let work = move |stop: StopFlag<'_>, may_fly| match watch.and_then(|watch| watch.stopped()) {
             Some(reason) => Err(reason.clone()),
-            None => work(stop),
+            None => work(stop, may_fly),
         };
         let Some(limit) = device_launch::timeout(node, self.runtime) else {
-            return Box::new(move || Ok(work(watch.and_then(|watch| watch.flag()))?));
+            return Box::new(move |may_fly| Ok(work(watch.and_then(|watch| watch.flag()), may_fly)?));
         };
         let latest = self.latest();
         let (position, begun) = (latest.position, latest.begun.get_or_insert_default().clone());
-        Box::new(move || {
+        Box::new(move |_| {
             let blame = |source| device_launch::blame(node, plan, position, source);
             let mut runs = false;
             let work = |stop: StopFlag<'_>| {
                 runs = true;
-                work(stop)
+                work(stop, false).map(|_| ())
             };
             let outcome = timed(limit, *begun.get_or_init(Instant::now), watch, blame, work);
-            outcome.map_err(|error| match error {
+            outcome.map(|()| None).map_err(|error| match error {
                 Error::Timeout { .. } if runs => Outcome::Late(error),
                 _ => Outcome::Error(error),
             })
@@ -633,7 +642,10 @@ impl<'r> Scheduler<'r> {
         self.prepare(None, &touches)?;
         let waits = self.waits(&touches, Place::HOST);
         let (args, dims) = (self.list.args_of(node), self.list.dims_of(node));
-        let work = self.limited(node, plan, move |_| failsafe::call(body, plan, args, dims));
+        let work = self.limited(node, plan, move |_, _| {
+            failsafe::call(body, plan, args, dims)?;
+            Ok(None)
+        });
         // SAFETY: the recording lives until the run is over; the function is Send and Sync.
         let task = unsafe { self.tasks.add(waits, 0, work) };
         self.touched(&touches, Place::HOST, task);
@@ -651,7 +663,7 @@ impl<'r> Scheduler<'r> {
         if away {
             ROOM.is_away();
         }
-        task.run();
+        task.run_here();
         self.lanes.iter().for_each(|lane| lane.come_back());
         if away {
             ROOM.goes();

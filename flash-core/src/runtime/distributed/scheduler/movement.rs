@@ -108,8 +108,11 @@ impl<'r> Scheduler<'r> {
             let directory = self.arrays[touched.array as usize].directory();
             directory.elements_at(place, &touched.region)
         };
+        let [from, to] = touches;
+        // What is overwritten whole need not be there.
+        let kept = |place| if to.touch == Touch::WriteSome { elements(to, place) } else { 0 };
         // Of equal ones the last: a device rather than the host, whose memory may have been given back.
-        let best = places.max_by_key(|&place| (elements(&touches[0], place), elements(&touches[1], place)));
+        let best = places.max_by_key(|&place| (elements(from, place), kept(place)));
         best.unwrap_or(Place::HOST)
     }
 
@@ -158,10 +161,10 @@ impl<'r> Scheduler<'r> {
         let bytes =
             |touched: &Touches| touched.region.elements() * self.arrays[touched.array as usize].size();
         let expected = touches.iter().map(bytes).sum::<u64>() / 10;
-        let work = self.limited(node, plan, move |_| {
+        let work = self.limited(node, plan, move |_, _| {
             let outcome = work();
             drop(pins);
-            outcome
+            outcome.map(|()| None)
         });
         // SAFETY: the work borrows the recording and the plan, which live until the run is over; its buffers
         // are held until then, and copies may run on any thread.

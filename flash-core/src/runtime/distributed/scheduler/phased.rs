@@ -128,7 +128,16 @@ impl<'r> Scheduler<'r> {
             // that writes the one or touches the other.
             let work = move || unsafe { transfer.run(&moved) };
             // SAFETY: it borrows nothing, and copies may run on any thread.
-            let task = unsafe { self.tasks.add(waits, expected, Box::new(move || Ok(work()?))) };
+            let task = unsafe {
+                self.tasks.add(
+                    waits,
+                    expected,
+                    Box::new(move |_| {
+                        work()?;
+                        Ok(None)
+                    }),
+                )
+            };
             self.arrays[from as usize].has_read(place, &region, task);
             self.arrays[to as usize].has_written(place, &region, task);
             self.arrays[to as usize].directory_mut().written(place, &region);

@@ -63,7 +63,7 @@ impl<'r> Scheduler<'r> {
         let (list, runtime, order) = (self.list, self.runtime, self.list.order_of(node));
         let (position, recorded) = (self.latest().position, list.args_of(node));
         let placed = (place != Place::HOST).then(|| self.placed(node, footprint, place));
-        let work = move |stop: StopFlag<'_>| {
+        let work = move |stop: StopFlag<'_>, may_fly| {
             let mut placed = placed;
             let args = match &mut placed {
                 None => recorded,
@@ -82,9 +82,13 @@ impl<'r> Scheduler<'r> {
             let (cut, draw) = (false, None);
             let launch =
                 DeviceLaunch { plan, target, space, phases, attributes, profile, position, cut, draw, stop };
+            if may_fly && launch.profile.is_none() {
+                return part::fly(&launch, target, args, order.items());
+            }
             part::run_timed(target, order.items(), || {
                 launch.timed(|launch, nanoseconds| launch.send(args, launch.phases.clone(), nanoseconds))
-            })
+            })?;
+            Ok(None)
         };
         let expected = part::expected(target, order.items());
         self.put((node, plan, target, number as u32), &touches, place, expected, work);
