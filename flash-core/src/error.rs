@@ -107,6 +107,15 @@ pub enum Error {
         /// The known names.
         known: Vec<String>,
     },
+    /// The program, or a plugin, has two definitions or two implementations that cannot be told apart.
+    #[error("kernel `{kernel}`: {text}")]
+    #[non_exhaustive]
+    Ambiguous {
+        /// The kernel, with its arguments.
+        kernel: String,
+        /// Both, where they are, and what to do.
+        text: String,
+    },
     /// An option that is not valid here.
     #[error("option {option}: {text}")]
     #[non_exhaustive]

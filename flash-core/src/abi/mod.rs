@@ -309,6 +309,9 @@ pub struct Implementation {
     pub payload: *const u8,
     /// Its length in bytes.
     pub payload_len: usize,
+    /// The type of the definition that it was written for, with its path; empty: there is none. Two of one image
+    /// whose kernels have one name are told apart by it. Since minor version 9.
+    pub definition: Str,
 }
 
 /// [`Arg::kind`]: a value; `data` points to its bytes.

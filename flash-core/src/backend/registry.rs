@@ -346,14 +346,27 @@ impl Registry {
         self.origin(found.plugin)
     }
 
-    /// All implementations: in path order, then those of the program, then those that plugins have added.
+    /// All implementations: those of the program, then those of plugins in path order, then those that plugins
+    /// have added.
     pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {
         let added = extension::implementations().into_iter();
         let added = added.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX });
-        let own = self.plugins.iter().enumerate().flat_map(|(plugin, p)| {
-            p.implementations.iter().map(move |&raw| RegisteredImplementation { raw, plugin })
-        });
-        own.chain(added)
+        let of = |program: bool| {
+            self.plugins
+                .iter()
+                .enumerate()
+                .filter(move |(_, plugin)| plugin.path.is_none() == program)
+                .flat_map(|(number, plugin)| {
+                    let found = move |&raw| RegisteredImplementation { raw, plugin: number };
+                    plugin.implementations.iter().map(found)
+                })
+        };
+        of(true).chain(of(false)).chain(added)
+    }
+
+    /// True if what has this number of a plugin is linked into the program.
+    pub fn is_program(&self, plugin: usize) -> bool {
+        self.plugins.get(plugin).is_some_and(|plugin| plugin.path.is_none())
     }
 
     /// All devices of all available backends, each with the vtable of its backend.

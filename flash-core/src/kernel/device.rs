@@ -1,6 +1,6 @@
 //! How `#[implementations(..)]` describes code for devices.
 
-use super::implementation::descriptor_of;
+use super::implementation::{definition_of, descriptor_of};
 use super::{Element, KernelDefinition};
 use crate::abi;
 use serde_json::{Map, Value};
@@ -68,6 +68,7 @@ pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'st
         span: None,
         payload: payload.as_ptr(),
         payload_len: payload.len(),
+        definition: abi::Str::new(definition_of::<D>()),
     }))
 }
 

@@ -78,6 +78,13 @@ pub(super) fn descriptor_of<D: KernelDefinition>() -> &'static str {
     known.entry(TypeId::of::<D::Static>()).or_insert_with(|| KernelDescriptor::of::<D>().to_json().leak())
 }
 
+/// The type of a definition with its path, for [`abi::Implementation::definition`]. Without parameters: an
+/// implementation for `f64` may run a launch of `f32`.
+pub(crate) fn definition_of<D: KernelDefinition>() -> &'static str {
+    let name = std::any::type_name::<D::Static>();
+    name.split_once('<').map_or(name, |(name, _)| name)
+}
+
 /// Describes a CPU implementation of `D`. What it allocates lives for ever: there is one per
 /// implementation and element type.
 pub fn cpu_implementation<D: KernelDefinition>(
@@ -111,5 +118,6 @@ pub fn cpu_implementation<D: KernelDefinition>(
         span: None,
         payload: std::ptr::null(),
         payload_len: 0,
+        definition: abi::Str::new(definition_of::<D>()),
     }))
 }

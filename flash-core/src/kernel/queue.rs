@@ -1,6 +1,6 @@
 //! Kernels of a device that are functions of the host, such as those of a vendor's library.
 
-use super::implementation::{PARTS, descriptor_of};
+use super::implementation::{PARTS, definition_of, descriptor_of};
 use super::shim::panic_text;
 use super::{Element, KernelDefinition, attribute};
 use crate::abi::{self, Arg, Buffer, QueueCall, QueueFn, Str};
@@ -217,6 +217,7 @@ pub fn device_function<D: KernelDefinition, I: DeviceFunction<D>>(
         span: None,
         payload: function as *const u8,
         payload_len: 0,
+        definition: Str::new(definition_of::<D>()),
     }))
 }
 

@@ -10,10 +10,26 @@ use crate::backend::registry::RegisteredImplementation;
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
-use crate::kernel::implementation::{alignment, takes_parts};
+use crate::kernel::KernelDefinition;
+use crate::kernel::implementation::{alignment, definition_of, takes_parts};
+use std::any::TypeId;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The type of a definition.
+#[derive(Clone, Copy)]
+pub(crate) struct DefinitionType {
+    pub id: TypeId,
+    /// With its path.
+    pub name: &'static str,
+}
+
+impl DefinitionType {
+    pub fn of<D: KernelDefinition>() -> DefinitionType {
+        DefinitionType { id: TypeId::of::<D::Static>(), name: definition_of::<D>() }
+    }
+}
 
 /// A device, with the implementation prepared for it.
 pub(crate) struct Target {
@@ -97,6 +113,7 @@ impl Drop for Target {
 /// The devices that have an implementation, each with its best one.
 pub(super) fn choose(
     descriptor: &KernelDescriptor,
+    definition: Option<DefinitionType>,
     devices: &[&'static DeviceHandle],
     attributes: &Attributes,
     catalog: &Catalog,
@@ -127,6 +144,8 @@ pub(super) fn choose(
                 Err(why) => note(&mut rejected, found, &why),
             }
         }
+        let fitting = candidates.iter().map(|(rating, found, _)| (*rating, *found));
+        check_unambiguous(descriptor, definition, fitting, catalog)?;
         // The sort is stable: of equals the first wins.
         candidates.sort_by_key(|(rating, ..)| Reverse(*rating));
         for (_, found, widening) in candidates {
@@ -145,6 +164,44 @@ pub(super) fn choose(
         true => Err(none(descriptor, devices, rejected)),
         false => Ok(targets),
     }
+}
+
+/// Refuses what one image (the program, or a plugin) says twice: another definition of the same name and
+/// arguments, whose code would run in place of this one's, and a second implementation that nothing tells
+/// from the first.
+fn check_unambiguous(
+    descriptor: &KernelDescriptor,
+    definition: Option<DefinitionType>,
+    fitting: impl Iterator<Item = (Rating, RegisteredImplementation)> + Clone,
+    catalog: &Catalog,
+) -> Result<(), Error> {
+    // SAFETY: strings of implementations live for ever.
+    let text = |text: abi::Str| unsafe { text.text() };
+    let ambiguous = |text: String| {
+        Err(Error::Ambiguous { kernel: descriptor.name.clone() + &descriptor.signature(), text })
+    };
+    for (at, (rating, found)) in fitting.clone().enumerate() {
+        let (own, name) = (text(found.raw.definition), text(found.raw.name));
+        let in_program = catalog.registry().is_program(found.plugin);
+        let launched = definition.filter(|_| in_program).map(|definition| definition.name.to_owned());
+        let earlier = || fitting.clone().take(at).filter(|(_, other)| other.plugin == found.plugin);
+        let mut definitions = earlier().map(|(_, other)| text(other.raw.definition)).chain(launched);
+        if !own.is_empty()
+            && let Some(other) = definitions.find(|other| !other.is_empty() && *other != own)
+        {
+            return ambiguous(format!(
+                "{other} and {own}, for which the implementation `{name}` was written, are two definitions of this name with the same arguments: give one of them another name"
+            ));
+        }
+        if earlier().any(|(others, other)| others == rating && text(other.raw.name) == name) {
+            return ambiguous(format!(
+                "there are two implementations `{name}` for {}, both in {}: give one of them another name or priority",
+                text(found.raw.target),
+                catalog.registry().origin_of(found)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The error that nothing runs the kernel on any of the devices.

@@ -183,5 +183,6 @@ fn blank(target: &str, name: &str, kind: u32, descriptor: &KernelDescriptor) -> 
         span: None,
         payload: std::ptr::null(),
         payload_len: 0,
+        definition: abi::Str::new(""),
     }
 }

@@ -188,6 +188,7 @@ static NOTHING: abi::Implementation = abi::Implementation {
     span: None,
     payload: std::ptr::null(),
     payload_len: 0,
+    definition: abi::Str::new(""),
 };
 
 flash_core::export_plugin!();

@@ -168,6 +168,7 @@ fn made<D: KernelDefinition>(
         span: None,
         payload: payload.as_ptr(),
         payload_len: payload.len(),
+        definition: Str::new(""),
     }))
 }
 

@@ -229,7 +229,7 @@ fn layout() -> Vec<String> {
         }
         abi::Implementation {
             struct_size, door, kind, priority, kernel, name, target, descriptor, cpu_features, attributes,
-            attribute_count, share, span, payload, payload_len
+            attribute_count, share, span, payload, payload_len, definition
         }
         abi::QueueCall { struct_size, arg_count, space, phase, args, context, native_handle, fail }
         abi::Part { begin, end, stride, origin, next_origin }

@@ -272,3 +272,93 @@ fn the_whole_door_runs_once_per_phase_and_installs_the_teams_threads() {
         flash_tests::in_process(&[("FLASH_CPU_THREADS", threads)], || the_whole_door(100));
     }
 }
+
+/// Two definitions of one name and the same arguments, each with an implementation.
+mod one {
+    use super::*;
+
+    #[derive(KernelDefinition)]
+    #[kernel(name = "implementations.same", dims(i))]
+    pub struct Same<'a> {
+        pub to: Item<'a, Write<u32>>,
+    }
+
+    struct One;
+
+    #[kernel]
+    impl CpuItem<Same<'_>> for One {
+        fn item(_: Index<1>, k: SameItem<'_>) {
+            k.to.set(1);
+        }
+    }
+}
+
+mod two {
+    use super::*;
+
+    #[derive(KernelDefinition)]
+    #[kernel(name = "implementations.same", dims(i))]
+    pub struct Same<'a> {
+        pub to: Item<'a, Write<u32>>,
+    }
+
+    struct Two;
+
+    #[kernel(priority = 5)]
+    impl CpuItem<Same<'_>> for Two {
+        fn item(_: Index<1>, k: SameItem<'_>) {
+            k.to.set(2);
+        }
+    }
+}
+
+#[flash_tests::test]
+fn two_definitions_of_one_name_are_an_error_that_names_both() {
+    let (rt, to) = (flash_tests::runtime(), FlashMemory::<u32>::zeroed(4));
+    let errors = [
+        rt.submit(one::Same::of(&to)).exec([4]).unwrap_err(),
+        rt.submit(two::Same::of(&to)).exec([4]).unwrap_err(),
+        rt.submit(rt.kernel("implementations.same").unwrap().args((&to,)).unwrap()).exec([4]).unwrap_err(),
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(matches!(error, flash::Error::Ambiguous { .. }), "{text}");
+        for part in ["implementations.same", "one::Same", "two::Same", "another name"] {
+            assert!(text.contains(part), "no `{part}` in: {text}");
+        }
+    }
+    assert_eq!(*to.read().unwrap(), [0; 4]);
+}
+
+/// Two implementations of one name.
+#[derive(KernelDefinition)]
+#[kernel(name = "implementations.tied", dims(i))]
+struct Tied<'a> {
+    to: Item<'a, Write<u32>>,
+}
+
+struct First;
+struct Second;
+
+#[kernel(name = "tied")]
+impl CpuItem<Tied<'_>> for First {
+    fn item(_: Index<1>, k: TiedItem<'_>) {
+        k.to.set(1);
+    }
+}
+
+#[kernel(name = "tied")]
+impl CpuItem<Tied<'_>> for Second {
+    fn item(_: Index<1>, k: TiedItem<'_>) {
+        k.to.set(2);
+    }
+}
+
+#[flash_tests::test]
+fn two_implementations_that_nothing_tells_apart_are_an_error() {
+    let (rt, to) = (flash_tests::runtime(), FlashMemory::<u32>::zeroed(4));
+    let text = rt.submit(Tied::of(&to)).exec([4]).unwrap_err().to_string();
+    for part in ["implementations.tied", "two implementations `tied` for cpu", "another name or priority"] {
+        assert!(text.contains(part), "no `{part}` in: {text}");
+    }
+}
