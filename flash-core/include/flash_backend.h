@@ -60,10 +60,10 @@
 #define FLASH_ABI_MAJOR 0
 
 // A higher minor version has more slots, all at the end.
-#define FLASH_ABI_MINOR 8
+#define FLASH_ABI_MINOR 9
 
-// The oldest minor version whose plugins this host can use: 2 gave flash_arg its `part`.
-#define FLASH_ABI_MINOR_OLDEST 2
+// The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host used.
+#define FLASH_ABI_MINOR_OLDEST 9
 
 // Error code: anything that has no code of its own.
 #define FLASH_ERROR_OTHER 1
@@ -88,6 +88,9 @@
 
 // Error code: a panic inside the plugin, outside a kernel.
 #define FLASH_ERROR_PANIC 8
+
+// The launch was stopped because the host asked for that. Since minor version 9.
+#define FLASH_ERROR_CANCELLED 9
 
 // flash_implementation.door: one work item at a time, the loop is in the shim.
 #define FLASH_DOOR_ITEM 1
@@ -137,7 +140,7 @@
 // Device flag: uses host memory in place, space FLASH_SPACE_HOST.
 #define FLASH_DEVICE_HOST_MEMORY 4
 
-// Device flag: the default queue runs submissions in order.
+// Device flag: it runs submissions in order.
 #define FLASH_DEVICE_IN_ORDER 8
 
 // Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. Since
@@ -164,6 +167,10 @@
 // 3.
 #define FLASH_SUBMIT_PART 4
 
+// flash_submission.flags: the calling thread runs all of it, and no other thread of the host helps. A device that
+// is not the host's processors pays no attention to it. Since minor version 9.
+#define FLASH_SUBMIT_ON_CALLER 8
+
 // A device of a backend. Opaque, lives for ever.
 typedef struct flash_device flash_device;
 
@@ -175,9 +182,6 @@ typedef struct flash_event flash_event;
 
 // A kernel implementation made ready for one device. Opaque.
 typedef struct flash_kernel flash_kernel;
-
-// A queue of a device. Opaque.
-typedef struct flash_queue flash_queue;
 
 // The values of one dimension.
 typedef struct flash_space_dim {
@@ -437,6 +441,10 @@ typedef struct flash_submission {
   uint64_t phase_begin;
   // One past the last phase to run.
   uint64_t phase_end;
+  // NULL, or a number that another thread sets to something else than 0 to ask the launch to stop: what has
+  // not begun is left out, and the launch fails with FLASH_ERROR_CANCELLED. A backend that cannot stop a
+  // launch does not look. It is read atomically, and lives until the launch is over. Since minor version 9.
+  const uint32_t *stop;
 } flash_submission;
 
 // A memory of a device.
@@ -506,9 +514,8 @@ typedef struct flash_backend_api {
                                  struct flash_kernel **kernel);
   // Releases a kernel.
   void (*release)(struct flash_device *device, struct flash_kernel *kernel);
-  // Runs a kernel. `queue` NULL: the device's default queue.
+  // Runs a kernel.
   struct flash_error *(*submit)(struct flash_device *device,
-                                struct flash_queue *queue,
                                 const struct flash_submission *submission);
   // The target string of implementations that `prepare` takes, such as `cuda`, of devices whose info lists
   // none.
@@ -536,18 +543,8 @@ typedef struct flash_backend_api {
                                        void *pointer,
                                        uint64_t bytes,
                                        struct flash_buffer *buffer);
-  // A handle that another process or backend can import.
-  struct flash_error *(*export_buffer)(struct flash_device *device,
-                                       struct flash_buffer buffer,
-                                       uint64_t *handle);
-  // The counterpart of `export_buffer`.
-  struct flash_error *(*import_buffer)(struct flash_device *device,
-                                       uint64_t handle,
-                                       uint64_t bytes,
-                                       struct flash_buffer *buffer);
   // Copies a box between any two buffers. Waits and signal as in flash_submission.
   struct flash_error *(*copy_box)(struct flash_device *device,
-                                  struct flash_queue *queue,
                                   struct flash_buffer source,
                                   struct flash_buffer destination,
                                   const struct flash_copy_box *shape,
@@ -559,13 +556,6 @@ typedef struct flash_backend_api {
                        uint32_t source_space,
                        uint32_t destination_space,
                        double *bytes_per_second);
-  // A queue beside the default one.
-  struct flash_error *(*queue_create)(struct flash_device *device,
-                                      const struct flash_attr *attributes,
-                                      size_t attribute_count,
-                                      struct flash_queue **queue);
-  // Waits for a queue and frees it.
-  void (*queue_destroy)(struct flash_device *device, struct flash_queue *queue);
   // An event that the host signals.
   struct flash_error *(*event_create)(struct flash_device *device, struct flash_event **event);
   // Fires a user event, with an error or NULL. Takes the error.
@@ -588,10 +578,6 @@ typedef struct flash_backend_api {
                                        struct flash_str kind,
                                        const void *object,
                                        uint64_t *handle);
-  // Lets a backend without threads make progress.
-  void (*progress)(struct flash_device *device);
-  // Tries to stop the work behind an event.
-  struct flash_error *(*cancel)(struct flash_event *event);
   // For a kernel with a flash_share_fn in FLASH_SPACE_HOST: the number of work items up to which the host may
   // run a launch itself. The launch must have one phase and no flags and attributes; the host calls that
   // function on its own thread and does not tell the device. 0, or NULL: none. The host asks after each

@@ -56,9 +56,7 @@ pub use flash_core::runtime::{
 };
 pub use flash_core::{Settings, workers};
 // Errors.
-pub use flash_core::{
-    Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError, set_notices,
-};
+pub use flash_core::{Code, Error, LaunchError, set_notices};
 // Kernels: definitions, implementations, and plugins of them.
 pub use flash_core::{KernelDefinition, export_plugin, kernel};
 
@@ -80,6 +78,11 @@ pub use flash_backend_cpu as __cpu;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/devices.md")]
 mod many_devices {}
+
+/// What some errors say in detail.
+pub mod error {
+    pub use flash_core::{DeviceMemoryError, KeyError, NoImplementation, PartError};
+}
 
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {

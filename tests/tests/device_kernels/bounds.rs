@@ -113,7 +113,7 @@ fn bodies_in_one_place_and_a_softening_next_to_nothing() {
         acc.read().unwrap().to_vec()
     };
     assert_eq!(accelerated("ALL_CPU", 1e-14, 1), [[0.0; 3]]);
-    assert!(accelerated("ALL_CPU", 0.0, 2).as_flattened().iter().all(|a| a.is_nan()));
+    assert_eq!(accelerated("ALL_CPU", 0.0, 2), [[0.0; 3]; 2]);
     for device in devices_of_all_kinds("bounds::bodies_in_one_place_and_a_softening_next_to_nothing") {
         assert_eq!(accelerated(&device, 1.5e-13, 1), [[0.0; 3]], "{device}");
         assert_eq!(accelerated(&device, 0.0, 2), [[0.0; 3]; 2], "{device}");

@@ -1,7 +1,8 @@
 //! Runtime keys: groups, backends, devices, lists, and what the errors list.
 
+use flash::error::KeyError;
 use flash::prelude::*;
-use flash::{Context, Error, KeyError};
+use flash::{Context, Error};
 use flash_core::backend::physical_cpus;
 use flash_tests::in_process;
 
