@@ -62,7 +62,8 @@
 // A higher minor version has more slots, all at the end.
 #define FLASH_ABI_MINOR 9
 
-// The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host used.
+// The oldest minor version whose plugins this host can use: 9 took slots out of flash_backend_api that no host
+// used.
 #define FLASH_ABI_MINOR_OLDEST 9
 
 // Error code: anything that has no code of its own.
@@ -167,8 +168,8 @@
 // 3.
 #define FLASH_SUBMIT_PART 4
 
-// flash_submission.flags: the calling thread runs all of it, and no other thread of the host helps. A device that
-// is not the host's processors pays no attention to it. Since minor version 9.
+// flash_submission.flags: the calling thread runs all of it, and no other thread of the host helps. A device
+// that is not the host's processors pays no attention to it. Since minor version 9.
 #define FLASH_SUBMIT_ON_CALLER 8
 
 // A device of a backend. Opaque, lives for ever.
@@ -341,6 +342,9 @@ typedef struct flash_implementation {
   const uint8_t *payload;
   // Its length in bytes.
   size_t payload_len;
+  // The type of the definition that it was written for, with its path; empty: there is none. Two of one
+  // image whose kernels have one name are told apart by it. Since minor version 9.
+  struct flash_str definition;
 } flash_implementation;
 
 // What the host offers to plugins. Lives for ever; a plugin may keep the pointer.
@@ -441,9 +445,10 @@ typedef struct flash_submission {
   uint64_t phase_begin;
   // One past the last phase to run.
   uint64_t phase_end;
-  // NULL, or a number that another thread sets to something else than 0 to ask the launch to stop: what has
-  // not begun is left out, and the launch fails with FLASH_ERROR_CANCELLED. A backend that cannot stop a
-  // launch does not look. It is read atomically, and lives until the launch is over. Since minor version 9.
+  // NULL, or a number that another thread sets to something else than 0 to ask the launch to stop: what
+  // has not begun is left out, and the launch fails with FLASH_ERROR_CANCELLED. A backend that cannot stop a
+  // launch does not look. It is read atomically, and lives until the launch is over. Since minor version
+  // 9.
   const uint32_t *stop;
 } flash_submission;
 

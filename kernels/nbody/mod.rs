@@ -8,8 +8,9 @@
 //! then v += a dt, then x += v dt (semi-implicit Euler). Where |x_j - x_i|^2 + e^2 is less than the
 //! smallest normal number (1.2e-38 in single precision), j and i are in one place and do not attract
 //! each other: so a body does not act on itself. Where it is more than the largest, the attraction
-//! counts as none on devices, and is computed in double precision on the CPU. Two forms: [`accelerate`] and [`integrate`], one after the other in each step; and
-//! [`simulate`], one kernel with both as stages of many steps.
+//! counts as none on some devices, and is computed by other steps on the others. Two forms:
+//! [`accelerate`] and [`integrate`], one after the other in each step; and [`simulate`], one kernel
+//! with both as stages of many steps.
 
 mod cpu;
 pub mod simd;

@@ -25,7 +25,8 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLASHPLG");
 pub const ABI_MAJOR: u32 = 0;
 /// A higher minor version has more slots, all at the end.
 pub const ABI_MINOR: u32 = 9;
-/// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host used.
+/// The oldest minor version whose plugins this host can use: 9 took slots out of [`BackendApi`] that no host
+/// used.
 pub const ABI_MINOR_OLDEST: u32 = 9;
 /// Name of the one symbol that a plugin exports, of type [`PluginQuery`].
 pub const QUERY_SYMBOL: &str = "flash_plugin_query";
@@ -309,8 +310,8 @@ pub struct Implementation {
     pub payload: *const u8,
     /// Its length in bytes.
     pub payload_len: usize,
-    /// The type of the definition that it was written for, with its path; empty: there is none. Two of one image
-    /// whose kernels have one name are told apart by it. Since minor version 9.
+    /// The type of the definition that it was written for, with its path; empty: there is none. Two of one
+    /// image whose kernels have one name are told apart by it. Since minor version 9.
     pub definition: Str,
 }
 
@@ -607,8 +608,8 @@ pub const SUBMIT_PHASED: u32 = 2;
 /// 3.
 pub const SUBMIT_PART: u32 = 4;
 
-/// [`Submission::flags`]: the calling thread runs all of it, and no other thread of the host helps. A device that
-/// is not the host's processors pays no attention to it. Since minor version 9.
+/// [`Submission::flags`]: the calling thread runs all of it, and no other thread of the host helps. A device
+/// that is not the host's processors pays no attention to it. Since minor version 9.
 pub const SUBMIT_ON_CALLER: u32 = 8;
 
 /// One launch on one device.
@@ -643,9 +644,10 @@ pub struct Submission {
     pub phase_begin: u64,
     /// One past the last phase to run.
     pub phase_end: u64,
-    /// NULL, or a number that another thread sets to something else than 0 to ask the launch to stop: what has
-    /// not begun is left out, and the launch fails with [`ERROR_CANCELLED`]. A backend that cannot stop a
-    /// launch does not look. It is read atomically, and lives until the launch is over. Since minor version 9.
+    /// NULL, or a number that another thread sets to something else than 0 to ask the launch to stop: what
+    /// has not begun is left out, and the launch fails with [`ERROR_CANCELLED`]. A backend that cannot stop a
+    /// launch does not look. It is read atomically, and lives until the launch is over. Since minor version
+    /// 9.
     pub stop: *const u32,
 }
 

@@ -346,8 +346,8 @@ impl Registry {
         self.origin(found.plugin)
     }
 
-    /// All implementations: those of the program, then those of plugins in path order, then those that plugins
-    /// have added.
+    /// All implementations: those of the program, then those of plugins in path order, then those that
+    /// plugins have added.
     pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {
         let added = extension::implementations().into_iter();
         let added = added.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX });

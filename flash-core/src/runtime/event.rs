@@ -1,9 +1,9 @@
 //! Events: what pipelines wait for, beside the memories that they share with others.
 //!
 //! An event is an entry in the [order](crate::memory::order): a pipeline in flight, or an entry without
-//! memories that leaves when the program signals it. So a pipeline that comes after an event is one that comes
-//! after an entry. No thread waits for it, and a thread that waits for the pipeline runs what the event stands
-//! for, if that has not begun.
+//! memories that leaves when the program signals it. So a pipeline that comes after an event is one that
+//! comes after an entry. No thread waits for it, and a thread that waits for the pipeline runs what the event
+//! stands for, if that has not begun.
 
 use crate::memory::order::{ORDER, Ticket};
 use std::fmt;

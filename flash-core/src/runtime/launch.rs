@@ -271,8 +271,8 @@ fn begin_on_host(
 #[cold]
 fn failsafe(list: &SubmissionList, node: &Node, plan: &Plan, error: Error) -> Result<(), Error> {
     if let Some(movement) = plan.movement {
-        // SAFETY: the arguments were proved when they were recorded, and their memories are held; on this path
-        // they are on the host.
+        // SAFETY: the arguments were proved when they were recorded, and their memories are held; on this
+        // path they are on the host.
         unsafe { movement::on_host(movement, list.args_of(node)) };
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! Launches over devices with memories of their own: what is copied, when, and what waits for what. (What such a
-//! launch computes is tested with everything else, in `runtime`.)
+//! Launches over devices with memories of their own: what is copied, when, and what waits for what. (What
+//! such a launch computes is tested with everything else, in `runtime`.)
 
 mod again;
 mod alignment;

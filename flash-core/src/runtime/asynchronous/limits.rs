@@ -1,4 +1,5 @@
-//! Limits: the time that a submission may take, the number of pipelines in flight, and whether one is to stop.
+//! Limits: the time that a submission may take, the number of pipelines in flight, and whether one is to
+//! stop.
 
 use super::outcome::Outcome;
 use super::timer::Alarm;
