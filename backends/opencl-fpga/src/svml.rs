@@ -29,9 +29,8 @@ fn load_beside() {
     let Some(library) = file.map(|file| Path::new(file).with_file_name("__ocl_svml_z0.so")) else { return };
     if library.exists() {
         // SAFETY: a library that the runtime itself loads, which has only functions. It is never unloaded.
-        if let Ok(library) =
-            keep_float_state(|| unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) })
-        {
+        let load = || unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) };
+        if let Ok(library) = keep_float_state(load) {
             forget(library);
         }
     }

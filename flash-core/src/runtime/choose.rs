@@ -180,11 +180,13 @@ fn check_unambiguous(
     let ambiguous = |text: String| {
         Err(Error::Ambiguous { kernel: descriptor.name.clone() + &descriptor.signature(), text })
     };
-    for (at, (rating, found)) in fitting.clone().enumerate() {
+    // What plugins add while they run may be of any image.
+    let of_images = || fitting.clone().filter(|(_, found)| found.plugin != usize::MAX);
+    for (at, (rating, found)) in of_images().enumerate() {
         let (own, name) = (text(found.raw.definition), text(found.raw.name));
         let in_program = catalog.registry().is_program(found.plugin);
         let launched = definition.filter(|_| in_program).map(|definition| definition.name.to_owned());
-        let earlier = || fitting.clone().take(at).filter(|(_, other)| other.plugin == found.plugin);
+        let earlier = || of_images().take(at).filter(|(_, other)| other.plugin == found.plugin);
         let mut definitions = earlier().map(|(_, other)| text(other.raw.definition)).chain(launched);
         if !own.is_empty()
             && let Some(other) = definitions.find(|other| !other.is_empty() && *other != own)

@@ -32,10 +32,11 @@ impl Handle {
         Event::of(self.pending().ticket())
     }
 
-    /// Asks the pipeline to stop. What has not begun is not run; a launch on the CPU stops at its next chunk
-    /// of work items, and so does one on another device that can be stopped. [`wait`](Handle::wait) then
-    /// returns [`Error::Cancelled`] within [`Error::Launch`], and what the rest of the pipeline should have
-    /// written is poisoned. A pipeline that is complete, or ends before it sees this, ends as ever.
+    /// Asks the pipeline to stop. What has not begun is not run: a pipeline whose turn has not come ends when
+    /// it comes. A launch on the CPU stops at its next chunk of work items, and so does one on another device
+    /// that can be stopped. [`wait`](Handle::wait) then returns [`Error::Cancelled`] within
+    /// [`Error::Launch`], and what the rest of the pipeline should have written is poisoned. A pipeline that
+    /// is complete, or ends before it sees this, ends as ever.
     ///
     /// # Examples
     /// ```
