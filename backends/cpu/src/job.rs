@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A prepared implementation.
 pub struct CpuKernel {
@@ -506,28 +506,26 @@ impl Work for Job<'_> {
     }
 }
 
-/// Nanoseconds after which a launch looks whether it is to stop.
-const LOOK: f32 = 100_000.0;
+/// About how long a launch runs until it looks whether it is to stop.
+const LOOK: Duration = Duration::from_micros(100);
 
 impl Job<'_> {
     /// Runs some rows piece by piece, and looks before each whether it is to stop.
     fn run_until_stopped(&self, k: u64, rows: Range<u64>) -> bool {
-        let rate = self.kernel.rate();
-        let rows_for = |ns: f32| ((LOOK / ns) as u64).next_multiple_of(self.align).max(self.align);
-        // At the first launch the first rows tell how long others take.
-        let mut step = if rate > 0.0 { rows_for(rate) } else { self.align };
+        // The first rows tell how long others take: earlier launches may have been others.
+        let mut step = self.align;
         let Range { start: mut begin, end } = rows;
         while begin < end {
             if self.is_stopped() {
                 return false;
             }
             let next = begin.saturating_add(step).min(end);
-            let start = (rate == 0.0).then(Instant::now);
+            let start = Instant::now();
             if !self.run_rows(k, begin..next) {
                 return false;
             }
-            if let Some(start) = start {
-                step = rows_for((start.elapsed().as_nanos() as f32 / (next - begin) as f32).max(0.01));
+            if start.elapsed() < LOOK {
+                step = step.saturating_mul(4);
             }
             begin = next;
         }

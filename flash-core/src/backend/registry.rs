@@ -364,11 +364,6 @@ impl Registry {
         of(true).chain(of(false)).chain(added)
     }
 
-    /// True if what has this number of a plugin is linked into the program.
-    pub fn is_program(&self, plugin: usize) -> bool {
-        self.plugins.get(plugin).is_some_and(|plugin| plugin.path.is_none())
-    }
-
     /// All devices of all available backends, each with the vtable of its backend.
     pub fn devices(&self) -> impl Iterator<Item = &'static DeviceHandle> {
         self.backends.iter().filter_map(|backend| self.probe(backend).ok()).flatten()

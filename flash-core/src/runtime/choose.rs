@@ -10,26 +10,10 @@ use crate::backend::registry::RegisteredImplementation;
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
-use crate::kernel::KernelDefinition;
-use crate::kernel::implementation::{alignment, definition_of, takes_parts};
-use std::any::TypeId;
+use crate::kernel::implementation::{alignment, takes_parts};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-
-/// The type of a definition.
-#[derive(Clone, Copy)]
-pub(crate) struct DefinitionType {
-    pub id: TypeId,
-    /// With its path.
-    pub name: &'static str,
-}
-
-impl DefinitionType {
-    pub fn of<D: KernelDefinition>() -> DefinitionType {
-        DefinitionType { id: TypeId::of::<D::Static>(), name: definition_of::<D>() }
-    }
-}
 
 /// A device, with the implementation prepared for it.
 pub(crate) struct Target {
@@ -113,7 +97,6 @@ impl Drop for Target {
 /// The devices that have an implementation, each with its best one.
 pub(super) fn choose(
     descriptor: &KernelDescriptor,
-    definition: Option<DefinitionType>,
     devices: &[&'static DeviceHandle],
     attributes: &Attributes,
     catalog: &Catalog,
@@ -145,7 +128,7 @@ pub(super) fn choose(
             }
         }
         let fitting = candidates.iter().map(|(rating, found, _)| (*rating, *found));
-        check_unambiguous(descriptor, definition, fitting, catalog)?;
+        check_unambiguous(descriptor, searchable, fitting, catalog)?;
         // The sort is stable: of equals the first wins.
         candidates.sort_by_key(|(rating, ..)| Reverse(*rating));
         for (_, found, widening) in candidates {
@@ -166,12 +149,12 @@ pub(super) fn choose(
     }
 }
 
-/// Refuses what one image (the program, or a plugin) says twice: another definition of the same name and
-/// arguments, whose code would run in place of this one's, and a second implementation that nothing tells
-/// from the first.
+/// Refuses what one image (the program, or a plugin) has twice: implementations of two definitions of the same
+/// name and arguments, of which one would run in place of the other, and a second implementation that nothing
+/// tells from the first. A fuzzy search takes the code of other definitions on purpose.
 fn check_unambiguous(
     descriptor: &KernelDescriptor,
-    definition: Option<DefinitionType>,
+    searchable: Searchable,
     fitting: impl Iterator<Item = (Rating, RegisteredImplementation)> + Clone,
     catalog: &Catalog,
 ) -> Result<(), Error> {
@@ -184,15 +167,15 @@ fn check_unambiguous(
     let of_images = || fitting.clone().filter(|(_, found)| found.plugin != usize::MAX);
     for (at, (rating, found)) in of_images().enumerate() {
         let (own, name) = (text(found.raw.definition), text(found.raw.name));
-        let in_program = catalog.registry().is_program(found.plugin);
-        let launched = definition.filter(|_| in_program).map(|definition| definition.name.to_owned());
         let earlier = || of_images().take(at).filter(|(_, other)| other.plugin == found.plugin);
-        let mut definitions = earlier().map(|(_, other)| text(other.raw.definition)).chain(launched);
-        if !own.is_empty()
+        let mut definitions = earlier().map(|(_, other)| text(other.raw.definition));
+        if searchable != Searchable::Fuzzy
+            && !own.is_empty()
             && let Some(other) = definitions.find(|other| !other.is_empty() && *other != own)
         {
             return ambiguous(format!(
-                "{other} and {own}, for which the implementation `{name}` was written, are two definitions of this name with the same arguments: give one of them another name"
+                "{other} and {own} are two definitions of this name with the same arguments, and both have implementations in {}: give one of them another name",
+                catalog.registry().origin_of(found)
             ));
         }
         if earlier().any(|(others, other)| others == rating && text(other.raw.name) == name) {

@@ -1,7 +1,7 @@
 //! A plan: what is prepared once per definition, element types, devices and the options that shape it.
 //! `plans.rs` finds it again.
 
-pub(crate) use super::choose::{DefinitionType, Target};
+pub(crate) use super::choose::Target;
 use super::choose::{choose, none};
 use super::facts::{ArgumentFacts, KernelFacts};
 use super::movement::Movement;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// A kernel prepared for a runtime: its [facts](KernelFacts), and the implementation of each device.
 pub(crate) struct Plan {
-    definition: Option<DefinitionType>,
+    type_id: Option<TypeId>,
     facts: KernelFacts,
     /// The arguments of a launch, without addresses and lengths.
     pub template: Vec<abi::Arg>,
@@ -67,7 +67,7 @@ impl Deref for Plan {
 impl Plan {
     /// The definition, if it has a type.
     pub fn type_id(&self) -> Option<TypeId> {
-        self.definition.map(|definition| definition.id)
+        self.type_id
     }
 
     /// The devices that can run it, the best first and at least one; or the error why none can.
@@ -91,14 +91,14 @@ impl Plan {
         attributes: &Attributes,
         targets: impl FnOnce(&KernelFacts, &Attributes) -> Result<Arc<[Target]>, Error>,
     ) -> Result<Plan, Error> {
-        let PlannedKernel { definition, descriptor, operations } = kernel;
+        let PlannedKernel { type_id, descriptor, operations } = kernel;
         let mut all = descriptor.attributes.clone();
         all.merge(attributes);
         let facts = KernelFacts::new(descriptor.clone(), operations, &all)?;
         let movement =
             Movement::named(&facts.descriptor.name).filter(|movement| movement.describes(&facts.descriptor));
         // A definition with a type may have this name, too: its scalars are not proved each time.
-        let movement = movement.filter(|_| definition.is_none());
+        let movement = movement.filter(|_| type_id.is_none());
         let part = PartRule::new(&facts.descriptor, all.get::<descriptor::PartBy>())?;
         let targets = targets(&facts, &all);
         let weights = match (all.get::<Weights>(), &targets) {
@@ -117,7 +117,7 @@ impl Plan {
             });
         let widens = targets.as_ref().is_ok_and(|targets| targets.iter().any(|t| t.widening.converts()));
         Ok(Plan {
-            definition,
+            type_id,
             template: facts.arguments.iter().map(template).collect(),
             simple,
             prepared: facts.phased || facts.reduces || widens,
@@ -151,7 +151,7 @@ impl Plan {
     /// The kernel that it is of. `operations` is empty, and holds what the result borrows.
     pub(super) fn kernel<'a>(&'a self, operations: &'a mut Vec<Option<Operation>>) -> PlannedKernel<'a> {
         operations.extend(self.arguments.iter().map(|argument| argument.operation));
-        PlannedKernel { definition: self.definition, descriptor: &self.descriptor, operations }
+        PlannedKernel { type_id: self.type_id, descriptor: &self.descriptor, operations }
     }
 
     /// Its implementations, for a plan of the same kernel with other options.
@@ -161,7 +161,7 @@ impl Plan {
 
     /// Later launches do not find it by its definition.
     pub(super) fn hide(&mut self) {
-        self.definition = None;
+        self.type_id = None;
     }
 
     /// True if it failed for want of memory: the next launch tries again.
@@ -179,7 +179,7 @@ impl Plan {
     /// A plan of a function of the host: nothing implements it, its submission has the function.
     pub fn of_host_task(descriptor: KernelDescriptor) -> Plan {
         let nothing = none(&descriptor, &[], Vec::new());
-        Plan::failed(PlannedKernel { definition: None, descriptor: &descriptor, operations: &[] }, nothing)
+        Plan::failed(PlannedKernel { type_id: None, descriptor: &descriptor, operations: &[] }, nothing)
     }
 }
 
@@ -187,7 +187,7 @@ impl Plan {
 #[derive(Clone, Copy)]
 pub(super) struct PlannedKernel<'a> {
     /// The definition, if it has a type.
-    pub definition: Option<DefinitionType>,
+    pub type_id: Option<TypeId>,
     pub descriptor: &'a KernelDescriptor,
     /// Per argument, the operation of an accumulator; the last ones may be missing.
     pub operations: &'a [Option<Operation>],
@@ -196,14 +196,13 @@ pub(super) struct PlannedKernel<'a> {
 /// The implementations of a kernel for some devices, ready to run.
 pub(super) fn targets_of(
     facts: &KernelFacts,
-    definition: Option<DefinitionType>,
     attributes: &Attributes,
     devices: &[&'static DeviceHandle],
     catalog: &Catalog,
 ) -> Result<Arc<[Target]>, Error> {
     match facts.unknown_operation() {
         Some(error) => Err(error),
-        None => choose(&facts.descriptor, definition, devices, attributes, catalog).map(Arc::from),
+        None => choose(&facts.descriptor, devices, attributes, catalog).map(Arc::from),
     }
 }
 

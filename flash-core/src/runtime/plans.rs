@@ -206,7 +206,7 @@ impl Plans {
 
     /// The plan of a kernel, by its definition or its name.
     pub(super) fn plan(&self, kernel: PlannedKernel<'_>, catalog: &Catalog) -> &Plan {
-        match kernel.definition.map(|definition| definition.id) {
+        match kernel.type_id {
             Some(id) => self.get(id).unwrap_or_else(|| self.insert(id, kernel, catalog)),
             None => self.by_name(kernel, catalog),
         }
@@ -272,7 +272,7 @@ impl Plans {
     fn make(&self, kernel: PlannedKernel<'_>, catalog: &Catalog) -> Plan {
         let targets = |facts: &KernelFacts, all: &Attributes| match &self.base {
             Some(base) => base.plan(kernel, catalog).shared_targets(),
-            None => targets_of(facts, kernel.definition, all, &self.devices, catalog),
+            None => targets_of(facts, all, &self.devices, catalog),
         };
         let plan =
             Plan::new(kernel, &self.options, targets).unwrap_or_else(|error| Plan::failed(kernel, error));

@@ -6,7 +6,7 @@
 use super::asynchronous::limits::InFlightLimit;
 use super::context::Context;
 use super::options::Options;
-use super::plan::{DefinitionType, Plan, PlannedKernel, named_operations, operations_of};
+use super::plan::{Plan, PlannedKernel, named_operations, operations_of};
 use super::plans::{OwnPlan, Plans};
 use crate::backend::{Class, DeviceHandle};
 use crate::descriptor::{Attributes, InFlight, KernelDescriptor, Priority, Timeout};
@@ -117,16 +117,16 @@ impl Runtime {
 
     #[cold]
     fn plan_new<D: KernelDefinition>(&self) -> &Plan {
-        let (definition, operations) = (Some(DefinitionType::of::<D>()), operations_of::<D>());
+        let (id, operations) = (TypeId::of::<D::Static>(), operations_of::<D>());
         let descriptor = &KernelDescriptor::of::<D>();
-        let kernel = PlannedKernel { definition, descriptor, operations: &operations };
+        let kernel = PlannedKernel { type_id: Some(id), descriptor, operations: &operations };
         self.plans.plan(kernel, self.context.catalog())
     }
 
     /// The plan of a kernel by name.
     pub fn plan_named(&self, descriptor: &KernelDescriptor) -> &Plan {
         let operations = named_operations(descriptor);
-        let kernel = PlannedKernel { definition: None, descriptor, operations: &operations };
+        let kernel = PlannedKernel { type_id: None, descriptor, operations: &operations };
         self.plans.plan(kernel, self.context.catalog())
     }
 
