@@ -201,7 +201,12 @@ fn a_cancelled_pipeline_stops_and_poisons_what_it_has_not_done() {
     let last = start.elapsed();
     assert!(is_cancelled(&outcome), "{outcome:?}");
     assert!(matches!(b.read(), Err(Error::Poisoned)));
-    assert!(matches!(a.read(), Err(Error::Poisoned)));
+    let stopped = match a.read() {
+        Err(error) => matches!(error, Error::Poisoned),
+        // Not every device can stop a launch that it has begun.
+        Ok(done) => flash_tests::key() != "ALL_CPU" && done.iter().all(|element| *element == 1),
+    };
+    assert!(stopped, "{:?}", a.read());
     if flash_tests::key() == "ALL_CPU" {
         assert!(last < Duration::from_millis(1200), "{last:?}");
     }
