@@ -196,9 +196,9 @@ impl Lane {
         self.left.fetch_sub(1, Relaxed);
     }
 
-    /// Runs what is ready, if a helper was called for it and has not come. True if that was anything.
-    pub fn drive_uncalled(&'static self) -> bool {
-        self.called.load(Relaxed) && self.drive()
+    /// Runs what is ready, if no thread is at it: a helper may not come. True if that was anything.
+    pub fn drive_unattended(&'static self) -> bool {
+        self.turn.load(Relaxed) == 0 && self.is_ready() == Some(true) && self.drive()
     }
 
     /// Whether a thread can go on with it; `None`: there is nothing in it.

@@ -129,7 +129,7 @@ fn a_caller_runs_a_lane_for_which_no_helper_has_come() {
         let lane = lane();
         let task = TaskRef::new(LONG, 0, &[]);
         lane.push(task.clone());
-        drive_until_or(&[], || task.get().is_done(), || lane.drive_uncalled());
+        drive_until_or(&[], || task.get().is_done(), || lane.drive_unattended());
         assert_eq!(task.get().runs(), 1);
         sync::join();
     });
