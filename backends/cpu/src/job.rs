@@ -190,8 +190,11 @@ fn run_any(team: &Team, launch: &Launch<'_, CpuKernel>, sampled: bool) -> Result
     };
     if let Some(start) = start {
         let nanoseconds = start.elapsed().as_nanos() as u64;
-        let small = nanoseconds < 2_000;
-        kernel.measured(nanoseconds, items, if small && !parallel { 1 } else { crew.threads() });
+        // One that failed, or was stopped, has not run all its items.
+        if result.is_ok() {
+            let small = nanoseconds < 2_000;
+            kernel.measured(nanoseconds, items, if small && !parallel { 1 } else { crew.threads() });
+        }
         launch.report(nanoseconds);
     }
     result
@@ -247,16 +250,7 @@ fn run_plain(
         return unsafe { kernel.run_alone(&launch.share(0, 0..space.items()), args) };
     }
     let estimate = estimate(kernel, args, parallel);
-    let job = Job {
-        kernel,
-        space,
-        first: phases.start,
-        share: launch.share(0, 0..0),
-        args: [args.as_ptr(); 2],
-        stop: launch.stop_flag(),
-        align: estimate.align.next_power_of_two(),
-        error: ErrorSlot::default(),
-    };
+    let job = Job::new(launch, [args, args], estimate);
     let count = phases.end - phases.start;
     if kernel.whole {
         return run_whole(crew, &job, count);
@@ -419,7 +413,7 @@ fn two_buffers(arg: &Arg) -> bool {
 /// Arguments with two buffers: they change places after every phase, and the contents end in the
 /// first.
 fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, parallel: bool) -> Result<(), Failure> {
-    let (kernel, space, phases) = (launch.kernel(), launch.space(), launch.phases());
+    let (kernel, phases) = (launch.kernel(), launch.phases());
     let count = phases.end - phases.start;
     if !launch.args().iter().any(two_buffers) {
         return run_plain(crew, launch, launch.args(), parallel);
@@ -434,16 +428,7 @@ fn run_phased(crew: Crew<'_>, launch: &Launch<'_, CpuKernel>, parallel: bool) ->
         }
     }
     let estimate = estimate(kernel, &even, parallel);
-    let job = Job {
-        kernel,
-        space,
-        first: phases.start,
-        share: launch.share(0, 0..0),
-        args: [even.as_ptr(), odd.as_ptr()],
-        stop: launch.stop_flag(),
-        align: estimate.align.next_power_of_two(),
-        error: ErrorSlot::default(),
-    };
+    let job = Job::new(launch, [&even, &odd], estimate);
     if kernel.whole {
         run_whole(crew, &job, count)?;
     } else if covered {
@@ -475,7 +460,21 @@ struct Job<'a> {
     error: ErrorSlot,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// All of a launch, whose even and odd phases have these arguments.
+    fn new(launch: &Launch<'a, CpuKernel>, args: [&'a [Arg]; 2], estimate: Estimate) -> Job<'a> {
+        Job {
+            kernel: launch.kernel(),
+            space: launch.space(),
+            first: launch.phases().start,
+            share: launch.share(0, 0..0),
+            args: args.map(<[Arg]>::as_ptr),
+            stop: launch.stop_flag(),
+            align: estimate.align.next_power_of_two(),
+            error: ErrorSlot::default(),
+        }
+    }
+
     /// True if the host asks it to stop.
     #[inline]
     fn is_stopped(&self) -> bool {

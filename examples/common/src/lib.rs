@@ -10,7 +10,7 @@ mod screen;
 mod text;
 mod timing;
 
-pub use files::{Target, differ, is_standard, read};
+pub use files::{FILES, Target, differ, is_standard, read};
 pub use gray::Gray;
 pub use picture::{Animation, Colours, Picture};
 pub use screen::{Screen, digits};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Parser;
 use flash::kernels::diffusion::{LARGEST_GRID, STABLE};
-use flash_examples::{Refused, differ, is_standard};
+use flash_examples::{FILES, Refused, differ, is_standard};
 
 use crate::source::Source;
 
@@ -40,14 +40,16 @@ Input file:
 Exit codes:
   0  success
   1  the run failed: a runtime, a device, a file that cannot be opened or written
-  2  wrong use, or a malformed file; nothing was run";
+  2  wrong use, or a malformed file; nothing was run
+
+";
 
 /// Diffusion on any accelerator: of particles on a grid, or of the grey values of a picture.
 ///
 /// Particles move at random, and each cell counts them. A picture's values follow the heat equation, by
 /// the explicit scheme u += D dt (the four neighbours' sum - 4 u), with insulated borders.
 #[derive(Parser, Debug)]
-#[command(name = "diffusion", version, after_help = EXAMPLES)]
+#[command(name = "diffusion", version, after_help = format!("{EXAMPLES}{FILES}"))]
 pub struct Args {
     /// Particles
     #[arg(long, value_name = "N", default_value_t = 256,

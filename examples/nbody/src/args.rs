@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use flash_examples::{Refused, differ, is_standard};
+use flash_examples::{FILES, Refused, differ, is_standard};
 
 use crate::bodies::{Constants, Scalar};
 use crate::problem;
@@ -38,14 +38,16 @@ Exit codes:
   0  success
   1  the run failed: a runtime, a device, a file that cannot be opened or written, a state that is
      no longer finite
-  2  wrong use, or a malformed input file; nothing was run";
+  2  wrong use, or a malformed input file; nothing was run
+
+";
 
 /// All-pairs gravitational N-body simulation on any accelerator.
 ///
 /// Each step computes a_i = sum over j of G m_j d_ij (|d_ij|^2 + softening^2)^(-3/2) for every
 /// body i, then v += a dt and x += v dt.
 #[derive(Parser, Debug)]
-#[command(name = "nbody", version, after_help = EXAMPLES)]
+#[command(name = "nbody", version, after_help = format!("{EXAMPLES}{FILES}"))]
 pub struct Args {
     /// Bodies of the generated problem (default: 16000)
     #[arg(long, value_name = "N", conflicts_with = "input",

@@ -689,6 +689,47 @@ fn a_file_that_cannot_be_written_is_found_before_the_run() {
 }
 
 #[test]
+fn a_disk_that_is_full_leaves_the_old_file() {
+    let place = Place::new();
+    let state = place.path("state.csv");
+    succeed(&["--bodies", "64", "--steps", "0", "--quiet", "--output", &state]);
+    let before = place.read("state.csv");
+    // No file may have more than 1024 bytes: the signal for that is ignored, and writing fails.
+    let script = "trap '' XFSZ; ulimit -f 2; exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        script,
+        env!("CARGO_BIN_EXE_nbody"),
+        "--input",
+        &state,
+        "--output",
+        &state,
+        "--quiet",
+    ]);
+    let output = command.stdin(Stdio::null()).output().expect("started");
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("--output"), "{}", stderr(&output));
+    assert_eq!(place.read("state.csv"), before);
+    assert_eq!(fs::read_dir(place.0.path()).expect("a directory").count(), 1);
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_file() {
+    let place = Place::new();
+    let (new, old) = (place.path("new.csv"), place.file("old.json", "old"));
+    let mut command = program();
+    command.args(["--bodies", "64", "--steps", "1000000000", "--output", &new, "--report", &old]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    let mut first = [0];
+    child.stdout.take().expect("a pipe").read_exact(&mut first).expect("it prints");
+    child.kill().expect("killed");
+    assert!(!child.wait().expect("ended").success());
+    assert_eq!(place.read("old.json"), "old");
+    assert_eq!(fs::read_dir(place.0.path()).expect("a directory").count(), 1);
+}
+
+#[test]
 fn a_state_that_is_no_longer_finite_ends_with_1_and_is_not_written() {
     let place = Place::new();
     let input = place.file("fast.csv", format!("{HEADER}fast,1,0,0,0,3e38,0,0\n"));

@@ -66,7 +66,7 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
         end => Err(mismatch(
             "a whole library",
             format!(
-                "{what} ends at byte {} of a file of {len} bytes: the file is cut, copy it again",
+                "one whose {what} ends at byte {} of a file of {len} bytes: the file is cut, copy it again",
                 end.map_or("2^64".to_owned(), |e| e.to_string())
             ),
         )),
@@ -78,12 +78,12 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
         let end = offset.checked_add(size);
         match segment.p_type(endian) {
             elf::PT_LOAD => {
-                cut("a loadable segment", end)?;
+                cut("loadable segment", end)?;
                 let address = segment.p_vaddr(endian);
                 loads.push(address..address.saturating_add(size));
             }
             elf::PT_DYNAMIC => {
-                cut("the dynamic table", end)?;
+                cut("dynamic table", end)?;
                 dynamic = Some((offset, size));
             }
             _ => {}
@@ -104,7 +104,7 @@ pub(super) fn check(path: &Path) -> Result<(), Mismatch> {
     let size = u64::from(header.e_shentsize(endian));
     let sections = u64::from(header.e_shnum(endian)) * size;
     let end = header.e_shoff(endian).checked_add(sections);
-    cut("the section table", end)?;
+    cut("section table", end)?;
     // The table is at the end of the file. An interrupted copy may have its full length, with zeros in the
     // missing part; no linker ends the table with zeros.
     if let (Some(end), true) = (end, sections > size) {

@@ -75,6 +75,14 @@ pub(crate) unsafe fn take_error(error: *mut abi::Error) -> Result<(), Error> {
     Err(unsafe { taken(error) })
 }
 
+/// The text of an error.
+pub(super) fn words(error: Error) -> String {
+    match error {
+        Error::Backend { text, .. } => text,
+        other => other.to_string(),
+    }
+}
+
 #[cold]
 unsafe fn taken(error: *mut abi::Error) -> Error {
     // SAFETY: the caller vouches.

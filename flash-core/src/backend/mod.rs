@@ -7,6 +7,7 @@
 pub mod conformance;
 
 pub(crate) mod catalog;
+mod device_handle;
 mod elf;
 mod event;
 pub(crate) mod extension;
@@ -25,16 +26,18 @@ mod tests;
 mod workers;
 
 pub use crate::kernel::implementation::alignment;
+pub use device_handle::DeviceHandle;
 pub use elf::signature;
 pub use event::{Completion, Event};
 pub use float_state::keep_float_state;
 pub use glue::{BackendEntry, BackendStatic, Instance, api, host_extension, query};
 pub use host::run_rows;
+use host::words;
 pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file, has_library};
 pub use physical::{physical_cpus, physical_id};
-pub use registry::{BackendReport, DeviceHandle, DeviceReport, list};
+pub use registry::{BackendReport, DeviceReport, list};
 pub use settings::HostSettings;
 pub use workers::{HostWork, WorkerThreads};
 

@@ -149,9 +149,9 @@ pub(super) fn choose(
     }
 }
 
-/// Refuses what one image (the program, or a plugin) has twice: implementations of two definitions of the same
-/// name and arguments, of which one would run in place of the other, and a second implementation that nothing
-/// tells from the first. A fuzzy search takes the code of other definitions on purpose.
+/// Refuses what one image (the program, or a plugin) has twice: implementations of two definitions of the
+/// same name and arguments, of which one would run in place of the other, and a second implementation that
+/// nothing tells from the first. A fuzzy search takes the code of other definitions on purpose.
 fn check_unambiguous(
     descriptor: &KernelDescriptor,
     searchable: Searchable,

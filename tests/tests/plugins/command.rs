@@ -203,6 +203,16 @@ fn conformance_prints_a_report_and_fails_where_a_check_does() {
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.starts_with("error: ") && message.contains("there is no backend `ABACUS`"), "{message}");
+    assert!(message.contains("plugins are looked for in `/"), "{message}");
+
+    let output = run(&["conformance", "null"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("there is no backend `null`; write `NULL`"), "{message}");
+
+    let mut unset = plugins::flash("", &["conformance", "ABACUS"]);
+    let output = unset.env_remove("FLASH_BACKEND_PATH").output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("flash-backends`, since FLASH_BACKEND_PATH is unset"), "{message}");
 }
 
 #[test]

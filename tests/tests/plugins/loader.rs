@@ -259,7 +259,7 @@ fn files_that_are_no_plugins_are_refused() {
         ("head.so", "an ELF header that is cut: the file has 40 bytes"),
         ("magic_only.so", ""),
         ("segments.so", "program headers lie outside"),
-        ("sections.so", "the section table ends at byte"),
+        ("sections.so", "one whose section table ends at byte"),
     ];
     expected.extend(fifo.then_some(("fifo.so", "something that is no file")));
     for (name, words) in &expected {

@@ -8,7 +8,7 @@ use flash::{Error, Event, Signal};
 use flash_tests::Random;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Adds one to each element, after some milliseconds.
 #[derive(KernelDefinition)]
@@ -44,6 +44,16 @@ impl CpuItem<Slow<'_>> for Plain {
 
 fn rt() -> RuntimeObj {
     flash_tests::runtime()
+}
+
+/// True if the devices stop a launch that they have begun.
+fn can_stop() -> bool {
+    flash_tests::key() == "ALL_CPU"
+}
+
+/// How many elements of a memory that began with zeros some kernel has come to. It may be poisoned.
+fn items_run(memory: &FlashMemory<u64>) -> usize {
+    memory.write().unwrap().iter().filter(|element| **element != 0).count()
 }
 
 /// A pipeline without memories that notes its number.
@@ -191,25 +201,20 @@ fn an_abandoned_event_fails_what_comes_after_it_and_poisons_what_that_writes() {
 #[flash_tests::test]
 fn a_cancelled_pipeline_stops_and_poisons_what_it_has_not_done() {
     let (rt, a, b) = (rt(), FlashMemory::from(vec![0u64; 64]), FlashMemory::from([0u64; 4]));
-    // 64 items of 50 ms: it would take more than a second on any machine with fewer than 64 threads.
-    let start = Instant::now();
+    // 64 items of 50 ms: any machine with fewer than 64 threads is at it for long.
     let handle =
         rt.submit(Slow::of(50, a.clone())).defer([64]).submit(Add::of(b.clone())).defer([4]).exec_async();
     assert!(handle.wait_timeout(Duration::from_millis(20)).is_none());
     handle.cancel();
     let outcome = handle.wait();
-    let last = start.elapsed();
     assert!(is_cancelled(&outcome), "{outcome:?}");
     assert!(matches!(b.read(), Err(Error::Poisoned)));
-    let stopped = match a.read() {
-        Err(error) => matches!(error, Error::Poisoned),
+    match a.read() {
+        Err(error) => assert!(matches!(error, Error::Poisoned), "{error}"),
         // Not every device can stop a launch that it has begun.
-        Ok(done) => flash_tests::key() != "ALL_CPU" && done.iter().all(|element| *element == 1),
-    };
-    assert!(stopped, "{:?}", a.read());
-    if flash_tests::key() == "ALL_CPU" {
-        assert!(last < Duration::from_millis(1200), "{last:?}");
+        Ok(done) => assert!(!can_stop() && done.iter().all(|element| *element == 1), "{done:?}"),
     }
+    assert!(!can_stop() || items_run(&a) < 64);
     a.write().unwrap().fill(3);
     rt.submit(Add::of(&a)).exec([64]).unwrap();
     assert_eq!(*a.read().unwrap(), [4; 64]);
@@ -240,12 +245,9 @@ fn what_is_cancelled_before_its_turn_does_not_run_and_what_is_over_stays_so() {
 #[flash_tests::test]
 fn a_launch_that_takes_too_long_stops_at_its_limit_where_the_device_can() {
     let (rt, a) = (rt(), FlashMemory::from(vec![0u64; 64]));
-    let start = Instant::now();
     let limit = Timeout(Duration::from_millis(60));
     let error = rt.submit(Slow::of(50, &a)).options(limit).exec([64]).unwrap_err();
     assert!(matches!(error.cause(), Error::Timeout { taken: Some(_), .. }), "{error}");
-    if flash_tests::key() == "ALL_CPU" {
-        assert!(start.elapsed() < Duration::from_millis(1200), "{:?}", start.elapsed());
-    }
     assert!(matches!(a.read(), Err(Error::Poisoned)));
+    assert!(!can_stop() || items_run(&a) < 64);
 }

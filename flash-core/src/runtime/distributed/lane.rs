@@ -23,6 +23,11 @@
 //! new task was put in, or was ready, and may be about to leave for good (as a caller whose own tasks are
 //! done). So the turn is given back only by a thread that has looked since the last knock.
 //!
+//! A helper that finds a lane taken leaves it to the thread that has the turn, and that thread leaves for
+//! good when its own tasks are done and the head is not ready. The lane is then in no list. So a caller that
+//! waits for a lane which it has left to helpers runs it itself whenever it is ready and no thread has the
+//! turn ([`Lane::drive_unattended`]).
+//!
 //! Tasks of a higher priority stand before those of a lower one that are not running. All tasks of a pipeline
 //! have one priority, and tasks wait for tasks of their own pipeline only. So every lane is sorted by
 //! (priority, time of `push`), and so are the dependencies of a task before the task itself. The first

@@ -136,6 +136,28 @@ fn a_caller_runs_a_lane_for_which_no_helper_has_come() {
 }
 
 #[test]
+fn a_caller_runs_a_lane_that_its_helper_has_left_to_another_thread() {
+    check(3, || {
+        let lanes = [lane(), lane()];
+        let before = TaskRef::new(0, 0, &[]);
+        let first = TaskRef::new(0, 0, &[]);
+        let last = TaskRef::new(0, 0, std::slice::from_ref(&before));
+        lanes[1].push(before);
+        for task in [first.clone(), TaskRef::new(0, 0, &[]), last.clone()] {
+            lanes[0].push(task);
+        }
+        // The helper finds the lane taken by this thread, which goes when its own task is done.
+        let other = loom::thread::spawn(move || drive_until(&[lanes[0]], || first.get().is_done()));
+        assert!(lanes[0].leave_to_helpers());
+        drive_until_or(&lanes[1..], || last.get().is_done(), || lanes[0].drive_unattended());
+        assert_eq!(last.get().runs(), 1);
+        lanes[0].come_back();
+        other.join().unwrap();
+        sync::join();
+    });
+}
+
+#[test]
 fn a_caller_ends_a_task_that_its_device_is_done_with_and_goes_on() {
     check(3, || {
         let lanes = [lane(), lane()];

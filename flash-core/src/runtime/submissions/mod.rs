@@ -10,15 +10,17 @@
 //! is the same if its address and its number are, and the number is read from the memory that was passed just
 //! now.
 
+mod extra;
+mod writer;
+
+pub(crate) use extra::Extra;
+
 use super::arena::{Bump, Mark};
 use super::event::Event;
 use super::facts::ArgumentFacts;
-use super::failsafe::Failsafe;
 use super::movement;
-use super::options::Options;
 use super::partition::{Footprint, LaunchGrid};
 use super::plan::Plan;
-use super::plans::OwnPlan;
 use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
 };
@@ -27,8 +29,6 @@ use crate::abi::{self, Arg};
 use crate::descriptor::View;
 use crate::error::Error;
 use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
-use crate::kernel::views::Array;
-use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::ArrayInner;
 use smallvec::SmallVec;
 use std::any::TypeId;
@@ -132,19 +132,6 @@ impl Source {
         // SAFETY: the caller vouches.
         unsafe { self.memory.as_ref() }.filter(|_| !self.part)
     }
-}
-
-/// Properties that few submissions have.
-#[derive(Default)]
-pub(crate) struct Extra {
-    pub options: Options,
-    pub sizes: Option<Vec<SmallVec<[u64; 4]>>>,
-    pub failsafe: Option<Failsafe>,
-    /// The plan with these options.
-    plan: Option<OwnPlan>,
-    /// Attributes for the backend, with the texts that they point to.
-    pub attributes: Vec<abi::Attr>,
-    _texts: Vec<String>,
 }
 
 /// The use of an argument's memory by a launch.
@@ -358,21 +345,6 @@ impl SubmissionList {
         });
     }
 
-    /// Takes the arguments of the submission that was begun.
-    #[inline(always)]
-    pub(super) fn write(&mut self) -> Writer<'_> {
-        let (first, comparing) = (self.cursor, self.comparing);
-        let left = self.args.len() - first;
-        Writer {
-            args: self.args[first..].as_mut_ptr(),
-            sources: self.sources[first..].as_mut_ptr(),
-            left,
-            comparing,
-            differs: false,
-            list: self,
-        }
-    }
-
     #[cold]
     fn own(&mut self, owner: Arc<ArrayInner>) {
         self.owned.push(owner);
@@ -538,7 +510,7 @@ impl SubmissionList {
         let last = self.live - 1;
         let node = &mut self.nodes[last];
         if node.extra.is_some() || runtime.attributes_for_backends {
-            prepare_options(node, runtime)?;
+            extra::prepare(node, runtime)?;
             self.special = true;
         }
         // SAFETY: plans live as long as the runtime, or as the node.
@@ -776,100 +748,4 @@ fn same(a: &[Dim], b: &[Dim]) -> bool {
         ([Dim::Count(a)], [Dim::Count(b)]) => a == b,
         _ => a == b,
     }
-}
-
-/// Writes the arguments of a submission. Its state stays in registers, which is why it is not just the
-/// [`SubmissionList`].
-pub(super) struct Writer<'s> {
-    /// The next argument, and its origin.
-    args: *mut Arg,
-    sources: *mut Source,
-    /// Number of arguments from here on.
-    left: usize,
-    comparing: bool,
-    differs: bool,
-    list: &'s mut SubmissionList,
-}
-
-impl Writer<'_> {
-    /// The next argument.
-    #[inline(always)]
-    fn next(&mut self) -> (*mut Arg, *mut Source) {
-        assert!(self.left > 0, "a definition packs more arguments than it describes");
-        let next = (self.args, self.sources);
-        self.left -= 1;
-        // SAFETY: there was one left, so this is at most the end of both.
-        unsafe { (self.args, self.sources) = (self.args.add(1), self.sources.add(1)) };
-        next
-    }
-
-    /// The next argument is a scalar of these bytes.
-    #[inline(always)]
-    pub fn scalar_bytes(&mut self, bytes: &[u8]) {
-        let (arg, _) = self.next();
-        // SAFETY: an argument of the recording. The arena has that much room at `data`: made here, or for
-        // the same kind of submission before.
-        unsafe {
-            if !self.comparing {
-                (*arg).data = self.list.bump.alloc(bytes.len()).cast();
-                (*arg).len = 1;
-            }
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), (*arg).data.cast(), bytes.len());
-        }
-    }
-
-    /// All arguments are written.
-    #[inline(always)]
-    pub fn done(self) {
-        self.list.differs |= self.differs;
-    }
-}
-
-impl ArgumentWriter for Writer<'_> {
-    #[inline(always)]
-    fn scalar<T: Element>(&mut self, value: T) {
-        self.scalar_bytes(bytemuck::bytes_of(&value));
-    }
-
-    #[inline(always)]
-    fn array(&mut self, array: &mut Array<'_>) {
-        let (arg, source) = self.next();
-        // SAFETY: an argument of the recording.
-        let (arg, source) = unsafe { (&mut *arg, &mut *source) };
-        // SAFETY: the memory is borrowed, or owned, by the argument.
-        let id = unsafe { array.memory.as_ref() }.map_or(0, ArrayInner::id);
-        let new = Source { memory: array.memory, id, part: array.part };
-        if arg.data != array.data.cast() || arg.len != array.len as u64 || *source != new {
-            arg.data = array.data.cast();
-            arg.len = array.len as u64;
-            *source = new;
-            self.differs = true;
-        }
-        if let Some(owner) = array.owner.take() {
-            self.list.own(owner);
-        }
-    }
-}
-
-/// Makes the plan for a submission's own options, and the attributes for the backend.
-#[cold]
-fn prepare_options(node: &mut Node, runtime: &Runtime) -> Result<(), Error> {
-    let own = node.extra.get_or_insert_default().options.clone();
-    let mut all = runtime.options.attributes.clone();
-    all.merge(&own.attributes);
-    if !own.attributes.is_empty() || !own.predicates.is_empty() {
-        let devices = own.select(runtime.context.registry(), &runtime.devices)?;
-        let plan = runtime.plan_with(node.plan(), &devices, &all);
-        node.extra.get_or_insert_default().plan = plan;
-    }
-    let extra = node.extra.get_or_insert_default();
-    for (key, value, required) in all.for_backends() {
-        let (key, value) = (key.to_owned(), value.to_string());
-        // The texts are kept in the same struct, and a String's bytes do not move with it.
-        let text = |s: &String| abi::Str { ptr: s.as_ptr(), len: s.len() };
-        let required = u32::from(required);
-        extra.attributes.push(abi::Attr { key: text(&key), value: text(&value), required, reserved: 0 });
-        extra._texts.extend([key, value]);
-    }
-    Ok(())
 }

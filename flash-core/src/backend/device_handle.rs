@@ -1,0 +1,255 @@
+//! A device as the runtime knows it: its id, what it is, and what may be asked of it.
+//!
+//! The registry makes one for each device that a backend gives, and none is ever freed.
+
+use super::registry::{DeviceReport, RegisteredImplementation};
+use super::{Class, DeviceInfo, has_library, loader, take_error, words};
+use crate::abi::{self, BackendApi, Implementation, Str};
+use crate::descriptor::KernelDescriptor;
+use crate::error::{Code, Error};
+use crate::kernel::cpu_has;
+use crate::memory::Transfers;
+use crate::memory::device::DeviceMemory;
+use crate::runtime::distributed::lanes::Lanes;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A device that a runtime can use.
+pub struct DeviceHandle {
+    pub(crate) api: &'static BackendApi,
+    pub(crate) raw: *mut abi::Device,
+    /// Address of the first of the devices that its backend found with it: those that know each other.
+    pub(crate) found_with: usize,
+    id: String,
+    info: DeviceInfo,
+    /// Its own implementations, by the addresses that its backend gave.
+    resolved: Mutex<BTreeMap<usize, &'static Implementation>>,
+    memory: OnceLock<Option<&'static DeviceMemory>>,
+    pub(crate) lanes: OnceLock<Lanes>,
+    /// True once its programs are being loaded early.
+    pub(crate) preloaded: AtomicBool,
+}
+
+// SAFETY: the vtable's functions may be called from any thread with any device.
+unsafe impl Send for DeviceHandle {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceHandle {}
+
+impl DeviceHandle {
+    /// A new one, for the device that its backend gave as the one of this number.
+    ///
+    /// # Safety
+    /// A device of a checked vtable.
+    pub(super) unsafe fn new(
+        key: &str,
+        number: usize,
+        api: &'static BackendApi,
+        raw: *mut abi::Device,
+        found_with: usize,
+    ) -> Result<&'static DeviceHandle, String> {
+        // SAFETY: all zeros is a value of it.
+        let mut info: abi::DeviceInfo = unsafe { std::mem::zeroed() };
+        info.struct_size = size_of::<abi::DeviceInfo>() as u32;
+        let slot = api.device_info.ok_or("a required slot is NULL")?;
+        // SAFETY: the caller vouches for the device; the answer is an error of this host, and strings live
+        // for ever.
+        let mut info = unsafe {
+            take_error(slot(raw, &mut info)).map_err(words)?;
+            device_info(&info)
+        };
+        if info.targets.is_empty() {
+            // SAFETY: strings of a vtable live for ever.
+            info.targets.push(unsafe { api.target.text() });
+        }
+        if info.suffix.is_empty() {
+            info.suffix = number.to_string();
+        }
+        Ok(Box::leak(Box::new(DeviceHandle {
+            api,
+            raw,
+            found_with,
+            id: format!("{key}:{}", info.suffix),
+            info,
+            resolved: Mutex::default(),
+            memory: OnceLock::new(),
+            lanes: OnceLock::new(),
+            preloaded: AtomicBool::new(false),
+        })))
+    }
+
+    /// Its id, such as `ALL_CPU:0`: a runtime key that selects just this one.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// A property that its backend knows by this name, as JSON.
+    ///
+    /// # Errors
+    /// The backend's, if it knows none.
+    pub fn query(&self, key: &str) -> Result<String, Error> {
+        let no_answer = |code, why: &str| Error::Backend { code, text: format!("device {}: {why}", self.id) };
+        let query = self.api.query.ok_or_else(|| no_answer(Code::Unsupported, "there is no slot `query`"))?;
+        let mut value = std::ptr::null_mut();
+        // SAFETY: a device of this vtable, and our own variable; the text lives for the call.
+        unsafe { take_error(query(self.raw.cast_const().cast(), Str::new(key), &mut value))? };
+        // SAFETY: the answer is an error object of this host, or NULL.
+        match unsafe { take_error(value) } {
+            Err(Error::Backend { text, .. }) => Ok(text),
+            _ => Err(no_answer(Code::Invalid, "expected an answer to `query`, found NULL")),
+        }
+    }
+
+    /// The vendor's own handle of the object that `kind` names, for code that shares the device with FLASH:
+    /// `queue`, `context` and `device` of an OpenCL device, `stream`, `context` and `device` of CUDA's. It
+    /// stays FLASH's, and valid as long as the process lives.
+    ///
+    /// # Errors
+    /// The backend's, if it has none of this kind.
+    pub fn native_handle(&self, kind: &str) -> Result<u64, Error> {
+        let slot = self.api.native_handle.ok_or_else(|| Error::Backend {
+            code: Code::Unsupported,
+            text: format!("device {}: there is no slot `native_handle`", self.id),
+        })?;
+        let mut handle = 0;
+        // SAFETY: a device of this vtable, a text that lives for the call, no object, and our own variable.
+        unsafe { take_error(slot(self.raw, Str::new(kind), std::ptr::null(), &mut handle))? };
+        Ok(handle)
+    }
+
+    /// The place of a target in its list; `None` if it does not run implementations of that target.
+    pub(crate) fn preference(&self, target: &str) -> Option<usize> {
+        self.info.targets.iter().position(|known| known == target)
+    }
+
+    /// True if its machine has a CPU feature.
+    pub(crate) fn has_feature(&self, feature: &str) -> bool {
+        self.has(abi::HAS_FEATURE, feature).unwrap_or_else(|| cpu_has(feature))
+    }
+
+    /// True if its machine has a shared library, by one of these names.
+    pub(crate) fn has_library(&self, names: &str) -> bool {
+        self.has(abi::HAS_LIBRARY, names).unwrap_or_else(|| has_library(names))
+    }
+
+    fn has(&self, kind: u32, name: &str) -> Option<bool> {
+        // SAFETY: a device of this vtable, and a text that lives for the call.
+        self.api.has.map(|has| unsafe { has(self.raw, kind, Str::new(name)) } != 0)
+    }
+
+    /// The implementation that the device itself has of a kernel.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub(crate) fn resolve_kernel(
+        &self,
+        descriptor: &KernelDescriptor,
+    ) -> Result<Option<RegisteredImplementation>, Error> {
+        let Some(resolve) = self.api.resolve_kernel else { return Ok(None) };
+        let (text, mut raw) = (descriptor.to_json(), std::ptr::null());
+        // SAFETY: a device of this vtable, a text that lives for the call, our own variable.
+        match unsafe { take_error(resolve(self.raw, Str::new(&text), &mut raw)) } {
+            Err(Error::Backend { code: Code::Unsupported, .. }) => return Ok(None),
+            outcome => outcome?,
+        }
+        if raw.is_null() {
+            return Ok(None);
+        }
+        // Each is checked, and copied, once.
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = match resolved.get(&raw.addr()) {
+            Some(checked) => checked,
+            None => {
+                // SAFETY: not NULL, and the slot's answer, which lives for ever.
+                let checked = unsafe { loader::implementation(raw) }.map_err(|outcome| Error::Backend {
+                    code: Code::Invalid,
+                    text: format!("device {}, `resolve_kernel`: {outcome}", self.id),
+                })?;
+                resolved.entry(raw.addr()).or_insert(checked)
+            }
+        };
+        Ok(Some(RegisteredImplementation { raw: checked, plugin: usize::MAX }))
+    }
+
+    pub(super) fn report(&self) -> DeviceReport {
+        let value = |key| Some((key, serde_json::from_str(&self.query(key).ok()?).ok()?));
+        let properties = ["platform", "limits"].into_iter().filter_map(value).collect();
+        DeviceReport { id: self.id.clone(), info: self.info.clone(), properties }
+    }
+
+    /// Its memory; `None` if it uses the host's.
+    #[inline]
+    pub(crate) fn memory(&'static self) -> Option<&'static DeviceMemory> {
+        *self.memory.get_or_init(|| DeviceMemory::of(self))
+    }
+
+    /// The copies to and from its memory since the process began. All zeros for a device that uses the host's
+    /// memory: there is nothing to copy.
+    pub fn transfers(&'static self) -> Transfers {
+        self.memory().map_or_else(Transfers::default, DeviceMemory::transfers)
+    }
+
+    /// Bytes of its memory that FLASH may use: by default all it has (or no limit, where that is
+    /// unknown). `None` if it uses the host's memory.
+    pub fn memory_budget(&'static self) -> Option<u64> {
+        self.memory().map(DeviceMemory::budget)
+    }
+
+    /// Sets how many bytes of its memory FLASH may use, for the whole process. What exceeds it is given up at
+    /// the next allocation. Copies that are not in use go first, the longest unused before others; what is
+    /// current only there is copied to the host before. False, and nothing is done, if the device uses the
+    /// host's memory.
+    pub fn set_memory_budget(&'static self, bytes: u64) -> bool {
+        self.memory().map(|memory| memory.set_budget(bytes)).is_some()
+    }
+}
+
+impl std::fmt::Debug for DeviceHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.id)
+    }
+}
+
+/// # Safety
+/// What a device of a checked vtable said.
+unsafe fn device_info(raw: &abi::DeviceInfo) -> DeviceInfo {
+    let flag = |flag: u32| raw.flags & flag != 0;
+    // SAFETY: strings of a device live for ever.
+    unsafe {
+        DeviceInfo {
+            class: match raw.class {
+                abi::CLASS_CPU => Class::Cpu,
+                abi::CLASS_GPU => Class::Gpu,
+                abi::CLASS_FPGA => Class::Fpga,
+                _ => Class::Other,
+            },
+            emulated: flag(abi::DEVICE_EMULATED),
+            test: flag(abi::DEVICE_TEST),
+            host_memory: flag(abi::DEVICE_HOST_MEMORY),
+            threads: raw.threads,
+            name: raw.name.text(),
+            vendor: raw.vendor.text(),
+            version: raw.version.text(),
+            physical_id: raw.physical_id.text(),
+            rate_hint: raw.rate_hint,
+            memory_bytes: raw.memory_bytes,
+            features: raw.features.text(),
+            targets: raw
+                .targets
+                .text()
+                .split(',')
+                .map(str::trim)
+                .filter(|t| !t.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            suffix: raw.suffix.text(),
+            synchronous: flag(abi::DEVICE_SYNCHRONOUS),
+            runs_functions: flag(abi::DEVICE_RUNS_FUNCTIONS),
+        }
+    }
+}
