@@ -25,8 +25,8 @@
 //!
 //! A helper that finds a lane taken leaves it to the thread that has the turn, and that thread leaves for
 //! good when its own tasks are done and the head is not ready. The lane is then in no list. So a caller that
-//! waits for a lane which it has left to helpers runs it itself whenever it is ready and no thread has the
-//! turn ([`Lane::drive_unattended`]).
+//! waits for a lane which it has left to helpers drives it itself whenever it is ready
+//! ([`Lane::drive_ready`]).
 //!
 //! Tasks of a higher priority stand before those of a lower one that are not running. All tasks of a pipeline
 //! have one priority, and tasks wait for tasks of their own pipeline only. So every lane is sorted by
@@ -201,9 +201,10 @@ impl Lane {
         self.left.fetch_sub(1, Relaxed);
     }
 
-    /// Runs what is ready, if no thread is at it: a helper may not come. True if that was anything.
-    pub fn drive_unattended(&'static self) -> bool {
-        self.turn.load(Relaxed) == 0 && self.is_ready() == Some(true) && self.drive()
+    /// Runs what is ready, if no thread is at it, and knocks otherwise: a helper may not come, and the thread
+    /// that has the turn may be about to leave. True if that was anything.
+    pub fn drive_ready(&'static self) -> bool {
+        self.is_ready() == Some(true) && self.drive()
     }
 
     /// Whether a thread can go on with it; `None`: there is nothing in it.

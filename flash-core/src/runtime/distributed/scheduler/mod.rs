@@ -582,7 +582,7 @@ impl<'r> Scheduler<'r> {
             lanes.retain(|other| !targets.iter().any(|target| std::ptr::eq(*other, lane(target))));
         }
         let is_near_idle = || targets.iter().any(|target| lane(target).waiting() < 2);
-        drive_until_or(&lanes, is_near_idle, || targets.iter().any(|target| lane(target).drive_unattended()));
+        drive_until_or(&lanes, is_near_idle, || targets.iter().any(|target| lane(target).drive_ready()));
         targets.iter().for_each(|target| lane(target).come_back());
         placement::first_free(targets)
     }
