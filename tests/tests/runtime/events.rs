@@ -202,18 +202,25 @@ fn an_abandoned_event_fails_what_comes_after_it_and_poisons_what_that_writes() {
 fn a_cancelled_pipeline_stops_and_poisons_what_it_has_not_done() {
     let (rt, a, b) = (rt(), FlashMemory::from(vec![0u64; 64]), FlashMemory::from([0u64; 4]));
     // 64 items of 50 ms: any machine with fewer than 64 threads is at it for long.
-    let handle =
-        rt.submit(Slow::of(50, a.clone())).defer([64]).submit(Add::of(b.clone())).defer([4]).exec_async();
+    let handle = rt
+        .submit(Slow::of(50, a.clone()))
+        .defer([64])
+        .submit(Add::of(a.clone()))
+        .defer([64])
+        .submit(Add::of(b.clone()))
+        .defer([4])
+        .exec_async();
     assert!(handle.wait_timeout(Duration::from_millis(20)).is_none());
     handle.cancel();
     let outcome = handle.wait();
     assert!(is_cancelled(&outcome), "{outcome:?}");
-    assert!(matches!(b.read(), Err(Error::Poisoned)));
-    match a.read() {
+    assert!(matches!(a.read(), Err(Error::Poisoned)));
+    match b.read() {
         Err(error) => assert!(matches!(error, Error::Poisoned), "{error}"),
-        // Not every device can stop a launch that it has begun.
-        Ok(done) => assert!(!can_stop() && done.iter().all(|element| *element == 1), "{done:?}"),
-    }
+        // Another device may have run it already.
+        Ok(done) => assert_eq!(*done, [1; 4]),
+    };
+    // Not every device can stop a launch that it has begun.
     assert!(!can_stop() || items_run(&a) < 64);
     a.write().unwrap().fill(3);
     rt.submit(Add::of(&a)).exec([64]).unwrap();
