@@ -6,12 +6,38 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// What is listed, as text for people or as JSON.
-pub fn run(json: bool) -> anyhow::Result<String> {
-    let reports = backend::list();
-    match json {
-        true => Ok(serde_json::to_string_pretty(&List::of(&reports))? + "\n"),
-        false => Ok(table(&reports)),
+pub fn run(json: bool, all: bool) -> anyhow::Result<String> {
+    let mut reports = backend::list();
+    if json {
+        return Ok(serde_json::to_string_pretty(&List::of(&reports))? + "\n");
     }
+    let hidden = if all { 0 } else { hide_tests(&mut reports) };
+    let mut text = table(&reports);
+    if hidden > 0 {
+        let _ = writeln!(text, "\n{hidden} more are for tests: --all shows them");
+    }
+    Ok(text)
+}
+
+/// Removes what this program has for tests only: backends whose devices are, and the conformance suite's
+/// kernels. Returns how many of both there were.
+fn hide_tests(reports: &mut Vec<BackendReport>) -> usize {
+    let mut hidden = 0;
+    for report in reports.iter_mut().filter(|report| report.plugin == "embedded") {
+        let before = report.implementations.len();
+        report.implementations.retain(|line| !line.starts_with("conformance."));
+        hidden += before - report.implementations.len();
+        if !report.devices.is_empty() && report.devices.iter().all(|device| device.info.test) {
+            report.key = None;
+            report.devices.clear();
+            hidden += 1;
+        }
+    }
+    reports.retain(|report| {
+        let is_empty = report.devices.is_empty() && report.implementations.is_empty();
+        report.plugin != "embedded" || !is_empty || report.outcome != Outcome::Available
+    });
+    hidden
 }
 
 #[derive(Serialize)]

@@ -76,6 +76,10 @@ enum Command {
         /// where the state is "available".
         #[arg(long)]
         json: bool,
+        /// Also list what this program has for tests: the backend NULL, the kernels of the conformance
+        /// suite. JSON always has it.
+        #[arg(long)]
+        all: bool,
     },
     /// Run the suite that every backend must pass.
     ///
@@ -161,7 +165,7 @@ fn main() -> ExitCode {
     // Like diff(1): 1 says that they differ, and nothing else does.
     let trouble = if matches!(command, Command::Diff { .. }) { 2 } else { 1 };
     let done = match command {
-        Command::List { json } => list::run(json).and_then(|text| print(&text)).map(|()| true),
+        Command::List { json, all } => list::run(json, all).and_then(|text| print(&text)).map(|()| true),
         Command::Conformance { key } => conformance(&key),
         Command::Replay { file, runtime, json } => {
             replay::run(&file, &runtime, json).and_then(|text| print(&text)).map(|()| true)

@@ -144,7 +144,8 @@
 // Device flag: it runs submissions in order.
 #define FLASH_DEVICE_IN_ORDER 8
 
-// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. Since
+// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. A backend
+// with a device that lacks it needs the slots `event_on_ready`, `event_wait` and `event_release`. Since
 // minor version 8.
 #define FLASH_DEVICE_SYNCHRONOUS 16
 
@@ -325,8 +326,10 @@ typedef struct flash_implementation {
   struct flash_str name;
   // Kind of device that it is for: one of the device's targets, such as `cuda`.
   struct flash_str target;
-  // The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the kernel's
-  // name alone and trusted to fit.
+  // What it takes: the kernel's signature, such as `[1](u32, Item<Write<u32>>)` (the number of dimensions,
+  // and the type of each argument, as messages show it), or its descriptor as JSON. It is chosen for
+  // kernels that take just that. Empty: only a program that asks for it by its name gets it, and vouches
+  // that it fits.
   struct flash_str descriptor;
   // CPU features that the device must have, separated by commas. Empty: none.
   struct flash_str cpu_features;
@@ -541,7 +544,7 @@ typedef struct flash_backend_api {
                                uint32_t space,
                                uint64_t bytes,
                                struct flash_buffer *buffer);
-  // Frees a buffer of `alloc`, `register_host` or `import`.
+  // Frees a buffer of `alloc` or `register_host`.
   struct flash_error *(*free)(struct flash_device *device, struct flash_buffer buffer);
   // Registers host memory with the device (pinning).
   struct flash_error *(*register_host)(struct flash_device *device,
@@ -627,6 +630,12 @@ typedef struct flash_backend_api {
   // 1 if the machine of the device has what an implementation needs: a `FLASH_HAS_*` kind, and a name. NULL: it
   // is in the machine of this process, which is asked. Since minor version 8.
   uint32_t (*has)(struct flash_device *device, uint32_t kind, struct flash_str name);
+  // Sets the `bytes` bytes of a buffer to 0, as many as `alloc` was asked for, and returns when that is
+  // done. Nothing uses the buffer meanwhile. The host asks for it before another array gets the buffer.
+  // FLASH_ERROR_UNSUPPORTED, or NULL: the host frees it and allocates another one. Since minor version 9.
+  struct flash_error *(*clear)(struct flash_device *device,
+                               struct flash_buffer buffer,
+                               uint64_t bytes);
 } flash_backend_api;
 
 // A device that the host knows.

@@ -614,7 +614,7 @@ impl fmt::Display for NoImplementation {
         if self.found.is_empty() {
             write!(
                 f,
-                "no implementation of that name is linked into the program or found in a plugin: register one with #[kernel], or add its plugin to FLASH_BACKEND_PATH"
+                "no implementation of that name is linked into the program or found in a plugin: register one with #[kernel], name the crate that has one with `use that_crate as _;` (what nothing names is not linked), or add its plugin to FLASH_BACKEND_PATH"
             )
         } else {
             write!(f, "of that name there are:")?;

@@ -17,6 +17,7 @@ pub mod index;
 pub mod kernel;
 pub mod memory;
 mod notice;
+mod panics;
 #[cfg(feature = "recordings")]
 pub mod recording;
 pub mod runtime;

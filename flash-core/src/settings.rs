@@ -76,7 +76,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 /// | `cache_dir` (p) | `FLASH_CACHE_DIR` | folder of compiled programs | `flash` in `XDG_CACHE_HOME` or `~/.cache` |
 /// | `cache_limit` (p) | `FLASH_CACHE_LIMIT` | bytes of all of them; 0: none is kept | 512 MiB |
 /// | `threads` (p) | `FLASH_CPU_THREADS` | threads that run kernels, 1 to 1024 | what affinity and cgroups allow |
-/// | `stack_size` (p) | `FLASH_STACK_SIZE` | bytes of the stack of each of those threads, 64 KiB to 4 GiB | 2 MiB |
+/// | `stack_size` (p) | `FLASH_STACK_SIZE` | bytes of the stack of each of those threads, 64 KiB to 4 GiB | 8 MiB |
 /// | `blocking_threads` (p) | `FLASH_BLOCKING_THREADS` | extra threads, at most, for functions of the host that block and for pipelines that wait for devices, 1 to 1024 | 8 |
 /// | `cpu.linger_us` (p) | `FLASH_CPU_LINGER_US` | microseconds that an idle thread waits before it parks | 200 |
 /// | `cpu.devices` | `FLASH_CPU_DEVICES` | devices that the threads are split into, 1 to 1024 | 1 |
@@ -228,12 +228,28 @@ impl Kind {
 pub(crate) fn environment() -> &'static Settings {
     static ENVIRONMENT: OnceLock<Settings> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
+        if is_privileged() {
+            return Settings::default();
+        }
         let (settings, complaints) = read(std::env::vars_os());
         for complaint in complaints {
             notice(format_args!("{complaint}"));
         }
         settings
     })
+}
+
+/// True in a program that has more rights than the user who started it (set-user-id, set-group-id or with
+/// capabilities): the environment is that user's, and must not choose what is loaded.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: it reads a number that the kernel gave to the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_privileged() -> bool {
+    false
 }
 
 /// The settings in some variables, and what is wrong with them.

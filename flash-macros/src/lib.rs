@@ -48,7 +48,8 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// The default of `searchable` is `exact`.
 ///
-/// `part_by(..)` begins with the dimension (without one: the slowest that carries no barrier). Then follow
+/// `part_by(..)` begins with the dimension (without one: the slowest that carries no barrier). A launch that
+/// cannot be cut along it, such as one with a barrier there, runs whole. Then follow
 /// maps for `Window`s, for what `Phased`s read beside their own elements, and for `Scatter`s:
 ///
 /// | map | elements for the index values `a..b` |

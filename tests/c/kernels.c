@@ -1,7 +1,14 @@
 /* A plugin of kernels only: a faster `plugins.fill`, which says that it was here. */
 #include "flash_backend.h"
 
-static int fill(FLASH_ARGS) {
+#ifndef SIGNATURE
+#define SIGNATURE "[1](u32, Item<Write<u32>>)"
+#endif
+#ifndef FUNCTION
+#define FUNCTION fill
+#endif
+
+__attribute__((unused)) static int fill(FLASH_ARGS) {
     const uint32_t value = FLASH_SCALAR(uint32_t, 0);
     FLASH_FOR_ITEMS {
         FLASH_AT(uint32_t, 1, FLASH_OWN_INDEX(1)) = value + 1000;
@@ -11,7 +18,8 @@ static int fill(FLASH_ARGS) {
 
 static const flash_implementation fast = {
     .struct_size = sizeof fast, .door = FLASH_DOOR_SPAN, .kind = FLASH_KIND_INT_BIN, .priority = 10,
-    .kernel = FLASH_STR("plugins.fill"), .name = FLASH_STR("fast"), .target = FLASH_STR("cpu"), .span = fill,
+    .kernel = FLASH_STR("plugins.fill"), .name = FLASH_STR("fast"), .target = FLASH_STR("cpu"),
+    .descriptor = FLASH_STR(SIGNATURE), .span = FUNCTION,
 };
 
 FLASH_KERNELS("my-kernels", "2.1", &fast)

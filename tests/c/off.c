@@ -31,8 +31,9 @@ static const flash_attr only[] = { { .key = FLASH_STR("device"), .value = FLASH_
 
 static const flash_implementation off = {
     .struct_size = sizeof off, .door = FLASH_DOOR_SPAN, .kind = FLASH_KIND_INT_BIN, .priority = 10,
-    .kernel = FLASH_STR("nbody.integrate"), .name = FLASH_STR("off"), .target = FLASH_STR("cpu"), .span = integrate,
-    .attributes = only, .attribute_count = 1,
+    .kernel = FLASH_STR("nbody.integrate"), .name = FLASH_STR("off"), .target = FLASH_STR("cpu"),
+    .descriptor = FLASH_STR("[1](f32, Item<Read<[f32; 3]>>, Item<ReadWrite<[f32; 3]>>, Item<ReadWrite<[f32; 3]>>)"),
+    .attributes = only, .attribute_count = 1, .span = integrate,
 };
 
 FLASH_KERNELS("off", "1.0", &off)

@@ -53,7 +53,8 @@ static int fill(FLASH_ARGS) {
 
 static const flash_implementation added = {
     .struct_size = sizeof added, .door = FLASH_DOOR_SPAN, .kind = FLASH_KIND_INT_BIN, .priority = 20,
-    .kernel = FLASH_STR("plugins.counted"), .name = FLASH_STR("added"), .target = FLASH_STR("cpu"), .span = fill,
+    .kernel = FLASH_STR("plugins.counted"), .name = FLASH_STR("added"), .target = FLASH_STR("cpu"),
+    .descriptor = FLASH_STR("[1](u32, Item<Write<u32>>)"), .span = fill,
 };
 
 /* A JSON string of the lines. */
@@ -114,7 +115,8 @@ static flash_error *devices(struct flash_device *const **list, size_t *count) {
 static flash_error *device_info(struct flash_device *device, flash_device_info *info) {
     (void)device;
     const flash_device_info known = {
-        .struct_size = sizeof known, .device_class = FLASH_CLASS_OTHER, .flags = FLASH_DEVICE_TEST | FLASH_DEVICE_HOST_MEMORY,
+        .struct_size = sizeof known, .device_class = FLASH_CLASS_OTHER, .flags = FLASH_DEVICE_TEST | FLASH_DEVICE_HOST_MEMORY
+            | FLASH_DEVICE_SYNCHRONOUS,
         .threads = 1, .name = FLASH_STR("asks"), .vendor = FLASH_STR("FLASH"), .version = FLASH_STR("1"),
         .physical_id = FLASH_STR("registry/0"),
     };

@@ -9,6 +9,7 @@ use flash_core::backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, WorkerThreads,
     physical_cpus,
 };
+use flash_core::workers::STACK_SIZE;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,7 @@ fn pool(settings: &HostSettings<'_>) -> Result<&'static Arc<Pool>, Unavailable> 
         threads: settings.number("threads", 1..=1024)?.map_or(there, |n| n as usize),
         devices: settings.number("cpu.devices", 1..=1024)?.unwrap_or(1) as usize,
         linger: Duration::from_micros(settings.number("cpu.linger_us", 0..=10_000_000)?.unwrap_or(200)),
-        stack_size: settings.number("stack_size", 0..=1 << 32)?.unwrap_or(0) as usize,
+        stack_size: settings.number("stack_size", 0..=1 << 32)?.unwrap_or(STACK_SIZE as u64) as usize,
     };
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, pool)) = pools.iter().find(|(made, _)| *made == division) {
@@ -202,6 +203,11 @@ impl Device for CpuDevice {
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<abi::Buffer, Failure> {
         self.buffers.alloc(space, bytes)
+    }
+
+    unsafe fn clear(&self, buffer: abi::Buffer, _bytes: u64) -> Result<(), Failure> {
+        // SAFETY: the caller vouches.
+        unsafe { self.buffers.clear(buffer) }
     }
 
     fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {

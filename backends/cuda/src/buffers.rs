@@ -106,9 +106,8 @@ impl Buffers {
         if result != CUresult::CUDA_SUCCESS {
             return Err(self.refused(bytes, result));
         }
-        // SAFETY: the buffer has `room` bytes.
-        let filled = unsafe { cuMemsetD8Async(buffer, 0, room, stream.get()) }.call("cuMemsetD8Async");
-        match filled.and_then(|()| stream.finish()) {
+        // SAFETY: the buffer has `room` bytes, and nothing else uses it yet.
+        match unsafe { zero(stream, buffer, room) } {
             Ok(()) => {
                 self.live().insert(buffer, bytes);
                 Ok(buffer)
@@ -119,6 +118,20 @@ impl Buffers {
                 Err(failure)
             }
         }
+    }
+
+    /// Sets the bytes of a buffer to 0; that is done on return.
+    ///
+    /// # Safety
+    /// Nothing else uses it meanwhile.
+    pub unsafe fn clear(&self, stream: Stream, buffer: CUdeviceptr, bytes: u64) -> Result<(), Failure> {
+        match self.live().get(&buffer) {
+            Some(&room) if bytes <= room => {}
+            _ => return Err(unknown(buffer)),
+        }
+        let _current = self.context.enter()?;
+        // SAFETY: the buffer has that many bytes; the caller vouches for the rest.
+        unsafe { zero(stream, buffer, bytes as usize) }
     }
 
     #[cold]
@@ -134,8 +147,7 @@ impl Buffers {
     /// Frees a buffer after all that is in a stream.
     pub fn free(&self, stream: Stream, buffer: CUdeviceptr) -> Result<(), Failure> {
         if self.live().remove(&buffer).is_none() {
-            let text = format!("{buffer:#x} is no buffer of this device");
-            return Err(Failure::new(Code::Invalid, text));
+            return Err(unknown(buffer));
         }
         let _current = self.context.enter()?;
         // SAFETY: allocated by `alloc`, and no longer in the table.
@@ -197,3 +209,17 @@ impl Buffers {
 
 /// `CU_MEMHOSTREGISTER_PORTABLE`: pinned for all devices.
 const PORTABLE: u32 = 1;
+
+fn unknown(buffer: CUdeviceptr) -> Failure {
+    Failure::new(Code::Invalid, format!("{buffer:#x} is no buffer of this device"))
+}
+
+/// Sets bytes to 0; that is done on return.
+///
+/// # Safety
+/// The buffer has that many, its context is current, and nothing else uses it meanwhile.
+unsafe fn zero(stream: Stream, buffer: CUdeviceptr, bytes: usize) -> Result<(), Failure> {
+    // SAFETY: the caller vouches.
+    unsafe { cuMemsetD8Async(buffer, 0, bytes, stream.get()) }.call("cuMemsetD8Async")?;
+    stream.finish()
+}

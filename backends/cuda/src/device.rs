@@ -189,6 +189,13 @@ impl Device for CudaDevice {
         Ok(Buffer { space, reserved: 0, handle })
     }
 
+    unsafe fn clear(&self, buffer: Buffer, bytes: u64) -> Result<(), Failure> {
+        self.check_space(buffer.space)?;
+        let opened = self.0.opened()?;
+        // SAFETY: the caller vouches.
+        unsafe { opened.buffers.clear(opened.copies.up.stream, buffer.handle, bytes) }
+    }
+
     fn free(&self, buffer: Buffer) -> Result<(), Failure> {
         if buffer.space == SPACE_HOST {
             return match Buffers::unpin(buffer.handle as usize)? {

@@ -96,6 +96,12 @@ impl Buffers {
         Failure::new(Code::OutOfMemory, text)
     }
 
+    /// Sets the bytes of a live buffer, which nothing else uses, to 0.
+    pub fn clear(&self, handle: u64, bytes: u64) -> Result<(), Failure> {
+        let buffer = self.live().get(&handle).map(|memory| memory.get());
+        self.fill(buffer.ok_or_else(|| unknown(handle))?, 0, bytes as usize)
+    }
+
     /// Fills a buffer of `bytes` bytes, which nothing else uses, with one value.
     pub fn fill(&self, buffer: cl_mem, value: u8, bytes: usize) -> Result<(), Failure> {
         // SAFETY: the caller's buffer has that many bytes; the pattern is copied.
@@ -136,7 +142,7 @@ impl Buffers {
         self.freed.fetch_add(1, Relaxed);
         match buffer {
             Some(_) => Ok(()),
-            None => Err(Failure::new(Code::Invalid, format!("{handle:#x} is no buffer of this device"))),
+            None => Err(unknown(handle)),
         }
     }
 
@@ -313,4 +319,8 @@ impl Buffers {
             }
         }
     }
+}
+
+fn unknown(handle: u64) -> Failure {
+    Failure::new(Code::Invalid, format!("{handle:#x} is no buffer of this device"))
 }

@@ -244,6 +244,15 @@ impl Device for OpenClDevice {
         Ok(abi::Buffer { space, reserved: 0, handle: buffer as usize as u64 })
     }
 
+    unsafe fn clear(&self, buffer: abi::Buffer, bytes: u64) -> Result<(), Failure> {
+        if self.in_place() {
+            // SAFETY: the caller vouches.
+            return unsafe { self.host.clear(buffer) };
+        }
+        self.check_space(buffer.space)?;
+        self.opened()?.buffers.clear(buffer.handle, bytes)
+    }
+
     fn free(&self, buffer: abi::Buffer) -> Result<(), Failure> {
         if self.in_place() {
             let bytes = self.host.bytes(buffer);

@@ -218,6 +218,11 @@ impl Device for TestDevice {
         self.own().alloc(space, bytes)
     }
 
+    unsafe fn clear(&self, buffer: Buffer, _bytes: u64) -> Result<(), Failure> {
+        // SAFETY: the caller vouches.
+        unsafe { self.own().clear(buffer) }
+    }
+
     fn free(&self, buffer: Buffer) -> Result<(), Failure> {
         // The host's memory may be this device's own, and known to it as well.
         if buffer.space == SPACE_HOST && self.registered.free(buffer).is_ok() {

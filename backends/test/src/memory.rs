@@ -48,6 +48,15 @@ impl Space {
         Ok(buffer)
     }
 
+    /// Sets the bytes of an allocated buffer to 0.
+    ///
+    /// # Safety
+    /// Nothing else uses it meanwhile.
+    pub unsafe fn clear(&self, buffer: Buffer) -> Result<(), Failure> {
+        // SAFETY: the caller vouches.
+        unsafe { self.buffers.clear(buffer) }
+    }
+
     /// Frees an allocated buffer.
     pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,8 +6,7 @@
 
 use flash_core::Code;
 use flash_core::backend::offload::Worker;
-use flash_core::backend::{Completion, Event, Failure};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use flash_core::backend::{Completion, Event, Failure, caught};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -71,8 +70,11 @@ impl Queue {
         shared.pending.fetch_add(1, SeqCst);
         self.worker.run(Box::new(move || {
             let start = now();
-            let outcome = catch_unwind(AssertUnwindSafe(|| shared.run(Some(due), time, work)));
-            let panicked = |_| Err(Failure::new(Code::Panic, "a command of a test device panicked"));
+            let outcome = caught(|| shared.run(Some(due), time, work));
+            let panicked = |panic| {
+                let text = format!("a command of a test device panicked: {panic}");
+                Err(Failure::new(Code::Panic, text))
+            };
             shared.pending.fetch_sub(1, SeqCst);
             fires.fire(outcome.unwrap_or_else(panicked).map(|()| (start, now())));
         }));

@@ -14,7 +14,7 @@ pub use files::{FILES, Target, differ, is_standard, read};
 pub use gray::Gray;
 pub use picture::{Animation, Colours, Picture};
 pub use screen::{Screen, digits};
-pub use text::shown;
+pub use text::{is_not_zero, shown};
 pub use timing::Timing;
 
 use std::fmt;

@@ -11,9 +11,21 @@ pub fn shown(field: &str) -> String {
     format!("`{}{more}`", start.escape_debug())
 }
 
+/// True if a decimal number is not 0, however small it is: it has another digit before its exponent.
+pub fn is_not_zero(number: &str) -> bool {
+    let digits = number.split(['e', 'E']).next().unwrap_or(number);
+    digits.contains(|c: char| ('1'..='9').contains(&c))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_are_told_from_small_numbers() {
+        assert!(["1e-400", "-0.02E3", " 7"].iter().all(|number| is_not_zero(number)));
+        assert!(!["0", "-0.0e12", "0e5", ""].iter().any(|number| is_not_zero(number)));
+    }
 
     #[test]
     fn long_and_invisible_text_is_shortened_and_made_visible() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use flash_examples::{Refused, shown};
+use flash_examples::{Refused, is_not_zero, shown};
 
 /// The columns of a file, in order.
 const COLUMNS: [&str; 2] = ["rx", "ry"];
@@ -60,7 +60,9 @@ fn parse(bytes: &[u8]) -> Result<[Vec<f32>; 2], String> {
         }
         for (column, (field, moves)) in fields.iter().zip(&mut moves).enumerate() {
             match field.trim().parse::<f32>() {
-                Ok(number) if number.is_finite() => moves.push(number),
+                Ok(number) if number.is_finite() && (number != 0.0 || !is_not_zero(field)) => {
+                    moves.push(number);
+                }
                 _ => {
                     return Err(format!(
                         "line {line}, column {}: expected a finite number that f32 can hold for `{}`, found {}: \
@@ -104,6 +106,7 @@ mod tests {
             ("rx,ry\n1,2\n,2\n", ["line 3, column 1:", "found nothing"]),
             ("rx,ry\nnan,2\n", ["line 2, column 1:", "finite"]),
             ("rx,ry\n1e39,2\n", ["line 2, column 1:", "f32 can hold"]),
+            ("rx,ry\n1,1e-60\n", ["line 2, column 2:", "f32 can hold"]),
         ] {
             let problem = parse(text.as_bytes()).expect_err(text);
             assert!(parts.iter().all(|part| problem.contains(part)), "{text:?}: {problem}");

@@ -16,6 +16,8 @@ pub trait Scalar: Real + FromStr + Debug + From<f32> + Into<f64> + PartialOrd + 
     const NAME: &str;
     /// The largest finite value.
     const LARGEST: Self;
+    /// The least number above 0.
+    const LEAST: Self;
 
     /// The nearest value of this precision.
     fn narrowed(value: f64) -> Self;
@@ -29,6 +31,7 @@ pub trait Scalar: Real + FromStr + Debug + From<f32> + Into<f64> + PartialOrd + 
 impl Scalar for f32 {
     const NAME: &str = "f32";
     const LARGEST: Self = f32::MAX;
+    const LEAST: Self = f32::from_bits(1);
 
     fn narrowed(value: f64) -> Self {
         value as f32
@@ -38,6 +41,7 @@ impl Scalar for f32 {
 impl Scalar for f64 {
     const NAME: &str = "f64";
     const LARGEST: Self = f64::MAX;
+    const LEAST: Self = f64::from_bits(1);
 
     fn narrowed(value: f64) -> Self {
         value

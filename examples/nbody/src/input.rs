@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::Result;
-use flash_examples::{Refused, shown};
+use flash_examples::{Refused, is_not_zero, shown};
 
 use crate::bodies::{Bodies, Scalar};
 
@@ -141,20 +141,22 @@ fn check_count(line: usize, fields: &[Cow<'_, str>]) -> Result<(), Malformed> {
 fn number<T: Scalar>(line: usize, index: usize, field: &str) -> Result<T, Malformed> {
     let text = field.trim();
     let problem = match (text.parse::<T>(), text.parse::<f64>()) {
+        (Ok(number), _) if number.widened() == 0.0 && is_not_zero(text) => format!(
+            "expected 0, or a number that {} can hold (from {:e} on), found {}: {}",
+            T::NAME,
+            T::LEAST.widened(),
+            shown(text),
+            advice::<T>(),
+        ),
         (Ok(number), _) if number.widened().is_finite() => return Ok(number),
         // Out of the range of this precision, though written as a finite decimal.
-        (Ok(_), Ok(_)) if text.contains(|c: char| c.is_ascii_digit()) => {
-            let advice = match T::NAME {
-                "f32" => "use --precision f64, or other units",
-                _ => "use other units",
-            };
-            format!(
-                "expected a number that {} can hold (up to {:e}), found {}: {advice}",
-                T::NAME,
-                T::LARGEST.widened(),
-                shown(text),
-            )
-        }
+        (Ok(_), Ok(_)) if text.contains(|c: char| c.is_ascii_digit()) => format!(
+            "expected a number that {} can hold (up to {:e}), found {}: {}",
+            T::NAME,
+            T::LARGEST.widened(),
+            shown(text),
+            advice::<T>(),
+        ),
         _ => format!(
             "expected a finite decimal number for `{}`, found {}: write it as 1.5 or 15e-1",
             COLUMNS[index],
@@ -162,6 +164,13 @@ fn number<T: Scalar>(line: usize, index: usize, field: &str) -> Result<T, Malfor
         ),
     };
     Err(Malformed { line, column: index + 1, problem })
+}
+
+fn advice<T: Scalar>() -> &'static str {
+    match T::NAME {
+        "f32" => "use --precision f64, or other units",
+        _ => "use other units",
+    }
 }
 
 /// The fields of a line. A field that begins with a double quote runs to the next one that is not
@@ -315,6 +324,15 @@ mod tests {
         let wrong = parse::<f32>(text.as_bytes()).expect_err("too large");
         assert_eq!((wrong.line, wrong.column), (2, 4));
         assert!(wrong.problem.contains("--precision f64"), "{wrong:?}");
+        let text = format!("{HEADER}a,1,2,3,1e-60,5,6,7\n");
+        good(&text);
+        let wrong = parse::<f32>(text.as_bytes()).expect_err("too small");
+        assert_eq!((wrong.line, wrong.column), (2, 5));
+        assert!(wrong.problem.contains("from 1.4") && wrong.problem.contains("--precision f64"), "{wrong:?}");
+        let wrong =
+            parse::<f64>(format!("{HEADER}a,1,2,3,-1e-400,5,6,7\n").as_bytes()).expect_err("too small");
+        assert!(wrong.problem.contains("use other units"), "{wrong:?}");
+        good(&format!("{HEADER}a,1,2,3,-0.0e-400,5,6,7\n"));
     }
 
     #[test]

@@ -293,8 +293,10 @@ pub struct Implementation {
     pub name: Str,
     /// Kind of device that it is for: one of the device's targets, such as `cuda`.
     pub target: Str,
-    /// The kernel's descriptor as JSON: arguments, dimensions, traits. Empty: it is found by the kernel's
-    /// name alone and trusted to fit.
+    /// What it takes: the kernel's signature, such as `[1](u32, Item<Write<u32>>)` (the number of dimensions,
+    /// and the type of each argument, as messages show it), or its descriptor as JSON. It is chosen for
+    /// kernels that take just that. Empty: only a program that asks for it by its name gets it, and vouches
+    /// that it fits.
     pub descriptor: Str,
     /// CPU features that the device must have, separated by commas. Empty: none.
     pub cpu_features: Str,
@@ -501,7 +503,8 @@ pub const DEVICE_TEST: u32 = 2;
 pub const DEVICE_HOST_MEMORY: u32 = 4;
 /// Device flag: it runs submissions in order.
 pub const DEVICE_IN_ORDER: u32 = 8;
-/// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. Since
+/// Device flag: work is done when `submit` returns, so a host gains nothing by running ahead of it. A backend
+/// with a device that lacks it needs the slots `event_on_ready`, `event_wait` and `event_release`. Since
 /// minor version 8.
 pub const DEVICE_SYNCHRONOUS: u32 = 16;
 /// Device flag: runs functions of this process: an implementation's `share` or `span`, and functions of
@@ -707,7 +710,7 @@ pub struct BackendApi {
     pub alloc: Option<
         unsafe extern "C" fn(device: *mut Device, space: u32, bytes: u64, buffer: *mut Buffer) -> *mut Error,
     >,
-    /// Frees a buffer of `alloc`, `register_host` or `import`.
+    /// Frees a buffer of `alloc` or `register_host`.
     pub free: Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer) -> *mut Error>,
     /// Registers host memory with the device (pinning).
     pub register_host: Option<
@@ -826,6 +829,10 @@ pub struct BackendApi {
     /// 1 if the machine of the device has what an implementation needs: a `HAS_*` kind, and a name. NULL: it
     /// is in the machine of this process, which is asked. Since minor version 8.
     pub has: Option<unsafe extern "C" fn(device: *mut Device, kind: u32, name: Str) -> u32>,
+    /// Sets the `bytes` bytes of a buffer to 0, as many as `alloc` was asked for, and returns when that is
+    /// done. Nothing uses the buffer meanwhile. The host asks for it before another array gets the buffer.
+    /// [`ERROR_UNSUPPORTED`], or NULL: the host frees it and allocates another one. Since minor version 9.
+    pub clear: Option<unsafe extern "C" fn(device: *mut Device, buffer: Buffer, bytes: u64) -> *mut Error>,
 }
 
 impl Str {

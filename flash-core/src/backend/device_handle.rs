@@ -65,11 +65,15 @@ impl DeviceHandle {
         if info.suffix.is_empty() {
             info.suffix = number.to_string();
         }
+        let id = format!("{key}:{}", info.suffix);
+        if !info.synchronous {
+            check_events(&id, api)?;
+        }
         Ok(Box::leak(Box::new(DeviceHandle {
             api,
             raw,
             found_with,
-            id: format!("{key}:{}", info.suffix),
+            id,
             info,
             resolved: Mutex::default(),
             memory: OnceLock::new(),
@@ -173,7 +177,7 @@ impl DeviceHandle {
                 resolved.entry(raw.addr()).or_insert(checked)
             }
         };
-        Ok(Some(RegisteredImplementation { raw: checked, plugin: usize::MAX }))
+        Ok(Some(RegisteredImplementation { raw: checked, plugin: usize::MAX, resolved: true }))
     }
 
     pub(super) fn report(&self) -> DeviceReport {
@@ -212,6 +216,25 @@ impl DeviceHandle {
 impl std::fmt::Debug for DeviceHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.id)
+    }
+}
+
+/// Checks that the runtime learns of the end of work that goes on after `submit`, without a thread that waits.
+///
+/// # Errors
+/// What is missing, and what to do.
+fn check_events(id: &str, api: &BackendApi) -> Result<(), String> {
+    let slots = [
+        ("event_on_ready", api.event_on_ready.is_some()),
+        ("event_wait", api.event_wait.is_some()),
+        ("event_release", api.event_release.is_some()),
+    ];
+    match slots.iter().find(|(_, there)| !there) {
+        None => Ok(()),
+        Some((slot, _)) => Err(format!(
+            "{id} may work on after `submit` (it lacks the flag FLASH_DEVICE_SYNCHRONOUS), and its backend lacks the \
+             slot `{slot}`: set the flag, if work is done when `submit` returns, or add the slot"
+        )),
     }
 }
 

@@ -7,9 +7,8 @@ use super::{Backend, Changes, Class, Device, Failure, Launch};
 use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str, Submission};
 use crate::error::Code;
 use crate::kernel::ImplementationEntry;
-use crate::kernel::shim::panic_text;
+use crate::panics::caught;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -109,15 +108,12 @@ fn entry(name: &str, body: impl FnOnce() -> Result<(), Failure>) -> *mut abi::Er
         Ok(()) => std::ptr::null_mut(),
         Err(failure) => raise(&failure),
     };
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(error) => error,
-        Err(panic) => panicked(name, &*panic),
-    }
+    caught(body).unwrap_or_else(|panic| raise(&panicked(name, &panic)))
 }
 
 #[cold]
-fn panicked(name: &str, panic: &(dyn std::any::Any + Send)) -> *mut abi::Error {
-    raise(&Failure::new(Code::Panic, format!("the backend panicked in `{name}`: {}", panic_text(panic))))
+fn panicked(name: &str, panic: &str) -> Failure {
+    Failure::new(Code::Panic, format!("the backend panicked in `{name}`: {panic}"))
 }
 
 /// The vtable of `B`.
@@ -159,6 +155,7 @@ pub fn api<B: BackendStatic>() -> &'static BackendApi {
         resolve: Some(resolve::<B>),
         resolve_kernel: if B::OWN_KERNELS { Some(resolve_kernel::<B>) } else { None },
         has: Some(has::<B>),
+        clear: Some(clear::<B>),
     })
 }
 
@@ -281,7 +278,7 @@ unsafe extern "C" fn open<B: BackendStatic>(
 }
 
 unsafe extern "C" fn generation<B: Backend>() -> u64 {
-    catch_unwind(B::generation).unwrap_or(0)
+    caught(B::generation).unwrap_or(0)
 }
 
 unsafe extern "C" fn resolve<B: Backend>(
@@ -337,7 +334,7 @@ unsafe extern "C" fn has<B: Backend>(device: *mut abi::Device, kind: u32, name: 
             _ => false,
         }
     };
-    u32::from(catch_unwind(AssertUnwindSafe(has)).unwrap_or(false))
+    u32::from(caught(has).unwrap_or(false))
 }
 
 unsafe extern "C" fn device_info<B: Backend>(
@@ -370,7 +367,7 @@ unsafe extern "C" fn prepare<B: Backend>(
 }
 
 unsafe extern "C" fn release<B: Backend>(_device: *mut abi::Device, kernel: *mut abi::Kernel) {
-    let _ = catch_unwind(|| {
+    let _ = caught(|| {
         if !kernel.is_null() {
             // SAFETY: made by `prepare`, released once.
             drop(unsafe { Box::from_raw(kernel.cast::<<B::Device as Device>::Kernel>()) });
@@ -384,7 +381,7 @@ unsafe extern "C" fn inline_items<B: Backend>(device: *mut abi::Device, kernel: 
         let (device, kernel) = unsafe { (&cell_of::<B>(device).device, &*kernel.cast_const().cast()) };
         device.inline_items(kernel)
     };
-    catch_unwind(AssertUnwindSafe(items)).unwrap_or(0)
+    caught(items).unwrap_or(0)
 }
 
 unsafe extern "C" fn preload<B: Backend>(
@@ -394,7 +391,7 @@ unsafe extern "C" fn preload<B: Backend>(
     // SAFETY: a device of this backend; the host keeps implementations for ever.
     let preload = || unsafe { cell_of::<B>(device).device.preload(&*implementation) };
     // An error here recurs when it is prepared, and is reported then.
-    let _ = catch_unwind(AssertUnwindSafe(preload));
+    let _ = caught(preload);
 }
 
 unsafe extern "C" fn image<B: Backend>(device: *mut abi::Device, kernel: *mut abi::Kernel) -> u64 {
@@ -403,14 +400,14 @@ unsafe extern "C" fn image<B: Backend>(device: *mut abi::Device, kernel: *mut ab
         let (device, kernel) = unsafe { (&cell_of::<B>(device).device, &*kernel.cast_const().cast()) };
         device.image(kernel)
     };
-    catch_unwind(AssertUnwindSafe(image)).unwrap_or(0)
+    caught(image).unwrap_or(0)
 }
 
 unsafe extern "C" fn forget_host<B: Backend>(device: *mut abi::Device, pointer: *mut c_void, bytes: u64) {
     // SAFETY: a device of this backend.
     let forget = || unsafe { cell_of::<B>(device).device.forget_host(pointer.cast(), bytes) };
     // If it keeps something after all, that costs memory only.
-    let _ = catch_unwind(AssertUnwindSafe(forget));
+    let _ = caught(forget);
 }
 
 unsafe extern "C" fn submit<B: Backend>(
@@ -441,14 +438,14 @@ unsafe extern "C" fn submit<B: Backend>(
 /// Waits for an event that the host does not get.
 #[inline]
 fn wait_and_release(event: Event) -> Result<(), Failure> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| event.wait()));
+    let outcome = caught(|| event.wait());
     release_event(event);
-    outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    outcome.unwrap_or_else(|panic| Err(panicked("event_wait", &panic)))
 }
 
 /// Drops an event. A panic here does not tell whether the work is done.
 fn release_event(event: Event) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(event)));
+    let _ = caught(|| drop(event));
 }
 
 /// # Safety
@@ -491,6 +488,15 @@ unsafe extern "C" fn alloc<B: Backend>(
 unsafe extern "C" fn free<B: Backend>(device: *mut abi::Device, buffer: abi::Buffer) -> *mut abi::Error {
     // SAFETY: a device of this backend.
     entry("free", || unsafe { cell_of::<B>(device) }.device.free(buffer))
+}
+
+unsafe extern "C" fn clear<B: Backend>(
+    device: *mut abi::Device,
+    buffer: abi::Buffer,
+    bytes: u64,
+) -> *mut abi::Error {
+    // SAFETY: a device of this backend, and a buffer that the host has for itself.
+    entry("clear", || unsafe { cell_of::<B>(device).device.clear(buffer, bytes) })
 }
 
 unsafe extern "C" fn native_handle<B: Backend>(
@@ -551,7 +557,7 @@ unsafe extern "C" fn can_copy<B: Backend>(
     to: u32,
     rate: *mut f64,
 ) -> u32 {
-    catch_unwind(|| {
+    caught(|| {
         // SAFETY: a device of this backend.
         let hint = unsafe { cell_of::<B>(device) }.device.can_copy(from, to);
         if let (Some(hint), false) = (hint, rate.is_null()) {
@@ -636,7 +642,7 @@ impl Failure {
 
 unsafe extern "C" fn event_ready(event: *mut abi::Event) -> u32 {
     // SAFETY: an event of this backend.
-    catch_unwind(|| u32::from(unsafe { event_of(event) }.completion().ready())).unwrap_or(0)
+    caught(|| u32::from(unsafe { event_of(event) }.completion().ready())).unwrap_or(0)
 }
 
 unsafe extern "C" fn event_wait(event: *mut abi::Event) -> *mut abi::Error {
@@ -756,8 +762,8 @@ pub unsafe fn query(
     LOADED_BY.store(host.cast_mut(), Ordering::Relaxed);
     // SAFETY: the caller vouches for the host.
     unsafe { crate::notice::forward_to(host) };
-    match catch_unwind(|| linked(name, version)) {
+    match caught(|| linked(name, version)) {
         Ok(header) => header,
-        Err(panic) => fail(&format!("the plugin panicked in its query: {}", panic_text(&*panic))),
+        Err(panic) => fail(&format!("the plugin panicked in its query: {panic}")),
     }
 }

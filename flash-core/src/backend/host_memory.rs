@@ -68,6 +68,23 @@ impl HostBuffers {
         Ok(Buffer { space, reserved: 0, handle })
     }
 
+    /// Sets the bytes of an allocated buffer to 0.
+    ///
+    /// # Errors
+    /// It is unknown, or registered.
+    ///
+    /// # Safety
+    /// Nothing else uses it meanwhile.
+    pub unsafe fn clear(&self, buffer: Buffer) -> Result<(), Failure> {
+        let found = self.lock().get(&buffer.handle).map(|(block, bytes)| (block.data(), *bytes as usize));
+        let Some((data, bytes)) = found.filter(|(_, bytes)| *bytes > 0) else {
+            return Err(unknown(buffer));
+        };
+        // SAFETY: the block has that many bytes, and the caller vouches that it stays and has no other user.
+        unsafe { std::ptr::write_bytes(data, 0, bytes) };
+        Ok(())
+    }
+
     /// Bytes that were allocated for a buffer; 0 if it is unknown, or registered.
     pub fn bytes(&self, buffer: Buffer) -> u64 {
         self.lock().get(&buffer.handle).map_or(0, |(_, bytes)| *bytes)
@@ -83,10 +100,12 @@ impl HostBuffers {
     pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
         // Dropped after the table is unlocked: devices may be called.
         let removed = self.lock().remove(&buffer.handle);
-        removed.map(drop).ok_or_else(|| {
-            Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle))
-        })
+        removed.map(drop).ok_or_else(|| unknown(buffer))
     }
+}
+
+fn unknown(buffer: Buffer) -> Failure {
+    Failure::new(Code::Invalid, format!("{:#x} is no buffer of this device", buffer.handle))
 }
 
 /// Copies a box between two buffers in host memory.

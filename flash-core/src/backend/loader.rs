@@ -4,10 +4,11 @@
 use super::host::{HOST, take_query_failure};
 use super::{DeviceHandle, elf, extension, glue, keep_float_state};
 use crate::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
+use crate::descriptor::KernelDescriptor;
 use crate::error::Error;
 use crate::settings;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_int, c_void};
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::unix::ffi::OsStrExt;
@@ -58,6 +59,8 @@ pub(super) struct Plugin {
     pub version: String,
     pub backends: Vec<Result<&'static LoadedBackend, (String, Outcome)>>,
     pub implementations: Vec<&'static Implementation>,
+    /// Implementations that could never run.
+    pub mistakes: Vec<Outcome>,
 }
 
 /// A backend of a loaded plugin, with all devices that it has found so far, for any context. The lock is held
@@ -143,8 +146,13 @@ pub fn check_file(path: &Path) -> Result<(), Outcome> {
     if world_writable(path) {
         return Err(writable_refusal("file"));
     }
-    let parent = path.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
-    if parent.is_some_and(world_writable) {
+    let parent = |path: &Path| match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_owned),
+    };
+    // Of a symbolic link: its own directory, and that of the file.
+    let real = path.canonicalize().ok();
+    if [parent(path), real.and_then(|real| parent(&real))].into_iter().flatten().any(|p| world_writable(&p)) {
         return Err(writable_refusal("directory"));
     }
     elf::check(path).map_err(|(expected, found)| refused(expected, found))
@@ -188,6 +196,12 @@ fn load_new(path: &Path) -> Result<Plugin, Outcome> {
             "no such symbol: this is a library, but no FLASH plugin (export_plugin! makes the symbol)",
         ));
     };
+    if !is_function(query as *const c_void) {
+        return Err(refused(
+            format!("a function {}", abi::QUERY_SYMBOL),
+            "a symbol of that name that is no function",
+        ));
+    }
     std::mem::forget(library);
     let _ = take_query_failure();
     let header = {
@@ -201,7 +215,35 @@ fn load_new(path: &Path) -> Result<Plugin, Outcome> {
         return Err(refused(format!("a plugin for interface version {}", abi::ABI_MAJOR), why));
     }
     // SAFETY: not NULL, and the query's answer.
-    unsafe { checked(header) }
+    let mut plugin = unsafe { checked(header)? };
+    let mistakes = &mut plugin.mistakes;
+    plugin.implementations.retain(|one| match mistake(one) {
+        Some(mistake) => {
+            mistakes.push(mistake);
+            false
+        }
+        None => true,
+    });
+    Ok(plugin)
+}
+
+/// False if the address of a symbol is known to be that of something other than a function.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+fn is_function(address: *const c_void) -> bool {
+    /// Asks `dladdr1` for the entry of the symbol table.
+    const ENTRY: c_int = 1;
+    /// Types of a symbol: a function, and one that is chosen when it is first looked up.
+    const FUNCTIONS: [u8; 2] = [2, 10];
+    let (mut info, mut entry) = (MaybeUninit::uninit(), std::ptr::null_mut::<libc::Elf64_Sym>());
+    // SAFETY: it looks the address up and writes to our variables.
+    let found = unsafe { libc::dladdr1(address, info.as_mut_ptr(), (&raw mut entry).cast(), ENTRY) } != 0;
+    // SAFETY: the entry of a library that stays loaded.
+    !found || unsafe { entry.as_ref() }.is_none_or(|entry| FUNCTIONS.contains(&(entry.st_info & 0xF)))
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
+fn is_function(_: *const c_void) -> bool {
+    true
 }
 
 /// The message with its cause: the text from `dlopen`.
@@ -270,6 +312,7 @@ pub(super) unsafe fn checked(header: *const PluginHeader) -> Result<Plugin, Outc
             version: header.version.text(),
             backends: Vec::new(),
             implementations: Vec::new(),
+            mistakes: Vec::new(),
         };
         for i in 0..header.backend_count {
             plugin.backends.push(backend(*header.backends.add(i)));
@@ -357,6 +400,33 @@ pub(super) unsafe fn implementation(one: *const Implementation) -> Result<&'stat
     }
     // SAFETY: `size` bytes exist; NULL is allowed everywhere.
     Ok(unsafe { copied(one, size) })
+}
+
+/// What keeps an implementation from ever running.
+fn mistake(one: &Implementation) -> Option<Outcome> {
+    // SAFETY: strings of an implementation live for ever.
+    let [kernel, name, descriptor] = unsafe { [one.kernel.text(), one.name.text(), one.descriptor.text()] };
+    let wrong = |expected: &str, found: String| {
+        Some(refused(format!("{expected} for the implementation `{name}` of kernel `{kernel}`"), found))
+    };
+    if kernel.is_empty() {
+        return wrong("a kernel's name", "nothing".to_owned());
+    }
+    if one.share.is_none() && one.span.is_none() && one.payload.is_null() {
+        return wrong("a function or code", "NULL in `share`, `span` and `payload`".to_owned());
+    }
+    if descriptor.starts_with('[') && descriptor.contains("](") && descriptor.ends_with(')') {
+        return None;
+    }
+    match KernelDescriptor::from_json(&descriptor) {
+        _ if descriptor.is_empty() => None,
+        Ok(of) if of.name == kernel => None,
+        Ok(of) => wrong("its own descriptor", format!("that of kernel `{}`", of.name)),
+        Err(error) => wrong(
+            "a signature such as `[1](u32, Item<Write<u32>>)`, or a descriptor in JSON,",
+            format!("`{}` ({error})", descriptor.chars().take(40).collect::<String>()),
+        ),
+    }
 }
 
 /// A C or Fortran function of a shared library, by its symbol or demangled name. The library stays

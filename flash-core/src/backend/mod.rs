@@ -26,6 +26,7 @@ mod tests;
 mod workers;
 
 pub use crate::kernel::implementation::alignment;
+pub use crate::panics::caught;
 pub use device_handle::DeviceHandle;
 pub use elf::signature;
 pub use event::{Completion, Event};
@@ -299,6 +300,15 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// Allocates zeroed memory.
     fn alloc(&self, _space: u32, _bytes: u64) -> Result<abi::Buffer, Failure> {
         Err(Failure::unsupported("allocation"))
+    }
+
+    /// Sets the `bytes` bytes of a buffer of [`alloc`](Self::alloc) to 0 and returns when that is done. The
+    /// host calls it before another array gets the buffer, and frees it where this is not supported.
+    ///
+    /// # Safety
+    /// The buffer was allocated with that many bytes, and nothing else uses it meanwhile.
+    unsafe fn clear(&self, _buffer: abi::Buffer, _bytes: u64) -> Result<(), Failure> {
+        Err(Failure::unsupported("clearing memory"))
     }
 
     /// Frees a buffer of `alloc` or `register_host`.

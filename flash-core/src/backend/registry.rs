@@ -78,6 +78,8 @@ struct Plugin {
 pub(crate) struct RegisteredImplementation {
     pub raw: &'static Implementation,
     pub plugin: usize,
+    /// A device gave it for the very kernel that was asked for.
+    pub resolved: bool,
 }
 
 /// Everything that was found.
@@ -98,6 +100,7 @@ impl Registry {
             Some(exe.parent()?.join("flash-backends"))
         };
         let (path, searched) = match (settings.text("plugin_path"), beside()) {
+            (Some(""), _) => (OsString::new(), "no folder, since the path of plugins is empty".to_owned()),
             (Some(path), _) => (OsString::from(path), format!("`{path}`, the path of plugins")),
             (None, Some(beside)) => {
                 let shown = format!("`{}`, since FLASH_BACKEND_PATH is unset", beside.display());
@@ -112,14 +115,19 @@ impl Registry {
                 Err((path, outcome)) => (path, Err(outcome)),
                 Ok(path) => {
                     let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
-                    let result = if seen.contains(&canonical) {
-                        Err(refused(
-                            "a plugin that is not loaded yet",
-                            "the same file, loaded from an earlier entry",
-                        ))
-                    } else {
-                        seen.push(canonical);
-                        loader::load(&path)
+                    let result = match seen.iter().find(|(known, _)| *known == canonical) {
+                        Some((_, is_loaded)) => Err(refused(
+                            "a plugin that was not looked at yet",
+                            match is_loaded {
+                                true => "the same file, loaded from an earlier entry",
+                                false => "the same file, refused in an earlier entry",
+                            },
+                        )),
+                        None => {
+                            let result = loader::load(&path);
+                            seen.push((canonical, result.is_ok()));
+                            result
+                        }
                     };
                     (path, result)
                 }
@@ -140,6 +148,7 @@ impl Registry {
                     plugin.name = Some(format!("{} {}", loaded.name, loaded.version));
                 }
                 plugin.implementations.clone_from(&loaded.implementations);
+                plugin.refusals.extend(loaded.mistakes.iter().map(|mistake| (None, mistake.clone())));
                 for backend in &loaded.backends {
                     match backend {
                         Err((key, outcome)) => {
@@ -192,14 +201,14 @@ impl Registry {
     /// plugins have added.
     pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {
         let added = extension::implementations().into_iter();
-        let added = added.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX });
+        let added = added.map(|raw| RegisteredImplementation { raw, plugin: usize::MAX, resolved: false });
         let of = |program: bool| {
             self.plugins
                 .iter()
                 .enumerate()
                 .filter(move |(_, plugin)| plugin.path.is_none() == program)
                 .flat_map(|(number, plugin)| {
-                    let found = move |&raw| RegisteredImplementation { raw, plugin: number };
+                    let found = move |&raw| RegisteredImplementation { raw, plugin: number, resolved: false };
                     plugin.implementations.iter().map(found)
                 })
         };

@@ -3,8 +3,8 @@
 
 use super::glue::BackendStatic;
 use crate::abi::{self, Str, workers::WORKERS_EXTENSION};
+use crate::panics::caught;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C" fn get_extension<B: BackendStatic>(name: Str, versi
     if unsafe { name.as_str() } != WORKERS_EXTENSION || version != 1 {
         return std::ptr::null();
     }
-    let made = catch_unwind(|| {
+    let made = caught(|| {
         let threads = B::workers()?;
         Some(B::instance().workers().get_or_init(|| abi::workers::Workers {
             struct_size: size_of::<abi::workers::Workers>() as u32,
@@ -76,7 +76,7 @@ pub(super) unsafe extern "C" fn get_extension<B: BackendStatic>(name: Str, versi
 unsafe extern "C" fn wake<B: BackendStatic>(host: *const abi::workers::WorkerHost, count: u32) -> u32 {
     // SAFETY: the host's struct, which lives for ever.
     let wake = || Some(B::workers()?.wake(unsafe { HostWork::new(host) }?, count as usize));
-    u32::from(catch_unwind(AssertUnwindSafe(wake)).ok().flatten() == Some(true))
+    u32::from(caught(wake).ok().flatten() == Some(true))
 }
 
 /// The place where a backend keeps its extension.

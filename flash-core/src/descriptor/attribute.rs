@@ -308,7 +308,7 @@ pub struct Weights(pub(crate) Vec<f64>);
 
 /// The least number of subspaces that a launch is cut into. With more than there are devices, an idle device
 /// takes the next one: for work items of unequal cost. Without this option, a launch that touches more than a
-/// device's memory may take is cut into as many as fit, if it can be cut.
+/// device's memory may take is cut into as many as fit, if it can be cut. 0 is an error of the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subspaces(pub u32);
 
@@ -347,8 +347,7 @@ pub enum Searchable {
     /// Kernel name and types of arrays must match; a number may become one of another type that has all
     /// values of its own: an integer a wider one, or a float with digits enough, `f32` becomes `f64`. An
     /// implementation that takes the definition's very types comes first, then the one that changes fewest.
-    /// `Implementation::named` chooses among these; files and source texts take what the definition has. An
-    /// implementation of a plugin that does not say what it takes is found by its name alone.
+    /// `Implementation::named` chooses among these; files and source texts take what the definition has.
     Fuzzy,
     /// Not at all: an implementation must be named.
     No,

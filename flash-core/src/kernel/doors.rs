@@ -4,6 +4,7 @@ use super::index::Rank;
 use super::{Index, KernelDefinition, Span};
 use crate::abi;
 use crate::index::SpaceRef;
+use crate::panics::discard;
 use std::any::Any;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -236,7 +237,11 @@ impl Threads<'_> {
             let part = begin as usize..end as usize;
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (job.body)(part))) {
                 job.failed.store(true, Relaxed);
-                job.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+                let mut first = job.panic.lock().unwrap_or_else(PoisonError::into_inner);
+                match first.is_none() {
+                    true => *first = Some(panic),
+                    false => discard(panic),
+                }
             }
         }
         fn call_of<B: Fn(Range<usize>) + Sync>(_: &Job<B>) -> unsafe extern "C" fn(*mut c_void, u64, u64) {

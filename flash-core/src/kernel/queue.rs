@@ -1,15 +1,14 @@
 //! Kernels of a device that are functions of the host, such as those of a vendor's library.
 
 use super::implementation::{PARTS, definition_of, descriptor_of};
-use super::shim::panic_text;
 use super::{Element, KernelDefinition, attribute};
 use crate::abi::{self, Arg, Buffer, QueueCall, QueueFn, Str};
 use crate::backend::Failure;
 use crate::error::Code;
 use crate::index::{DynRuns, SpaceRef};
+use crate::panics::caught;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A kernel of a device that is a function of the host. It puts the work of one phase into the device's
 /// queue, by a library of the vendor or its own interface, and returns before that is done.
@@ -176,10 +175,10 @@ impl<'a> DeviceCall<'a> {
 unsafe extern "C" fn queue_fn<D: KernelDefinition, I: DeviceFunction<D>>(call: *const QueueCall) -> i32 {
     // SAFETY: the backend's call lives until this returns.
     let raw = unsafe { &*call };
-    let failure = match catch_unwind(AssertUnwindSafe(|| I::enqueue(&DeviceCall { raw }))) {
+    let failure = match caught(|| I::enqueue(&DeviceCall { raw })) {
         Ok(Ok(())) => return 0,
         Ok(Err(failure)) => failure,
-        Err(panic) => Failure::new(Code::Kernel, format!("the function panicked: {}", panic_text(&*panic))),
+        Err(panic) => Failure::new(Code::Kernel, format!("the function panicked: {panic}")),
     };
     if let Some(fail) = raw.fail {
         let text = Str { ptr: failure.text.as_ptr(), len: failure.text.len() };

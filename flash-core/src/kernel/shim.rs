@@ -4,10 +4,10 @@ use super::index::{Rank, RankRun};
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::abi::{self, Arg, Share};
 use crate::index::SpaceRef;
+use crate::panics::caught;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
     static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
@@ -41,36 +41,25 @@ impl Drop for KernelMark {
 /// Turns a panic into an error of the host.
 #[inline]
 unsafe fn guarded(share: &Share, body: impl FnOnce()) -> *mut abi::Error {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let marked = || {
         let _mark = KernelMark::set();
         body();
-    }));
-    match outcome {
+    };
+    match caught(marked) {
         Ok(()) => std::ptr::null_mut(),
         // SAFETY: `share.host` is the host's interface, which lives for ever.
-        Err(panic) => unsafe { panicked(share, &*panic) },
+        Err(panic) => unsafe { panicked(share, &panic) },
     }
 }
 
 #[cold]
-unsafe fn panicked(share: &Share, panic: &(dyn std::any::Any + Send)) -> *mut abi::Error {
-    let text = format!("the kernel panicked in phase {}: {}", share.phase, panic_text(panic));
+unsafe fn panicked(share: &Share, panic: &str) -> *mut abi::Error {
+    let text = format!("the kernel panicked in phase {}: {panic}", share.phase);
     // SAFETY: the caller vouches for `host`.
     match unsafe { (*share.host).error_create } {
         // SAFETY: the text lives for the call.
         Some(create) => unsafe { create(abi::ERROR_KERNEL, abi::Str::new(&text)) },
         None => std::process::abort(),
-    }
-}
-
-/// The message of a panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    if let Some(text) = panic.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "a panic without a message".to_owned()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::backend::{DeviceHandle, take_error};
 use crate::error::{Code, DeviceMemoryError, Error};
 use pinned::Pinned;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
@@ -219,19 +220,24 @@ impl DeviceMemory {
         bytes.checked_next_multiple_of(ROUND).unwrap_or(u64::MAX)
     }
 
-    /// A buffer of at least this many bytes: one of the cache if there is one that is hardly larger. Makes
-    /// room where the budget ends. A new one is zeroed, one of the cache has its old contents.
+    /// A zeroed buffer of at least this many bytes: one of the cache if there is one that is hardly larger.
+    /// Makes room where the budget ends. What a kernel promised to write and did not is then 0, and nothing
+    /// of another array.
     ///
     /// # Errors
     /// [`Error::DeviceMemory`] if it does not fit; those of the backend.
     pub fn alloc(&'static self, bytes: u64) -> Result<DeviceBuffer, Error> {
         let bytes = DeviceMemory::rounded(bytes.max(1));
-        if let Some(buffer) = self.cached(bytes) {
-            return Ok(buffer);
-        }
-        if let Some(buffer) = self.make_room(bytes)? {
-            return Ok(buffer);
-        }
+        let used = match self.cached(bytes) {
+            Some(buffer) => Some(buffer),
+            None => self.make_room(bytes)?,
+        };
+        let bytes = match used {
+            None => bytes,
+            Some(buffer) if self.clear(&buffer)? => return Ok(buffer),
+            // Its bytes stay claimed.
+            Some(buffer) => self.give_up(buffer),
+        };
         match self.alloc_claimed(bytes) {
             Ok(raw) => Ok(DeviceBuffer { memory: self, raw, bytes }),
             Err(error) => {
@@ -254,6 +260,23 @@ impl DeviceMemory {
             }
             other => other,
         }
+    }
+
+    /// Sets the bytes of a buffer without users to 0. False: the device cannot.
+    fn clear(&self, buffer: &DeviceBuffer) -> Result<bool, Error> {
+        let Some(clear) = self.device.api.clear else { return Ok(false) };
+        // SAFETY: `alloc` of this device gave the buffer, with that many bytes, and it has no users.
+        match unsafe { take_error(clear(self.device.raw, buffer.raw, buffer.bytes)) } {
+            Err(Error::Backend { code: Code::Unsupported, .. }) => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    /// Frees a buffer; returns its bytes.
+    fn give_up(&self, buffer: DeviceBuffer) -> u64 {
+        let buffer = ManuallyDrop::new(buffer);
+        self.free(buffer.raw);
+        buffer.bytes
     }
 
     fn cached(&'static self, bytes: u64) -> Option<DeviceBuffer> {

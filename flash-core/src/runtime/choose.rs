@@ -242,11 +242,14 @@ pub(super) fn rate(
         return Err("it has neither a function nor code".into());
     }
     let widening = match wanted.is_empty() {
-        // A named implementation is known to fit; definitions in a fuzzy search have many types.
-        true if searchable == Searchable::Fuzzy && pinned.is_none() => {
-            return Err("it does not say what it takes: fuzzy search finds it by its name alone".into());
+        // The program, or the device, vouches for it.
+        true if pinned.is_some() || found.resolved => Widening::default(),
+        true => {
+            return Err(format!(
+                "it does not say what it takes: give it the descriptor `{}`, or ask for it by its name",
+                descriptor.signature()
+            ));
         }
-        true => Widening::default(),
         false => fit(&wanted, descriptor, searchable)?,
     };
     for feature in features.split(',').map(str::trim).filter(|f| !f.is_empty()) {
@@ -285,9 +288,13 @@ pub(super) fn rate(
     Ok(((widening.rating(), Reverse(preference), specificity, raw.priority, door), widening))
 }
 
-/// The conversion of the definition's scalars for an implementation with this descriptor; or why it does not
-/// fit.
+/// The conversion of the definition's scalars for an implementation with this descriptor, or signature; or
+/// why it does not fit.
 fn fit(wanted: &str, ours: &KernelDescriptor, searchable: Searchable) -> Result<Widening, String> {
+    if wanted.starts_with('[') {
+        let is_same = wanted.chars().filter(|c| !c.is_whitespace()).eq(signature_of(ours));
+        return if is_same { Ok(Widening::default()) } else { Err(format!("it takes {wanted}")) };
+    }
     let theirs =
         KernelDescriptor::from_json(wanted).map_err(|e| format!("its descriptor cannot be read: {e}"))?;
     if theirs.agrees(ours) {
@@ -299,6 +306,12 @@ fn fit(wanted: &str, ours: &KernelDescriptor, searchable: Searchable) -> Result<
         (Err(why), _) if theirs.signature() == ours.signature() => Err(why),
         (Err(_), _) => Err(format!("it takes {}", theirs.signature())),
     }
+}
+
+/// The signature without white space.
+fn signature_of(descriptor: &KernelDescriptor) -> impl Iterator<Item = char> {
+    let signature: Vec<char> = descriptor.signature().chars().filter(|c| !c.is_whitespace()).collect();
+    signature.into_iter()
 }
 
 /// Prepares an implementation for a device. [`Code::Unsupported`] means that the device is not made for it.

@@ -7,8 +7,8 @@ use crate::descriptor::{Access, ElementType, View};
 use crate::error::{Code, Error};
 use crate::index::Dim;
 use crate::kernel::Element;
-use crate::kernel::shim::{self, KernelMark, panic_text};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::kernel::shim::{self, KernelMark};
+use crate::panics::caught;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// A failsafe function.
@@ -51,12 +51,12 @@ pub(super) fn begin(
 
 /// Runs user code that may not launch; a panic is an error.
 fn guarded<R>(body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let marked = || {
         let _mark = KernelMark::set();
         body()
-    }));
-    outcome.unwrap_or_else(|panic| {
-        let text = format!("the host function panicked: {}", panic_text(&*panic));
+    };
+    caught(marked).unwrap_or_else(|panic| {
+        let text = format!("the host function panicked: {panic}");
         Err(Error::Backend { code: Code::Kernel, text })
     })
 }

@@ -99,13 +99,24 @@ impl Plan {
             Movement::named(&facts.descriptor.name).filter(|movement| movement.describes(&facts.descriptor));
         // A definition with a type may have this name, too: its scalars are not proved each time.
         let movement = movement.filter(|_| type_id.is_none());
-        let part = PartRule::new(&facts.descriptor, all.get::<descriptor::PartBy>())?;
+        let part = PartRule::new(
+            &facts.descriptor,
+            all.get::<descriptor::PartBy>(),
+            attributes.get::<descriptor::PartBy>().is_some(),
+        )?;
         let targets = targets(&facts, &all);
         let weights = match (all.get::<Weights>(), &targets) {
             (Some(Weights(weights)), Ok(targets)) => Some(check_weights(weights, targets)?),
             _ => None,
         };
-        let subspaces = all.get::<Subspaces>().map_or(1, |n| n.0);
+        let subspaces = match all.get::<Subspaces>() {
+            Some(Subspaces(0)) => {
+                let text = "expected at least 1, found 0: leave the option out, or name a number".to_owned();
+                return Err(Error::Option { option: "Subspaces".into(), text });
+            }
+            Some(Subspaces(least)) => *least,
+            None => 1,
+        };
         let simple = targets.is_ok()
             && facts.descriptor.dimensions.len() == 1
             && facts.sort.is_empty()

@@ -9,13 +9,13 @@ use super::facts::KernelFacts;
 use crate::abi::{self, Arg};
 use crate::error::{Code, Error};
 use crate::index::SpaceRef;
-use crate::kernel::shim::{KernelMark, panic_text};
+use crate::kernel::shim::KernelMark;
 use crate::kernel::views::Operation;
 use crate::memory::host_handles;
+use crate::panics::caught;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The cut of a phase's rows for one accumulator. The last block may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,13 @@ pub(crate) fn blocks(rows: u64, len: u64, element_size: u64) -> Blocks {
 
 /// Runs code of an operation, which may be the user's.
 fn guarded(body: impl FnOnce()) -> Result<(), Error> {
-    catch_unwind(AssertUnwindSafe(|| {
+    let marked = || {
         let _mark = KernelMark::set();
         body();
-    }))
-    .map_err(|panic| Error::Backend {
+    };
+    caught(marked).map_err(|panic| Error::Backend {
         code: Code::Kernel,
-        text: format!("the operation of a reduction panicked: {}", panic_text(&*panic)),
+        text: format!("the operation of a reduction panicked: {panic}"),
     })
 }
 

@@ -83,7 +83,7 @@ impl Extra {
         }
         state.threads += 1;
         drop(state);
-        if std::thread::Builder::new().name(self.name.into()).spawn(|| self.work()).is_err() {
+        if super::thread(self.name).spawn(|| self.work()).is_err() {
             let mut state = self.lock();
             state.threads -= 1;
             while state.threads == 0

@@ -188,6 +188,12 @@ pub fn resolve(written: &Written, dimensions: &[Ident], arguments: &[Argument]) 
         name.zip(map)
     });
     let maps = maps.collect();
+    let is_mapped = |a: &Argument| written.maps.iter().any(|(name, _)| *name == a.ident);
+    let scatters = arguments.iter().filter(|a| matches!(a.view, View::Scatter { .. }) && !is_mapped(a));
+    for scatter in scatters.filter(|_| written.function.is_none()) {
+        let name = &scatter.ident;
+        errors.at(name, format!("`{name}` is a `Scatter`, which may be written anywhere, so that the kernel cannot be cut: name it in `part_by` with the elements that a part writes, as in `{name} = rows(y)`, make it a `Reduce`, or remove `part_by`"));
+    }
     errors.finish()?;
     Ok(PartBy { dimension: along, maps, function: written.function.clone() })
 }

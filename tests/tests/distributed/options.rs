@@ -4,7 +4,7 @@ use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite, Scatter};
 use flash::kernel::{Boxes, Candidate, CpuItem, Index, partition_map};
 use flash::prelude::*;
-use flash_core::descriptor::{PartBy, Weights, part_by, weights};
+use flash_core::descriptor::{PartBy, Subspaces, Weights, part_by, sort_by, weights};
 use flash_core::runtime::devices_where;
 use flash_tests::in_process;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -40,6 +40,34 @@ partition_map! {
 
 fn by() -> PartBy {
     part_by("i").by(&COUNTS)
+}
+
+/// Cut along y, where a launch allows that.
+#[derive(KernelDefinition)]
+#[kernel(name = "options_again.rows", dims(x, y), part_by(y))]
+struct Rows<'a> {
+    of: Item<'a, ReadWrite<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Rows<'_>> for Plain {
+    fn item(_: Index<2>, k: RowsItem<'_>) {
+        *k.of += 1;
+    }
+}
+
+#[test]
+fn a_cut_that_only_the_definition_asks_for_and_a_launch_does_not_allow_is_left_out() {
+    in_process(TWO, || {
+        let (rt, of) = (flash_tests::runtime(), FlashMemory::<u64>::zeroed([8, 8]));
+        let sorted = || rt.submit(Rows::of(&of)).options(sort_by(["y"]));
+        sorted().exec([8, 8]).unwrap();
+        assert_eq!(*of.read().unwrap(), [1; 64]);
+        let error = sorted().options(part_by("y")).exec([8, 8]).unwrap_err().to_string();
+        assert!(error.contains("dimension `y` cannot be cut"), "{error}");
+        let error = rt.submit(Rows::of(&of)).options(Subspaces(0)).exec([8, 8]).unwrap_err().to_string();
+        assert!(error.contains("Subspaces") && error.contains("at least 1, found 0"), "{error}");
+    });
 }
 
 #[test]

@@ -108,6 +108,13 @@ fn the_table_shows_plugins_reasons_devices_and_kernels() {
     let kernel = text.lines().find(|l| l.starts_with("plugins.fill")).unwrap_or_else(|| panic!("{text}"));
     assert!(kernel.contains(" fast ") && kernel.ends_with("kernels.so"), "{kernel}");
     assert!(text.lines().any(|l| l.starts_with("nbody.accelerate") && l.ends_with("embedded")), "{text}");
+    // What is for tests is listed on demand.
+    let lines = |text: &str| {
+        text.lines().filter(|l| ["NULL", "conformance."].iter().any(|s| l.starts_with(s))).count()
+    };
+    assert!(lines(&text) == 0 && text.trim_end().ends_with("more are for tests: --all shows them"), "{text}");
+    let all = stdout(&plugins::flash(place.path(), &["list", "--all"]).output().unwrap());
+    assert!(lines(&all) > 2 && !all.contains("for tests: --all"), "{all}");
 }
 
 #[test]
@@ -203,7 +210,10 @@ fn conformance_prints_a_report_and_fails_where_a_check_does() {
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.starts_with("error: ") && message.contains("there is no backend `ABACUS`"), "{message}");
-    assert!(message.contains("plugins are looked for in `/"), "{message}");
+    assert!(message.contains("looked for in no folder, since the path of plugins is empty"), "{message}");
+    let output = plugins::flash("/nowhere", &["conformance", "ABACUS"]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("looked for in `/nowhere`, the path of plugins"), "{message}");
 
     let output = run(&["conformance", "null"]);
     let message = String::from_utf8_lossy(&output.stderr);

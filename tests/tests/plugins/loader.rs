@@ -175,7 +175,7 @@ fn a_backend_without_driver_or_devices_is_unavailable_and_says_why() {
 /// What a device with a memory of its own must have, and two of them that have one memory.
 #[test]
 fn a_backend_whose_memories_cannot_be_used_is_unavailable_and_says_why() {
-    const APART: &str = "FLAGS=FLASH_DEVICE_TEST";
+    const APART: &str = "FLAGS=FLASH_DEVICE_TEST|FLASH_DEVICE_SYNCHRONOUS";
     let slot = "has a memory of its own, and its backend lacks the slot";
     let cases: &[(&str, &[&str], &[&str])] = &[
         ("NO_SPACES", &["SPACES=NULL"], &["NO_SPACES:0", slot, "`spaces`"]),
@@ -194,12 +194,19 @@ fn a_backend_whose_memories_cannot_be_used_is_unavailable_and_says_why() {
             ],
         ),
         ("SHARED", &["COUNT=2", "MEMORY=the_device.memory"], &[]),
+        (
+            "WORKS_ON",
+            &["FLAGS=FLASH_DEVICE_TEST"],
+            &["WORKS_ON:0 may work on", "FLASH_DEVICE_SYNCHRONOUS", "the slot `event_on_ready`"],
+        ),
     ];
     let place = plugins::directory();
     for (key, definitions, _) in cases {
         let name = format!("KEY=\"{key}\"");
         let file = place.path().join(key).with_extension("so");
-        broken(&file, &[definitions, &[APART, name.as_str()][..]].concat());
+        let flags = Some(APART).filter(|_| !definitions.iter().any(|d| d.starts_with("FLAGS")));
+        let all: Vec<&str> = definitions.iter().copied().chain(flags).chain([name.as_str()]).collect();
+        broken(&file, &all);
     }
     let entries = list(place.path());
     goes_on(&entries);
@@ -439,6 +446,46 @@ fn a_search_path_may_have_any_entries() {
 }
 
 #[test]
+fn a_query_that_is_no_function_is_refused() {
+    let place = plugins::directory();
+    let text = "int flash_plugin_query[64] = { 1 };\n";
+    let file = plugins::shared(Language::C, text, &[], &place.path().join("data.so"));
+    refused(&list(place.path()), &file, &["a function flash_plugin_query", "that is no function"]);
+}
+
+#[test]
+fn a_link_to_a_plugin_in_a_directory_that_all_can_write_is_refused() {
+    let [place, open] = [plugins::directory(), plugins::directory()];
+    let file = broken(&open.path().join("good.so"), &[]);
+    std::fs::set_permissions(open.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let link = place.path().join("link.so");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    refused(&list(place.path()), &link, &["a directory that everybody can write"]);
+}
+
+/// A program that runs with the rights of another user does not load what the environment names.
+#[test]
+fn the_environment_of_a_set_user_id_program_is_not_obeyed() {
+    let place = plugins::directory();
+    broken(&place.path().join("good.so"), &[]);
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path().join("flash");
+    std::fs::copy(plugins::flash("", &[]).get_program(), &program).unwrap();
+    const NOBODY: u32 = 65534;
+    let given = std::os::unix::fs::chown(&program, Some(NOBODY), Some(NOBODY));
+    if given.is_err() {
+        // Only the superuser gives files away.
+        return;
+    }
+    let list = |mode: u32| {
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+        plugins::text_of(&plugins::program(&program, place.path(), &["list"]).output().unwrap())
+    };
+    assert!(list(0o755).contains("GOOD"));
+    assert!(!list(0o4755).contains("GOOD"));
+}
+
+#[test]
 fn one_plugin_twice_is_loaded_once() {
     let place = plugins::directory();
     let file = broken(&place.path().join("a.so"), &[]);
@@ -452,7 +499,10 @@ fn one_plugin_twice_is_loaded_once() {
     assert_eq!(first, ["available", "refused"]);
     let again = entries.iter().find(|e| Path::new(&e.plugin) == file && e.state == "refused").unwrap();
     assert!(again.reason.as_deref().unwrap().contains("the same file"), "{again:?}");
-    refused(&entries, &link, &["the same file"]);
+    refused(&entries, &link, &["the same file, loaded from"]);
+    std::fs::write(place.path().join("d.so"), "no library").unwrap();
+    std::os::unix::fs::symlink(place.path().join("d.so"), place.path().join("e.so")).unwrap();
+    refused(&list(place.path()), &place.path().join("e.so"), &["the same file, refused in"]);
     // A copy is another library with the same key.
     refused(
         &entries,
@@ -684,9 +734,64 @@ fn kernels_of_a_plugin_are_used_by_the_embedded_backend() {
         .unwrap_err()
         .to_string();
     assert!(message.contains("`fast` for cpu") && message.contains("kernels.so"), "{message}");
-    // It does not say what it takes: a fuzzy search does not rely on it.
     cpu.submit(Fill::of(8, &out)).options(Searchable::Fuzzy).exec([1000]).unwrap();
-    assert_eq!(*out.read().unwrap(), [8; 1000]);
+    assert_eq!(*out.read().unwrap(), [1008; 1000]);
+}
+
+/// Code for other types would run on these arrays.
+#[test]
+fn a_kernel_in_c_runs_for_the_types_that_it_says() {
+    let cases = [
+        ("nothing", "", 3),
+        ("other types", "[1](u64, Item<Write<u64>>)", 3),
+        ("other dimensions", "[2](u32, Item<Write<u32>>)", 3),
+        ("other spaces", "[1]( u32,Item<Write<u32>> )", 1003),
+    ];
+    for (name, signature, value) in cases {
+        let place = plugins::directory();
+        let signature = format!("-DSIGNATURE=\"{signature}\"");
+        let file = place.path().join("kernels.so");
+        plugins::shared(Language::C, &plugins::c_source("kernels.c"), &[&signature], &file);
+        let context = Context::builder().set("plugin_path", place.path().display()).build().unwrap();
+        let out = FlashMemory::<u32>::zeroed(100);
+        let cpu = context.runtime("ALL_CPU").unwrap();
+        cpu.submit(Fill::of(3, &out)).exec([100]).unwrap();
+        assert_eq!(*out.read().unwrap(), [value; 100], "{name}");
+        for searchable in [Searchable::Exact, Searchable::Fuzzy] {
+            let error = cpu.submit(Fill::of(3, &out)).options((searchable, Implementation::named("slow")));
+            let message = error.exec([100]).unwrap_err().to_string();
+            assert!(message.contains("kernels.so"), "{name}: {message}");
+        }
+        let named = cpu.submit(Fill::of(8, &out)).options(Implementation::named("fast")).exec([100]);
+        match name {
+            // The program vouches for it.
+            "nothing" | "other spaces" => named.unwrap(),
+            _ => assert!(named.unwrap_err().to_string().contains("it takes ["), "{name}"),
+        }
+    }
+}
+
+#[test]
+fn implementations_that_could_never_run_are_listed_with_the_reason() {
+    let cases: &[(&str, &[&str], &str)] = &[
+        ("text", &["SIGNATURE=\"u32\""], "a signature such as `[1](u32, Item<Write<u32>>)`"),
+        (
+            "none",
+            &["FUNCTION=NULL"],
+            "a function or code for the implementation `fast` of kernel `plugins.fill`",
+        ),
+    ];
+    let place = plugins::directory();
+    for (name, definitions, _) in cases {
+        let flags: Vec<String> = definitions.iter().map(|d| format!("-D{d}")).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let file = place.path().join(name).with_extension("so");
+        plugins::shared(Language::C, &plugins::c_source("kernels.c"), &flags, &file);
+    }
+    let entries = list(place.path());
+    for (name, _, words) in cases {
+        refused(&entries, &place.path().join(name).with_extension("so"), &[words]);
+    }
 }
 
 #[test]

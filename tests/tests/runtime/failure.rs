@@ -6,6 +6,7 @@ use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Code, Error, LaunchError, RuntimeObj};
 use flash_tests::id;
+use std::panic::panic_any;
 
 /// to = from + 1, or a panic.
 #[derive(KernelDefinition)]
@@ -79,6 +80,49 @@ fn a_panic_of_one_item_is_an_error_with_kernel_device_position_and_words() {
     assert!(error.others().is_empty());
     let source = std::error::Error::source(&error).expect("a failed launch has a source");
     assert!(source.to_string().contains("item 777 panics"));
+}
+
+/// What some panics carry: it panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic_any(Bomb);
+    }
+}
+
+/// to = 1, or a panic that carries a bomb.
+#[derive(KernelDefinition)]
+#[kernel(name = "failure.bomb", dims(i))]
+struct Explode<'a> {
+    /// The item that panics.
+    panics: u64,
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Explode<'_>> for Plain {
+    fn item(i: Index<1>, k: ExplodeItem<'_>) {
+        if i[0] as u64 == k.panics {
+            panic_any(Bomb);
+        }
+        k.to.set(1);
+    }
+}
+
+#[flash_tests::test]
+fn a_panic_whose_payload_panics_when_dropped_is_an_error_like_others() {
+    let (rt, to) = (cpu(), FlashMemory::<u64>::zeroed(1000));
+    let error = launch_error(rt.submit(Explode::of(500, &to)).exec([1000]));
+    assert!(error.to_string().contains("a panic without a message"), "{error}");
+    let pipeline = rt.pipeline().host(HostTask::new("bomb").write(&to), |_| panic_any(Bomb));
+    let error = launch_error(pipeline.exec());
+    assert!(error.to_string().contains("a panic without a message"), "{error}");
+    let task = HostTask::new("bomb").write(to.clone());
+    let handle = rt.pipeline().host(task, |_| panic_any(Bomb)).exec_async();
+    assert!(handle.wait().unwrap_err().to_string().contains("a panic without a message"));
+    rt.submit(Explode::of(NEVER, &to)).exec([1000]).unwrap();
+    assert_eq!(*to.read().unwrap(), [1; 1000]);
 }
 
 #[flash_tests::test]

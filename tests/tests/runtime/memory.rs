@@ -81,6 +81,42 @@ fn a_range_that_leaves_the_array_is_an_error_with_range_and_length() {
     }
 }
 
+/// Promises to write all, and writes every second element.
+#[derive(KernelDefinition)]
+#[kernel(name = "memory.forget", dims(i))]
+struct Forget<'a> {
+    value: u32,
+    to: Item<'a, Write<u32>>,
+}
+
+#[kernel]
+impl CpuItem<Forget<'_>> for Plain {
+    fn item(i: Index<1>, k: ForgetItem<'_>) {
+        if i[0].is_multiple_of(2) {
+            k.to.set(k.value);
+        }
+    }
+}
+
+#[flash_tests::test]
+fn what_a_kernel_forgets_to_write_is_nothing_of_another_array() {
+    let rt = cpu();
+    for len in [1 << 10, 1 << 20] {
+        // Leaves the number in a buffer of each device.
+        let secret = FlashMemory::from(vec![1u32; len]);
+        rt.submit(Add::of(0x5EC2E6, &secret)).exec([len]).unwrap();
+        drop(secret);
+        let to = FlashMemory::from(vec![7u32; len]);
+        rt.submit(Forget::of(5, &to)).exec([len]).unwrap();
+        let to = to.read().unwrap();
+        let is_right = |(i, value): (usize, &u32)| match i.is_multiple_of(2) {
+            true => *value == 5,
+            false => [0, 7].contains(value),
+        };
+        assert!(to.iter().enumerate().all(is_right), "{len}: {:?}", &to[..8]);
+    }
+}
+
 #[flash_tests::test]
 fn readers_share_and_a_writer_excludes_from_any_thread() {
     let memory = FlashMemory::<u32>::zeroed(4);

@@ -164,6 +164,43 @@ fn a_pool_that_the_program_has_built_is_used_as_it_is() {
     });
 }
 
+/// Uses several MiB of stack, and tells its thread.
+#[derive(KernelDefinition)]
+#[kernel(name = "workers.deep", dims(i))]
+struct Deep<'a> {
+    to: Item<'a, Write<u64>>,
+}
+
+#[kernel]
+impl CpuItem<Deep<'_>> for Plain {
+    fn item(_: Index<1>, k: DeepItem<'_>) {
+        let mut room = [0u8; 5 << 20];
+        std::hint::black_box(&mut room)[7] = 1;
+        std::thread::sleep(Duration::from_millis(2));
+        k.to.set(u64::from(name().starts_with("flash-cpu")) + u64::from(room[7]));
+    }
+}
+
+#[test]
+fn an_item_may_use_as_much_stack_on_a_worker_as_on_the_main_thread() {
+    in_process(&[("FLASH_CPU_THREADS", "2")], || {
+        let caller = std::thread::Builder::new().stack_size(8 << 20);
+        let body = || {
+            let (rt, a) = (cpu(), zeroed(64));
+            rt.submit(Deep::of(&a)).exec([64]).unwrap();
+            assert!(a.read().unwrap().contains(&2), "no worker has come");
+            rt.submit(Deep::of(a.clone())).exec_async([64]).wait().unwrap();
+            let task = HostTask::new("deep").write(a.clone()).blocking();
+            let pipeline = rt.pipeline().host(task, |_| {
+                std::hint::black_box(&mut [0u8; 5 << 20]);
+                Ok(())
+            });
+            pipeline.exec_async().wait().unwrap();
+        };
+        caller.spawn(body).unwrap().join().unwrap();
+    });
+}
+
 #[test]
 fn without_a_backend_that_has_threads_there_is_one() {
     in_process(&[("FLASH_CPU_THROTTLE", "none")], || {

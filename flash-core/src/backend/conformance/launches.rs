@@ -392,7 +392,7 @@ fn many_threads(subject: &Subject) -> Outcome {
         let threads: Vec<_> = (0..8).map(|thread| scope.spawn(move || one(thread))).collect();
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(outcome) => outcome,
-            Err(panic) => Err(Stop::Fail(crate::kernel::shim::panic_text(&*panic))),
+            Err(panic) => Err(Stop::Fail(crate::panics::message(panic))),
         })
     })
 }

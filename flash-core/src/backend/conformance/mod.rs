@@ -24,11 +24,10 @@ pub use null::Null;
 
 use super::DeviceHandle;
 use crate::error::{Code, Error};
-use crate::kernel::shim::panic_text;
+use crate::panics::caught;
 use crate::runtime::{Context, RuntimeObj};
 use pairs::Pair;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The property of a device that runs nothing: `true`.
 pub const DRY: &str = "conformance.dry";
@@ -92,11 +91,11 @@ impl Report {
     }
 
     fn add(&mut self, device: String, name: &'static str, check: impl FnOnce() -> Outcome) {
-        let verdict = match catch_unwind(AssertUnwindSafe(check)) {
+        let verdict = match caught(check) {
             Ok(Ok(())) => Verdict::Passed,
             Ok(Err(Stop::Skip(why))) => Verdict::Skipped(why),
             Ok(Err(Stop::Fail(why))) => Verdict::Failed(why),
-            Err(panic) => Verdict::Failed(format!("a panic in the host: {}", panic_text(&*panic))),
+            Err(panic) => Verdict::Failed(format!("a panic in the host: {panic}")),
         };
         self.checks.push(Check { device, name, verdict });
     }

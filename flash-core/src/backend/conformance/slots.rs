@@ -17,6 +17,7 @@ pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     ("kernels are prepared and released", prepare_and_release),
     ("an implementation without code is refused", nothing_to_prepare),
     ("memory is allocated zeroed, aligned and apart", allocation),
+    ("memory that is cleared is zero", clearing),
     ("host memory is registered", registration),
     ("boxes of one, two and three dimensions are copied", copies),
     ("user events fire once, and tell everyone who waits", user_events),
@@ -318,6 +319,46 @@ fn allocation(subject: &Subject) -> Outcome {
     // SAFETY: a local variable.
     let outcome = answer(unsafe { alloc(subject.raw(), abi::SPACE_HOST, u64::MAX, &mut buffer) });
     ensure!(outcome.is_err(), "2^64 - 1 bytes: expected an error, found success");
+    Ok(())
+}
+
+fn clearing(subject: &Subject) -> Outcome {
+    const BYTES: u64 = 100_000;
+    let clear = slot(subject.api().clear, "clear")?;
+    slot(subject.api().copy_box, "copy_box")?;
+    let spaces = spaces(subject)?;
+    if spaces.is_empty() {
+        return Err(Stop::Skip("the device lists no memory spaces".into()));
+    }
+    let row = CopyBox {
+        extent: [BYTES, 1, 1],
+        source_offset: 0,
+        source_stride: [BYTES; 2],
+        destination_offset: 0,
+        destination_stride: [BYTES; 2],
+    };
+    for space in spaces {
+        let [cleared, beside] = [(); 2].map(|()| Allocated::new(subject, space.id, BYTES));
+        let (cleared, beside) = (cleared?, beside?);
+        let mut bytes = vec![0xA5u8; BYTES as usize];
+        let host = Buffer { space: abi::SPACE_HOST, reserved: 0, handle: bytes.as_mut_ptr() as u64 };
+        for allocated in [&cleared, &beside] {
+            copy(subject, host, allocated.buffer, &row)?;
+        }
+        // SAFETY: a buffer of that many bytes without another user.
+        match answer(unsafe { clear(subject.raw(), cleared.buffer, BYTES) }) {
+            Err(Error::Backend { code: Code::Unsupported, .. }) => {
+                return Err(Stop::Skip("the device clears no memory: the host allocates anew".into()));
+            }
+            outcome => outcome?,
+        }
+        for (allocated, expected) in [(&cleared, 0), (&beside, 0xA5)] {
+            bytes.fill(1);
+            copy(subject, allocated.buffer, host, &row)?;
+            let wrong = bytes.iter().position(|byte| *byte != expected);
+            ensure!(wrong.is_none(), "byte {wrong:?} of space {}: expected {expected:#x}", space.id);
+        }
+    }
     Ok(())
 }
 

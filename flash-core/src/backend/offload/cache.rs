@@ -6,6 +6,7 @@
 //! the same one. The least recently used are removed when there are too many bytes.
 
 use crate::backend::{HostSettings, Unavailable};
+use crate::settings::is_privileged;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -39,7 +40,11 @@ impl ProgramCache {
     /// If the limit is no number.
     pub fn of_settings(settings: &HostSettings<'_>) -> Result<ProgramCache, Unavailable> {
         let limit = settings.number("cache_limit", 0..=u64::MAX)?.unwrap_or(LIMIT);
-        let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        // The folders of the user who started a program with more rights are not its own.
+        let of = |name: &str| {
+            let folder = std::env::var_os(name).filter(|v| !v.is_empty() && !is_privileged());
+            folder.map(PathBuf::from)
+        };
         let folder = (settings.text("cache_dir").map(PathBuf::from))
             .or_else(|| Some(of("XDG_CACHE_HOME")?.join("flash")))
             .or_else(|| Some(of("HOME")?.join(".cache/flash")));

@@ -3,8 +3,8 @@
 use crate::abi::{self, Buffer, Implementation, QueueCall, QueueFn, Str};
 use crate::backend::{Device, Failure, Launch};
 use crate::error::Code;
+use crate::panics::caught;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 
 /// The function of an implementation, if it is one.
@@ -64,7 +64,7 @@ unsafe extern "C" fn native_handle<D: Device>(
     let (context, kind, buffer) =
         unsafe { (&mut *context.cast::<Context<'_, D>>(), kind.as_str(), object.as_ref().copied()) };
     let device = context.device;
-    match catch_unwind(AssertUnwindSafe(|| device.native_handle(kind, buffer))) {
+    match caught(|| device.native_handle(kind, buffer)) {
         Ok(Ok(found)) => {
             // SAFETY: as above.
             unsafe { *handle = found };

@@ -3,7 +3,7 @@
 use crate::backend::event::UserEvent;
 use crate::backend::{Completion, Event, Failure};
 use crate::error::Code;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::panics::caught;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 
@@ -28,9 +28,9 @@ impl Worker {
     pub fn run(&self, job: Job) {
         let jobs = self.jobs.get_or_init(|| {
             let (sender, jobs) = channel::<Job>();
-            let each = |job: Job| drop(catch_unwind(AssertUnwindSafe(job)));
+            let each = |job: Job| drop(caught(job));
             let body = move || jobs.into_iter().for_each(each);
-            std::thread::Builder::new().name(self.name.into()).spawn(body).ok().map(|_| sender)
+            crate::workers::thread(self.name).spawn(body).ok().map(|_| sender)
         });
         match jobs {
             // The thread takes jobs while the sender exists.
@@ -44,8 +44,11 @@ impl Worker {
         let event = Arc::new(UserEvent::default());
         let fires = event.clone();
         self.run(Box::new(move || {
-            let panicked = |_| Err(Failure::new(Code::Panic, "the work of a backend's thread panicked"));
-            fires.signal(catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked));
+            let panicked = |panic| {
+                let text = format!("the work of a backend's thread panicked: {panic}");
+                Err(Failure::new(Code::Panic, text))
+            };
+            fires.signal(caught(work).unwrap_or_else(panicked));
         }));
         Event::new(Work(event))
     }

@@ -33,12 +33,11 @@ use super::hold::{InTurn, Rest};
 use super::launch;
 use crate::error::{Code, Error};
 use crate::index::IntoDims;
-use crate::kernel::shim::panic_text;
 use crate::memory::order::{ORDER, Ticket};
+use crate::panics::caught;
 use crate::workers;
 use limits::Permit;
 use pending::{Pending, PlaceInOrder, QueuedPipeline};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Enters a pipeline into the order, to run on a worker or on a thread that waits for it.
@@ -98,8 +97,7 @@ impl QueuedPipeline for Task {
         let (list, runtime) = self.pipeline.buffer.parts();
         let state = InTurn::of_task(&self.touched, may_wait, rest);
         let run = || launch::run_in_turn(list, runtime, &state, Some(self.pending.outcome()));
-        let result = catch_unwind(AssertUnwindSafe(run))
-            .unwrap_or_else(|panic| Err(Error::Backend { code: Code::Panic, text: panic_text(&*panic) }));
+        let result = caught(run).unwrap_or_else(|text| Err(Error::Backend { code: Code::Panic, text }));
         if let Some(rest) = state.left() {
             return go_on(self, rest);
         }

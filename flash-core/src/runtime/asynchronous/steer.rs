@@ -42,10 +42,10 @@ impl Handle {
     /// ```
     /// # let Ok(rt) = flash_core::get_runtime("ABACUS") else { return Ok(()) };
     /// use flash_core::{Error, FlashMemory, runtime::{Event, HostTask}};
-    /// let (event, _signal) = Event::new();
+    /// let (event, signal) = Event::new();
     /// let handle = rt.pipeline().host(HostTask::new("never"), |_| Ok(())).after(&event).exec_async();
     /// handle.cancel();
-    /// drop(_signal);
+    /// signal.send();
     /// assert!(matches!(handle.wait().unwrap_err().cause(), Error::Cancelled));
     /// # Ok::<(), flash_core::Error>(())
     /// ```

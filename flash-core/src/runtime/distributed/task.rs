@@ -4,12 +4,11 @@ use super::lane::Lane;
 use crate::abi;
 use crate::backend::{DeviceHandle, take_error};
 use crate::error::{Code, Error};
-use crate::kernel::shim::panic_text;
+use crate::panics::caught;
 use crate::workers::blocking;
 use smallvec::SmallVec;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
@@ -134,7 +133,7 @@ impl TaskRef {
         let outcome = match (not_made, work) {
             (Some(outcome), _) => Some(outcome),
             (None, None) => None,
-            (None, Some(work)) => match caught(|| work(may_fly)) {
+            (None, Some(work)) => match outcome_of(|| work(may_fly)) {
                 Ok(None) => None,
                 Ok(Some(flight)) => return self.fly(flight, lane),
                 Err(outcome) => Some(outcome),
@@ -171,7 +170,7 @@ impl TaskRef {
     pub(super) fn end(self) {
         // SAFETY: put there before the lane was told, and taken once.
         let flight = unsafe { (*self.get().flight.get()).take() };
-        self.is_done_with(flight.and_then(|flight| caught(flight.end).err()));
+        self.is_done_with(flight.and_then(|flight| outcome_of(flight.end).err()));
     }
 
     /// Publishes its outcome. The task may be gone afterwards.
@@ -187,11 +186,11 @@ impl TaskRef {
 }
 
 /// Calls a part of a task's work; a panic is its failure.
-fn caught<R>(work: impl FnOnce() -> Result<R, Outcome>) -> Result<R, Outcome> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+fn outcome_of<R>(work: impl FnOnce() -> Result<R, Outcome>) -> Result<R, Outcome> {
+    caught(work).unwrap_or_else(|panic| {
         Err(Outcome::Error(Error::Backend {
             code: Code::Panic,
-            text: format!("a task of the runtime panicked: {}", panic_text(&*panic)),
+            text: format!("a task of the runtime panicked: {panic}"),
         }))
     })
 }

@@ -4,16 +4,18 @@ use super::{Axes, Launch, candidate, part_error};
 use crate::descriptor::{ArgumentDescriptor, AxisMap, KernelDescriptor, PartBy, View};
 use crate::error::{Error, PartProblem};
 use crate::index::{Cut, Dim, cut, cut_by, cut_dimension, may_cut, value_range};
-use crate::kernel::shim::{KernelMark, panic_text};
+use crate::kernel::shim::KernelMark;
 use crate::kernel::{Candidate, PartitionMap};
+use crate::panics::caught;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A plan's `part_by`.
 #[derive(Debug, Default)]
 pub(crate) struct PartRule {
     dimension: Option<usize>,
+    /// An option asks for it, and not only the definition.
+    asked: bool,
     /// Per argument; `None`: by its view.
     maps: Vec<Option<Vec<Axis>>>,
     function: Option<&'static PartitionMap>,
@@ -41,8 +43,8 @@ pub(super) fn refusal(argument: &ArgumentDescriptor) -> Option<String> {
 }
 
 impl PartRule {
-    /// Looks up the names.
-    pub fn new(descriptor: &KernelDescriptor, by: Option<&PartBy>) -> Result<PartRule, Error> {
+    /// Looks up the names. `asked`: an option of the launch gives the rule, or of its runtime.
+    pub fn new(descriptor: &KernelDescriptor, by: Option<&PartBy>, asked: bool) -> Result<PartRule, Error> {
         let arguments = &descriptor.arguments;
         let Some(by) = by else {
             return Ok(PartRule { maps: arguments.iter().map(|_| None).collect(), ..PartRule::default() });
@@ -64,6 +66,7 @@ impl PartRule {
         };
         let mut rule = PartRule {
             dimension: by.dimension.as_ref().map(dimension).transpose()?,
+            asked,
             maps: arguments.iter().map(|_| None).collect(),
             function: None,
             looks_inside: false,
@@ -133,7 +136,8 @@ impl PartRule {
     /// `multiple` positions. `None`: it runs whole.
     ///
     /// # Errors
-    /// If a dimension is named along which the launch cannot be cut, or a map fails.
+    /// If an option names a dimension along which the launch cannot be cut, or a map fails. Where only the
+    /// definition does, the launch runs whole.
     pub fn cut(
         &self,
         launch: &Launch<'_>,
@@ -144,14 +148,18 @@ impl PartRule {
         if launch.order.items() == 0 {
             return Ok(None);
         }
+        // A whole run is as good, where a cut was not asked for.
+        if !self.asked && self.has_unmapped_scatter(launch) {
+            return Ok(None);
+        }
         let dim = match self.dimension {
             Some(dim) if launch.dims[dim].len() < 2 => return Ok(None),
             Some(dim) if may_cut(launch.order, dim, &traits) => dim,
+            Some(_) if !self.asked => return Ok(None),
             Some(dim) => {
                 let dimension = launch.kernel.descriptor.dimensions[dim].clone();
                 return Err(part_error(launch, PartProblem::Barrier { dimension }));
             }
-            // A cut was not asked for, and a whole run is as good.
             None if self.has_unmapped_scatter(launch) => return Ok(None),
             None => match cut_dimension(launch.order, launch.dims, &traits) {
                 Some(dim) => dim,
@@ -254,8 +262,7 @@ impl PartRule {
             let _mark = KernelMark::set();
             body(function, &candidate)
         };
-        catch_unwind(AssertUnwindSafe(marked))
-            .map_err(|panic| (function.name().to_owned(), panic_text(&*panic)))
+        caught(marked).map_err(|panic| (function.name().to_owned(), panic))
     }
 }
 
