@@ -1,6 +1,7 @@
 //! Widths of comments, and words that some folders must not have.
 
 use super::source::{Kind, Source, code, files, pieces};
+use std::fs;
 
 /// As in rustfmt.toml, which applies to code only.
 const WIDTH: usize = 110;
@@ -59,5 +60,23 @@ fn nothing_sleeps_or_polls_with_a_delay_on_the_way_of_a_launch() {
                 assert!(!code.contains(call), "{} calls `{call}`", source.path.display());
             }
         }
+    }
+}
+
+/// `docs/reliability.md` names a test, a file or a folder in the last column of each row.
+#[test]
+fn the_tests_that_the_docs_name_are_there() {
+    let root = crate::root();
+    let page = fs::read_to_string(root.join("docs/reliability.md")).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |"));
+    let named: Vec<&str> = rows.filter_map(|row| row.rsplit('`').nth(1)).collect();
+    assert!(named.len() > 20, "{named:?}");
+    for name in named {
+        let (file, test) = name.split_once("::").unwrap_or((name, ""));
+        let places = [root.join("tests/tests").join(file), root.join(file)];
+        let place = places.iter().find(|place| place.exists());
+        let place = place.unwrap_or_else(|| panic!("docs/reliability.md names `{file}`, which is not there"));
+        let text = if test.is_empty() { String::new() } else { fs::read_to_string(place).expect("a file") };
+        assert!(text.contains(&format!("fn {test}")) || test.is_empty(), "`{file}` has no test `{test}`");
     }
 }
