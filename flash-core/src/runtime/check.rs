@@ -2,7 +2,6 @@
 
 use super::facts::KernelFacts;
 use crate::abi::Arg;
-use crate::descriptor::{Access, View};
 use crate::error::Error;
 use crate::index::{DynRuns, Order};
 
@@ -19,7 +18,7 @@ impl WriteCheck {
     pub fn begin(kernel: &KernelFacts, order: &Order, args: &[Arg]) -> WriteCheck {
         let mut promised = Vec::new();
         for (i, (spec, arg)) in kernel.arguments.iter().zip(args).enumerate() {
-            if spec.view != View::Item || spec.access != Access::Write || order.items() == 0 {
+            if !spec.is_promised() || order.items() == 0 {
                 continue;
             }
             // SAFETY: a proved argument has a stride per dimension.

@@ -36,6 +36,13 @@ pub(crate) struct ArgumentFacts {
     pub single: bool,
 }
 
+impl ArgumentFacts {
+    /// True if the kernel promises to write every element of it.
+    pub fn is_promised(&self) -> bool {
+        self.view == View::Item && self.access == Access::Write
+    }
+}
+
 /// An index [`Group`] that owns its lists.
 #[derive(Clone)]
 pub(crate) enum OwnedGroup {

@@ -10,7 +10,7 @@ use crate::abi;
 use crate::backend::DeviceHandle;
 use crate::backend::catalog::Catalog;
 use crate::descriptor::{
-    self, Access, ArgumentDescriptor, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
+    self, ArgumentDescriptor, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
 };
 use crate::error::{Code, Error};
 use crate::kernel::KernelDefinition;
@@ -132,7 +132,7 @@ impl Plan {
             template: facts.arguments.iter().map(template).collect(),
             simple,
             prepared: facts.phased || facts.reduces || widens,
-            writes: facts.arguments.iter().any(|a| a.access == Access::Write && a.view == View::Item),
+            writes: facts.arguments.iter().any(ArgumentFacts::is_promised),
             part,
             parts: Cache::default(),
             cut: (all.get::<descriptor::PartBy>().is_some() || weights.is_some() || subspaces > 1)

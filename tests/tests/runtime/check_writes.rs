@@ -31,7 +31,8 @@ impl CpuItem<LeavesOut<'_>> for Plain {
 }
 
 fn launch(checks: bool, but: u64) -> (Result<(), flash::Error>, FlashMemory<u64>) {
-    let rt = Context::builder().set("check_writes", checks).build().unwrap().runtime("ALL_CPU").unwrap();
+    let context = Context::builder().set("check_writes", checks).build().unwrap();
+    let rt = context.runtime(&flash_tests::key()).unwrap();
     let (to, rows) =
         (FlashMemory::from(vec![7u64; 12]).with_shape([4, 3]).unwrap(), FlashMemory::<u8>::zeroed([3, 4, 3]));
     (rt.submit(LeavesOut::of(but, &to, &rows)).exec((1..4, [0, 2].len())), to)
@@ -62,5 +63,32 @@ fn a_kernel_that_writes_all_passes_and_elements_outside_the_launch_keep_their_va
 fn without_it_nothing_is_checked() {
     let (outcome, to) = launch(false, 13);
     outcome.unwrap();
-    assert_eq!(*to.read().unwrap(), [7, 1, 1, 1, 7, 1, 1, 7, 7, 7, 7, 7]);
+    let to = to.read().unwrap();
+    assert_eq!((&to[..7], &to[8..]), (&[7, 1, 1, 1, 7, 1, 1][..], &[7; 4][..]));
+    // Its own, or 0 in another memory.
+    assert!([0, 7].contains(&to[7]), "{}", to[7]);
+}
+
+/// Several submissions, of which one leaves out an element.
+#[test]
+fn a_pipeline_goes_on_after_a_check() {
+    let context = Context::builder().set("check_writes", true).build().unwrap();
+    let rt = context.runtime(&flash_tests::key()).unwrap();
+    let memory = || FlashMemory::<u64>::zeroed([10, 10]);
+    let (good, bad, rows) = (memory(), memory(), FlashMemory::<u8>::zeroed([3, 10, 10]));
+    for _ in 0..2 {
+        let error = rt
+            .submit(LeavesOut::of(101, &good, &rows))
+            .defer((10, 10))
+            .submit(LeavesOut::of(55, &bad, &rows))
+            .defer((10, 10))
+            .submit(LeavesOut::of(103, &good, &rows))
+            .exec((10, 10))
+            .unwrap_err();
+        assert!(error.to_string().contains("element 55"), "{error}");
+        assert_eq!(*good.read().unwrap(), [1; 100]);
+        assert!(matches!(bad.read(), Err(flash::Error::Poisoned)));
+    }
+    rt.submit(LeavesOut::of(101, &bad, &rows)).exec((10, 10)).unwrap();
+    assert_eq!(*bad.read().unwrap(), [1; 100]);
 }

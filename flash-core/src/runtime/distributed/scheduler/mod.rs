@@ -2,6 +2,7 @@
 //! in the lanes of devices.
 
 mod accumulators;
+mod checks;
 mod movement;
 mod phased;
 mod touches;
@@ -102,6 +103,8 @@ struct PartRequest<'r, 'i> {
     by_phase: Option<&'i Arc<PhaseTimes>>,
     /// Its parts do not fit a device's memory all at once.
     streams: bool,
+    /// What it writes keeps its value where it does not: the pattern of a check.
+    keeps: bool,
 }
 
 /// Per array, the elements from the first to the last that are touched.
@@ -230,6 +233,7 @@ impl<'r> Scheduler<'r> {
         {
             return outcome;
         }
+        let check = self.begin_check(node, plan, targets)?;
         self.fetch_structure(node, plan)?;
         let placed = &placement::place(self, node, plan, targets, checked)?;
         let positions: SmallVec<[u64; 4]> = self.list.dims_of(node).iter().map(|dim| dim.len()).collect();
@@ -241,6 +245,7 @@ impl<'r> Scheduler<'r> {
             positions: &positions,
             by_phase: None,
             streams: false,
+            keeps: check.is_some(),
         };
         let mut buffers = self.buffers(&issue);
         let phases = order.phases();
@@ -289,7 +294,11 @@ impl<'r> Scheduler<'r> {
                 self.merge(&issue, partial, round == 0)?;
             }
         }
-        self.back(&issue, &buffers, &ran)
+        self.back(&issue, &buffers, &ran)?;
+        match check {
+            Some(check) => self.end_check(node, plan, check),
+            None => Ok(()),
+        }
     }
 
     /// Puts a part of a submission into the lane of its device, and returns the index of that target.

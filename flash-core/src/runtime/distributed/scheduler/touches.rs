@@ -104,7 +104,7 @@ impl<'r> Scheduler<'r> {
             let (array, _) = self.array_of(issue.node, i);
             let mut add = |walk: &mut Self, array: u32, extent: &Extent, touch, second| {
                 let (region, just) = walk.region(issue, i, array, extent);
-                let complete = just && of.covered;
+                let complete = just && of.covered && !issue.keeps;
                 let touch = if touch == Touch::Write && !complete { Touch::WriteSome } else { touch };
                 all.push(Touches { argument: i as u32, array, region, touch, second });
             };
