@@ -18,18 +18,23 @@
 //! An entry point checks the shapes of its arguments and returns the definition's value, to be submitted.
 //! Arrays are stored row by row, with the length of a row first in their shape.
 //!
+//! A kernel's name is the path of its entry point in this crate, in the namespace `flash.`: `flash.mmm`,
+//! `flash.nbody.integrate`. Names that begin so are FLASH's own; a program's definitions have others.
+//!
 //! A CPU has these implementations of each kernel and takes the fastest that it can run;
 //! `Implementation::named(..)` takes another. An OpenCL device has `any` of each kernel. One that is the CPU
-//! also has `cpu` of `mmm`, `mvm`, `vdp`, `smmm`, `conv1d`, `diffusion.walk`, `nbody.accelerate` and
-//! `nbody.simulate`.
+//! also has `cpu` of `flash.mmm`, `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.conv1d`,
+//! `flash.diffusion.walk`, `flash.nbody.accelerate` and `flash.nbody.simulate`.
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|
-//! | `mmm` | `openblas`, `amx_bf16`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable`, `plain` |
-//! | `mvm`, `vdp`, `smmm`, `ewmm`, `ewmd`, `conv1d`, `js` | `avx512`, `avx2`, `portable`, `plain` |
-//! | `nbody.accelerate`, `nbody.simulate`, `nbody.integrate` | `avx512`, `avx2`, `portable`, `plain` |
-//! | `diffusion.walk`, `diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
-//! | `diffusion.count` | `stays`, `plain` |
+//! | `flash.mmm` | `openblas`, `amx_bf16`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.ewmm`, `flash.ewmd` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.conv1d`, `flash.js` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.nbody.accelerate`, `flash.nbody.simulate` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.nbody.integrate` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.diffusion.walk`, `flash.diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.diffusion.count` | `stays`, `plain` |
 //!
 //! `amx_bf16`, `avx512_bf16` and `blocked` are those for factors in [`bf16`](mmm::bf16).
 
@@ -50,6 +55,7 @@ pub mod js;
 pub mod mmm;
 #[path = "mvm/mod.rs"]
 pub mod mvm;
+mod recorded_as;
 mod shapes;
 #[path = "simd/mod.rs"]
 pub mod simd;

@@ -38,7 +38,7 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// | key | meaning |
 /// |---|---|
-/// | `name = "nbody.accelerate"` | the kernel's name for programs and plugins |
+/// | `name = "nbody.accelerate"` | the kernel's name for programs and plugins; `flash.` is FLASH's own namespace |
 /// | `dims(x, y)` | the dimensions of the index space; the first varies fastest |
 /// | `sort_by(y)` | the order in which items run, with a barrier where the last one changes |
 /// | `part_by(y)` | the dimension along which a launch is cut over several devices |

@@ -31,7 +31,7 @@ partition_map! {
 /// A launch of more elements than `out` has is refused; where the signal ends before the filter does the
 /// kernel fails on the CPU.
 #[derive(KernelDefinition)]
-#[kernel(name = "conv1d", dims(i), part_by(i, map = REACH))]
+#[kernel(name = "flash.conv1d", dims(i), part_by(i, map = REACH))]
 #[implementations(
     opencl = "conv1d.cl", name = "any", cooperating, for(f32, f64);
     opencl = ["../simd/vector.cl", "conv1d_cpu.cl"], name = "cpu", architecture = "cpu",
@@ -72,13 +72,13 @@ pub fn conv1d<'a, T: Number>(
     let (k, n) = (filter.len(), signal.len());
     if k == 0 || k > n {
         return Err(shapes::refused(
-            "conv1d",
+            "flash.conv1d",
             "filter",
             format!(
                 "expected 1 to {n} elements, as many as `signal` has at most, found {k}: pass a shorter filter, or a longer signal"
             ),
         ));
     }
-    shapes::vector("conv1d", ("out", out), n - k + 1, "the filter has places in the signal")?;
+    shapes::vector("flash.conv1d", ("out", out), n - k + 1, "the filter has places in the signal")?;
     Ok(Conv1d::of(filter.range(..)?, signal.range(..)?, out.range(..)?))
 }

@@ -65,7 +65,7 @@ pub fn reach(radius: f32) -> f32 {
 /// On the CPU, lengths that do not fit each other fail the launch; `walk` checks them. On devices particles
 /// without all of their moves, or without a track for them, are not moved.
 #[derive(KernelDefinition)]
-#[kernel(name = "diffusion.walk", dims(particle), part_by(particle))]
+#[kernel(name = "flash.diffusion.walk", dims(particle), part_by(particle))]
 #[implementations(
     opencl = "diffusion.cl", name = "any", cooperating;
     opencl = "walk_cpu.cl", name = "cpu", architecture = "cpu", cooperating, items_per_thread = 16;
@@ -106,7 +106,7 @@ pub const STRETCH: usize = 8;
 /// On the CPU, a track with cells beyond the planes, or too short for the launch, fails it. On devices such
 /// cells are not counted, and tracks count up to their end.
 #[derive(KernelDefinition)]
-#[kernel(name = "diffusion.count", dims(stretch, particle), part_by(particle))]
+#[kernel(name = "flash.diffusion.count", dims(stretch, particle), part_by(particle))]
 #[implementations(opencl = "diffusion.cl", name = "any", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256)]
 pub struct Count<'a> {
     /// Iterations that are counted: the first of a track.
@@ -141,7 +141,7 @@ partition_map! {
 /// Devices leave out rows that are not in both arrays, and all rows if `width` is not that of `to`; the
 /// contents of `to` there are unspecified.
 #[derive(KernelDefinition)]
-#[kernel(name = "diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1), map = FIELD))]
+#[kernel(name = "flash.diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1), map = FIELD))]
 #[implementations(opencl = "heat.c", name = "any", cooperating; cuda = "heat.c", cooperating, build_options = "--fmad=false")]
 pub struct Heat<'a> {
     /// D dt / h^2.

@@ -13,7 +13,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// # Errors
 /// A launch of more elements than each of the arrays has is refused.
 #[derive(KernelDefinition)]
-#[kernel(name = "ewmd", dims(i), part_by(i))]
+#[kernel(name = "flash.ewmd", dims(i), part_by(i))]
 #[implementations(opencl = "ewmd.c", cuda = "ewmd.c", name = "any", cooperating, for(f32, f64))]
 pub struct Ewmd<'a, T: Number> {
     /// Elements of the whole quotient: large ones are stored past the caches.
@@ -48,8 +48,8 @@ pub fn ewmd<'a, T: Number>(
     b: &'a FlashMemory<T>,
     c: &'a FlashMemory<T>,
 ) -> Result<Ewmd<'a, T>, Error> {
-    shapes::equal("ewmd", ("a", a), ("b", b))?;
-    shapes::equal("ewmd", ("a", a), ("c", c))?;
+    shapes::equal("flash.ewmd", ("a", a), ("b", b))?;
+    shapes::equal("flash.ewmd", ("a", a), ("c", c))?;
     // Ranges have no shape, so that one index names an element of a matrix, too.
     Ok(Ewmd::of(c.len() as u64, a.range(..)?, b.range(..)?, c.range(..)?))
 }

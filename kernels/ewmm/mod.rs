@@ -13,7 +13,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// # Errors
 /// A launch of more elements than each of the arrays has is refused.
 #[derive(KernelDefinition)]
-#[kernel(name = "ewmm", dims(i), part_by(i))]
+#[kernel(name = "flash.ewmm", dims(i), part_by(i))]
 #[implementations(opencl = "ewmm.c", cuda = "ewmm.c", name = "any", cooperating, for(f32, f64))]
 pub struct Ewmm<'a, T: Number> {
     /// Elements of the whole product: large ones are stored past the caches.
@@ -48,8 +48,8 @@ pub fn ewmm<'a, T: Number>(
     b: &'a FlashMemory<T>,
     c: &'a FlashMemory<T>,
 ) -> Result<Ewmm<'a, T>, Error> {
-    shapes::equal("ewmm", ("a", a), ("b", b))?;
-    shapes::equal("ewmm", ("a", a), ("c", c))?;
+    shapes::equal("flash.ewmm", ("a", a), ("b", b))?;
+    shapes::equal("flash.ewmm", ("a", a), ("c", c))?;
     // Ranges have no shape, so that one index names an element of a matrix, too.
     Ok(Ewmm::of(c.len() as u64, a.range(..)?, b.range(..)?, c.range(..)?))
 }

@@ -82,9 +82,12 @@ fn apart<'k, T: Number>(k: &JsSpan<'k, T>, below: usize, n: usize) -> [&'k [T]; 
 fn outside([nx, ny]: [usize; 2], [row, plane]: [usize; 2], [x, y, z]: [usize; 3], n: usize) -> ! {
     assert!(
         [row, plane] == [nx, nx.wrapping_mul(ny)],
-        "js: expected `from` of the shape [{nx}, {ny}, ..], found rows of {row} points and planes of {plane}"
+        "flash.js: expected `from` of the shape [{nx}, {ny}, ..], found rows of {row} points and planes of {plane}"
     );
-    panic!("js: expected points inside a grid of {nx} x {ny} x .. points, found {x}..{} x {y} x {z}", x + n)
+    panic!(
+        "flash.js: expected points inside a grid of {nx} x {ny} x .. points, found {x}..{} x {y} x {z}",
+        x + n
+    )
 }
 
 /// One point at a time: the readable version.

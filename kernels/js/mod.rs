@@ -31,7 +31,7 @@ partition_map! {
 /// does one with extents that are not those of the arrays. Devices leave out points without neighbours, and
 /// all points if `f` or `to` has other extents; the contents of `to` there are unspecified.
 #[derive(KernelDefinition)]
-#[kernel(name = "js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1), map = GRID))]
+#[kernel(name = "flash.js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1), map = GRID))]
 #[implementations(opencl = "js.c", cuda = "js.c", name = "any", cooperating, for(f32, f64))]
 pub struct Js<'a, T: Number> {
     /// Square of the distance of points.
@@ -78,7 +78,7 @@ pub fn js<'a, T: Number>(
 ) -> Result<Js<'a, T>, Error> {
     if !matches!(from.shape(), [x, y, z] if x.min(y).min(z) >= &3) {
         return Err(shapes::refused(
-            "js",
+            "flash.js",
             "from",
             format!(
                 "expected a shape of three extents of at least 3, found {:?}: give it one with `with_shape`",
@@ -86,8 +86,8 @@ pub fn js<'a, T: Number>(
             ),
         ));
     }
-    shapes::equal("js", ("from", from), ("f", f))?;
-    shapes::equal("js", ("from", from), ("to", to))?;
+    shapes::equal("flash.js", ("from", from), ("f", f))?;
+    shapes::equal("flash.js", ("from", from), ("to", to))?;
     let [nx, ny] = [from.shape()[0], from.shape()[1]];
     Ok(Js::of(h * h, nx, ny, from, f, to))
 }

@@ -31,7 +31,7 @@ impl<T: Factor> Product<'_, T> {
         for (name, len, leading) in [("a", k.a.len(), lda), ("c", k.c.len(), ldc)] {
             assert!(
                 len == there.len() * leading,
-                "mmm: expected {} rows of {leading} elements in `{name}`, found {len} elements: give it its leading dimension as a shape",
+                "flash.mmm: expected {} rows of {leading} elements in `{name}`, found {len} elements: give it its leading dimension as a shape",
                 there.len()
             );
         }
@@ -63,12 +63,12 @@ impl<T: Factor> Product<'_, T> {
 fn check<T>(n: usize, k: usize, [a, b, c]: [usize; 3], right: &[T]) {
     assert!(
         a >= k && b >= n && c == n,
-        "mmm: expected leading dimensions of at least {k} and {n}, and just {n} of the product, found {a}, {b} and {c}"
+        "flash.mmm: expected leading dimensions of at least {k} and {n}, and just {n} of the product, found {a}, {b} and {c}"
     );
     let needed = if k == 0 || n == 0 { 0 } else { (k - 1) * b + n };
     assert!(
         right.len() >= needed,
-        "mmm: expected {needed} elements of `b` for {k} rows of {n}, {b} apart, found {}",
+        "flash.mmm: expected {needed} elements of `b` for {k} rows of {n}, {b} apart, found {}",
         right.len()
     );
 }

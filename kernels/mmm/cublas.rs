@@ -34,16 +34,16 @@ fn check(call: &str, status: cublasStatus_t) -> Result<(), Failure> {
     match status {
         cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
         cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => {
-            Err(Failure::new(Code::OutOfMemory, format!("mmm: {call}: {status:?}")))
+            Err(Failure::new(Code::OutOfMemory, format!("flash.mmm: {call}: {status:?}")))
         }
         // For example, the library is newer than the driver.
         cublasStatus_t::CUBLAS_STATUS_NOT_INITIALIZED => Err(Failure::new(
             Code::Kernel,
             format!(
-                "mmm: {call}: {status:?}: this cuBLAS does not work with this driver: install one that does, or run without it, by `Implementation::named(\"mmm.cu\")`"
+                "flash.mmm: {call}: {status:?}: this cuBLAS does not work with this driver: install one that does, or run without it, by `Implementation::named(\"mmm.cu\")`"
             ),
         )),
-        _ => Err(Failure::new(Code::Kernel, format!("mmm: {call}: {status:?}"))),
+        _ => Err(Failure::new(Code::Kernel, format!("flash.mmm: {call}: {status:?}"))),
     }
 }
 
@@ -78,7 +78,7 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
             || needs(rows.end, n, ldc) > c
         {
             let text = format!(
-                "mmm: expected matrices of {} x {k}, {k} x {n} and {} x {n} elements with rows {lda}, {ldb} and {ldc} apart, found arrays of {a}, {b} and {c}",
+                "flash.mmm: expected matrices of {} x {k}, {k} x {n} and {} x {n} elements with rows {lda}, {ldb} and {ldc} apart, found arrays of {a}, {b} and {c}",
                 rows.end, rows.end
             );
             return Err(Failure::new(Code::Invalid, text));
@@ -101,7 +101,7 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
             for (number, size) in numbers.iter_mut().zip([m, n, k, lda, ldb, ldc]) {
                 *number = i64::try_from(size).map_err(|_| {
                     let text =
-                        format!("mmm: expected sizes up to {}, cuBLAS's limit, found {size}", i64::MAX);
+                        format!("flash.mmm: expected sizes up to {}, cuBLAS's limit, found {size}", i64::MAX);
                     Failure::new(Code::Invalid, text)
                 })?;
             }
@@ -119,7 +119,7 @@ fn clear(stream: u64, to: u64, bytes: u64) -> Result<(), Failure> {
     // SAFETY: the stream is of the current context, and the result has that many bytes at the address.
     match unsafe { cuMemsetD8Async(to, 0, bytes as usize, stream_of(stream).cast()) } {
         CUresult::CUDA_SUCCESS => Ok(()),
-        status => Err(Failure::new(Code::Kernel, format!("mmm: cuMemsetD8Async: {status:?}"))),
+        status => Err(Failure::new(Code::Kernel, format!("flash.mmm: cuMemsetD8Async: {status:?}"))),
     }
 }
 

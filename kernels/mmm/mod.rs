@@ -38,7 +38,7 @@ pub use half::bf16;
 /// of `c` longer than `n`, or a matrix shorter than its rows, the kernel fails on the CPU and by `cublas`.
 /// Devices compute what they can; the rest of `c` is unspecified.
 #[derive(KernelDefinition)]
-#[kernel(name = "mmm", dims(row), part_by(row))]
+#[kernel(name = "flash.mmm", dims(row), part_by(row))]
 #[implementations(
     opencl = "mmm.cl", name = "any", cooperating, for(f32, f64, bf16);
     opencl = ["../simd/vector.cl", "mmm_cpu.cl"], name = "cpu", architecture = "cpu",
@@ -92,8 +92,8 @@ pub fn mmm<'a, T: Factor>(
     b: &'a FlashMemory<T>,
     c: &'a FlashMemory<T::Sum>,
 ) -> Result<Mmm<'a, T>, Error> {
-    let lda = shapes::matrix("mmm", ("a", a), [m, k])?;
-    let ldb = shapes::matrix("mmm", ("b", b), [k, n])?;
-    let ldc = shapes::just("mmm", ("c", c), [m, n])?;
+    let lda = shapes::matrix("flash.mmm", ("a", a), [m, k])?;
+    let ldb = shapes::matrix("flash.mmm", ("b", b), [k, n])?;
+    let ldc = shapes::just("flash.mmm", ("c", c), [m, n])?;
     Ok(Mmm::of(n as u64, k as u64, lda, ldb, ldc, a, b, c))
 }

@@ -95,7 +95,7 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
         let library = OpenBlasLibrary::get();
         let Some((library, gemm)) = library.and_then(|library| Some((library, library.gemm::<T>()?))) else {
             panic!(
-                "mmm: expected cblas_sgemm, cblas_dgemm, openblas_set_num_threads and openblas_get_num_threads in {LIBRARY}, and found not all of them: install OpenBLAS, or name another implementation"
+                "flash.mmm: expected cblas_sgemm, cblas_dgemm, openblas_set_num_threads and openblas_get_num_threads in {LIBRARY}, and found not all of them: install OpenBLAS, or name another implementation"
             )
         };
         Product::of(&space, k, |product| match numbers(&product) {

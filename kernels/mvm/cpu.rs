@@ -18,7 +18,7 @@ fn several<I: InstructionSet, T: Number, const N: usize, const ASK: bool>(
     let row = |i: usize| {
         let row = k.a.row(i);
         let at = run.range().start + i;
-        assert!(row.len() >= n, "mvm: expected {n} elements in row {at}, found {}", row.len());
+        assert!(row.len() >= n, "flash.mvm: expected {n} elements in row {at}, found {}", row.len());
         &row[..n]
     };
     let (chunks, _) = k.y[first..].as_chunks_mut::<N>();
@@ -36,7 +36,7 @@ fn several<I: InstructionSet, T: Number, const N: usize, const ASK: bool>(
 #[inline(always)]
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MvmSpan<'_, T>) {
     let n = k.n as usize;
-    assert!(k.x.len() >= n, "mvm: expected a vector of {n} elements, found {}", k.x.len());
+    assert!(k.x.len() >= n, "flash.mvm: expected a vector of {n} elements, found {}", k.x.len());
     if one_stream() {
         let first = several::<I, T, 4, false>(&run, &mut k, 0);
         several::<I, T, 1, false>(&run, &mut k, first);

@@ -16,7 +16,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more rows than `a` or `y` has is refused; with rows of `a`, or an `x`, shorter than `n` the
 /// kernel fails on the CPU.
 #[derive(KernelDefinition)]
-#[kernel(name = "mvm", dims(row), part_by(row))]
+#[kernel(name = "flash.mvm", dims(row), part_by(row))]
 #[implementations(
     opencl = "mvm.cl", name = "any", cooperating, for(f32, f64);
     opencl = ["../simd/vector.cl", "mvm_cpu.cl"], name = "cpu", architecture = "cpu",
@@ -60,8 +60,8 @@ pub fn mvm<'a, T: Number>(
     x: &'a FlashMemory<T>,
     y: &'a FlashMemory<T>,
 ) -> Result<Mvm<'a, T>, Error> {
-    shapes::matrix("mvm", ("a", a), [m, n])?;
-    shapes::vector("mvm", ("x", x), n, "the matrix has columns")?;
-    shapes::vector("mvm", ("y", y), m, "the matrix has rows")?;
+    shapes::matrix("flash.mvm", ("a", a), [m, n])?;
+    shapes::vector("flash.mvm", ("x", x), n, "the matrix has columns")?;
+    shapes::vector("flash.mvm", ("y", y), m, "the matrix has rows")?;
     Ok(Mvm::of(n as u64, a, x, y))
 }

@@ -73,7 +73,7 @@ impl Real for f64 {
 /// Devices multiply the attraction of a body on itself by its distance, 0. Where m / e^3 is too large a
 /// number, but e is not 0, they may give NaN (in single precision, for m = 1, e below 1.4e-13).
 #[derive(KernelDefinition)]
-#[kernel(name = "nbody.accelerate", dims(body), part_by(body))]
+#[kernel(name = "flash.nbody.accelerate", dims(body), part_by(body))]
 #[implementations(
     opencl = "nbody.cl",
     name = "any",
@@ -105,7 +105,7 @@ pub struct Accelerate<'a, T: Real> {
 /// Moves every body by one step of semi-implicit Euler: v += a dt, x += v dt. Dimensions: (body: n). Made by
 /// [`integrate`], or by `of`.
 #[derive(KernelDefinition)]
-#[kernel(name = "nbody.integrate", dims(body), part_by(body))]
+#[kernel(name = "flash.nbody.integrate", dims(body), part_by(body))]
 #[implementations(
     opencl = "nbody.cl",
     name = "any",
@@ -130,7 +130,7 @@ pub struct Integrate<'a, T: Real> {
 /// wherever stage or step change. For the lengths the same holds as for [`Accelerate`]. Made by [`simulate`],
 /// or by `of`.
 #[derive(KernelDefinition)]
-#[kernel(name = "nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
+#[kernel(name = "flash.nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
 #[implementations(
     opencl = "nbody.cl",
     name = "any",
@@ -205,8 +205,8 @@ pub fn accelerate<'a, T: Real>(
     mass: &'a FlashMemory<T>,
     acc: &'a FlashMemory<[T; 3]>,
 ) -> Result<Accelerate<'a, T>, Error> {
-    per_body("nbody.accelerate", pos, ("mass", mass))?;
-    per_body("nbody.accelerate", pos, ("acc", acc))?;
+    per_body("flash.nbody.accelerate", pos, ("mass", mass))?;
+    per_body("flash.nbody.accelerate", pos, ("acc", acc))?;
     Ok(Accelerate::of(g, softening2, pos, mass, acc))
 }
 
@@ -220,8 +220,8 @@ pub fn integrate<'a, T: Real>(
     pos: &'a FlashMemory<[T; 3]>,
     vel: &'a FlashMemory<[T; 3]>,
 ) -> Result<Integrate<'a, T>, Error> {
-    per_body("nbody.integrate", pos, ("acc", acc))?;
-    per_body("nbody.integrate", pos, ("vel", vel))?;
+    per_body("flash.nbody.integrate", pos, ("acc", acc))?;
+    per_body("flash.nbody.integrate", pos, ("vel", vel))?;
     Ok(Integrate::of(dt, acc, pos, vel))
 }
 
@@ -237,8 +237,8 @@ pub fn simulate<'a, T: Real>(
     vel: &'a FlashMemory<[T; 3]>,
     acc: &'a FlashMemory<[T; 3]>,
 ) -> Result<Simulate<'a, T>, Error> {
-    per_body("nbody.simulate", pos, ("mass", mass))?;
-    per_body("nbody.simulate", pos, ("vel", vel))?;
-    per_body("nbody.simulate", pos, ("acc", acc))?;
+    per_body("flash.nbody.simulate", pos, ("mass", mass))?;
+    per_body("flash.nbody.simulate", pos, ("vel", vel))?;
+    per_body("flash.nbody.simulate", pos, ("acc", acc))?;
     Ok(Simulate::of(g, softening2, dt, mass, pos, vel, acc))
 }

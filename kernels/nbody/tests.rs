@@ -15,7 +15,7 @@ fn arrays_of_other_lengths_are_refused_with_both() {
     assert!(simulate([1.0; 3], &mass, &pos, &pos, &pos).is_ok());
     assert_eq!(
         text(accelerate(1.0, 0.0, &pos, &light, &pos).err().unwrap()),
-        "kernel `nbody.accelerate`, argument `mass`: expected 3 elements, as `pos`, found 4: pass an array of that length"
+        "kernel `flash.nbody.accelerate`, argument `mass`: expected 3 elements, as `pos`, found 4: pass an array of that length"
     );
     for (error, argument) in [
         (accelerate(1.0, 0.0, &pos, &mass, &two).err(), "`acc`"),

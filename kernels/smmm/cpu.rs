@@ -16,7 +16,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
     let pointers = k.start.get(first..=first + run.len());
     let Some(pointers) = pointers else {
         panic!(
-            "smmm: expected {} row pointers at least, one more than there are rows, found {}",
+            "flash.smmm: expected {} row pointers at least, one more than there are rows, found {}",
             first + run.len() + 1,
             k.start.len()
         )
@@ -24,7 +24,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
     assert!(I::there(), "this CPU lacks the instructions");
     if let Some(row) = pointers.windows(2).position(|pair| pair[0] > pair[1]) {
         panic!(
-            "smmm: expected row pointers that do not decrease, found {} and {} of row {}",
+            "flash.smmm: expected row pointers that do not decrease, found {} and {} of row {}",
             pointers[row],
             pointers[row + 1],
             first + row
@@ -127,14 +127,14 @@ impl<T: Number> Sparse<'_, T> {
 /// Checks the sizes of a row of the product, and of the rows of `b`.
 #[inline]
 fn check(n: usize, leading: usize, row: usize) {
-    assert!(leading >= n, "smmm: expected a leading dimension of {n} at least, found {leading}");
-    assert!(row == n, "smmm: expected rows of {n} elements, found {row}");
+    assert!(leading >= n, "flash.smmm: expected a leading dimension of {n} at least, found {leading}");
+    assert!(row == n, "flash.smmm: expected rows of {n} elements, found {row}");
 }
 
 #[cold]
 fn outside(column: u32, n: usize, leading: usize, len: usize) -> ! {
     panic!(
-        "smmm: column {column} is none of the rows of `b`: {len} elements have no {n} of such a row, {leading} apart"
+        "flash.smmm: column {column} is none of the rows of `b`: {len} elements have no {n} of such a row, {leading} apart"
     )
 }
 

@@ -20,7 +20,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// devices the product is that of the existing elements in columns that `b` has rows for.
 #[derive(KernelDefinition)]
 #[kernel(
-    name = "smmm",
+    name = "flash.smmm",
     dims(row),
     part_by(row, column = csr_rows(row, start), value = csr_rows(row, start))
 )]
@@ -79,10 +79,10 @@ pub fn smmm<'a, T: Number>(
     b: &'a FlashMemory<T>,
     c: &'a FlashMemory<T>,
 ) -> Result<Smmm<'a, T>, Error> {
-    shapes::vector("smmm", ("start", start), m.saturating_add(1), "the matrix has rows, and one more")?;
-    shapes::vector("smmm", ("column", column), value.len(), "`value` has")?;
-    let leading = shapes::matrix("smmm", ("b", b), [k, n])?;
-    shapes::just("smmm", ("c", c), [m, n])?;
+    shapes::vector("flash.smmm", ("start", start), m.saturating_add(1), "the matrix has rows, and one more")?;
+    shapes::vector("flash.smmm", ("column", column), value.len(), "`value` has")?;
+    let leading = shapes::matrix("flash.smmm", ("b", b), [k, n])?;
+    shapes::just("flash.smmm", ("c", c), [m, n])?;
     // As flat arrays, whatever their shapes.
     let (column, value, b) = (column.range(..)?, value.range(..)?, b.range(..k * leading as usize)?);
     Ok(Smmm::of(n as u64, leading, start, column, value, b, c))

@@ -15,7 +15,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// # Errors
 /// A launch of more elements than each of the vectors has is refused.
 #[derive(KernelDefinition)]
-#[kernel(name = "vdp", dims(i), part_by(i))]
+#[kernel(name = "flash.vdp", dims(i), part_by(i))]
 #[implementations(
     opencl = "vdp.cl", name = "any", cooperating, for(f32, f64), work_group_size = 64;
     opencl = ["../simd/vector.cl", "vdp_cpu.cl"], name = "cpu", architecture = "cpu",
@@ -68,7 +68,7 @@ pub fn vdp<'a, T: Number>(
     y: &'a FlashMemory<T>,
     sum: &'a FlashMemory<T>,
 ) -> Result<Vdp<'a, T>, Error> {
-    shapes::vector("vdp", ("y", y), x.len(), "`x` has")?;
-    shapes::vector("vdp", ("sum", sum), 1, "one sum needs")?;
+    shapes::vector("flash.vdp", ("y", y), x.len(), "`x` has")?;
+    shapes::vector("flash.vdp", ("sum", sum), 1, "one sum needs")?;
     Ok(Vdp::of(x, y, sum))
 }

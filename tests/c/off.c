@@ -1,4 +1,4 @@
-/* A plugin of kernels only: `nbody.integrate` in single precision, for the device of backend.c and no
+/* A plugin of kernels only: `flash.nbody.integrate` in single precision, for the device of backend.c and no
  * other, that puts body 17 off by a factor. `flash diff` is to find that. */
 #include "flash_backend.h"
 
@@ -31,7 +31,7 @@ static const flash_attr only[] = { { .key = FLASH_STR("device"), .value = FLASH_
 
 static const flash_implementation off = {
     .struct_size = sizeof off, .door = FLASH_DOOR_SPAN, .kind = FLASH_KIND_INT_BIN, .priority = 10,
-    .kernel = FLASH_STR("nbody.integrate"), .name = FLASH_STR("off"), .target = FLASH_STR("cpu"),
+    .kernel = FLASH_STR("flash.nbody.integrate"), .name = FLASH_STR("off"), .target = FLASH_STR("cpu"),
     .descriptor = FLASH_STR("[1](f32, Item<Read<[f32; 3]>>, Item<ReadWrite<[f32; 3]>>, Item<ReadWrite<[f32; 3]>>)"),
     .attributes = only, .attribute_count = 1, .span = integrate,
 };

@@ -14,11 +14,14 @@ pub mod order;
 mod part;
 pub mod prelude;
 mod queue;
+mod recorded_as;
 pub(crate) mod shim;
 pub mod views;
 
 #[doc(inline)]
 pub use crate::__partition_map as partition_map;
+#[doc(hidden)] // for the kernel library
+pub use crate::__recorded_as as recorded_as;
 #[doc(no_inline)]
 pub use crate::descriptor::Element;
 pub use definition::{ArgumentWriter, KernelDefinition};
@@ -38,5 +41,9 @@ pub use part::{Boxes, Candidate, PartitionMap};
 #[doc(hidden)] // for `#[kernel]`
 pub use queue::device_function;
 pub use queue::{DeviceCall, DeviceFunction};
+#[doc(hidden)]
+pub use recorded_as::RecordedAsEntry;
+#[cfg(feature = "recordings")]
+pub(crate) use recorded_as::present_name;
 #[doc(hidden)] // for `#[kernel]`
 pub use shim::{item_share, span_share, whole_share};

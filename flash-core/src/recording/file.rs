@@ -1,8 +1,9 @@
-//! The two forms of a file.
+//! The two forms of a file, and the versions that are read.
 
 use super::{Memory, Recording, RecordingError, Submission, bytes};
 use crate::descriptor::KernelDescriptor;
 use crate::error::Error;
+use crate::kernel::present_name;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
@@ -10,8 +11,10 @@ use std::path::Path;
 
 /// The name of the JSON form.
 const FORMAT: &str = "flash.recording";
-/// The version of both forms.
-const VERSION: u32 = 1;
+/// The version of both forms that is written.
+const VERSION: u32 = 2;
+/// The oldest version that is read. It has what version 2 has, but for names of kernels.
+const OLDEST: u32 = 1;
 /// The first bytes of the binary form; JSON cannot begin with them.
 const MAGIC: &[u8; 8] = b"FLASHREC";
 /// Bytes of magic, version and checksum.
@@ -66,13 +69,29 @@ struct Body {
 #[derive(Deserialize)]
 struct Text(#[serde(with = "bytes::text")] KernelDescriptor);
 
-fn version(found: u32) -> Result<(), RecordingError> {
+/// Refuses versions that cannot be read.
+fn check_version(found: u32) -> Result<(), RecordingError> {
+    let expected = format!("expected version {OLDEST} to {VERSION} of the format, found {found}");
     match found {
-        VERSION => Ok(()),
+        OLDEST..=VERSION => Ok(()),
+        0..OLDEST => Err(damaged(expected)),
         _ => Err(RecordingError::whole(format!(
-            "expected version {VERSION} of the format, found {found}: record it again with this version of FLASH"
+            "{expected}, which a newer FLASH wrote: read it with that one, or record it again with this one"
         ))),
     }
+}
+
+/// The content of a file, with the names that its kernels have now.
+fn of_version(version: u32, mut recording: Recording) -> Result<Recording, RecordingError> {
+    if version == 1 {
+        for kernel in &mut recording.kernels {
+            if let Some(name) = present_name(kernel) {
+                kernel.name = name;
+            }
+        }
+    }
+    recording.check_all()?;
+    Ok(recording)
 }
 
 fn damaged(what: impl std::fmt::Display) -> RecordingError {
@@ -199,11 +218,9 @@ fn from_json(text: &str) -> Result<Recording, RecordingError> {
             head.format.escape_debug()
         )));
     }
-    version(head.version)?;
+    check_version(head.version)?;
     let FileContent { kernels, memories, submissions, .. } = serde_json::from_str(text).map_err(wrong)?;
-    let recording = Recording { kernels, memories, submissions };
-    recording.check_all()?;
-    Ok(recording)
+    of_version(head.version, Recording { kernels, memories, submissions })
 }
 
 fn from_binary(file: &[u8]) -> Result<Recording, RecordingError> {
@@ -211,7 +228,8 @@ fn from_binary(file: &[u8]) -> Result<Recording, RecordingError> {
         return Err(damaged(format!("expected a head of {HEAD} bytes, found {}", file.len())));
     };
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    version(word(8))?;
+    let version = word(8);
+    check_version(version)?;
     let (expected, found) = (word(12), crc32fast::hash(body));
     if expected != found {
         return Err(damaged(format!("expected the CRC-32 {expected:08x}, found {found:08x}")));
@@ -223,7 +241,5 @@ fn from_binary(file: &[u8]) -> Result<Recording, RecordingError> {
         return Err(damaged(format!("expected the end, found {} more bytes", rest.len())));
     }
     let kernels = body.kernels.into_iter().map(|text| text.0).collect();
-    let recording = Recording { kernels, memories: body.memories, submissions: body.submissions };
-    recording.check_all()?;
-    Ok(recording)
+    of_version(version, Recording { kernels, memories: body.memories, submissions: body.submissions })
 }

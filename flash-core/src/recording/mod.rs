@@ -16,6 +16,13 @@
 //!
 //! Descriptors and options are strings of JSON in it, because they are open-ended.
 //!
+//! Version 2 is written, versions 1 and 2 are read. They differ in one thing: in version 1 the kernels of
+//! FLASH's own library have no namespace, `nbody.integrate` for example; in version 2 they are in `flash.`,
+//! as `flash.nbody.integrate`. A recording that is read has the present names, so that saving it makes a file
+//! of version 2. A program's own kernel that has a name of version 1, but other dimensions or arguments than
+//! the library's, keeps it. The program that reads must have the library linked in: what comes from plugins
+//! alone says no earlier names.
+//!
 //! A file is not trusted. [`Recording::check`] proves that indices, ranges, sizes and lengths fit each other,
 //! and memory is allocated only for bytes that are in the file. A replay runs only kernels that are
 //! registered in this program, with just the arguments that the file describes, or, if the file says that
@@ -54,7 +61,7 @@ pub enum Data {
 /// # Examples
 /// ```
 /// use flash_core::recording::Recording;
-/// let text = r#"{"format": "flash.recording", "version": 1,
+/// let text = r#"{"format": "flash.recording", "version": 2,
 ///                "kernels": [], "memories": [], "submissions": []}"#;
 /// let recording = Recording::from_json(text)?;
 /// assert_eq!(Recording::from_bytes(&recording.to_bytes()?)?, recording);

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::descriptor::{Access, ArgumentDescriptor, View};
 
 const GOOD: &str = r#"{
-  "format": "flash.recording", "version": 1,
+  "format": "flash.recording", "version": 2,
   "kernels": [{"name": "blur", "dimensions": ["x", "y"], "arguments": [
     {"name": "radius", "view": "scalar", "access": "read", "element": {"name": "f32", "size": 4, "align": 4}},
     {"name": "from", "view": "whole", "access": "read", "element": {"name": "u16", "size": 2, "align": 2}},
@@ -63,7 +63,7 @@ fn numbers_in_options_read_back_as_they_were() {
 fn the_binary_form_is_smaller_and_the_same() {
     let recording = read(GOOD).unwrap();
     let binary = recording.to_bytes().unwrap();
-    assert!(binary.starts_with(b"FLASHREC\x01\0\0\0"));
+    assert!(binary.starts_with(b"FLASHREC\x02\0\0\0"));
     assert_eq!(u32::from_le_bytes(binary[12..16].try_into().unwrap()), crc32fast::hash(&binary[16..]));
     assert!(binary.len() < recording.to_json().unwrap().len());
     assert_eq!(Recording::from_bytes(&binary).unwrap(), recording);
@@ -124,7 +124,6 @@ fn what_does_not_fit_is_refused_with_its_place() {
         (r#""sizes": [[], "#, r#""sizes": [[], [], "#, "has 2 array arguments, found 3 shapes"),
         // Unknown words.
         (r#""view": "whole""#, r#""view": "hole""#, "unknown variant `hole`, expected one of `scalar`"),
-        (r#""version": 1"#, r#""version": 7"#, "expected version 1 of the format, found 7"),
         (
             "flash.recording",
             "flash.recorder",
@@ -175,8 +174,7 @@ fn what_is_no_recording_is_told_by_its_first_bytes() {
         (b"{\"format\"", "EOF while parsing"),
         (b"{\xff}", "found no text"),
         (b"FLASHREC\x01", "expected a head of 16 bytes, found 9"),
-        (b"FLASHREC\x02\0\0\0\0\0\0\0", "expected version 1 of the format, found 2"),
-        (b"FLASHREC\x01\0\0\0\0\0\0\0\0\0\0", "expected the CRC-32 00000000, found"),
+        (b"FLASHREC\x02\0\0\0\0\0\0\0\0\0\0", "expected the CRC-32 00000000, found"),
     ] {
         let text = Recording::from_bytes(file).unwrap_err().to_string();
         assert!(text.contains(expected), "{text}");
@@ -193,7 +191,7 @@ fn what_is_no_recording_is_told_by_its_first_bytes() {
 #[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
 fn a_count_that_promises_much_allocates_little() {
     // 2^63 memories, in a file of 30 bytes: the error is the end of the file, not an allocation.
-    let mut file = b"FLASHREC\x01\0\0\0\0\0\0\0\x00\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01a".to_vec();
+    let mut file = b"FLASHREC\x02\0\0\0\0\0\0\0\x00\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01a".to_vec();
     let sum = crc32fast::hash(&file[16..]).to_le_bytes();
     file[12..16].copy_from_slice(&sum);
     let text = Recording::from_bytes(&file).unwrap_err().to_string();
@@ -222,4 +220,76 @@ fn files_of_both_forms_are_saved_and_loaded() {
         assert!(text.starts_with(&*place.to_string_lossy()) && text.contains("cannot be"), "{text}");
     }
     std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// The forms of a file with another version in it.
+fn as_version(version: u8, recording: &Recording) -> [Vec<u8>; 2] {
+    let json = recording.to_json().unwrap();
+    assert!(json.starts_with(r#"{"format":"flash.recording","version":2,"#), "{json}");
+    let mut bytes = recording.to_bytes().unwrap();
+    bytes[8] = version;
+    [json.replacen("2", &version.to_string(), 1).into_bytes(), bytes]
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
+fn versions_that_cannot_be_read_are_refused_with_both_numbers_and_what_to_do() {
+    let recording = read(GOOD).unwrap();
+    for (version, expected) in [
+        (0, "found 0: the file is damaged or cut off, record it again"),
+        (3, "found 3, which a newer FLASH wrote: read it with that one, or record it again with this one"),
+    ] {
+        for file in as_version(version, &recording) {
+            let text = Recording::from_bytes(&file).unwrap_err().to_string();
+            assert_eq!(text, format!("recording: expected version 1 to 2 of the format, {expected}"));
+        }
+    }
+    // Whatever follows the head of another version.
+    let text = read(r#"{"format": "flash.recording", "version": 7, "graph": {}}"#).unwrap_err();
+    assert!(text.contains("expected version 1 to 2 of the format, found 7"), "{text}");
+}
+
+/// A kernel that had another name in version 1: that of `blur` in [`GOOD`].
+#[derive(crate::KernelDefinition)]
+#[kernel(name = "recordings.blur", dims(x, y))]
+struct Blur<'a> {
+    radius: f64,
+    from: crate::kernel::views::Whole<'a, crate::kernel::views::Read<u8>>,
+    to: crate::kernel::views::Item<'a, crate::kernel::views::Write<u8>>,
+}
+
+crate::kernel::recorded_as! { "blur" => Blur<'_>; }
+
+#[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
+fn kernels_of_version_1_have_their_present_names_and_are_saved_with_them() {
+    let recording = read(GOOD).unwrap();
+    assert_eq!(recording.kernels[0].name, "blur", "a kernel of version 2 has the name that it has");
+    let mut renamed = recording.clone();
+    renamed.kernels[0].name = "recordings.blur".into();
+    for file in as_version(1, &recording) {
+        let found = Recording::from_bytes(&file).unwrap();
+        assert_eq!(found, renamed);
+        for again in as_version(2, &found) {
+            assert_eq!(Recording::from_bytes(&again).unwrap(), renamed);
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "nothing unsafe, and large files")]
+fn a_kernel_of_version_1_with_other_dimensions_or_arguments_keeps_its_name() {
+    type Change = fn(&mut KernelDescriptor);
+    let changes: [Change; 3] = [
+        |kernel| kernel.dimensions[1] = "z".into(),
+        |kernel| kernel.arguments[0].name = "sigma".into(),
+        |kernel| kernel.name = "blurred".into(),
+    ];
+    for change in changes {
+        let mut own = read(GOOD).unwrap();
+        change(&mut own.kernels[0]);
+        for file in as_version(1, &own) {
+            assert_eq!(Recording::from_bytes(&file).unwrap(), own);
+        }
+    }
 }

@@ -77,7 +77,7 @@ impl Diffusion {
         }
     }
 
-    /// The kernel `diffusion.walk`, with as many entries for each particle's track.
+    /// The kernel `flash.diffusion.walk`, with as many entries for each particle's track.
     pub fn walk(
         &self,
         threads: usize,
@@ -97,7 +97,7 @@ impl Diffusion {
         unsafe { (self.walk)(int(threads), grid, reach, iterations, n, rx, ry, x, y, cell, row, track) }
     }
 
-    /// The kernel `diffusion.count`, of tracks of one entry more than there are iterations.
+    /// The kernel `flash.diffusion.count`, of tracks of one entry more than there are iterations.
     ///
     /// # Safety
     /// Entries are cells of the planes, or [`OUTSIDE`].
@@ -108,7 +108,7 @@ impl Diffusion {
         unsafe { (self.count)(int(threads), cells, iterations, n, row, track.as_ptr(), counts.as_mut_ptr()) }
     }
 
-    /// The kernel `diffusion.heat`, of fields of this width.
+    /// The kernel `flash.diffusion.heat`, of fields of this width.
     pub fn heat(&self, threads: usize, width: usize, rate: f32, from: &[f32], to: &mut [f32]) {
         assert!(width > 0 && from.len() == to.len() && from.len().is_multiple_of(width));
         let (width, height) = (long(width), long(from.len() / width));

@@ -1,8 +1,8 @@
 //! The reader of recordings, and a replay of what it takes, by libFuzzer: no file makes them panic.
 //!
-//! There is no corpus: the mutator plants recordings of its own, in both forms, and makes the checksum of a
-//! binary one right, so that the reader goes on behind it. Numbers of the command line are libFuzzer's;
-//! a file that made it stop is read again when its path is given.
+//! There is no corpus: the mutator plants recordings of its own, in both forms and versions, and makes the
+//! checksum of a binary one right, so that the reader goes on behind it. Numbers of the command line are
+//! libFuzzer's; a file that made it stop is read again when its path is given.
 
 #![no_main]
 
@@ -92,13 +92,16 @@ fn rich() -> Result<Recording, Error> {
         .recording(Data::With)
 }
 
-/// The two forms of it.
-fn seeds() -> &'static [Vec<u8>; 2] {
-    static SEEDS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+/// The two forms of it, and as a file of version 1, where the library's kernel has another name.
+fn seeds() -> &'static [Vec<u8>; 3] {
+    static SEEDS: OnceLock<[Vec<u8>; 3]> = OnceLock::new();
     SEEDS.get_or_init(|| {
         let recording = rich().expect("it can be recorded");
         let json = recording.to_json().expect("it can be written");
-        [json.into_bytes(), recording.to_bytes().expect("it can be written")]
+        let first = json.replacen("\"version\":2", "\"version\":1", 1).replace("flash.nbody", "nbody");
+        let read = Recording::from_json(&first).expect("version 1 is read");
+        assert!(first != json && read == recording, "{first}");
+        [json.into_bytes(), recording.to_bytes().expect("it can be written"), first.into_bytes()]
     })
 }
 
@@ -149,7 +152,7 @@ fuzz_target!(
 );
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    let planted = &seeds()[seed as usize / 64 % 2];
+    let planted = &seeds()[seed as usize / 64 % seeds().len()];
     let plants = (size < 16 || seed.is_multiple_of(64)) && planted.len() <= max_size;
     let size = if plants {
         data[..planted.len()].copy_from_slice(planted);

@@ -145,7 +145,8 @@ fn row_pointers_beyond_the_elements_and_rows_far_apart_add_nothing() {
                     Ok(()) => assert_eq!(*c.read().unwrap(), expected, "{which}: {start:?}, {leading} apart"),
                     // Where it is cut, a part's elements are checked before it runs.
                     Err(error) => assert!(
-                        which.ends_with("cut") && error.to_string().contains("`smmm`, part_by: argument"),
+                        which.ends_with("cut")
+                            && error.to_string().contains("`flash.smmm`, part_by: argument"),
                         "{which}: {error}"
                     ),
                 }

@@ -107,7 +107,10 @@ fn the_table_shows_plugins_reasons_devices_and_kernels() {
     }
     let kernel = text.lines().find(|l| l.starts_with("plugins.fill")).unwrap_or_else(|| panic!("{text}"));
     assert!(kernel.contains(" fast ") && kernel.ends_with("kernels.so"), "{kernel}");
-    assert!(text.lines().any(|l| l.starts_with("nbody.accelerate") && l.ends_with("embedded")), "{text}");
+    assert!(
+        text.lines().any(|l| l.starts_with("flash.nbody.accelerate") && l.ends_with("embedded")),
+        "{text}"
+    );
     // What is for tests is listed on demand.
     let lines = |text: &str| {
         text.lines().filter(|l| ["NULL", "conformance."].iter().any(|s| l.starts_with(s))).count()

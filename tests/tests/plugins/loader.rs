@@ -812,7 +812,7 @@ fn kernels_of_a_rust_plugin_are_used_by_the_embedded_backend() {
     let plugin = report.iter().find(|r| r.plugin != "embedded").unwrap();
     let used = &profile.take()[0].implementation;
     assert!(
-        plugin.implementations.iter().any(|i| i.contains(&format!("nbody.accelerate {used}"))),
+        plugin.implementations.iter().any(|i| i.contains(&format!("flash.nbody.accelerate {used}"))),
         "{plugin:?}"
     );
 }

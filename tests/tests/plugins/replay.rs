@@ -59,7 +59,7 @@ fn a_recorded_run_is_replayed_and_both_forms_give_the_same() {
     assert_eq!(one["submissions"], 6);
     let launches = one["launches"].as_array().unwrap();
     let kernels: Vec<&str> = launches.iter().map(|l| l["kernel"].as_str().unwrap()).collect();
-    assert_eq!(kernels, ["nbody.accelerate", "nbody.integrate"].repeat(3));
+    assert_eq!(kernels, ["flash.nbody.accelerate", "flash.nbody.integrate"].repeat(3));
     for (i, launch) in launches.iter().enumerate() {
         assert_eq!(launch["submission"], i);
         assert_eq!((launch["device"].as_str(), launch["items"].as_u64()), (Some("ALL_CPU:0"), Some(100)));
@@ -98,9 +98,36 @@ fn a_recorded_run_is_replayed_and_both_forms_give_the_same() {
     let file = place.path().join("run.flash");
     let output = flash(Path::new(""), &["replay", text(&file)]);
     let table = String::from_utf8(output.stdout).unwrap();
-    for part in ["run.flash: 6 submissions on ALL_ACCEL", "nbody.integrate", "ALL_CPU:0", "CRC-32"] {
+    for part in ["run.flash: 6 submissions on ALL_ACCEL", "flash.nbody.integrate", "ALL_CPU:0", "CRC-32"] {
         assert!(table.contains(part), "no `{part}` in:\n{table}");
     }
+}
+
+#[test]
+fn recordings_of_version_1_are_replayed_under_the_present_names_of_their_kernels() {
+    let place = plugins::workspace().join("tests/kernels/recordings");
+    let [one, other] = ["version_1.json", "version_1.flash"].map(|name| {
+        let file = place.join(name);
+        let output = flash(Path::new(""), &["replay", text(&file), "--runtime", "ALL_CPU:0", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", plugins::text_of(&output));
+        json(&output)
+    });
+    let launches = one["launches"].as_array().unwrap();
+    let kernels: Vec<&str> = launches.iter().map(|launch| launch["kernel"].as_str().unwrap()).collect();
+    assert_eq!(kernels.len(), 13, "{one}");
+    assert!(kernels.iter().all(|kernel| kernel.starts_with("flash.")), "{kernels:?}");
+    assert_eq!(one["memories"], other["memories"], "the same bits");
+
+    let newer = std::fs::read_to_string(place.join("version_1.json")).unwrap().replacen("1", "3", 1);
+    let place = plugins::directory();
+    let file = place.path().join("newer.json");
+    std::fs::write(&file, newer).unwrap();
+    let output = flash(Path::new(""), &["replay", text(&file)]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    let expected =
+        "newer.json: expected version 1 to 2 of the format, found 3, which a newer FLASH wrote: read";
+    assert!(message.contains(expected), "{message}");
 }
 
 #[test]
@@ -152,7 +179,7 @@ fn the_first_difference_is_found_and_a_tolerance_allows_for_it() {
     let message = plugins::text_of(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
     for part in [
-        "ALL_CPU and MY_ACCEL differ first in submission 1 (`nbody.integrate`), argument `pos`, element 17",
+        "ALL_CPU and MY_ACCEL differ first in submission 1 (`flash.nbody.integrate`), argument `pos`, element 17",
         "\n  ALL_CPU   [",
         "\n  MY_ACCEL  [",
         "\n1 of the 100 elements differ (tolerance 0)\n",
@@ -166,7 +193,7 @@ fn the_first_difference_is_found_and_a_tolerance_allows_for_it() {
     let report = json(&output);
     let found = &report["difference"];
     assert_eq!((found["submission"].as_u64(), found["index"].as_u64()), (Some(1), Some(17)), "{report}");
-    assert!(found["kernel"] == "nbody.integrate" && found["argument"] == "pos", "{report}");
+    assert!(found["kernel"] == "flash.nbody.integrate" && found["argument"] == "pos", "{report}");
     assert!(found["differing"] == 1 && found["elements"] == 100 && report["submissions"] == 2, "{report}");
     assert_ne!(found["a"], found["b"]);
 
@@ -194,7 +221,7 @@ fn wrong_files_and_usage_are_exit_status_2_and_say_what_to_do() {
         ("bare.json", "record it with `pipeline.recording(Data::With)?"),
         ("cut.flash", "the file is damaged or cut off"),
         ("text", "found `name,mas`"),
-        ("edited.json", "submission 0 (`nbody.accelerate`), argument `pos`: it is memory 9"),
+        ("edited.json", "submission 0 (`flash.nbody.accelerate`), argument `pos`: it is memory 9"),
         ("missing", "cannot be read"),
     ] {
         let file = path(name);

@@ -42,7 +42,7 @@ fn a_kernel_by_name_gives_what_its_type_gives() {
     let mass = vec![2.0f32; n];
     let [typed, named] = std::array::from_fn(|_| FlashMemory::<[f32; 3]>::zeroed(n));
     rt.submit(Accelerate::of(1.5, 0.01, &pos, &mass, &typed)).exec([n]).unwrap();
-    let kernel = rt.kernel("nbody.accelerate").unwrap();
+    let kernel = rt.kernel("flash.nbody.accelerate").unwrap();
     let names: Vec<_> = kernel.descriptors().iter().map(|d| &*d.arguments[0].element.name).collect();
     assert!(names.contains(&"f32") && names.contains(&"f64"), "{names:?}");
     rt.submit(kernel.args((1.5f32, 0.01f32, &pos, &mass[..], &named)).unwrap()).exec([n]).unwrap();
@@ -123,7 +123,7 @@ fn a_read_only_slice_is_refused_where_the_kernel_writes() {
 fn an_unknown_name_is_an_error_that_lists_those_there_are() {
     let error = flash_tests::runtime().kernel("by_name.shaft").unwrap_err();
     assert!(matches!(&error, Error::NoKernel { name, .. } if name == "by_name.shaft"));
-    for part in ["`by_name.shaft`", "by_name.shift", "nbody.accelerate", "nbody.simulate"] {
+    for part in ["`by_name.shaft`", "by_name.shift", "flash.nbody.accelerate", "flash.nbody.simulate"] {
         assert!(error.to_string().contains(part), "{part} in {error}");
     }
 }

@@ -81,7 +81,7 @@ fn the_descriptor_of_nbody_accelerate_is_this_text() {
         argument("acc", "item", "write", "[f32; 3]", 12, r#","along":[0]"#),
     ];
     let expected = format!(
-        r#"{{"name":"nbody.accelerate","dimensions":["body"],"arguments":[{}],"attributes":[{{"key":"PartBy","value":{{"dimension":"body"}}}}]}}"#,
+        r#"{{"name":"flash.nbody.accelerate","dimensions":["body"],"arguments":[{}],"attributes":[{{"key":"PartBy","value":{{"dimension":"body"}}}}]}}"#,
         arguments.join(",")
     );
     assert_eq!(text, expected);

@@ -278,7 +278,7 @@ fn phases_sums_and_cuts_give_what_the_wide_numbers_give() {
 /// A definition of a program's own: what it names is implemented elsewhere, for numbers of double precision
 /// alone.
 #[derive(KernelDefinition)]
-#[kernel(name = "nbody.accelerate", dims(body), searchable = fuzzy)]
+#[kernel(name = "flash.nbody.accelerate", dims(body), searchable = fuzzy)]
 struct Pull<'a> {
     g: f32,
     softening2: u16,

@@ -307,7 +307,7 @@ fn masses_that_do_not_match_the_positions_are_an_error_of_the_launch() {
     let text =
         rt.submit(Accelerate::of(1.0, 1.0, &pos, &vec![1.0; 9], &acc)).exec([10]).unwrap_err().to_string();
     assert!(
-        text.contains("nbody.accelerate") && text.contains("10 positions") && text.contains('9'),
+        text.contains("flash.nbody.accelerate") && text.contains("10 positions") && text.contains('9'),
         "{text}"
     );
 }

@@ -16,6 +16,7 @@ use std::thread;
 
 /// A kernel at a size.
 pub struct Case<'a> {
+    /// Its name without `flash.`, and maybe more, after a space.
     pub kernel: &'static str,
     /// Of all arrays together, of a kernel that is measured at several sizes.
     pub bytes: Option<usize>,

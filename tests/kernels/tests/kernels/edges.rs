@@ -195,13 +195,13 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
     let n = 203;
     let (a, b, c) = (of(0, n), of(1, n), of(2, n));
     rt.submit(Ewmm::<T>::of(n as u64, a.range(), b.range(), c.range())).exec([n]).unwrap();
-    done("ewmm", &c);
+    done("flash.ewmm", &c);
     // As a part of large arrays.
     rt.submit(Ewmd::<T>::of(1 << 40, a.range(), b.range(), c.range())).exec([n]).unwrap();
-    done("ewmd", &c);
+    done("flash.ewmd", &c);
     let sum = of(2, 1);
     rt.submit(Vdp::<T>::of(a.range(), b.range(), sum.range())).exec([n]).unwrap();
-    done("vdp", &sum);
+    done("flash.vdp", &sum);
 
     let (m, n, k) = (9, 35, 21);
     let (a, b, c, x, y) = (of(0, m * k), of(1, k * n), of(2, m * n), of(3, k), of(4, m));
@@ -209,13 +209,13 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
         .sizes([&[k, m][..], &[k], &[m]])
         .exec([m])
         .unwrap();
-    done("mvm", &y);
+    done("flash.mvm", &y);
     let [wide, deep] = [n as u64, k as u64];
     rt.submit(Mmm::<T>::of(wide, deep, deep, wide, wide, a.range(), b.range(), c.range()))
         .sizes([[k, m], [n, k], [n, m]])
         .exec([m])
         .unwrap();
-    done("mmm", &c);
+    done("flash.mmm", &c);
     let start = at(offset(3), &(0..=m as u64).map(|row| 7 * row).collect::<Vec<u64>>());
     let column = at(offset(4), &(0..7 * m as u32).map(|i| i * 5 % k as u32).collect::<Vec<u32>>());
     let value = of(0, 7 * m);
@@ -223,17 +223,17 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
         .sizes([&[m + 1][..], &[7 * m], &[7 * m], &[n, k], &[n, m]])
         .exec([m])
         .unwrap();
-    done("smmm", &c);
+    done("flash.smmm", &c);
 
     let (filter, signal, out) = (of(0, 11), of(1, 200), of(2, 190));
     rt.submit(Conv1d::<T>::of(filter.range(), signal.range(), out.range())).exec([190]).unwrap();
-    done("conv1d", &out);
+    done("flash.conv1d", &out);
     let (from, f, to) = (of(0, 37 * 4 * 5), of(1, 37 * 4 * 5), of(2, 37 * 4 * 5));
     rt.submit(Js::<T>::of(T::of(0.25), 37, 4, from.range(), f.range(), to.range()))
         .sizes([[37, 4, 5]; 3])
         .exec((1..36, 1..3, 1..4))
         .unwrap();
-    done("js", &to);
+    done("flash.js", &to);
 
     let threes = |x: &[T]| x.chunks_exact(3).map(|x| [x[0], x[1], x[2]]).collect::<Vec<[T; 3]>>();
     let pos = at(offset(0), &threes(&numbers::<T>(3 * 67, 70)));
@@ -242,7 +242,7 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
         .exec([67])
         .unwrap();
     let acc = acc.0.read_range(acc.1..).unwrap().as_flattened().to_vec();
-    done("nbody.accelerate", &At(FlashMemory::from(acc), 0));
+    done("flash.nbody.accelerate", &At(FlashMemory::from(acc), 0));
     let field = |argument: usize| {
         let values: Vec<f32> = numbers::<f32>(37 * 9, 71 + argument as u64);
         at(offset(argument), &values)
@@ -251,7 +251,7 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
     let kernel = Heat::of(0.2, 37, 9, from.range(), to.range());
     rt.submit(kernel).sizes([[37, 9]; 2]).exec((37, 9)).unwrap();
     let to: FlashMemory<T> = to.0.read_range(to.1..).unwrap().iter().map(|x| T::of(x.wide())).collect();
-    done("diffusion.heat", &At(to, 0));
+    done("flash.diffusion.heat", &At(to, 0));
     results
 }
 

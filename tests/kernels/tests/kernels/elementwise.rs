@@ -85,11 +85,11 @@ fn shapes_that_differ_are_refused_and_both_named() {
     let error = |error: flash::Error| error.to_string();
     assert_eq!(
         ewmm(&a, &b, &a).map(|_| ()).map_err(error).unwrap_err(),
-        "kernel `ewmm`, argument `b`: expected the shape [3, 2], which `a` has, found [2, 3]: pass arrays of one shape"
+        "kernel `flash.ewmm`, argument `b`: expected the shape [3, 2], which `a` has, found [2, 3]: pass arrays of one shape"
     );
     let c = FlashMemory::zeroed(6);
     assert_eq!(
         ewmd(&a, &a, &c).map(|_| ()).map_err(error).unwrap_err(),
-        "kernel `ewmd`, argument `c`: expected the shape [3, 2], which `a` has, found [6]: pass arrays of one shape"
+        "kernel `flash.ewmd`, argument `c`: expected the shape [3, 2], which `a` has, found [6]: pass arrays of one shape"
     );
 }

@@ -136,7 +136,7 @@ fn matrices_of_halves_that_do_not_fit_are_refused_and_named() {
     assert!(mmm([3, 5, 4], &a, &b, &c).is_ok());
     assert_eq!(
         mmm([3, 5, 5], &b, &b, &c).map(|_| ()).unwrap_err().to_string(),
-        "kernel `mmm`, argument `b`: expected a matrix of 5 rows and 5 columns, that is the shape [5, 5] or larger extents, found the shape [5, 4]: give it such a shape, the length of a row first"
+        "kernel `flash.mmm`, argument `b`: expected a matrix of 5 rows and 5 columns, that is the shape [5, 5] or larger extents, found the shape [5, 4]: give it such a shape, the length of a row first"
     );
 }
 
@@ -247,7 +247,7 @@ fn a_process_that_is_refused_tiles_has_products_of_halves() {
         assert_eq!(taken(), without_tiles());
         let rt = get_runtime("ALL_CPU").unwrap().options(Implementation::named("amx_bf16"));
         let error = rt.preload::<Mmm<'static, bf16>>().unwrap_err().to_string();
-        let why = if cfg!(target_arch = "x86_64") { "lacks amx-tile" } else { "`mmm`" };
+        let why = if cfg!(target_arch = "x86_64") { "lacks amx-tile" } else { "`flash.mmm`" };
         assert!(error.contains(why), "{error}");
     });
 }

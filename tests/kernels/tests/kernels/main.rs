@@ -8,6 +8,7 @@ mod libraries;
 mod matrices;
 mod names;
 mod products;
+mod recordings;
 mod signals;
 mod sparse;
 mod together;

@@ -245,11 +245,11 @@ fn matrices_that_do_not_fit_are_refused_and_named() {
     assert!(mmm([3, 5, 4], &a, &b, &c).is_ok());
     assert_eq!(
         text(mmm([3, 5, 4], &b, &b, &c).and(mmm([3, 5, 5], &b, &b, &c))),
-        "kernel `mmm`, argument `b`: expected a matrix of 5 rows and 5 columns, that is the shape [5, 5] or larger extents, found the shape [5, 4]: give it such a shape, the length of a row first"
+        "kernel `flash.mmm`, argument `b`: expected a matrix of 5 rows and 5 columns, that is the shape [5, 5] or larger extents, found the shape [5, 4]: give it such a shape, the length of a row first"
     );
     assert_eq!(
         text(mmm([3, 4, 4], &a, &b, &c)),
-        "kernel `mmm`, argument `c`: expected rows of 4 elements, which are all written, found 5: give it the shape [4, 3]"
+        "kernel `flash.mmm`, argument `c`: expected rows of 4 elements, which are all written, found 5: give it the shape [4, 3]"
     );
     // Kernels of devices cannot report it.
     for (which, rt) in everywhere("matrices::matrices_that_do_not_fit_are_refused_and_named") {

@@ -106,22 +106,22 @@ fn what_does_not_fit_is_refused_and_both_sides_named() {
     let text = |error: flash::Error| error.to_string();
     assert_eq!(
         mvm([3, 5], &a, &four, &three).map(|_| ()).map_err(text).unwrap_err(),
-        "kernel `mvm`, argument `a`: expected a matrix of 3 rows and 5 columns, that is the shape [5, 3] or larger extents, found the shape [4, 3]: give it such a shape, the length of a row first"
+        "kernel `flash.mvm`, argument `a`: expected a matrix of 3 rows and 5 columns, that is the shape [5, 3] or larger extents, found the shape [4, 3]: give it such a shape, the length of a row first"
     );
     assert_eq!(
         mvm([3, 4], &four, &four, &three).map(|_| ()).map_err(text).unwrap_err(),
-        "kernel `mvm`, argument `a`: expected a matrix of 3 rows and 4 columns, that is the shape [4, 3] or larger extents, found 4 elements without a shape: give it such a shape, the length of a row first"
+        "kernel `flash.mvm`, argument `a`: expected a matrix of 3 rows and 4 columns, that is the shape [4, 3] or larger extents, found 4 elements without a shape: give it such a shape, the length of a row first"
     );
     assert_eq!(
         mvm([3, 4], &a, &three, &three).map(|_| ()).map_err(text).unwrap_err(),
-        "kernel `mvm`, argument `x`: expected 4 elements, as the matrix has columns, found 3: pass an array of that length"
+        "kernel `flash.mvm`, argument `x`: expected 4 elements, as the matrix has columns, found 3: pass an array of that length"
     );
     assert_eq!(
         vdp(&three, &four, &three).map(|_| ()).map_err(text).unwrap_err(),
-        "kernel `vdp`, argument `y`: expected 3 elements, as `x` has, found 4: pass an array of that length"
+        "kernel `flash.vdp`, argument `y`: expected 3 elements, as `x` has, found 4: pass an array of that length"
     );
     // By `of`, errors that the types do not show are found when the kernel runs.
     let kernel = Mvm::<f32>::of(5, &a, &four, &three);
     let error = get_runtime("ALL_CPU").unwrap().submit(kernel).exec([3]).unwrap_err().to_string();
-    assert!(error.contains("mvm: expected a vector of 5 elements, found 4"), "{error}");
+    assert!(error.contains("flash.mvm: expected a vector of 5 elements, found 4"), "{error}");
 }

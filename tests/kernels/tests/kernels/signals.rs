@@ -57,11 +57,11 @@ fn a_filter_that_does_not_fit_is_refused() {
     let text = |r: Result<Conv1d<'_, f32>, flash::Error>| r.map(|_| ()).unwrap_err().to_string();
     assert_eq!(
         text(conv1d(&filter, &signal, &signal)),
-        "kernel `conv1d`, argument `filter`: expected 1 to 4 elements, as many as `signal` has at most, found 5: pass a shorter filter, or a longer signal"
+        "kernel `flash.conv1d`, argument `filter`: expected 1 to 4 elements, as many as `signal` has at most, found 5: pass a shorter filter, or a longer signal"
     );
     assert_eq!(
         text(conv1d(&signal, &filter, &signal)),
-        "kernel `conv1d`, argument `out`: expected 2 elements, as the filter has places in the signal, found 4: pass an array of that length"
+        "kernel `flash.conv1d`, argument `out`: expected 2 elements, as the filter has places in the signal, found 4: pass an array of that length"
     );
 }
 
@@ -154,11 +154,11 @@ fn grids_that_do_not_fit_and_points_on_the_border_are_refused() {
     let text = |r: Result<Js<'_, f32>, flash::Error>| r.map(|_| ()).unwrap_err().to_string();
     assert_eq!(
         text(js(1.0, &flat, &flat, &flat)),
-        "kernel `js`, argument `from`: expected a shape of three extents of at least 3, found [3, 3]: give it one with `with_shape`"
+        "kernel `flash.js`, argument `from`: expected a shape of three extents of at least 3, found [3, 3]: give it one with `with_shape`"
     );
     assert_eq!(
         text(js(1.0, &a, &b, &c)),
-        "kernel `js`, argument `f`: expected the shape [4, 3, 3], which `from` has, found [3, 4, 3]: pass arrays of one shape"
+        "kernel `flash.js`, argument `f`: expected the shape [4, 3, 3], which `from` has, found [3, 4, 3]: pass arrays of one shape"
     );
     let rt = get_runtime("ALL_CPU").unwrap();
     for dims in [(0..2, 1..2, 1..2), (1..3, 0..1, 1..2), (1..4, 1..2, 1..2)] {

@@ -87,7 +87,7 @@ fn what_does_not_fit_is_refused_and_wrong_rows_and_columns_are_found() {
     let refused = smmm([3, 3, 2], (&start([0, 1, 2]), &column, &value), &b, &c).map(|_| ()).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "kernel `smmm`, argument `start`: expected 4 elements, as the matrix has rows, and one more, found 3: pass an array of that length"
+        "kernel `flash.smmm`, argument `start`: expected 4 elements, as the matrix has rows, and one more, found 3: pass an array of that length"
     );
     let run = |start: FlashMemory<u64>, column: &FlashMemory<u32>| {
         let kernel = smmm([2, 3, 2], (&start, column, &value), &b, &c).unwrap();

@@ -17,31 +17,31 @@ fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
     let (a, b) = (FlashMemory::from(numbers::<f32>(n, 21)), FlashMemory::from(numbers::<f32>(n, 22)));
     let (to, one) = (FlashMemory::zeroed(n), FlashMemory::zeroed(1));
     rt.submit(ewmm(&a, &b, &to).unwrap()).exec([n]).unwrap();
-    done("ewmm", &to);
+    done("flash.ewmm", &to);
     rt.submit(ewmd(&a, &b, &to).unwrap()).exec([n]).unwrap();
-    done("ewmd", &to);
+    done("flash.ewmd", &to);
     rt.submit(vdp(&a, &b, &one).unwrap()).exec([n]).unwrap();
-    done("vdp", &one);
+    done("flash.vdp", &one);
     let (filter, out) = (FlashMemory::from(numbers::<f32>(9, 23)), FlashMemory::zeroed(n - 8));
     rt.submit(conv1d(&filter, &a, &out).unwrap()).exec([n - 8]).unwrap();
-    done("conv1d", &out);
+    done("flash.conv1d", &out);
 
     let square = |seed| FlashMemory::from(numbers::<f32>(n, seed)).with_shape([200, 200]).unwrap();
     let (left, right, product) = (square(24), square(25), square(26));
     // Another library may have other bits for other numbers of rows.
     let rows = rt.options(Implementation::named("blocked"));
     rows.submit(mmm([200, 200, 200], &left, &right, &product).unwrap()).exec([200]).unwrap();
-    done("mmm", &product);
+    done("flash.mmm", &product);
     let (x, y) = (FlashMemory::from(numbers::<f32>(200, 27)), FlashMemory::zeroed(200));
     rt.submit(mvm([200, 200], &left, &x, &y).unwrap()).exec([200]).unwrap();
-    done("mvm", &y);
+    done("flash.mvm", &y);
     let start: FlashMemory<u64> = (0..=200u64).map(|row| 3 * row).collect();
     let column: FlashMemory<u32> = (0..600u32).map(|i| i * 7 % 200).collect();
     let value = FlashMemory::from(numbers::<f32>(600, 28));
     rt.submit(smmm([200, 200, 200], (&start, &column, &value), &right, &product).unwrap())
         .exec([200])
         .unwrap();
-    done("smmm", &product);
+    done("flash.smmm", &product);
 
     let cube = |seed| FlashMemory::from(numbers::<f32>(n, seed)).with_shape([20, 20, 100]).unwrap();
     let (from, f, next) = (cube(29), cube(30), cube(29));
@@ -51,7 +51,7 @@ fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
         .submit(sweep(&next, &from))
         .exec((1..19, 1..19, 1..99))
         .unwrap();
-    done("js", &from);
+    done("flash.js", &from);
     results
 }
 
