@@ -199,8 +199,24 @@ fn function(symbol: &str) -> Function {
     Function { symbol: symbol.to_owned(), name, signature }
 }
 
-/// A demangled symbol: the function's name and, if the symbol has them, its parameters.
+/// A demangled symbol: the function's name and, if the symbol has them, its parameters. What does not begin
+/// as mangled names do is a name: `f` is a function of C, and no `float`.
 pub fn signature(symbol: &str) -> String {
-    let demangled = cpp_demangle::Symbol::new(symbol).ok().and_then(|s| s.demangle().ok());
+    let is_mangled = ["_Z", "_R"].iter().any(|begin| symbol.starts_with(begin));
+    let demangled = || cpp_demangle::Symbol::new(symbol).ok().and_then(|s| s.demangle().ok());
+    let demangled = if is_mangled { demangled() } else { None };
     demangled.unwrap_or_else(|| symbol.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::signature;
+
+    #[test]
+    fn only_mangled_names_are_demangled() {
+        for name in ["f", "i", "d", "PKf", "St4pairIiiE", "_f", "saxpy"] {
+            assert_eq!(signature(name), name);
+        }
+        assert_eq!(signature("_ZN7kernels4fillEi"), "kernels::fill(int)");
+    }
 }
