@@ -72,7 +72,7 @@ const TABLES: usize = 8;
 /// Counters zeroed together.
 const COUNTERS: usize = 1024;
 
-/// Bytes of shared memory that every block may have without an attribute.
+/// Bytes of shared memory that every block may have without an attribute: of its own, and added by a launch.
 const SHARED: u32 = 48 << 10;
 
 /// Endings of files that CUDA takes.
@@ -129,6 +129,7 @@ impl Entry {
         let most = get(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
         let most = most.clamp(1, known.found.limits.block);
         let fixed = get(function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        spec.check_local_bytes(u64::from(fixed), 0, u64::from(SHARED), &known.found.info.name)?;
         Ok(Entry { function, most, fixed, shared: 0, preferred: None, resident: None })
     }
 
@@ -252,13 +253,8 @@ fn check_parameters(spec: &KernelSpec, function: Function) -> Result<(), Failure
     }
     let differs = expected.iter().zip(&found).position(|(expected, found)| expected != found);
     let Some(number) = differs else { return Ok(()) };
-    Err(Failure::new(
-        Code::Invalid,
-        format!(
-            "{}: parameter {number} of `{}`: expected {} bytes, as the definition has it, found {}",
-            spec.title, spec.entry, expected[number], found[number]
-        ),
-    ))
+    let [expected, found] = [expected[number], found[number]].map(|bytes| format!("{bytes} bytes"));
+    Err(spec.wrong_parameter(number, &expected, &found))
 }
 
 /// Bytes of every parameter, including those of a kernel with several phases.

@@ -105,6 +105,8 @@ pub struct Compiled {
     pub log: String,
     /// The kernel's name in the image.
     pub entry: String,
+    /// The types of the kernel's parameters, in C++; empty if the compiler does not tell them.
+    pub parameters: Vec<String>,
 }
 
 /// Version of NVRTC; `None` if it cannot be loaded.
@@ -137,6 +139,8 @@ pub fn compile(
             Failure::new(Code::Invalid, why)
         })
     };
+    // A kernel whose name tells the type of another one.
+    let telling = text("a source", &format!("{source}\ntemplate <class> __global__ void {TELLER}() {{}}\n"))?;
     let (source, file) = (text("a source", source)?, text("a file name", file)?);
     let (name, options) = (text("an entry", entry)?, text("build options", options)?);
     let options = options.to_string_lossy();
@@ -149,16 +153,29 @@ pub fn compile(
         let why = unsafe { CStr::from_ptr(sys::nvrtcGetErrorString(error.0)) };
         Failure::new(Code::Invalid, format!("{title}: {call}: {} ({:?})", why.to_string_lossy(), error.0))
     };
-    let program = Program::new(&source, &file).map_err(|error| failed("nvrtcCreateProgram", error))?;
     // Mangled names are used as they are; NVRTC looks up all others, including those of `extern "C"`.
     let mangled = entry.starts_with("_Z");
-    if !mangled {
-        // SAFETY: the program lives, and the name is a C string.
-        let added = unsafe { sys::nvrtcAddNameExpression(program.0, name.as_ptr()) }.result();
-        added.map_err(|error| failed("nvrtcAddNameExpression", error))?;
+    let run = |tells: bool, names: &[&CStr]| {
+        let source = if tells { &telling } else { &source };
+        let program = Program::new(source, &file).map_err(|error| failed("nvrtcCreateProgram", error))?;
+        for name in names {
+            // SAFETY: the program lives, and the name is a C string.
+            let added = unsafe { sys::nvrtcAddNameExpression(program.0, name.as_ptr()) }.result();
+            added.map_err(|error| failed("nvrtcAddNameExpression", error))?;
+        }
+        // SAFETY: the program lives; the options have no NUL, which would panic.
+        let outcome = unsafe { result::compile_program(program.0, &options) };
+        Ok((program, outcome))
+    };
+    let teller = text("a name", &format!("{TELLER}<decltype({entry})>"))?;
+    let names: &[&CStr] = if mangled { &[] } else { &[&name, &teller] };
+    let mut tells = !mangled;
+    let (mut program, mut outcome) = run(tells, names)?;
+    if outcome.is_err() && tells {
+        // It may be the question about parameters that does not compile.
+        tells = false;
+        (program, outcome) = run(tells, &names[..1])?;
     }
-    // SAFETY: the program lives; the options have no NUL, which would panic.
-    let outcome = unsafe { result::compile_program(program.0, &options) };
     let log = program.log().map_err(|error| failed("nvrtcGetProgramLog", error))?;
     if outcome.is_err() {
         let (major, minor) = nvrtc.version;
@@ -175,13 +192,50 @@ pub fn compile(
         true => entry.to_owned(),
         false => program.lowered(&name).map_err(|error| failed("nvrtcGetLoweredName", error))?,
     };
+    let parameters = match tells {
+        true => program.lowered(&teller).map_or(Vec::new(), |symbol| parameters_of(&symbol)),
+        false => parameters_of(&entry),
+    };
     let is_ptx = matches!(architecture, Architecture::Ptx { .. });
     let (call, image) = match is_ptx {
         true => ("nvrtcGetPTX", program.bytes(sys::nvrtcGetPTXSize, sys::nvrtcGetPTX)),
         false => ("nvrtcGetCUBIN", program.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)),
     };
     let image = image.map_err(|error| failed(call, error))?;
-    Ok(Compiled { image, is_ptx, log, entry })
+    Ok(Compiled { image, is_ptx, log, entry, parameters })
+}
+
+/// The kernel, in every program, whose name tells the type of another one.
+const TELLER: &str = "flash_told";
+
+/// The types of a function's parameters, by its mangled name: that of the function, or of the template
+/// [`TELLER`] for its type. Empty if the name does not tell.
+pub(crate) fn parameters_of(symbol: &str) -> Vec<String> {
+    if !symbol.starts_with("_Z") {
+        return Vec::new();
+    }
+    let signature = flash_core::backend::signature(symbol);
+    let signature = signature.strip_suffix(">()").filter(|s| s.contains(TELLER)).unwrap_or(&signature);
+    let Some(inner) = signature.strip_suffix(')') else { return Vec::new() };
+    // The last pair of brackets, and what stands between commas outside of all others.
+    let (mut depth, mut parts, mut end) = (0, Vec::new(), inner.len());
+    for (at, c) in inner.char_indices().rev() {
+        match c {
+            ')' | '>' | ']' => depth += 1,
+            '(' if depth == 0 => {
+                parts.push(inner[at + 1..end].trim().to_owned());
+                parts.reverse();
+                return parts;
+            }
+            '(' | '<' | '[' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(inner[at + 1..end].trim().to_owned());
+                end = at;
+            }
+            _ => {}
+        }
+    }
+    Vec::new()
 }
 
 /// NVRTC as it was loaded.
@@ -283,6 +337,18 @@ impl Drop for Program<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_types_of_parameters_are_in_mangled_names() {
+        let saxpy = ["float", "float const*", "float*"];
+        assert_eq!(parameters_of("_ZN4mine5scaleEfPKfPf"), saxpy);
+        assert_eq!(parameters_of("_ZN4mine4manyIfEEvT_PKS1_PS1_").len(), 3);
+        assert_eq!(parameters_of("_Z10flash_toldIFvfPKfPfEEvv"), saxpy);
+        let told = parameters_of("_Z10flash_toldIFvm4PairIffEPA3_dEEvv");
+        assert_eq!(told[..2], ["unsigned long", "Pair<float, float>"], "{told:?}");
+        assert_eq!(parameters_of("scale"), [""; 0]);
+        assert_eq!(parameters_of("_Z5scale"), [""; 0]);
+    }
 
     #[test]
     fn a_device_gets_machine_code_if_it_is_known_and_else_the_newest_ptx_that_it_takes() {

@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 };
 use flash_core::Code;
 use flash_core::backend::Failure;
-use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache};
+use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache, ToldParameter};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
@@ -84,7 +84,7 @@ impl Programs {
         let current = known.opened()?.context.enter()?;
         let (key, source) = match payload {
             Payload::Binary(bytes) => (Key::Binary(bytes), String::new()),
-            // The key would miss a change of an included file.
+            // The key would miss a change of a file that the compiler looks for.
             Payload::Source(text) if KernelSpec::includes(&text) => {
                 let build = || build(known, spec, &spec.source(&text));
                 let module = |built: Compiled| of_built(&current, known, spec, built);
@@ -94,8 +94,12 @@ impl Programs {
                 let source = spec.source(&text);
                 let limits = &known.found.limits;
                 let key = format!(
-                    "cuda\n{:?}\n{}\n{}\n{}\n{source}",
-                    limits.capability, limits.driver, spec.build_options, spec.entry
+                    "cuda\n{:?}\n{}\n{}\n{}\n{}\n{source}",
+                    limits.capability,
+                    limits.driver,
+                    spec.build_options,
+                    spec.entry,
+                    spec.expected_parameters()
                 );
                 (Key::Source(key), source)
             }
@@ -153,11 +157,24 @@ fn shown((major, minor): (i32, i32)) -> String {
     format!("{major}.{minor}")
 }
 
-/// Compiles a source.
+/// Compiles a source, and compares the kernel's parameters with the definition's arguments.
 fn build(known: &DeviceFacts, spec: &KernelSpec, source: &str) -> Result<Compiled, Failure> {
     let (major, minor) = known.found.limits.capability;
     let architecture = Architecture::of(major, minor)?;
-    nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)
+    let built =
+        nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)?;
+    check_types(spec, &built.parameters)?;
+    Ok(built)
+}
+
+/// Compares types of parameters, if they are told, with the definition's arguments.
+fn check_types(spec: &KernelSpec, types: &[String]) -> Result<(), Failure> {
+    let told = |name: &String| ToldParameter { type_name: Some(name.clone()), ..ToldParameter::default() };
+    // Another number is an error of its own.
+    match types.len() < spec.parameters().len() {
+        true => Ok(()),
+        false => spec.check_told(&types.iter().map(told).collect::<Vec<_>>()),
+    }
 }
 
 /// Loads an image that was compiled here.
@@ -300,7 +317,10 @@ impl Module {
         let mut function = null_mut();
         // SAFETY: a loaded module and a local variable.
         match unsafe { cuModuleGetFunction(&mut function, self.module, name.as_ptr()) } {
-            CUresult::CUDA_SUCCESS => return Ok(Function(function)),
+            CUresult::CUDA_SUCCESS => {
+                check_types(spec, &nvrtc::parameters_of(wanted))?;
+                return Ok(Function(function));
+            }
             CUresult::CUDA_ERROR_NOT_FOUND => {}
             result => {
                 let failure = failed("cuModuleGetFunction", result);
@@ -316,7 +336,10 @@ impl Module {
         };
         let mut found = there.iter().filter(|(name, _)| plain(name));
         match (found.next(), found.next()) {
-            (Some((_, function)), None) => Ok(*function),
+            (Some((symbol, function)), None) => {
+                check_types(spec, &nvrtc::parameters_of(symbol))?;
+                Ok(*function)
+            }
             (first, _) => {
                 let names: Vec<&str> = there.iter().map(|(name, _)| name.as_str()).collect();
                 let several = if first.is_some() { ", of which several have that name" } else { "" };

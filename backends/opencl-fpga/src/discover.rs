@@ -46,6 +46,8 @@ pub(crate) struct Found {
     pub extensions: String,
     /// Versions of everything that compiles for it: programs of other versions are not used.
     pub driver: String,
+    /// Its compiler takes the option with which it tells of parameters.
+    pub tells_parameters: bool,
 }
 
 /// The devices of a backend: FPGAs, or all others.
@@ -149,8 +151,19 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
         ..DeviceInfo::default()
     };
     let platform_version = platform.version().unwrap_or_default();
+    let tells_parameters = since_1_2(&version);
     let driver = format!("{platform_name} {platform_version} / {version} / {driver}");
-    Ok(Found { device, info, limits, platform: platform_name.to_owned(), extensions, driver })
+    let platform = platform_name.to_owned();
+    Ok(Found { device, info, limits, platform, extensions, driver, tells_parameters })
+}
+
+/// Whether a version, `OpenCL 1.2 ..`, is 1.2 or later.
+fn since_1_2(version: &str) -> bool {
+    let number = version.split_whitespace().nth(1).and_then(|number| {
+        let (major, minor) = number.split_once('.')?;
+        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+    });
+    number.is_some_and(|number| number >= (1, 2))
 }
 
 fn text(text: String, otherwise: &str) -> String {

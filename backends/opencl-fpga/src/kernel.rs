@@ -9,10 +9,15 @@ use crate::places::Place;
 use crate::queue::Alone;
 use flash_core::Code;
 use flash_core::abi;
-use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, Signature};
+use flash_core::backend::offload::{
+    KernelSpec, LaunchWords, Parameter, Passing, Payload, Signature, ToldParameter,
+};
 use flash_core::backend::{Class, Failure, Launch};
 use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
-use opencl3::kernel::{Kernel, set_kernel_arg};
+use opencl3::kernel::{
+    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
+    CL_KERNEL_ARG_ADDRESS_PRIVATE, Kernel, set_kernel_arg,
+};
 use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer};
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
@@ -159,13 +164,13 @@ fn first<'s>(spec: &'s KernelSpec, payload: &Payload) -> Cow<'s, KernelSpec> {
 impl Compiled {
     fn new(device: &OpenClDevice, spec: &KernelSpec, payload: Payload) -> Result<Compiled, Failure> {
         let program = device.programs.get(device, spec, payload)?;
-        let kernel = create(spec, &program)?;
+        let kernel = Counted::new(create(spec, &program)?);
+        check_parameters(spec, &kernel)?;
         let expected = spec.parameter_sizes().len();
-        let found = kernel.num_args().call("clGetKernelInfo")? as usize;
-        if found != expected {
-            return Err(spec.wrong_count(found));
-        }
         let id = device.found.device.id();
+        // Some drivers end the process in a launch that has more than there is.
+        let local = kernel.get_local_mem_size(id).call("clGetKernelWorkGroupInfo")?;
+        spec.check_local_bytes(local, 0, device.found.limits.local_bytes, &device.found.info.name)?;
         let most = kernel.get_work_group_size(id).call("clGetKernelWorkGroupInfo")?;
         let multiple = kernel.get_work_group_size_multiple(id).unwrap_or(1);
         let compiled = kernel.get_compile_work_group_size(id).unwrap_or_default();
@@ -224,11 +229,36 @@ fn read(
 /// Endings of files that OpenCL takes.
 const FILES: [&str; 5] = ["cl", "c", "aocx", "bin", "spv"];
 
-fn create(spec: &KernelSpec, program: &Program) -> Result<Counted<Kernel>, Failure> {
+/// Compares a kernel's parameters with the definition's arguments, as far as the driver tells.
+pub(crate) fn check_parameters(spec: &KernelSpec, kernel: &Kernel) -> Result<(), Failure> {
+    let found = kernel.num_args().call("clGetKernelInfo")?;
+    if found as usize != spec.parameter_sizes().len() {
+        return Err(spec.wrong_count(found as usize));
+    }
+    let text = |text: String| Some(text.trim_matches('\0').trim().to_owned()).filter(|text| !text.is_empty());
+    let told = (0..found).map(|number| ToldParameter {
+        passing: kernel.get_arg_address_qualifier(number).ok().and_then(passing),
+        type_name: kernel.get_arg_type_name(number).ok().and_then(text),
+        name: kernel.get_arg_name(number).ok().and_then(text),
+    });
+    spec.check_told(&told.collect::<Vec<_>>())
+}
+
+fn passing(qualifier: u32) -> Option<Passing> {
+    match qualifier {
+        CL_KERNEL_ARG_ADDRESS_PRIVATE => Some(Passing::Value),
+        CL_KERNEL_ARG_ADDRESS_GLOBAL | CL_KERNEL_ARG_ADDRESS_CONSTANT => Some(Passing::Pointer),
+        CL_KERNEL_ARG_ADDRESS_LOCAL => Some(Passing::Local),
+        _ => None,
+    }
+}
+
+/// The kernel of a program.
+pub(crate) fn create(spec: &KernelSpec, program: &Program) -> Result<Kernel, Failure> {
     if spec.entry.contains('\0') {
         return Err(Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)));
     }
-    Kernel::create(program, &spec.entry).map(Counted::new).map_err(|error| {
+    Kernel::create(program, &spec.entry).map_err(|error| {
         let failure = failed("clCreateKernel", error.0);
         let text = match error.0 {
             CL_INVALID_KERNEL_NAME => format!(

@@ -3,6 +3,7 @@
 use crate::counted::Counted;
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
+use crate::kernel::{check_parameters, create};
 use flash_core::Code;
 use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache};
 use flash_core::backend::{Class, Failure};
@@ -59,21 +60,22 @@ impl Programs {
         payload: Payload,
         compile: bool,
     ) -> Result<Option<Arc<Counted<Program>>>, Failure> {
-        let options = spec.build_options.as_str();
+        let options = &options(device, spec);
         if options.contains('\0') {
             return Err(Failure::new(Code::Invalid, format!("{}: a NUL in the build options", spec.title)));
         }
         let (key, source) = match payload {
-            Payload::Binary(bytes) => (Key::Binary(options.to_owned(), bytes), String::new()),
-            // The key would miss a change of an included file.
+            Payload::Binary(bytes) => (Key::Binary(spec.build_options.clone(), bytes), String::new()),
+            // The key would miss a change of a file that the compiler looks for.
             Payload::Source(text) if KernelSpec::includes(&text) => {
-                let build = || build(device, spec, &source(device, spec, &text)).map(Arc::new);
+                let build = || build(device, spec, &source(device, spec, &text), options).map(Arc::new);
                 return compile.then(build).transpose();
             }
             Payload::Source(text) => {
                 let source = source(device, spec, &text);
                 let (driver, name) = (&device.found.driver, &device.found.info.name);
-                (Key::Source(format!("{driver}\n{name}\n{options}\n{source}")), source)
+                let parameters = spec.expected_parameters();
+                (Key::Source(format!("{driver}\n{name}\n{options}\n{parameters}\n{source}")), source)
             }
         };
         // Held while it is built, so that of two threads that want one program the second finds it.
@@ -88,7 +90,9 @@ impl Programs {
                 Some(program) => program,
                 None if !compile => return Ok(None),
                 None => {
-                    let program = build(device, spec, &source)?;
+                    let program = build(device, spec, &source, options)?;
+                    // What is kept is right: some drivers do not tell of the parameters of a binary.
+                    check_parameters(spec, &create(spec, &program)?)?;
                     self.keep(key, &program);
                     program
                 }
@@ -129,10 +133,24 @@ fn source(device: &OpenClDevice, spec: &KernelSpec, text: &str) -> String {
     }
 }
 
-fn build(device: &OpenClDevice, spec: &KernelSpec, source: &str) -> Result<Counted<Program>, Failure> {
+/// The options for the compiler: the implementation's, and that it is to tell of the parameters, which
+/// compilers know since OpenCL 1.2.
+fn options(device: &OpenClDevice, spec: &KernelSpec) -> String {
+    match device.found.tells_parameters {
+        true => format!("{} -cl-kernel-arg-info", spec.build_options),
+        false => spec.build_options.clone(),
+    }
+}
+
+fn build(
+    device: &OpenClDevice,
+    spec: &KernelSpec,
+    source: &str,
+    options: &str,
+) -> Result<Counted<Program>, Failure> {
     let opened = device.opened()?;
     let program = Program::create_from_source(&opened.context, source).call("clCreateProgramWithSource")?;
-    compiled(device, spec, Counted::new(program))
+    compiled(device, spec, Counted::new(program), options)
 }
 
 /// A program in text or in SPIR-V, compiled.
@@ -140,9 +158,10 @@ fn compiled(
     device: &OpenClDevice,
     spec: &KernelSpec,
     mut program: Counted<Program>,
+    options: &str,
 ) -> Result<Counted<Program>, Failure> {
     let context = &device.opened()?.context;
-    match program.build(context.devices(), &spec.build_options) {
+    match program.build(context.devices(), options) {
         Ok(()) => Ok(program),
         Err(error) => Err(build_failed(device, spec, &program, error.0)),
     }
@@ -176,7 +195,7 @@ fn of_binary(device: &OpenClDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<C
         ));
     }
     let program = Program::create_from_il(&device.opened()?.context, bytes).call("clCreateProgramWithIL");
-    compiled(device, spec, Counted::new(program.map_err(refused)?))
+    compiled(device, spec, Counted::new(program.map_err(refused)?), &spec.build_options)
 }
 
 /// A program in the device's own format.

@@ -160,8 +160,12 @@ fn a_compiler_that_is_newer_than_the_driver_is_named() {
 
 /// The text as PTX, which every device takes whose driver is as new as NVRTC.
 fn ptx(entry: &str) -> Vec<u8> {
+    compiled(PLAIN, entry)
+}
+
+fn compiled(text: &str, entry: &str) -> Vec<u8> {
     let architecture = Architecture::Ptx { major: 8, minor: 0 };
-    let mut image = compile("test", PLAIN, "plain.cu", entry, "", architecture).unwrap().image;
+    let mut image = compile("test", text, "plain.cu", entry, "", architecture).unwrap().image;
     // Files have no NUL at their end.
     image.pop();
     image
@@ -231,7 +235,18 @@ fn what_cannot_be_a_program_says_why_and_the_device_goes_on() {
             (
                 file("sizes.cu", sizes.as_bytes()),
                 "scale",
-                &["parameter 0 of `scale`: expected 4 bytes", "found 8"],
+                &["argument `a`, parameter 0 of `scale`: expected a `f32` by value", "found `double`"],
+            ),
+            (
+                file("mangled.ptx", &compiled(sizes, "scale")),
+                "scale",
+                &["argument `a`, parameter 0 of `scale`: expected a `f32` by value", "found `double`"],
+            ),
+            // A plain name tells no types.
+            (
+                file("sizes.ptx", &compiled(&format!("extern \"C\" {sizes}"), "scale")),
+                "scale",
+                &["argument `a`, parameter 0 of `scale`: expected 4 bytes", "found 8 bytes"],
             ),
         ];
         for (file, entry, words) in cases {

@@ -7,6 +7,7 @@ mod diffusion;
 mod given;
 mod nbody;
 mod programs;
+mod texts;
 
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;

@@ -1,5 +1,6 @@
 //! Shared parts of backends whose devices have a kernel language of their own: an implementation's attributes
-//! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), the words of a launch for a kernel
+//! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), the comparison of its parameters
+//! with the definition's ([`KernelSpec::check_told`]), the words of a launch for a kernel
 //! ([`KernelSpec::tell`]), the comparison of a launch with the last one ([`Signature`]), compiled programs on
 //! disk ([`ProgramCache`]), copies through memory that both sides reach ([`staging`]), a thread for them
 //! ([`Worker`]), and kernels that are functions of the host ([`queue_function`]).
@@ -10,6 +11,7 @@ mod cache;
 mod function;
 mod launch;
 mod launch_words;
+mod parameters;
 mod signature;
 mod spec;
 pub mod staging;
@@ -19,6 +21,7 @@ pub use cache::ProgramCache;
 pub use function::{call_queue_function, queue_function};
 pub use launch::{carried, numbers, offset, two_buffers};
 pub use launch_words::LaunchWords;
+pub use parameters::{Passing, ToldParameter};
 pub use signature::Signature;
 pub use spec::{KernelSpec, Parameter, Payload};
 pub use worker::Worker;

@@ -410,13 +410,25 @@ impl KernelSpec {
         Err(Failure::new(Code::Invalid, text))
     }
 
+    /// Checks that a work-group has room for its local memory: `fixed` bytes of the kernel's own, and those
+    /// that the launch adds. `most` is the limit of the device.
+    ///
+    /// # Errors
+    /// [`Code::Unsupported`] if there is more: another implementation may need less.
+    pub fn check_local_bytes(&self, fixed: u64, added: u64, most: u64, device: &str) -> Result<(), Failure> {
+        if fixed.saturating_add(added) <= most {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: expected up to {most} bytes of local memory for a work-group, the limit of {device}, found {fixed} of the kernel `{}` and {added} that the launch adds: use less, or smaller work-groups",
+            self.title, self.entry
+        );
+        Err(Failure::new(Code::Unsupported, text))
+    }
+
     /// The error of a kernel function with another number of parameters.
     pub fn wrong_count(&self, found: usize) -> Failure {
-        let name = |parameter: &Parameter| match parameter {
-            Parameter::Value(i) | Parameter::Array(i) => self.descriptor.arguments[*i].name.clone(),
-            Parameter::Next(i) => format!("{}_next", self.descriptor.arguments[*i].name),
-        };
-        let names: Vec<String> = self.parameters().iter().map(name).collect();
+        let names: Vec<String> = self.parameters().iter().map(|parameter| self.name_of(parameter)).collect();
         let more = if self.cooperating { ", and FLASH_ARGS, which are two" } else { "" };
         let text = format!(
             "{}: expected a kernel `{}` of {} parameters ({}{more}), found one of {found}",
