@@ -232,12 +232,16 @@ pub enum Implementation {
     /// Code in a file.
     File {
         /// The file.
+        #[serde(with = "path_in_bytes")]
         path: std::path::PathBuf,
         /// The function. In a shared library a demangled name is found, too.
         symbol: String,
         /// See [`Implementation::cooperating`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cooperating: bool,
+        /// See [`Implementation::build_options`].
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        build_options: String,
     },
     /// Source text.
     Source {
@@ -248,7 +252,39 @@ pub enum Implementation {
         /// See [`Implementation::cooperating`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cooperating: bool,
+        /// See [`Implementation::build_options`].
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        build_options: String,
     },
+}
+
+/// A path as text, or as its bytes where they are none: two paths never look the same.
+mod path_in_bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Text(PathBuf),
+        Bytes(Vec<u8>),
+    }
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(text) => text.serialize(to),
+            None => path.as_os_str().as_bytes().serialize(to),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(match Form::deserialize(from)? {
+            Form::Text(path) => path,
+            Form::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        })
+    }
 }
 
 impl Implementation {
@@ -264,14 +300,17 @@ impl Implementation {
     /// | CPU | shared library, with a C or Fortran function `int f(const flash_span*, const flash_arg*)` |
     /// | other | source text that it compiles (`.cl`, `.cu`), or a binary (`.aocx`, `.bin`, `.ptx`, ..) |
     ///
-    /// Devices of the runtime that the file is not for are left out.
+    /// Devices of the runtime that the file is not for are left out. Files that a source includes by a name
+    /// in quotes are found beside the file that names them.
     pub fn file(path: impl Into<std::path::PathBuf>, symbol: impl Into<String>) -> Implementation {
-        Implementation::File { path: path.into(), symbol: symbol.into(), cooperating: false }
+        let (path, symbol) = (path.into(), symbol.into());
+        Implementation::File { path, symbol, cooperating: false, build_options: String::new() }
     }
 
     /// A function in a source text, for devices that compile kernels. A CPU does not, and is left out.
     pub fn source(text: impl Into<String>, entry: impl Into<String>) -> Implementation {
-        Implementation::Source { text: text.into(), entry: entry.into(), cooperating: false }
+        let (text, entry) = (text.into(), entry.into());
+        Implementation::Source { text, entry, cooperating: false, build_options: String::new() }
     }
 
     /// Declares that a device's function takes `FLASH_ARGS` and finds its indices and elements by
@@ -284,6 +323,20 @@ impl Implementation {
                 *cooperating = true
             }
             // It declares this itself.
+            Implementation::Named(_) => {}
+        }
+        self
+    }
+
+    /// Options for the compiler of the device, separated by white space: `-D WIDTH=4`. A CPU, which gets
+    /// compiled code, and an implementation that is named pay no attention to them.
+    #[must_use]
+    pub fn build_options(mut self, options: impl Into<String>) -> Implementation {
+        match &mut self {
+            Implementation::File { build_options, .. } | Implementation::Source { build_options, .. } => {
+                *build_options = options.into()
+            }
+            // It has its own.
             Implementation::Named(_) => {}
         }
         self

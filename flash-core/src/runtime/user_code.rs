@@ -84,7 +84,7 @@ fn function(
             });
         }
     };
-    once(&format!("{target} {path:?} {symbol} {}", descriptor.name), || {
+    once(format!("{target} {path:?} {symbol} {}", descriptor.name).as_bytes(), || {
         let span = crate::backend::library_function(path, symbol)?;
         Ok(abi::Implementation {
             door: abi::DOOR_SPAN,
@@ -102,26 +102,30 @@ fn for_target(
     code: &Implementation,
     descriptor: &KernelDescriptor,
 ) -> Result<&'static abi::Implementation, Error> {
-    let (kind, payload, entry, cooperating) = match code {
+    let (kind, payload, entry, cooperating, build_options) = match code {
         Implementation::File { path, .. } if is_library(path) => {
             let text = format!("this is a shared library, which a CPU runs and no device for {target} does");
             return Err(Error::Library { path: path.clone(), text });
         }
-        Implementation::File { path, symbol, cooperating } => {
+        Implementation::File { path, symbol, cooperating, build_options } => {
             let kind = if is_text(path).unwrap_or(true) { abi::KIND_EXT_SRC } else { abi::KIND_EXT_BIN };
-            (kind, path.to_string_lossy(), symbol, *cooperating)
+            (kind, path.as_os_str().as_encoded_bytes(), symbol, *cooperating, build_options)
         }
-        Implementation::Source { text, entry, cooperating } => {
-            (abi::KIND_INT_SRC, text.into(), entry, *cooperating)
+        Implementation::Source { text, entry, cooperating, build_options } => {
+            (abi::KIND_INT_SRC, text.as_bytes(), entry, *cooperating, build_options)
         }
         Implementation::Named(_) => unreachable!("a name is looked for"),
     };
-    let key = format!("{target} {kind} {cooperating} {entry} {} {payload}", descriptor.to_json());
-    once(&key, || {
-        let attributes =
-            [attribute("entry", entry.as_str().into()), attribute("cooperating", cooperating.into())];
+    let head = format!("{target} {kind} {cooperating} {entry:?} {build_options:?} {} ", descriptor.to_json())
+        .into_bytes();
+    once(&[&head, payload].concat(), || {
+        let attributes = [
+            attribute("entry", entry.as_str().into()),
+            attribute("cooperating", cooperating.into()),
+            attribute("build_options", build_options.as_str().into()),
+        ];
         let attributes: &'static [abi::Attr] = Box::leak(Box::new(attributes));
-        let payload = payload.into_owned().leak();
+        let payload = payload.to_vec().leak();
         Ok(abi::Implementation {
             attributes: attributes.as_ptr(),
             attribute_count: attributes.len(),
@@ -151,16 +155,16 @@ fn is_text(path: &Path) -> Option<bool> {
 
 /// The implementation of this key, which lives for ever; made at the first use.
 fn once(
-    key: &str,
+    key: &[u8],
     make: impl FnOnce() -> Result<abi::Implementation, Error>,
 ) -> Result<&'static abi::Implementation, Error> {
-    static MADE: OnceLock<Mutex<HashMap<String, &'static abi::Implementation>>> = OnceLock::new();
+    static MADE: OnceLock<Mutex<HashMap<Vec<u8>, &'static abi::Implementation>>> = OnceLock::new();
     let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = made.get(key) {
         return Ok(found);
     }
     let implementation: &'static abi::Implementation = Box::leak(Box::new(make()?));
-    made.insert(key.to_owned(), implementation);
+    made.insert(key.to_vec(), implementation);
     Ok(implementation)
 }
 

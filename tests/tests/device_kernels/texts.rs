@@ -1,8 +1,13 @@
-//! Texts that a program gives: their parameters, and their local memory.
+//! Texts that a program gives: their parameters, what they include, how they are compiled, and texts that
+//! cannot be kernels.
 
 use crate::devices_of_all_kinds;
 use flash::kernel::views::{Item, Read, ReadWrite, Scatter, Whole};
 use flash::prelude::*;
+use flash_tests::plugins;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// y += a x + n
 #[derive(KernelDefinition)]
@@ -224,5 +229,135 @@ fn local_memory_beyond_the_devices_is_an_error_with_both_numbers() {
             refused(&device, with(2_000_000), &[&expected, "found 8000000 of the kernel `axpy`"]);
         }
         check(&device, plain("float a, unsigned n, GLOBAL const float *x, GLOBAL float *y"));
+    }
+}
+
+/// A file that both kinds of devices take.
+fn file(folder: &Path, name: impl AsRef<OsStr>, text: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name.as_ref());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// It is right with these files beside it.
+const WITH_HEADERS: &str = "#include \"parts/body.h\"
+/* #include \"nowhere.h\" */
+FLASH_KERNEL axpy(const float a, const flash_u32 n, FLASH_GLOBAL const float *x, FLASH_GLOBAL float *y, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        FLASH_AT(y, FLASH_INDEX(0)) += BODY(FLASH_AT(x, FLASH_INDEX(0)));
+    }
+}
+";
+
+#[test]
+fn what_lies_beside_a_file_is_included_and_an_edited_header_is_seen() {
+    for device in
+        devices_of_all_kinds("texts::what_lies_beside_a_file_is_included_and_an_edited_header_is_seen")
+    {
+        let place = plugins::directory();
+        for folder in ["plain", "with white space", "with \"quotes\""] {
+            let folder = place.path().join(folder);
+            let text = file(&folder, "axpy.c", WITH_HEADERS);
+            file(
+                &folder,
+                "parts/body.h",
+                "#pragma once\n#include \"more.h\"\n#define BODY(x) (SLOPE * (x) + n)\n",
+            );
+            file(
+                &folder,
+                "parts/more.h",
+                "#ifndef MORE\n#define MORE\n#include \"body.h\"\n#define SLOPE a\n#endif\n",
+            );
+            let code = || Implementation::file(&text, "axpy").cooperating();
+            check(&device, code());
+            file(&folder, "parts/more.h", "#define SLOPE (2 * a)\n");
+            assert_eq!(axpy(&device, code()), Ok(vec![18.0; N]), "{device}");
+            file(&folder, "parts/more.h", "\n#error changed\n");
+            refused(&device, code(), &["more.h", "changed"]);
+            std::fs::remove_file(folder.join("parts/more.h")).unwrap();
+            refused(&device, code(), &["more.h"]);
+        }
+    }
+}
+
+#[test]
+fn programs_with_headers_are_kept_on_disk_and_an_edited_one_is_compiled() {
+    let test = "texts::programs_with_headers_are_kept_on_disk_and_an_edited_one_is_compiled";
+    let devices = devices_of_all_kinds(test);
+    if let Ok(place) = std::env::var(PLACE) {
+        // The process of one run.
+        let (place, expected) = place.split_once(' ').unwrap();
+        for device in devices {
+            let code = Implementation::file(Path::new(place).join("axpy.c"), "axpy").cooperating();
+            assert_eq!(axpy(&device, code), Ok(vec![expected.parse().unwrap(); N]), "{device}");
+        }
+        return;
+    }
+    let place = plugins::directory();
+    let (cache, folder) = (place.path().join("cache"), place.path().join("text"));
+    file(&folder, "axpy.c", WITH_HEADERS);
+    let run = |slope: &str, expected: f32| {
+        file(&folder, "parts/body.h", format!("#define BODY(x) ({slope} * (x) + n)\n"));
+        let folder = format!("{} {expected}", folder.display());
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", test, "--test-threads=1"]).env(PLACE, folder).env("FLASH_CACHE_DIR", &cache);
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "{}", plugins::text_of(&output));
+        std::fs::read_dir(&cache).map_or(0, Iterator::count)
+    };
+    let first = run("a", 12.0);
+    assert!(first >= devices.len(), "kept, although it includes a file");
+    assert_eq!(run("a", 12.0), first, "found again");
+    assert_eq!(run("(2 * a)", 18.0), 2 * first, "compiled again");
+    assert_eq!(run("a", 12.0), 2 * first, "both are kept");
+}
+
+/// Names the folder of a text for a process of its own, and the result.
+const PLACE: &str = "FLASH_TEST_PLACE";
+
+#[test]
+fn a_file_and_a_text_have_build_options() {
+    for device in devices_of_all_kinds("texts::a_file_and_a_text_have_build_options") {
+        let place = plugins::directory();
+        let text = WITH_HEADERS.replace("#include \"parts/body.h\"", "#define BODY(x) (SLOPE * (x) + n)");
+        let path = file(place.path(), "axpy.c", &text);
+        for code in [Implementation::file(&path, "axpy"), Implementation::source(&text, "axpy")] {
+            let with = |options: &str| code.clone().cooperating().build_options(options);
+            check(&device, with("-DSLOPE=a"));
+            assert_eq!(axpy(&device, with("-DSLOPE=(2*a) -DOTHER=1")), Ok(vec![18.0; N]), "{device}");
+            refused(&device, code.clone().cooperating(), &["SLOPE"]);
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_an_empty_text_is_an_error_that_says_so() {
+    for device in
+        devices_of_all_kinds("texts::a_byte_order_mark_is_skipped_and_an_empty_text_is_an_error_that_says_so")
+    {
+        let place = plugins::directory();
+        let text = format!(
+            "\u{feff}{}",
+            WITH_HEADERS.replace("BODY(", "a * (").replace("INDEX(0)));", "INDEX(0))) + n;")
+        );
+        let text = text.replace("#include \"parts/body.h\"", "#define MARKED");
+        check(&device, Implementation::file(file(place.path(), "axpy.c", &text), "axpy").cooperating());
+        check(&device, Implementation::source(&text, "axpy").cooperating());
+        for text in ["", "\n \n", "\u{feff}"] {
+            let path = file(place.path(), "empty.c", text);
+            refused(
+                &device,
+                Implementation::file(&path, "axpy"),
+                &["expected a source, found an empty text", "empty.c"],
+            );
+        }
+        // Linux's paths are bytes.
+        let name = OsStr::from_bytes(b"axpy \xff.c");
+        let other = OsStr::from_bytes(b"axpy \xfe.c");
+        check(&device, Implementation::file(file(place.path(), name, &text), "axpy").cooperating());
+        let text = text.replace("a * (", "2 * a * (");
+        let doubled = Implementation::file(file(place.path(), other, &text), "axpy").cooperating();
+        assert_eq!(axpy(&device, doubled), Ok(vec![18.0; N]), "{device}");
     }
 }

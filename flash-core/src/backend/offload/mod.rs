@@ -9,6 +9,7 @@
 
 mod cache;
 mod function;
+mod include;
 mod launch;
 mod launch_words;
 mod parameters;

@@ -1,12 +1,15 @@
 //! The attributes of an implementation in a kernel language, and the text before its source.
 
 use super::DEVICE_HEADER;
-use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC, Str};
+use super::include::{with_includes, without_mark};
+use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC};
 use crate::backend::Failure;
 use crate::descriptor::{KernelDescriptor, View};
 use crate::error::Code;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// An implementation in a kernel language.
@@ -237,9 +240,13 @@ impl KernelSpec {
         if !matches!(implementation.kind, KIND_EXT_SRC | KIND_EXT_BIN) {
             return Ok(None);
         }
-        // SAFETY: strings of implementations live for ever.
-        let path = unsafe { Str { ptr: implementation.payload, len: implementation.payload_len }.text() };
-        let path = PathBuf::from(path);
+        let path = match implementation.payload.is_null() {
+            true => PathBuf::new(),
+            // SAFETY: not NULL, and the payload has that many bytes, which live for ever.
+            false => PathBuf::from(OsStr::from_bytes(unsafe {
+                std::slice::from_raw_parts(implementation.payload, implementation.payload_len)
+            })),
+        };
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         if let Some(ending) = ending.filter(|ending| known.contains(&ending.as_str())) {
             return Ok(Some((path, ending)));
@@ -250,10 +257,11 @@ impl KernelSpec {
         Err(Failure::new(Code::Unsupported, text))
     }
 
-    /// The implementation's code; files are read.
+    /// The implementation's code; files are read, and what a source includes from beside it is in its text.
     ///
     /// # Errors
-    /// [`Code::Invalid`] if there is none, the file cannot be read, or a source is no UTF-8.
+    /// [`Code::Invalid`] if there is none, the file cannot be read, or a source is empty, is no UTF-8, or
+    /// includes itself.
     pub fn payload(&mut self, implementation: &Implementation) -> Result<Payload, Failure> {
         let fail = |text: String| Err(Failure::new(Code::Invalid, format!("{}: {text}", self.title)));
         if implementation.payload.is_null() || implementation.payload_len == 0 {
@@ -261,17 +269,15 @@ impl KernelSpec {
         }
         // SAFETY: not NULL, and the payload has that many bytes, which live for ever.
         let bytes = unsafe { std::slice::from_raw_parts(implementation.payload, implementation.payload_len) };
+        let mut beside = None;
         let bytes = match implementation.kind {
             KIND_INT_SRC | KIND_INT_BIN => bytes.to_vec(),
             KIND_EXT_SRC | KIND_EXT_BIN => {
-                let path = PathBuf::from(String::from_utf8_lossy(bytes).into_owned());
+                let path = PathBuf::from(OsStr::from_bytes(bytes));
                 match std::fs::read(&path) {
                     Ok(bytes) => {
                         self.file = path.display().to_string();
-                        if let (KIND_EXT_SRC, Some(folder)) = (implementation.kind, folder_of(&path)) {
-                            // Headers beside the source.
-                            let _ = write!(self.build_options, " -I {folder}");
-                        }
+                        beside = Some(path);
                         bytes
                     }
                     Err(why) => return fail(format!("expected a readable file {path:?}, found: {why}")),
@@ -282,10 +288,24 @@ impl KernelSpec {
         if matches!(implementation.kind, KIND_INT_BIN | KIND_EXT_BIN) {
             return Ok(Payload::Binary(bytes));
         }
-        let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
+        let mut text = match std::str::from_utf8(&bytes) {
+            Ok(text) => without_mark(text).to_owned(),
             Err(why) => return fail(format!("expected a source in UTF-8, found: {why}")),
         };
+        let name = beside.as_ref().map(|path| format!(" in the file {path:?}")).unwrap_or_default();
+        if text.trim().is_empty() {
+            return fail(format!("expected a source, found an empty text{name}"));
+        }
+        if let Some(path) = &beside {
+            match with_includes(path, &text) {
+                Ok(whole) => text = whole,
+                Err(why) => return fail(format!("source{name}: {why}")),
+            }
+            if let Some(folder) = folder_of(path) {
+                // For files that are included by a name in angle brackets, or by a macro.
+                let _ = write!(self.build_options, " -I {folder}");
+            }
+        }
         self.index32 |= text.contains("FLASH_INDEX32");
         self.details = self.asks_for_details(&text);
         self.grid = self.takes_grid(&text);
@@ -475,8 +495,7 @@ impl KernelSpec {
                 let _ = writeln!(source, "#undef {name}");
             }
         }
-        let file = self.file.replace('\\', "/").replace('"', "'");
-        let _ = writeln!(source, "#line 1 \"{file}\"");
+        let _ = writeln!(source, "#line 1 \"{}\"", shown(Path::new(&self.file)));
         for line in text.lines() {
             // The header is included already.
             if !(is_include(line) && line.contains(HEADER_NAME)) {
@@ -525,7 +544,12 @@ const THREAD_WORDS: [&[&str]; 4] = [
     ],
 ];
 
-const HEADER_NAME: &str = "flash_device.h";
+pub(super) const HEADER_NAME: &str = "flash_device.h";
+
+/// A path in a `#line`.
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string().replace('\\', "/").replace('"', "'").replace(['\n', '\r'], " ")
+}
 
 /// The plain name in a C++ name: `scale` of `fast::scale<float>`.
 fn identifier(entry: &str) -> &str {
@@ -538,7 +562,7 @@ fn is_include(line: &str) -> bool {
 }
 
 /// The folder of a path, if compilers take it as an option.
-fn folder_of(path: &Path) -> Option<&str> {
-    let folder = path.parent()?.to_str()?;
-    (!folder.is_empty() && !folder.contains(char::is_whitespace)).then_some(folder)
+fn folder_of(path: &Path) -> Option<String> {
+    let folder = std::path::absolute(path).ok()?.parent()?.to_str()?.to_owned();
+    (!folder.is_empty() && !folder.contains(|c: char| c.is_whitespace() || c == '"')).then_some(folder)
 }
