@@ -16,8 +16,26 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Programs {
     cache: ProgramCache,
     /// They are kept: loading an FPGA's image takes seconds, and its kernels are all in one.
-    loaded: Mutex<HashMap<Key, Arc<Counted<Program>>>>,
+    loaded: Mutex<Loaded>,
 }
+
+/// Programs that are loaded. Those that no kernel has any more are released, the least recently used first,
+/// when there are more than [`UNUSED`] of them.
+#[derive(Default)]
+struct Loaded {
+    programs: HashMap<Key, Entry>,
+    /// Number of uses so far.
+    uses: u64,
+}
+
+struct Entry {
+    program: Arc<Counted<Program>>,
+    /// Number of its latest use by a kernel; 0: it waits for its first kernel.
+    used: u64,
+}
+
+/// Programs without a kernel that are kept for the next one.
+const UNUSED: usize = 32;
 
 /// All that a program depends on.
 #[derive(PartialEq, Eq, Hash)]
@@ -80,8 +98,8 @@ impl Programs {
         };
         // Held while it is built, so that of two threads that want one program the second finds it.
         let mut loaded = self.loaded.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(program) = loaded.get(&key) {
-            return Ok(Some(program.clone()));
+        if let Some(program) = loaded.get(&key, compile) {
+            return Ok(Some(program));
         }
         let program = match &key {
             // A binary is not compiled, and not kept for others.
@@ -98,9 +116,7 @@ impl Programs {
                 }
             },
         };
-        let program = Arc::new(program);
-        loaded.insert(key, program.clone());
-        Ok(Some(program))
+        Ok(Some(loaded.insert(key, Arc::new(program), compile)))
     }
 
     /// A program that an earlier process kept.
@@ -121,6 +137,32 @@ impl Programs {
         {
             self.cache.keep(key, binary);
         }
+    }
+}
+
+impl Loaded {
+    /// A program; `used`: for a kernel.
+    fn get(&mut self, key: &Key, used: bool) -> Option<Arc<Counted<Program>>> {
+        let entry = self.programs.get_mut(key)?;
+        if used {
+            self.uses += 1;
+            entry.used = self.uses;
+        }
+        Some(entry.program.clone())
+    }
+
+    fn insert(&mut self, key: Key, program: Arc<Counted<Program>>, used: bool) -> Arc<Counted<Program>> {
+        self.uses += u64::from(used);
+        let entry = Entry { program: program.clone(), used: if used { self.uses } else { 0 } };
+        self.programs.insert(key, entry);
+        // A program that only this table has cannot be had by anything else while the lock is held.
+        let unused = |entry: &Entry| entry.used > 0 && Arc::strong_count(&entry.program) == 1;
+        let mut uses: Vec<u64> = self.programs.values().filter(|e| unused(e)).map(|e| e.used).collect();
+        if let Some(oldest) = uses.len().checked_sub(UNUSED + 1) {
+            let last = *uses.select_nth_unstable(oldest).1;
+            self.programs.retain(|_, entry| !unused(entry) || entry.used > last);
+        }
+        program
     }
 }
 

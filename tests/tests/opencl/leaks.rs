@@ -72,6 +72,43 @@ fn ten_thousand_launches_leave_nothing_behind() {
 }
 
 #[test]
+fn programs_of_texts_that_come_and_go_are_released() {
+    const TEXTS: u64 = 80;
+    // No program is loaded from disk meanwhile.
+    flash_tests::in_process(&[("FLASH_CACHE_LIMIT", "0")], || {
+        for device in devices("leaks::programs_of_texts_that_come_and_go_are_released") {
+            let rt = get_runtime(&device).unwrap();
+            let run = |number: u64| {
+                let text = format!(
+                    "__kernel void scale(float a, __global const float *x, __global float *y) {{ y[get_global_id(0)] += a * x[get_global_id(0)] + {number}; }}"
+                );
+                let (x, y) = (FlashMemory::from(vec![2.0f32; 8]), FlashMemory::<f32>::zeroed(8));
+                rt.submit(Scale::of(3.0, &x, &y))
+                    .options(Implementation::source(text, "scale"))
+                    .exec([8])
+                    .unwrap();
+                assert_eq!(*y.read().unwrap(), [6.0 + number as f32; 8], "{device}");
+            };
+            // The definition's own implementations are prepared in any case.
+            run(TEXTS);
+            let before = Objects::of(&device, "programs");
+            (0..TEXTS).for_each(run);
+            let after = Objects::of(&device, "programs");
+            assert_eq!(after.made - before.made, TEXTS, "{device}");
+            // Plans are kept for the latest options, and some programs that have no kernel any more.
+            assert!(after.live() - before.live() <= 32 + 32 + 1, "{device}: {after:?}");
+            run(0);
+            run(TEXTS - 1);
+            assert_eq!(
+                Objects::of(&device, "programs").made - after.made,
+                1,
+                "{device}: only the first is gone"
+            );
+        }
+    });
+}
+
+#[test]
 fn what_is_kept_of_the_hosts_arrays_goes_with_them() {
     // No program is loaded from disk meanwhile.
     flash_tests::in_process(&[("FLASH_CACHE_LIMIT", "0")], || {
