@@ -49,6 +49,7 @@
  * FLASH_THREADS_PER_ITEM   threads that share a work item; 1, unless the implementation says more
  * FLASH_ITEMS_PER_THREAD   if a thread has runs of work items, of this number and its multiples
  * FLASH_GRID_BARRIER    if the kernel is launched once for several phases, in CUDA C++
+ * FLASH_CHECK_BOUNDS    if indices of FLASH_AT are checked, with FLASH_BYTES_<name>, the bytes of an array's element
  * FLASH_CONSECUTIVE     if the program is for launches whose items have consecutive values of dimension 0 and one
  *                       value of every other: compilers then see that neighbours use neighbouring elements
  * FLASH_GRID            the same for launches of kernels with two or three dimensions whose items are a box, with a
@@ -146,7 +147,7 @@ typedef struct flash_launch {
 
 /* The table begins with FLASH_DETAIL words per array argument: elements of a row, begin and end of its part along
  * three axes, and its stride per dimension. Then come listed values. A source that uses none of these details
- * has no such words, and NULL for an empty table. */
+ * has no such words, and NULL for an empty table. With FLASH_CHECK_BOUNDS the words of a fault lie between both. */
 #define FLASH_DETAIL (7 + FLASH_DIMS)
 
 /* The last parameters of a kernel. One with FLASH_GRID_BARRIER is launched once for several phases, with as many
@@ -251,17 +252,33 @@ typedef struct flash_launch {
 
 /* Element `index` of an array, in units of the parameter's target type, from the array's first. Of a phased
  * one: as it was when the phase began. */
+#ifdef FLASH_CHECK_BOUNDS
+#define FLASH_AT(array, index) \
+    FLASH_CHECKED(array, array, index, FLASH_OF(array).origin, FLASH_OF(array).end * FLASH_BYTES_##array)
+#else
 #define FLASH_AT(array, index) \
     ((array)[(flash_i64)(index) - FLASH_OF(array).origin / (flash_i64)sizeof(*(array))])
+#endif
 
 /* Element `index` of a phased array, to write; seen from the next phase on. Its parameter is the array's name
  * with `_next`. */
+#ifdef FLASH_CHECK_BOUNDS
+#define FLASH_NEXT(array, index) \
+    FLASH_CHECKED(array, array##_next, index, FLASH_OF(array).next_origin, FLASH_OF(array).end * FLASH_BYTES_##array)
+#else
 #define FLASH_NEXT(array, index) \
     ((array##_next)[(flash_i64)(index) - FLASH_OF(array).next_origin / (flash_i64)sizeof(*(array##_next))])
+#endif
 
 /* Accumulator `index` (0 for a single one) of the block that the current work item is in. */
+#ifdef FLASH_CHECK_BOUNDS
+#define FLASH_REDUCE(array, index) \
+    FLASH_CHECKED(array, &FLASH_AT(array, flash_item / FLASH_ROW_LEN(array) * FLASH_LEN(array)), index, 0, \
+                  FLASH_LEN(array) * FLASH_BYTES_##array)
+#else
 #define FLASH_REDUCE(array, index) \
     FLASH_AT(array, flash_item / FLASH_ROW_LEN(array) * FLASH_LEN(array) + (flash_u64)(index))
+#endif
 
 /* The beginning of the current work item's own element, or row, in an `Item` or `Phased` argument. */
 #define FLASH_OWN_INDEX(array) \
@@ -287,6 +304,46 @@ typedef struct flash_launch {
 #endif
 
 #define FLASH_OF(array) (flash_run.arrays[FLASH_ARRAY_##array])
+
+#ifdef FLASH_CHECK_BOUNDS
+/* The setting `check_bounds`: an index outside its array is noted for the host, and the element is one that nobody
+ * reads. A function that uses FLASH_AT has the parameters `flash_run` and `flash_table`. The first words are of the
+ * fault, the rest is for elements of up to FLASH_SCRATCH bytes. */
+#ifdef __OPENCL_VERSION__
+#define FLASH_TYPE_OF(expression) __typeof__(expression)
+#else
+#define FLASH_TYPE_OF(expression) decltype(expression)
+#endif
+#define FLASH_FAULT ((FLASH_DETAIL * FLASH_ARRAYS + 15) / 16 * 16)
+#define FLASH_CHECKED(array, pointer, index, origin, end) \
+    (*(FLASH_TYPE_OF(&*(pointer)))flash_checked( \
+        (size_t)(pointer), (flash_i64)(index), \
+        sizeof(*(pointer)) * sizeof(char[sizeof(*(pointer)) <= FLASH_SCRATCH ? 1 : -1]), (flash_i64)(origin), end, \
+        FLASH_ARRAY_##array, flash_table))
+
+/* The address of an element of `size` bytes, in a buffer that begins with byte `origin` of its array, and whose last
+ * element ends before byte `end`. */
+FLASH_FUNCTION size_t flash_checked(size_t buffer, flash_i64 index, flash_u64 size, flash_i64 origin, flash_u64 end,
+                                    flash_u64 array, FLASH_GLOBAL const flash_u64 *table) {
+    const flash_i64 first = origin / (flash_i64)size, behind = (flash_i64)(end / size);
+    FLASH_GLOBAL flash_u64 *fault = (FLASH_GLOBAL flash_u64 *)(table + FLASH_FAULT);
+    if (first <= index && index < behind)
+        return buffer + (size_t)((flash_u64)(index - first) * size);
+    /* The first one is told. */
+#ifdef __OPENCL_VERSION__
+    if (atomic_cmpxchg((volatile __global uint *)fault, 0u, 1u) == 0u) {
+#else
+    if (atomicCAS((flash_u32 *)fault, 0u, 1u) == 0u) {
+#endif
+        fault[1] = array;
+        fault[2] = (flash_u64)index;
+        fault[3] = (flash_u64)first;
+        fault[4] = (flash_u64)behind;
+        fault[5] = size;
+    }
+    return (size_t)(fault + 16);
+}
+#endif
 
 FLASH_FUNCTION flash_u64 flash_index_of(flash_axis axis, flash_u64 row, flash_u64 narrow,
                                         FLASH_GLOBAL const flash_u64 *table) {

@@ -41,6 +41,8 @@ pub(crate) struct Found {
     pub ordinal: usize,
     pub info: DeviceInfo,
     pub limits: Limits,
+    /// Kernels check the indices of their elements.
+    pub check_bounds: bool,
 }
 
 /// The devices of the machine.
@@ -59,7 +61,7 @@ pub(crate) fn devices(settings: &HostSettings<'_>) -> Result<Vec<CudaDevice>, Un
         CUresult::CUDA_ERROR_NO_DEVICE => return Err(none()),
         result => return Err(why(failed("cuInit", result))),
     }
-    let cache = ProgramCache::of_settings(settings)?;
+    let (cache, check_bounds) = (ProgramCache::of_settings(settings)?, settings.flag("check_bounds"));
     let mut count = 0;
     // SAFETY: a local variable.
     unsafe { cuDeviceGetCount(&mut count) }.call("cuDeviceGetCount").map_err(why)?;
@@ -70,7 +72,7 @@ pub(crate) fn devices(settings: &HostSettings<'_>) -> Result<Vec<CudaDevice>, Un
         let mut device = 0;
         // SAFETY: a local variable.
         unsafe { cuDeviceGet(&mut device, ordinal) }.call("cuDeviceGet")?;
-        Ok(CudaDevice::new(look_at(device, ordinal as usize, driver)?, cache.clone()))
+        Ok(CudaDevice::new(look_at(device, ordinal as usize, driver, check_bounds)?, cache.clone()))
     };
     let devices: Result<Vec<CudaDevice>, Failure> = (0..count).map(device).collect();
     let devices = devices.map_err(why)?;
@@ -102,7 +104,7 @@ fn version() -> Result<i32, Unavailable> {
     Ok(version)
 }
 
-fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failure> {
+fn look_at(device: CUdevice, ordinal: usize, driver: i32, check_bounds: bool) -> Result<Found, Failure> {
     let get = |attribute: Attribute| -> Result<i32, Failure> {
         let mut value = 0;
         // SAFETY: a device that the driver gave, and a local variable.
@@ -160,7 +162,7 @@ fn look_at(device: CUdevice, ordinal: usize, driver: i32) -> Result<Found, Failu
         name,
         ..DeviceInfo::default()
     };
-    Ok(Found { device, ordinal, info, limits })
+    Ok(Found { device, ordinal, info, limits, check_bounds })
 }
 
 /// Single-precision lanes of a multiprocessor, by compute capability: the table "Arithmetic Instructions" of

@@ -5,13 +5,13 @@ use crate::failure::Call;
 use crate::queue::Function;
 use cudarc::driver::sys::{
     CUdeviceptr, CUfunction_attribute as Attribute, CUresult, cuFuncGetAttribute, cuFuncGetParamInfo,
-    cuFuncSetAttribute, cuMemAllocAsync, cuMemFreeAsync, cuMemcpyHtoDAsync_v2, cuMemsetD32Async,
-    cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize,
+    cuFuncSetAttribute, cuMemAllocAsync, cuMemFreeAsync, cuMemcpyDtoH_v2, cuMemcpyHtoDAsync_v2,
+    cuMemsetD32Async, cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize,
 };
 use flash_core::Code;
 use flash_core::abi::{self, QueueFn};
 use flash_core::backend::Failure;
-use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
+use flash_core::backend::offload::{FAULT_WORDS, KernelSpec, LaunchWords, Parameter, Payload};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A kernel, for one device.
@@ -216,6 +216,7 @@ fn read(known: &DeviceFacts, implementation: &abi::Implementation) -> Result<(Ke
             return Err(Failure::new(Code::Unsupported, text));
         }
     }
+    spec.with_checks(known.found.check_bounds);
     let payload = match file {
         // PTX is text, too.
         Some((_, ending)) if BINARIES.contains(&ending.as_str()) => {
@@ -317,6 +318,28 @@ impl State {
         copied.call("cuMemcpyHtoDAsync")?;
         self.tables.push(Table { words: words.to_vec(), buffer });
         Ok(buffer)
+    }
+
+    /// Waits for a launch with checked indices, and reads from its table whether one was outside.
+    pub fn check_fault(
+        &mut self,
+        known: &'static DeviceFacts,
+        spec: &KernelSpec,
+        table: CUdeviceptr,
+    ) -> Result<(), Failure> {
+        let opened = known.opened()?;
+        let current = opened.context.enter()?;
+        let stream = opened.queue.stream();
+        opened.queue.before_other_work(&current)?;
+        stream.finish()?;
+        let (mut words, fault) = ([0u64; FAULT_WORDS], table + 8 * spec.fault_at() as u64);
+        let bytes = size_of_val(&words);
+        // SAFETY: the table has these words, and the launch that wrote to them has ended.
+        unsafe { cuMemcpyDtoH_v2(words.as_mut_ptr().cast(), fault, bytes) }.call("cuMemcpyDtoH")?;
+        // The next launch may get the same table.
+        // SAFETY: as above.
+        unsafe { cuMemsetD32Async(fault, 0, bytes / 4, stream.get()) }.call("cuMemsetD32Async")?;
+        spec.check_fault(&words)
     }
 
     /// A counter that is 0 when the next launch begins.

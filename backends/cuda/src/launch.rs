@@ -131,6 +131,9 @@ impl ModuleKernel {
                 commands.words(&[address]);
                 Ok(())
             })?;
+            if self.spec.check_bounds {
+                state.check_fault(known, &self.spec, address)?;
+            }
         }
         if (phases.end - phases.start) % 2 == 1 {
             for arg in args.iter().filter(|arg| two_buffers(arg) && !stays(arg)) {
@@ -376,7 +379,8 @@ impl ModuleKernel {
             commands.words(&run.structs[..run.structs.len() / run.count]);
             [table, structs, run.count as u64, counter].iter().for_each(|&word| commands.words(&[word]));
             Ok(())
-        })
+        })?;
+        if self.spec.check_bounds { state.check_fault(known, &self.spec, table) } else { Ok(()) }
     }
 }
 

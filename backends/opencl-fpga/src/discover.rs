@@ -46,6 +46,8 @@ pub(crate) struct Found {
     pub extensions: String,
     /// Versions of everything that compiles for it: programs of other versions are not used.
     pub driver: String,
+    /// Kernels check the indices of their elements.
+    pub check_bounds: bool,
     /// Its compiler takes the option with which it tells of parameters.
     pub tells_parameters: bool,
 }
@@ -53,13 +55,13 @@ pub(crate) struct Found {
 /// The devices of a backend: FPGAs, or all others.
 pub(crate) fn devices(fpga: bool, settings: &HostSettings<'_>) -> Result<Vec<OpenClDevice>, Unavailable> {
     let cache = ProgramCache::of_settings(settings)?;
-    let copy = settings.flag("opencl.copy");
+    let (copy, check_bounds) = (settings.flag("opencl.copy"), settings.flag("check_bounds"));
     let platforms = get_platforms().map_err(|error| Unavailable(no_platforms(error.0)))?;
     let (mut devices, mut reasons, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for platform in platforms {
         let name = platform.name().unwrap_or_else(|_| "a platform without a name".into());
         if is_fpga(&name) == fpga {
-            match devices_of(&platform, &name, copy) {
+            match devices_of(&platform, &name, (copy, check_bounds)) {
                 Ok(found) => devices.extend(found),
                 Err(failure) => reasons.push(format!("{name}: {}", failure.text)),
             }
@@ -94,15 +96,20 @@ fn is_fpga(platform: &str) -> bool {
     platform.contains("FPGA")
 }
 
-fn devices_of(platform: &Platform, name: &str, copy: bool) -> Result<Vec<Found>, Failure> {
+fn devices_of(platform: &Platform, name: &str, settings: (bool, bool)) -> Result<Vec<Found>, Failure> {
     let ids = match platform.get_devices(CL_DEVICE_TYPE_ALL) {
         Err(error) if error.0 == CL_DEVICE_NOT_FOUND => return Ok(Vec::new()),
         ids => ids.call("clGetDeviceIDs")?,
     };
-    ids.into_iter().map(|id| look_at(Device::new(id), platform, name, copy)).collect()
+    ids.into_iter().map(|id| look_at(Device::new(id), platform, name, settings)).collect()
 }
 
-fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool) -> Result<Found, Failure> {
+fn look_at(
+    device: Device,
+    platform: &Platform,
+    platform_name: &str,
+    (copy, check_bounds): (bool, bool),
+) -> Result<Found, Failure> {
     let extensions = device.extensions().call("clGetDeviceInfo")?;
     let kind = device.dev_type().call("clGetDeviceInfo")?;
     let emulated = platform_name.contains("Emulat");
@@ -154,7 +161,7 @@ fn look_at(device: Device, platform: &Platform, platform_name: &str, copy: bool)
     let tells_parameters = since_1_2(&version);
     let driver = format!("{platform_name} {platform_version} / {version} / {driver}");
     let platform = platform_name.to_owned();
-    Ok(Found { device, info, limits, platform, extensions, driver, tells_parameters })
+    Ok(Found { device, info, limits, platform, extensions, driver, check_bounds, tells_parameters })
 }
 
 /// Whether a version, `OpenCL 1.2 ..`, is 1.2 or later.

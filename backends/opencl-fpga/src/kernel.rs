@@ -18,7 +18,7 @@ use opencl3::kernel::{
     CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
     CL_KERNEL_ARG_ADDRESS_PRIVATE, Kernel, set_kernel_arg,
 };
-use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, create_buffer};
+use opencl3::memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, create_buffer};
 use opencl3::program::Program;
 use opencl3::types::cl_mem;
 use std::borrow::Cow;
@@ -221,6 +221,7 @@ fn read(
             ),
         ));
     }
+    spec.with_checks(device.found.check_bounds);
     let payload = spec.payload(implementation)?;
     spec.limit_grid(device.found.limits.parameter_bytes);
     Ok((spec, payload))
@@ -370,12 +371,18 @@ impl State {
         // SAFETY: the bytes of integers, all of which are valid.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
         self.set(spec, number, bytes)?;
-        let table = self.table(device, &told.table)?;
+        let table = self.table(device, &told.table, spec.check_bounds)?;
         self.set(spec, number + 1, &(table as usize).to_ne_bytes())
     }
 
+    /// The table of the launch whose parameters were set last; the next one gets another.
+    pub fn take_table(&mut self) -> Option<Counted<Memory>> {
+        self.forget();
+        self.tables.pop().map(|table| table.buffer)
+    }
+
     /// The launch's table on the device; NULL if it is empty, since every buffer of a launch costs time.
-    fn table(&mut self, device: &OpenClDevice, words: &[u64]) -> Result<cl_mem, Failure> {
+    fn table(&mut self, device: &OpenClDevice, words: &[u64], written: bool) -> Result<cl_mem, Failure> {
         if words.is_empty() {
             return Ok(null_mut());
         }
@@ -391,7 +398,7 @@ impl State {
         let buffer = Memory::created(unsafe {
             create_buffer(
                 device.opened()?.context.get(),
-                CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                if written { CL_MEM_READ_WRITE } else { CL_MEM_READ_ONLY } | CL_MEM_COPY_HOST_PTR,
                 bytes,
                 words.as_mut_ptr().cast(),
             )

@@ -1,15 +1,18 @@
 //! One launch: parameters, work-groups, phases.
 
+use crate::counted::{Counted, Memory};
 use crate::device::{OpenClDevice, Opened};
 use crate::kernel::{Compiled, OpenClKernel, State};
+use crate::places::Places;
 use crate::queue::{Alone, Commands};
 use flash_core::Code;
 use flash_core::abi::{self, Arg};
 use flash_core::backend::offload::{
-    KernelSpec, LaunchWords, Parameter, carried, numbers, offset, two_buffers,
+    FAULT_WORDS, KernelSpec, LaunchWords, Parameter, carried, numbers, offset, two_buffers,
 };
 use flash_core::backend::{Event, Failure, Launch};
 use opencl3::error_codes::{CL_INVALID_WORK_GROUP_SIZE, error_text};
+use opencl3::types::CL_FALSE;
 use std::ptr::null;
 
 /// The option, and the attribute, for the number of work items in a work-group.
@@ -119,6 +122,13 @@ impl OpenClKernel {
                 None => self.line(device, compiled, &told, wanted)?,
             };
             self.run(&mut alone, &state, &range)?;
+            if self.spec.check_bounds {
+                let table = state.take_table();
+                drop(state);
+                drop(alone);
+                self.check_fault(device.places(opened), table, commands)?;
+                continue;
+            }
             // Launches of the general program are rare.
             let is_simple = std::ptr::eq(compiled, self.only()) && !launch.has_attributes();
             if is_simple && phases == (0..1) && !args.iter().any(two_buffers) {
@@ -295,6 +305,28 @@ impl OpenClKernel {
             range.global[d] = (values.end - values.start) as usize;
         }
         Ok(range)
+    }
+
+    /// Waits for a launch with checked indices, and reads from its table whether one was outside.
+    fn check_fault(
+        &self,
+        places: Places<'_>,
+        table: Option<Counted<Memory>>,
+        commands: &mut Commands<'_>,
+    ) -> Result<(), Failure> {
+        let Some(table) = table else { return Ok(()) };
+        // Where the wait fails the device may still write to it.
+        let words = Box::leak(Box::new([0u64; FAULT_WORDS]));
+        let (from, bytes) = (8 * self.spec.fault_at(), size_of_val(words));
+        // The table has these words, and the place stays until the wait has ended.
+        commands.alone(places).push("clEnqueueReadBuffer", |opencl, queue, event| {
+            let to = words.as_mut_ptr().cast();
+            opencl.clEnqueueReadBuffer(queue, table.get(), CL_FALSE, from, bytes, to, 0, null(), event)
+        })?;
+        commands.finish()?;
+        // SAFETY: leaked above, and nothing else refers to it any more.
+        let words = unsafe { Box::from_raw(std::ptr::from_mut(words)) };
+        self.spec.check_fault(&words)
     }
 
     fn run(&self, alone: &mut Alone<'_, '_>, state: &State, range: &Range) -> Result<(), Failure> {

@@ -217,6 +217,11 @@ impl<'q> Commands<'q> {
         Ok(())
     }
 
+    /// Waits for everything that was enqueued. No lock is held meanwhile, as above.
+    pub fn finish(&self) -> Result<(), Failure> {
+        self.queue.finish()
+    }
+
     /// Waits for the enqueued part of an awaited launch.
     fn wait(&mut self) -> Result<(), Failure> {
         let Some(row) = self.row.take() else { return Ok(()) };

@@ -2,6 +2,7 @@
 //! kernels for bodies and for diffusion, on each device and on all of them together.
 
 mod bounds;
+mod checked;
 mod choice;
 mod diffusion;
 mod given;

@@ -173,6 +173,7 @@ fn help_teaches() {
         "FLASH_HOST_BUDGET",
         "FLASH_HOST_GRANULE",
         "FLASH_CHECK_WRITES",
+        "FLASH_CHECK_BOUNDS",
         "Exit status: 0",
     ] {
         assert!(text.contains(part), "no `{part}` in:\n{text}");

@@ -1,6 +1,7 @@
 //! The words of a launch for a cooperating kernel: those of `flash_launch`, and its table.
 
 use super::KernelSpec;
+use super::bounds::end_of_accumulators;
 use crate::abi::{self, Arg};
 use crate::backend::Failure;
 use crate::error::Code;
@@ -19,6 +20,9 @@ const RUN: usize = 4;
 /// Words of an axis, and of an array.
 const AXIS: usize = 5;
 const ARRAY: usize = 4;
+
+/// Words of an array's details, beside one for each dimension: `FLASH_DETAIL` of the header.
+pub(super) const DETAIL: usize = 7;
 
 /// The words of a launch: kept, and filled again.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +134,9 @@ impl KernelSpec {
         for argument in self.arrays().filter(|_| self.details) {
             detail(&args[argument], dimensions, &mut told.table);
         }
+        if self.check_bounds {
+            self.add_fault(&mut told.table);
+        }
         let rows = space.phase(phase);
         told.items = rows.end - rows.start;
         told.threads = told.items.saturating_mul(self.threads_per_item);
@@ -176,7 +183,12 @@ impl KernelSpec {
             _ => axis[0] == CONSTANT,
         });
         for argument in self.arrays() {
-            told.words.extend(array(&args[argument], odd));
+            let arg = &args[argument];
+            let mut words = array(arg, odd);
+            if let Some(end) = end_of_accumulators(arg, told.items).filter(|_| self.check_bounds) {
+                words[3] = end;
+            }
+            told.words.extend(words);
         }
         // A kernel without arrays has a struct with one, since C has no empty arrays.
         told.words.resize(self.told_bytes() / 8, 0);

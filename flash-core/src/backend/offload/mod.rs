@@ -1,12 +1,14 @@
 //! Shared parts of backends whose devices have a kernel language of their own: an implementation's attributes
 //! ([`KernelSpec`]), the text before its source ([`KernelSpec::source`]), the comparison of its parameters
 //! with the definition's ([`KernelSpec::check_told`]), the words of a launch for a kernel
-//! ([`KernelSpec::tell`]), the comparison of a launch with the last one ([`Signature`]), compiled programs on
-//! disk ([`ProgramCache`]), copies through memory that both sides reach ([`staging`]), a thread for them
-//! ([`Worker`]), and kernels that are functions of the host ([`queue_function`]).
+//! ([`KernelSpec::tell`]), checked indices ([`KernelSpec::check_fault`]), the comparison of a launch with the
+//! last one ([`Signature`]), compiled programs on disk ([`ProgramCache`]), copies through memory that both
+//! sides reach ([`staging`]), a thread for them ([`Worker`]), and kernels that are functions of the host
+//! ([`queue_function`]).
 //!
 //! The kernel's side of it is `include/flash_device.h` ([`DEVICE_HEADER`]).
 
+mod bounds;
 mod cache;
 mod function;
 mod include;
@@ -18,6 +20,7 @@ mod spec;
 pub mod staging;
 mod worker;
 
+pub use bounds::FAULT_WORDS;
 pub use cache::ProgramCache;
 pub use function::{call_queue_function, queue_function};
 pub use launch::{carried, numbers, offset, two_buffers};

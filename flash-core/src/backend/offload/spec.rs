@@ -4,7 +4,7 @@ use super::DEVICE_HEADER;
 use super::include::{with_includes, without_mark};
 use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC};
 use crate::backend::Failure;
-use crate::descriptor::{KernelDescriptor, View};
+use crate::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 use crate::error::Code;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -46,6 +46,8 @@ pub struct KernelSpec {
     pub grid: bool,
     /// Whether it gets strides: the program with `FLASH_GRID`.
     pub(super) strides: bool,
+    /// Whether `FLASH_AT` checks its index: [`with_checks`](KernelSpec::with_checks).
+    pub check_bounds: bool,
     /// Attribute `build_options`, for the compiler.
     pub build_options: String,
     /// Attribute `requires`: extensions of the device.
@@ -115,6 +117,7 @@ impl KernelSpec {
             details: true,
             grid: false,
             strides: false,
+            check_bounds: false,
             build_options: String::new(),
             requires: Vec::new(),
             defines: Vec::new(),
@@ -286,6 +289,8 @@ impl KernelSpec {
             other => return fail(format!("expected a kind from 1 to 4, found {other}")),
         };
         if matches!(implementation.kind, KIND_INT_BIN | KIND_EXT_BIN) {
+            // It was compiled without.
+            self.check_bounds = false;
             return Ok(Payload::Binary(bytes));
         }
         let mut text = match std::str::from_utf8(&bytes) {
@@ -307,7 +312,7 @@ impl KernelSpec {
             }
         }
         self.index32 |= text.contains("FLASH_INDEX32");
-        self.details = self.asks_for_details(&text);
+        self.details = self.check_bounds || self.asks_for_details(&text);
         self.grid = self.takes_grid(&text);
         Ok(Payload::Source(text))
     }
@@ -471,6 +476,18 @@ impl KernelSpec {
             for (number, &argument) in arrays.iter().enumerate() {
                 let name = &self.descriptor.arguments[argument].name;
                 let _ = writeln!(source, "#define FLASH_ARRAY_{name} {number}");
+            }
+            if self.check_bounds {
+                let _ = writeln!(
+                    source,
+                    "#define FLASH_CHECK_BOUNDS 1\n#define FLASH_SCRATCH {}",
+                    self.scratch_bytes()
+                );
+                for ArgumentDescriptor { name, element, .. } in
+                    arrays.iter().map(|&i| &self.descriptor.arguments[i])
+                {
+                    let _ = writeln!(source, "#define FLASH_BYTES_{name} {}", element.size);
+                }
             }
             if self.single_work_item {
                 source.push_str("#define FLASH_SINGLE_WORK_ITEM 1\n");
