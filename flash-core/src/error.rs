@@ -95,6 +95,17 @@ pub enum Error {
         /// Expected, found, what to do.
         text: String,
     },
+    /// Arrays whose contents do not describe what is made of them, such as a sparse matrix.
+    #[error("`{what}`, argument `{argument}`: {text}")]
+    #[non_exhaustive]
+    Contents {
+        /// The type that was to be made.
+        what: String,
+        /// The argument.
+        argument: String,
+        /// Where, what was expected, what was found, what to do.
+        text: String,
+    },
     /// Nothing implements the kernel on the selected devices.
     #[error("{0}")]
     NoImplementation(Box<NoImplementation>),
@@ -224,6 +235,12 @@ impl Error {
         text: impl Into<String>,
     ) -> Error {
         Error::Argument { kernel: kernel.into(), argument: argument.into(), text: text.into() }
+    }
+
+    /// Arrays of which a type cannot be made, for functions that check their contents. `text` says where,
+    /// what was expected, what was found and what to do.
+    pub fn contents(what: impl Into<String>, argument: impl Into<String>, text: impl Into<String>) -> Error {
+        Error::Contents { what: what.into(), argument: argument.into(), text: text.into() }
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 /// |---|---|---|---|
 /// | `plugin_path` | `FLASH_BACKEND_PATH` | directories and files of plugins, separated by colons | `flash-backends` beside the program |
 /// | `check_writes` | `FLASH_CHECK_WRITES` | flag: check that kernels write all that they promise to | 0 |
-/// | `check_bounds` (p) | `FLASH_CHECK_BOUNDS` | flag: check the indices of `FLASH_AT` in kernels that devices compile | 0 |
+/// | `check_bounds` (p) | `FLASH_CHECK_BOUNDS` | flag: check the indices of `FLASH_AT` in kernels that devices compile and, before each launch, what kernels index with, see [`ContentsCheck`](crate::kernel::ContentsCheck) | 0 |
 /// | `host_budget` (p) | `FLASH_HOST_BUDGET` | bytes of the host's memory that arrays of 4 MiB and more are to take | no limit |
 /// | `host_granule` | `FLASH_HOST_GRANULE` | bytes that the host fetches at least from a device's memory | 65536 |
 /// | `allow_world_writable` (p) | `FLASH_ALLOW_WORLD_WRITABLE` | flag: also load plugins that every user can write | 0 |
@@ -350,7 +350,10 @@ mod tests {
     fn names_and_values_that_do_not_fit_are_refused() {
         let refused = |settings: Settings| settings.resolve().unwrap_err().to_string();
         let text = refused(Settings::default().set("check_write", 1).set("cpu.devices", 0));
-        assert!(text.contains("`check_write`") && text.contains("check_writes, host_budget"), "{text}");
+        assert!(
+            text.contains("`check_write`") && text.contains("check_writes, check_bounds, host_budget"),
+            "{text}"
+        );
         let text = refused(Settings::default().set("cpu.devices", 0));
         assert_eq!(text, "setting `cpu.devices`: expected a whole number from 1 to 1024, found `0`");
         let resolved = Settings::default().set("cpu.copy", true).set("host_granule", 8).resolve().unwrap();

@@ -4,6 +4,7 @@
 //! [`views`]. It holds no code. Code is added, from any crate, by implementing one of the three
 //! doors [`CpuItem`], [`CpuSpan`], [`CpuWhole`] for a unit type and registering it with `#[kernel]`.
 
+mod contents;
 mod definition;
 mod device;
 mod doors;
@@ -19,11 +20,16 @@ pub(crate) mod shim;
 pub mod views;
 
 #[doc(inline)]
+pub use crate::__contents_check as contents_check;
+#[doc(inline)]
 pub use crate::__partition_map as partition_map;
 #[doc(hidden)] // for the kernel library
 pub use crate::__recorded_as as recorded_as;
 #[doc(no_inline)]
 pub use crate::descriptor::Element;
+#[doc(hidden)]
+pub use contents::ContentsCheckEntry;
+pub use contents::{Contents, ContentsCheck, WrongContents};
 pub use definition::{ArgumentWriter, KernelDefinition};
 pub(crate) use device::attribute;
 #[doc(hidden)] // for `#[implementations]`

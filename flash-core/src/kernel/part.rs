@@ -101,7 +101,8 @@ pub struct Candidate<'a> {
 impl<'a> Candidate<'a> {
     /// # Safety
     /// `args` are arguments of a launch of this kernel, with addresses in the host's memory. Scalars, and
-    /// arrays that are marked as structure, are present and not written during `'a`.
+    /// arrays that are marked as structure, are present and not written during `'a`. So are those that a
+    /// [`ContentsCheck`](super::ContentsCheck) reads, if it gets the candidate.
     pub(crate) unsafe fn new(
         descriptor: &'a KernelDescriptor,
         values: &'a [Range<u64>],
@@ -161,6 +162,22 @@ impl<'a> Candidate<'a> {
         let arg = &self.args[number];
         // SAFETY: `new`'s caller promised an array of `len` elements that is not written during 'a; their
         // type is `T`, just checked.
+        unsafe { super::views::whole((arg.data.cast_const().cast(), arg.len as usize)) }
+    }
+
+    /// The elements of a `Whole` or a `Window`, for checks of contents.
+    #[track_caller]
+    pub(super) fn read_only<T: Element>(&self, argument: &str) -> &'a [T] {
+        let number = self.number(argument);
+        let spec = &self.descriptor.arguments[number];
+        assert!(
+            matches!(spec.view, View::Whole | View::Window),
+            "argument `{argument}` is neither a `Whole` nor a `Window` but `{spec}`"
+        );
+        check_type::<T>(spec);
+        let arg = &self.args[number];
+        // SAFETY: only a `ContentsCheck` comes here, with an argument that it names: `new`'s caller promised
+        // an array of `len` elements that is not written during 'a. Their type is `T`, just checked.
         unsafe { super::views::whole((arg.data.cast_const().cast(), arg.len as usize)) }
     }
 

@@ -199,6 +199,12 @@ impl<T: Element> FlashMemory<T> {
         self.len() == 0
     }
 
+    /// True if this is the only handle to the memory, and no pipeline owns another: nothing else can change
+    /// it as long as this handle is not cloned or lent.
+    pub fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.header) == 1
+    }
+
     /// Extent per axis, axis 0 fastest. Empty if no shape was given.
     pub fn shape(&self) -> &[u64] {
         self.header.shape()

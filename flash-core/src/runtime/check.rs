@@ -1,9 +1,46 @@
-//! `FLASH_CHECK_WRITES=1`: checks that a kernel writes every element that it promised to write.
+//! Checks of launches that settings ask for. `FLASH_CHECK_BOUNDS=1`: of what a kernel indexes with, before it
+//! runs. `FLASH_CHECK_WRITES=1`: that a kernel writes every element that it promised to write.
 
 use super::facts::KernelFacts;
 use crate::abi::Arg;
 use crate::error::Error;
-use crate::index::{DynRuns, Order};
+use crate::index::{Dim, DynRuns, Order, value_range};
+use crate::kernel::shim::KernelMark;
+use crate::kernel::{Candidate, ContentsCheck, WrongContents};
+use crate::panics::caught;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Checks the contents of a launch's arguments.
+///
+/// # Safety
+/// `args` are arguments of a launch of this kernel, with addresses in the host's memory. Scalars, and arrays
+/// that the check reads, are present there and not written meanwhile.
+pub(super) unsafe fn check_contents(
+    check: &ContentsCheck,
+    kernel: &KernelFacts,
+    dims: &[Dim],
+    args: &[Arg],
+    shapes: &[&[u64]],
+) -> Result<(), Error> {
+    let values: SmallVec<[Range<u64>; 4]> = dims.iter().map(|dim| value_range(dim).0).collect();
+    // SAFETY: the caller vouches.
+    let launch = unsafe { Candidate::new(&kernel.descriptor, &values, args, shapes) };
+    let marked = || {
+        // The launch holds its memories already: a guard taken here would wait for itself.
+        let _mark = KernelMark::set();
+        check.call(launch)
+    };
+    let name = || kernel.descriptor.name.clone();
+    match caught(marked) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(WrongContents { argument, text })) => Err(Error::argument(name(), argument, text)),
+        Err(panic) => {
+            let text = format!("the check of its contents panicked: {panic}");
+            Err(Error::argument(name(), check.first(), text))
+        }
+    }
+}
 
 /// A byte that is rare in data.
 const PATTERN: u8 = 0xa5;

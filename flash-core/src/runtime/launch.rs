@@ -6,7 +6,7 @@
 
 use super::asynchronous::limits::{SharedOutcome, StopFlag, is_stopped, timed};
 use super::asynchronous::pending::{Pending, pend};
-use super::check::WriteCheck;
+use super::check::{WriteCheck, check_contents};
 use super::device_launch::{DeviceLaunch, blame, extras, failed, submit_to, timeout};
 use super::distributed::active_run::ActiveRun;
 use super::event::Event;
@@ -282,7 +282,7 @@ fn failsafe(list: &SubmissionList, node: &Node, plan: &Plan, error: Error) -> Re
     }
 }
 
-/// Second buffers for phased arguments, wider scalars, and the check that everything is written.
+/// Second buffers for phased arguments, wider scalars, and the checks of contents and of writes.
 fn submit_prepared(
     list: &SubmissionList,
     node: &Node,
@@ -291,6 +291,11 @@ fn submit_prepared(
     runtime: &Runtime,
     (draw, stop): (Option<u32>, StopFlag<'_>),
 ) -> Result<(), Error> {
+    if let Some(check) = plan.check {
+        let shapes = list.shapes_of(node);
+        // SAFETY: on this path memories are on the host, and held; submissions before this one are done.
+        unsafe { check_contents(check, plan, list.dims_of(node), list.args_of(node), &shapes)? };
+    }
     let mut args: SmallVec<[Arg; 8]> = SmallVec::from_slice(list.args_of(node));
     let mut scratch: SmallVec<[Scratch; 2]> = SmallVec::new();
     for (arg, hold) in args.iter_mut().zip(list.holds_of(node)) {

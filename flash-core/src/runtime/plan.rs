@@ -13,8 +13,8 @@ use crate::descriptor::{
     self, ArgumentDescriptor, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
 };
 use crate::error::{Code, Error};
-use crate::kernel::KernelDefinition;
 use crate::kernel::views::Operation;
+use crate::kernel::{ContentsCheck, KernelDefinition};
 use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -27,8 +27,10 @@ pub(crate) struct Plan {
     pub template: Vec<abi::Arg>,
     /// It can run, has one dimension without traits, and items along it without rows.
     pub simple: bool,
-    /// Arguments need second buffers, room for partial results, or wider scalars, at every launch.
+    /// Arguments need second buffers, room for partial results, wider scalars, or a check, at every launch.
     pub prepared: bool,
+    /// The check of its arguments' contents, where `check_bounds` is set.
+    pub check: Option<&'static ContentsCheck>,
     pub writes: bool,
     /// The rule by which its launches are cut.
     pub part: PartRule,
@@ -132,6 +134,7 @@ impl Plan {
             template: facts.arguments.iter().map(template).collect(),
             simple,
             prepared: facts.phased || facts.reduces || widens,
+            check: None,
             writes: facts.arguments.iter().any(ArgumentFacts::is_promised),
             part,
             parts: Cache::default(),
@@ -170,6 +173,12 @@ impl Plan {
         self.targets.clone()
     }
 
+    /// Its launches are checked as `check_bounds` asks.
+    pub(super) fn check_contents(&mut self) {
+        self.check = ContentsCheck::find(&self.descriptor);
+        self.prepared |= self.check.is_some();
+    }
+
     /// Later launches do not find it by its definition.
     pub(super) fn hide(&mut self) {
         self.type_id = None;
@@ -181,7 +190,7 @@ impl Plan {
     }
 
     /// Its launches on one device need nothing but their arguments: no second buffers, no partial results, no
-    /// wider scalars, no cut, and no map that looks into arrays.
+    /// wider scalars, no check, no cut, and no map that looks into arrays.
     #[inline]
     pub fn runs_simply(&self) -> bool {
         !self.prepared && self.subspaces <= 1 && !self.part.looks_inside()

@@ -274,8 +274,11 @@ impl Plans {
             Some(base) => base.plan(kernel, catalog).shared_targets(),
             None => targets_of(facts, all, &self.devices, catalog),
         };
-        let plan =
+        let mut plan =
             Plan::new(kernel, &self.options, targets).unwrap_or_else(|error| Plan::failed(kernel, error));
+        if catalog.settings().flag("check_bounds") {
+            plan.check_contents();
+        }
         if plan.target().is_err() && plan.movement.is_none() {
             self.failed.store(true, Ordering::Relaxed);
         }

@@ -172,6 +172,7 @@ fn help_teaches() {
         "FLASH_BLOCKING_THREADS",
         "FLASH_HOST_BUDGET",
         "FLASH_HOST_GRANULE",
+        "FLASH_CHECK_BOUNDS",
         "FLASH_CHECK_WRITES",
         "FLASH_CHECK_BOUNDS",
         "Exit status: 0",

@@ -39,8 +39,9 @@ impl FootprintCache {
     /// The footprint of a submission's items, on any path. `None`: it is not known.
     pub fn items(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
         let plan = node.plan();
-        // The arrays that such a map looks into are not held yet.
-        let known = !plan.whole && !plan.part.looks_inside() && plan.targets().is_ok();
+        // The arrays that such a map looks into are not held yet. A check reads more than the items do.
+        let looks_inside = plan.part.looks_inside() || plan.check.is_some();
+        let known = !plan.whole && !looks_inside && plan.targets().is_ok();
         if known { self.footprint(list, node) } else { None }
     }
 

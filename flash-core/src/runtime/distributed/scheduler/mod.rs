@@ -24,6 +24,7 @@ use crate::memory::fast_path::FastPathFence;
 use crate::memory::host_handles::Scratch;
 use crate::memory::region::Region;
 use crate::runtime::asynchronous::limits::{SharedOutcome, StopFlag, timed};
+use crate::runtime::check::check_contents;
 use crate::runtime::footprint::FootprintCache;
 use crate::runtime::partition::Parts;
 use crate::runtime::plan::{Plan, Target};
@@ -233,8 +234,14 @@ impl<'r> Scheduler<'r> {
         {
             return outcome;
         }
+        self.fetch_contents(node, plan)?;
+        if let Some(check) = plan.check {
+            let (list, shapes) = (self.list, self.list.shapes_of(node));
+            // SAFETY: what it reads was fetched. The run holds the memories; whatever writes them on the host
+            // before this submission is done, and what comes after it was not issued yet.
+            unsafe { check_contents(check, plan, list.dims_of(node), list.args_of(node), &shapes)? };
+        }
         let check = self.begin_check(node, plan, targets)?;
-        self.fetch_structure(node, plan)?;
         let placed = &placement::place(self, node, plan, targets, checked)?;
         let positions: SmallVec<[u64; 4]> = self.list.dims_of(node).iter().map(|dim| dim.len()).collect();
         let issue = PartRequest {

@@ -2,7 +2,7 @@
 
 use super::phased::Buffers;
 use super::{PartRequest, Scheduler, Touches};
-use crate::descriptor::{Access, Use, View};
+use crate::descriptor::{Access, ArgumentDescriptor, Use, View};
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::memory::region::{Grid, GridBox, Region};
@@ -163,13 +163,14 @@ impl<'r> Scheduler<'r> {
         }
     }
 
-    /// Row pointers and the like are on the host before a map looks at them.
-    pub(super) fn fetch_structure(&mut self, node: &Node, plan: &Plan) -> Result<(), Error> {
-        if !plan.part.looks_inside() {
-            return Ok(());
-        }
+    /// Row pointers and the like are on the host before a map or a check looks at them.
+    pub(super) fn fetch_contents(&mut self, node: &Node, plan: &Plan) -> Result<(), Error> {
+        let looks = |argument: &ArgumentDescriptor| {
+            (argument.structure && plan.part.looks_inside())
+                || plan.check.is_some_and(|check| check.reads(&argument.name))
+        };
         let mut any = false;
-        for (i, argument) in plan.descriptor.arguments.iter().enumerate().filter(|(_, a)| a.structure) {
+        for (i, argument) in plan.descriptor.arguments.iter().enumerate().filter(|(_, a)| looks(a)) {
             let (array, region) = self.range_of(node, i);
             let array = &mut self.arrays[array as usize];
             if array.directory().poisoned(&region) {
