@@ -6,7 +6,8 @@
 //! | [`mmm`](fn@mmm) | the product of matrices |
 //! | [`mvm`](fn@mvm) | the product of a matrix and a vector |
 //! | [`vdp`](fn@vdp) | the product of vectors |
-//! | [`smmm`](fn@smmm) | the product of a sparse matrix and a dense one |
+//! | [`smmm`](fn@smmm) | the product of a sparse matrix, a [`Csr`], and a dense one |
+//! | [`spmv`](fn@spmv) | the product of a sparse matrix and a vector |
 //! | [`ewmm`](fn@ewmm), [`ewmd`](fn@ewmd) | products and quotients element by element |
 //! | [`conv1d`](fn@conv1d) | the convolution of a signal with a filter |
 //! | [`js`](fn@js) | a sweep of Jacobi's method |
@@ -23,13 +24,14 @@
 //!
 //! A CPU has these implementations of each kernel and takes the fastest that it can run;
 //! `Implementation::named(..)` takes another. An OpenCL device has `any` of each kernel. One that is the CPU
-//! also has `cpu` of `flash.mmm`, `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.conv1d`,
+//! also has `cpu` of `flash.mmm`, `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.spmv`, `flash.conv1d`,
 //! `flash.diffusion.walk`, `flash.nbody.accelerate` and `flash.nbody.simulate`.
 //!
 //! | kernels | implementations on a CPU |
 //! |---|---|
 //! | `flash.mmm` | `openblas`, `amx_bf16`, `avx512_bf16`, `blocked`, `avx512`, `avx2`, `portable`, `plain` |
-//! | `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.ewmm`, `flash.ewmd` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.mvm`, `flash.vdp`, `flash.smmm`, `flash.spmv` | `avx512`, `avx2`, `portable`, `plain` |
+//! | `flash.ewmm`, `flash.ewmd` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.conv1d`, `flash.js` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.nbody.accelerate`, `flash.nbody.simulate` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.nbody.integrate` | `avx512`, `avx2`, `portable`, `plain` |
@@ -61,6 +63,10 @@ mod shapes;
 pub mod simd;
 #[path = "smmm/mod.rs"]
 pub mod smmm;
+#[path = "sparse/mod.rs"]
+mod sparse;
+#[path = "spmv/mod.rs"]
+pub mod spmv;
 #[path = "vdp/mod.rs"]
 pub mod vdp;
 
@@ -71,4 +77,6 @@ pub use js::js;
 pub use mmm::mmm;
 pub use mvm::mvm;
 pub use smmm::smmm;
+pub use sparse::Csr;
+pub use spmv::spmv;
 pub use vdp::vdp;

@@ -36,10 +36,7 @@ pub(crate) fn matrix<T: Element>(
     match *matrix.shape() {
         [leading, there] if fits(leading, there) => Ok(leading),
         _ => {
-            let found = match matrix.shape() {
-                [] => format!("{} elements without a shape", matrix.len()),
-                shape => format!("the shape {shape:?}"),
-            };
+            let found = shape_of(matrix);
             Err(refused(
                 kernel,
                 argument,
@@ -66,6 +63,35 @@ pub(crate) fn just<T: Element>(
                 "expected rows of {columns} elements, which are all written, found {leading}: give it the shape [{columns}, {rows}]"
             ),
         )),
+    }
+}
+
+/// The columns of a result of this many rows, whose shape is `[columns, rows]` or has more rows.
+pub(crate) fn columns<T: Element>(
+    kernel: &str,
+    (argument, of): (&str, &FlashMemory<T>),
+    rows: usize,
+) -> Result<usize, Error> {
+    match *of.shape() {
+        [columns, there] if there >= rows as u64 => Ok(columns as usize),
+        _ => {
+            let found = shape_of(of);
+            Err(refused(
+                kernel,
+                argument,
+                format!(
+                    "expected a matrix of {rows} rows, that is the shape [columns, {rows}] or more rows, found {found}: give it such a shape, the length of a row first"
+                ),
+            ))
+        }
+    }
+}
+
+/// The shape of an array, for an error.
+fn shape_of<T: Element>(array: &FlashMemory<T>) -> String {
+    match array.shape() {
+        [] => format!("{} elements without a shape", array.len()),
+        shape => format!("the shape {shape:?}"),
     }
 }
 

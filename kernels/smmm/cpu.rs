@@ -1,8 +1,9 @@
 //! Sparse products on the CPU: registers of a row of the product, to which multiples of rows of `b` are
-//! added.
+//! added. Rows of less than a register go through `sparse/sums.rs`.
 
 use super::{Smmm, SmmmItem, SmmmSpan};
 use crate::simd::{InstructionSet, Number, Vector, prefetch, spans};
+use crate::sparse::sums::Run;
 use flash_core::kernel;
 use flash_core::kernel::{CpuItem, Index, Span};
 use std::ops::Range;
@@ -11,56 +12,68 @@ use std::ops::Range;
 const AHEAD: usize = 8;
 
 #[inline(always)]
-fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: SmmmSpan<'_, T>) {
-    let (n, leading, first) = (k.n as usize, k.leading as usize, run.range().start);
-    let pointers = k.start.get(first..=first + run.len());
-    let Some(pointers) = pointers else {
-        panic!(
-            "flash.smmm: expected {} row pointers at least, one more than there are rows, found {}",
-            first + run.len() + 1,
-            k.start.len()
-        )
-    };
-    assert!(I::there(), "this CPU lacks the instructions");
-    if let Some(row) = pointers.windows(2).position(|pair| pair[0] > pair[1]) {
-        panic!(
-            "flash.smmm: expected row pointers that do not decrease, found {} and {} of row {}",
-            pointers[row],
-            pointers[row + 1],
-            first + row
-        );
-    }
-    let begin = pointers[0] as usize;
-    let all = begin..pointers[run.len()] as usize;
+fn rows<I: InstructionSet, T: Number>(run: Span<1>, k: SmmmSpan<'_, T>) {
+    let (n, leading) = (k.n as usize, k.leading as usize);
     // Views check that these elements exist.
-    let sparse =
-        Sparse { columns: k.column.slice(all.clone()), values: k.value.slice(all), b: k.b, leading, n };
-    for i in 0..run.len() {
-        let elements = pointers[i] as usize - begin..pointers[i + 1] as usize - begin;
-        let row = k.c.row(i);
+    let elements = |all: Range<usize>| (k.column.slice(all.clone()), k.value.slice(all));
+    let elements = Run::new("smmm", (k.start, run.range()), elements, (k.b, leading));
+    let lanes = I::Vector::<T>::LANES;
+    if n <= 2 * lanes { few::<I, T>(elements, n, k) } else { many::<I, T>(elements, n, k) }
+}
+
+/// Products of at most two registers of columns.
+#[inline(always)]
+fn few<I: InstructionSet, T: Number>(elements: Run<'_, T>, n: usize, mut k: SmmmSpan<'_, T>) {
+    let c = &mut k.c;
+    macro_rules! sums {
+        ($w:literal, $p:literal, $u:literal) => {{
+            let outside = |column| outside(column, n, elements.leading, elements.b.len());
+            let second = n - $w;
+            elements.sums::<I, $w, $p, $u>(second, outside, |row, sums| {
+                let c = c.row(row);
+                check(n, elements.leading, c.len());
+                c[..$w].copy_from_slice(&sums[0]);
+                c[second..].copy_from_slice(&sums[$p - 1]);
+            })
+        }};
+    }
+    match n {
+        0 => (0..elements.rows()).for_each(|row| check(0, elements.leading, c.row(row).len())),
+        1 => sums!(1, 1, 4),
+        2 => sums!(2, 1, 4),
+        3 => sums!(2, 2, 4),
+        4 => sums!(4, 1, 4),
+        5..8 => sums!(4, 2, 4),
+        8 => sums!(8, 1, 4),
+        9..16 => sums!(8, 2, 4),
+        16 => sums!(16, 1, 4),
+        17..=32 => sums!(16, 2, 4),
+        _ => unreachable!("registers have 16 lanes at most"),
+    }
+}
+
+/// Products of more than two registers of columns.
+#[inline(always)]
+fn many<I: InstructionSet, T: Number>(run: Run<'_, T>, n: usize, mut k: SmmmSpan<'_, T>) {
+    assert!(I::there(), "this CPU lacks the instructions");
+    let Run { columns, values, b, leading, .. } = run;
+    let lanes = I::Vector::<T>::LANES;
+    let sparse = Sparse { columns, values, b, leading, n };
+    for i in 0..run.rows() {
+        let (elements, row) = (run.row(i), k.c.row(i));
         check(n, leading, row.len());
         let c = &mut row[..];
-        let lanes = I::Vector::<T>::LANES;
-        if n < lanes {
-            c.fill(T::ZERO);
-            for element in elements {
-                for (c, b) in c.iter_mut().zip(sparse.row(element)) {
-                    *c = I::mul_add(sparse.values[element], *b, *c);
-                }
-            }
-            continue;
-        }
         let mut done = 0;
         while done < n {
             // SAFETY: the CPU has the instructions, as asserted.
             done += unsafe {
                 match (n - done) / lanes {
-                    8.. => sparse.sum::<I, 8>(&elements, done, c),
-                    4.. => sparse.sum::<I, 4>(&elements, done, c),
-                    2.. => sparse.sum::<I, 2>(&elements, done, c),
-                    1 => sparse.sum::<I, 1>(&elements, done, c),
+                    8.. => sparse.sum::<I, 8, 1>(&elements, done, c),
+                    4.. => sparse.sum::<I, 4, 1>(&elements, done, c),
+                    2.. => sparse.sum::<I, 2, 2>(&elements, done, c),
+                    1 => sparse.sum::<I, 1, 4>(&elements, done, c),
                     // The last register overlaps the one before.
-                    0 => sparse.sum::<I, 1>(&elements, n - lanes, c),
+                    0 => sparse.sum::<I, 1, 4>(&elements, n - lanes, c),
                 }
             };
         }
@@ -83,17 +96,17 @@ impl<T: Number> Sparse<'_, T> {
         let at = self.columns[element] as usize * self.leading;
         match self.b.get(at..at + self.n) {
             Some(row) => row,
-            None => outside(self.columns[element], self.n, self.leading, self.b.len()),
+            None => panic!("{}", outside(self.columns[element], self.n, self.leading, self.b.len())),
         }
     }
 
-    /// `R` registers of a row of the product, from number `first` on: the sums of these elements. Returns the
-    /// number of results.
+    /// `R` registers of a row of the product, from number `first` on: the sums of these elements, of which `U`
+    /// are added beside each other. Returns the number of results.
     ///
     /// # Safety
     /// The CPU has the instructions.
     #[inline(always)]
-    unsafe fn sum<I: InstructionSet, const R: usize>(
+    unsafe fn sum<I: InstructionSet, const R: usize, const U: usize>(
         &self,
         elements: &Range<usize>,
         first: usize,
@@ -104,23 +117,57 @@ impl<T: Number> Sparse<'_, T> {
         // SAFETY: the caller vouches for the instructions. The registers' numbers are in `c` and in each row
         // of `b`, which have `n`, as just checked.
         unsafe {
-            let mut sums = [I::Vector::<T>::splat(T::ZERO); R];
-            for element in elements.clone() {
-                if let Some(column) = self.columns.get(element + AHEAD) {
-                    let row =
-                        self.b.as_ptr().wrapping_add((*column as usize).wrapping_mul(self.leading) + first);
-                    (0..R).for_each(|v| prefetch(row.wrapping_add(v * lanes)));
-                }
-                let (row, value) = (self.row(element), I::Vector::<T>::splat(self.values[element]));
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = value.mul_add(I::Vector::<T>::load(row.as_ptr().add(first + v * lanes)), *sum);
+            let mut sums = [[I::Vector::<T>::splat(T::ZERO); R]; U];
+            let whole = elements.end - elements.len() % U;
+            for element in (elements.start..whole).step_by(U) {
+                for (u, sums) in sums.iter_mut().enumerate() {
+                    self.add::<I, R>(sums, element + u, first);
                 }
             }
-            for (v, sum) in sums.into_iter().enumerate() {
+            for (element, sums) in (whole..elements.end).zip(&mut sums) {
+                self.add::<I, R>(sums, element, first);
+            }
+            let mut width = U / 2;
+            while width > 0 {
+                for u in 0..width {
+                    for v in 0..R {
+                        sums[u][v] = sums[u][v].add(sums[u + width][v]);
+                    }
+                }
+                width /= 2;
+            }
+            for (v, sum) in sums[0].into_iter().enumerate() {
                 sum.store(c.as_mut_ptr().add(first + v * lanes));
             }
         }
         R * lanes
+    }
+
+    /// Adds one element to `R` registers of sums, those from number `first` on.
+    ///
+    /// # Safety
+    /// The CPU has the instructions, and a row of `b` the numbers of these registers.
+    // Not a closure: compilers do not always inline those, and without that there are no instructions.
+    #[inline(always)]
+    unsafe fn add<I: InstructionSet, const R: usize>(
+        &self,
+        sums: &mut [I::Vector<T>; R],
+        element: usize,
+        first: usize,
+    ) {
+        let lanes = I::Vector::<T>::LANES;
+        if let Some(column) = self.columns.get(element + AHEAD) {
+            let row = self.b.as_ptr().wrapping_add((*column as usize).wrapping_mul(self.leading) + first);
+            (0..R).for_each(|v| prefetch(row.wrapping_add(v * lanes)));
+        }
+        let row = self.row(element);
+        // SAFETY: the caller vouches.
+        unsafe {
+            let value = I::Vector::<T>::splat(self.values[element]);
+            for (v, sum) in sums.iter_mut().enumerate() {
+                *sum = value.mul_add(I::Vector::<T>::load(row.as_ptr().add(first + v * lanes)), *sum);
+            }
+        }
     }
 }
 
@@ -132,8 +179,8 @@ fn check(n: usize, leading: usize, row: usize) {
 }
 
 #[cold]
-fn outside(column: u32, n: usize, leading: usize, len: usize) -> ! {
-    panic!(
+fn outside(column: u32, n: usize, leading: usize, len: usize) -> String {
+    format!(
         "flash.smmm: column {column} is none of the rows of `b`: {len} elements have no {n} of such a row, {leading} apart"
     )
 }
@@ -151,7 +198,8 @@ impl<T: Number> CpuItem<Smmm<'_, T>> for Plain {
         k.c.fill(T::ZERO);
         for (column, value) in columns.iter().zip(values) {
             let at = *column as usize * leading;
-            let b = k.b.get(at..at + n).unwrap_or_else(|| outside(*column, n, leading, k.b.len()));
+            let b = k.b.get(at..at + n);
+            let b = b.unwrap_or_else(|| panic!("{}", outside(*column, n, leading, k.b.len())));
             for (c, b) in k.c.iter_mut().zip(b) {
                 *c += *value * *b;
             }

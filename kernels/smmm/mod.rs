@@ -4,20 +4,23 @@ mod cpu;
 
 use crate::shapes;
 use crate::simd::Number;
+use crate::sparse::{Csr, check};
 use flash_core::kernel::views::{Item, Read, Row, Whole, Window, Write};
+use flash_core::kernel::{Contents, WrongContents};
 use flash_core::{Error, FlashMemory, KernelDefinition};
 
 /// `c[i, j]`, the sum over the elements of row i of a sparse matrix of `value * b[column, j]`. Dimensions:
-/// (row: m). Made by [`smmm`](fn@smmm), or by `of` for slices and owned memories.
+/// (row: m). Made by [`smmm`](fn@smmm) of a [`Csr`], or by `of` for raw arrays, slices and owned memories.
 ///
 /// The sparse matrix is in CSR form (compressed sparse rows): the elements of row i are those from `start[i]`
 /// to `start[i + 1]`, in any order, each with its column. Launches are cut into parts of equal numbers of
 /// elements.
 ///
 /// # Errors
-/// A launch of more rows than `c` has is refused. Where the row pointers decrease, leave the elements, or a
-/// column is none of `b`'s rows, or a row of `c` does not have `n` elements, the kernel fails on the CPU. On
-/// devices the product is that of the existing elements in columns that `b` has rows for.
+/// A launch of more rows than `c` has is refused. Of raw arrays whose row pointers decrease or leave the
+/// elements, or with a column that is none of `b`'s rows, and where a row of `c` does not have `n` elements,
+/// the kernel fails on the CPU. On devices the product is then that of the existing elements in columns that
+/// `b` has rows for; with `FLASH_CHECK_BOUNDS=1` the launch fails on any device, with the same text.
 #[derive(KernelDefinition)]
 #[kernel(
     name = "flash.smmm",
@@ -48,42 +51,57 @@ pub struct Smmm<'a, T: Number> {
     c: Item<'a, Write<Row<T>>>,
 }
 
-/// The product of a sparse matrix of `m` rows and `k` columns, in CSR form, with the first `k` rows and `n`
-/// columns of a dense one. To be launched with the dimensions `[m]`.
+flash_core::kernel::contents_check! { Smmm<'static, f32>, [start, column], contents }
+flash_core::kernel::contents_check! { Smmm<'static, f64>, [start, column], contents }
+
+/// Checks raw arrays.
+fn contents(launch: &Contents<'_>) -> Result<(), WrongContents> {
+    let (n, leading, len) = (launch.scalar::<u64>("n"), launch.scalar::<u64>("leading"), launch.len("b"));
+    if leading < n {
+        let text = format!(
+            "expected {n} elements from row to row of `b` at least, as a row has, found {leading}: pass the length of its rows"
+        );
+        return Err(WrongContents { argument: "leading", text });
+    }
+    // As many rows as there are whole ones, and a last one of `n` elements.
+    let columns = match len.checked_sub(n) {
+        None => 0,
+        Some(behind) => behind.checked_div(leading).map_or(usize::MAX, |rows| rows as usize + 1),
+    };
+    check::rows(launch, "`b` has as many rows", columns)
+}
+
+/// The product of a sparse matrix with a dense one. To be launched with the dimensions `[a.rows()]`.
 ///
-/// `start` has `m + 1` row pointers, `column` and `value` as many elements as the last of them says; `b` has
-/// the shape `[leading dimension, rows]` with at least `n` and `k`, `c` has exactly `[n, m]`.
+/// `c` has the shape `[n, a.rows()]`, for n columns of the product. `b` has the shape
+/// `[leading dimension, rows]` with at least n and `a.columns()`; only those rows and columns are used.
 ///
 /// # Errors
-/// [`Error::Argument`] if they do not; it names what was expected and what was found. The contents of `start`
-/// and `column` are checked when the kernel runs.
+/// [`Error::Argument`] if they do not; it names what was expected and what was found.
 ///
 /// # Examples
 /// ```
 /// use flash_core::{FlashMemory, get_runtime};
+/// use flash_kernels::{Csr, smmm};
 /// # fn example() -> Result<(), flash_core::Error> {
 /// // Rows (2, 0) and (0, 3), times ((1, 2), (4, 5)).
-/// let (start, column) = (FlashMemory::from([0u64, 1, 2]), FlashMemory::from([0u32, 1]));
-/// let value = FlashMemory::from([2.0f64, 3.0]);
+/// let a = Csr::new([2, 2], [0, 1, 2], [0, 1], [2.0f64, 3.0])?;
 /// let b = FlashMemory::from([1.0, 2.0, 4.0, 5.0]).with_shape([2, 2])?;
 /// let c = FlashMemory::zeroed([2, 2]);
-/// let kernel = flash_kernels::smmm([2, 2, 2], (&start, &column, &value), &b, &c)?;
-/// get_runtime("ALL_ACCEL")?.submit(kernel).exec([2])?;
+/// get_runtime("ALL_ACCEL")?.submit(smmm(&a, &b, &c)?).exec([a.rows()])?;
 /// assert_eq!(*c.read()?, [2.0, 4.0, 12.0, 15.0]);
 /// # Ok(())
 /// # }
 /// ```
 pub fn smmm<'a, T: Number>(
-    [m, n, k]: [usize; 3],
-    (start, column, value): (&'a FlashMemory<u64>, &'a FlashMemory<u32>, &'a FlashMemory<T>),
+    a: &'a Csr<T>,
     b: &'a FlashMemory<T>,
     c: &'a FlashMemory<T>,
 ) -> Result<Smmm<'a, T>, Error> {
-    shapes::vector("flash.smmm", ("start", start), m.saturating_add(1), "the matrix has rows, and one more")?;
-    shapes::vector("flash.smmm", ("column", column), value.len(), "`value` has")?;
-    let leading = shapes::matrix("flash.smmm", ("b", b), [k, n])?;
-    shapes::just("flash.smmm", ("c", c), [m, n])?;
+    let n = shapes::columns("flash.smmm", ("c", c), a.rows())?;
+    let leading = shapes::matrix("flash.smmm", ("b", b), [a.columns(), n])?;
+    let (start, column, value) = a.arrays();
     // As flat arrays, whatever their shapes.
-    let (column, value, b) = (column.range(..)?, value.range(..)?, b.range(..k * leading as usize)?);
-    Ok(Smmm::of(n as u64, leading, start, column, value, b, c))
+    let b = b.range(..a.columns() * leading as usize)?;
+    Ok(Smmm::of(n as u64, leading, start.range(..)?, column.range(..)?, value.range(..)?, b, c))
 }

@@ -8,6 +8,7 @@ use flash::kernels::diffusion::{Count, Heat, OUTSIDE, Walk};
 use flash::kernels::js::Js;
 use flash::kernels::nbody::{Accelerate, Simulate};
 use flash::kernels::smmm::Smmm;
+use flash::kernels::spmv::Spmv;
 use flash::kernels::vdp;
 use flash::prelude::*;
 use flash_core::descriptor::Attributes;
@@ -147,6 +148,37 @@ fn row_pointers_beyond_the_elements_and_rows_far_apart_add_nothing() {
                     Err(error) => assert!(
                         which.ends_with("cut")
                             && error.to_string().contains("`flash.smmm`, part_by: argument"),
+                        "{which}: {error}"
+                    ),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn row_pointers_and_columns_beyond_the_vector_add_nothing_to_a_product_with_it() {
+    for device in devices_of_all_kinds(
+        "bounds::row_pointers_and_columns_beyond_the_vector_add_nothing_to_a_product_with_it",
+    ) {
+        let x = Guarded::new(vec![1.0f32, 3.0], f32::NAN);
+        for (start, column, expected) in [
+            ([0, 1_000_000, 2], [0u32, 1], [13.0, 0.0]),
+            ([0, u64::MAX, 2], [0, 1], [13.0, 0.0]),
+            ([0, 1, 2], [0, 2], [1.0, 0.0]),
+            ([0, 1, 2], [u32::MAX, 1], [0.0, 12.0]),
+        ] {
+            let column = Guarded::new(column.to_vec(), 0);
+            let value = Guarded::new(vec![1.0f32, 4.0], f32::NAN);
+            let start = FlashMemory::from(start);
+            for (which, rt) in runtimes(&device) {
+                let y = Guarded::new(vec![7.0f32; 2], 8.0);
+                let kernel = Spmv::of(&start, column.range(), value.range(), x.range(), y.range());
+                match rt.submit(kernel).exec([2]) {
+                    Ok(()) => assert_eq!(y.elements(), expected, "{which}: {start:?}"),
+                    // Where it is cut, a part's elements are checked before it runs.
+                    Err(error) => assert!(
+                        which.ends_with("cut") && error.to_string().contains("`spmv`, part_by: argument"),
                         "{which}: {error}"
                     ),
                 }

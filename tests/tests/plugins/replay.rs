@@ -156,7 +156,8 @@ fn one_device_and_two_agree_where_a_map_looks_into_an_array() {
     let value: FlashMemory<f32> = (0..3600).map(|i| (i % 23) as f32).collect();
     let b: FlashMemory<f32> = (0..180).map(|i| 0.1 * i as f32).collect();
     let (b, c) = (b.with_shape([3, 60]).unwrap(), FlashMemory::zeroed([3, 60]));
-    let product = flash::kernels::smmm([60, 3, 60], (&start, &column, &value), &b, &c).unwrap();
+    let a = flash::kernels::Csr::new([60, 60], start, column, value).unwrap();
+    let product = flash::kernels::smmm(&a, &b, &c).unwrap();
     let file = place.path().join("sparse.flash");
     rt.submit(product).defer([60]).recording(Data::With).unwrap().save(&file).unwrap();
     let mut command =

@@ -380,7 +380,7 @@ fn pointer(row: u64) -> u64 {
 
 #[flash_tests::test]
 fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
-    use flash::kernels::smmm;
+    use flash::kernels::smmm::Smmm;
     use flash::recording::{Data, Elements, Recording};
     flash_tests::in_process(flash_tests::APART[2], || {
         const M: u64 = 64;
@@ -394,7 +394,7 @@ fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
         let zeros = FlashMemory::<u64>::zeroed(M + 1);
         let rt = flash_tests::runtime().options(weights([1, 1]));
         let m = M as usize;
-        let product = |start| smmm([m, 2, m], (start, &column, &value), &b, &c).unwrap();
+        let product = |start| Smmm::of(2, 2, start, &column, &value, &b, &c);
 
         let pipeline = rt.submit(product(&start)).defer([M]);
         let recording = pipeline.recording(Data::With).unwrap();
@@ -427,7 +427,7 @@ fn a_map_that_looks_into_an_array_has_its_boxes_in_the_recording() {
         // Another memory, or what lies beside it in the same one, says nothing of it.
         let long: FlashMemory<u64> = (0..2 * M + 2).map(|row| pointer(row % (M + 1))).collect();
         let of = |range: std::ops::Range<usize>| long.range(range).unwrap();
-        let kernel = flash::kernels::smmm::Smmm::of(
+        let kernel = Smmm::of(
             2,
             2,
             of(0..m + 1),

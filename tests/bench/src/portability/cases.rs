@@ -3,13 +3,13 @@
 use super::c::{Kernels, OpenBlas, Real};
 use super::dense::Dense;
 use super::motion;
-use super::sparse::Sparse;
+use super::sparse::{Sparse, naive};
 use crate::diffusion::Diffusion;
 use crate::nbody::Accel;
 use anyhow::Result;
 use flash::kernel::cpu_has;
 use flash::kernels::mmm::bf16;
-use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
+use flash::kernels::{Csr, conv1d, ewmd, ewmm, js, mmm, mvm, smmm, spmv, vdp};
 use flash::{FlashMemory, Pipeline, RuntimeObj, get_runtime};
 use flash_core::descriptor::Implementation;
 use std::thread;
@@ -72,7 +72,7 @@ pub fn each<T: Real>(sizes: &[usize], in_c: InC<'_, T>, cpu: bool, measure: Meas
     for &bytes in sizes {
         streams(bytes, threads, c, measure)?;
         type Sized<T> = fn(usize, usize, Option<&Kernels<T>>, Measure<'_>) -> Result<bool>;
-        for case in [mvm_case as Sized<T>, smmm_case, conv1d_case, js_case] {
+        for case in [mvm_case as Sized<T>, smmm_case, spmv_case, conv1d_case, js_case] {
             let mut bytes = bytes;
             while !case(bytes, threads, c, measure)? {
                 bytes /= 2;
@@ -214,25 +214,24 @@ fn smmm_case<T: Real>(
 ) -> Result<bool> {
     let (n, each) = (64, 32);
     let m = bytes / (each * (size_of::<T>() + 4) + 2 * n * size_of::<T>());
-    let start: &FlashMemory<u64> = &(0..=m).map(|i| (i * each) as u64).collect();
-    let column: &FlashMemory<u32> =
-        &(0..m * each).map(|i| (i.wrapping_mul(2_654_435_761) % m) as u32).collect();
-    let (value, b) = (&numbers::<T>(m * each), &numbers::<T>(m * n).with_shape([n, m])?);
+    let sparse = &rows_of::<T>(m, each)?;
+    let b = &numbers::<T>(m * n).with_shape([n, m])?;
     let to = &FlashMemory::<T>::zeroed([n, m]);
     let best = c.map(|c| {
         || {
-            let (start, column) = (start.read().expect("free"), column.read().expect("free"));
-            let (value, b) = (value.read().expect("free"), b.read().expect("free"));
+            let (start, column) =
+                (sparse.row_pointers().expect("free"), sparse.column_indices().expect("free"));
+            let (value, b) = (sparse.values().read().expect("free"), b.read().expect("free"));
             let mut to = to.write().expect("free");
             // SAFETY: rows of `each` elements, whose columns are less than `m`, as many as `b` has rows.
             unsafe { c.smmm(threads, n, (&start, &column, &value), &b, &mut to) };
         }
     });
-    let sparse = match c {
-        Some(_) => Sparse::new(m, (&start.read()?, &column.read()?, &value.read()?), threads)?,
+    let in_sprs = match c {
+        Some(_) => in_sprs(sparse, threads)?,
         None => None,
     };
-    let by_sprs = sparse.as_ref().map(|sparse| {
+    let by_sprs = in_sprs.as_ref().map(|sparse| {
         || {
             let (b, mut to) = (b.read().expect("free"), to.write().expect("free"));
             sparse.product(n, &b, &mut to);
@@ -241,16 +240,71 @@ fn smmm_case<T: Real>(
     let by_c = best.as_ref().map(|best| (C, best as &dyn Fn()));
     let by_sprs = by_sprs.as_ref().map(|best| ("sprs on as many threads", best as &dyn Fn()));
     let bests: Vec<Best<'_>> = by_c.into_iter().chain(by_sprs).collect();
-    let (start1, column1) = (&FlashMemory::from([0u64, 1]), &FlashMemory::from([0u32]));
-    let (value1, b1) = (&FlashMemory::<T>::zeroed(1), &FlashMemory::zeroed([1, 1]));
+    let (sparse1, b1) = (&rows_of::<T>(1, 1)?, &FlashMemory::<T>::zeroed([1, 1]));
     let to1 = &FlashMemory::zeroed([1, 1]);
     measure(Case {
         kernel: "smmm",
         bytes: Some(bytes),
         unit: "GFLOP/s",
         work: 2.0 * (m * each * n) as f64 / 1e9,
-        submit: &|rt| Ok(rt.submit(smmm([m, n, m], (start, column, value), b, to)?).defer([m])),
-        one: &|rt| Ok(rt.submit(smmm([1, 1, 1], (start1, column1, value1), b1, to1)?).defer([1usize])),
+        submit: &|rt| Ok(rt.submit(smmm(sparse, b, to)?).defer([m])),
+        one: &|rt| Ok(rt.submit(smmm(sparse1, b1, to1)?).defer([1usize])),
+        best: &bests,
+        may_shrink: bytes >= 2 * BEYOND_CACHES,
+    })
+}
+
+/// A matrix of `m` rows and columns, with `each` elements in a row.
+fn rows_of<T: Real>(m: usize, each: usize) -> Result<Csr<T>> {
+    let start: FlashMemory<u64> = (0..=m).map(|i| (i * each) as u64).collect();
+    let column: FlashMemory<u32> =
+        (0..m * each).map(|i| (i.wrapping_mul(2_654_435_761) % m) as u32).collect();
+    Ok(Csr::new([m, m], start, column, numbers::<T>(m * each))?)
+}
+
+/// The same for sprs, if it takes it.
+fn in_sprs<T: Real>(sparse: &Csr<T>, threads: usize) -> Result<Option<Sparse<T>>> {
+    let (start, column, value) = (sparse.row_pointers()?, sparse.column_indices()?, sparse.values().read()?);
+    Sparse::new(sparse.rows(), (&start, &column, &value), threads)
+}
+
+/// 32 elements in a row, times a vector.
+fn spmv_case<T: Real>(
+    bytes: usize,
+    threads: usize,
+    c: Option<&Kernels<T>>,
+    measure: Measure<'_>,
+) -> Result<bool> {
+    let each = 32;
+    let m = bytes / (each * (size_of::<T>() + 4) + 8 + 2 * size_of::<T>());
+    let (sparse, x, y) = (&rows_of::<T>(m, each)?, &numbers::<T>(m), &FlashMemory::<T>::zeroed(m));
+    let by_rayon = || {
+        let (start, column) = (sparse.row_pointers().expect("free"), sparse.column_indices().expect("free"));
+        let (value, x) = (sparse.values().read().expect("free"), x.read().expect("free"));
+        naive((&start, &column, &value), &x, &mut y.write().expect("free"));
+    };
+    let in_sprs = match c {
+        Some(_) => in_sprs(sparse, threads)?,
+        None => None,
+    };
+    let by_sprs = in_sprs.as_ref().map(|sparse| {
+        || {
+            let (x, mut y) = (x.read().expect("free"), y.write().expect("free"));
+            sparse.product_with_vector(&x, &mut y);
+        }
+    });
+    let by_sprs = by_sprs.as_ref().map(|best| ("sprs on as many threads", best as &dyn Fn()));
+    // On other devices there is nothing in C, and none is measured beside them.
+    let by_rayon = c.map(|_| ("rayon over rows", &by_rayon as &dyn Fn()));
+    let bests: Vec<Best<'_>> = by_rayon.into_iter().chain(by_sprs).collect();
+    let (sparse1, x1, y1) = (&rows_of::<T>(1, 1)?, &FlashMemory::zeroed(1), &FlashMemory::zeroed(1));
+    measure(Case {
+        kernel: "spmv",
+        bytes: Some(bytes),
+        unit: "GFLOP/s",
+        work: 2.0 * (m * each) as f64 / 1e9,
+        submit: &|rt| Ok(rt.submit(spmv(sparse, x, y)?).defer([m])),
+        one: &|rt| Ok(rt.submit(spmv(sparse1, x1, y1)?).defer([1usize])),
         best: &bests,
         may_shrink: bytes >= 2 * BEYOND_CACHES,
     })

@@ -1,4 +1,5 @@
-//! Products of sparse matrices and dense ones by sprs: a part of the rows for each thread.
+//! Products of sparse matrices with dense ones and with vectors by sprs, a part of the rows for each thread;
+//! and with vectors by rayon, in a loop over rows as one writes it.
 
 use super::c::Real;
 use anyhow::Result;
@@ -6,7 +7,7 @@ use ndarray::{ArrayView2, ArrayViewMut2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use sprs::CsMatI;
-use sprs::prod::csr_mulacc_dense_rowmaj;
+use sprs::prod::{csr_mulacc_dense_rowmaj, mul_acc_mat_vec_csr};
 
 /// A matrix in CSR form, as the library has it, and threads.
 pub struct Sparse<T> {
@@ -38,4 +39,25 @@ impl<T: Real> Sparse<T> {
         };
         self.pool.install(|| to.par_chunks_mut(rows * n).enumerate().for_each(part));
     }
+
+    /// The product with a vector.
+    pub fn product_with_vector(&self, x: &[T], y: &mut [T]) {
+        let rows = self.matrix.rows().div_ceil(self.pool.current_num_threads()).max(1);
+        let part = |(part, y): (usize, &mut [T])| {
+            // The library adds to what is there.
+            y.fill(T::ZERO);
+            let first = part * rows;
+            mul_acc_mat_vec_csr(self.matrix.slice_outer(first..first + y.len()), x, y);
+        };
+        self.pool.install(|| y.par_chunks_mut(rows).enumerate().for_each(part));
+    }
+}
+
+/// The product of a matrix in CSR form with a vector: a loop over rows that rayon shares out.
+pub fn naive<T: Real>((start, column, value): (&[u64], &[u32], &[T]), x: &[T], y: &mut [T]) {
+    y.par_iter_mut().enumerate().for_each(|(row, y)| {
+        let elements = start[row] as usize..start[row + 1] as usize;
+        let products = column[elements.clone()].iter().zip(&value[elements]);
+        *y = products.map(|(column, value)| *value * x[*column as usize]).fold(T::ZERO, |sum, x| sum + x);
+    });
 }

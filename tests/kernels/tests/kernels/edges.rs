@@ -13,8 +13,9 @@ use flash::kernels::mmm::Mmm;
 use flash::kernels::mvm::Mvm;
 use flash::kernels::nbody::Accelerate;
 use flash::kernels::smmm::Smmm;
+use flash::kernels::spmv::Spmv;
 use flash::kernels::vdp::Vdp;
-use flash::kernels::{ewmd, ewmm, js, mvm, smmm, vdp};
+use flash::kernels::{Csr, ewmd, ewmm, js, mvm, smmm, spmv, vdp};
 use flash::prelude::*;
 use flash_core::memory::MemoryRange;
 
@@ -31,13 +32,20 @@ fn of_nothing<T: Real>(test: &str) {
         rt.submit(mvm([3, 0], &FlashMemory::zeroed([1, 3]), &a, &y).unwrap()).exec([3]).unwrap();
         near(&y.read().unwrap(), &[0.0; 3], |_| 0.0, &format!("{which}: mvm"));
         rt.submit(mvm([0, 4], &FlashMemory::zeroed([4, 0]), &x, &c).unwrap()).exec([0]).unwrap();
-        let (start, column) = (FlashMemory::from([0u64]), FlashMemory::<u32>::zeroed(0));
+        let sparse = |[m, k]: [usize; 2]| Csr::<T>::new([m, k], vec![0; m + 1], [], []).unwrap();
+        let (no_rows, no_elements, nothing) = (sparse([0, 2]), sparse([2, 2]), sparse([2, 0]));
         let (dense, none) = (FlashMemory::zeroed([5, 2]), FlashMemory::zeroed([5, 0]));
-        rt.submit(smmm([0, 5, 2], (&start, &column, &a), &dense, &none).unwrap()).exec([0]).unwrap();
-        let (start, product) = (FlashMemory::from([0u64; 3]), FlashMemory::from([T::of(7.0); 10]));
-        let product = product.with_shape([5, 2]).unwrap();
-        rt.submit(smmm([2, 5, 2], (&start, &column, &a), &dense, &product).unwrap()).exec([2]).unwrap();
-        near(&product.read().unwrap(), &[0.0; 10], |_| 0.0, &format!("{which}: smmm"));
+        rt.submit(smmm(&no_rows, &dense, &none).unwrap()).exec([0]).unwrap();
+        let (x, y) = (FlashMemory::from([T::ONE; 2]), FlashMemory::from([T::of(7.0); 2]));
+        rt.submit(spmv(&no_rows, &x, &c).unwrap()).exec([0]).unwrap();
+        for (sparse, dense, x) in [(&no_elements, &dense, &x), (&nothing, &none, &a)] {
+            let product = FlashMemory::from([T::of(7.0); 10]).with_shape([5, 2]).unwrap();
+            rt.submit(smmm(sparse, dense, &product).unwrap()).exec([2]).unwrap();
+            near(&product.read().unwrap(), &[0.0; 10], |_| 0.0, &format!("{which}: smmm"));
+            y.write().unwrap().fill(T::of(7.0));
+            rt.submit(spmv(sparse, x, &y).unwrap()).exec([2]).unwrap();
+            near(&y.read().unwrap(), &[0.0; 2], |_| 0.0, &format!("{which}: spmv"));
+        }
     }
 }
 
@@ -101,16 +109,18 @@ fn what_is_not_a_number_or_infinite_passes_through_products_and_sums() {
 fn in_sparse_products<T: Real>(test: &str) {
     // Six elements in each row, one in each column; the values of row 1 and row 2 of `b` are odd.
     let (m, n, k) = (5, 37, 6);
-    let start: FlashMemory<u64> = (0..=m as u64).map(|row| row * k as u64).collect();
-    let column: FlashMemory<u32> = (0..(m * k) as u32).map(|at| at % k as u32).collect();
+    let start: Vec<u64> = (0..=m as u64).map(|row| row * k as u64).collect();
+    let column: Vec<u32> = (0..(m * k) as u32).map(|at| at % k as u32).collect();
     let (mut value, mut b) = (vec![T::ONE; m * k], vec![T::ONE; k * n]);
     value[k + 4] = T::of(f64::NAN);
     value[2 * k + 5] = T::of(f64::INFINITY);
     b[2 * n + 33] = T::of(f64::NEG_INFINITY);
-    let (value, b) = (FlashMemory::from(value), FlashMemory::from(b).with_shape([n, k]).unwrap());
+    let vector: FlashMemory<T> = (0..k).map(|row| b[row * n + 33]).collect();
+    let a = Csr::new([m, k], start, column, value).unwrap();
+    let b = FlashMemory::from(b).with_shape([n, k]).unwrap();
     for (which, rt) in all(test) {
         let c = FlashMemory::zeroed([n, m]);
-        rt.submit(smmm([m, n, k], (&start, &column, &value), &b, &c).unwrap()).exec([m]).unwrap();
+        rt.submit(smmm(&a, &b, &c).unwrap()).exec([m]).unwrap();
         let expected = |at: usize| match (at / n, at % n) {
             (1, _) => f64::NAN,
             // An infinity and its opposite.
@@ -121,6 +131,21 @@ fn in_sparse_products<T: Real>(test: &str) {
         };
         let expected: Vec<f64> = (0..m * n).map(expected).collect();
         near(&c.read().unwrap(), &expected, |_| 0.0, &which);
+        // The product with one of its columns.
+        let y = FlashMemory::zeroed(m);
+        rt.submit(spmv(&a, &vector, &y).unwrap()).exec([m]).unwrap();
+        let expected: Vec<f64> = (0..m).map(|row| expected[row * n + 33]).collect();
+        near(&y.read().unwrap(), &expected, |_| 0.0, &which);
+        // And with few columns, for which there is other code.
+        for few in 1..=9 {
+            let b = b.read().unwrap();
+            let b =
+                (0..k).flat_map(|row| b[row * n + 34 - few..][..few].to_vec()).collect::<FlashMemory<T>>();
+            let (b, c) = (b.with_shape([few, k]).unwrap(), FlashMemory::zeroed([few, m]));
+            rt.submit(smmm(&a, &b, &c).unwrap()).exec([m]).unwrap();
+            let last = c.read().unwrap().iter().skip(few - 1).step_by(few).copied().collect::<Vec<T>>();
+            near(&last, &expected, |_| 0.0, &format!("{which}, {few} columns"));
+        }
     }
 }
 
@@ -224,6 +249,10 @@ fn results<T: Real>(rt: &RuntimeObj, offset: impl Fn(usize) -> usize) -> Vec<(&'
         .exec([m])
         .unwrap();
     done("flash.smmm", &c);
+    rt.submit(Spmv::<T>::of(start.range(), column.range(), value.range(), x.range(), y.range()))
+        .exec([m])
+        .unwrap();
+    done("flash.spmv", &y);
 
     let (filter, signal, out) = (of(0, 11), of(1, 200), of(2, 190));
     rt.submit(Conv1d::<T>::of(filter.range(), signal.range(), out.range())).exec([190]).unwrap();

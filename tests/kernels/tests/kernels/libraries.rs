@@ -9,7 +9,7 @@
 use crate::{Real, SETS, all, is_too_much, matrices, near, numbers};
 use faer::Mat;
 use flash::RuntimeObj;
-use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
+use flash::kernels::{Csr, conv1d, ewmd, ewmm, js, mmm, mvm, smmm, spmv, vdp};
 use flash::prelude::*;
 use ndarray::{Array1, Array2, Array3, ArrayView1, s};
 use sprs::CsMat;
@@ -163,16 +163,24 @@ fn sparse_products<T: Real>(test: &str) {
         let (value, b) = (numbers::<T>(column.len(), 49), numbers::<T>(k * n, 50));
         let dense = wide(&b).into_shape_with_order((k, n)).unwrap();
         let sparse = CsMat::new((m, k), start.clone(), column.clone(), wide(&value).to_vec());
+        let sizes_of = sparse.map(|x| x.abs());
         let expected: Array2<f64> = &sparse * &dense;
-        let size: Array2<f64> = &sparse.map(|x| x.abs()) * &dense.mapv(f64::abs);
+        let size: Array2<f64> = &sizes_of * &dense.mapv(f64::abs);
         let (expected, size) = (expected.flatten().to_vec(), size.flatten().to_vec());
+        let x = numbers::<T>(k, 55);
+        let (y_expected, y_size) = (&sparse * &wide(&x), &sizes_of * &sizes(&wide(&x)));
         let start: FlashMemory<u64> = start.into_iter().map(|at| at as u64).collect();
         let operations = column.len() * n;
         let column: FlashMemory<u32> = column.into_iter().map(|at| at as u32).collect();
-        let (value, b) = (FlashMemory::from(value), FlashMemory::from(b).with_shape([n, k]).unwrap());
+        let a = Csr::new([m, k], start, column, value).unwrap();
+        let (x, b) = (FlashMemory::from(x), FlashMemory::from(b).with_shape([n, k]).unwrap());
         for (which, rt) in on(all, test, operations) {
+            let y = FlashMemory::zeroed(m);
+            rt.submit(spmv(&a, &x, &y).unwrap()).exec([m]).unwrap();
+            let (expected_of, bound_of) = (y_expected.as_slice().unwrap(), |i| bound::<T>(most, y_size[i]));
+            near(&y.read().unwrap(), expected_of, bound_of, &format!("{which}, {m} x {k}"));
             let c = FlashMemory::zeroed([n, m]);
-            rt.submit(smmm([m, n, k], (&start, &column, &value), &b, &c).unwrap()).exec([m]).unwrap();
+            rt.submit(smmm(&a, &b, &c).unwrap()).exec([m]).unwrap();
             let bound = |at: usize| bound::<T>(most, size[at]);
             near(&c.read().unwrap(), &expected, bound, &format!("{which}, {m} x {n} x {k}"));
         }

@@ -3,7 +3,7 @@
 use flash::Error;
 use flash::kernels::mmm::{Mmm, bf16};
 use flash::kernels::{conv1d::Conv1d, diffusion, ewmd::Ewmd, ewmm::Ewmm, js::Js, mvm::Mvm, nbody};
-use flash::kernels::{smmm::Smmm, vdp::Vdp};
+use flash::kernels::{smmm::Smmm, spmv::Spmv, vdp::Vdp};
 use flash::prelude::*;
 use flash_core::runtime::Definitions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +62,7 @@ fn the_page_names_every_implementation_and_each_is_found_by_its_name() {
         check::<Mvm<f32>>(&documented),
         check::<Vdp<f32>>(&documented),
         check::<Smmm<f64>>(&documented),
+        check::<Spmv<f64>>(&documented),
         check::<Ewmm<f64>>(&documented),
         check::<Ewmd<f64>>(&documented),
         check::<Conv1d<f64>>(&documented),

@@ -1,7 +1,7 @@
 //! Every kernel over several devices.
 
 use crate::numbers;
-use flash::kernels::{conv1d, ewmd, ewmm, js, mmm, mvm, smmm, vdp};
+use flash::kernels::{Csr, conv1d, ewmd, ewmm, js, mmm, mvm, smmm, spmv, vdp};
 use flash::prelude::*;
 use std::collections::BTreeSet;
 
@@ -38,10 +38,11 @@ fn results(rt: &RuntimeObj) -> Vec<(&'static str, Vec<u32>, BTreeSet<String>)> {
     let start: FlashMemory<u64> = (0..=200u64).map(|row| 3 * row).collect();
     let column: FlashMemory<u32> = (0..600u32).map(|i| i * 7 % 200).collect();
     let value = FlashMemory::from(numbers::<f32>(600, 28));
-    rt.submit(smmm([200, 200, 200], (&start, &column, &value), &right, &product).unwrap())
-        .exec([200])
-        .unwrap();
+    let sparse = Csr::new([200, 200], start, column, value).unwrap();
+    rt.submit(smmm(&sparse, &right, &product).unwrap()).exec([200]).unwrap();
     done("flash.smmm", &product);
+    rt.submit(spmv(&sparse, &x, &y).unwrap()).exec([200]).unwrap();
+    done("flash.spmv", &y);
 
     let cube = |seed| FlashMemory::from(numbers::<f32>(n, seed)).with_shape([20, 20, 100]).unwrap();
     let (from, f, next) = (cube(29), cube(30), cube(29));
