@@ -100,8 +100,8 @@ impl<T: Number> Sparse<'_, T> {
         }
     }
 
-    /// `R` registers of a row of the product, from number `first` on: the sums of these elements, of which `U`
-    /// are added beside each other. Returns the number of results.
+    /// `R` registers of a row of the product, from number `first` on: the sums of these elements, of which
+    /// `U` are added beside each other. Returns the number of results.
     ///
     /// # Safety
     /// The CPU has the instructions.
@@ -129,10 +129,9 @@ impl<T: Number> Sparse<'_, T> {
             }
             let mut width = U / 2;
             while width > 0 {
-                for u in 0..width {
-                    for v in 0..R {
-                        sums[u][v] = sums[u][v].add(sums[u + width][v]);
-                    }
+                let (sums, others) = sums.split_at_mut(width);
+                for (sum, other) in sums.as_flattened_mut().iter_mut().zip(others.as_flattened()) {
+                    *sum = sum.add(*other);
                 }
                 width /= 2;
             }

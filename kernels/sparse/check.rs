@@ -55,7 +55,8 @@ pub(crate) fn whole(
 }
 
 /// Checks the rows of raw arrays that a launch uses: their pointers, and that their columns are below
-/// `columns`, because `of_what`. The first pointer need not be 0, and there may be more pointers and elements.
+/// `columns`, because `of_what`. The first pointer need not be 0, and there may be more pointers and
+/// elements.
 pub(crate) fn rows(launch: &Contents<'_>, of_what: &str, columns: usize) -> Result<(), Fault> {
     let (start, column) = (launch.elements::<u64>("start"), launch.elements::<u32>("column"));
     let rows = launch.values("row");

@@ -1,5 +1,5 @@
-//! The elements of sparse rows on the CPU, and sums over them for few columns of the dense factor: so few that
-//! they do not fill the registers of a row of the product.
+//! The elements of sparse rows on the CPU, and sums over them for few columns of the dense factor: so few
+//! that they do not fill the registers of a row of the product.
 //!
 //! A row of the product is one register, or two that overlap, of a power of two of its columns. Several
 //! elements of the sparse row are added beside each other, since one addition waits for the one before.
@@ -11,8 +11,8 @@ use crate::simd::{InstructionSet, Number};
 use std::ops::Range;
 
 /// From this many elements on, several of a row are added beside each other also where the product has one
-/// column. A shorter row ends before additions have to wait long, and each loop more is one more end that a CPU
-/// guesses wrongly.
+/// column. A shorter row ends before additions have to wait long, and each loop more is one more end that a
+/// CPU guesses wrongly.
 const LONG: usize = 32;
 
 /// The elements of a run of rows, and the dense factor.
@@ -137,13 +137,10 @@ impl<'a, T: Number> Run<'a, T> {
             }
             let mut width = U / 2;
             while width > 0 {
-                for u in 0..width {
-                    for part in 0..P {
-                        for lane in 0..W {
-                            let other = sums[u + width][part][lane];
-                            sums[u][part][lane] += other;
-                        }
-                    }
+                let (sums, others) = sums.split_at_mut(width);
+                let others = others.as_flattened().as_flattened();
+                for (sum, other) in sums.as_flattened_mut().as_flattened_mut().iter_mut().zip(others) {
+                    *sum += *other;
                 }
                 width /= 2;
             }
@@ -184,7 +181,8 @@ impl<T: Number, F: Fn(u32) -> String> Dense<'_, T, F> {
             self.fail(column);
         }
         for (part, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: `column` is below `columns`, so that `W` elements from `column * leading` on are in `b`,
+            // SAFETY: `column` is below `columns`, so that `W` elements from `column * leading` on are in
+            // `b`,
             // and, if `P` is 2, `second + W`.
             let b = unsafe {
                 let at = self.b.as_ptr().add(column as usize * self.leading + part * self.second);
