@@ -3,7 +3,7 @@
 
 use super::{Smmm, SmmmItem, SmmmSpan};
 use crate::simd::{InstructionSet, Number, Vector, prefetch, spans};
-use crate::sparse::sums::Run;
+use crate::sparse::sums::{self, Run};
 use flash_core::kernel;
 use flash_core::kernel::{CpuItem, Index, Span};
 use std::ops::Range;
@@ -191,7 +191,7 @@ pub struct Plain;
 impl<T: Number> CpuItem<Smmm<'_, T>> for Plain {
     fn item(row: Index<1>, k: SmmmItem<'_, T>) {
         let (n, leading) = (k.n as usize, k.leading as usize);
-        let elements = k.start[row[0]] as usize..k.start[row[0] + 1] as usize;
+        let elements = sums::row("smmm", k.start, row[0]);
         let (columns, values) = (k.column.slice(elements.clone()), k.value.slice(elements));
         check(n, leading, k.c.len());
         k.c.fill(T::ZERO);

@@ -15,6 +15,16 @@ use std::ops::Range;
 /// CPU guesses wrongly.
 const LONG: usize = 32;
 
+/// The elements of a row, for implementations of one row at a time.
+///
+/// # Panics
+/// If the row ends before it begins.
+pub(crate) fn row(kernel: &str, start: &[u64], row: usize) -> Range<usize> {
+    let (begin, end) = (start[row], start[row + 1]);
+    assert!(begin <= end, "{kernel}: {}", decreasing(row, begin, end));
+    begin as usize..end as usize
+}
+
 /// The elements of a run of rows, and the dense factor.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a, T> {

@@ -2,7 +2,7 @@
 
 use super::{Spmv, SpmvItem, SpmvSpan};
 use crate::simd::{InstructionSet, Number, spans};
-use crate::sparse::sums::Run;
+use crate::sparse::sums::{self, Run};
 use flash_core::kernel;
 use flash_core::kernel::{CpuItem, Index, Span};
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub struct Plain;
 #[kernel(for(f32, f64))]
 impl<T: Number> CpuItem<Spmv<'_, T>> for Plain {
     fn item(row: Index<1>, k: SpmvItem<'_, T>) {
-        let elements = k.start[row[0]] as usize..k.start[row[0] + 1] as usize;
+        let elements = sums::row("spmv", k.start, row[0]);
         let (columns, values) = (k.column.slice(elements.clone()), k.value.slice(elements));
         let mut sum = T::ZERO;
         for (column, value) in columns.iter().zip(values) {
