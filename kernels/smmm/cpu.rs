@@ -16,7 +16,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, k: SmmmSpan<'_, T>) {
     let (n, leading) = (k.n as usize, k.leading as usize);
     // Views check that these elements exist.
     let elements = |all: Range<usize>| (k.column.slice(all.clone()), k.value.slice(all));
-    let elements = Run::new("smmm", (k.start, run.range()), elements, (k.b, leading));
+    let elements = Run::new("flash.smmm", (k.start, run.range()), elements, (k.b, leading));
     let lanes = I::Vector::<T>::LANES;
     if n <= 2 * lanes { few::<I, T>(elements, n, k) } else { many::<I, T>(elements, n, k) }
 }
@@ -191,7 +191,7 @@ pub struct Plain;
 impl<T: Number> CpuItem<Smmm<'_, T>> for Plain {
     fn item(row: Index<1>, k: SmmmItem<'_, T>) {
         let (n, leading) = (k.n as usize, k.leading as usize);
-        let elements = sums::row("smmm", k.start, row[0]);
+        let elements = sums::row("flash.smmm", k.start, row[0]);
         let (columns, values) = (k.column.slice(elements.clone()), k.value.slice(elements));
         check(n, leading, k.c.len());
         k.c.fill(T::ZERO);

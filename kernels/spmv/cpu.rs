@@ -11,14 +11,14 @@ use std::ops::Range;
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, k: SpmvSpan<'_, T>) {
     // Views check that these elements exist.
     let elements = |all: Range<usize>| (k.column.slice(all.clone()), k.value.slice(all));
-    let elements = Run::new("spmv", (k.start, run.range()), elements, (k.x, 1));
+    let elements = Run::new("flash.spmv", (k.start, run.range()), elements, (k.x, 1));
     let y = k.y;
     elements.sums::<I, 1, 1, 4>(0, |column| outside(column, k.x.len()), |row, [[sum]]| y[row] = sum);
 }
 
 #[cold]
 fn outside(column: u32, len: usize) -> String {
-    format!("spmv: column {column} is none of the {len} elements of `x`")
+    format!("flash.spmv: column {column} is none of the {len} elements of `x`")
 }
 
 /// One row at a time: the readable version.
@@ -27,7 +27,7 @@ pub struct Plain;
 #[kernel(for(f32, f64))]
 impl<T: Number> CpuItem<Spmv<'_, T>> for Plain {
     fn item(row: Index<1>, k: SpmvItem<'_, T>) {
-        let elements = sums::row("spmv", k.start, row[0]);
+        let elements = sums::row("flash.spmv", k.start, row[0]);
         let (columns, values) = (k.column.slice(elements.clone()), k.value.slice(elements));
         let mut sum = T::ZERO;
         for (column, value) in columns.iter().zip(values) {

@@ -22,7 +22,7 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// device, with the same text.
 #[derive(KernelDefinition)]
 #[kernel(
-    name = "spmv",
+    name = "flash.spmv",
     dims(row),
     part_by(row, column = csr_rows(row, start), value = csr_rows(row, start))
 )]
@@ -79,8 +79,8 @@ pub fn spmv<'a, T: Number>(
     x: &'a FlashMemory<T>,
     y: &'a FlashMemory<T>,
 ) -> Result<Spmv<'a, T>, Error> {
-    shapes::vector("spmv", ("x", x), a.columns(), "the matrix has columns")?;
-    shapes::vector("spmv", ("y", y), a.rows(), "the matrix has rows")?;
+    shapes::vector("flash.spmv", ("x", x), a.columns(), "the matrix has columns")?;
+    shapes::vector("flash.spmv", ("y", y), a.rows(), "the matrix has rows")?;
     let (start, column, value) = a.arrays();
     // As flat arrays, whatever their shapes.
     Ok(Spmv::of(start.range(..)?, column.range(..)?, value.range(..)?, x.range(..)?, y))

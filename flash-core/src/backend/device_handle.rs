@@ -219,7 +219,8 @@ impl std::fmt::Debug for DeviceHandle {
     }
 }
 
-/// Checks that the runtime learns of the end of work that goes on after `submit`, without a thread that waits.
+/// Checks that the runtime learns of the end of work that goes on after `submit`, without a thread that
+/// waits.
 ///
 /// # Errors
 /// What is missing, and what to do.

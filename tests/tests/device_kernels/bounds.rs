@@ -178,7 +178,8 @@ fn row_pointers_and_columns_beyond_the_vector_add_nothing_to_a_product_with_it()
                     Ok(()) => assert_eq!(y.elements(), expected, "{which}: {start:?}"),
                     // Where it is cut, a part's elements are checked before it runs.
                     Err(error) => assert!(
-                        which.ends_with("cut") && error.to_string().contains("`spmv`, part_by: argument"),
+                        which.ends_with("cut")
+                            && error.to_string().contains("`flash.spmv`, part_by: argument"),
                         "{which}: {error}"
                     ),
                 }

@@ -6,7 +6,8 @@
 //! anew.
 
 use flash::kernel::prelude::*;
-use flash::kernels::{conv1d, diffusion, ewmd, ewmm, js, mmm, mvm, nbody, smmm};
+use flash::kernels::smmm::Smmm;
+use flash::kernels::{conv1d, diffusion, ewmd, ewmm, js, mmm, mvm, nbody};
 use flash::prelude::*;
 use flash::recording::{Data, Recording};
 use std::path::Path;
@@ -68,7 +69,15 @@ fn of_each_kernel<R>(rt: &RuntimeObj, with: impl FnOnce(Pipeline<'_>) -> R) -> R
         .defer([5])
         .submit(nbody::simulate([1.0, 0.01, 0.01], &mass, &pos, &vel, &acc).unwrap())
         .defer((5, 2, 3))
-        .submit(smmm([2, 4, 3], (&start, &column, &value), &right, &sparse).unwrap())
+        .submit(Smmm::of(
+            4,
+            4,
+            &start,
+            column.range(..).unwrap(),
+            value.range(..).unwrap(),
+            right.range(..12).unwrap(),
+            &sparse,
+        ))
         .defer([2]);
     with(pipeline)
 }

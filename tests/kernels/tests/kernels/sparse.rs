@@ -1,11 +1,11 @@
 //! Sparse matrices: what makes one, `smmm`, and `spmv`.
 
 use crate::{Real, all, near, numbers};
+use flash::Error;
 use flash::kernels::smmm::Smmm;
 use flash::kernels::spmv::Spmv;
 use flash::kernels::{Csr, smmm, spmv};
 use flash::prelude::*;
-use flash::{Context, Error};
 
 /// A matrix in CSR form, whose rows have 0 to `most` elements.
 struct Sparse<T> {
@@ -156,14 +156,14 @@ fn factors_and_products_that_do_not_fit_are_refused() {
         |b: &[usize], c: &[usize]| smmm(&a, &zeroed(b), &zeroed(c)).map(|_| ()).unwrap_err().to_string();
     assert_eq!(
         product(&[4, 3], &[8]),
-        "kernel `smmm`, argument `c`: expected a matrix of 2 rows, that is the shape [columns, 2] or more rows, found 8 elements without a shape: give it such a shape, the length of a row first"
+        "kernel `flash.smmm`, argument `c`: expected a matrix of 2 rows, that is the shape [columns, 2] or more rows, found 8 elements without a shape: give it such a shape, the length of a row first"
     );
     let wide = product(&[4, 2], &[4, 2]);
     assert!(wide.contains("argument `b`: expected a matrix of 3 rows and 4 columns"), "{wide}");
     let vector = |x: usize, y: usize| spmv(&a, &zeroed(&[x]), &zeroed(&[y])).map(|_| ()).unwrap_err();
     assert_eq!(
         vector(2, 2).to_string(),
-        "kernel `spmv`, argument `x`: expected 3 elements, as the matrix has columns, found 2: pass an array of that length"
+        "kernel `flash.spmv`, argument `x`: expected 3 elements, as the matrix has columns, found 2: pass an array of that length"
     );
     assert!(vector(3, 3).to_string().contains("argument `y`: expected 2 elements, as the matrix has rows"));
     // Rows of `b` beyond the matrix's columns are there for nothing.
@@ -227,7 +227,10 @@ fn wrong_rows_and_columns_of_raw_arrays_are_found_on_the_cpu() {
 #[test]
 fn with_check_bounds_each_device_refuses_raw_arrays_with_the_same_text() {
     let test = "sparse::with_check_bounds_each_device_refuses_raw_arrays_with_the_same_text";
-    let checks = Context::builder().set("check_bounds", true).build().unwrap();
+    flash_tests::in_process_of(test, &[("FLASH_CHECK_BOUNDS", "1")], || each_device_refuses_raw_arrays(test));
+}
+
+fn each_device_refuses_raw_arrays(test: &str) {
     let keys: Vec<String> = all(test).iter().map(|(which, _)| which.clone()).collect();
     let key = |which: &String| match which.split(',').next() {
         Some(device) if device.contains(':') => device.to_owned(),
@@ -236,7 +239,7 @@ fn with_check_bounds_each_device_refuses_raw_arrays_with_the_same_text() {
     let keys: std::collections::BTreeSet<String> = keys.iter().map(key).collect();
     let value = FlashMemory::from([1.0f32, 1.0]);
     for key in &keys {
-        let whole = checks.runtime(key).unwrap();
+        let whole = get_runtime(key).unwrap();
         for rt in [whole.options(Subspaces(2)), whole] {
             let run = |start: &[u64], column: [u32; 2]| {
                 let (start, column) = (FlashMemory::from(start), FlashMemory::from(column));
@@ -264,27 +267,27 @@ fn with_check_bounds_each_device_refuses_raw_arrays_with_the_same_text() {
                 (
                     &[0, 1, 2][..],
                     [1, 2],
-                    "kernel `spmv`, argument `column`: expected columns below 2, as `x` has as many elements, found 2 in row 1 (element 1): columns begin at 0, these at 1; subtract 1 from each",
+                    "kernel `flash.spmv`, argument `column`: expected columns below 2, as `x` has as many elements, found 2 in row 1 (element 1): columns begin at 0, these at 1; subtract 1 from each",
                 ),
                 (
                     &[0, 2, 1],
                     [0, 1],
-                    "kernel `spmv`, argument `start`: expected row pointers that do not decrease, found 2 and 1 of row 1: a row begins where the one before it ends",
+                    "kernel `flash.spmv`, argument `start`: expected row pointers that do not decrease, found 2 and 1 of row 1: a row begins where the one before it ends",
                 ),
                 (
                     &[0, 1, 3],
                     [0, 1],
-                    "kernel `spmv`, argument `value`: expected 3 elements at least, the row pointer 2 of `start`, found 2: row pointers count elements",
+                    "kernel `flash.spmv`, argument `value`: expected 3 elements at least, the row pointer 2 of `start`, found 2: row pointers count elements",
                 ),
                 (
                     &[0, 1],
                     [0, 1],
-                    "kernel `spmv`, argument `start`: expected 3 row pointers at least, one more than there are rows, found 2: pass the end of the last row, too",
+                    "kernel `flash.spmv`, argument `start`: expected 3 row pointers at least, one more than there are rows, found 2: pass the end of the last row, too",
                 ),
                 (
                     &[0, u64::MAX, 2],
                     [0, 1],
-                    "kernel `spmv`, argument `start`: expected row pointers below 2^63, found 18446744073709551615 as number 1: as a signed number it is -1, which is negative",
+                    "kernel `flash.spmv`, argument `start`: expected row pointers below 2^63, found 18446744073709551615 as number 1: as a signed number it is -1, which is negative",
                 ),
             ] {
                 assert_eq!(run(start, column).unwrap_err(), expected, "{key}");

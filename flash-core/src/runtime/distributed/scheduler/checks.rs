@@ -1,6 +1,6 @@
-//! `FLASH_CHECK_WRITES` where a device has a memory of its own: the host writes the pattern, which goes to the
-//! devices with the data, and looks for it when they are done. (A device that uses the host's memory checks
-//! each part by itself.)
+//! `FLASH_CHECK_WRITES` where a device has a memory of its own: the host writes the pattern, which goes to
+//! the devices with the data, and looks for it when they are done. (Parts on a device that uses the host's
+//! memory are checked by themselves.)
 
 use super::{Scheduler, Touches};
 use crate::error::Error;
