@@ -99,7 +99,7 @@ enum Command {
     /// submission with their devices and times (one that is cut over devices has several), and a
     /// CRC-32 of each memory that was written.
     Replay {
-        /// The recording.
+        /// The recording; - is standard input.
         file: PathBuf,
         /// Where to run it: a runtime key, such as ALL_CPU, MY_ACCEL or MY_ACCEL:1.
         #[arg(long, value_name = "KEY", default_value = "ALL_ACCEL")]
@@ -117,7 +117,7 @@ enum Command {
     /// status: 0 they agree, 1 they differ, 2 they could not be compared (wrong usage, a malformed
     /// file, a submission that fails on one of them).
     Diff {
-        /// The recording.
+        /// The recording; - is standard input.
         file: PathBuf,
         /// One runtime key.
         #[arg(long, value_name = "KEY")]

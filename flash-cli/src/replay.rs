@@ -28,9 +28,14 @@ struct Written<'a> {
     crc32: String,
 }
 
-/// Reads a recording that can be run; an error in it counts as wrong usage.
+/// Reads a recording that can be run, from standard input where its name is `-`; an error in it counts as
+/// wrong usage.
 pub fn load(path: &Path) -> Result<Recording> {
-    let recording = Recording::load(path).map_err(Refused::new)?;
+    let recording = match path.as_os_str() == "-" {
+        true => Recording::read(std::io::stdin().lock()),
+        false => Recording::load(path),
+    };
+    let recording = recording.map_err(Refused::new)?;
     match recording.has_data() {
         true => Ok(recording),
         false => Err(Refused::new(format!(

@@ -128,11 +128,13 @@ impl<'a, T: Number> Run<'a, T> {
             let (columns, values) = (&self.columns[elements.clone()], &self.values[elements]);
             let mut sums = [[[T::ZERO; W]; P]; U];
             if W * P == 1 && columns.len() < LONG {
-                let sums = &mut sums[0];
+                let mut sum = T::ZERO;
                 for (column, value) in columns.iter().zip(values) {
-                    dense.add::<I, W, P>(sums, *column, *value);
+                    // Each addition waits for the one before. The product does not, unless it is part of it.
+                    // SAFETY: the only part, of one element.
+                    sum += *value * unsafe { dense.part::<1>(*column, 0)[0] };
                 }
-                each(row, *sums);
+                each(row, [[sum; W]; P]);
                 continue;
             }
             let (column_chunks, column_rest) = columns.as_chunks::<U>();
@@ -187,21 +189,30 @@ impl<T: Number, F: Fn(u32) -> String> Dense<'_, T, F> {
         column: u32,
         value: T,
     ) {
-        if u64::from(column) >= self.columns {
-            self.fail(column);
-        }
         for (part, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: `column` is below `columns`, so that `W` elements from `column * leading` on are in
-            // `b`,
-            // and, if `P` is 2, `second + W`.
-            let b = unsafe {
-                let at = self.b.as_ptr().add(column as usize * self.leading + part * self.second);
-                at.cast::<[T; W]>().read()
-            };
-            for (sum, b) in sums.iter_mut().zip(b) {
+            // SAFETY: one of the `P` parts, of `W` elements.
+            for (sum, b) in sums.iter_mut().zip(unsafe { self.part::<W>(column, part) }) {
                 *sum = I::mul_add(value, b, *sum);
             }
         }
+    }
+
+    /// The elements of `b` that are for a part of the sums.
+    ///
+    /// # Panics
+    /// If the column is not below [`columns`](Self::columns).
+    ///
+    /// # Safety
+    /// It is a part for which `columns` was counted, and has as many elements.
+    #[inline(always)]
+    unsafe fn part<const W: usize>(&self, column: u32, part: usize) -> [T; W] {
+        if u64::from(column) >= self.columns {
+            self.fail(column);
+        }
+        let first = column as usize * self.leading + part * self.second;
+        // SAFETY: `column` is below `columns`, so that `b` has the elements of all parts, the last of which
+        // ends with `second + W`.
+        unsafe { self.b.as_ptr().add(first).cast::<[T; W]>().read() }
     }
 
     #[cold]

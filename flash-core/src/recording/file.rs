@@ -165,13 +165,24 @@ impl Recording {
     /// [`from_bytes`](Self::from_bytes).
     pub fn load(path: impl AsRef<Path>) -> Result<Recording, Error> {
         let path = path.as_ref();
-        Ok(load(path).map_err(|error| error.of_file(path))?)
+        let file = File::open(path).map_err(unreadable);
+        Ok(file.and_then(read).map_err(|error| error.of_file(path))?)
+    }
+
+    /// Reads what a file of either form has, from standard input for example.
+    ///
+    /// # Errors
+    /// [`Error::Recording`]: it cannot be read, or as [`from_bytes`](Self::from_bytes).
+    pub fn read(reader: impl Read) -> Result<Recording, Error> {
+        Ok(read(reader)?)
     }
 }
 
-fn load(path: &Path) -> Result<Recording, RecordingError> {
-    let unreadable = |e| RecordingError::whole(format!("cannot be read: {e}"));
-    let mut file = File::open(path).map_err(unreadable)?;
+fn unreadable(error: std::io::Error) -> RecordingError {
+    RecordingError::whole(format!("cannot be read: {error}"))
+}
+
+fn read(mut file: impl Read) -> Result<Recording, RecordingError> {
     // The limit keeps it from reading an endless file, or a disk image, to its end.
     let mut bytes = Vec::new();
     file.by_ref().take(HEAD as u64).read_to_end(&mut bytes).map_err(unreadable)?;

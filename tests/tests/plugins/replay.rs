@@ -56,6 +56,10 @@ fn a_recorded_run_is_replayed_and_both_forms_give_the_same() {
         json(&output)
     });
     assert!(one["file"].as_str().unwrap().ends_with("run.json") && one["runtime"] == "ALL_CPU");
+    let file = std::fs::File::open(place.path().join("run.flash")).unwrap();
+    let mut piped = plugins::flash("", &["replay", "-", "--runtime", "ALL_CPU", "--json"]);
+    let piped = json(&piped.stdin(file).output().unwrap());
+    assert!(piped["file"] == "-" && piped["memories"] == one["memories"], "{piped}");
     assert_eq!(one["submissions"], 6);
     let launches = one["launches"].as_array().unwrap();
     let kernels: Vec<&str> = launches.iter().map(|l| l["kernel"].as_str().unwrap()).collect();
