@@ -30,7 +30,8 @@ FLASH_KERNEL smmm(const flash_u64 n, const flash_u64 leading, const flash_u64 *s
                 const flash_u64 from = FLASH_AT(column, at) * leading;
                 if (from >= behind)
                     continue; /* none of the rows of `b` */
-                const FLASH_T *with = &FLASH_AT(b, from + first);
+                /* Of threads beyond the last column it is not read. */
+                const FLASH_T *with = &FLASH_AT(b, from + min(first, width - 1));
 #pragma unroll
                 for (int k = 0; k < COLUMNS; ++k)
                     if (first + k * across < width)

@@ -2,7 +2,7 @@
 #include "flash_backend.h"
 
 #ifndef SIGNATURE
-#define SIGNATURE "[1](u32, Item<Write<u32>>)"
+#define SIGNATURE "[1](u32, Item<Write<u32>> along [0])"
 #endif
 #ifndef FUNCTION
 #define FUNCTION fill

@@ -32,7 +32,8 @@ static const flash_attr only[] = { { .key = FLASH_STR("device"), .value = FLASH_
 static const flash_implementation off = {
     .struct_size = sizeof off, .door = FLASH_DOOR_SPAN, .kind = FLASH_KIND_INT_BIN, .priority = 10,
     .kernel = FLASH_STR("flash.nbody.integrate"), .name = FLASH_STR("off"), .target = FLASH_STR("cpu"),
-    .descriptor = FLASH_STR("[1](f32, Item<Read<[f32; 3]>>, Item<ReadWrite<[f32; 3]>>, Item<ReadWrite<[f32; 3]>>)"),
+    .descriptor = FLASH_STR("[1](f32, Item<Read<[f32; 3]>> along [0], Item<ReadWrite<[f32; 3]>> along [0], "
+                            "Item<ReadWrite<[f32; 3]>> along [0])"),
     .attributes = only, .attribute_count = 1, .span = integrate,
 };
 

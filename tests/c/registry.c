@@ -54,7 +54,7 @@ static int fill(FLASH_ARGS) {
 static const flash_implementation added = {
     .struct_size = sizeof added, .door = FLASH_DOOR_SPAN, .kind = FLASH_KIND_INT_BIN, .priority = 20,
     .kernel = FLASH_STR("plugins.counted"), .name = FLASH_STR("added"), .target = FLASH_STR("cpu"),
-    .descriptor = FLASH_STR("[1](u32, Item<Write<u32>>)"), .span = fill,
+    .descriptor = FLASH_STR("[1](u32, Item<Write<u32>> along [0])"), .span = fill,
 };
 
 /* A JSON string of the lines. */

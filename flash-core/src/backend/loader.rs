@@ -423,7 +423,7 @@ fn mistake(one: &Implementation) -> Option<Outcome> {
         Ok(of) if of.name == kernel => None,
         Ok(of) => wrong("its own descriptor", format!("that of kernel `{}`", of.name)),
         Err(error) => wrong(
-            "a signature such as `[1](u32, Item<Write<u32>>)`, or a descriptor in JSON,",
+            "a signature such as `[1](u32, Item<Write<u32>> along [0])`, or a descriptor in JSON,",
             format!("`{}` ({error})", descriptor.chars().take(40).collect::<String>()),
         ),
     }

@@ -73,10 +73,11 @@ const FAULTS: &[Fault] = &[
         Code::OutOfMemory,
         "clEnqueueReadBuffer: CL_OUT_OF_RESOURCES (-5)",
     ),
+    // First on the way for data that is on the device already, and then again: buffers are cleared.
     (
         "clWaitForEvents",
         -5,
-        1,
+        2,
         scales,
         Code::OutOfMemory,
         "a command in the device's queue: CL_OUT_OF_RESOURCES (-5)",

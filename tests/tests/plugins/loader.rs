@@ -743,9 +743,9 @@ fn kernels_of_a_plugin_are_used_by_the_embedded_backend() {
 fn a_kernel_in_c_runs_for_the_types_that_it_says() {
     let cases = [
         ("nothing", "", 3),
-        ("other types", "[1](u64, Item<Write<u64>>)", 3),
-        ("other dimensions", "[2](u32, Item<Write<u32>>)", 3),
-        ("other spaces", "[1]( u32,Item<Write<u32>> )", 1003),
+        ("other types", "[1](u64, Item<Write<u64>> along [0])", 3),
+        ("other dimensions", "[2](u32, Item<Write<u32>> along [0])", 3),
+        ("other spaces", "[1]( u32,Item<Write<u32>>along[ 0 ] )", 1003),
     ];
     for (name, signature, value) in cases {
         let place = plugins::directory();
@@ -774,7 +774,7 @@ fn a_kernel_in_c_runs_for_the_types_that_it_says() {
 #[test]
 fn implementations_that_could_never_run_are_listed_with_the_reason() {
     let cases: &[(&str, &[&str], &str)] = &[
-        ("text", &["SIGNATURE=\"u32\""], "a signature such as `[1](u32, Item<Write<u32>>)`"),
+        ("text", &["SIGNATURE=\"u32\""], "a signature such as `[1](u32, Item<Write<u32>> along [0])`"),
         (
             "none",
             &["FUNCTION=NULL"],
