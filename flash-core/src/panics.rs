@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Examples
 /// ```
-/// let caught = flash_core::backend::caught;
+/// use flash_core::backend::caught;
 /// assert_eq!(caught(|| 2), Ok(2));
 /// assert_eq!(caught(|| panic!("no {}", "device")), Err::<(), _>("no device".to_owned()));
 /// ```

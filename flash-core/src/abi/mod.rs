@@ -294,9 +294,9 @@ pub struct Implementation {
     /// Kind of device that it is for: one of the device's targets, such as `cuda`.
     pub target: Str,
     /// What it takes: the kernel's signature, such as `[1](u32, Item<Write<u32>> along [0])` (the number of
-    /// dimensions, and the type of each argument, as messages show it), or its descriptor as JSON. It is chosen for
-    /// kernels that take just that. Empty: only a program that asks for it by its name gets it, and vouches
-    /// that it fits.
+    /// dimensions, and the type of each argument, as messages show it), or its descriptor as JSON. It is
+    /// chosen for kernels that take just that. Empty: only a program that asks for it by its name gets
+    /// it, and vouches that it fits.
     pub descriptor: Str,
     /// CPU features that the device must have, separated by commas. Empty: none.
     pub cpu_features: Str,
