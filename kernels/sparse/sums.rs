@@ -130,9 +130,8 @@ impl<'a, T: Number> Run<'a, T> {
             if W * P == 1 && columns.len() < LONG {
                 let mut sum = T::ZERO;
                 for (column, value) in columns.iter().zip(values) {
-                    // Each addition waits for the one before. The product does not, unless it is part of it.
                     // SAFETY: the only part, of one element.
-                    sum += *value * unsafe { dense.part::<1>(*column, 0)[0] };
+                    sum = I::mul_add(*value, unsafe { dense.part::<1>(*column, 0)[0] }, sum);
                 }
                 each(row, [[sum; W]; P]);
                 continue;
