@@ -146,7 +146,8 @@ impl<T: Number> Sparse<'_, T> {
     ///
     /// # Safety
     /// The CPU has the instructions, and a row of `b` the numbers of these registers.
-    // Not a closure: compilers do not always inline those, and without that there are no instructions.
+    // A function, because compilers do not always inline closures. What is not inlined lacks the caller's
+    // instruction set.
     #[inline(always)]
     unsafe fn add<I: InstructionSet, const R: usize>(
         &self,

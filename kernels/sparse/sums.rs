@@ -180,7 +180,8 @@ struct Dense<'a, T, F> {
 
 impl<T: Number, F: Fn(u32) -> String> Dense<'_, T, F> {
     /// Adds one element to the sums of its row.
-    // Not a closure: compilers do not always inline those, and without that there are no instructions.
+    // A function, because compilers do not always inline closures. What is not inlined lacks the caller's
+    // instruction set.
     #[inline(always)]
     fn add<I: InstructionSet, const W: usize, const P: usize>(
         &self,

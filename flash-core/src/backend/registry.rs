@@ -99,7 +99,8 @@ impl Registry {
             let exe = std::env::current_exe().ok()?;
             Some(exe.parent()?.join("flash-backends"))
         };
-        let (path, searched) = match (settings.text("plugin_path"), beside()) {
+        let given = settings.text("plugin_path");
+        let (path, searched) = match (given, given.map_or_else(beside, |_| None)) {
             (Some(""), _) => (OsString::new(), "no folder, since the path of plugins is empty".to_owned()),
             (Some(path), _) => (OsString::from(path), format!("`{path}`, the path of plugins")),
             (None, Some(beside)) => {
