@@ -5,6 +5,7 @@ use crate::index::IndexError;
 #[cfg(feature = "recordings")]
 use crate::recording::error::RecordingError;
 use std::fmt;
+use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +21,28 @@ use std::time::Duration;
 /// fn advice(error: &Error) -> &'static str {
 ///     match error.cause() {
 ///         Error::Timeout { .. } => "allow more time",
-///         Error::Borrowed => "drop the guard",
+///         Error::Borrowed { .. } => "drop the guard",
 ///         Error::Backend { code: Code::DeviceLost, .. } => "take another device",
 ///         Error::Backend { code: Code::OutOfMemory, .. } | Error::DeviceMemory(_) => "cut the launch",
 ///         _ => "report it",
 ///     }
 /// }
-/// assert_eq!(advice(&Error::Borrowed), "drop the guard");
+/// let memory = flash_core::FlashMemory::from([1, 2]);
+/// let _guard = memory.read().unwrap();
+/// assert_eq!(advice(&memory.write().unwrap_err()), "drop the guard");
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A conflicting guard is alive.
-    #[error(
-        "the memory is borrowed: a guard of the host that conflicts is alive; drop it first, in whatever thread holds it"
-    )]
-    Borrowed,
+    /// A guard that conflicts is alive.
+    #[error("{}", borrowed(*.guard, *.waited))]
+    #[non_exhaustive]
+    Borrowed {
+        /// Where it was made, if it was still alive when this was asked.
+        guard: Option<&'static Location<'static>>,
+        /// How long it was waited for: not at all by guards, and by threads that hold guards.
+        waited: Option<Duration>,
+    },
     /// The launch that should have written it failed.
     #[error(
         "the memory is poisoned: the launch that should have written it failed; run a launch that writes all of it, or take `write()`"
@@ -359,6 +366,18 @@ pub(crate) enum PartProblem {
         /// The panic's message.
         text: String,
     },
+}
+
+fn borrowed(guard: Option<&'static Location<'static>>, waited: Option<Duration>) -> String {
+    let at = guard.map_or("a guard that conflicts".to_owned(), |at| format!("the guard made at {at}"));
+    match waited {
+        Some(waited) => format!(
+            "the memory is borrowed: {at} was still alive after {waited:?}; drop it sooner, or allow more time with `Patience`"
+        ),
+        None => format!(
+            "the memory is borrowed: {at} is alive; drop it first (a thread that holds a guard does not wait for guards, nor for pipelines that do)"
+        ),
+    }
 }
 
 fn timeout_text(limit: Duration, taken: Option<Duration>) -> String {

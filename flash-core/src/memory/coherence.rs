@@ -368,11 +368,16 @@ impl ArrayInner {
 }
 
 impl ArrayInner {
-    /// Ends what devices have of it. Fails where there is poison: healing is not done here.
+    /// Ends what devices have of it, unless other handles are in use. Fails where there is poison: healing is
+    /// not done here.
     pub(super) fn come_home(&self) -> Result<(), Error> {
-        if !self.state.launch_write()? {
-            self.state.release_write(false);
-            return Ok(());
+        match self.state.launch_write() {
+            Err(_) => return Ok(()),
+            Ok(false) => {
+                self.state.release_write(false);
+                return Ok(());
+            }
+            Ok(true) => {}
         }
         let outcome = match self.poisoned(0..self.len() as u64) {
             true => Err(Error::Poisoned),

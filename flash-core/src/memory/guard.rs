@@ -1,86 +1,253 @@
-//! Host access to a memory.
+//! Host access to a memory: guards, and reading within a call.
 
-use super::ArrayInner;
+use super::{ArrayInner, own_guards};
 use crate::error::Error;
 use crate::kernel::{Element, shim};
+use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
+use std::panic::Location;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-/// Shared access of the host, to all of a memory or a part. Any number may be alive; launches that write some
-/// of that fail meanwhile.
+/// How long a launch waits for guards of other threads, and `get` for a write guard, unless an option says
+/// otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Shared access of the host, to all of a memory or a part. Any number may be alive. Launches that write some
+/// of that wait meanwhile, or are refused.
+///
+/// It belongs to its thread:
+/// ```compile_fail,E0277
+/// use flash_core::FlashMemory;
+/// let memory = FlashMemory::from([1, 2]);
+/// let guard = memory.read().unwrap();
+/// std::thread::scope(|scope| scope.spawn(move || drop(guard)).join().unwrap());
+/// ```
+/// What it reads may be lent to other threads:
+/// ```
+/// # use flash_core::FlashMemory;
+/// let memory = FlashMemory::from([1, 2]);
+/// let guard = memory.read()?;
+/// std::thread::scope(|scope| scope.spawn(|| assert_eq!(guard[1], 2)).join().unwrap());
+/// # Ok::<(), flash_core::Error>(())
+/// ```
 #[must_use]
 pub struct ReadGuard<'a, T> {
-    header: &'a ArrayInner,
-    range: Range<usize>,
+    host: HostGuard<'a>,
     element: PhantomData<&'a [T]>,
 }
 
-/// Exclusive access of the host. Launches that use the memory fail meanwhile.
+/// Exclusive access of the host. Launches that use the memory wait meanwhile, or are refused. It belongs to
+/// its thread, as a [`ReadGuard`] does.
 #[must_use]
 pub struct WriteGuard<'a, T> {
-    header: &'a ArrayInner,
+    host: HostGuard<'a>,
     element: PhantomData<&'a mut [T]>,
 }
 
-impl<'a, T: Element> ReadGuard<'a, T> {
-    pub(super) fn new(header: &'a ArrayInner, range: Range<usize>) -> Result<Self, Error> {
+/// A guard of elements of any type.
+struct HostGuard<'a> {
+    header: &'a ArrayInner,
+    range: Range<u64>,
+    written: bool,
+    site: &'static Location<'static>,
+    /// It is released by the thread that made it.
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared reference to a guard gives shared access to elements, which are `Sync`. It can neither
+// release nor move the guard, which is what its thread must do.
+unsafe impl Sync for HostGuard<'_> {}
+
+/// Where the guards of a memory that are alive were made, for messages.
+#[derive(Default)]
+pub(super) struct GuardSites(Mutex<SmallVec<[(Range<u64>, &'static Location<'static>); 1]>>);
+
+impl GuardSites {
+    fn lock(&self) -> MutexGuard<'_, SmallVec<[(Range<u64>, &'static Location<'static>); 1]>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Of a guard of some of a range.
+    fn find(&self, range: &Range<u64>) -> Option<&'static Location<'static>> {
+        let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        let sites = self.lock();
+        sites.iter().find(|(other, _)| meets(other)).or(sites.first()).map(|(_, site)| *site)
+    }
+}
+
+impl<'a> HostGuard<'a> {
+    fn new(
+        header: &'a ArrayInner,
+        range: Range<u64>,
+        written: bool,
+        site: &'static Location<'static>,
+    ) -> Result<Self, Error> {
         if shim::in_kernel() {
             return Err(Error::Nested);
         }
-        let all = range == (0..header.len());
-        header.relieve();
-        let tracked = if all { header.state.guard_read()? } else { header.guard_part(elements(&range))? };
-        let guard = ReadGuard { header, range, element: PhantomData };
-        if tracked {
-            header.host_reads(elements(&guard.range))?;
+        if !written {
+            header.relieve();
+        }
+        let tracked = header.guard(&range, written).map_err(|_| header.borrowed(&range, None))?;
+        header.sites.lock().push((range.clone(), site));
+        own_guards::enter(header.id(), range.clone(), written);
+        // From now on it is released when it is dropped.
+        let guard = HostGuard { header, range, written, site, not_send: PhantomData };
+        match tracked {
+            true if written => header.host_writes()?,
+            true => header.host_reads(guard.range.clone())?,
+            false => {}
         }
         Ok(guard)
     }
+
+    fn first(&self) -> *mut u8 {
+        // SAFETY: the range lies inside the array.
+        unsafe { self.header.data().add(self.range.start as usize * self.header.element_size() as usize) }
+    }
+
+    fn len(&self) -> usize {
+        (self.range.end - self.range.start) as usize
+    }
 }
 
-fn elements(range: &Range<usize>) -> Range<u64> {
-    range.start as u64..range.end as u64
+impl Drop for HostGuard<'_> {
+    fn drop(&mut self) {
+        own_guards::leave(self.header.id(), &self.range, self.written);
+        let mut sites = self.header.sites.lock();
+        let is_it = |(range, site): &(Range<u64>, &Location<'_>)| {
+            *range == self.range && std::ptr::eq(*site, self.site)
+        };
+        if let Some(at) = sites.iter().rposition(is_it) {
+            sites.swap_remove(at);
+        }
+        drop(sites);
+        // The host has everything alone, unless its copies could not be fetched.
+        let tracked = self.written && self.header.state.is_tracked() && self.header.settle();
+        self.header.release_guard(&self.range, self.written, tracked);
+    }
+}
+
+impl ArrayInner {
+    /// The error of a use of a range that meets a guard, after it has waited for that, or at once.
+    #[cold]
+    pub fn borrowed(&self, range: &Range<u64>, waited: Option<Duration>) -> Error {
+        Error::Borrowed { guard: self.sites.find(range), waited }
+    }
+}
+
+/// Shared access to a range of a memory within a call of the host: it counts as a launch that reads, for
+/// which launches and guards wait. Nothing that could wait for them, and no code of a user, runs meanwhile.
+struct HostRead<'a> {
+    header: &'a ArrayInner,
+    range: Range<u64>,
+    /// False: a guard of this thread reads the range.
+    counted: bool,
+}
+
+impl<'a> HostRead<'a> {
+    fn new(header: &'a ArrayInner, range: Range<u64>) -> Result<Self, Error> {
+        if shim::in_kernel() {
+            return Err(Error::Nested);
+        }
+        if own_guards::reads(header.id(), &range) {
+            return Ok(HostRead { header, range, counted: false });
+        }
+        let mut until = None;
+        let tracked = loop {
+            match header.begin_read(&range) {
+                Ok(tracked) => break tracked,
+                Err(_) if own_guards::any() => return Err(header.borrowed(&range, None)),
+                Err(_) => {
+                    let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    if !header.after_guards(false, None, until) {
+                        return Err(header.borrowed(&range, Some(PATIENCE)));
+                    }
+                }
+            }
+        };
+        let read = HostRead { header, range, counted: true };
+        if tracked {
+            header.host_reads(read.range.clone())?;
+        }
+        Ok(read)
+    }
+
+    /// The elements, as bytes or in their own type.
+    fn elements<T: Element>(&self) -> &[T] {
+        let size = self.header.element_size() as usize;
+        let len = (self.range.end - self.range.start) as usize * size;
+        // SAFETY: the range lies inside the array, whose elements are plain data; while this is counted, or a
+        // guard of this thread is alive, they are not written.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.header.data().add(self.range.start as usize * size), len)
+        };
+        bytemuck::cast_slice(bytes)
+    }
+}
+
+impl Drop for HostRead<'_> {
+    fn drop(&mut self) {
+        if self.counted {
+            self.header.state.release_read();
+        }
+    }
+}
+
+/// A copy of all of a memory, as bytes or in the type of its elements.
+///
+/// # Errors
+/// As [`get`](super::FlashMemory::get).
+pub(crate) fn contents<T: Element>(header: &ArrayInner) -> Result<Vec<T>, Error> {
+    Ok(HostRead::new(header, 0..header.len() as u64)?.elements().to_vec())
+}
+
+/// A copy of element `i`, which is in the array.
+///
+/// # Errors
+/// As [`get`](super::FlashMemory::get).
+pub(super) fn element<T: Element>(header: &ArrayInner, i: u64) -> Result<T, Error> {
+    Ok(HostRead::new(header, i..i + 1)?.elements()[0])
 }
 
 #[cfg(feature = "recordings")]
-/// Shared access to the bytes of a memory whose element type is not known here.
-pub(crate) struct ByteGuard<'a> {
-    /// A guard of the elements, whatever their type.
-    guard: ReadGuard<'a, u8>,
-    bytes: usize,
-}
+/// A guard of all of a memory whose element type is not known here.
+pub(crate) struct ByteGuard<'a>(HostGuard<'a>);
 
 #[cfg(feature = "recordings")]
 impl<'a> ByteGuard<'a> {
-    /// A guard of all of a memory with elements of `size` bytes; errors are those of [`ReadGuard`].
-    pub fn new(header: &'a ArrayInner, size: usize) -> Result<Self, Error> {
-        let guard = ReadGuard::new(header, 0..header.len())?;
-        Ok(ByteGuard { guard, bytes: header.len() * size })
+    /// Errors are those of a [`ReadGuard`].
+    #[track_caller]
+    pub fn new(header: &'a ArrayInner) -> Result<Self, Error> {
+        HostGuard::new(header, 0..header.len() as u64, false, Location::caller()).map(ByteGuard)
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory has that many bytes, all initialised, since an element is plain data of the size
-        // given; while the guard is alive they are not written.
-        unsafe { std::slice::from_raw_parts(self.guard.header.data(), self.bytes) }
+        let ByteGuard(host) = self;
+        let len = host.len() * host.header.element_size() as usize;
+        // SAFETY: the memory has that many bytes, all initialised, since an element is plain data; while the
+        // guard is alive they are not written.
+        unsafe { std::slice::from_raw_parts(host.first(), len) }
+    }
+}
+
+impl<'a, T: Element> ReadGuard<'a, T> {
+    #[track_caller]
+    pub(super) fn new(header: &'a ArrayInner, range: Range<usize>) -> Result<Self, Error> {
+        let range = range.start as u64..range.end as u64;
+        let host = HostGuard::new(header, range, false, Location::caller())?;
+        Ok(ReadGuard { host, element: PhantomData })
     }
 }
 
 impl<'a, T: Element> WriteGuard<'a, T> {
+    #[track_caller]
     pub(super) fn new(header: &'a ArrayInner) -> Result<Self, Error> {
-        if shim::in_kernel() {
-            return Err(Error::Nested);
-        }
-        if header.state.guard_write()? {
-            let fetched = header.host_writes();
-            let tracked = header.settle();
-            if let Err(error) = fetched {
-                header.state.release_guard_write(tracked);
-                return Err(error);
-            }
-            debug_assert!(!tracked, "the host has everything, and alone");
-        }
-        Ok(WriteGuard { header, element: PhantomData })
+        let host = HostGuard::new(header, 0..header.len() as u64, true, Location::caller())?;
+        Ok(WriteGuard { host, element: PhantomData })
     }
 }
 
@@ -90,9 +257,7 @@ impl<T> Deref for ReadGuard<'_, T> {
     #[inline]
     fn deref(&self) -> &[T] {
         // SAFETY: the range lies inside the array; while this guard is alive it is not written.
-        unsafe {
-            std::slice::from_raw_parts(self.header.data().cast::<T>().add(self.range.start), self.range.len())
-        }
+        unsafe { std::slice::from_raw_parts(self.host.first().cast(), self.host.len()) }
     }
 }
 
@@ -102,7 +267,7 @@ impl<T> Deref for WriteGuard<'_, T> {
     #[inline]
     fn deref(&self) -> &[T] {
         // SAFETY: while this guard is alive nothing else touches the array.
-        unsafe { std::slice::from_raw_parts(self.header.data().cast(), self.header.len()) }
+        unsafe { std::slice::from_raw_parts(self.host.first().cast(), self.host.len()) }
     }
 }
 
@@ -110,7 +275,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: while this guard is alive nothing else touches the array.
-        unsafe { std::slice::from_raw_parts_mut(self.header.data().cast(), self.header.len()) }
+        unsafe { std::slice::from_raw_parts_mut(self.host.first().cast(), self.host.len()) }
     }
 }
 
@@ -123,20 +288,5 @@ impl<T: fmt::Debug> fmt::Debug for ReadGuard<'_, T> {
 impl<T: fmt::Debug> fmt::Debug for WriteGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
-    }
-}
-
-impl<T> Drop for ReadGuard<'_, T> {
-    fn drop(&mut self) {
-        match self.range == (0..self.header.len()) {
-            true => self.header.state.release_guard_read(),
-            false => self.header.release_guard_part(elements(&self.range)),
-        }
-    }
-}
-
-impl<T> Drop for WriteGuard<'_, T> {
-    fn drop(&mut self) {
-        self.header.state.release_guard_write(false);
     }
 }

@@ -4,6 +4,7 @@
 use super::block::{self, HostBlock};
 use super::device::LastUse;
 use super::directory::Directory;
+use super::guard::GuardSites;
 use super::host_budget;
 use super::order::Parts;
 use super::region::Region;
@@ -44,6 +45,8 @@ pub(crate) struct ArrayInner {
     pub(super) granule: AtomicU32,
     /// Guards of parts.
     pub(super) parts: Parts<Region>,
+    /// Where all guards were made.
+    pub(super) sites: GuardSites,
     /// Itself, for finding it later if it still exists.
     me: Weak<ArrayInner>,
 }
@@ -125,6 +128,7 @@ impl ArrayInner {
             home: PublishedResidence::default(),
             granule: AtomicU32::new(GRANULE),
             parts: Parts::default(),
+            sites: GuardSites::default(),
             me: me.clone(),
         })
     }

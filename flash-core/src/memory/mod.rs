@@ -20,6 +20,7 @@ pub(crate) mod host_handles;
 pub(crate) mod incoming;
 mod inner;
 pub(crate) mod order;
+pub(crate) mod own_guards;
 pub(crate) mod region;
 mod reserved;
 pub(crate) mod residence;
@@ -30,7 +31,8 @@ mod tests;
 pub(crate) mod transfer;
 
 #[cfg(feature = "recordings")]
-pub(crate) use guard::ByteGuard;
+pub(crate) use guard::{ByteGuard, contents};
+pub(crate) use guard::PATIENCE;
 pub use guard::{ReadGuard, WriteGuard};
 pub use host_budget::{host_budget, set_host_budget};
 pub(crate) use inner::{ArrayInner, GRANULE};
@@ -215,34 +217,42 @@ impl<T: Element> FlashMemory<T> {
     /// # Errors
     /// [`Error::Borrowed`] if a write guard is alive, [`Error::Poisoned`] if the launch that should
     /// have written it failed, [`Error::Nested`] inside a kernel. Waits for launches that write it.
+    ///
+    /// A thread that holds a guard waits for no pipeline that waits for guards: it gets
+    /// [`Error::Borrowed`], but for what its guards read already.
+    #[track_caller]
     pub fn read(&self) -> Result<ReadGuard<'_, T>, Error> {
         ReadGuard::new(&self.header, 0..self.len())
     }
 
     /// Reads a range of elements. Of pipelines started by
     /// [`exec_async`](crate::runtime::Pipeline::exec_async), it waits only for those that write some of the
-    /// range. While it is alive, launches that write some of the range fail.
+    /// range. While it is alive, launches that write some of the range wait, or are refused.
     ///
     /// # Errors
     /// As [`read`](Self::read), and [`Error::Range`] if the range leaves the array.
+    #[track_caller]
     pub fn read_range(&self, range: impl RangeBounds<usize>) -> Result<ReadGuard<'_, T>, Error> {
         let range = self.resolve(range)?;
         ReadGuard::new(&self.header, range)
     }
 
-    /// Reads one element.
+    /// Reads one element: for launches and guards it counts as a launch that reads, so that they wait for it,
+    /// and it waits for them. For a write guard of another thread it waits up to a second.
     ///
     /// # Errors
     /// As [`read_range`](Self::read_range).
     pub fn get(&self, i: usize) -> Result<T, Error> {
-        Ok(self.read_range(i..i.saturating_add(1))?[0])
+        let range = self.resolve(i..i.saturating_add(1))?;
+        guard::element(&self.header, range.start as u64)
     }
 
     /// Reads and writes all of it. Heals a poisoned array.
     ///
     /// # Errors
     /// [`Error::Borrowed`] if any guard is alive, [`Error::Nested`] inside a kernel. Waits for
-    /// launches that use it.
+    /// launches that use it, as [`read`](Self::read) does.
+    #[track_caller]
     pub fn write(&self) -> Result<WriteGuard<'_, T>, Error> {
         WriteGuard::new(&self.header)
     }
@@ -336,8 +346,8 @@ impl<T: Element> FromIterator<T> for FlashMemory<T> {
 
 impl<T: Element + fmt::Debug> fmt::Debug for FlashMemory<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.read() {
-            Ok(data) => f.debug_tuple("FlashMemory").field(&&*data).finish(),
+        match guard::contents::<T>(&self.header) {
+            Ok(data) => f.debug_tuple("FlashMemory").field(&data).finish(),
             Err(error) => write!(f, "FlashMemory({error})"),
         }
     }

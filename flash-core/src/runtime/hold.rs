@@ -12,13 +12,74 @@ use super::failsafe::DeferredResult;
 use super::footprint::pipeline::{PipelineFootprint, SharedWalk};
 use super::reorder;
 use super::state::Runtime;
-use super::submissions::SubmissionList;
+use super::submissions::{Node, SubmissionList};
+use crate::descriptor::Patience;
 use crate::error::{Error, LaunchError};
-use crate::memory::ArrayInner;
 use crate::memory::fast_path::FastPathGuard;
+use crate::memory::region::Region;
 use crate::memory::state::Refused;
+use crate::memory::{ArrayInner, PATIENCE, own_guards};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A memory of a launch, and whether the launch writes it, with which a guard conflicts.
+pub(super) struct GuardedMemory<'a> {
+    pub(super) memory: &'a ArrayInner,
+    pub(super) written: bool,
+}
+
+/// The waiting of a launch for guards of other threads. It holds nothing meanwhile.
+pub(super) struct PatientWait {
+    limit: Duration,
+    until: Option<Instant>,
+}
+
+impl PatientWait {
+    /// Of a pipeline that has not waited yet.
+    pub fn new(list: &SubmissionList, runtime: &Runtime) -> PatientWait {
+        PatientWait { limit: patience(list, runtime), until: None }
+    }
+
+    /// Waits until no guard conflicts with its use of a memory; `region`: what it writes of that, if that is
+    /// known.
+    ///
+    /// # Errors
+    /// [`Error::Borrowed`], at once if this thread holds a guard, or at the end of its patience.
+    #[cold]
+    pub fn wait(&mut self, guarded: &GuardedMemory<'_>, region: Option<&Region>) -> Result<(), Error> {
+        let GuardedMemory { memory, written } = *guarded;
+        let waited = (!self.limit.is_zero() && !own_guards::any()).then_some(self.limit);
+        if waited.is_some() {
+            let until = *self.until.get_or_insert_with(|| end_of(self.limit));
+            if memory.after_guards(written, region, until) {
+                return Ok(());
+            }
+        }
+        Err(borrowed(memory, region, waited))
+    }
+}
+
+/// How long a pipeline waits for guards.
+pub(super) fn patience(list: &SubmissionList, runtime: &Runtime) -> Duration {
+    let of_node = |node: &Node| Some(node.extra.as_ref()?.options.attributes.get::<Patience>()?.0);
+    let own = list.nodes().iter().filter_map(of_node).min();
+    own.or(runtime.patience).unwrap_or(PATIENCE)
+}
+
+/// When a time from now is over.
+pub(super) fn end_of(limit: Duration) -> Instant {
+    let now = Instant::now();
+    // A century is as good as for ever.
+    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 86_400))
+}
+
+/// The error of a launch whose use of a memory, or of a region of it, conflicts with a guard.
+#[cold]
+pub(super) fn borrowed(memory: &ArrayInner, region: Option<&Region>, waited: Option<Duration>) -> Error {
+    let range = region.map_or(0..memory.len() as u64, |region| region.hull(&memory.grid()));
+    memory.borrowed(&range, waited)
+}
 
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
 pub(super) struct HeldMemories<'a> {
@@ -58,8 +119,14 @@ impl<'a> HeldMemories<'a> {
     }
 
     /// Takes them. `None`: a pipeline in the order comes before this one, which must enter the order, too.
+    ///
+    /// # Errors
+    /// A memory that a guard has; then nothing is held.
     #[inline]
-    pub fn take(list: &'a SubmissionList, runtime: &Runtime) -> Result<Option<HeldMemories<'a>>, Error> {
+    pub fn take(
+        list: &'a SubmissionList,
+        runtime: &Runtime,
+    ) -> Result<Option<HeldMemories<'a>>, GuardedMemory<'a>> {
         if list.enters_order {
             return Ok(None);
         }
@@ -74,7 +141,7 @@ impl<'a> HeldMemories<'a> {
             match taken {
                 Ok(tracked) => held.tracked |= tracked,
                 Err(Refused::Pending) => return Ok(None),
-                Err(Refused::Borrowed) => return Err(Error::Borrowed),
+                Err(Refused::Borrowed) => return Err(GuardedMemory { memory, written }),
             }
             held.taken += 1;
         }

@@ -12,7 +12,7 @@ use super::distributed::active_run::ActiveRun;
 use super::event::Event;
 use super::failsafe::DeferredResult;
 use super::footprint::pipeline::PipelineFootprint;
-use super::hold::{HeldMemories, InTurn};
+use super::hold::{GuardedMemory, HeldMemories, InTurn, PatientWait};
 use super::plan::{Plan, Target};
 use super::resident;
 use super::state::Runtime;
@@ -23,6 +23,8 @@ use crate::error::{Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
 use crate::memory::host_handles::{self, Scratch};
+use crate::memory::order::ORDER;
+use crate::memory::own_guards;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,9 +41,10 @@ fn draw(number: u64) -> u32 {
 #[inline]
 pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
     may_run(list, runtime)?;
-    let outcome = match HeldMemories::take(list, runtime)? {
-        Some(held) => run_held(list, runtime, held, None, 0),
-        None => run_in_order(list, runtime),
+    let outcome = match HeldMemories::take(list, runtime) {
+        Ok(Some(held)) => run_held(list, runtime, held, None, 0),
+        Ok(None) => run_in_order(list, runtime, PatientWait::new(list, runtime)),
+        Err(guarded) => run_after_guards(list, runtime, guarded),
     };
     if runtime.keeps_host && list.has_slices {
         // Slices are the caller's again. (An asynchronous pipeline has none that end.)
@@ -52,11 +55,41 @@ pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error>
     outcome
 }
 
+/// Runs a pipeline on this thread, whose memories could not be taken because of a guard.
+#[cold]
+fn run_after_guards<'a>(
+    list: &'a SubmissionList,
+    runtime: &Runtime,
+    mut guarded: GuardedMemory<'a>,
+) -> Result<(), Error> {
+    let mut wait = PatientWait::new(list, runtime);
+    loop {
+        wait.wait(&guarded, None)?;
+        guarded = match HeldMemories::take(list, runtime) {
+            Ok(Some(held)) => return run_held(list, runtime, held, None, 0),
+            Ok(None) => return run_in_order(list, runtime, wait),
+            Err(guarded) => guarded,
+        };
+    }
+}
+
 /// Runs a pipeline on this thread when its turn comes in the order. The launch is one that may run.
 #[cold]
-fn run_in_order(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
+fn run_in_order(list: &SubmissionList, runtime: &Runtime, mut wait: PatientWait) -> Result<(), Error> {
     let touched = PipelineFootprint::of(list, runtime);
-    let turn = pend(list, &touched)?;
+    let turn = loop {
+        match pend(list, &touched) {
+            Ok(turn) => break turn,
+            Err(guarded) => {
+                let region = guarded.written.then(|| touched.written(guarded.memory));
+                wait.wait(&guarded, region)?;
+            }
+        }
+    };
+    if own_guards::any() && ORDER.is_behind_guards(turn.ticket()) {
+        turn.withdraw(list);
+        return Err(Error::Borrowed { guard: None, waited: None });
+    }
     let called = Pending::wait_for_turn(&turn)?;
     run_in_turn(list, runtime, &InTurn::on_caller(&touched), Some(called.outcome()))
 }

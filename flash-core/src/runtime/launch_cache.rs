@@ -142,7 +142,7 @@ impl LaunchCache {
             return Ok(false);
         };
         launch.left = left;
-        if hold(&launch.memories)? {
+        if !hold(&launch.memories) {
             return Ok(false);
         }
         let error = match &mut launch.inline {
@@ -191,36 +191,30 @@ fn failed(list: &SubmissionList, source: Error) -> Error {
     Error::Launch(Arc::new(device_launch::failed(list, &list.nodes()[0], 0, source)))
 }
 
-/// Takes memories in turn. True if one of them is tracked, or a pending pipeline has it; then none is held.
+/// Takes memories in turn. False: one of them is tracked, or a guard or a pending pipeline has it; then none
+/// is held.
 #[inline(always)]
-fn hold(memories: &[(*const ArrayInner, bool)]) -> Result<bool, Error> {
+fn hold(memories: &[(*const ArrayInner, bool)]) -> bool {
     for (taken, &(memory, written)) in memories.iter().enumerate() {
         // SAFETY: the submission that was just recorded borrows this memory.
         let state = unsafe { &(*memory).state };
         let held = if written { state.launch_write() } else { state.launch_read() };
         if !matches!(held, Ok(false)) {
-            return not_held(memories, taken, held);
+            not_held(memories, taken, held);
+            return false;
         }
     }
-    Ok(false)
+    true
 }
 
 /// A memory was refused, or is tracked: releases it and those before it.
 #[cold]
-fn not_held(
-    memories: &[(*const ArrayInner, bool)],
-    at: usize,
-    held: Result<bool, Refused>,
-) -> Result<bool, Error> {
+fn not_held(memories: &[(*const ArrayInner, bool)], at: usize, held: Result<bool, Refused>) {
     if held.is_ok() {
         // It stays tracked; those before it are not.
         release(&memories[at..][..1], true);
     }
     release(&memories[..at], false);
-    match held {
-        Ok(_) | Err(Refused::Pending) => Ok(true),
-        Err(Refused::Borrowed) => Err(Error::Borrowed),
-    }
 }
 
 /// Releases memories; `tracked` is set for written ones.

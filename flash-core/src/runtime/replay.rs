@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::index::Dim;
 use crate::kernel::Element;
 use crate::kernel::views::Array;
-use crate::memory::{ArrayInner, ByteGuard};
+use crate::memory::{ArrayInner, contents};
 use crate::recording::{self, Recording, RecordingError};
 use std::alloc::Layout;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ impl Replayed {
     /// [`Error::Range`] if there is no such memory; as [`FlashMemory::read`](crate::FlashMemory::read).
     pub fn bytes(&self, memory: usize) -> Result<Vec<u8>, Error> {
         let replica = self.replica(memory)?;
-        Ok(ByteGuard::new(&replica.header, replica.element.size)?.bytes().to_vec())
+        contents(&replica.header)
     }
 
     /// The contents of memory `memory`, as elements of its type.
@@ -236,10 +236,7 @@ impl Replayed {
                 format!("its elements are {}, asked for as {}", replica.element, ElementType::of::<T>());
             return Err(RecordingError::new(format!("memory {memory}"), text).into());
         }
-        let guard = ByteGuard::new(&replica.header, replica.element.size)?;
-        let mut elements = vec![T::zeroed(); replica.header.len()];
-        bytemuck::cast_slice_mut::<T, u8>(&mut elements).copy_from_slice(guard.bytes());
-        Ok(elements)
+        contents(&replica.header)
     }
 
     fn replica(&self, memory: usize) -> Result<&Replica, Error> {

@@ -9,7 +9,7 @@ use super::options::Options;
 use super::plan::{Plan, PlannedKernel, named_operations, operations_of};
 use super::plans::{OwnPlan, Plans};
 use crate::backend::{Class, DeviceHandle};
-use crate::descriptor::{Attributes, InFlight, KernelDescriptor, Priority, Timeout};
+use crate::descriptor::{Attributes, InFlight, KernelDescriptor, Patience, Priority, Timeout};
 use crate::error::Error;
 use crate::kernel::KernelDefinition;
 use crate::memory::GRANULE;
@@ -43,6 +43,8 @@ pub(crate) struct Runtime {
     pub(super) keeps_host: bool,
     /// How long each submission may take.
     pub(super) timeout: Option<Duration>,
+    /// How long each launch waits for guards, if that is said.
+    pub(super) patience: Option<Duration>,
     /// The number of asynchronous pipelines that may be in flight.
     pub(super) gauge: Option<Arc<InFlightLimit>>,
     /// The priority of its pipelines' tasks in the lanes of devices.
@@ -66,6 +68,7 @@ impl Runtime {
         let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
         let keeps_host = devices.iter().any(|device| device.api.forget_host.is_some());
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);
+        let patience = options.attributes.get::<Patience>().map(|patience| patience.0);
         let (gauge, error) = match options.attributes.get::<InFlight>() {
             Some(InFlight(0)) => (None, error.or_else(|| Some(nothing_in_flight()))),
             Some(InFlight(limit)) => (Some(InFlightLimit::new(*limit)), error),
@@ -83,6 +86,7 @@ impl Runtime {
             check_writes,
             granule,
             timeout,
+            patience,
             gauge,
             priority,
             spreads,

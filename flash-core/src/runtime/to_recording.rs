@@ -160,7 +160,7 @@ impl<'s> RecordingWriter<'s> {
             return Ok(true);
         }
         let arguments = plan.descriptor.arguments.iter().enumerate().filter(|(_, spec)| spec.structure);
-        for (i, spec) in arguments {
+        for (i, _) in arguments {
             let looked_at = bytes_of(&list.args_of(node)[i]);
             let mut before = list.nodes()[..position].iter().flat_map(|node| list.args_of(node));
             if before.any(|arg| arg.access != abi::ACCESS_READ && overlap(&looked_at, &bytes_of(arg))) {
@@ -170,7 +170,7 @@ impl<'s> RecordingWriter<'s> {
             if let Some(header) = list.memory(touched)
                 && !self.structure.contains_key(&touched)
             {
-                self.structure.insert(touched, ByteGuard::new(header, spec.element.size)?);
+                self.structure.insert(touched, ByteGuard::new(header)?);
             }
         }
         Ok(true)
@@ -186,7 +186,7 @@ impl<'s> RecordingWriter<'s> {
         let index = *self.memories.entry(ArrayOrigin::Memory(touched)).or_insert(next);
         if index == next {
             if self.data == Data::With {
-                self.guards.push((index, ByteGuard::new(header, spec.element.size)?));
+                self.guards.push((index, ByteGuard::new(header)?));
             }
             self.recording.memories.push(Memory {
                 element: ElementType { layout: 0, ..spec.element.clone() },

@@ -1,21 +1,24 @@
 //! The order of pending pipelines, and guards of parts of memories: two that touch different elements of a
 //! memory do not wait for each other.
 
+mod behind;
 mod parts;
 mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use behind::Behind;
+pub(crate) use behind::BehindGuards;
 pub(super) use parts::Parts;
 pub(crate) use table::{Extent, Order, Ticket, Touch};
 
-use super::ArrayInner;
 use super::region::Region;
 use super::state::{Refused, State};
-use crate::error::Error;
+use super::{ArrayInner, own_guards};
 use std::ops::Range;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 /// The order of all pipelines of the process.
 pub(crate) static ORDER: LazyLock<Order<Region>> = LazyLock::new(Order::default);
@@ -30,20 +33,100 @@ impl Extent for Region {
     }
 }
 
-impl ArrayInner {
-    /// The host will read a part: waits for launches, and for pending pipelines that write some of it. True
-    /// if the memory is tracked.
-    ///
-    /// # Errors
-    /// [`Error::Borrowed`].
-    pub fn guard_part(&self, range: Range<u64>) -> Result<bool, Error> {
-        let part = Region::of_range(&self.grid(), range);
-        Ok(self.parts.guard(&self.state, &ORDER, self.id(), part)?)
+/// A pipeline in the list of [`BEHIND`].
+pub(crate) trait AfterGuards: BehindGuards {
+    /// The last guard that conflicts was released.
+    fn resume(self: Box<Self>);
+    /// Its patience is at its end.
+    fn give_up(self: Box<Self>);
+}
+
+/// All pipelines of the process that wait for guards.
+static BEHIND: LazyLock<Behind<Box<dyn AfterGuards>>> = LazyLock::new(Behind::default);
+
+impl BehindGuards for Box<dyn AfterGuards> {
+    fn ticket(&self) -> Ticket {
+        (**self).ticket()
     }
 
-    /// The host has read a part.
-    pub fn release_guard_part(&self, range: Range<u64>) {
-        self.parts.release(&self.state, &Region::of_range(&self.grid(), range));
+    fn touches(&self, memory: u64) -> bool {
+        (**self).touches(memory)
+    }
+
+    fn is_free(&self) -> bool {
+        (**self).is_free()
+    }
+}
+
+/// A pipeline that is counted in its memories, beside guards that conflict: resumes it when they are
+/// released, perhaps before this returns.
+pub(crate) fn resume_after_guards(pipeline: Box<dyn AfterGuards>) {
+    ORDER.behind_guards(pipeline.ticket());
+    if let Some(free) = BEHIND.enter(pipeline) {
+        free.resume();
+    }
+}
+
+/// The end of a pipeline's patience: gives it up, if it still waits for guards.
+pub(crate) fn give_up_guards(ticket: Ticket) {
+    if let Some(pipeline) = BEHIND.give_up(ticket) {
+        pipeline.give_up();
+    }
+}
+
+impl ArrayInner {
+    /// The host will read a range, or write all: waits for launches, and for pending pipelines that conflict.
+    /// True if the memory is tracked.
+    ///
+    /// # Errors
+    /// [`Refused::Borrowed`]: a guard conflicts, or this thread holds one and would wait for a pipeline that
+    /// waits for guards.
+    pub(super) fn guard(&self, range: &Range<u64>, written: bool) -> Result<bool, Refused> {
+        let all = *range == (0..self.len() as u64);
+        let holds = own_guards::any();
+        if holds && !written && own_guards::reads(self.id(), range) {
+            return Ok(match all {
+                true => self.state.guard_again(),
+                false => self.parts.guard_again(&self.state, self.part(range)),
+            });
+        }
+        if !all {
+            return self.parts.guard(&self.state, &ORDER, self.id(), self.part(range), holds);
+        }
+        if !holds {
+            return if written { self.state.guard_write() } else { self.state.guard_read() };
+        }
+        loop {
+            match self.state.guard_now(written) {
+                Err(Refused::Pending) => ORDER.wait_beside(self.id(), &self.part(range), written, true)?,
+                other => return other,
+            }
+        }
+    }
+
+    /// The host no longer reads a range, or has written all; `tracked`: the memory is from now on.
+    pub(super) fn release_guard(&self, range: &Range<u64>, written: bool, tracked: bool) {
+        let is_awaited = match *range == (0..self.len() as u64) {
+            true if written => self.state.release_guard_write(tracked),
+            true => self.state.release_guard_read(),
+            false => self.parts.release(&self.state, &self.part(range)),
+        };
+        if is_awaited {
+            BEHIND.released(self.id()).into_iter().for_each(AfterGuards::resume);
+        }
+    }
+
+    /// A call of the host will read a range: it counts as a launch that reads, until `release_read` of the
+    /// state. Waits as a guard does. True if the memory is tracked.
+    ///
+    /// # Errors
+    /// As [`guard`](Self::guard).
+    pub(super) fn begin_read(&self, range: &Range<u64>) -> Result<bool, Refused> {
+        parts::read(&self.state, &ORDER, self.id(), &self.part(range), own_guards::any())
+    }
+
+    fn part(&self, range: &Range<u64>) -> Region {
+        Region::of_range(&self.grid(), range.clone())
     }
 
     /// The result that [`pend`](Self::pend) would have now.
@@ -66,5 +149,20 @@ impl ArrayInner {
             Some(written) => self.parts.pend(&self.state, written),
             None => self.state.pend_read(),
         }
+    }
+
+    /// The same beside guards that conflict. True if there are any, which are waited for later.
+    pub fn pend_behind(&self, written: Option<&Region>) -> bool {
+        match written {
+            Some(written) => self.parts.pend_behind(&self.state, written),
+            None => self.state.pend_behind(false),
+        }
+    }
+
+    /// Waits until no guard conflicts with a launch that reads it, or writes it, or a region of it. The caller
+    /// holds nothing. False: one still does at that time.
+    pub fn after_guards(&self, written: bool, region: Option<&Region>, until: Instant) -> bool {
+        self.state.after_guards(written, until)
+            && region.is_none_or(|region| self.parts.after_guards(region, until))
     }
 }

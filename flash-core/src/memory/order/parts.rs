@@ -11,28 +11,63 @@
 //!
 //! The models include this file, too.
 
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{Condvar, Mutex, MutexGuard};
 use super::table::{Extent, Order};
 use super::{Refused, State};
 use smallvec::SmallVec;
+use std::time::Instant;
 
 /// The parts that live guards of a memory read.
-pub(crate) struct Parts<E>(Mutex<SmallVec<[E; 1]>>);
+pub(crate) struct Parts<E> {
+    list: Mutex<SmallVec<[E; 1]>>,
+    /// Signalled when a guard is released.
+    released: Condvar,
+}
 
 impl<E> Default for Parts<E> {
     fn default() -> Parts<E> {
-        Parts(Mutex::new(SmallVec::new()))
+        Parts { list: Mutex::new(SmallVec::new()), released: Condvar::new() }
+    }
+}
+
+/// The host will read a part of a memory within a call: waits for launches, and for pending pipelines that
+/// write some of it. It ends with [`State::release_read`]. True if the memory is tracked. Fails with
+/// [`Refused::Borrowed`], also if the thread `holds` guards and would wait for one.
+pub(crate) fn read<E: Extent>(
+    state: &State,
+    order: &Order<E>,
+    memory: u64,
+    part: &E,
+    holds: bool,
+) -> Result<bool, Refused> {
+    loop {
+        match state.launch_read() {
+            Err(Refused::Pending) => {}
+            other => return other,
+        }
+        if let Some(tracked) = order.beside(memory, part, || state.read_beside()) {
+            return Ok(tracked);
+        }
+        order.wait_beside(memory, part, false, holds)?;
     }
 }
 
 impl<E: Extent + PartialEq> Parts<E> {
     fn lock(&self) -> MutexGuard<'_, SmallVec<[E; 1]>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.list.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The host will read a part of a memory: waits for launches, and for pending pipelines that write some
-    /// of it. True if the memory is tracked. Fails with [`Refused::Borrowed`].
-    pub fn guard(&self, state: &State, order: &Order<E>, memory: u64, part: E) -> Result<bool, Refused> {
+    /// of it. True if the memory is tracked. Fails with [`Refused::Borrowed`], also if the thread `holds`
+    /// guards and would wait for one.
+    pub fn guard(
+        &self,
+        state: &State,
+        order: &Order<E>,
+        memory: u64,
+        part: E,
+        holds: bool,
+    ) -> Result<bool, Refused> {
         loop {
             let mut parts = self.lock();
             let taken = match state.guard_part(!parts.is_empty()) {
@@ -45,19 +80,39 @@ impl<E: Extent + PartialEq> Parts<E> {
                 return Ok(tracked);
             }
             drop(parts);
-            order.wait_beside(memory, &part);
+            order.wait_beside(memory, &part, false, holds)?;
         }
     }
 
-    /// The host has read it.
-    pub fn release(&self, state: &State, part: &E) {
+    /// The host will read a part of what guards of this thread read. True if the memory is tracked.
+    pub fn guard_again(&self, state: &State, part: E) -> bool {
+        let mut parts = self.lock();
+        parts.push(part);
+        state.guard_part_again()
+    }
+
+    /// The host has read it. True if pipelines that write are counted, which may wait for that.
+    pub fn release(&self, state: &State, part: &E) -> bool {
         let mut parts = self.lock();
         if let Some(at) = parts.iter().position(|other| other == part) {
             parts.swap_remove(at);
         }
-        if parts.is_empty() {
-            state.release_guard_parts();
+        self.released.notify_all();
+        state.release_guard_part(parts.is_empty())
+    }
+
+    /// Waits until no guard of a part conflicts with a write of `written`. False: one still does at that
+    /// time.
+    pub fn after_guards(&self, written: &E, until: Instant) -> bool {
+        let mut parts = self.lock();
+        while parts.iter().any(|part| part.overlaps(written)) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            parts = self.released.wait_timeout(parts, left).unwrap_or_else(|e| e.into_inner()).0;
         }
+        true
     }
 
     /// Fails with [`Refused::Borrowed`] if a live guard conflicts with a write of `written`.
@@ -88,5 +143,11 @@ impl<E: Extent + PartialEq> Parts<E> {
             }
             return state.pend_write(true);
         }
+    }
+
+    /// The same beside guards that conflict. True if there are any, which are waited for later.
+    pub fn pend_behind(&self, state: &State, written: &E) -> bool {
+        let parts = self.lock();
+        state.pend_behind(true) || parts.iter().any(|part| part.overlaps(written))
     }
 }

@@ -17,6 +17,7 @@
 //! Memories are numbers here, the touched elements are an [`Extent`], and how a pipeline runs is not known:
 //! the models include this file beside their own `sync`.
 
+use super::Refused;
 use super::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 
@@ -75,6 +76,8 @@ struct Table<E> {
     walked: HashMap<u64, Option<u32>>,
     /// Number of threads that wait for a change.
     waiting: u32,
+    /// Number of those that hold guards: they are told, too, when a pipeline is ready or is behind guards.
+    watching: u32,
 }
 
 struct Entry {
@@ -85,12 +88,24 @@ struct Entry {
     after: Vec<Ticket>,
     /// Set when it is ready, taken when it is started. A pipeline that withdraws has none.
     start: Option<Start>,
+    guards: Guards,
+}
+
+/// Whether a pipeline waits for guards of the host.
+#[derive(Clone, Copy, PartialEq)]
+enum Guards {
+    /// Not known yet: it has just lined up.
+    Unknown,
+    /// It does.
+    Awaited,
+    /// It does not, and will not.
+    None,
 }
 
 impl<E> Default for Order<E> {
     fn default() -> Order<E> {
         let (entries, lines, walked) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let table = Table { next: 0, entries, lines, walked, waiting: 0 };
+        let table = Table { next: 0, entries, lines, walked, waiting: 0, watching: 0 };
         Order { table: Mutex::new(table), changed: Condvar::new() }
     }
 }
@@ -114,7 +129,8 @@ impl<E: Extent> Order<E> {
         let mut table = self.lock();
         let ticket = table.next;
         table.next += 1;
-        let memories = touches.iter().map(|touch| touch.memory).collect();
+        let memories: Vec<u64> = touches.iter().map(|touch| touch.memory).collect();
+        let guards = if memories.is_empty() { Guards::None } else { Guards::Unknown };
         let mut before = table.line_up(ticket, touches) + 1;
         for other in after {
             if let Some(entry) = table.entries.get_mut(&other) {
@@ -122,7 +138,7 @@ impl<E: Extent> Order<E> {
                 before += 1;
             }
         }
-        table.entries.insert(ticket, Entry { memories, before, after: Vec::new(), start: None });
+        table.entries.insert(ticket, Entry { memories, before, after: Vec::new(), start: None, guards });
         ticket
     }
 
@@ -130,12 +146,53 @@ impl<E: Extent> Order<E> {
     pub fn ready(&self, ticket: Ticket, start: Start) {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(&ticket) else { return };
-        if entry.step() {
-            drop(table);
+        entry.guards = Guards::None;
+        let start = if entry.step() { Some(start) } else { entry.start.replace(start) };
+        self.settled(table);
+        if let Some(start) = start {
             start(ticket);
-        } else {
-            entry.start = Some(start);
         }
+    }
+
+    /// It is behind guards: it will be ready when they are released, or withdraw.
+    pub fn behind_guards(&self, ticket: Ticket) {
+        let mut table = self.lock();
+        if let Some(entry) = table.entries.get_mut(&ticket) {
+            entry.guards = Guards::Awaited;
+        }
+        self.settled(table);
+    }
+
+    /// It is known whether a pipeline waits for guards: tells the threads that must not wait for it then.
+    fn settled(&self, table: MutexGuard<'_, Table<E>>) {
+        let watching = table.watching > 0;
+        drop(table);
+        if watching {
+            self.changed.notify_all();
+        }
+    }
+
+    /// True if it comes after a pipeline that waits for guards, directly or by way of others. Waits until it
+    /// is known of all of them.
+    pub fn is_behind_guards(&self, ticket: Ticket) -> bool {
+        let mut table = self.lock();
+        loop {
+            if table.comes_after(ticket, Guards::Awaited) {
+                return true;
+            }
+            if !table.comes_after(ticket, Guards::Unknown) {
+                return false;
+            }
+            table = self.watch(table);
+        }
+    }
+
+    /// Sleeps until a pipeline has left, or is known to wait for guards, or not to.
+    fn watch<'t>(&self, mut table: MutexGuard<'t, Table<E>>) -> MutexGuard<'t, Table<E>> {
+        table.watching += 1;
+        let mut table = self.wait(table);
+        table.watching -= 1;
+        table
     }
 
     /// Leaves, having been started, and starts those that were waiting for it only. (Not before: in its lines
@@ -150,9 +207,14 @@ impl<E: Extent> Order<E> {
     /// after those that it stands for.
     pub fn withdraw(&self, ticket: Ticket) {
         let mut table = self.lock();
-        if table.entries.get_mut(&ticket).is_some_and(Entry::step) {
-            let ready = table.leave(ticket);
-            self.left(table, ready);
+        let Some(entry) = table.entries.get_mut(&ticket) else { return };
+        entry.guards = Guards::None;
+        match entry.step() {
+            true => {
+                let ready = table.leave(ticket);
+                self.left(table, ready);
+            }
+            false => self.settled(table),
         }
     }
 
@@ -164,28 +226,10 @@ impl<E: Extent> Order<E> {
     /// True if the second comes after the first, directly or by way of others. `known` has some that are
     /// known to come before the second; those by way of which it comes after are added to it.
     pub fn precedes(&self, first: Ticket, second: Ticket, known: &mut HashSet<Ticket>) -> bool {
-        if known.contains(&first) {
-            return true;
-        }
-        let table = self.lock();
-        let (mut path, mut seen) = (vec![(first, 0)], HashSet::new());
-        while let Some((at, next)) = path.last_mut() {
-            let after = table.entries.get(at).and_then(|entry| entry.after.get(*next)).copied();
-            *next += 1;
-            match after {
-                None => drop(path.pop()),
-                Some(after) if after == second || known.contains(&after) => {
-                    known.extend(path.iter().map(|(ticket, _)| *ticket));
-                    return true;
-                }
-                Some(after) if after < second && seen.insert(after) => path.push((after, 0)),
-                Some(_) => {}
-            }
-        }
-        false
+        known.contains(&first) || self.lock().precedes(first, second, known)
     }
 
-    /// Somebody has left: starts those that this has made ready.
+    /// A pipeline has left: starts those that this has made ready.
     fn left(&self, table: MutexGuard<'_, Table<E>>, ready: Vec<(Ticket, Start)>) {
         let waiting = table.waiting > 0;
         drop(table);
@@ -198,14 +242,34 @@ impl<E: Extent> Order<E> {
     /// The result of `take`, if no pipeline there writes any of a memory's elements; none lines up meanwhile.
     pub fn beside<R>(&self, memory: u64, extent: &E, take: impl FnOnce() -> Option<R>) -> Option<R> {
         let table = self.lock();
-        if table.writes(memory, extent) { None } else { take() }
+        if table.conflicting(memory, extent, false).next().is_some() { None } else { take() }
     }
 
-    /// Waits until no pipeline there writes any of a memory's elements.
-    pub fn wait_beside(&self, memory: u64, extent: &E) {
+    /// Waits until no pipeline there writes any of a memory's elements; `written`: or reads some of them.
+    /// Fails with [`Refused::Borrowed`] if the thread `holds` guards and one of those pipelines waits for
+    /// guards, or comes after one that does.
+    pub fn wait_beside(&self, memory: u64, extent: &E, written: bool, holds: bool) -> Result<(), Refused> {
         let mut table = self.lock();
-        while table.writes(memory, extent) {
-            table = self.wait(table);
+        loop {
+            let mut conflicting = table.conflicting(memory, extent, written).peekable();
+            if conflicting.peek().is_none() {
+                return Ok(());
+            }
+            if !holds {
+                drop(conflicting);
+                table = self.wait(table);
+                continue;
+            }
+            let is_behind = |ticket| {
+                let itself = table.entries.get(&ticket);
+                itself.is_some_and(|entry| entry.guards == Guards::Awaited)
+                    || table.comes_after(ticket, Guards::Awaited)
+            };
+            if conflicting.any(is_behind) {
+                return Err(Refused::Borrowed);
+            }
+            drop(conflicting);
+            table = self.watch(table);
         }
     }
 
@@ -305,10 +369,41 @@ impl<E: Extent> Table<E> {
         before
     }
 
-    /// True if a pipeline there writes any of a memory's elements. (A pipeline that is no longer in the line
-    /// is covered by one that came later.)
-    fn writes(&self, memory: u64, extent: &E) -> bool {
+    /// The pipelines there that write any of a memory's elements; `written`: or that read some. (A pipeline
+    /// that is no longer in the line is covered by one that came later.)
+    fn conflicting(&self, memory: u64, extent: &E, written: bool) -> impl Iterator<Item = Ticket> {
         let line = self.lines.get(&memory).map_or(&[][..], Vec::as_slice);
-        line.iter().any(|(_, touch)| touch.written.as_ref().is_some_and(|written| written.overlaps(extent)))
+        let conflicts = move |touch: &Touch<E>| match &touch.written {
+            _ if written => touch.touched.overlaps(extent),
+            Some(writes) => writes.overlaps(extent),
+            None => false,
+        };
+        line.iter().filter(move |(_, touch)| conflicts(touch)).map(|(ticket, _)| *ticket)
+    }
+
+    /// See [`Order::precedes`].
+    fn precedes(&self, first: Ticket, second: Ticket, known: &mut HashSet<Ticket>) -> bool {
+        let (mut path, mut seen) = (vec![(first, 0)], HashSet::new());
+        while let Some((at, next)) = path.last_mut() {
+            let after = self.entries.get(at).and_then(|entry| entry.after.get(*next)).copied();
+            *next += 1;
+            match after {
+                None => drop(path.pop()),
+                Some(after) if after == second || known.contains(&after) => {
+                    known.extend(path.iter().map(|(ticket, _)| *ticket));
+                    return true;
+                }
+                Some(after) if after < second && seen.insert(after) => path.push((after, 0)),
+                Some(_) => {}
+            }
+        }
+        false
+    }
+
+    /// True if a pipeline comes after one of which this is known, or not.
+    fn comes_after(&self, ticket: Ticket, guards: Guards) -> bool {
+        let mut known = HashSet::new();
+        let mut earlier = self.entries.iter().filter(|(other, entry)| **other < ticket && entry.guards == guards);
+        earlier.any(|(other, _)| self.precedes(*other, ticket, &mut known))
     }
 }

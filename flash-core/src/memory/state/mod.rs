@@ -5,14 +5,5 @@ mod fences;
 mod sync;
 mod word;
 
-use crate::error::Error;
 pub(crate) use fences::{agree, heavy, light};
 pub(crate) use word::{Refused, State};
-
-impl From<Refused> for Error {
-    /// A guard's claim is refused by guards only; a launch that meets a pending pipeline enters the order
-    /// behind it (`runtime/asynchronous`) and does not report it.
-    fn from(_: Refused) -> Error {
-        Error::Borrowed
-    }
-}

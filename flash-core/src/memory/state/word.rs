@@ -8,32 +8,36 @@
 //! | 32 | a write guard is alive | `guard_write` | `release_guard_write` |
 //! | 33 | a launch writes it, or an eviction | `launch_write`, `try_evict` | `release_write`, `end_evict` |
 //! | 34 | *tracked*: the directory is needed (see below) | `track`, its clearers | an exclusive holder |
-//! | 35 | guards of parts are alive (listed in `memory/order`) | `guard_part` | `release_guard_parts` |
+//! | 35 | guards of parts are alive (listed in `memory/order`) | `guard_part` | `release_guard_part` |
 //! | 36..50 | pipelines of the order that will read it, or do | `pend_read` | `release_pending_read` |
 //! | 50..64 | pipelines of the order that will write it, or do | `pend_write` | `release_pending_write` |
 //!
-//! A launch that meets a guard fails at once; a guard or launch that meets a launch waits. Launches take
-//! their memories in the order of their addresses and hold them until they are done. A holder of memories
-//! waits for launches only, never for guards, so there is no circle of waits.
+//! A guard or launch that meets a launch waits. Launches take their memories in the order of their addresses
+//! and hold them until they are done. A holder of memories waits for launches only, never for guards: a
+//! launch that meets a guard releases what it has taken before it waits, and does so only if its thread holds
+//! no guard (`memory/own_guards.rs`). So there is no circle of waits. The host's reading of a few elements in
+//! one call (`get`) is counted as a launch that reads.
 //!
 //! Pipelines that are *pending* have a place in the order (`runtime/asynchronous`) and do not take the word a
 //! second time when they run. While one is counted in bits 36..64, no launch that it conflicts with can take
 //! the word, and the order keeps its pipelines apart. A launch that meets a pending one is refused
 //! ([`Refused::Pending`]), releases what it has taken, and enters the order itself; so no memory is held
-//! during a wait for a pending pipeline. To be counted fails at a guard and waits for a launch that writes,
-//! but not for those that read: a pipeline waits for them with `drained` before it writes. When it runs, it
-//! is counted in bits 25..32, too. Where only parts of a memory are concerned, on either side, the order and
-//! the list decide (`memory/order/parts.rs`): a launch that finds bit 35 is sent there, and so is a guard of
-//! a part that finds a pending writer.
+//! during a wait for a pending pipeline. To be counted waits for a launch that writes, but not for those that
+//! read: a pipeline waits for them with `drained` before it writes. When it runs, it is counted in bits
+//! 25..32, too. A pipeline may be counted beside a guard that conflicts, which is alive then and which no
+//! other can join (but one of its own thread). It runs when these are released: the thread that releases a
+//! guard and finds pipelines counted tells them (`memory/order/behind.rs`). Where only parts of a memory are
+//! concerned, on either side, the order and the list decide (`memory/order/parts.rs`): a launch that finds
+//! bit 35 is sent there, and so is a guard of a part that finds a pending writer.
 //!
 //! An eviction takes copies from devices, to make room there. It is possible only while no launch, and no
 //! pipeline that runs, may use them. Guards that read and pipelines that have yet to begin stay counted
 //! meanwhile, and may be released; all else waits, as for a launch that writes.
 //!
-//! Acquire on taking and Release on releasing order the contents. While bit 32 or 33 is set no other thread
-//! changes the word: the others look and wait, or fail. So an exclusive holder releases it with a plain
-//! store. (That is why a pipeline waits for a launch that writes before it is counted: the store would undo
-//! the count. An eviction may not be the only one that is counted, and stores nothing.)
+//! Acquire on taking and Release on releasing order the contents. While a launch has bit 33 no other thread
+//! changes the word: the others look and wait. So a launch that writes releases it with a plain store. (That
+//! is why a pipeline waits for a launch that writes before it is counted: the store would undo the count. An
+//! eviction may not be the only one that is counted, nor may a write guard, and they store nothing.)
 //!
 //! Bit 34, *tracked*, means that something is poisoned, not current on the host, or copied to a device. Any
 //! holder may set it; only an exclusive holder clears it, in `release_write`, `release_pending_write`,
@@ -47,9 +51,9 @@
 //! sees the waiter, provided that on both sides the write comes before the look. That order costs a fence on
 //! each side; `fences` moves the cost to the waiter, which is about to sleep anyway.
 
-use super::Error;
 use super::fences::{heavy, light};
 use super::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, asleep, spin, with_slot};
+use std::time::Instant;
 
 const GUARD: u64 = 1;
 const GUARDS: u64 = 0xffff;
@@ -102,6 +106,8 @@ impl Claim {
     };
     const PEND_READ: Claim =
         Claim { guards: GUARD_WRITES, pending: 0, awaited: WRITER, count: PENDING_READS, add: PENDING_READ };
+    /// Guards that conflict are waited for later.
+    const PEND_READ_BEHIND: Claim = Claim { guards: 0, ..Claim::PEND_READ };
     const PEND_WRITE: Claim = Claim {
         guards: GUARD_WRITES | GUARDS,
         pending: PARTS,
@@ -111,6 +117,8 @@ impl Claim {
     };
     /// Guards of parts do not conflict.
     const PEND_WRITE_BESIDE: Claim = Claim { pending: 0, ..Claim::PEND_WRITE };
+    /// Guards that conflict are waited for later.
+    const PEND_WRITE_BEHIND: Claim = Claim { guards: 0, ..Claim::PEND_WRITE_BESIDE };
     const GUARD_READ: Claim = Claim {
         guards: GUARD_WRITES,
         pending: 0,
@@ -118,6 +126,8 @@ impl Claim {
         count: GUARDS,
         add: GUARD,
     };
+    /// Does not wait for pending pipelines.
+    const GUARD_READ_NOW: Claim = Claim { pending: PENDING_WRITES, awaited: WRITER, ..Claim::GUARD_READ };
     const GUARD_PART: Claim =
         Claim { guards: GUARD_WRITES, pending: PENDING_WRITES, awaited: WRITER, count: PARTS, add: PARTS };
     const GUARD_WRITE: Claim = Claim {
@@ -127,6 +137,16 @@ impl Claim {
         count: GUARD_WRITES,
         add: GUARD_WRITES,
     };
+    /// Does not wait for pending pipelines.
+    const GUARD_WRITE_NOW: Claim = Claim {
+        pending: PENDING_READS | PENDING_WRITES,
+        awaited: WRITER | READERS,
+        ..Claim::GUARD_WRITE
+    };
+    /// No claim at all: waits for guards that a launch that reads, or writes, conflicts with.
+    const AFTER_WRITE_GUARD: Claim =
+        Claim { guards: 0, pending: 0, awaited: GUARD_WRITES, count: GUARD_WRITES, add: 0 };
+    const AFTER_GUARDS: Claim = Claim { awaited: GUARD_WRITES | GUARDS, ..Claim::AFTER_WRITE_GUARD };
     const BEGIN: Claim = Claim { guards: 0, pending: 0, awaited: WRITER, count: RUNNERS, add: RUNNER };
     /// No claim at all: waits until no launch reads.
     const DRAINED: Claim = Claim { guards: 0, pending: 0, awaited: READERS, count: READERS, add: 0 };
@@ -165,8 +185,14 @@ impl Slot {
         self.lock.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn wait(&self, guard: MutexGuard<'_, ()>) {
-        drop(self.wake.wait(guard).unwrap_or_else(|e| e.into_inner()));
+    fn wait(&self, guard: MutexGuard<'_, ()>, until: Option<Instant>) {
+        match until {
+            None => drop(self.wake.wait(guard).unwrap_or_else(|e| e.into_inner())),
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                drop(self.wake.wait_timeout(guard, left).unwrap_or_else(|e| e.into_inner()));
+            }
+        }
     }
 
     fn wake_all(&self) {
@@ -197,18 +223,19 @@ impl State {
     fn take_likely(&self, claim: Claim, likely: u64) -> Result<bool, Refused> {
         match self.word.compare_exchange(likely, likely + claim.add, Acquire, Relaxed) {
             Ok(_) => Ok(likely & TRACKED != 0),
-            Err(old) => self.take_from(old, claim),
+            Err(old) => self.take_from(old, claim).map(|before| before & TRACKED != 0),
         }
     }
 
+    /// Takes it, having found `old`. Returns the word that was there before.
     #[inline(never)]
-    fn take_from(&self, mut old: u64, claim: Claim) -> Result<bool, Refused> {
+    fn take_from(&self, mut old: u64, claim: Claim) -> Result<u64, Refused> {
         loop {
             if !claim.passes(old) {
                 old = self.take_slow(claim)?;
             }
             match self.word.compare_exchange_weak(old, old + claim.add, Acquire, Relaxed) {
-                Ok(before) => return Ok(before & TRACKED != 0),
+                Ok(before) => return Ok(before),
                 Err(now) => old = now,
             }
         }
@@ -225,21 +252,38 @@ impl State {
             }
             round += 1;
             if !spin(round) {
-                asleep(|| self.park(claim));
+                asleep(|| self.park(claim, None));
             }
         }
     }
 
-    fn park(&self, claim: Claim) {
+    fn park(&self, claim: Claim, until: Option<Instant>) {
         with_slot(std::ptr::from_ref(self) as usize, |slot: &Slot| {
             let guard = slot.lock();
             self.parked.fetch_add(1, Relaxed);
             heavy();
             if claim.waits(self.word.load(Relaxed)) {
-                slot.wait(guard);
+                slot.wait(guard, until);
             }
             self.parked.fetch_sub(1, Relaxed);
         });
+    }
+
+    /// Waits until no guard of all of it conflicts with a launch that reads, or writes. False: one still does
+    /// at that time.
+    pub fn after_guards(&self, written: bool, until: Instant) -> bool {
+        let claim = if written { Claim::AFTER_GUARDS } else { Claim::AFTER_WRITE_GUARD };
+        let mut round = 0;
+        while !claim.passes(self.word.load(Relaxed)) {
+            round += 1;
+            if !spin(round) {
+                if Instant::now() >= until {
+                    return false;
+                }
+                asleep(|| self.park(claim, Some(until)));
+            }
+        }
+        true
     }
 
     /// Wakes waiters, after the word was released.
@@ -343,7 +387,28 @@ impl State {
         self.take(if beside { Claim::PEND_WRITE_BESIDE } else { Claim::PEND_WRITE }).map(|_| ())
     }
 
-    /// True if no launch reads it, of a memory that a pending pipeline is counted in: then none will.
+    /// The same as [`pend_read`](Self::pend_read) and [`pend_write`](Self::pend_write), but beside guards that
+    /// conflict. True if there is one of all of it, which is waited for later.
+    pub fn pend_behind(&self, written: bool) -> bool {
+        let (claim, guards) = match written {
+            true => (Claim::PEND_WRITE_BEHIND, GUARD_WRITES | GUARDS),
+            false => (Claim::PEND_READ_BEHIND, GUARD_WRITES),
+        };
+        // The claim names no bit that refuses.
+        self.take_from(self.word.load(Relaxed), claim).is_ok_and(|before| before & guards != 0)
+    }
+
+    /// A call of the host reads some of it that no pending pipeline writes, or will while a guard of the
+    /// caller is alive; `None`: not possible now. True if it is tracked. Ends with
+    /// [`release_read`](Self::release_read).
+    pub fn read_beside(&self) -> Option<bool> {
+        let claim = Claim { pending: 0, ..Claim::LAUNCH_READ };
+        let next = |old: u64| claim.passes(old).then_some(old + claim.add);
+        self.word.fetch_update(Acquire, Relaxed, next).ok().map(|before| before & TRACKED != 0)
+    }
+
+    /// True if no launch reads it, of a memory that a pending pipeline is counted in: then none will, but for
+    /// calls of the host that read parts that the pipeline does not write.
     pub fn is_drained(&self) -> bool {
         self.word.load(Acquire) & READERS == 0
     }
@@ -383,8 +448,18 @@ impl State {
     }
 
     /// The host will read. True if it is tracked.
-    pub fn guard_read(&self) -> Result<bool, Error> {
-        Ok(self.take(Claim::GUARD_READ)?)
+    pub fn guard_read(&self) -> Result<bool, Refused> {
+        self.take(Claim::GUARD_READ)
+    }
+
+    /// The host will read, or write. [`Refused::Pending`]: pipelines that conflict are pending.
+    pub fn guard_now(&self, written: bool) -> Result<bool, Refused> {
+        self.take(if written { Claim::GUARD_WRITE_NOW } else { Claim::GUARD_READ_NOW })
+    }
+
+    /// The host will read, and does so already: the thread has a guard of all of it. True if it is tracked.
+    pub fn guard_again(&self) -> bool {
+        self.word.fetch_add(GUARD, Relaxed) & TRACKED != 0
     }
 
     /// The host will read a part; `others`: guards of parts are alive, otherwise none is. True if it is
@@ -399,6 +474,12 @@ impl State {
         if old & PENDING_WRITES == 0 { Ok(old & TRACKED != 0) } else { Err(Refused::Pending) }
     }
 
+    /// The host will read a part of what the thread's guards read already. True if it is tracked. The caller
+    /// has locked the list of parts.
+    pub fn guard_part_again(&self) -> bool {
+        self.word.fetch_or(PARTS, Acquire) & TRACKED != 0
+    }
+
     /// The host will read a part that no pending pipeline writes; `None`: not possible now. True if it is
     /// tracked. The caller has locked the list of parts.
     pub fn guard_part_beside(&self) -> Option<bool> {
@@ -406,25 +487,34 @@ impl State {
         self.word.fetch_update(Acquire, Relaxed, next).ok().map(|before| before & TRACKED != 0)
     }
 
-    /// The last guard of a part is released. Nothing waits for that.
-    pub fn release_guard_parts(&self) {
-        self.word.fetch_and(!PARTS, Release);
+    /// A guard of a part is released, and `last`: no other is alive. True if pipelines that write are counted,
+    /// which may wait for that.
+    pub fn release_guard_part(&self, last: bool) -> bool {
+        let before = match last {
+            true => self.word.fetch_and(!PARTS, AcqRel),
+            false => self.word.fetch_or(0, AcqRel),
+        };
+        before & PENDING_WRITES != 0
     }
 
     /// The host will write. True if it is tracked.
-    pub fn guard_write(&self) -> Result<bool, Error> {
-        Ok(self.take(Claim::GUARD_WRITE)?)
+    pub fn guard_write(&self) -> Result<bool, Refused> {
+        self.take(Claim::GUARD_WRITE)
     }
 
-    /// The host has read.
-    pub fn release_guard_read(&self) {
-        self.word.fetch_sub(GUARD, Release);
+    /// The host has read. True if pipelines that write are counted, which may wait for that.
+    pub fn release_guard_read(&self) -> bool {
+        let before = self.word.fetch_sub(GUARD, AcqRel);
         self.given();
+        before & PENDING_WRITES != 0
     }
 
-    /// The host has written; the memory is tracked from now on, or not. Nothing waits for that, as guards are
-    /// not waited for.
-    pub fn release_guard_write(&self, tracked: bool) {
-        self.word.store(if tracked { TRACKED } else { 0 }, Release);
+    /// The host has written; the memory is tracked from now on, or not. True if pipelines are counted, which
+    /// may wait for that.
+    pub fn release_guard_write(&self, tracked: bool) -> bool {
+        let next = |old: u64| (old & !(GUARD_WRITES | TRACKED)) | if tracked { TRACKED } else { 0 };
+        let before = self.word.fetch_update(AcqRel, Relaxed, |old| Some(next(old)));
+        self.given();
+        before.is_ok_and(|before| before & (PENDING_READS | PENDING_WRITES) != 0)
     }
 }

@@ -29,16 +29,20 @@ pub use host_task::HostTask;
 use super::api::{Pipeline, SubmitObj};
 use super::device_launch::timeout;
 use super::footprint::pipeline::PipelineFootprint;
-use super::hold::{InTurn, Rest};
+use super::hold::{GuardedMemory, InTurn, Rest, borrowed, end_of, patience};
 use super::launch;
+use super::submissions::SubmissionList;
 use crate::error::{Code, Error};
 use crate::index::IntoDims;
-use crate::memory::order::{ORDER, Ticket};
+use crate::memory::order::{self, AfterGuards, BehindGuards, ORDER, Ticket};
+use crate::memory::own_guards;
 use crate::panics::caught;
 use crate::workers;
 use limits::Permit;
 use pending::{Pending, PlaceInOrder, QueuedPipeline};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use timer::Alarm;
 
 /// Enters a pipeline into the order, to run on a worker or on a thread that waits for it.
 pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
@@ -52,19 +56,86 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     }
     let permit = runtime.gauge.as_ref().map(Permit::take);
     let touched = PipelineFootprint::of(list, runtime);
-    match pending::pend(list, &touched) {
-        Ok(turn) => {
-            let ticket = turn.ticket();
-            pending.enter(ticket);
-            let task = Task { pipeline, touched, turn, pending, permit, rest: None };
-            ORDER.ready(ticket, Box::new(move |_| pending::push(Box::new(task))));
-        }
-        Err(error) => {
+    let patience = patience(list, runtime);
+    let (turn, is_behind) = match pending::pend(list, &touched) {
+        Ok(turn) => (turn, false),
+        Err(_) if may_wait(list, &touched, patience) => pending::pend_behind(list, &touched),
+        Err(GuardedMemory { memory, written }) => {
             drop(permit);
-            pending.set(Err(error));
+            let region = written.then(|| touched.written(memory));
+            pending.set(Err(borrowed(memory, region, None)));
+            return handle;
         }
+    };
+    let ticket = turn.ticket();
+    pending.enter(ticket);
+    let task = Box::new(Task { pipeline, touched, turn, pending, permit, rest: None });
+    if !is_behind {
+        ORDER.ready(ticket, Box::new(move |_| pending::push(task)));
+        return handle;
     }
+    let alarm = Arc::new(OnceLock::new());
+    order::resume_after_guards(Box::new(GuardedTask { task, patience, _alarm: alarm.clone() }));
+    // Not before it is in the list, where the alarm looks for it. It is dropped with the task.
+    let _ = alarm.set(Alarm::at(end_of(patience), move || order::give_up_guards(ticket)));
     handle
+}
+
+/// True if a pipeline waits for the guards that conflict with it now: none is its caller's.
+fn may_wait(list: &SubmissionList, touched: &PipelineFootprint, patience: Duration) -> bool {
+    let own = |guarded: GuardedMemory<'_>| own_guards::has(guarded.memory.id());
+    !patience.is_zero() && !pending::guarded(list, touched).any(own)
+}
+
+/// A pipeline that is behind guards in the order.
+struct GuardedTask {
+    task: Box<Task>,
+    patience: Duration,
+    /// The end of its patience.
+    _alarm: Arc<OnceLock<Alarm>>,
+}
+
+impl GuardedTask {
+    fn list(&self) -> &SubmissionList {
+        self.task.pipeline.buffer.parts().0
+    }
+}
+
+impl BehindGuards for GuardedTask {
+    fn ticket(&self) -> Ticket {
+        self.task.turn.ticket()
+    }
+
+    fn touches(&self, memory: u64) -> bool {
+        self.list().memories().any(|(_, touched, _)| touched.id() == memory)
+    }
+
+    fn is_free(&self) -> bool {
+        pending::guarded(self.list(), &self.task.touched).next().is_none()
+    }
+}
+
+impl AfterGuards for GuardedTask {
+    fn resume(self: Box<Self>) {
+        let GuardedTask { task, .. } = *self;
+        ORDER.ready(task.turn.ticket(), Box::new(move |_| pending::push(task)));
+    }
+
+    fn give_up(self: Box<Self>) {
+        let GuardedTask { task, patience, .. } = *self;
+        let Task { pipeline, touched, turn, pending, permit, .. } = *task;
+        let list = pipeline.buffer.parts().0;
+        // If there is none, it was released just now.
+        let none = Error::Borrowed { guard: None, waited: Some(patience) };
+        let error = pending::guarded(list, &touched).next().map_or(none, |guarded| {
+            let region = guarded.written.then(|| touched.written(guarded.memory));
+            borrowed(guarded.memory, region, Some(patience))
+        });
+        turn.withdraw(list);
+        drop(pipeline);
+        drop(permit);
+        pending.set(Err(error));
+    }
 }
 
 /// A pipeline on its way, which is counted in the words of its memories.
@@ -140,8 +211,9 @@ impl Pipeline<'static> {
     /// memory.
     ///
     /// # Errors
-    /// All come out of the handle: those of [`exec`](Self::exec); [`Error::Borrowed`] at once, if a guard
-    /// that conflicts is alive now.
+    /// All come out of the handle: those of [`exec`](Self::exec); [`Error::Borrowed`] at once if this thread
+    /// has a guard that conflicts, and at the end of its [`Patience`](crate::descriptor::Patience) if another
+    /// thread has.
     ///
     /// # Examples
     /// ```

@@ -12,9 +12,11 @@ use super::limits::{SharedOutcome, StoppableOutcome};
 use super::outcome::Outcome;
 use super::queue::{Job, Queue, Sleeper};
 use crate::error::Error;
+use crate::memory::ArrayInner;
 use crate::memory::order::{ORDER, Ticket};
 use crate::runtime::event::Event;
 use crate::runtime::footprint::pipeline::PipelineFootprint;
+use crate::runtime::hold::GuardedMemory;
 use crate::runtime::submissions::SubmissionList;
 use crate::workers::{self, Source};
 use std::cell::Cell;
@@ -45,23 +47,51 @@ pub(super) trait QueuedPipeline: Send {
 }
 
 /// Takes a place in the order, and counts a pipeline in the words of its memories.
-pub(in crate::runtime) fn pend(
-    list: &SubmissionList,
-    touched: &PipelineFootprint,
-) -> Result<PlaceInOrder, Error> {
-    // Who tries again and again while a guard is alive leaves nothing in the order.
-    for (_, memory, written) in list.memories() {
-        memory.look(written.then(|| touched.written(memory)))?;
+///
+/// # Errors
+/// A memory that a guard has; then the pipeline is counted nowhere.
+pub(in crate::runtime) fn pend<'a>(
+    list: &'a SubmissionList,
+    touched: &'a PipelineFootprint,
+) -> Result<PlaceInOrder, GuardedMemory<'a>> {
+    // A thread that tries again and again while a guard is alive leaves nothing in the order.
+    if let Some(guarded) = guarded(list, touched).next() {
+        return Err(guarded);
     }
-    let ticket = ORDER.line_up(touched.touches(), list.after().iter().map(Event::ticket));
+    let turn = line_up(list, touched);
     for (counted, (_, memory, written)) in list.memories().enumerate() {
-        if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
-            list.memories().take(counted).for_each(|(_, memory, written)| memory.state.unpend(written));
-            ORDER.withdraw(ticket);
-            return Err(refused.into());
+        if memory.pend(written.then(|| touched.written(memory))).is_err() {
+            turn.withdraw_from(list.memories().take(counted));
+            return Err(GuardedMemory { memory, written });
         }
     }
-    Ok(PlaceInOrder(ticket))
+    Ok(turn)
+}
+
+/// The same beside guards that conflict. True if there are any, which the pipeline waits for later.
+pub(super) fn pend_behind(list: &SubmissionList, touched: &PipelineFootprint) -> (PlaceInOrder, bool) {
+    let turn = line_up(list, touched);
+    let mut is_behind = false;
+    for (_, memory, written) in list.memories() {
+        is_behind |= memory.pend_behind(written.then(|| touched.written(memory)));
+    }
+    (turn, is_behind)
+}
+
+fn line_up(list: &SubmissionList, touched: &PipelineFootprint) -> PlaceInOrder {
+    PlaceInOrder(ORDER.line_up(touched.touches(), list.after().iter().map(Event::ticket)))
+}
+
+/// The memories of a pipeline that guards have now.
+pub(super) fn guarded<'a>(
+    list: &'a SubmissionList,
+    touched: &'a PipelineFootprint,
+) -> impl Iterator<Item = GuardedMemory<'a>> {
+    let guarded = |(_, memory, written): (_, &'a ArrayInner, bool)| GuardedMemory { memory, written };
+    list.memories().map(guarded).filter(|guarded| {
+        let GuardedMemory { memory, written } = *guarded;
+        memory.look(written.then(|| touched.written(memory))).is_err()
+    })
 }
 
 /// Leaves the order when dropped.
@@ -70,6 +100,17 @@ pub(in crate::runtime) struct PlaceInOrder(pub Ticket);
 impl PlaceInOrder {
     pub fn ticket(&self) -> Ticket {
         self.0
+    }
+
+    /// Leaves when its turn comes, without having run, and is counted in its memories no more.
+    pub fn withdraw(self, list: &SubmissionList) {
+        self.withdraw_from(list.memories());
+    }
+
+    fn withdraw_from<'a>(self, counted: impl Iterator<Item = (u32, &'a ArrayInner, bool)>) {
+        counted.for_each(|(_, memory, written)| memory.state.unpend(written));
+        ORDER.withdraw(self.0);
+        std::mem::forget(self);
     }
 }
 

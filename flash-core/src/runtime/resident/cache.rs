@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::device::LastUse;
 use crate::memory::fast_path::FastPathGuard;
-use crate::memory::state::Refused;
 use crate::runtime::distributed::lanes::Lanes;
 use crate::runtime::hold::HeldMemories;
 use crate::runtime::state::Runtime;
@@ -71,26 +70,25 @@ struct HeldResidents<'a> {
 impl<'a> HeldResidents<'a> {
     /// `None`: some memory has moved, or others come first.
     #[inline(always)]
-    fn begin(memories: &'a [KnownResidence]) -> Result<Option<HeldResidents<'a>>, Error> {
+    fn begin(memories: &'a [KnownResidence]) -> Option<HeldResidents<'a>> {
         let mut these = HeldResidents { memories, held: 0, at_home: 0, _uncounted: FastPathGuard::begin() };
         for home in memories {
             match home.header().state.launch_tracked(home.written) {
                 Ok(_) => these.held += 1,
-                Err(Refused::Pending) => return Ok(None),
-                Err(Refused::Borrowed) => return Err(Error::Borrowed),
+                Err(_) => return None,
             }
         }
         if !these._uncounted.may_stay() {
-            return Ok(None);
+            return None;
         }
         let now = LastUse::now();
         for home in memories {
             if !home.begin(now) {
-                return Ok(None);
+                return None;
             }
             these.at_home += 1;
         }
-        Ok(Some(these))
+        Some(these)
     }
 
     /// Ends the fixed residence; the memory stays held.
@@ -162,7 +160,7 @@ impl ResidentLaunch {
         if !self.lanes.kernels.is_idle() {
             return Ok(None);
         }
-        let Some(mut at_home) = HeldResidents::begin(&self.memories)? else { return Ok(None) };
+        let Some(mut at_home) = HeldResidents::begin(&self.memories) else { return Ok(None) };
         for &i in &self.scalars {
             self.args[i as usize] = list.args()[i as usize];
         }
