@@ -66,15 +66,15 @@ fn guards_ranges_and_who_refuses_whom() {
     let memory: FlashMemory<u32> = (0..6).collect();
     let (all, part) = (memory.read().unwrap(), memory.read_range(2..=3).unwrap());
     assert_eq!((all.len(), &*part, memory.get(5).unwrap()), (6, &[2, 3][..], 5));
-    assert!(matches!(memory.write(), Err(Error::Borrowed)));
+    assert!(matches!(memory.write(), Err(Error::Borrowed { .. })));
     assert!(matches!(memory.header().state.launch_write(), Err(Refused::Borrowed)));
     memory.header().state.launch_read().unwrap();
     drop((all, part));
     memory.header().state.release_read();
     let mut guard = memory.write().unwrap();
     guard[..2].copy_from_slice(&[7, 8]);
-    assert!(matches!(memory.read(), Err(Error::Borrowed)));
-    assert!(matches!(memory.write(), Err(Error::Borrowed)));
+    assert!(matches!(memory.read(), Err(Error::Borrowed { .. })));
+    assert!(matches!(memory.write(), Err(Error::Borrowed { .. })));
     assert!(format!("{memory:?}").contains("borrowed"));
     assert_eq!(guard[1], 8);
     drop(guard);

@@ -147,7 +147,7 @@ fn a_launch_again_sees_whatever_happened_in_between() {
                     let guard = arrays[pair[1]].read();
                     if let (Some(_), Ok(_guard)) = (&model[pair[0]], &guard) {
                         let same = rt.submit(Scale::of(1, &arrays[pair[0]], u32::MAX, &arrays[pair[1]]));
-                        assert!(matches!(same.exec([LEN]), Err(Error::Borrowed)));
+                        assert!(matches!(same.exec([LEN]), Err(Error::Borrowed { .. })));
                     }
                 }
                 _ => launch(&rt, &mut random, &arrays, &mut model, pair),
@@ -176,7 +176,7 @@ fn readers_again_meet_whoever_writes() {
                             _ => rt.submit(Uniform::of(shared, &same)).exec([1usize]),
                         };
                         match outcome {
-                            Ok(()) | Err(Error::Borrowed) => {}
+                            Ok(()) | Err(Error::Borrowed { .. }) => {}
                             Err(error) => panic!("{error}"),
                         }
                         if random.one_in(10) && same.get(0).unwrap() == 0 {

@@ -196,12 +196,12 @@ fn crowd(budget: u64) {
                         Err(error) if error.to_string().contains("budget") => {
                             refused.fetch_add(1, SeqCst);
                         }
-                        Err(error) => assert!(matches!(error, Error::Borrowed), "{error}"),
+                        Err(error) => assert!(matches!(error, Error::Borrowed { .. }), "{error}"),
                     }
                     if random.is_multiple_of(5) {
                         match memory.read_range(first..first + count) {
                             Ok(seen) => assert!(seen.iter().all(|v| *v == seen[0]), "{key}"),
-                            Err(error) => assert!(matches!(error, Error::Borrowed), "{error}"),
+                            Err(error) => assert!(matches!(error, Error::Borrowed { .. }), "{error}"),
                         }
                     }
                 }

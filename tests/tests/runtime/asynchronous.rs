@@ -165,7 +165,7 @@ fn a_guard_that_conflicts_refuses_it_at_once_and_nothing_has_entered() {
     let (rt, a, b) = (cpu(), memory(1), memory(2));
     let guard = b.read().unwrap();
     let handle = rt.submit(Mix::of(0, a.clone(), b.clone())).exec_async([8]);
-    assert!(matches!(handle.try_wait(), Some(Err(Error::Borrowed))), "{handle:?}");
+    assert!(matches!(handle.try_wait(), Some(Err(Error::Borrowed { .. }))), "{handle:?}");
     a.write().unwrap().fill(5);
     rt.submit(Mix::of(0, b.clone(), a.clone())).exec_async([8]).wait().unwrap();
     drop(guard);

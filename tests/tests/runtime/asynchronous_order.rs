@@ -127,7 +127,7 @@ fn insist<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match what() {
             Ok(done) => return done,
-            Err(Error::Borrowed) => std::thread::yield_now(),
+            Err(Error::Borrowed { .. }) => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
     }

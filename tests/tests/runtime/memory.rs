@@ -128,14 +128,14 @@ fn readers_share_and_a_writer_excludes_from_any_thread() {
     {
         let (_a, _b) = (memory.read().unwrap(), memory.read_range(..1).unwrap());
         other(read).unwrap();
-        assert!(matches!(other(write), Err(Error::Borrowed)));
-        assert!(matches!(memory.write(), Err(Error::Borrowed)));
+        assert!(matches!(other(write), Err(Error::Borrowed { .. })));
+        assert!(matches!(memory.write(), Err(Error::Borrowed { .. })));
     }
     {
         let _a = memory.write().unwrap();
-        assert!(matches!(other(read), Err(Error::Borrowed)));
-        assert!(matches!(other(write), Err(Error::Borrowed)));
-        assert!(matches!(memory.get(0), Err(Error::Borrowed)));
+        assert!(matches!(other(read), Err(Error::Borrowed { .. })));
+        assert!(matches!(other(write), Err(Error::Borrowed { .. })));
+        assert!(matches!(memory.get(0), Err(Error::Borrowed { .. })));
     }
     other(write).unwrap();
 }
@@ -149,12 +149,12 @@ fn a_launch_that_conflicts_with_a_guard_fails_at_once_and_runs_nothing() {
     {
         let _reads = to.read().unwrap();
         let error = copy().unwrap_err();
-        assert!(matches!(error, Error::Borrowed), "{error:?}");
+        assert!(matches!(error, Error::Borrowed { .. }), "{error:?}");
         assert!(error.to_string().contains("guard"), "{error}");
     }
     {
         let _writes = from.write().unwrap();
-        assert!(matches!(copy(), Err(Error::Borrowed)));
+        assert!(matches!(copy(), Err(Error::Borrowed { .. })));
     }
     assert_eq!(*before.read().unwrap(), [0, 0], "nothing of the chain ran");
     assert_eq!(*to.read().unwrap(), [0, 0]);
@@ -184,7 +184,7 @@ fn a_guard_of_another_thread_conflicts_with_a_launch() {
         told.recv().unwrap();
         let outcome = cpu().submit(Add::of(1, memory)).exec([2]);
         done.send(()).unwrap();
-        assert!(matches!(outcome, Err(Error::Borrowed)), "{outcome:?}");
+        assert!(matches!(outcome, Err(Error::Borrowed { .. })), "{outcome:?}");
     });
     cpu().submit(Add::of(1, &memory)).exec([2]).unwrap();
     assert_eq!(*memory.read().unwrap(), [1, 1]);
@@ -199,7 +199,7 @@ fn guards_wait_for_launches() {
             for _ in 0..50 {
                 // Another thread's guard may be alive: that is an error, not a wait.
                 while let Err(error) = cpu().submit(Add::of(1, &memory)).exec([n]) {
-                    assert!(matches!(error, Error::Borrowed), "{error}");
+                    assert!(matches!(error, Error::Borrowed { .. }), "{error}");
                     std::thread::yield_now();
                 }
             }
@@ -321,7 +321,7 @@ fn a_clone_is_the_same_memory() {
     cpu().submit(Add::of(10, &memory)).exec([2]).unwrap();
     assert_eq!(*clone.read().unwrap(), [11, 12]);
     let _guard = clone.read().unwrap();
-    assert!(matches!(memory.write(), Err(Error::Borrowed)));
+    assert!(matches!(memory.write(), Err(Error::Borrowed { .. })));
     drop(memory);
     assert_eq!(clone.get(1).unwrap(), 12);
 }

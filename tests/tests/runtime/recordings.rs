@@ -232,12 +232,12 @@ fn what_an_earlier_pipeline_wrote_is_no_concern_of_a_later_one() {
         both().unwrap();
         let guard = a.read().unwrap();
         first().expect("it only reads `a`");
-        assert!(matches!(both(), Err(Error::Borrowed)), "it writes `a`");
+        assert!(matches!(both(), Err(Error::Borrowed { .. })), "it writes `a`");
         first().expect("it only reads `a`");
         drop(guard);
         let _guard = c.write().unwrap();
         first().expect("it does not touch `c`");
-        assert!(matches!(both(), Err(Error::Borrowed)));
+        assert!(matches!(both(), Err(Error::Borrowed { .. })));
     }
 }
 

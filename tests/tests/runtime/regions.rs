@@ -136,13 +136,13 @@ fn a_launch_meets_only_guards_of_what_it_touches() {
     rt.submit(Next::of(&memory, &to)).exec([N]).unwrap();
     for range in [0..N, N / 2 - 1..N] {
         let error = rt.submit(Add::of(NEVER, &memory)).exec((range,)).unwrap_err();
-        assert!(matches!(error, Error::Borrowed), "{error}");
+        assert!(matches!(error, Error::Borrowed { .. }), "{error}");
     }
-    assert!(matches!(memory.write(), Err(Error::Borrowed)));
+    assert!(matches!(memory.write(), Err(Error::Borrowed { .. })));
     assert_eq!(memory.get(N / 2).unwrap(), N as u64 / 2 + 2);
     let second = memory.read_range(N / 2..).unwrap();
     drop(guard);
-    assert!(matches!(rt.submit(Add::of(NEVER, &memory)).exec((N / 2..N,)), Err(Error::Borrowed)));
+    assert!(matches!(rt.submit(Add::of(NEVER, &memory)).exec((N / 2..N,)), Err(Error::Borrowed { .. })));
     rt.submit(Add::of(NEVER, &memory)).exec((0..N / 2,)).unwrap();
     drop(second);
     rt.submit(Add::of(NEVER, &memory)).exec([N]).unwrap();

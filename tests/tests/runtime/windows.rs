@@ -148,7 +148,7 @@ fn a_window_is_held_and_kept_apart_as_a_whole_is() {
     let (from, to) = (FlashMemory::<u64>::zeroed([4, 4]), FlashMemory::<u64>::zeroed([4, 4]));
     let guard = from.write().unwrap();
     let launch = || rt.submit(Sum::of(&[1][..], &from, &to)).exec([4, 4]);
-    assert!(matches!(launch().unwrap_err(), Error::Borrowed), "{:?}", launch());
+    assert!(matches!(launch().unwrap_err(), Error::Borrowed { .. }), "{:?}", launch());
     drop(guard);
     launch().unwrap();
 }

@@ -112,7 +112,7 @@ fn launches_are_refused_before_anything_runs() {
     let chain = rt.submit(Axpy::of(1, &x, &y)).defer([4]).submit(Axpy::of(1, &x, &y)).defer([9]);
     assert!(matches!(chain.exec(), Err(Error::Argument { .. })));
     let guard = y.read().unwrap();
-    assert!(matches!(rt.submit(Axpy::of(1, &x, &y)).exec([4]), Err(Error::Borrowed)));
+    assert!(matches!(rt.submit(Axpy::of(1, &x, &y)).exec([4]), Err(Error::Borrowed { .. })));
     rt.submit(Axpy::of(1, &y, &x)).exec([4]).unwrap();
     assert_eq!((&*guard, &*x.read().unwrap()), (&[1; 4][..], &[2; 4][..]));
 }

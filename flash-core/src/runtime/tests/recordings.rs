@@ -33,7 +33,7 @@ fn a_hot_launch_that_is_refused_or_fails() {
         rt.submit(Fill::of(value, NEVER, &out)).exec([4]).unwrap();
     }
     let guard = out.read().unwrap();
-    assert!(matches!(rt.submit(Fill::of(9, NEVER, &out)).exec([4]), Err(Error::Borrowed)));
+    assert!(matches!(rt.submit(Fill::of(9, NEVER, &out)).exec([4]), Err(Error::Borrowed { .. })));
     assert_eq!(*guard, [2; 4]);
     drop(guard);
     let error = rt.submit(Fill::of(9, 1, &out)).exec([4]).unwrap_err();

@@ -368,7 +368,7 @@ fn what_cannot_be_written_down_or_replayed_is_an_error_that_says_what_to_do() {
 
     let pipeline = fill().defer([4]);
     let guard = out.write().unwrap();
-    assert!(matches!(pipeline.recording(Data::With), Err(Error::Borrowed)));
+    assert!(matches!(pipeline.recording(Data::With), Err(Error::Borrowed { .. })));
     let mut bare = pipeline.recording(Data::Without).unwrap();
     drop(guard);
     let error = text(rt.replay(&bare).map(drop).unwrap_err());

@@ -1,6 +1,8 @@
 //! Pending pipelines: their outcomes, their order, and their conflicts with launches and guards. The files
 //! under test are included in place.
 
+#[path = "../../../../flash-core/src/memory/order/behind.rs"]
+mod behind;
 #[path = "../../../../flash-core/src/runtime/asynchronous/outcome.rs"]
 mod outcome;
 #[path = "../../../../flash-core/src/memory/order/parts.rs"]
@@ -16,9 +18,11 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use loom::thread;
 use std::ops::Range;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use crate::check;
 pub(crate) use crate::memory::word::{Refused, State};
+use behind::{Behind, BehindGuards};
 use loom::cell::UnsafeCell;
 use outcome::Outcome;
 use parts::Parts;
@@ -186,9 +190,10 @@ impl Extent for Range<u64> {
     }
 }
 
-/// Two memories with contents, and the order.
+/// Two memories with contents, the order, and the pipelines behind guards.
 struct World {
     order: Order<Range<u64>>,
+    behind: Behind<GuardedPipeline>,
     states: [State; 2],
     parts: [Parts<Range<u64>>; 2],
     contents: [UnsafeCell<u64>; 2],
@@ -198,6 +203,51 @@ struct World {
 unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
+
+/// A pipeline of [`World::exec_async`] that is counted, and waits for guards.
+struct GuardedPipeline {
+    world: Arc<World>,
+    touches: Touches,
+    number: u64,
+    ticket: Ticket,
+    done: Arc<Outcome<()>>,
+}
+
+// SAFETY: as for the world.
+unsafe impl Send for GuardedPipeline {}
+
+impl BehindGuards for GuardedPipeline {
+    fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    fn touches(&self, memory: u64) -> bool {
+        self.touches[memory as usize].is_some()
+    }
+
+    fn is_free(&self) -> bool {
+        let (states, parts) = (&self.world.states, &self.world.parts);
+        World::touched(self.touches).all(|(m, written)| match written {
+            true => parts[m].look(&states[m], &(0..1)).is_ok(),
+            false => states[m].look(false).is_ok(),
+        })
+    }
+}
+
+impl GuardedPipeline {
+    /// Makes it ready, to run on a thread of its own.
+    fn resume(self) {
+        let GuardedPipeline { world, touches, number, ticket, done } = self;
+        let mine = world.clone();
+        let start = move |ticket| {
+            thread::spawn(move || {
+                mine.turn(touches, number);
+                done.set_before((), || mine.order.leave(ticket));
+            });
+        };
+        world.order.ready(ticket, Box::new(start));
+    }
+}
 
 /// For each memory: not touched, read, or written.
 type Touches = [Option<bool>; 2];
@@ -216,6 +266,7 @@ impl World {
     fn new() -> Arc<World> {
         Arc::new(World {
             order: Order::default(),
+            behind: Behind::default(),
             states: [State::new(), State::new()],
             parts: Default::default(),
             contents: [UnsafeCell::new(0), UnsafeCell::new(0)],
@@ -273,18 +324,61 @@ impl World {
         Ok(ticket)
     }
 
-    fn exec_async(world: &Arc<World>, touches: Touches, number: u64) -> Result<Arc<Outcome<()>>, Refused> {
-        let done = Arc::new(Outcome::new());
-        let ticket = World::enter(world, touches)?;
-        let (mine, outcome) = (world.clone(), done.clone());
-        let start = move |ticket| {
-            thread::spawn(move || {
-                mine.turn(touches, number);
-                outcome.set_before((), || mine.order.leave(ticket));
-            });
+    /// A pipeline that waits in its place in the order, also for guards.
+    fn exec_async(world: &Arc<World>, touches: Touches, number: u64) -> Arc<Outcome<()>> {
+        let touch = |(memory, written): (usize, bool)| Touch {
+            memory: memory as u64,
+            touched: 0..1,
+            written: written.then_some(0..1),
         };
-        world.order.ready(ticket, Box::new(start));
-        Ok(done)
+        let ticket = world.order.line_up(Self::touched(touches).map(touch).collect(), []);
+        let mut is_behind = false;
+        for (m, written) in Self::touched(touches) {
+            is_behind |= match written {
+                true => world.parts[m].pend_behind(&world.states[m], &(0..1)),
+                false => world.states[m].pend_behind(false),
+            };
+        }
+        let done = Arc::new(Outcome::new());
+        let pipeline =
+            GuardedPipeline { world: world.clone(), touches, number, ticket, done: done.clone() };
+        if !is_behind {
+            pipeline.resume();
+            return done;
+        }
+        world.order.behind_guards(ticket);
+        if let Some(free) = world.behind.enter(pipeline) {
+            free.resume();
+        }
+        done
+    }
+
+    /// A guard that reads; the thread `holds` others.
+    fn guard(&self, m: usize, holds: bool) -> Result<(), Refused> {
+        if !holds {
+            return self.states[m].guard_read().map(drop);
+        }
+        loop {
+            match self.states[m].guard_now(false) {
+                Err(Refused::Pending) => self.order.wait_beside(m as u64, &(0..1), false, true)?,
+                other => return other.map(drop),
+            }
+        }
+    }
+
+    fn release_guard(&self, m: usize) {
+        if self.states[m].release_guard_read() {
+            self.behind.released(m as u64).into_iter().for_each(GuardedPipeline::resume);
+        }
+    }
+
+    /// What a call of the host reads.
+    fn get(&self, m: usize, holds: bool) -> Result<u64, Refused> {
+        parts::read(&self.states[m], &self.order, m as u64, &(0..1), holds)?;
+        // SAFETY: loom checks this access.
+        let seen = self.contents[m].with(|c| unsafe { *c });
+        self.states[m].release_read();
+        Ok(seen)
     }
 
     fn release(&self, taken: impl Iterator<Item = (usize, bool)>) {
@@ -293,29 +387,48 @@ impl World {
         }
     }
 
-    fn exec(world: &Arc<World>, touches: Touches, number: u64) -> Result<(), Refused> {
-        for (m, written) in Self::touched(touches) {
-            let taken = if written { world.states[m].launch_write() } else { world.states[m].launch_read() };
-            let Err(refused) = taken else { continue };
-            world.release(Self::touched(touches).filter(|t| t.0 < m));
-            if refused == Refused::Borrowed {
-                return Err(refused);
+    /// Waits until no guard conflicts with the use of a memory, with nothing held. Patience does not end here.
+    fn after_guards(&self, m: usize, written: bool) {
+        let until = Instant::now() + Duration::from_secs(1 << 30);
+        assert!(self.states[m].after_guards(written, until));
+        assert!(!written || self.parts[m].after_guards(&(0..1), until));
+    }
+
+    /// A launch of a thread that holds no guard.
+    fn exec(world: &Arc<World>, touches: Touches, number: u64) {
+        'again: loop {
+            for (m, written) in Self::touched(touches) {
+                let state = &world.states[m];
+                let taken = if written { state.launch_write() } else { state.launch_read() };
+                let Err(refused) = taken else { continue };
+                world.release(Self::touched(touches).filter(|t| t.0 < m));
+                match refused {
+                    Refused::Borrowed => world.after_guards(m, written),
+                    Refused::Pending => return World::exec_in_order(world, touches, number),
+                }
+                continue 'again;
             }
-            let ticket = World::enter(world, touches)?;
-            let called = Arc::new(Outcome::new());
-            let gate = called.clone();
-            let start = move |_| {
-                gate.set(());
-            };
-            world.order.ready(ticket, Box::new(start));
-            wait(&called);
-            world.turn(touches, number);
-            world.order.leave(ticket);
-            return Ok(());
+            world.body(touches, number);
+            return world.release(Self::touched(touches));
         }
-        world.body(touches, number);
-        world.release(Self::touched(touches));
-        Ok(())
+    }
+
+    fn exec_in_order(world: &Arc<World>, touches: Touches, number: u64) {
+        let ticket = loop {
+            match World::enter(world, touches) {
+                Ok(ticket) => break ticket,
+                Err(_) => Self::touched(touches).for_each(|(m, written)| world.after_guards(m, written)),
+            }
+        };
+        let called = Arc::new(Outcome::new());
+        let gate = called.clone();
+        let start = move |_| {
+            gate.set(());
+        };
+        world.order.ready(ticket, Box::new(start));
+        wait(&called);
+        world.turn(touches, number);
+        world.order.leave(ticket);
     }
 
     fn contents(&self) -> [u64; 2] {
@@ -334,9 +447,9 @@ fn what_one_thread_enters_runs_in_its_order() {
     check(2, || {
         let world = World::new();
         let (second, third) = ([Some(false), Some(true)], [Some(true), Some(false)]);
-        let first = World::exec_async(&world, [Some(true), None], 1).unwrap();
-        let other = World::exec_async(&world, second, 2).unwrap();
-        World::exec(&world, third, 3).unwrap();
+        let first = World::exec_async(&world, [Some(true), None], 1);
+        let other = World::exec_async(&world, second, 2);
+        World::exec(&world, third, 3);
         let expected = update(update(update([0; 2], [Some(true), None], 1), second, 2), third, 3);
         assert_eq!(world.contents(), expected);
         wait(&first);
@@ -348,8 +461,8 @@ fn what_one_thread_enters_runs_in_its_order() {
 fn who_has_an_outcome_finds_those_of_all_before_it() {
     check(3, || {
         let world = World::new();
-        let first = World::exec_async(&world, [Some(true), None], 1).unwrap();
-        let second = World::exec_async(&world, [Some(false), Some(true)], 2).unwrap();
+        let first = World::exec_async(&world, [Some(true), None], 1);
+        let second = World::exec_async(&world, [Some(false), Some(true)], 2);
         wait(&second);
         assert_eq!(first.get(), Some(()));
     });
@@ -359,7 +472,7 @@ fn who_has_an_outcome_finds_those_of_all_before_it() {
 fn a_guard_after_a_pending_pipeline_sees_what_it_wrote() {
     check(3, || {
         let world = World::new();
-        let done = World::exec_async(&world, [Some(true), None], 5).unwrap();
+        let done = World::exec_async(&world, [Some(true), None], 5);
         assert_eq!(world.states[0].guard_write(), Ok(false));
         // SAFETY: loom checks this access.
         world.contents[0].with_mut(|c| unsafe { *c += 1 });
@@ -377,9 +490,9 @@ fn a_launch_and_a_pending_pipeline_over_two_memories_both_end_in_some_order() {
         let world = World::new();
         let other = {
             let world = world.clone();
-            thread::spawn(move || World::exec(&world, CROSSED[0], 10).unwrap())
+            thread::spawn(move || World::exec(&world, CROSSED[0], 10))
         };
-        wait(&World::exec_async(&world, CROSSED[1], 1).unwrap());
+        wait(&World::exec_async(&world, CROSSED[1], 1));
         other.join().unwrap();
         let (theirs, mine) = (|c| update(c, CROSSED[0], 10), |c| update(c, CROSSED[1], 1));
         let (possible, found) = ([mine(theirs([0; 2])), theirs(mine([0; 2]))], world.contents());
@@ -393,10 +506,10 @@ fn a_pending_pipeline_and_launches_of_two_threads_over_two_memories_all_end_in_s
         let world = World::new();
         let other = {
             let world = world.clone();
-            thread::spawn(move || World::exec(&world, CROSSED[0], 10).unwrap())
+            thread::spawn(move || World::exec(&world, CROSSED[0], 10))
         };
-        let done = World::exec_async(&world, CROSSED[1], 1).unwrap();
-        World::exec(&world, BOTH, 2).unwrap();
+        let done = World::exec_async(&world, CROSSED[1], 1);
+        World::exec(&world, BOTH, 2);
         other.join().unwrap();
         wait(&done);
         let (theirs, mine) = (|c| update(c, CROSSED[0], 10), |c| update(c, CROSSED[1], 1));
@@ -408,28 +521,172 @@ fn a_pending_pipeline_and_launches_of_two_threads_over_two_memories_all_end_in_s
 }
 
 #[test]
-fn a_guard_refuses_a_pipeline_or_comes_after_it_and_nothing_is_left_counted() {
+fn a_pipeline_waits_for_guards_or_comes_before_them_and_nothing_is_left_counted() {
     check(3, || {
         let world = World::new();
         let other = {
             let world = world.clone();
-            thread::spawn(move || world.contents()[1])
+            thread::spawn(move || {
+                world.guard(1, false).unwrap();
+                // SAFETY: loom checks this access.
+                let seen = world.contents[1].with(|c| unsafe { *c });
+                world.release_guard(1);
+                seen
+            })
         };
-        let entered = World::exec_async(&world, BOTH, 1);
-        let seen = other.join().unwrap();
-        let ran = match entered {
-            Ok(done) => {
-                wait(&done);
-                1
-            }
-            Err(refused) => {
-                assert_eq!((refused, seen), (Refused::Borrowed, 0));
-                0
-            }
+        wait(&World::exec_async(&world, BOTH, 1));
+        assert!(other.join().unwrap() <= 1);
+        assert_eq!(world.contents(), [1; 2]);
+        World::exec(&world, BOTH, 1);
+        assert_eq!(world.contents(), [4; 2]);
+    });
+}
+
+#[test]
+fn a_thread_with_a_guard_never_waits_for_a_pipeline_that_waits_for_it() {
+    check(2, || {
+        let world = World::new();
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.guard(0, false).unwrap();
+                // The pipeline comes before this guard, or it may wait for the first one.
+                let second = world.guard(1, true);
+                if second.is_ok() {
+                    world.release_guard(1);
+                }
+                // What it reads it may read again, whatever waits.
+                world.states[0].guard_again();
+                world.release_guard(0);
+                world.release_guard(0);
+                second
+            })
         };
-        assert!(seen <= ran);
-        assert_eq!(world.contents(), [ran; 2]);
-        World::exec(&world, BOTH, 1).unwrap();
+        let done = World::exec_async(&world, BOTH, 1);
+        let second = other.join().unwrap();
+        assert!(matches!(second, Ok(()) | Err(Refused::Borrowed)), "{second:?}");
+        wait(&done);
+        assert_eq!(world.contents(), [1; 2]);
+    });
+}
+
+#[test]
+fn two_threads_with_guards_and_the_pipelines_behind_them_all_end() {
+    check(1, || {
+        let world = World::new();
+        world.guard(0, false).unwrap();
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.guard(1, false).unwrap();
+                let crossed = world.get(0, true);
+                world.release_guard(1);
+                crossed
+            })
+        };
+        let first = World::exec_async(&world, [Some(true), None], 1);
+        let second = World::exec_async(&world, [None, Some(true)], 2);
+        let crossed = world.get(1, true);
+        world.release_guard(0);
+        let theirs = other.join().unwrap();
+        assert!(matches!(crossed, Ok(0 | 2) | Err(Refused::Borrowed)), "{crossed:?}");
+        // The first pipeline waits for this thread's guard from the beginning.
+        assert!(matches!(theirs, Ok(0 | 1) | Err(Refused::Borrowed)), "{theirs:?}");
+        wait(&first);
+        wait(&second);
+        assert_eq!(world.contents(), [1, 2]);
+    });
+}
+
+#[test]
+fn a_launch_waits_for_guards_of_others_with_nothing_held() {
+    check(2, || {
+        let world = World::new();
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.guard(1, false).unwrap();
+                let seen = world.get(0, true);
+                world.release_guard(1);
+                seen
+            })
+        };
+        World::exec(&world, BOTH, 1);
+        assert!(matches!(other.join().unwrap(), Ok(0 | 1)));
+        assert_eq!(world.contents(), [1; 2]);
+    });
+}
+
+#[test]
+fn a_launch_of_a_thread_with_a_guard_is_refused_behind_a_pipeline_that_waits_for_it() {
+    check(2, || {
+        let world = World::new();
+        world.guard(0, false).unwrap();
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || wait(&World::exec_async(&world, BOTH, 1)))
+        };
+        let ticket = World::enter(&world, [None, Some(true)]).unwrap();
+        if world.order.is_behind_guards(ticket) {
+            world.states[1].unpend(true);
+            world.order.withdraw(ticket);
+        } else {
+            let called = Arc::new(Outcome::new());
+            let gate = called.clone();
+            let start = move |_| {
+                gate.set(());
+            };
+            world.order.ready(ticket, Box::new(start));
+            wait(&called);
+            world.turn([None, Some(true)], 0);
+            world.order.leave(ticket);
+        }
+        world.release_guard(0);
+        other.join().unwrap();
+        assert_eq!(world.contents(), [1; 2]);
+    });
+}
+
+#[test]
+fn a_pipeline_at_the_end_of_its_patience_is_given_up_or_runs_and_what_follows_runs() {
+    check(2, || {
+        let world = World::new();
+        world.guard(0, false).unwrap();
+        let first = World::exec_async(&world, BOTH, 1);
+        let second = World::exec_async(&world, [None, Some(true)], 2);
+        let alarm = {
+            let world = world.clone();
+            thread::spawn(move || match world.behind.give_up(0) {
+                Some(GuardedPipeline { ticket, .. }) => {
+                    world.states.iter().for_each(|state| state.unpend(true));
+                    world.order.withdraw(ticket);
+                    true
+                }
+                None => false,
+            })
+        };
+        world.release_guard(0);
+        let gave_up = alarm.join().unwrap();
+        wait(&second);
+        assert_eq!(first.get().is_none(), gave_up);
+        assert_eq!(world.contents(), if gave_up { [0, 2] } else { [1, 5] });
+    });
+}
+
+#[test]
+fn what_a_call_reads_refuses_no_launch_and_no_pipeline() {
+    check(2, || {
+        let world = World::new();
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || [world.get(0, false).unwrap(), world.get(1, false).unwrap()])
+        };
+        let done = World::exec_async(&world, [Some(true), None], 1);
+        World::exec(&world, BOTH, 1);
+        wait(&done);
+        let [first, second] = other.join().unwrap();
+        assert!(matches!(first, 0 | 1 | 4) && matches!(second, 0 | 1), "{first} {second}");
+        assert_eq!(world.contents(), [4, 1]);
     });
 }
 
@@ -486,7 +743,7 @@ impl Halves {
 
     /// The value that a guard of one element reads.
     fn read(&self, i: u64) -> Result<u64, Refused> {
-        self.parts.guard(&self.state, &self.order, 0, i..i + 1)?;
+        self.parts.guard(&self.state, &self.order, 0, i..i + 1, false)?;
         // SAFETY: loom checks this access.
         let seen = self.contents[i as usize].with(|c| unsafe { *c });
         self.parts.release(&self.state, &(i..i + 1));
@@ -544,7 +801,7 @@ fn a_pipeline_that_is_refused_keeps_its_place_for_those_that_it_stands_for() {
     check(2, || {
         let halves = Halves::new();
         let first = Halves::exec_async(&halves, 0..1).unwrap();
-        halves.parts.guard(&halves.state, &halves.order, 0, 1..2).unwrap();
+        halves.parts.guard(&halves.state, &halves.order, 0, 1..2, false).unwrap();
         assert_eq!(Halves::exec_async(&halves, 0..2).err(), Some(Refused::Borrowed));
         let third = Halves::exec_async(&halves, 0..1).unwrap();
         wait(&third);

@@ -13,19 +13,6 @@ use loom::thread::{self, JoinHandle};
 use crate::check;
 use word::{Refused, State};
 
-/// The results of taking the word.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Error {
-    Borrowed,
-}
-
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Error {
-        assert_eq!(refused, Refused::Borrowed, "nothing is pending in these models");
-        Error::Borrowed
-    }
-}
-
 /// A memory and its contents: loom fails if two accesses that are not ordered
 /// touch them, the values if one is lost.
 struct Memory {
@@ -49,7 +36,7 @@ impl Memory {
     }
 
     /// A launch that writes it.
-    fn launch_write(&self) -> Result<bool, Error> {
+    fn launch_write(&self) -> Result<bool, Refused> {
         let tracked = self.state.launch_write()?;
         self.add();
         self.state.release_write(tracked);
@@ -57,7 +44,7 @@ impl Memory {
     }
 
     /// A launch that reads it.
-    fn launch_read(&self) -> Result<u64, Error> {
+    fn launch_read(&self) -> Result<u64, Refused> {
         self.state.launch_read()?;
         let seen = self.get();
         self.state.release_read();
@@ -74,14 +61,14 @@ impl Memory {
         u64::from(evicts)
     }
 
-    fn guard_write(&self) -> Result<(), Error> {
+    fn guard_write(&self) -> Result<(), Refused> {
         self.state.guard_write()?;
         self.add();
         self.state.release_guard_write(false);
         Ok(())
     }
 
-    fn guard_read(&self) -> Result<u64, Error> {
+    fn guard_read(&self) -> Result<u64, Refused> {
         self.state.guard_read()?;
         let seen = self.get();
         self.state.release_guard_read();
@@ -160,7 +147,7 @@ fn guards_wait_for_launches_and_launches_are_refused_by_guards() {
         let launch = spawn(&memory, |m| m[0].launch_write());
         let seen = memory[0].guard_read();
         let launched = launch.join().unwrap();
-        assert!(matches!(launched, Ok(false) | Err(Error::Borrowed)), "{launched:?}");
+        assert!(matches!(launched, Ok(false) | Err(Refused::Borrowed { .. })), "{launched:?}");
         let written = u64::from(launched.is_ok());
         assert!(seen.as_ref().is_ok_and(|seen| *seen <= written), "{seen:?}");
         assert_eq!(memory[0].guard_read(), Ok(written));
@@ -174,7 +161,7 @@ fn a_write_guard_waits_for_readers_and_refuses_them() {
         let reader = spawn(&memory, |m| m[0].launch_read());
         assert_eq!(memory[0].guard_write(), Ok(()));
         let seen = reader.join().unwrap();
-        assert!(matches!(seen, Ok(0 | 1) | Err(Error::Borrowed)), "{seen:?}");
+        assert!(matches!(seen, Ok(0 | 1) | Err(Refused::Borrowed { .. })), "{seen:?}");
         assert_eq!(memory[0].launch_read(), Ok(1));
     });
 }
@@ -243,7 +230,7 @@ fn what_a_reader_notes_is_seen_by_every_later_writer() {
             m[0].state.launch_read()?;
             m[0].state.track();
             m[0].state.release_read();
-            Ok::<(), Error>(())
+            Ok::<(), Refused>(())
         });
         // A second reader shares the hold, and does not lose the bit when it releases.
         assert!(memory[0].launch_read().is_ok());
@@ -291,11 +278,11 @@ fn an_eviction_is_beside_guards_and_who_has_yet_to_begin_and_loses_neither() {
 }
 
 /// A launch that writes all of `memories`, taken in their order.
-fn launch(memories: &[&Memory]) -> Result<(), Error> {
+fn launch(memories: &[&Memory]) -> Result<(), Refused> {
     for (i, memory) in memories.iter().enumerate() {
         if let Err(error) = memory.state.launch_write() {
             memories[..i].iter().for_each(|m| m.state.release_write(false));
-            return Err(error.into());
+            return Err(error);
         }
     }
     memories.iter().for_each(|m| m.add());
@@ -336,6 +323,6 @@ fn a_host_that_guards_one_memory_may_wait_for_a_launch_that_wants_both() {
         memories[1].state.release_guard_read();
         let launched = other.join().unwrap();
         assert!(first.is_ok_and(|seen| seen <= u64::from(launched.is_ok())));
-        assert!(matches!(launched, Ok(()) | Err(Error::Borrowed)));
+        assert!(matches!(launched, Ok(()) | Err(Refused::Borrowed { .. })));
     });
 }
