@@ -40,8 +40,8 @@
 pub use flash_core::backend::{DeviceHandle, DeviceInfo};
 // Options of a submission or a runtime: `.options(..)`.
 pub use flash_core::descriptor::{
-    Attributes, Devices, Implementation, InFlight, MemoryBudget, OnCaller, Priority, Searchable, Subspaces,
-    Timeout, group_by, only, sort_by, weights,
+    Attributes, Devices, Implementation, InFlight, MemoryBudget, OnCaller, Patience, Priority, Searchable,
+    Subspaces, Timeout, group_by, only, sort_by, weights,
 };
 // How a launch is cut over devices, and which elements each part touches.
 pub use flash_core::descriptor::{columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
@@ -56,7 +56,7 @@ pub use flash_core::runtime::{
 };
 pub use flash_core::{Settings, workers};
 // Errors.
-pub use flash_core::{Code, Error, LaunchError, set_notices};
+pub use flash_core::{Code, Error, set_notices};
 // Kernels: definitions, implementations, and plugins of them.
 pub use flash_core::{KernelDefinition, export_plugin, kernel};
 
@@ -81,14 +81,14 @@ mod many_devices {}
 
 /// What some errors say in detail.
 pub mod error {
-    pub use flash_core::{DeviceMemoryError, KeyError, NoImplementation, PartError};
+    pub use flash_core::{DeviceMemoryError, KeyError, LaunchError, NoImplementation, PartError};
 }
 
 /// What almost every program wants: `use flash::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         Devices, FlashMemory, Handle, HostTask, Implementation, InFlight, KernelDefinition, MemoryBudget,
-        Pipeline, Priority, Profile, RuntimeObj, Searchable, SubmitObj, Subspaces, Timeout, count_by,
-        count_by_fn, devices_where, get_runtime, group_by, only, part_by, sort_by, weights,
+        Patience, Pipeline, Priority, Profile, RuntimeObj, Searchable, SubmitObj, Subspaces, Timeout,
+        count_by, count_by_fn, devices_where, get_runtime, group_by, only, part_by, sort_by, weights,
     };
 }

@@ -30,9 +30,9 @@ pub(crate) mod state;
 mod tests;
 pub(crate) mod transfer;
 
+pub(crate) use guard::PATIENCE;
 #[cfg(feature = "recordings")]
 pub(crate) use guard::{ByteGuard, contents};
-pub(crate) use guard::PATIENCE;
 pub use guard::{ReadGuard, WriteGuard};
 pub use host_budget::{host_budget, set_host_budget};
 pub(crate) use inner::{ArrayInner, GRANULE};

@@ -54,9 +54,8 @@ pub(super) fn enter(memory: u64, range: Range<u64>, written: bool) {
 
 /// This thread releases a guard.
 pub(super) fn leave(memory: u64, range: &Range<u64>, written: bool) {
-    let is_it = |guard: &OwnGuard| {
-        guard.memory == memory && guard.range == *range && guard.written == written
-    };
+    let is_it =
+        |guard: &OwnGuard| guard.memory == memory && guard.range == *range && guard.written == written;
     with((), |guards| {
         if let Some(at) = guards.iter().rposition(is_it) {
             guards.swap_remove(at);

@@ -1,10 +1,11 @@
 //! `exec_async`: its handle, its place in the order, its errors, and its limits.
 
+use flash::Error;
+use flash::error::LaunchError;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::{Error, LaunchError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,10 +1,11 @@
 //! A failure spreads to submissions that read its outputs, and to no others.
 
+use flash::error::LaunchError;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::{Code, Error, LaunchError, RuntimeObj};
+use flash::{Code, Error, RuntimeObj};
 use flash_tests::id;
 use std::panic::panic_any;
 

@@ -1,10 +1,11 @@
 //! Functions of the host in pipelines.
 
+use flash::Error;
+use flash::error::LaunchError;
 use flash::kernel;
 use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
-use flash::{Error, LaunchError};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

@@ -15,6 +15,7 @@ mod events;
 mod exactly_once;
 mod failure;
 mod fuzzy;
+mod guards;
 mod host_tasks;
 mod implementations;
 mod keys;

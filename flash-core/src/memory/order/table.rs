@@ -403,7 +403,8 @@ impl<E: Extent> Table<E> {
     /// True if a pipeline comes after one of which this is known, or not.
     fn comes_after(&self, ticket: Ticket, guards: Guards) -> bool {
         let mut known = HashSet::new();
-        let mut earlier = self.entries.iter().filter(|(other, entry)| **other < ticket && entry.guards == guards);
+        let mut earlier =
+            self.entries.iter().filter(|(other, entry)| **other < ticket && entry.guards == guards);
         earlier.any(|(other, _)| self.precedes(*other, ticket, &mut known))
     }
 }

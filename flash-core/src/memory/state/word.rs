@@ -138,11 +138,8 @@ impl Claim {
         add: GUARD_WRITES,
     };
     /// Does not wait for pending pipelines.
-    const GUARD_WRITE_NOW: Claim = Claim {
-        pending: PENDING_READS | PENDING_WRITES,
-        awaited: WRITER | READERS,
-        ..Claim::GUARD_WRITE
-    };
+    const GUARD_WRITE_NOW: Claim =
+        Claim { pending: PENDING_READS | PENDING_WRITES, awaited: WRITER | READERS, ..Claim::GUARD_WRITE };
     /// No claim at all: waits for guards that a launch that reads, or writes, conflicts with.
     const AFTER_WRITE_GUARD: Claim =
         Claim { guards: 0, pending: 0, awaited: GUARD_WRITES, count: GUARD_WRITES, add: 0 };

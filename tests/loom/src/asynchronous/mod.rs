@@ -340,8 +340,7 @@ impl World {
             };
         }
         let done = Arc::new(Outcome::new());
-        let pipeline =
-            GuardedPipeline { world: world.clone(), touches, number, ticket, done: done.clone() };
+        let pipeline = GuardedPipeline { world: world.clone(), touches, number, ticket, done: done.clone() };
         if !is_behind {
             pipeline.resume();
             return done;
