@@ -11,9 +11,9 @@ use crate::simd::{InstructionSet, Number};
 use std::ops::Range;
 
 /// From this many elements on, several of a row are added beside each other also where the product has one
-/// column. A shorter row ends before additions have to wait long, and each loop more is one more end that a
-/// CPU guesses wrongly.
-const LONG: usize = 32;
+/// column. The additions of shorter rows wait less than loads from beyond the caches do, and those run further
+/// ahead through code of one loop.
+const LONG: usize = 64;
 
 /// The elements of a row, for implementations of one row at a time.
 ///
@@ -131,7 +131,9 @@ impl<'a, T: Number> Run<'a, T> {
                 let mut sum = T::ZERO;
                 for (column, value) in columns.iter().zip(values) {
                     // SAFETY: the only part, of one element.
-                    sum = I::mul_add(*value, unsafe { dense.part::<1>(*column, 0)[0] }, sum);
+                    let b = unsafe { dense.part::<1>(*column, 0)[0] };
+                    // In two steps: a product does not wait for the sum before it.
+                    sum += *value * b;
                 }
                 each(row, [[sum; W]; P]);
                 continue;

@@ -112,17 +112,48 @@ fn pgm(bytes: &[u8]) -> Result<Gray, String> {
     Gray::new(width, height, values.collect())
 }
 
-fn png(bytes: &[u8]) -> Result<Gray, String> {
+/// A PNG file as it is decoded: its header, the samples, and what they are.
+fn decoded(
+    bytes: &[u8],
+    transformations: png::Transformations,
+) -> Result<(png::Info<'_>, Vec<u8>, png::OutputInfo), String> {
     let wrong =
         |error: png::DecodingError| format!("expected a PNG picture, found that it is malformed: {error}");
     let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
-    decoder.set_transformations(png::Transformations::EXPAND);
+    decoder.set_transformations(transformations);
     let mut reader = decoder.read_info().map_err(wrong)?;
-    let (width, height) = (reader.info().width as usize, reader.info().height as usize);
-    pixels(width, height)?;
+    pixels(reader.info().width as usize, reader.info().height as usize)?;
     let size = reader.output_buffer_size().ok_or("expected a picture that fits into memory: scale it")?;
     let mut buffer = vec![0; size];
     let frame = reader.next_frame(&mut buffer).map_err(wrong)?;
+    Ok((reader.info().clone(), buffer, frame))
+}
+
+/// Checks the colours of pixels, which the decoder takes for black where the palette lacks them.
+fn check_palette(bytes: &[u8]) -> Result<(), String> {
+    let (info, rows, frame) = decoded(bytes, png::Transformations::IDENTITY)?;
+    let colours = info.palette.as_ref().map_or(0, |palette| palette.len() / 3);
+    let depth = frame.bit_depth as usize;
+    for row in rows.chunks_exact(frame.line_size.max(1)) {
+        for bit in (0..frame.width as usize).map(|x| x * depth) {
+            let colour = usize::from(row[bit / 8]) >> (8 - depth - bit % 8) & ((1 << depth) - 1);
+            if colour >= colours {
+                return Err(format!(
+                    "expected pixels of a palette of {colours} colours, found colour {colour}, counted from \
+                     0: it is damaged"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn png(bytes: &[u8]) -> Result<Gray, String> {
+    let (info, buffer, frame) = decoded(bytes, png::Transformations::EXPAND)?;
+    let (width, height) = (info.width as usize, info.height as usize);
+    if info.color_type == png::ColorType::Indexed {
+        check_palette(bytes)?;
+    }
     let samples: Vec<f32> = match frame.bit_depth {
         png::BitDepth::Sixteen => {
             let pairs = buffer.as_chunks::<2>().0.iter();
@@ -199,6 +230,21 @@ mod tests {
         }
         let green = read(&file(ColorType::Rgb, BitDepth::Eight, &[0, 255, 0, 0, 0, 255])).expect("a picture");
         assert!((green.values[0] - 0.7152).abs() < 1e-6 && (green.values[1] - 0.0722).abs() < 1e-6);
+    }
+
+    #[test]
+    fn png_files_that_are_damaged_are_refused() {
+        use png::{BitDepth, ColorType};
+        let whole = file(ColorType::Grayscale, BitDepth::Eight, &[7; 2]);
+        // After the signature, chunks of a length, a name, data and a check sum.
+        let data = whole.windows(4).position(|name| name == b"IDAT").expect("data") + 4;
+        for at in data..whole.len() - 12 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            assert!(read(&bytes).is_err(), "byte {at} of {}", whole.len());
+        }
+        let error = read(&file(ColorType::Indexed, BitDepth::Eight, &[0, 2])).expect_err("refused");
+        assert!(error.to_string().contains("palette of 2 colours"), "{error}");
     }
 
     #[test]

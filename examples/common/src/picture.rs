@@ -50,7 +50,7 @@ impl Picture {
         let sides = 1..=usize::from(u16::MAX);
         ensure!(
             sides.contains(&width) && sides.contains(&height),
-            "a picture: expected 1 to 65535 pixels along each side, found {width} x {height}"
+            "expected a picture of 1 to 65535 pixels along each side, found {width} x {height}"
         );
         Ok(Self { width, height, colours, pixels: vec![0; width * height] })
     }

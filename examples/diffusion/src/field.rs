@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use flash::kernels::diffusion::heat;
 use flash::prelude::*;
-use flash_examples::{Animation, Colours, Gray, Picture, Screen, Timing};
+use flash_examples::{Animation, Colours, Gray, Picture, Refused, Screen, Timing};
 use serde::Serialize;
 
 use crate::args::Args;
@@ -146,13 +146,14 @@ pub struct Files {
 /// The whole job: prints what came of the field, and gives the files that were asked for.
 pub fn diffuse(args: &Args, picture: &Gray) -> Result<Files> {
     let (rate, iterations, width) = (args.rate()?, args.iterations(), picture.width);
+    // What is too wide for a picture is found before the run.
+    let refused = |option| move |error| Refused(format!("{option}: {error}: make the --field smaller"));
     if args.image.is_some() {
-        // Too wide for a picture: found before the run.
-        drawn(&[&picture.values[..]; 2], width)?;
+        drawn(&[&picture.values[..]; 2], width).map_err(refused("--image"))?;
     }
     let mut film = None;
     if args.animate.is_some() {
-        let first = drawn(&[&picture.values], width)?;
+        let first = drawn(&[&picture.values], width).map_err(refused("--animate"))?;
         let mut animation = Animation::new(first.size(), Colours::Gray, PER_SECOND)?;
         animation.push(first)?;
         film = Some(animation);

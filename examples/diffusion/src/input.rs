@@ -28,6 +28,12 @@ pub fn read(path: &Path, particles: usize) -> Result<[Vec<f32>; 2]> {
     Ok(moves)
 }
 
+/// A field without the spaces around it and the quotes that some programs write.
+fn bare(field: &str) -> &str {
+    let field = field.trim();
+    field.strip_prefix('"').and_then(|field| field.strip_suffix('"')).map_or(field, str::trim)
+}
+
 /// An error begins with its place: line and column, from 1, comments and empty lines counted.
 fn parse(bytes: &[u8]) -> Result<[Vec<f32>; 2], String> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -40,7 +46,7 @@ fn parse(bytes: &[u8]) -> Result<[Vec<f32>; 2], String> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     let mut lines = lines.filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
     let (line, header) = lines.next().unwrap_or((text.lines().count().max(1), ""));
-    if !header.split(',').map(str::trim).eq(COLUMNS) {
+    if !header.split(',').map(bare).eq(COLUMNS) {
         return Err(format!(
             "line {line}: expected the header `{}`, found {}: the first line that is no comment has to be that",
             COLUMNS.join(","),
@@ -59,7 +65,7 @@ fn parse(bytes: &[u8]) -> Result<[Vec<f32>; 2], String> {
             ));
         }
         for (column, (field, moves)) in fields.iter().zip(&mut moves).enumerate() {
-            match field.trim().parse::<f32>() {
+            match bare(field).parse::<f32>() {
                 Ok(number) if number.is_finite() && (number != 0.0 || !is_not_zero(field)) => {
                     moves.push(number);
                 }
@@ -88,6 +94,7 @@ mod tests {
         for text in [
             "rx,ry\n0.5,-1e-3\n1,2\n-.25,0\n",
             "\u{feff}# made\r\n\r\nrx, ry\r\n 0.5 ,-0.001\r\n# between\r\n1.,+2\r\n-0.25,-0\r\n",
+            "\"rx\",\"ry\"\n\"0.5\",-1e-3\n1,\"2\"\n-.25,0\n",
         ] {
             assert_eq!(parse(text.as_bytes()).expect("moves"), expected, "{text:?}");
         }
@@ -100,6 +107,8 @@ mod tests {
             ("# only\n", ["line 1:", "found nothing"]),
             ("1,2\n", ["line 1:", "found `1,2`"]),
             ("rx\n1\n", ["line 1:", "found `rx`"]),
+            ("\"rx,ry\"\n1,2\n", ["line 1:", "expected the header `rx,ry`"]),
+            ("rx,ry\n1,\"\n", ["line 2, column 2:", "found `\"`"]),
             ("rx,ry\n\n1,2,3\n", ["line 3:", "expected 2 fields (rx,ry), found 3"]),
             ("rx,ry\n1\n", ["line 2:", "found 1"]),
             ("rx,ry\n1,one\n", ["line 2, column 2:", "`ry`, found `one`"]),

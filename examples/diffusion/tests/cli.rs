@@ -248,6 +248,18 @@ fn an_unstable_field_is_refused_with_the_largest_stable_step() {
 // What is wrong
 
 #[test]
+fn a_field_that_is_too_wide_for_a_picture_is_refused_before_the_run() {
+    let place = Place::new();
+    let field = place.file("wide.pgm", format!("P2 40000 1 1 {}", "1 ".repeat(40_000)));
+    let (picture, report) = (place.path("picture"), place.path("report.json"));
+    let line = ["--field", &field, "--report", &report, "--iterations", "1"];
+    let error = fail(&[&line[..], &["--image", &picture]].concat(), 2);
+    assert!(error.contains("--image: expected a picture of 1 to 65535 pixels"), "{error}");
+    assert!(!Path::new(&report).exists() && !Path::new(&picture).exists(), "nothing was run");
+    succeed(&[&line[..], &["--animate", &picture]].concat());
+}
+
+#[test]
 fn wrong_use_ends_with_2_and_says_what_is_right() {
     for (line, part) in [
         ("--particles 0", "1..=16777216"),

@@ -11,7 +11,8 @@
 //! those that read before the pipeline runs.
 //!
 //! There is no circle of waiting: a pipeline that waits for its turn holds no word that is waited for outside
-//! the order, and in the order it waits for earlier ones only.
+//! the order, and in the order it waits for earlier ones only, and for guards of threads that do not wait for
+//! it (`runtime/README.md`).
 
 mod handle;
 mod host_task;
