@@ -49,6 +49,14 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// True if programs can write a key, and it names no group of devices.
+fn is_key(key: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    key.starts_with(|first: char| first.is_ascii_uppercase())
+        && key.bytes().all(is_part)
+        && !["ALL", "ALL_ACCEL"].contains(&key)
+}
+
 pub(super) fn refused(expected: impl Into<String>, found: impl Into<String>) -> Outcome {
     Outcome::Refused { expected: expected.into(), found: found.into() }
 }
@@ -358,14 +366,9 @@ unsafe fn backend(api: *const BackendApi) -> Result<&'static LoadedBackend, (Str
     }
     // SAFETY: `size` bytes exist; NULL is allowed everywhere. The key lives for ever.
     let (api, key) = unsafe { (copied(api, size), (*api).key.text()) };
-    let group = matches!(key.as_str(), "ALL" | "ALL_ACCEL");
-    if group
-        || key.is_empty()
-        || key.contains([':', ','])
-        || key.trim() != key
-        || key.starts_with(|c: char| c.is_ascii_digit())
-    {
-        return refuse(&key, "a runtime key such as MY_ACCEL".into(), format!("`{key}`"));
+    if !is_key(&key) {
+        let expected = "a runtime key of capital letters, digits and `_`, such as MY_ACCEL, that begins with a letter and is not ALL or ALL_ACCEL";
+        return refuse(&key, expected.into(), format!("`{key}`"));
     }
     let required = [
         ("probe", api.probe.is_some()),

@@ -219,6 +219,22 @@ fn a_backend_whose_memories_cannot_be_used_is_unavailable_and_says_why() {
 }
 
 #[test]
+fn a_backend_whose_key_no_program_could_write_is_refused_with_the_rule() {
+    let keys = ["my_accel", "MY ACCEL", "MY:0", "A,B", "0A", "ALL", "ALL_ACCEL"];
+    let place = plugins::directory();
+    let files: Vec<PathBuf> =
+        (0..keys.len()).map(|number| place.path().join(format!("key{number}.so"))).collect();
+    for (key, file) in keys.iter().zip(&files) {
+        broken(file, &[&format!("KEY=\"{key}\"")]);
+    }
+    let entries = list(place.path());
+    goes_on(&entries);
+    for (key, file) in keys.iter().zip(&files) {
+        refused(&entries, file, &["capital letters", &format!("`{key}`")]);
+    }
+}
+
+#[test]
 fn files_that_are_no_plugins_are_refused() {
     let place = plugins::directory();
     let at = |name: &str| place.path().join(name);
