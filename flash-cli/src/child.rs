@@ -2,8 +2,8 @@
 //! what it likes.
 //!
 //! The child says how far it is in lines, over a socket that stands in for its standard input; what it writes
-//! to standard output and standard error is collected. The parent reads both, so that what was written before
-//! a line is known when the line is. A child whose parent has gone ends at once.
+//! to standard output and standard error is collected. It goes on when the parent has taken the line: what is
+//! read together with a line was written before it. A child whose parent has gone ends at once.
 
 use anyhow::Context;
 use serde::Serialize;
@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// At most this much of what a child writes between two lines is kept.
@@ -25,6 +26,8 @@ pub struct Child {
     process: std::process::Child,
     lines: Source,
     output: Source,
+    /// It waits until a line of it is taken.
+    waits: bool,
 }
 
 /// What a child does next.
@@ -84,17 +87,22 @@ impl Child {
         let mut command = Command::new(&program);
         command.args(arguments).stdin(line_end).stdout(output_end.try_clone()?).stderr(output_end);
         let process = command.spawn().with_context(|| format!("cannot start {} again", program.display()))?;
-        Ok(Child { process, lines, output })
+        Ok(Child { process, lines, output, waits: false })
     }
 
     /// Waits until it says a line, ends, or the time is over.
     pub fn next(&mut self, deadline: Instant) -> anyhow::Result<Next> {
+        if std::mem::take(&mut self.waits) {
+            // If it has ended, that is seen below.
+            let _ = self.lines.socket.write(&[0]);
+        }
         loop {
             let ended = self.process.try_wait()?;
             self.lines.read(usize::MAX);
             // After the line: all that was written before it is there.
             self.output.read(OUTPUT);
             if let Some(line) = self.lines.line() {
+                self.waits = true;
                 return Ok(Next::Line(line));
             }
             if let Some(status) = ended {
@@ -167,6 +175,8 @@ pub fn late(limit: Duration) -> String {
 /// A child's way to its parent.
 pub struct Parent {
     socket: UnixStream,
+    /// One for each line that it has taken.
+    taken: Receiver<()>,
     process: u32,
 }
 
@@ -175,22 +185,24 @@ impl Parent {
     pub fn new() -> io::Result<Parent> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let mut watched = socket.try_clone()?;
+        let (take, taken) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("flash-parent".into()).spawn(move || {
-            // The parent says nothing: its end closes when it ends.
-            while !matches!(watched.read(&mut [0]), Ok(0)) {}
+            // Its end closes when it ends.
+            while watched.read_exact(&mut [0]).is_ok() && take.send(()).is_ok() {}
             leave(1);
         })?;
-        Ok(Parent { socket, process: std::process::id() })
+        Ok(Parent { socket, taken, process: std::process::id() })
     }
 
-    /// Says a line. Without a parent the process ends.
+    /// Says a line, and waits until it is taken. Without a parent the process ends.
     pub fn say(&mut self, message: &impl Serialize) {
         // A process that a plugin has forked goes the child's way, too.
         if std::process::id() != self.process {
             leave(0);
         }
         let line = serde_json::to_string(message).map(|text| text + "\n");
-        if line.map_err(io::Error::from).and_then(|line| self.socket.write_all(line.as_bytes())).is_err() {
+        let said = line.map_err(io::Error::from).and_then(|line| self.socket.write_all(line.as_bytes()));
+        if said.is_err() || self.taken.recv().is_err() {
             leave(1);
         }
     }

@@ -191,16 +191,8 @@ fn spaces_are_sane(subject: &Subject) -> Outcome {
 
 /// The suite's own implementation of a kernel.
 pub(super) fn implementation(subject: &Subject, kernel: &str) -> Result<&'static Implementation, Stop> {
-    // SAFETY: strings of implementations live for ever.
-    let fits = |i: &&'static Implementation| unsafe {
-        i.kernel.text() == kernel && subject.device.preference(&i.target.text()).is_some()
-    };
-    let registry = subject.context.registry();
-    registry
-        .implementations()
-        .map(|found| found.raw)
-        .find(fits)
-        .ok_or_else(|| Stop::Skip(format!("the suite has no kernels for {}", subject.targets())))
+    let first = subject.implementations(kernel).next();
+    first.ok_or_else(|| Stop::NoKernel(kernel.to_owned(), "there is none".to_owned()))
 }
 
 /// A prepared kernel, released on drop.
