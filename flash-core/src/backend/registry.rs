@@ -146,6 +146,11 @@ impl Registry {
         self.origin(found.plugin)
     }
 
+    /// True if an implementation is from a plugin file.
+    pub fn is_of_file(&self, found: RegisteredImplementation) -> bool {
+        self.plugins.get(found.plugin).is_some_and(|plugin| plugin.path.is_some())
+    }
+
     /// All implementations: those of the program, then those of plugins in path order, then those that
     /// plugins have added.
     pub fn implementations(&self) -> impl Iterator<Item = RegisteredImplementation> {

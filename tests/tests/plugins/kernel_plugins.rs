@@ -176,3 +176,60 @@ fn kernels_for_a_backend_without_a_device_are_in_order() {
     let reasons: Vec<_> = entries.iter().filter_map(|entry| entry.reason.as_deref()).collect();
     assert_eq!(reasons, ["too cold"], "{entries:#?}");
 }
+
+/// What the program writes to standard error while `body` runs in a process of its own.
+fn said(body: impl FnOnce()) -> String {
+    use std::io::{Read, Seek};
+    use std::os::fd::AsRawFd;
+    let mut file = tempfile::tempfile().unwrap();
+    // SAFETY: descriptors of this process, which runs one test.
+    unsafe {
+        let before = libc::dup(2);
+        libc::dup2(file.as_raw_fd(), 2);
+        body();
+        libc::dup2(before, 2);
+    }
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Text that no device can take, and a function that does not say what it takes, both preferred to the program's
+/// own: the program goes on with that, and says so.
+#[test]
+fn a_mistake_in_a_plugin_is_left_out_aloud_and_once() {
+    let cases: [(&str, &[&str], &str); 2] = [
+        ("text", &["FUNCTION=NULL", "TEXT=\"no language\""], "found NULL"),
+        ("silent", &["SIGNATURE=\"\""], "it does not say what it takes"),
+    ];
+    for (name, definitions, words) in cases {
+        let prepare = || {
+            let place = plugins::directory().keep();
+            kernels(&place.join("kernels.so"), definitions);
+            plugins::shared(Language::C, &plugins::c_source("backend.c"), &[], &place.join("backend.so"));
+            vec![("FLASH_BACKEND_PATH", place.into_os_string())]
+        };
+        plugins::in_child(name, prepare, || {
+            let said = said(|| {
+                for key in ["MY_ACCEL", "ALL_CPU", "MY_ACCEL"] {
+                    // A context of its own makes a plan of its own.
+                    let context = Context::builder().build().unwrap();
+                    let out = FlashMemory::<u32>::zeroed(100);
+                    let runtime = context.runtime(key).unwrap();
+                    runtime.submit(Fill::of(3, &out)).exec([100]).unwrap();
+                    assert_eq!(*out.read().unwrap(), [3; 100], "{key}");
+                    // What is asked for by its name is not left out.
+                    let named = runtime.submit(Fill::of(3, &out)).options(Implementation::named("fast"));
+                    assert_eq!(named.exec([100]).is_ok(), name == "silent", "{key}");
+                }
+            });
+            let lines: Vec<&str> = said.lines().filter(|line| line.contains("is left out")).collect();
+            assert_eq!(lines.len(), 1, "{said}");
+            let start = "flash: the implementation `fast` of kernel `plugins.fill` (";
+            assert!(lines[0].starts_with(start) && lines[0].contains("kernels.so"), "{said}");
+            assert!(lines[0].contains(words), "{said}");
+            std::fs::remove_dir_all(std::env::var_os("FLASH_BACKEND_PATH").unwrap()).unwrap();
+        });
+    }
+}
