@@ -126,6 +126,32 @@ fn a_backend_in_c_passes() {
     assert!(all.devices().iter().all(|d| !d.id().starts_with("MY_ACCEL")), "{all:?}");
 }
 
+/// Its steps are those of its head: a key of its own, and the last line.
+#[test]
+fn the_template_copied_into_a_crate_is_a_backend_and_says_what_to_fill_in() {
+    let template = &plugins::built().template;
+    let output = plugins::flash(template, &["conformance", "MY_ACCEL", "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), report["result"].as_str()), (Some(0), Some("passed")), "{report}");
+    assert_eq!(report["dry"], true, "the suite checks no results until `query` is removed");
+    let source = plugins::workspace().join("flash-core/src/backend/conformance/null.rs");
+    let source = std::fs::read_to_string(source).unwrap();
+    let mut marks = source.split("FILL IN").skip(2);
+    for word in [
+        "why `submit`",
+        "const KEY",
+        "const TARGET",
+        "fn probe",
+        "DeviceInfo {",
+        "fn prepare",
+        "fn submit",
+        "fn query",
+    ] {
+        assert!(marks.next().is_some_and(|text| text.contains(word)), "what to do about `{word}`");
+    }
+    assert!(marks.next().is_some_and(|text| text.contains("register_backend!")) && marks.next().is_none());
+}
+
 /// A target of its own, and none of the suite's kernels for it: most of it cannot be tested.
 #[test]
 fn a_report_without_kernels_for_the_target_is_incomplete_and_has_not_passed() {

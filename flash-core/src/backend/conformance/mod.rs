@@ -27,7 +27,7 @@ mod submissions;
 pub use kernels::implementation;
 pub use null::Null;
 
-use super::DeviceHandle;
+use super::{BackendStatic, DeviceHandle, Instance};
 use crate::error::{Code, Error};
 use crate::panics::caught;
 use crate::runtime::{Context, RuntimeObj};
@@ -36,6 +36,15 @@ use std::fmt;
 
 /// The property of a device that runs nothing: `true`.
 pub const DRY: &str = "conformance.dry";
+
+static NULL: Instance<Null> = Instance::new();
+
+// SAFETY: the same instance every time. `register_backend!` would put the backend into every program.
+unsafe impl BackendStatic for Null {
+    fn instance() -> &'static Instance<Null> {
+        &NULL
+    }
+}
 
 /// Links the suite's kernels and the `NULL` backend into the program. Once per program.
 #[macro_export]
