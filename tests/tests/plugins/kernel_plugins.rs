@@ -195,8 +195,8 @@ fn said(body: impl FnOnce()) -> String {
     text
 }
 
-/// Text that no device can take, and a function that does not say what it takes, both preferred to the program's
-/// own: the program goes on with that, and says so.
+/// Text that no device can take, and a function that does not say what it takes, both preferred to the
+/// program's own: the program goes on with that, and says so.
 #[test]
 fn a_mistake_in_a_plugin_is_left_out_aloud_and_once() {
     let cases: [(&str, &[&str], &str); 2] = [

@@ -227,8 +227,8 @@ fn values_arrive(subject: &Subject) -> Outcome {
 
 /// Checks the accumulators, and gives the bits of their sums.
 ///
-/// A device may round a sum in its own way: it must be near the exact one. However often a door computes it, it
-/// has the same bits.
+/// A device may round a sum in its own way: it must be near the exact one. However often a door computes it,
+/// it has the same bits.
 pub(super) fn sums(subject: &Subject) -> Result<Vec<u64>, Stop> {
     launches(subject)?;
     let mut bits = Vec::new();

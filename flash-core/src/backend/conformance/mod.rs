@@ -14,8 +14,8 @@
 //! check is incomplete, and has not passed. A backend that runs nothing says so ([`DRY`]): then all but the
 //! results is checked.
 //!
-//! [`run`] stays in the process, which a bad backend may end or stop for ever. The command `flash conformance`
-//! runs the [`Suite`] in a child process.
+//! [`run`] stays in the process, which a bad backend may end or stop for ever. The command
+//! `flash conformance` runs the [`Suite`] in a child process.
 
 mod kernels;
 mod launches;

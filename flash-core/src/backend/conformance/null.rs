@@ -1,8 +1,8 @@
 //! A backend that accepts everything and runs nothing, key `NULL`: the template for a new backend, and the
 //! lower bound of the cost of a dispatch.
 //!
-//! To write a backend of your own, copy this file into a crate that depends on `flash-core` and go from top to
-//! bottom. It compiles as it is; what to change is marked with `FILL IN`:
+//! To write a backend of your own, copy this file into a crate that depends on `flash-core` and go from top
+//! to bottom. It compiles as it is; what to change is marked with `FILL IN`:
 //!
 //! 1. Give it a key, and look for your driver in [`probe`](Backend::probe). Load the driver there,
 //!    with `dlopen`, never by linking: on a machine without it the backend is *unavailable*, with a
@@ -32,8 +32,8 @@ unsafe impl Backend for Null {
     // FILL IN: the key that selects it. Capital letters; no colon, no comma, no leading digit.
     const KEY: &'static str = "NULL";
     const DESCRIPTION: &'static str = "accepts everything, runs nothing";
-    // FILL IN: the kind of implementations that `prepare` gets. For a device with a kernel language of its own
-    // it is the name of that language; functions for the CPU are `cpu`.
+    // FILL IN: the kind of implementations that `prepare` gets. For a device with a kernel language of its
+    // own it is the name of that language; functions for the CPU are `cpu`.
     const TARGET: &'static str = "cpu";
     type Device = NullDevice;
 
@@ -85,7 +85,7 @@ impl Device for NullDevice {
         }
     }
 
-    // FILL IN: called once per kernel and runtime, never for a warm launch: compile, load and look things up here.
+    // FILL IN: called once per kernel and runtime, never for a warm launch. Compile, load and look things up.
     // `implementation` lives for ever. It is a function (`share`, `span`) or a binary or a source text
     // (`payload`, by `kind`).
     fn prepare(&self, _implementation: &'static abi::Implementation) -> Result<NullKernel, Failure> {
@@ -147,7 +147,8 @@ impl Device for NullDevice {
         (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
     }
 
-    // FILL IN: remove it. The conformance suite asks for this property, and checks no result where it is `true`.
+    // FILL IN: remove it. The conformance suite asks for this property, and checks no result where it is
+    // `true`.
     fn query(&self, key: &str) -> Option<String> {
         (key == "conformance.dry").then(|| "true".into())
     }
