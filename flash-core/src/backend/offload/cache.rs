@@ -261,8 +261,8 @@ mod tests {
         let cache = ProgramCache::new(&folder, 1 << 20);
         cache.put("before", b"program").unwrap();
         let program = vec![7; 100_000];
-        // SAFETY: the child is a copy of this thread alone. It uses the allocator, which glibc keeps usable in
-        // a child, and files; it takes no lock of another thread, and ends with `_exit`.
+        // SAFETY: the child is a copy of this thread alone. It uses files, and the allocator, which glibc
+        // keeps usable in a child; it takes no lock of another thread, and ends with `_exit`.
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {
