@@ -1,14 +1,18 @@
 //! `flash`: lists this machine's devices, tests backends, and runs pipelines from files.
 
+mod child;
 mod compare;
+mod conformance;
 mod diff;
 mod list;
 mod replay;
 
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 flash_core::conformance!();
 
@@ -24,6 +28,7 @@ Examples:
   flash list --json | jq '.backends[].key'     the same for programs
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
   flash conformance MY_ACCEL                   does a backend do what it must?
+  flash conformance MY_ACCEL --check copied    one check, in this process: for a debugger
   nbody --bodies 1024 --record nbody.flash     a program that writes its pipeline with its data
   flash replay nbody.flash --runtime ALL_CPU   runs it: what ran where, how long, checksums
   flash diff nbody.flash --a ALL_CPU --b MY_ACCEL --tolerance 1e-4
@@ -68,8 +73,9 @@ struct Cli {
 enum Command {
     /// List plugins, backends, devices and kernel implementations.
     ///
-    /// Loads every plugin and looks for its devices. Succeeds whatever the plugins are like: what is
-    /// wrong with one is in the list.
+    /// Loads every plugin and looks for its devices, each in a process of its own. Succeeds whatever the
+    /// plugins are like: what is wrong with one is in the list, also that it ended the process, or stopped
+    /// it.
     List {
         /// Print JSON: {"backends": [{"key", "plugin", "state", "reason", "devices": [{"id", "name", ..}]}]}.
         ///
@@ -82,14 +88,43 @@ enum Command {
         /// suite. JSON always has it.
         #[arg(long)]
         all: bool,
+        /// The time for each plugin; one that takes longer is ended, and listed as refused.
+        #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+        time_limit: Duration,
+        /// This is the child process that looks at a file.
+        #[arg(long, hide = true, value_name = "FILE")]
+        worker: Option<OsString>,
     },
     /// Run the suite that every backend must pass.
     ///
-    /// Tests each device of the runtime key, through the public runtime and through the slots of the
-    /// plugin interface. Takes some seconds. Exit status 1 if a check fails.
+    /// Tests each device of the runtime key, and the first together with each other one, through the
+    /// public runtime and through the slots of the plugin interface. The checks run in a child process.
+    /// One that ends the process, or takes too long, has failed, and the next ones run in a new one.
+    /// Takes some seconds. What the backend writes is shown below the check.
+    ///
+    /// Exit status 1 if a check fails, or the suite has no kernels for the device's target: then the
+    /// report is incomplete.
     Conformance {
         /// A runtime key, such as ALL_CPU, MY_ACCEL or MY_ACCEL:1.
         key: String,
+        /// Run just the checks with this text in their names, in this very process and without a time
+        /// limit, as a debugger needs it. An empty text: all of them.
+        #[arg(long, value_name = "NAME")]
+        check: Option<String>,
+        /// The time for each check.
+        #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+        time_limit: Duration,
+        /// Print JSON: {"key", "result", "dry", "checks": [{"device", "name", "verdict", "reason",
+        /// "output"}]}.
+        ///
+        /// "result" is "passed", "failed" or "incomplete"; "verdict" is "passed", "skipped", "untested" or
+        /// "failed"; "reason" is null where a check passed; "output" is what was written meanwhile;
+        /// "dry" is true if the devices run nothing, so that no result was checked.
+        #[arg(long)]
+        json: bool,
+        /// This is the child process that runs the checks from a number on.
+        #[arg(long, hide = true, value_name = "NUMBER")]
+        worker: Option<usize>,
     },
     /// Run a pipeline that was written to a file.
     ///
@@ -162,13 +197,31 @@ fn tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        // About a year.
+        Ok(number @ 1..=31_536_000) => Ok(Duration::from_secs(number)),
+        _ => Err("expected a whole number of seconds, from 1 on, such as 60".into()),
+    }
+}
+
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     // Like diff(1): 1 says that they differ, and nothing else does.
     let trouble = if matches!(command, Command::Diff { .. }) { 2 } else { 1 };
     let done = match command {
-        Command::List { json, all } => list::run(json, all).and_then(|text| print(&text)).map(|()| true),
-        Command::Conformance { key } => conformance(&key),
+        Command::List { worker: Some(file), .. } => list::worker(&file),
+        Command::List { json, all, time_limit, .. } => {
+            list::run(json, all, time_limit).and_then(|text| print(&text)).map(|()| true)
+        }
+        Command::Conformance { key, worker: Some(first), .. } => conformance::worker(&key, first),
+        Command::Conformance { key, check, time_limit, json, .. } => {
+            let question = conformance::Question { key: &key, json, limit: time_limit };
+            match check {
+                Some(part) => conformance::here(&question, &part),
+                None => conformance::run(&question),
+            }
+        }
         Command::Replay { file, runtime, json } => {
             replay::run(&file, &runtime, json).and_then(|text| print(&text)).map(|()| true)
         }
@@ -195,17 +248,4 @@ fn print(text: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }
-}
-
-fn conformance(key: &str) -> anyhow::Result<bool> {
-    // Some of the suite's kernels panic on purpose.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        if !panic.payload_as_str().is_some_and(|text| text.ends_with("fails on purpose")) {
-            hook(panic);
-        }
-    }));
-    let report = flash_core::backend::conformance::run(&flash_core::Context::default(), key)?;
-    print(&format!("{report}\n"))?;
-    Ok(report.passed())
 }

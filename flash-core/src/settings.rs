@@ -285,7 +285,7 @@ fn parse(setting: &Setting, value: &OsStr) -> Result<Option<String>, String> {
 
 /// How many letters have to be put in, taken out or replaced to make one word of the other (Levenshtein's
 /// distance).
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);

@@ -7,6 +7,20 @@
 #ifndef FUNCTION
 #define FUNCTION fill
 #endif
+#ifdef TEXT
+#define CODE .payload = (const uint8_t *)TEXT, .payload_len = sizeof TEXT - 1,
+#else
+#define CODE
+#endif
+#ifndef KERNEL
+#define KERNEL "plugins.fill"
+#endif
+#ifndef TARGET
+#define TARGET "cpu"
+#endif
+#ifndef FEATURES
+#define FEATURES ""
+#endif
 
 __attribute__((unused)) static int fill(FLASH_ARGS) {
     const uint32_t value = FLASH_SCALAR(uint32_t, 0);
@@ -18,8 +32,8 @@ __attribute__((unused)) static int fill(FLASH_ARGS) {
 
 static const flash_implementation fast = {
     .struct_size = sizeof fast, .door = FLASH_DOOR_SPAN, .kind = FLASH_KIND_INT_BIN, .priority = 10,
-    .kernel = FLASH_STR("plugins.fill"), .name = FLASH_STR("fast"), .target = FLASH_STR("cpu"),
-    .descriptor = FLASH_STR(SIGNATURE), .span = FUNCTION,
+    .kernel = FLASH_STR(KERNEL), .name = FLASH_STR("fast"), .target = FLASH_STR(TARGET),
+    .descriptor = FLASH_STR(SIGNATURE), .cpu_features = FLASH_STR(FEATURES), .span = FUNCTION, CODE
 };
 
 FLASH_KERNELS("my-kernels", "2.1", &fast)

@@ -126,6 +126,8 @@ pub struct Built {
     pub nbody: PathBuf,
     /// A plugin that panics where `FLASH_BROKEN` says.
     pub broken: PathBuf,
+    /// The template of a backend, copied into a crate, as a plugin.
+    pub template: PathBuf,
 }
 
 /// The plugins and the command, built once with the profile of this program.
@@ -143,6 +145,7 @@ pub fn built() -> &'static Built {
             "flash-backend-test-plugin",
             "flash-kernels-plugin",
             "flash-tests-broken",
+            "flash-tests-template",
             "nbody",
         ]);
         let library = |name: &str| place.join(format!("lib{name}.so"));
@@ -155,6 +158,7 @@ pub fn built() -> &'static Built {
             cuda: library("flash_backend_cuda_plugin"),
             test: library("flash_backend_test_plugin"),
             broken: library("flash_tests_broken"),
+            template: library("flash_tests_template"),
         }
     })
 }

@@ -16,10 +16,14 @@ mod contexts;
 mod ext_bin;
 #[path = "plugins/header.rs"]
 mod header;
+#[path = "plugins/kernel_plugins.rs"]
+mod kernel_plugins;
 #[path = "plugins/loader.rs"]
 mod loader;
 #[path = "plugins/notices.rs"]
 mod notices;
+#[path = "plugins/processes.rs"]
+mod processes;
 #[path = "plugins/replay.rs"]
 mod replay;
 

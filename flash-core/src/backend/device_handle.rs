@@ -2,7 +2,8 @@
 //!
 //! The registry makes one for each device that a backend gives, and none is ever freed.
 
-use super::registry::{DeviceReport, RegisteredImplementation};
+use super::registry::RegisteredImplementation;
+use super::reports::DeviceReport;
 use super::{Class, DeviceInfo, has_library, loader, take_error, words};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::descriptor::KernelDescriptor;
@@ -181,7 +182,7 @@ impl DeviceHandle {
     }
 
     pub(super) fn report(&self) -> DeviceReport {
-        let value = |key| Some((key, serde_json::from_str(&self.query(key).ok()?).ok()?));
+        let value = |key: &str| Some((key.to_owned(), serde_json::from_str(&self.query(key).ok()?).ok()?));
         let properties = ["platform", "limits"].into_iter().filter_map(value).collect();
         DeviceReport { id: self.id.clone(), info: self.info.clone(), properties }
     }

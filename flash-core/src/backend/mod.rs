@@ -19,6 +19,7 @@ mod loader;
 pub mod offload;
 mod physical;
 pub(crate) mod registry;
+mod reports;
 mod settings;
 mod spaces;
 #[cfg(test)]
@@ -38,7 +39,10 @@ pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file, has_library};
 pub use physical::{physical_cpus, physical_id};
-pub use registry::{BackendReport, DeviceReport, list};
+pub use reports::{
+    BackendReport, DeviceReport, Entry, Found, ImplementationReport, again, combined, entries, list,
+    list_file,
+};
 pub use settings::HostSettings;
 pub use workers::{HostWork, WorkerThreads};
 
@@ -148,7 +152,7 @@ impl Failure {
 }
 
 /// Properties of a device. The default is a device of a single thread with unknown properties.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceInfo {
     /// Class.
     pub class: Class,
@@ -170,6 +174,7 @@ pub struct DeviceInfo {
     /// of, the same are never used together in a group.
     pub physical_id: String,
     /// Rough single-precision rate in flop/s; 0: unknown.
+    #[serde(deserialize_with = "number")]
     pub rate_hint: f64,
     /// Bytes; 0: unknown.
     pub memory_bytes: u64,
@@ -184,6 +189,11 @@ pub struct DeviceInfo {
     /// It runs functions of this process: those of implementations, and of shared libraries that a program
     /// gives.
     pub runs_functions: bool,
+}
+
+/// A number; JSON has null for one that is not finite.
+fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(<Option<f64> as serde::Deserialize>::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl Default for DeviceInfo {
@@ -210,7 +220,7 @@ impl Default for DeviceInfo {
 }
 
 /// Class of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Class {

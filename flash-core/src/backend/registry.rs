@@ -2,51 +2,17 @@
 //! they are first needed. Loaded libraries and devices are the process's: contexts that see the same ones
 //! share them.
 
-use super::catalog::Catalog;
 use super::extension;
-use super::loader::{self, LoadedBackend, Outcome, refused};
+use super::loader::{self, LoadedBackend, Outcome};
 use super::physical::overlap;
-use super::{DeviceHandle, DeviceInfo, spaces, take_error, words};
+use super::reports::{self, BackendReport, Entry, Found, ImplementationReport};
+use super::{DeviceHandle, spaces, take_error, words};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};
 use crate::memory::host_handles;
 use crate::settings::Settings;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
-
-/// One backend, or one plugin without backends.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct BackendReport {
-    /// Runtime key; `None` for a file that could not be read so far.
-    pub key: Option<String>,
-    /// The file, or `embedded`.
-    pub plugin: String,
-    /// Name and version of the plugin, if known.
-    pub name: Option<String>,
-    /// What became of it.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// Its devices.
-    pub devices: Vec<DeviceReport>,
-    /// Names of the kernel implementations in the plugin.
-    pub implementations: Vec<String>,
-}
-
-/// One device.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct DeviceReport {
-    /// Id, such as `ALL_CPU:0`.
-    pub id: String,
-    /// What it is.
-    #[serde(flatten)]
-    pub info: DeviceInfo,
-    /// What its backend says of `platform` and `limits`, if it knows them.
-    pub properties: BTreeMap<&'static str, serde_json::Value>,
-}
 
 struct Backend {
     key: String,
@@ -94,49 +60,34 @@ pub(crate) struct Registry {
 impl Registry {
     /// Finds the plugins of the path in order, then those that are linked in.
     pub fn find(settings: &Settings) -> Registry {
-        let settings = settings.clone();
-        let beside = || {
-            let exe = std::env::current_exe().ok()?;
-            Some(exe.parent()?.join("flash-backends"))
-        };
-        let given = settings.text("plugin_path");
-        let (path, searched) = match (given, given.map_or_else(beside, |_| None)) {
-            (Some(""), _) => (OsString::new(), "no folder, since the path of plugins is empty".to_owned()),
-            (Some(path), _) => (OsString::from(path), format!("`{path}`, the path of plugins")),
-            (None, Some(beside)) => {
-                let shown = format!("`{}`, since FLASH_BACKEND_PATH is unset", beside.display());
-                (if beside.exists() { beside.into_os_string() } else { OsString::new() }, shown)
-            }
-            (None, None) => (OsString::new(), "no folder, since FLASH_BACKEND_PATH is unset".to_owned()),
-        };
-        let mut registry = Registry { settings, searched, plugins: Vec::new(), backends: Vec::new() };
-        let mut seen = Vec::new();
-        for entry in loader::search(&path) {
-            let (path, result) = match entry {
-                Err((path, outcome)) => (path, Err(outcome)),
-                Ok(path) => {
-                    let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
-                    let result = match seen.iter().find(|(known, _)| *known == canonical) {
-                        Some((_, is_loaded)) => Err(refused(
-                            "a plugin that was not looked at yet",
-                            match is_loaded {
-                                true => "the same file, loaded from an earlier entry",
-                                false => "the same file, refused in an earlier entry",
-                            },
-                        )),
-                        None => {
-                            let result = loader::load(&path);
-                            seen.push((canonical, result.is_ok()));
-                            result
-                        }
-                    };
-                    (path, result)
-                }
+        let (path, searched) = reports::plugin_path(settings);
+        let mut registry = Registry::new(settings, searched);
+        let mut loaded = Vec::new();
+        for Entry { path, found } in reports::entries_of(&path) {
+            let result = match found {
+                Found::File => loader::load(&path),
+                Found::Again(first) => Err(reports::again(loaded[first])),
+                Found::Nothing(outcome) => Err(outcome),
             };
+            loaded.push(result.is_ok());
             registry.add(Some(path), result);
         }
         registry.add(None, loader::linked());
         registry
+    }
+
+    /// One whose first plugin is a file, or what is linked in.
+    pub fn of_file(settings: &Settings, path: Option<&Path>) -> Registry {
+        let mut registry = Registry::new(settings, String::new());
+        if let Some(path) = path {
+            registry.add(Some(path.to_owned()), loader::load(path));
+        }
+        registry.add(None, loader::linked());
+        registry
+    }
+
+    fn new(settings: &Settings, searched: String) -> Registry {
+        Registry { settings: settings.clone(), searched, plugins: Vec::new(), backends: Vec::new() }
     }
 
     fn add(&mut self, path: Option<PathBuf>, result: Result<&'static loader::Plugin, Outcome>) {
@@ -164,10 +115,7 @@ impl Registry {
                                     Some(path) => path.display().to_string(),
                                     None => "this plugin".to_owned(),
                                 };
-                                let outcome = refused(
-                                    format!("a runtime key of its own, not `{key}`"),
-                                    format!("a key that {by} has already"),
-                                );
+                                let outcome = reports::taken(&key, &by);
                                 plugin.refusals.push((Some(key), outcome));
                             } else {
                                 self.backends.push(Backend {
@@ -188,7 +136,7 @@ impl Registry {
     fn origin(&self, plugin: usize) -> String {
         match self.plugins.get(plugin) {
             Some(Plugin { path: Some(path), .. }) => path.display().to_string(),
-            Some(_) => "embedded".to_owned(),
+            Some(_) => reports::EMBEDDED.to_owned(),
             None => "added by a plugin".to_owned(),
         }
     }
@@ -196,6 +144,11 @@ impl Registry {
     /// Where an implementation is from, for messages.
     pub fn origin_of(&self, found: RegisteredImplementation) -> String {
         self.origin(found.plugin)
+    }
+
+    /// True if an implementation is from a plugin file.
+    pub fn is_of_file(&self, found: RegisteredImplementation) -> bool {
+        self.plugins.get(found.plugin).is_some_and(|plugin| plugin.path.is_some())
     }
 
     /// All implementations: those of the program, then those of plugins in path order, then those that
@@ -453,54 +406,60 @@ impl Registry {
     }
 
     pub fn report(&self) -> Vec<BackendReport> {
+        reports::combined((0..self.plugins.len()).map(|index| self.report_of(index)).collect())
+    }
+
+    /// The report of one plugin.
+    pub fn report_of(&self, index: usize) -> Vec<BackendReport> {
+        let Some(plugin) = self.plugins.get(index) else { return Vec::new() };
+        let blank = BackendReport {
+            name: plugin.name.clone(),
+            ..BackendReport::new(self.origin(index), Outcome::Available)
+        };
         let mut reports = Vec::new();
-        for (index, plugin) in self.plugins.iter().enumerate() {
-            let origin = self.origin(index);
-            let implementations: Vec<String> = plugin
-                .implementations
-                .iter()
-                // SAFETY: strings of implementations live for ever.
-                .map(|i| unsafe { format!("{} {} ({})", i.kernel.text(), i.name.text(), i.target.text()) })
-                .collect();
-            let blank = BackendReport {
-                key: None,
-                plugin: origin,
-                name: plugin.name.clone(),
-                outcome: Outcome::Available,
-                devices: Vec::new(),
-                implementations: Vec::new(),
+        for backend in self.backends.iter().filter(|b| b.plugin == index) {
+            let (outcome, devices) = match self.probe(backend) {
+                Ok(devices) => (Outcome::Available, devices),
+                Err(reason) => (Outcome::Unavailable { reason }, Vec::new()),
             };
-            let first = reports.len();
-            for backend in self.backends.iter().filter(|b| b.plugin == index) {
-                let (outcome, devices) = match self.probe(backend) {
-                    Ok(devices) => (Outcome::Available, devices.iter().map(|d| d.report()).collect()),
-                    Err(reason) => (Outcome::Unavailable { reason }, Vec::new()),
-                };
-                reports.push(BackendReport {
-                    key: Some(backend.key.clone()),
-                    outcome,
-                    devices,
-                    ..blank.clone()
-                });
-            }
-            for (key, outcome) in &plugin.refusals {
-                reports.push(BackendReport { key: key.clone(), outcome: outcome.clone(), ..blank.clone() });
-            }
-            if reports.len() == first && !(plugin.path.is_none() && implementations.is_empty()) {
-                reports.push(blank);
-            }
-            if let Some(report) = reports.get_mut(first) {
-                report.implementations = implementations;
-            }
+            // SAFETY: a checked vtable, whose strings live for ever.
+            let target = unsafe { backend.loaded.api.target.text() };
+            let mut targets = vec![target];
+            targets.extend(devices.iter().flat_map(|device| device.info().targets.clone()));
+            targets.sort();
+            targets.dedup();
+            reports.push(BackendReport {
+                key: Some(backend.key.clone()),
+                outcome,
+                targets,
+                devices: devices.iter().map(|device| device.report()).collect(),
+                ..blank.clone()
+            });
+        }
+        let refused = |(key, outcome): &(Option<String>, Outcome)| BackendReport {
+            key: key.clone(),
+            outcome: outcome.clone(),
+            ..blank.clone()
+        };
+        reports.extend(plugin.refusals.iter().map(refused));
+        if plugin.path.is_some() {
+            let has = |target: &str, feature: &str| {
+                self.devices()
+                    .any(|device| device.preference(target).is_some() && device.has_feature(feature))
+            };
+            let unknown = plugin.implementations.iter().filter_map(|one| reports::unknown_feature(one, has));
+            reports.extend(unknown.map(|outcome| BackendReport { outcome, ..blank.clone() }));
+        }
+        let mut implementations =
+            plugin.implementations.iter().map(|one| ImplementationReport::of(one)).peekable();
+        if reports.is_empty() && (plugin.path.is_some() || implementations.peek().is_some()) {
+            reports.push(blank);
+        }
+        if let Some(report) = reports.first_mut() {
+            report.implementations = implementations.collect();
         }
         reports
     }
-}
-
-/// Everything that the default context has found, for a person to read:
-/// [`Context::list`](crate::Context::list).
-pub fn list() -> Vec<BackendReport> {
-    Catalog::of_process().registry().report()
 }
 
 /// The devices of a backend that exist under some settings. A device that was found before is the same again.

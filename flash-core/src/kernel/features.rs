@@ -16,29 +16,41 @@
 /// assert!(!flash_core::kernel::cpu_has("wings"));
 /// ```
 pub fn cpu_has(feature: &str) -> bool {
-    macro_rules! detect {
-        ($detected:ident: $($name:tt)*) => {
+    match feature {
+        #[cfg(target_arch = "x86_64")]
+        "amx-tile" => amx::has(amx::TILE),
+        #[cfg(target_arch = "x86_64")]
+        "amx-bf16" => amx::has(amx::BF16),
+        #[cfg(target_arch = "x86_64")]
+        "amx-int8" => amx::has(amx::INT8),
+        _ => detect(feature),
+    }
+}
+
+/// Defines `detect`, and the names that [`cpu_has`] knows.
+macro_rules! features {
+    ($detected:ident: [$($name:tt)*] [$($other:literal)*]) => {
+        /// The names of the features that a CPU of this kind may have.
+        pub(crate) const CPU_FEATURES: &[&str] = &[$($name,)* $($other,)*];
+
+        fn detect(feature: &str) -> bool {
             match feature {
                 $($name => std::arch::$detected!($name),)*
-                #[cfg(target_arch = "x86_64")]
-                "amx-tile" => amx::has(amx::TILE),
-                #[cfg(target_arch = "x86_64")]
-                "amx-bf16" => amx::has(amx::BF16),
-                #[cfg(target_arch = "x86_64")]
-                "amx-int8" => amx::has(amx::INT8),
                 _ => false,
             }
-        };
-    }
-    #[cfg(target_arch = "x86_64")]
-    return detect!(is_x86_feature_detected: "sse3" "ssse3" "sse4.1" "sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2"
-        "lzcnt" "popcnt" "aes" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16"
-        "avx512fp16" "avx512vbmi" "avx512vbmi2" "avx512ifma" "avx512bitalg" "avx512vpopcntdq" "vaes" "gfni");
-    #[cfg(target_arch = "aarch64")]
-    return detect!(is_aarch64_feature_detected: "neon" "sve" "sve2" "fp16" "dotprod" "bf16" "i8mm");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return false;
+        }
+    };
 }
+
+#[cfg(target_arch = "x86_64")]
+features!(is_x86_feature_detected: ["sse3" "ssse3" "sse4.1" "sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt"
+    "popcnt" "aes" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16" "avx512fp16"
+    "avx512vbmi" "avx512vbmi2" "avx512ifma" "avx512bitalg" "avx512vpopcntdq" "vaes" "gfni"]
+    ["amx-tile" "amx-bf16" "amx-int8"]);
+#[cfg(target_arch = "aarch64")]
+features!(is_aarch64_feature_detected: ["neon" "sve" "sve2" "fp16" "dotprod" "bf16" "i8mm"] []);
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+features!(none: [] []);
 
 /// Tiles, for which the standard library's detection is not stable and does not ask the operating system.
 #[cfg(target_arch = "x86_64")]

@@ -35,6 +35,7 @@ pub(crate) use device::attribute;
 #[doc(hidden)] // for `#[implementations]`
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
+pub(crate) use features::CPU_FEATURES;
 pub use features::cpu_has;
 pub use implementation::ImplementationEntry;
 #[doc(hidden)] // for `#[kernel]`

@@ -12,8 +12,9 @@ use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable
 use crate::error::{Code, Error, NoImplementation};
 use crate::kernel::implementation::{alignment, takes_parts};
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A device, with the implementation prepared for it.
 pub(crate) struct Target {
@@ -124,7 +125,12 @@ pub(super) fn choose(
                     note(&mut rejected, found, "the kernel is not searchable: name an implementation")
                 }
                 Ok((rating, widening)) => candidates.push((rating, found, widening)),
-                Err(why) => note(&mut rejected, found, &why),
+                Err(why) => {
+                    if is_silent(found, device) {
+                        left_out(catalog, found, &why);
+                    }
+                    note(&mut rejected, found, &why);
+                }
             }
         }
         let fitting = candidates.iter().map(|(rating, found, _)| (*rating, *found));
@@ -139,6 +145,13 @@ pub(super) fn choose(
                     break;
                 }
                 Err(Error::Backend { code: Code::Unsupported, text }) => note(&mut rejected, found, &text),
+                // A mistake in a plugin that the program did not ask for.
+                Err(Error::Backend { code: Code::Invalid, text })
+                    if pinned.is_none() && catalog.registry().is_of_file(found) =>
+                {
+                    left_out(catalog, found, &text);
+                    note(&mut rejected, found, &text);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -209,6 +222,27 @@ fn note(rejected: &mut Vec<String>, catalog: &Catalog, found: RegisteredImplemen
     let line = format!("`{name}` for {target} ({}): {why}", catalog.registry().origin_of(found));
     if !rejected.contains(&line) {
         rejected.push(line);
+    }
+}
+
+/// True if an implementation in a plugin would be looked at for a device, but does not say what it takes.
+fn is_silent(found: RegisteredImplementation, device: &DeviceHandle) -> bool {
+    // SAFETY: strings of implementations live for ever.
+    let (is_empty, target) = unsafe { (found.raw.descriptor.text().is_empty(), found.raw.target.text()) };
+    is_empty && !found.resolved && device.preference(&target).is_some()
+}
+
+/// Says, once per implementation, that it is left out.
+fn left_out(catalog: &Catalog, found: RegisteredImplementation, why: &str) {
+    static SAID: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(std::ptr::from_ref(found.raw).addr()) {
+        // SAFETY: strings of implementations live for ever.
+        let (kernel, name) = unsafe { (found.raw.kernel.text(), found.raw.name.text()) };
+        let origin = catalog.registry().origin_of(found);
+        crate::notice(format_args!(
+            "the implementation `{name}` of kernel `{kernel}` ({origin}) is left out: {why}"
+        ));
     }
 }
 

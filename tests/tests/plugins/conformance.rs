@@ -90,7 +90,7 @@ fn a_rust_plugin_with_events_passes() {
     let failed: Vec<_> =
         report.checks.iter().filter(|c| matches!(c.verdict, conformance::Verdict::Failed(_))).collect();
     // It does not exchange the buffers of phased arguments: the suite must tell.
-    let names: Vec<&str> = failed.iter().map(|c| c.name).collect();
+    let names: Vec<&str> = failed.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(
         names,
         [
@@ -124,6 +124,56 @@ fn a_backend_in_c_passes() {
     // For tests: only its own key selects it.
     let all = context.runtime("ALL_ACCEL").unwrap();
     assert!(all.devices().iter().all(|d| !d.id().starts_with("MY_ACCEL")), "{all:?}");
+}
+
+/// Its steps are those of its head: a key of its own, and the last line.
+#[test]
+fn the_template_copied_into_a_crate_is_a_backend_and_says_what_to_fill_in() {
+    let template = &plugins::built().template;
+    let output = plugins::flash(template, &["conformance", "MY_ACCEL", "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), report["result"].as_str()), (Some(0), Some("passed")), "{report}");
+    assert_eq!(report["dry"], true, "the suite checks no results until `query` is removed");
+    let source = plugins::workspace().join("flash-core/src/backend/conformance/null.rs");
+    let source = std::fs::read_to_string(source).unwrap();
+    let mut marks = source.split("FILL IN").skip(2);
+    for word in [
+        "why `submit`",
+        "const KEY",
+        "const TARGET",
+        "fn probe",
+        "DeviceInfo {",
+        "fn prepare",
+        "fn submit",
+        "fn query",
+    ] {
+        assert!(marks.next().is_some_and(|text| text.contains(word)), "what to do about `{word}`");
+    }
+    assert!(marks.next().is_some_and(|text| text.contains("register_backend!")) && marks.next().is_none());
+}
+
+/// A target of its own, and none of the suite's kernels for it: most of it cannot be tested.
+#[test]
+fn a_report_without_kernels_for_the_target_is_incomplete_and_has_not_passed() {
+    let place = plugins::directory();
+    let text = plugins::c_source("backend.c").replace("FLASH_STR(\"cpu\")", "FLASH_STR(\"abacus\")");
+    plugins::shared(Language::C, &text, &[], &place.path().join("abacus.so"));
+    let report = conformance::run(&with_plugins(place.path()), "MY_ACCEL").unwrap();
+    assert!(!report.passed(), "{report}");
+    let untested: Vec<_> =
+        report.checks.iter().filter(|c| matches!(c.verdict, conformance::Verdict::Untested(_))).collect();
+    assert!(untested.len() > 15, "{report}");
+    let words = "untested MY_ACCEL:0 every work item runs exactly once, through every door: the suite has no kernel \
+                 `conformance.count` for abacus\n";
+    assert!(report.to_string().contains(words), "{report}");
+    assert!(report.summary().contains(" untested, 0 failed; incomplete: "), "{report}");
+
+    let output = plugins::flash(place.path(), &["conformance", "MY_ACCEL", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), json["result"].as_str()), (Some(1), Some("incomplete")));
+    let count =
+        json["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "untested").count();
+    assert_eq!(count, untested.len());
 }
 
 #[test]

@@ -4,7 +4,6 @@
 use crate::Fill;
 use crate::command::{Entry, list, list_with};
 use flash_core::backend::{Outcome, check_file};
-use flash_core::descriptor::{Implementation, Searchable};
 use flash_core::{Code, Context, Error, FlashMemory};
 use flash_tests::plugins::{self, Language};
 use std::ffi::OsString;
@@ -22,7 +21,7 @@ fn broken(file: &Path, definitions: &[&str]) -> PathBuf {
 /// The entry of a file that must be refused, with these words in its reason, while everything else
 /// goes on.
 #[track_caller]
-fn refused(entries: &[Entry], file: &Path, words: &[&str]) {
+pub fn refused(entries: &[Entry], file: &Path, words: &[&str]) {
     let entry = entries.iter().find(|e| Path::new(&e.plugin) == file);
     let entry = entry.unwrap_or_else(|| panic!("{} is not listed: {entries:#?}", file.display()));
     assert_eq!(entry.state, "refused", "{entry:?}");
@@ -723,112 +722,4 @@ fn a_plugin_that_panics_anywhere_does_not_take_the_process_with_it() {
             assert!(text.contains(&words), "no `{words}` in {text}");
         }
     }
-}
-
-#[test]
-fn kernels_of_a_plugin_are_used_by_the_embedded_backend() {
-    let place = plugins::directory();
-    let file =
-        plugins::shared(Language::C, &plugins::c_source("kernels.c"), &[], &place.path().join("kernels.so"));
-    let context = Context::builder().set("plugin_path", place.path().display()).build().unwrap();
-    let out = FlashMemory::<u32>::zeroed(1000);
-    let cpu = context.runtime("ALL_CPU").unwrap();
-    cpu.submit(Fill::of(3, &out)).exec([1000]).unwrap();
-    assert_eq!(*out.read().unwrap(), [1003; 1000], "the plugin's has the higher priority");
-    for (name, value) in [("plain", 8), ("fast", 1008), ("plain", 8)] {
-        cpu.submit(Fill::of(8, &out)).options(Implementation::named(name)).exec([1000]).unwrap();
-        assert_eq!(*out.read().unwrap(), [value; 1000], "{name}");
-    }
-    let report = context.list();
-    let plugin = report.iter().find(|r| r.plugin == file.to_str().unwrap()).unwrap();
-    assert_eq!((plugin.key.as_deref(), plugin.name.as_deref()), (None, Some("my-kernels 2.1")));
-    assert_eq!(plugin.implementations, ["plugins.fill fast (cpu)"]);
-    let message = cpu
-        .submit(Fill::of(8, &out))
-        .options(Implementation::named("slow"))
-        .exec([1000])
-        .unwrap_err()
-        .to_string();
-    assert!(message.contains("`fast` for cpu") && message.contains("kernels.so"), "{message}");
-    cpu.submit(Fill::of(8, &out)).options(Searchable::Fuzzy).exec([1000]).unwrap();
-    assert_eq!(*out.read().unwrap(), [1008; 1000]);
-}
-
-/// Code for other types would run on these arrays.
-#[test]
-fn a_kernel_in_c_runs_for_the_types_that_it_says() {
-    let cases = [
-        ("nothing", "", 3),
-        ("other types", "[1](u64, Item<Write<u64>> along [0])", 3),
-        ("other dimensions", "[2](u32, Item<Write<u32>> along [0])", 3),
-        ("other spaces", "[1]( u32,Item<Write<u32>>along[ 0 ] )", 1003),
-    ];
-    for (name, signature, value) in cases {
-        let place = plugins::directory();
-        let signature = format!("-DSIGNATURE=\"{signature}\"");
-        let file = place.path().join("kernels.so");
-        plugins::shared(Language::C, &plugins::c_source("kernels.c"), &[&signature], &file);
-        let context = Context::builder().set("plugin_path", place.path().display()).build().unwrap();
-        let out = FlashMemory::<u32>::zeroed(100);
-        let cpu = context.runtime("ALL_CPU").unwrap();
-        cpu.submit(Fill::of(3, &out)).exec([100]).unwrap();
-        assert_eq!(*out.read().unwrap(), [value; 100], "{name}");
-        for searchable in [Searchable::Exact, Searchable::Fuzzy] {
-            let error = cpu.submit(Fill::of(3, &out)).options((searchable, Implementation::named("slow")));
-            let message = error.exec([100]).unwrap_err().to_string();
-            assert!(message.contains("kernels.so"), "{name}: {message}");
-        }
-        let named = cpu.submit(Fill::of(8, &out)).options(Implementation::named("fast")).exec([100]);
-        match name {
-            // The program vouches for it.
-            "nothing" | "other spaces" => named.unwrap(),
-            _ => assert!(named.unwrap_err().to_string().contains("it takes ["), "{name}"),
-        }
-    }
-}
-
-#[test]
-fn implementations_that_could_never_run_are_listed_with_the_reason() {
-    let cases: &[(&str, &[&str], &str)] = &[
-        ("text", &["SIGNATURE=\"u32\""], "a signature such as `[1](u32, Item<Write<u32>> along [0])`"),
-        (
-            "none",
-            &["FUNCTION=NULL"],
-            "a function or code for the implementation `fast` of kernel `plugins.fill`",
-        ),
-    ];
-    let place = plugins::directory();
-    for (name, definitions, _) in cases {
-        let flags: Vec<String> = definitions.iter().map(|d| format!("-D{d}")).collect();
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let file = place.path().join(name).with_extension("so");
-        plugins::shared(Language::C, &plugins::c_source("kernels.c"), &flags, &file);
-    }
-    let entries = list(place.path());
-    for (name, _, words) in cases {
-        refused(&entries, &place.path().join(name).with_extension("so"), &[words]);
-    }
-}
-
-#[test]
-fn kernels_of_a_rust_plugin_are_used_by_the_embedded_backend() {
-    use flash::kernels::nbody::Accelerate;
-    let plugin = plugins::built().kernels.display();
-    let context = Context::builder().set("plugin_path", plugin).build().unwrap();
-    let n = 500;
-    let pos: FlashMemory<[f32; 3]> =
-        (0..n).map(|i| [i as f32, (i * i % 17) as f32, 1.0 / (1 + i) as f32]).collect();
-    let mass: FlashMemory<f32> = (0..n).map(|i| 1.0 + i as f32).collect();
-    let acc = FlashMemory::<[f32; 3]>::zeroed(n);
-    let profile = flash_core::Profile::new();
-    let rt = context.runtime("ALL_CPU").unwrap().options(&profile);
-    rt.submit(Accelerate::of(1.0, 1e-3, &pos, &mass, &acc)).exec([n]).unwrap();
-    assert!(acc.read().unwrap().iter().all(|a| a.iter().all(|v| v.is_finite()) && *a != [0.0; 3]));
-    let report = context.list();
-    let plugin = report.iter().find(|r| r.plugin != "embedded").unwrap();
-    let used = &profile.take()[0].implementation;
-    assert!(
-        plugin.implementations.iter().any(|i| i.contains(&format!("flash.nbody.accelerate {used}"))),
-        "{plugin:?}"
-    );
 }

@@ -1,43 +1,43 @@
 //! A backend that accepts everything and runs nothing, key `NULL`: the template for a new backend, and the
 //! lower bound of the cost of a dispatch.
 //!
-//! To write a backend of your own, copy this file into a crate and go from top to bottom:
+//! To write a backend of your own, copy this file into a crate that depends on `flash-core` and go from top
+//! to bottom. It compiles as it is; what to change is marked with `FILL IN`:
 //!
 //! 1. Give it a key, and look for your driver in [`probe`](Backend::probe). Load the driver there,
 //!    with `dlopen`, never by linking: on a machine without it the backend is *unavailable*, with a
 //!    reason that says what to install, and everything else works.
 //! 2. Describe your devices in [`info`](Device::info).
 //! 3. Prepare kernels in [`prepare`](Device::prepare), run them in [`submit`](Device::submit).
-//! 4. End with `register_backend!(MyBackend);`. A crate `plugin/` beside it with
-//!    `crate-type = ["cdylib"]` and the one line `flash_core::export_plugin!(my_backend);` makes the
-//!    library that is dropped into a directory of `FLASH_BACKEND_PATH`.
-//! 5. `flash list` shows it, `flash conformance MY_ACCEL` reports what it does wrong.
+//! 4. Uncomment the last line. A crate `plugin/` beside it with `crate-type = ["cdylib"]` and the one line
+//!    `flash_core::export_plugin!(my_backend);` makes the library that is dropped into a directory of
+//!    `FLASH_BACKEND_PATH`.
+//! 5. `flash list` shows it, `flash conformance MY_ACCEL` reports what it does wrong. Its last line says that
+//!    no result was checked, until you remove [`query`](Device::query).
 
-use crate::abi;
-use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{
-    Backend, BackendStatic, Class, Device, DeviceInfo, Event, Failure, HostSettings, Instance, Launch,
-    Unavailable, physical_id,
+use flash_core::backend::host_memory::{self, HostBuffers};
+use flash_core::backend::{
+    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, physical_id,
 };
-use crate::error::Code;
+use flash_core::{Code, abi};
 
 /// The backend. It has no fields: its state is in its devices.
 pub struct Null;
 
-// SAFETY: write here why `submit` keeps its promises: every row of every phase runs exactly once, a phase
+// SAFETY: FILL IN why `submit` keeps its promises: every row of every phase runs exactly once, a phase
 // after the one before it has drained, memory is touched through the arguments only, and the event fires
 // after all of it. This backend is the exception, which only an explicit key selects: it touches nothing, so
 // that arrays keep their values. They are always initialised.
 unsafe impl Backend for Null {
-    // The key that selects it. Capital letters; no colon, no comma, no leading digit.
+    // FILL IN: the key that selects it. Capital letters; no colon, no comma, no leading digit.
     const KEY: &'static str = "NULL";
     const DESCRIPTION: &'static str = "accepts everything, runs nothing";
-    // The kind of implementations that `prepare` gets. For a device with a kernel language of its own
-    // it is the name of that language; functions for the CPU are `cpu`.
+    // FILL IN: the kind of implementations that `prepare` gets. For a device with a kernel language of its
+    // own it is the name of that language; functions for the CPU are `cpu`.
     const TARGET: &'static str = "cpu";
     type Device = NullDevice;
 
-    // Called once, when a program first needs a device, from whatever thread. Keep it fast: it is
+    // FILL IN: called once, when a program first needs a device, from whatever thread. Keep it fast: it is
     // part of the time to a program's first result. `Err(Unavailable(..))` says what was expected,
     // what was found and what to do. A panic here is caught and reported in the same way.
     fn probe(_: &HostSettings<'_>) -> Result<Vec<NullDevice>, Unavailable> {
@@ -58,6 +58,7 @@ impl Device for NullDevice {
     type Kernel = NullKernel;
 
     fn info(&self) -> DeviceInfo {
+        // FILL IN: what the device is.
         DeviceInfo {
             class: Class::Other,
             emulated: false,
@@ -84,14 +85,14 @@ impl Device for NullDevice {
         }
     }
 
-    // Called once per kernel and runtime, never for a warm launch: compile, load and look things up here.
+    // FILL IN: called once per kernel and runtime, never for a warm launch. Compile, load and look things up.
     // `implementation` lives for ever. It is a function (`share`, `span`) or a binary or a source text
     // (`payload`, by `kind`).
     fn prepare(&self, _implementation: &'static abi::Implementation) -> Result<NullKernel, Failure> {
         Ok(NullKernel)
     }
 
-    // Called for every launch, from any thread, several at once. A backend that runs functions for
+    // FILL IN: called for every launch, from any thread, several at once. A backend that runs functions for
     // the CPU does this:
     //
     //     for phase in launch.phases() {
@@ -146,20 +147,12 @@ impl Device for NullDevice {
         (from == abi::SPACE_HOST && to == abi::SPACE_HOST).then_some(10e9)
     }
 
-    // The conformance suite asks for this property, and does not check results where it is `true`.
+    // FILL IN: remove it. The conformance suite asks for this property, and checks no result where it is
+    // `true`.
     fn query(&self, key: &str) -> Option<String> {
-        (key == super::DRY).then(|| "true".into())
+        (key == "conformance.dry").then(|| "true".into())
     }
 }
 
-// Instead of `register_backend!(Null)`. The macro makes the two items below and puts the backend into the
-// inventory of every program that links the crate; `conformance!` puts this one there.
-
-static INSTANCE: Instance<Null> = Instance::new();
-
-// SAFETY: the same instance every time.
-unsafe impl BackendStatic for Null {
-    fn instance() -> &'static Instance<Null> {
-        &INSTANCE
-    }
-}
+// FILL IN: puts the backend into the inventory of every program that links the crate.
+// flash_core::register_backend!(Null);

@@ -54,6 +54,19 @@ impl Subject {
     pub(super) fn raw(&self) -> *mut abi::Device {
         self.device.raw
     }
+
+    /// The implementations of a kernel for the device's targets.
+    pub(super) fn implementations(&self, kernel: &str) -> impl Iterator<Item = &'static Implementation> {
+        // SAFETY: strings of implementations live for ever.
+        let fits = move |i: &&'static Implementation| unsafe {
+            i.kernel.text() == kernel && self.device.preference(&i.target.text()).is_some()
+        };
+        self.context.registry().implementations().map(|found| found.raw).filter(fits)
+    }
+
+    pub(super) fn has_kernel(&self, kernel: &str) -> bool {
+        self.implementations(kernel).next().is_some()
+    }
 }
 
 /// True if the device reports that it runs nothing.
@@ -178,16 +191,8 @@ fn spaces_are_sane(subject: &Subject) -> Outcome {
 
 /// The suite's own implementation of a kernel.
 pub(super) fn implementation(subject: &Subject, kernel: &str) -> Result<&'static Implementation, Stop> {
-    // SAFETY: strings of implementations live for ever.
-    let fits = |i: &&'static Implementation| unsafe {
-        i.kernel.text() == kernel && subject.device.preference(&i.target.text()).is_some()
-    };
-    let registry = subject.context.registry();
-    registry
-        .implementations()
-        .map(|found| found.raw)
-        .find(fits)
-        .ok_or_else(|| Stop::Skip(format!("the suite has no kernels for {}", subject.targets())))
+    let first = subject.implementations(kernel).next();
+    first.ok_or_else(|| Stop::NoKernel(kernel.to_owned(), "there is none".to_owned()))
 }
 
 /// A prepared kernel, released on drop.
@@ -238,7 +243,7 @@ fn nothing_to_prepare(subject: &Subject) -> Outcome {
     match Prepared::new(subject, without) {
         Ok(_) if subject.dry => Ok(()),
         Ok(_) => Err(Stop::Fail("expected an error, found success: the first launch would call NULL".into())),
-        Err(Stop::Skip(_)) => Ok(()), // "unsupported" is an answer, too
+        Err(Stop::Skip(_) | Stop::NoKernel(..)) => Ok(()), // "unsupported" is an answer, too
         Err(Stop::Fail(text)) if text.trim().is_empty() => {
             Err(Stop::Fail("expected an error with a text".into()))
         }

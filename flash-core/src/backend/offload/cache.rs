@@ -100,8 +100,8 @@ impl ProgramCache {
         let sum = crc32fast::hash(&body).to_le_bytes();
         let number = COUNT.fetch_add(1, Relaxed);
         let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
-        fs::write(&part, [&MAGIC[..], &sum, &body].concat())?;
-        fs::rename(&part, &path).inspect_err(|_| {
+        let written = fs::write(&part, [&MAGIC[..], &sum, &body].concat());
+        written.and_then(|()| fs::rename(&part, &path)).inspect_err(|_| {
             let _ = fs::remove_file(&part);
         })?;
         self.trim(folder, &path)
@@ -250,6 +250,34 @@ mod tests {
         let none = ProgramCache::new(&folder, 0);
         none.put("e", b"program").unwrap();
         assert_eq!((none.get("e"), files(&folder).len()), (None, 3));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A disk that is full cuts a write short: here it is the limit of a process, in a child.
+    #[test]
+    #[cfg_attr(miri, ignore = "processes")]
+    fn a_write_that_fails_leaves_no_file() {
+        let folder = folder("full");
+        let cache = ProgramCache::new(&folder, 1 << 20);
+        cache.put("before", b"program").unwrap();
+        let program = vec![7; 100_000];
+        // SAFETY: the child is a copy of this thread alone. It uses files, and the allocator, which glibc
+        // keeps usable in a child; it takes no lock of another thread, and ends with `_exit`.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                // Without an action for the signal, a write beyond the limit is an error.
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                let limit = libc::rlimit { rlim_cur: 50_000, rlim_max: 50_000 };
+                let is_set = libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
+                libc::_exit(if is_set && cache.put("key", &program).is_err() { 7 } else { 1 });
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            status
+        };
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "status {status:#x}");
+        assert_eq!(files(&folder), [cache.path("before").unwrap()]);
         fs::remove_dir_all(folder).unwrap();
     }
 
