@@ -223,6 +223,11 @@ impl<E: Extent> Order<E> {
         self.lock().entries.contains_key(&ticket)
     }
 
+    /// True if others come before it that have not left, or it is not ready.
+    pub fn waits(&self, ticket: Ticket) -> bool {
+        self.lock().entries.get(&ticket).is_some_and(|entry| entry.before > 0)
+    }
+
     /// True if the second comes after the first, directly or by way of others. `known` has some that are
     /// known to come before the second; those by way of which it comes after are added to it.
     pub fn precedes(&self, first: Ticket, second: Ticket, known: &mut HashSet<Ticket>) -> bool {

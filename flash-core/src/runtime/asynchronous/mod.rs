@@ -163,6 +163,10 @@ impl QueuedPipeline for Task {
         self.pending.is_timed()
     }
 
+    fn set_queued(&self, queued: bool) {
+        self.pending.set_queued(queued);
+    }
+
     /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait.
     fn run(mut self: Box<Self>, may_wait: bool) {
         let rest = self.rest.take();

@@ -42,6 +42,9 @@ pub(super) trait QueuedPipeline: Send {
     /// The host is told when its time is up.
     fn is_timed(&self) -> bool;
 
+    /// It enters the queue, or was taken out.
+    fn set_queued(&self, queued: bool);
+
     /// Runs it, or some of it, and sees to it that the rest is run. A worker may not wait.
     fn run(self: Box<Self>, may_wait: bool);
 }
@@ -127,6 +130,8 @@ pub(crate) struct Pending {
     ticket: AtomicU64,
     /// The outcome is there, and its pipeline has left the order.
     done: AtomicBool,
+    /// It is in the queue. Set before it enters, so that a thread that has the queue's lock finds it set.
+    queued: AtomicBool,
     /// The host is told when its time is up: a thread that waits for it does not run it.
     timed: bool,
 }
@@ -141,9 +146,9 @@ impl Deref for Pending {
 
 impl Pending {
     pub fn new(timed: bool) -> Arc<Pending> {
-        let (outcome, ticket, done) =
-            (StoppableOutcome::new(), AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Arc::new(Pending { outcome, ticket, done, timed })
+        let (outcome, ticket) = (StoppableOutcome::new(), AtomicU64::new(u64::MAX));
+        let (done, queued) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Pending { outcome, ticket, done, queued, timed })
     }
 
     pub fn outcome(&self) -> &SharedOutcome {
@@ -170,6 +175,11 @@ impl Pending {
         Ok(called)
     }
 
+    /// See [`QueuedPipeline::set_queued`].
+    pub fn set_queued(&self, queued: bool) {
+        self.queued.store(queued, Relaxed);
+    }
+
     /// It has a place in the order.
     pub fn enter(&self, ticket: Ticket) {
         self.ticket.store(ticket, Relaxed);
@@ -194,21 +204,21 @@ impl Pending {
 
     /// Waits for the outcome. Meanwhile runs this pipeline, or what it waits for, if that has not begun.
     pub fn wait(self: &Arc<Self>) -> Result<(), Error> {
-        let ticket = self.ticket.load(Relaxed);
         let mut known = HashSet::new();
         loop {
-            while let Some(task) = QUEUE.take(|jobs| wanted(jobs, ticket, &mut known)) {
-                task.run(true);
-            }
             if let Some(outcome) = self.outcome.get() {
                 return outcome;
+            }
+            if let Some(task) = taken(QUEUE.take(|jobs| self.wanted(jobs, &mut known))) {
+                task.run(true);
+                continue;
             }
             if self.comes_soon() {
                 continue;
             }
             let seen = self.outcome.nudges();
             let entered = QUEUE.enter(self);
-            let late = QUEUE.take_late(|jobs| wanted(jobs, ticket, &mut known));
+            let late = taken(QUEUE.take_late(|jobs| self.wanted(jobs, &mut known)));
             let outcome = match &late {
                 None => self.outcome.wait_unless_nudged(seen),
                 Some(_) => None,
@@ -221,6 +231,27 @@ impl Pending {
                 return outcome;
             }
         }
+    }
+
+    /// Which pipeline of the queue a thread runs that waits for this one: this one, or one before it that it
+    /// waits for. `known`: places that are known to come before it. The queue is searched only for what may
+    /// be there.
+    fn wanted(&self, jobs: &VecDeque<Box<dyn QueuedPipeline>>, known: &mut HashSet<Ticket>) -> Option<usize> {
+        let ticket = self.ticket();
+        if self.queued.load(Relaxed) {
+            let own = jobs.iter().position(|task| task.ticket() == ticket && !task.is_timed());
+            if own.is_some() {
+                return own;
+            }
+        }
+        if !ORDER.waits(ticket) {
+            return None;
+        }
+        let mut is_before = |task: &dyn QueuedPipeline| {
+            let is_earlier = task.ticket() < ticket && !task.is_timed();
+            is_earlier && ORDER.precedes(task.ticket(), ticket, known)
+        };
+        jobs.iter().position(|task| is_before(&**task))
     }
 
     /// Waits a moment. False: it is time to sleep.
@@ -279,14 +310,14 @@ impl Source for Pipelines {
             }
             std::hint::spin_loop();
         }
-        let task = QUEUE.take(|_| Some(0));
-        task.map(|task| task.run(false)).is_some()
+        taken(QUEUE.take(|_| Some(0))).map(|task| task.run(false)).is_some()
     }
 }
 
 /// Puts a pipeline into the queue whose turn it is.
 pub(super) fn push(task: Box<dyn QueuedPipeline>) {
     let (ticket, timed) = (task.ticket(), task.is_timed());
+    task.set_queued(true);
     let len = QUEUE.push(task);
     let waits = |sleeper: &Arc<Pending>| {
         let theirs = sleeper.ticket.load(Relaxed);
@@ -301,24 +332,13 @@ pub(super) fn push(task: Box<dyn QueuedPipeline>) {
     LazyLock::force(&REGISTERED);
     if !workers::announce(1) {
         // There is no thread but this one.
-        while let Some(task) = QUEUE.take(|_| Some(0)) {
+        while let Some(task) = taken(QUEUE.take(|_| Some(0))) {
             task.run(true);
         }
     }
 }
 
-/// Which pipeline a thread runs that waits for the one at a place of the order: that one, or one before it
-/// that it waits for. `known`: places that are known to come before it.
-fn wanted(
-    jobs: &VecDeque<Box<dyn QueuedPipeline>>,
-    ticket: Ticket,
-    known: &mut HashSet<Ticket>,
-) -> Option<usize> {
-    let own = |task: &dyn QueuedPipeline| task.ticket() == ticket && !task.is_timed();
-    let mut before = |task: &dyn QueuedPipeline| {
-        let earlier = task.ticket() < ticket && !task.is_timed();
-        earlier && ORDER.precedes(task.ticket(), ticket, known)
-    };
-    let jobs = || jobs.iter().map(|task| &**task);
-    jobs().position(own).or_else(|| jobs().position(&mut before))
+/// A pipeline that was taken out of the queue.
+fn taken(task: Option<Box<dyn QueuedPipeline>>) -> Option<Box<dyn QueuedPipeline>> {
+    task.inspect(|task| task.set_queued(false))
 }
