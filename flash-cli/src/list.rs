@@ -1,6 +1,6 @@
 //! `flash list`.
 
-use flash_core::backend::{self, BackendReport, DeviceInfo, DeviceReport, Outcome};
+use flash_core::backend::{self, BackendReport, DeviceInfo, DeviceReport, ImplementationReport, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ fn hide_tests(reports: &mut Vec<BackendReport>) -> usize {
     let mut hidden = 0;
     for report in reports.iter_mut().filter(|report| report.plugin == "embedded") {
         let before = report.implementations.len();
-        report.implementations.retain(|line| !line.starts_with("conformance."));
+        report.implementations.retain(|one| !one.kernel.starts_with("conformance."));
         hidden += before - report.implementations.len();
         if !report.devices.is_empty() && report.devices.iter().all(|device| device.info.test) {
             report.key = None;
@@ -127,8 +127,7 @@ fn table(reports: &[BackendReport]) -> String {
     // In path order; one line for all element types.
     let mut kernels: Vec<[String; 4]> = Vec::new();
     for report in reports {
-        let mut own: Vec<_> =
-            report.implementations.iter().map(|line| kernel(line, &report.plugin)).collect();
+        let mut own: Vec<_> = report.implementations.iter().map(|one| kernel(one, &report.plugin)).collect();
         own.sort();
         own.dedup();
         kernels.extend(own);
@@ -162,11 +161,12 @@ fn device(id: &str, info: &DeviceInfo) -> [String; 6] {
 }
 
 /// The parts of `kernel implementation (target)`.
-fn kernel(line: &str, plugin: &str) -> [String; 4] {
-    let mut words = line.split(' ');
-    let mut next = || words.next().unwrap_or("-").to_owned();
-    let (kernel, name, target) = (next(), next(), next());
-    [kernel, name, target.trim_matches(['(', ')']).to_owned(), plugin.to_owned()]
+fn kernel(one: &ImplementationReport, plugin: &str) -> [String; 4] {
+    let from = match &one.shadowed_by {
+        Some(other) => format!("{plugin}, shadowed by {other}"),
+        None => plugin.to_owned(),
+    };
+    [one.kernel.clone(), one.name.clone(), one.target.clone(), from]
 }
 
 /// Rows with columns that are as wide as their widest cell; `after` ends each row.

@@ -192,8 +192,12 @@ pub fn register_backend(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| backend::register(input.into(), &core)))
 }
 
-/// Makes the crate a plugin that brings everything registered in it and in the crates listed:
-/// `export_plugin!(my_backend);`.
+/// Makes the crate a plugin: `export_plugin!();` exports the backends and implementations that are registered
+/// in this crate, `export_plugin!(my_backend, my_kernels);` those of the listed crates, too.
+///
+/// What other crates register, such as a library of kernels that the plugin calls, is for its own use: it
+/// replaces nothing in the program. A listed crate that registers nothing is an error when the plugin is
+/// loaded.
 #[proc_macro]
 pub fn export_plugin(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| backend::export(input.into(), &core)))

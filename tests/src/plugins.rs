@@ -126,6 +126,8 @@ pub struct Built {
     pub nbody: PathBuf,
     /// A plugin that panics where `FLASH_BROKEN` says.
     pub broken: PathBuf,
+    /// A plugin that links kernels and a backend for its own use.
+    pub private: PathBuf,
 }
 
 /// The plugins and the command, built once with the profile of this program.
@@ -143,6 +145,7 @@ pub fn built() -> &'static Built {
             "flash-backend-test-plugin",
             "flash-kernels-plugin",
             "flash-tests-broken",
+            "flash-tests-private",
             "nbody",
         ]);
         let library = |name: &str| place.join(format!("lib{name}.so"));
@@ -155,6 +158,7 @@ pub fn built() -> &'static Built {
             cuda: library("flash_backend_cuda_plugin"),
             test: library("flash_backend_test_plugin"),
             broken: library("flash_tests_broken"),
+            private: library("flash_tests_private"),
         }
     })
 }

@@ -6,6 +6,7 @@ use super::catalog::Catalog;
 use super::extension;
 use super::loader::{self, LoadedBackend, Outcome, refused};
 use super::physical::overlap;
+use super::shadow::{ImplementationReport, Shadows};
 use super::{DeviceHandle, DeviceInfo, spaces, take_error, words};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};
@@ -31,8 +32,8 @@ pub struct BackendReport {
     pub outcome: Outcome,
     /// Its devices.
     pub devices: Vec<DeviceReport>,
-    /// Names of the kernel implementations in the plugin.
-    pub implementations: Vec<String>,
+    /// The kernel implementations in the plugin.
+    pub implementations: Vec<ImplementationReport>,
 }
 
 /// One device.
@@ -454,13 +455,13 @@ impl Registry {
 
     pub fn report(&self) -> Vec<BackendReport> {
         let mut reports = Vec::new();
+        let shadows = Shadows::of(self.implementations());
         for (index, plugin) in self.plugins.iter().enumerate() {
             let origin = self.origin(index);
-            let implementations: Vec<String> = plugin
+            let implementations: Vec<ImplementationReport> = plugin
                 .implementations
                 .iter()
-                // SAFETY: strings of implementations live for ever.
-                .map(|i| unsafe { format!("{} {} ({})", i.kernel.text(), i.name.text(), i.target.text()) })
+                .map(|raw| shadows.report(raw, |plugin| self.origin(plugin)))
                 .collect();
             let blank = BackendReport {
                 key: None,
