@@ -75,11 +75,6 @@ pub use flash_core as __core;
 #[doc(hidden)]
 pub use flash_backend_cpu as __cpu;
 
-/// The programs of the page on many devices.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/devices.md")]
-mod many_devices {}
-
 /// What some errors say in detail.
 pub mod error {
     pub use flash_core::{DeviceMemoryError, KeyError, NoImplementation, PartError};

@@ -16,7 +16,7 @@ partition_map! {
         match *at.shape("signal") {
             [n] => {
                 let end = values.end.saturating_add(k.saturating_sub(1)).min(n);
-                boxes.set("signal", std::iter::once(values.start.min(end)..end));
+                boxes.set("signal", values.start.min(end)..end);
             }
             // Neighbouring numbers may be anywhere in a shape of several axes.
             _ => boxes.all("signal"),
