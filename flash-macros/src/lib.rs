@@ -113,9 +113,10 @@ use proc_macro2::TokenStream as Tokens;
 /// - With `index32` launches whose indices do not fit are refused. For source text this is detected.
 /// - `requires` need not name the extensions for double precision: they are known.
 ///
-/// For a definition `Accelerate` it generates `Accelerate::of(..)`, which takes the arguments in order, a
-/// constant per dimension, `Accelerate::BODY`, with which a kernel looks up its index (`index[Accelerate::BODY]`;
-/// `Accelerate::<T>::BODY` in code for any `T`), and the arguments' structs for the three doors: `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.
+/// For a definition `Accelerate` it generates `Accelerate::of(..)`, which takes the arguments in order; a
+/// constant per dimension, `Accelerate::BODY`, with which a kernel looks up its index, `index[Accelerate::BODY]`
+/// (in code for any `T`, `Accelerate::<T>::BODY`); and the arguments' structs for the three doors,
+/// `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.
 #[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| definition::derive(input.into(), &core)))

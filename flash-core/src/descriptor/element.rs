@@ -41,17 +41,6 @@ pub trait Element: Pod + Send + Sync {
     const LAYOUT: u32;
 }
 
-/// What the derive asks of a struct, besides its fields.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is an element, and cannot be copied",
-    label = "write `#[derive(Clone, Copy, Element)]` above this struct"
-)]
-pub trait ElementStruct: Copy + 'static {}
-
-#[diagnostic::do_not_recommend]
-impl<T: Copy + 'static> ElementStruct for T {}
-
 macro_rules! elements {
     ($($ty:ty = $name:literal)*) => {
         $(impl Element for $ty {

@@ -11,7 +11,7 @@ pub use attribute::{
 };
 pub use element::{Element, ElementType};
 #[doc(hidden)]
-pub use element::{ElementStruct, Layout, Text};
+pub use element::{Layout, Text};
 pub use limits::{InFlight, Timeout};
 pub use part::{ArrayMap, AxisMap, PartBy, columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
 

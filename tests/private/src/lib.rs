@@ -1,5 +1,5 @@
-//! A plugin that brings two kernels of its own. The library of kernels and the CPU backend are linked, too, for
-//! its own use: a program must not see them.
+//! A plugin that brings two kernels of its own. The library of kernels and the CPU backend are linked, too,
+//! for its own use: a program must not see them.
 
 use flash_backend_cpu as _;
 use flash_core::kernel::prelude::*;

@@ -81,8 +81,8 @@ fn the_tests_that_the_docs_name_are_there() {
     }
 }
 
-/// Every program of the pages is compiled and run: `tests/docs` and `flash-core` include the pages, and no block
-/// is left out of that.
+/// Every program of the pages is compiled and run: `tests/docs` and `flash-core` include the pages, and no
+/// block is left out of that.
 #[test]
 fn every_program_of_the_docs_is_a_test() {
     let root = crate::root();
