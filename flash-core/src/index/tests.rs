@@ -79,9 +79,8 @@ fn one_range_is_the_dimensions_of_a_line_and_the_box_of_one_axis() {
         given.push_into(&mut dims);
         dims.into_iter().collect()
     }
-    let line = Dim::Range { start: 2, step: 1, count: 5 };
-    assert_eq!(dims(2..7), [line.clone()]);
-    assert_eq!(dims(2usize..=6), [line.clone()]);
+    assert_eq!(dims(2..7), [Dim::Range { start: 2, step: 1, count: 5 }]);
+    assert_eq!(dims(2usize..=6), dims(2..7));
     assert_eq!(dims((2..7).rev()), [Dim::Range { start: 6, step: -1, count: 5 }]);
     assert_eq!(dims(2..7), dims((2..7,)));
     assert_eq!((2..7).into_box(), vec![2..7; 1]);

@@ -50,8 +50,8 @@ impl<'a> Pipeline<'a> {
 
     /// Adds a copy of a box of elements of `from` to a box of the same extents of `to`. A box is a range of
     /// index values for each axis of the memory's shape, at most three, axis 0 first, as `[1..3, 0..2]`; of
-    /// what has no shape, one range, as `1..3`. Otherwise as [`copy`](Self::copy); elements of `to` outside of
-    /// its box keep their values.
+    /// what has no shape, one range, as `1..3`. Elements of `to` outside of its box keep their values.
+    /// Otherwise as [`copy`](Self::copy).
     ///
     /// # Errors
     /// As [`copy`](Self::copy), and [`Error::Argument`] if a box has other axes than its array, leaves it, or
