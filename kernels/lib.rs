@@ -39,6 +39,13 @@
 //! | `flash.diffusion.count` | `stays`, `plain` |
 //!
 //! `amx_bf16`, `avx512_bf16` and `blocked` are those for factors in [`bf16`](mmm::bf16).
+//!
+//! The implementations are behind the feature `implementations`, which is on by default. Without it the crate
+//! has definitions and entry points: for programs that take all implementations from plugins, and for
+//! plugins with implementations of their own.
+
+// What only implementations use.
+#![cfg_attr(not(feature = "implementations"), allow(dead_code, unused_imports, unused_macros))]
 
 #[path = "diffusion/mod.rs"]
 pub mod diffusion;

@@ -17,7 +17,7 @@ flash_core::kernel::recorded_as! {
     "vdp" => crate::vdp::Vdp<'_, f32>;
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "implementations"))]
 mod tests {
     use flash_core::__private::inventory;
     use flash_core::kernel::{ImplementationEntry, RecordedAsEntry};

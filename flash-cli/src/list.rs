@@ -288,7 +288,11 @@ fn device(id: &str, info: &DeviceInfo) -> [String; 6] {
 }
 
 fn kernel(one: &ImplementationReport, plugin: &str) -> [String; 4] {
-    [&one.kernel, &one.name, &one.target, plugin]
+    let from = match &one.shadowed_by {
+        Some(other) => format!("{plugin}, shadowed by {other}"),
+        None => plugin.to_owned(),
+    };
+    [&one.kernel, &one.name, &one.target, &from]
         .map(|cell| if cell.is_empty() { "-" } else { cell }.to_owned())
 }
 

@@ -32,6 +32,11 @@ pub use notice::{notice, set_notices};
 pub use runtime::{Context, Event, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
 pub use settings::Settings;
 
+/// The page on backends, whose program depends on this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/backends.md")]
+mod backends {}
+
 #[doc(hidden)]
 pub mod __private {
     pub use bytemuck;

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, Token, Type};
@@ -30,23 +31,26 @@ pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStre
                 }
             }
             #core::__private::inventory::submit! {
-                #core::backend::BackendEntry { api: #core::backend::api::<#ty> }
+                #core::backend::BackendEntry {
+                    api: #core::backend::api::<#ty>,
+                    module: ::core::module_path!(),
+                }
             }
         };
     })
 }
 
-/// `export_plugin!(crate_a, crate_b)`.
+/// `export_plugin!(crate_a, crate_b)`: a plugin of what its own crate registers and what these do. A crate
+/// registers with the path of its module, so that its name is known.
 pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
-    let crates = Punctuated::<Ident, Token![,]>::parse_terminated
-        .parse2(input)
-        .map_err(|error| {
-            Error::new(
-                error.span(),
-                "expected names of crates that this plugin depends on: `export_plugin!(my_backend)`",
-            )
-        })?
-        .into_iter();
+    let crates = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(input).map_err(|error| {
+        Error::new(
+            error.span(),
+            "expected names of crates that this plugin depends on: `export_plugin!(my_backend)`",
+        )
+    })?;
+    let names = crates.iter().map(|listed| listed.unraw().to_string());
+    let crates = crates.iter();
     // SAFETY of the generated code: the symbol's name is the interface's own, and the host's promise for its
     // pointer is the one that `query` requires.
     Ok(quote! {
@@ -65,8 +69,12 @@ pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
                 #core::backend::query(
                     major,
                     host,
-                    ::core::env!("CARGO_PKG_NAME"),
-                    ::core::env!("CARGO_PKG_VERSION"),
+                    &#core::backend::PluginCrate {
+                        name: ::core::env!("CARGO_PKG_NAME"),
+                        version: ::core::env!("CARGO_PKG_VERSION"),
+                        module: ::core::module_path!(),
+                        listed: &[#(#names),*],
+                    },
                 )
             }
         }

@@ -52,7 +52,9 @@ pub fn derive(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
         let bound = respan(quote!(#core::kernel::Element), ty.span());
         quote_spanned!(ty.span()=> #ty: #bound)
     });
-    let elements = quote!(#(#elements),*);
+    // A struct that is not `Copy` is reported once, at its name.
+    let copied = respan(quote!(::core::marker::Copy), ident.span());
+    let elements = quote!(#ident: #copied, #(#elements),*);
     // SAFETY of what is written here: the struct has a defined layout, all of its fields are plain data, and
     // a constant proves that it has no other bytes.
     Ok(quote! {

@@ -113,8 +113,10 @@ use proc_macro2::TokenStream as Tokens;
 /// - With `index32` launches whose indices do not fit are refused. For source text this is detected.
 /// - `requires` need not name the extensions for double precision: they are known.
 ///
-/// For a definition `Accelerate` it generates `Accelerate::of(..)`, which takes the arguments in order, and
-/// the arguments' structs for the three doors: `AccelerateItem`, `AccelerateSpan` and `AccelerateWhole`.
+/// For a definition `Accelerate` it generates `Accelerate::of(..)`, which takes the arguments in order; a
+/// constant per dimension, with which a kernel looks up its index, `index[Accelerate::BODY]` (in code for any
+/// `T`, `index[Accelerate::<T>::BODY]`); and the arguments' structs for the three doors, `AccelerateItem`,
+/// `AccelerateSpan` and `AccelerateWhole`.
 #[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| definition::derive(input.into(), &core)))
@@ -192,8 +194,12 @@ pub fn register_backend(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| backend::register(input.into(), &core)))
 }
 
-/// Makes the crate a plugin that brings everything registered in it and in the crates listed:
-/// `export_plugin!(my_backend);`.
+/// Makes the crate a plugin: `export_plugin!();` exports the backends and implementations that are registered
+/// in this crate, `export_plugin!(my_backend, my_kernels);` those of the listed crates, too.
+///
+/// What other crates register, such as a library of kernels that the plugin calls, is for its own use: it
+/// replaces nothing in the program. A listed crate that registers nothing is an error when the plugin is
+/// loaded.
 #[proc_macro]
 pub fn export_plugin(input: TokenStream) -> TokenStream {
     finish(core_path::find().and_then(|core| backend::export(input.into(), &core)))

@@ -30,6 +30,7 @@
 //! |---|---|---|
 //! | `cpu` | the CPU backend | yes |
 //! | `kernels` | the library of kernels, as [`kernels`] | yes |
+//! | `definitions` | its definitions alone, for implementations from plugins; a part of `kernels` | yes |
 //! | `vendor-libraries` | its implementations that call OpenBLAS and cuBLAS, where they are found at run time | yes |
 //! | `recordings` | pipelines as data, in the module [`recording`] | yes |
 //! | `conformance` | the suite that every backend passes, in the module `conformance` | no |
@@ -64,7 +65,7 @@ pub use flash_core::{KernelDefinition, export_plugin, kernel};
 pub use flash_core::backend::conformance;
 #[cfg(feature = "recordings")]
 pub use flash_core::recording;
-#[cfg(feature = "kernels")]
+#[cfg(feature = "definitions")]
 pub use flash_kernels as kernels;
 
 #[doc(hidden)]
@@ -73,11 +74,6 @@ pub use flash_core as __core;
 #[cfg(feature = "cpu")]
 #[doc(hidden)]
 pub use flash_backend_cpu as __cpu;
-
-/// The programs of the page on many devices.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/devices.md")]
-mod many_devices {}
 
 /// What some errors say in detail.
 pub mod error {

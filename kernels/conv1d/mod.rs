@@ -1,5 +1,6 @@
 //! The convolution of a signal with a filter.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -15,7 +16,7 @@ partition_map! {
         match *at.shape("signal") {
             [n] => {
                 let end = values.end.saturating_add(k.saturating_sub(1)).min(n);
-                boxes.set("signal", std::iter::once(values.start.min(end)..end));
+                boxes.set("signal", values.start.min(end)..end);
             }
             // Neighbouring numbers may be anywhere in a shape of several axes.
             _ => boxes.all("signal"),
@@ -32,12 +33,12 @@ partition_map! {
 /// kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.conv1d", dims(i), part_by(i, map = REACH))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "conv1d.cl", name = "any", cooperating, for(f32, f64);
     opencl = ["../simd/vector.cl", "conv1d_cpu.cl"], name = "cpu", architecture = "cpu",
     cooperating, for(f32, f64), items_per_thread = 128;
     cuda = "conv1d.cu", cooperating, for(f32, f64), work_group_size = 256
-)]
+))]
 pub struct Conv1d<'a, T: Number> {
     /// The filter: the response to a single 1.
     filter: Whole<'a, Read<T>>,

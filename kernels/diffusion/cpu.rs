@@ -173,7 +173,7 @@ fn enter(from: u32, to: u32, planes: usize, counts: &mut Accumulator<'_, [u64], 
 impl CpuItem<Count<'_>> for Plain {
     fn item(at: Index<2>, mut k: CountItem<'_>) {
         let cells = k.counts.len() / 3;
-        for i in iterations(at["stretch"]..at["stretch"] + 1, k.iterations) {
+        for i in iterations(at[Count::STRETCH]..at[Count::STRETCH] + 1, k.iterations) {
             let (from, to) = (k.track[i], k.track[i + 1]);
             check(from, cells);
             check(to, cells);
@@ -256,7 +256,7 @@ impl CpuSpan<Count<'_>> for Stays {
 /// One row of the field, or a stretch of it.
 #[inline(always)]
 fn heat<I: InstructionSet>(run: Span<2>, k: HeatSpan<'_>) {
-    let (range, y) = (run.range(), run.first()["y"]);
+    let (range, y) = (run.range(), run.first()[Heat::Y]);
     let (width, height) = shape(k.width, k.height, &k.from);
     let (above, below) = (y.saturating_sub(1), (y + 1).min(height - 1));
     let (left, right) = (range.start.saturating_sub(1), (range.end + 1).min(width));
@@ -317,7 +317,7 @@ fn step(rate: f32, here: f32, [west, east, north, south]: [f32; 4]) -> f32 {
 #[kernel]
 impl CpuItem<Heat<'_>> for Plain {
     fn item(at: Index<2>, k: HeatItem<'_>) {
-        let (x, y) = (at["x"], at["y"]);
+        let (x, y) = (at[Heat::X], at[Heat::Y]);
         let (width, height) = shape(k.width, k.height, &k.from);
         let value = |x: usize, y: usize| k.from.get(y * width + x);
         let around = [

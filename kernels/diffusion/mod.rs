@@ -16,8 +16,9 @@
 //!
 //! **A field.** [`Heat`] is one explicit step of the heat equation.
 
+#[cfg(feature = "implementations")]
 mod cpu;
-#[cfg(test)]
+#[cfg(all(test, feature = "implementations"))]
 mod tests;
 
 use flash_core::kernel::views::{Item, Read, ReadWrite, Reduce, Row, Sum, Whole, Window, Write};
@@ -66,11 +67,11 @@ pub fn reach(radius: f32) -> f32 {
 /// without all of their moves, or without a track for them, are not moved.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.diffusion.walk", dims(particle), part_by(particle))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "diffusion.cl", name = "any", cooperating;
     opencl = "walk_cpu.cl", name = "cpu", architecture = "cpu", cooperating, items_per_thread = 16;
     cuda = "diffusion.cu", cooperating, build_options = "--fmad=false"
-)]
+))]
 pub struct Walk<'a> {
     /// Cells along a side of the grid; at most [`LARGEST_GRID`].
     grid: u32,
@@ -107,7 +108,7 @@ pub const STRETCH: usize = 8;
 /// cells are not counted, and tracks count up to their end.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.diffusion.count", dims(stretch, particle), part_by(particle))]
-#[implementations(opencl = "diffusion.cl", name = "any", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256)]
+#[cfg_attr(feature = "implementations", implementations(opencl = "diffusion.cl", name = "any", cooperating; cuda = "diffusion.cu", cooperating, build_options = "--fmad=false", work_group_size = 256))]
 pub struct Count<'a> {
     /// Iterations that are counted: the first of a track.
     iterations: u64,
@@ -142,7 +143,7 @@ partition_map! {
 /// contents of `to` there are unspecified.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.diffusion.heat", dims(x, y), part_by(y, from = stencil(x = 1, y = 1), map = FIELD))]
-#[implementations(opencl = "heat.c", name = "any", cooperating; cuda = "heat.c", cooperating, build_options = "--fmad=false")]
+#[cfg_attr(feature = "implementations", implementations(opencl = "heat.c", name = "any", cooperating; cuda = "heat.c", cooperating, build_options = "--fmad=false"))]
 pub struct Heat<'a> {
     /// D dt / h^2.
     rate: f32,

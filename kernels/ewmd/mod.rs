@@ -1,5 +1,6 @@
 //! The quotient of two matrices, element by element.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -14,7 +15,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more elements than each of the arrays has is refused.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.ewmd", dims(i), part_by(i))]
-#[implementations(opencl = "ewmd.c", cuda = "ewmd.c", name = "any", cooperating, for(f32, f64))]
+#[cfg_attr(
+    feature = "implementations",
+    implementations(opencl = "ewmd.c", cuda = "ewmd.c", name = "any", cooperating, for(f32, f64))
+)]
 pub struct Ewmd<'a, T: Number> {
     /// Elements of the whole quotient: large ones are stored past the caches.
     n: u64,

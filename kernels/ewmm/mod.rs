@@ -1,5 +1,6 @@
 //! The product of two matrices, element by element (Hadamard's).
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -14,7 +15,10 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more elements than each of the arrays has is refused.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.ewmm", dims(i), part_by(i))]
-#[implementations(opencl = "ewmm.c", cuda = "ewmm.c", name = "any", cooperating, for(f32, f64))]
+#[cfg_attr(
+    feature = "implementations",
+    implementations(opencl = "ewmm.c", cuda = "ewmm.c", name = "any", cooperating, for(f32, f64))
+)]
 pub struct Ewmm<'a, T: Number> {
     /// Elements of the whole product: large ones are stored past the caches.
     n: u64,

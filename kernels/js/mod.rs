@@ -1,5 +1,6 @@
 //! Jacobi's method for Poisson's equation in three dimensions.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -32,7 +33,10 @@ partition_map! {
 /// all points if `f` or `to` has other extents; the contents of `to` there are unspecified.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.js", dims(x, y, z), part_by(z, from = stencil(x = 1, y = 1, z = 1), map = GRID))]
-#[implementations(opencl = "js.c", cuda = "js.c", name = "any", cooperating, for(f32, f64))]
+#[cfg_attr(
+    feature = "implementations",
+    implementations(opencl = "js.c", cuda = "js.c", name = "any", cooperating, for(f32, f64))
+)]
 pub struct Js<'a, T: Number> {
     /// Square of the distance of points.
     h2: T,

@@ -1,8 +1,10 @@
 //! The product of two matrices.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "implementations"))]
 mod amx;
+#[cfg(feature = "implementations")]
 mod blocked;
+#[cfg(feature = "implementations")]
 mod cpu;
 #[cfg(target_os = "linux")]
 #[cfg(feature = "vendor-libraries")]
@@ -10,8 +12,9 @@ mod cublas;
 #[cfg(target_os = "linux")]
 #[cfg(feature = "vendor-libraries")]
 mod openblas;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "implementations"))]
 mod pairs;
+#[cfg(feature = "implementations")]
 mod tiles;
 
 use crate::shapes;
@@ -39,12 +42,12 @@ pub use half::bf16;
 /// Devices compute what they can; the rest of `c` is unspecified.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.mmm", dims(row), part_by(row))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "mmm.cl", name = "any", cooperating, for(f32, f64, bf16);
     opencl = ["../simd/vector.cl", "mmm_cpu.cl"], name = "cpu", architecture = "cpu",
     cooperating, for(f32, f64, bf16), items_per_thread = 8;
     cuda = "mmm.cu", cooperating, for(f32, f64, bf16), work_group_size = 256, threads_per_item = 64
-)]
+))]
 pub struct Mmm<'a, T: Factor> {
     /// Columns of `b` and `c`.
     n: u64,

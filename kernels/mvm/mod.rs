@@ -1,5 +1,6 @@
 //! The product of a matrix and a vector.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -17,12 +18,12 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// kernel fails on the CPU.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.mvm", dims(row), part_by(row))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "mvm.cl", name = "any", cooperating, for(f32, f64);
     opencl = ["../simd/vector.cl", "mvm_cpu.cl"], name = "cpu", architecture = "cpu",
     cooperating, for(f32, f64), items_per_thread = 4;
     cuda = "../simd/sums.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
-)]
+))]
 pub struct Mvm<'a, T: Number> {
     /// Columns of the matrix.
     n: u64,

@@ -94,8 +94,8 @@ impl<T: Real> CpuItem<Integrate<'_, T>> for Plain {
 #[kernel(for(f32, f64))]
 impl<T: Real> CpuItem<Simulate<'_, T>> for Plain {
     fn item(index: Index<3>, mut k: SimulateItem<'_, T>) {
-        if index["stage"] == 0 {
-            let (i, x) = (index["body"], k.pos.was());
+        if index[Simulate::<T>::STAGE] == 0 {
+            let (i, x) = (index[Simulate::<T>::BODY], k.pos.was());
             *k.acc = acceleration(i, k.g, k.softening2, x, k.mass);
         } else {
             let mut x = k.pos.own();
@@ -163,7 +163,7 @@ fn accelerate<I: Gravity<T>, T: Number>(run: Span<1>, k: AccelerateSpan<'_, T>) 
 /// Both stages of the paper's form.
 #[inline(always)]
 fn simulate<I: Gravity<T>, T: Number>(run: Span<3>, mut k: SimulateSpan<'_, T>) {
-    if run.first()["stage"] == 0 {
+    if run.first()[Simulate::<T>::STAGE] == 0 {
         let system = System { g: k.g, softening2: k.softening2, pos: k.pos.was(), mass: k.mass };
         I::accelerate(system, run.range().start, k.acc);
     } else {

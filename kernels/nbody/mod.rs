@@ -12,9 +12,10 @@
 //! [`accelerate`] and [`integrate`], one after the other in each step; and [`simulate`], one kernel
 //! with both as stages of many steps.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 pub mod simd;
-#[cfg(test)]
+#[cfg(all(test, feature = "implementations"))]
 mod tests;
 
 use crate::shapes;
@@ -74,7 +75,7 @@ impl Real for f64 {
 /// number, but e is not 0, they may give NaN (in single precision, for m = 1, e below 1.4e-13).
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.nbody.accelerate", dims(body), part_by(body))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "nbody.cl",
     name = "any",
     cooperating,
@@ -88,7 +89,7 @@ impl Real for f64 {
     items_per_thread = 32,
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, for(f32, f64), work_group_size = 256
-)]
+))]
 pub struct Accelerate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,
@@ -106,14 +107,14 @@ pub struct Accelerate<'a, T: Real> {
 /// [`integrate`], or by `of`.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.nbody.integrate", dims(body), part_by(body))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "nbody.cl",
     name = "any",
     cooperating,
     for(f32, f64),
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, for(f32, f64)
-)]
+))]
 pub struct Integrate<'a, T: Real> {
     /// Length of the step, s.
     dt: T,
@@ -131,7 +132,7 @@ pub struct Integrate<'a, T: Real> {
 /// or by `of`.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.nbody.simulate", dims(body, stage, step), group_by(stage), part_by(body))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "nbody.cl",
     name = "any",
     cooperating,
@@ -145,7 +146,7 @@ pub struct Integrate<'a, T: Real> {
     items_per_thread = 32,
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, grid_barrier, for(f32, f64), work_group_size = 256
-)]
+))]
 pub struct Simulate<'a, T: Real> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,

@@ -1,5 +1,6 @@
 //! The product of a sparse matrix and a dense one.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -27,12 +28,12 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
     dims(row),
     part_by(row, column = csr_rows(row, start), value = csr_rows(row, start))
 )]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "smmm.cl", name = "any", cooperating, for(f32, f64);
     opencl = ["../simd/vector.cl", "smmm_cpu.cl"], name = "cpu", architecture = "cpu",
     cooperating, for(f32, f64), items_per_thread = 1;
     cuda = "smmm.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
-)]
+))]
 pub struct Smmm<'a, T: Number> {
     /// Columns of `b` and `c`.
     n: u64,

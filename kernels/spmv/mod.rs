@@ -1,5 +1,6 @@
 //! The product of a sparse matrix and a vector.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -26,12 +27,12 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
     dims(row),
     part_by(row, column = csr_rows(row, start), value = csr_rows(row, start))
 )]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "spmv.cl", name = "any", cooperating, for(f32, f64);
     opencl = "spmv_cpu.cl", name = "cpu", architecture = "cpu",
     cooperating, for(f32, f64), items_per_thread = 16;
     cuda = "spmv.cu", cooperating, for(f32, f64), work_group_size = 256, threads_per_item = 32
-)]
+))]
 pub struct Spmv<'a, T: Number> {
     /// The first element of each row, and the end of the last: one more than there are rows.
     #[structure]

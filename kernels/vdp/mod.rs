@@ -1,5 +1,6 @@
 //! The dot product of two vectors.
 
+#[cfg(feature = "implementations")]
 mod cpu;
 
 use crate::shapes;
@@ -16,12 +17,12 @@ use flash_core::{Error, FlashMemory, KernelDefinition};
 /// A launch of more elements than each of the vectors has is refused.
 #[derive(KernelDefinition)]
 #[kernel(name = "flash.vdp", dims(i), part_by(i))]
-#[implementations(
+#[cfg_attr(feature = "implementations", implementations(
     opencl = "vdp.cl", name = "any", cooperating, for(f32, f64), work_group_size = 64;
     opencl = ["../simd/vector.cl", "vdp_cpu.cl"], name = "cpu", architecture = "cpu",
     cooperating, for(f32, f64), items_per_thread = 1;
     cuda = "../simd/sums.cu", cooperating, for(f32, f64), work_group_size = 1024
-)]
+))]
 pub struct Vdp<'a, T: Number> {
     /// The first vector.
     x: Item<'a, Read<T>>,

@@ -128,6 +128,8 @@ pub struct Built {
     pub broken: PathBuf,
     /// The template of a backend, copied into a crate, as a plugin.
     pub template: PathBuf,
+    /// A plugin that links kernels and a backend for its own use.
+    pub private: PathBuf,
 }
 
 /// The plugins and the command, built once with the profile of this program.
@@ -146,6 +148,7 @@ pub fn built() -> &'static Built {
             "flash-kernels-plugin",
             "flash-tests-broken",
             "flash-tests-template",
+            "flash-tests-private",
             "nbody",
         ]);
         let library = |name: &str| place.join(format!("lib{name}.so"));
@@ -159,6 +162,7 @@ pub fn built() -> &'static Built {
             test: library("flash_backend_test_plugin"),
             broken: library("flash_tests_broken"),
             template: library("flash_tests_template"),
+            private: library("flash_tests_private"),
         }
     })
 }

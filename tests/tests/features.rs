@@ -29,12 +29,38 @@ fn without_default_features_flash_is_the_core_alone() {
     assert_eq!(with(&["--no-default-features"], heavy), [false; 8]);
 }
 
+/// The features of a package that cargo turns on for these of `flash`.
+fn features_of(package: &str, features: &[&str]) -> BTreeSet<String> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(plugins::workspace());
+    command.args(["tree", "--offline", "-p", "flash", "-e", "normal,build", "--prefix", "none"]);
+    let output = command.args(["--format", "{p}|{f}"]).args(features).output().expect("cargo can be started");
+    assert!(output.status.success(), "{command:?}: {}", plugins::text_of(&output));
+    let text = String::from_utf8(output.stdout).expect("names of packages are text");
+    let line = text.lines().find(|line| line.starts_with(&format!("{package} ")));
+    let line = line.unwrap_or_else(|| panic!("no {package} in: {text}"));
+    line.rsplit('|').next().unwrap_or_default().split(',').map(str::to_owned).collect()
+}
+
+#[test]
+fn definitions_of_kernels_come_without_their_implementations() {
+    let implementations = |features: &str| {
+        let on = features_of("flash-kernels", &["--no-default-features", "--features", features]);
+        on.contains("implementations")
+    };
+    assert!(!implementations("definitions"));
+    assert!(!implementations("definitions,cpu,recordings"));
+    assert!(implementations("kernels"));
+    assert!(implementations("vendor-libraries"));
+}
+
 #[test]
 fn each_feature_brings_what_it_is_for_and_nothing_else() {
     let names = ["rayon", "flash-kernels", "cudarc", "postcard", "clap"];
     let of = |features: &str| with(&["--no-default-features", "--features", features], names);
     assert_eq!(of("cpu"), [true, false, false, false, false]);
     assert_eq!(of("kernels"), [false, true, false, false, false]);
+    assert_eq!(of("definitions"), [false, true, false, false, false]);
     assert_eq!(of("vendor-libraries"), [false, true, true, false, false]);
     assert_eq!(of("recordings"), [false, false, false, true, false]);
     assert_eq!(of("conformance"), [false; 5]);

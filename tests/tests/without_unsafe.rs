@@ -16,7 +16,7 @@ struct Body {
 
 partition_map! {
     static OWN = "without_unsafe.own": |at: &Candidate<'_>, boxes: &mut Boxes| {
-        boxes.set("near", [at.values("i")]);
+        boxes.set("near", at.values("i"));
         boxes.all("all");
     };
 }

@@ -20,9 +20,10 @@ const SKIP_LOG: &str = "FLASH_SKIP_LOG";
 /// most of that would be built twice.
 const BUILD: &[&str] = &["build", "--workspace", "--lib", "--tests", "--bin", "flash", "--bin", "nbody"];
 
-/// A host program that brings its own kernels and backends. What features bring is in
-/// `tests/tests/features.rs`.
-const WITHOUT_FEATURES: &[&str] = &["check", "--package", "flash", "--no-default-features"];
+/// A host program that brings its own kernels and backends, with the definitions of the library. What
+/// features bring is in `tests/tests/features.rs`.
+const WITHOUT_FEATURES: &[&str] =
+    &["check", "--package", "flash", "--no-default-features", "--features", "definitions"];
 
 /// Tells the tests that it is built.
 const BUILT: (&str, &str) = ("FLASH_TEST_BUILT", "1");

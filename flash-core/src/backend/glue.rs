@@ -1,12 +1,11 @@
-//! From the [`Backend`] trait to the vtable, and from an inventory to a plugin header.
+//! From the [`Backend`] trait to the vtable.
 
 use super::event::{Event, Kind};
 use super::settings::{Asked, HostSettings};
 use super::workers::get_extension;
 use super::{Backend, Changes, Class, Device, Failure, Launch};
-use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str, Submission};
+use crate::abi::{self, BackendApi, HostApi, Str, Submission};
 use crate::error::Code;
-use crate::kernel::ImplementationEntry;
 use crate::panics::caught;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -16,6 +15,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub struct BackendEntry {
     /// Makes its vtable.
     pub api: fn() -> &'static BackendApi,
+    /// The module that registers it, as `module_path!` gives it: it begins with the crate's name.
+    pub module: &'static str,
 }
 
 inventory::collect!(BackendEntry);
@@ -75,6 +76,11 @@ pub unsafe trait BackendStatic: Backend {
 
 /// The interface of the host that loaded this copy of the library: its own in the program itself.
 static LOADED_BY: AtomicPtr<HostApi> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Sets it, from a plugin's query.
+pub(super) fn loaded_by(host: *const HostApi) {
+    LOADED_BY.store(host.cast_mut(), Ordering::Relaxed);
+}
 
 #[inline]
 pub(super) fn host_api() -> *const HostApi {
@@ -690,80 +696,5 @@ unsafe extern "C" fn event_release(event: *mut abi::Event) {
     if !event.is_null() {
         // SAFETY: of `into_raw`, released once.
         release_event(unsafe { Event::from_raw(event) });
-    }
-}
-
-struct Header {
-    header: PluginHeader,
-    // Targets of the header's pointers.
-    _backends: Vec<*const BackendApi>,
-    _implementations: Vec<*const abi::Implementation>,
-}
-
-// SAFETY: vtables and descriptions are never written.
-unsafe impl Send for Header {}
-// SAFETY: as above.
-unsafe impl Sync for Header {}
-
-/// The linked content of this copy of the library: the program's own backends and kernels, or the plugin's.
-pub(super) fn linked(name: &'static str, version: &'static str) -> &'static PluginHeader {
-    static HEADER: OnceLock<Header> = OnceLock::new();
-    let made = HEADER.get_or_init(|| {
-        let backends: Vec<*const BackendApi> =
-            inventory::iter::<BackendEntry>().map(|e| std::ptr::from_ref((e.api)())).collect();
-        let implementations: Vec<*const abi::Implementation> =
-            inventory::iter::<ImplementationEntry>().map(|e| std::ptr::from_ref((e.build)())).collect();
-        let header = PluginHeader {
-            magic: abi::MAGIC,
-            struct_size: size_of::<PluginHeader>() as u32,
-            abi_major: abi::ABI_MAJOR,
-            abi_minor: abi::ABI_MINOR,
-            reserved: 0,
-            name: Str::new(name),
-            version: Str::new(version),
-            build: Str::new(if cfg!(debug_assertions) { "rust, debug assertions" } else { "rust, release" }),
-            backends: backends.as_ptr(),
-            backend_count: backends.len(),
-            implementations: implementations.as_ptr(),
-            implementation_count: implementations.len(),
-        };
-        Header { header, _backends: backends, _implementations: implementations }
-    });
-    &made.header
-}
-
-/// The body of the exported symbol. Called by `export_plugin!`.
-///
-/// # Safety
-/// `host` is NULL or an interface that lives for ever.
-pub unsafe fn query(
-    host_major: u32,
-    host: *const HostApi,
-    name: &'static str,
-    version: &'static str,
-) -> *const PluginHeader {
-    if host.is_null() {
-        return std::ptr::null();
-    }
-    let fail = |text: &str| {
-        // SAFETY: the host's interface; the text lives for the call.
-        if let Some(failed) = unsafe { (*host).query_failed } {
-            // SAFETY: as above.
-            unsafe { failed(Str::new(text)) };
-        }
-        std::ptr::null()
-    };
-    if host_major != abi::ABI_MAJOR {
-        return fail(&format!(
-            "the plugin was built for interface version {}, the program has {host_major}: rebuild the plugin",
-            abi::ABI_MAJOR
-        ));
-    }
-    LOADED_BY.store(host.cast_mut(), Ordering::Relaxed);
-    // SAFETY: the caller vouches for the host.
-    unsafe { crate::notice::forward_to(host) };
-    match caught(|| linked(name, version)) {
-        Ok(header) => header,
-        Err(panic) => fail(&format!("the plugin panicked in its query: {panic}")),
     }
 }

@@ -2,7 +2,7 @@
 //! pass is refused with what was expected and found; never a crash, never silence.
 
 use super::host::{HOST, take_query_failure};
-use super::{DeviceHandle, elf, extension, glue, keep_float_state};
+use super::{DeviceHandle, elf, extension, keep_float_state, plugin};
 use crate::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
 use crate::descriptor::KernelDescriptor;
 use crate::error::Error;
@@ -170,7 +170,7 @@ pub fn check_file(path: &Path) -> Result<(), Outcome> {
 pub(super) fn linked() -> Result<&'static Plugin, Outcome> {
     static LINKED: OnceLock<Result<Plugin, Outcome>> = OnceLock::new();
     // SAFETY: our own header.
-    let check = || unsafe { checked(glue::linked("program", env!("CARGO_PKG_VERSION"))) };
+    let check = || unsafe { checked(plugin::linked("program", env!("CARGO_PKG_VERSION"))) };
     LINKED.get_or_init(check).as_ref().map_err(Clone::clone)
 }
 

@@ -18,9 +18,11 @@ pub mod host_memory;
 mod loader;
 pub mod offload;
 mod physical;
+mod plugin;
 pub(crate) mod registry;
 mod reports;
 mod settings;
+mod shadow;
 mod spaces;
 #[cfg(test)]
 mod tests;
@@ -32,18 +34,17 @@ pub use device_handle::DeviceHandle;
 pub use elf::signature;
 pub use event::{Completion, Event};
 pub use float_state::keep_float_state;
-pub use glue::{BackendEntry, BackendStatic, Instance, api, host_extension, query};
+pub use glue::{BackendEntry, BackendStatic, Instance, api, host_extension};
 pub use host::run_rows;
 use host::words;
 pub(crate) use host::{HOST, take_error};
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file, has_library};
 pub use physical::{physical_cpus, physical_id};
-pub use reports::{
-    BackendReport, DeviceReport, Entry, Found, ImplementationReport, again, combined, entries, list,
-    list_file,
-};
+pub use plugin::{PluginCrate, query};
+pub use reports::{BackendReport, DeviceReport, Entry, Found, again, combined, entries, list, list_file};
 pub use settings::HostSettings;
+pub use shadow::ImplementationReport;
 pub use workers::{HostWork, WorkerThreads};
 
 use crate::abi;
@@ -52,7 +53,8 @@ use crate::index::SpaceRef;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A kind of device. Implement it, `register_backend!(MyBackend)`, and either link the crate into the program
-/// or put `export_plugin!(my_backend)` into a cdylib.
+/// or put `export_plugin!(my_backend)` into a cdylib, which exports what it registers and what `my_backend`
+/// does.
 ///
 /// # Safety
 /// Devices do what a launch says and nothing else: `submit` runs every row of the space exactly once, phase

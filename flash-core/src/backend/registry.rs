@@ -5,7 +5,8 @@
 use super::extension;
 use super::loader::{self, LoadedBackend, Outcome};
 use super::physical::overlap;
-use super::reports::{self, BackendReport, Entry, Found, ImplementationReport};
+use super::reports::{self, BackendReport, Entry, Found};
+use super::shadow::ImplementationReport;
 use super::{DeviceHandle, spaces, take_error, words};
 use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::error::{Code, Error, KeyError};

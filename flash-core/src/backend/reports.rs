@@ -9,12 +9,12 @@ use super::DeviceInfo;
 use super::catalog::Catalog;
 use super::loader::{self, Outcome, refused};
 use super::registry::Registry;
+use super::shadow::{ImplementationReport, mark};
 use crate::abi::Implementation;
 use crate::kernel::CPU_FEATURES;
 use crate::settings::{Settings, distance};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One backend, or one plugin without backends.
@@ -49,33 +49,6 @@ pub struct DeviceReport {
     pub info: DeviceInfo,
     /// What its backend says of `platform` and `limits`, if it knows them.
     pub properties: BTreeMap<String, serde_json::Value>,
-}
-
-/// One implementation of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ImplementationReport {
-    /// The kernel's name.
-    pub kernel: String,
-    /// Its own name.
-    pub name: String,
-    /// The kind of device that it is for, such as `cpu`.
-    pub target: String,
-}
-
-impl ImplementationReport {
-    pub(super) fn of(one: &Implementation) -> ImplementationReport {
-        // SAFETY: strings of implementations live for ever.
-        let [kernel, name, target] = unsafe { [one.kernel, one.name, one.target].map(|text| text.text()) };
-        ImplementationReport { kernel, name, target }
-    }
-}
-
-impl fmt::Display for ImplementationReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ImplementationReport { kernel, name, target } = self;
-        write!(f, "{kernel} {name} ({target})")
-    }
 }
 
 impl BackendReport {
@@ -183,8 +156,8 @@ pub fn list_file(path: Option<&Path>) -> Vec<BackendReport> {
 
 /// A list of the reports of plugins, in the order of the path, with the program itself as the last one.
 ///
-/// Of two backends with one key the first is used. Implementations that nothing here can run, or whose kernel
-/// is nearly another, are named.
+/// Of two backends with one key the first is used. Implementations that others shadow, that nothing here can
+/// run, or whose kernel is nearly another, are named.
 pub fn combined(plugins: Vec<Vec<BackendReport>>) -> Vec<BackendReport> {
     let mut plugins = plugins;
     let mut keys: BTreeMap<String, String> = BTreeMap::new();
@@ -198,6 +171,10 @@ pub fn combined(plugins: Vec<Vec<BackendReport>>) -> Vec<BackendReport> {
             None => _ = keys.insert(key.clone(), report.plugin.clone()),
         }
     }
+    // The program's own come first.
+    let (own, others): (Vec<_>, Vec<_>) =
+        plugins.iter_mut().partition(|plugin| plugin.iter().any(|report| report.plugin == EMBEDDED));
+    mark(own.into_iter().chain(others));
     let unused: Vec<Vec<Outcome>> = (0..plugins.len()).map(|number| unused(&plugins, number)).collect();
     for (reports, outcomes) in plugins.iter_mut().zip(unused) {
         let Some(first) = reports.first().cloned() else { continue };
@@ -234,7 +211,7 @@ fn unused(plugins: &[Vec<BackendReport>], number: usize) -> Vec<Outcome> {
         }
     };
     for one in own.iter().flat_map(|report| &report.implementations) {
-        let ImplementationReport { kernel, name, target } = one;
+        let ImplementationReport { kernel, name, target, .. } = one;
         if !targets.contains(target.as_str()) {
             let there: Vec<&str> = targets.iter().copied().collect();
             add(refused(
@@ -277,7 +254,7 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
 pub(super) fn unknown_feature(one: &Implementation, has: impl Fn(&str, &str) -> bool) -> Option<Outcome> {
     // SAFETY: strings of implementations live for ever.
     let features = unsafe { one.cpu_features.text() };
-    let ImplementationReport { kernel, name, target } = ImplementationReport::of(one);
+    let ImplementationReport { kernel, name, target, .. } = ImplementationReport::of(one);
     let is_known = |feature: &str| CPU_FEATURES.contains(&feature) || has(&target, feature);
     let unknown =
         features.split(',').map(str::trim).find(|feature| !feature.is_empty() && !is_known(feature))?;

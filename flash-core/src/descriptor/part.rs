@@ -101,7 +101,7 @@ impl PartBy {
     ///     /// Two rows of `table` per row of the result.
     ///     static PAIRS = "doc.pairs": |at: &Candidate<'_>, boxes: &mut Boxes| {
     ///         let rows = at.values("row");
-    ///         boxes.set("table", [rows.start * 2..rows.end * 2]);
+    ///         boxes.set("table", rows.start * 2..rows.end * 2);
     ///     };
     /// }
     /// let by = flash_core::descriptor::part_by("row").by(&PAIRS);

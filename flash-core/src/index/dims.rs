@@ -344,6 +344,12 @@ macro_rules! iterators {
                 from_range(range)
             }
         }
+
+        impl IntoDims for $iterator {
+            fn push_into(self, dims: &mut DimList) {
+                dims.push(self.into());
+            }
+        }
     )*};
 }
 
@@ -388,7 +394,7 @@ fn from_range<I: Iterator<Item: IndexValue> + Clone>(range: I) -> Dim {
     }
 }
 
-/// The dimensions of a launch: an array of one type, a tuple of up to eight, or a list of [`Dim`].
+/// The dimensions of a launch: a range, an array of one type, a tuple of up to eight, or a list of [`Dim`].
 pub trait IntoDims {
     /// Appends them, dimension 0 first.
     fn push_into(self, dims: &mut DimList);
@@ -441,6 +447,46 @@ impl IntoDims for Vec<Dim> {
 impl IntoDims for &[Dim] {
     fn push_into(self, dims: &mut DimList) {
         dims.extend(self.iter().cloned());
+    }
+}
+
+/// A box of elements: a range of index values per axis, axis 0 first. That of one axis is just a range.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no box of elements",
+    label = "write a range of `u64` for each axis, `[1..3, 0..2]`, or `1..3` for one axis"
+)]
+pub trait IntoBox {
+    /// Its ranges.
+    fn into_box(self) -> Vec<Range<u64>>;
+}
+
+impl IntoBox for Range<u64> {
+    fn into_box(self) -> Vec<Range<u64>> {
+        std::iter::once(self).collect()
+    }
+}
+
+impl<const N: usize> IntoBox for [Range<u64>; N] {
+    fn into_box(self) -> Vec<Range<u64>> {
+        self.into()
+    }
+}
+
+impl IntoBox for Vec<Range<u64>> {
+    fn into_box(self) -> Vec<Range<u64>> {
+        self
+    }
+}
+
+impl IntoBox for &[Range<u64>] {
+    fn into_box(self) -> Vec<Range<u64>> {
+        self.to_vec()
+    }
+}
+
+impl<const N: usize> IntoBox for &[Range<u64>; N] {
+    fn into_box(self) -> Vec<Range<u64>> {
+        self.to_vec()
     }
 }
 

@@ -18,7 +18,7 @@ mod walk;
 pub(crate) use axes::{Axes, Axis};
 pub(crate) use cut::with_probes;
 pub use cut::{Cut, cut, cut_by, cut_dimension, may_cut, restrict, value_range};
-pub use dims::{Dim, DimList, IndexValue, IntoDims, InvalidDim, Sequence, count_by, count_by_fn};
+pub use dims::{Dim, DimList, IndexValue, IntoBox, IntoDims, InvalidDim, Sequence, count_by, count_by_fn};
 pub use error::IndexError;
 pub use order::{Group, Order, OrderTraits};
 pub use proof::{ProofFailure, item_is_exclusive};

@@ -73,6 +73,21 @@ fn orders_of_every_kind() {
 }
 
 #[test]
+fn one_range_is_the_dimensions_of_a_line_and_the_box_of_one_axis() {
+    fn dims(given: impl IntoDims) -> Vec<Dim> {
+        let mut dims = DimList::new();
+        given.push_into(&mut dims);
+        dims.into_iter().collect()
+    }
+    assert_eq!(dims(2..7), [Dim::Range { start: 2, step: 1, count: 5 }]);
+    assert_eq!(dims(2usize..=6), dims(2..7));
+    assert_eq!(dims((2..7).rev()), [Dim::Range { start: 6, step: -1, count: 5 }]);
+    assert_eq!(dims(2..7), dims((2..7,)));
+    assert_eq!((2..7).into_box(), vec![2..7; 1]);
+    assert_eq!([2..7, 0..1].into_box(), vec![2..7, 0..1]);
+}
+
+#[test]
 fn a_space_made_by_hand() {
     let values = [7, 3, 7];
     let dims = [

@@ -12,6 +12,8 @@ use std::sync::Mutex;
 pub struct ImplementationEntry {
     /// Makes the implementation's description; called once.
     pub build: fn() -> &'static abi::Implementation,
+    /// The module that registers it, as `module_path!` gives it: it begins with the crate's name.
+    pub module: &'static str,
 }
 
 inventory::collect!(ImplementationEntry);
@@ -28,6 +30,17 @@ pub(crate) fn takes_parts(implementation: &abi::Implementation) -> bool {
         attribute.key.text() == PARTS && attribute.value.text() == "true"
     };
     implementation.door != abi::DOOR_WHOLE || (0..implementation.attribute_count).any(says)
+}
+
+/// Among implementations that fit equally well the highest is taken: by priority, then by the door, of which
+/// spans are the fastest.
+pub(crate) fn rank(implementation: &abi::Implementation) -> (i32, u32) {
+    let door = match implementation.door {
+        abi::DOOR_SPAN => 2,
+        abi::DOOR_ITEM => 1,
+        _ => 0,
+    };
+    (implementation.priority, door)
 }
 
 /// The attribute of an implementation that asks to be cut at multiples of a number of positions.

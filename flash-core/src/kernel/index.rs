@@ -6,8 +6,7 @@ use std::ops::{Index as Subscript, Range};
 
 /// The index of one work item: a value per dimension.
 ///
-/// `ix[0]` by position, `ix["step"]` by name. The names are constants of the definition, so that the
-/// compiler resolves the look-up.
+/// `ix[0]` by position, `ix[Heat::Y]` by name: a definition has a constant per dimension.
 #[derive(Clone, Copy)]
 pub struct Index<const N: usize> {
     values: [usize; N],
@@ -31,27 +30,10 @@ impl<const N: usize> Subscript<usize> for Index<N> {
     }
 }
 
-impl<const N: usize> Subscript<&str> for Index<N> {
-    type Output = usize;
-
-    #[inline(always)]
-    fn index(&self, name: &str) -> &usize {
-        match self.names.iter().position(|n| *n == name) {
-            Some(dimension) => &self.values[dimension],
-            None => no_such_dimension(name, self.names),
-        }
-    }
-}
-
 impl<const N: usize> fmt::Debug for Index<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.names.iter().zip(self.values)).finish()
     }
-}
-
-#[cold]
-fn no_such_dimension(name: &str, names: &[&str]) -> ! {
-    panic!("the kernel has no dimension `{name}`; it has {}", names.join(", "))
 }
 
 /// A run of work items with consecutive values of dimension 0, the others fixed.

@@ -3,6 +3,7 @@
 use super::Element;
 use crate::abi::Arg;
 use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
+use crate::index::IntoBox;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -232,9 +233,10 @@ pub struct Boxes(Vec<(String, Vec<Range<u64>>)>);
 
 impl Boxes {
     /// The elements of an argument (a `Window`, a `Scatter`, or what a `Phased` reads) that the subspace
-    /// touches: a range per axis of its shape, axis 0 first; axes that are not listed are included in full.
-    pub fn set(&mut self, argument: &str, axes: impl IntoIterator<Item = Range<u64>>) {
-        self.0.push((argument.to_owned(), axes.into_iter().collect()));
+    /// touches: a range per axis of its shape, `[1..3, 0..2]`, axis 0 first, or `1..3` for axis 0 alone; axes
+    /// that are not listed are included in full.
+    pub fn set(&mut self, argument: &str, axes: impl IntoBox) {
+        self.0.push((argument.to_owned(), axes.into_box()));
     }
 
     /// All elements of an argument.

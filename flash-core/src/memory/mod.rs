@@ -123,7 +123,8 @@ impl<const N: usize> IntoShape for [i32; N] {
     }
 }
 
-impl<T: Element> FlashMemory<T> {
+// Bounds of the functions and not of the impl: a type that is no element gets a message that says what to do.
+impl<T> FlashMemory<T> {
     /// An array of zeros.
     ///
     /// One of at least 4 MiB takes only address space at first. It takes memory of the host when the host
@@ -132,7 +133,10 @@ impl<T: Element> FlashMemory<T> {
     ///
     /// # Panics
     /// Where [`try_zeroed`](Self::try_zeroed) gives an error.
-    pub fn zeroed(shape: impl IntoShape) -> FlashMemory<T> {
+    pub fn zeroed(shape: impl IntoShape) -> FlashMemory<T>
+    where
+        T: Element,
+    {
         FlashMemory::try_zeroed(shape).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -148,7 +152,10 @@ impl<T: Element> FlashMemory<T> {
     /// let error = FlashMemory::<u8>::try_zeroed(1u64 << 62).unwrap_err();
     /// assert!(matches!(error, Error::OutOfMemory { wanted, .. } if wanted == 1 << 62));
     /// ```
-    pub fn try_zeroed(shape: impl IntoShape) -> Result<FlashMemory<T>, Error> {
+    pub fn try_zeroed(shape: impl IntoShape) -> Result<FlashMemory<T>, Error>
+    where
+        T: Element,
+    {
         let shape = shape.into_shape();
         let len = shape.iter().try_fold(1u64, |a, &b| a.checked_mul(b)).and_then(|n| usize::try_from(n).ok());
         let Some((len, layout)) = len.and_then(|len| Some((len, inner::aligned::<T>(len)?))) else {
@@ -163,7 +170,9 @@ impl<T: Element> FlashMemory<T> {
             element: PhantomData,
         })
     }
+}
 
+impl<T: Element> FlashMemory<T> {
     /// The same memory with a shape, axis 0 fastest.
     ///
     /// # Errors

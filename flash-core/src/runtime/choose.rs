@@ -10,7 +10,7 @@ use crate::backend::registry::RegisteredImplementation;
 use crate::backend::{DeviceHandle, take_error};
 use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use crate::error::{Code, Error, NoImplementation};
-use crate::kernel::implementation::{alignment, takes_parts};
+use crate::kernel::implementation::{alignment, rank, takes_parts};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -246,9 +246,9 @@ fn left_out(catalog: &Catalog, found: RegisteredImplementation, why: &str) {
     }
 }
 
-/// Least change of scalars, place of its target in the device's list, specificity, priority, door; higher is
+/// Least change of scalars, place of its target in the device's list, specificity, rank; higher is
 /// better, the first found wins among equals.
-pub(super) type Rating = (Reverse<WideningCost>, Reverse<usize>, usize, i32, u32);
+pub(super) type Rating = (Reverse<WideningCost>, Reverse<usize>, usize, (i32, u32));
 
 pub(super) fn rate(
     found: RegisteredImplementation,
@@ -314,12 +314,7 @@ pub(super) fn rate(
         }
         specificity += 1;
     }
-    let door = match raw.door {
-        abi::DOOR_SPAN => 2,
-        abi::DOOR_ITEM => 1,
-        _ => 0,
-    };
-    Ok(((widening.rating(), Reverse(preference), specificity, raw.priority, door), widening))
+    Ok(((widening.rating(), Reverse(preference), specificity, rank(raw)), widening))
 }
 
 /// The conversion of the definition's scalars for an implementation with this descriptor, or signature; or

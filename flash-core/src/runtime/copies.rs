@@ -6,6 +6,7 @@ use super::dynamic::{Argument, ByName, IntoArgument, Value};
 use super::movement::{CopyShape, Movement};
 use crate::backend::DeviceHandle;
 use crate::error::Error;
+use crate::index::IntoBox;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -48,8 +49,9 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Adds a copy of a box of elements of `from` to a box of the same extents of `to`. A box is a range of
-    /// index values for each axis of the memory's shape, at most three, axis 0 first; of what has no shape,
-    /// one range. Otherwise as [`copy`](Self::copy); elements of `to` outside of its box keep their values.
+    /// index values for each axis of the memory's shape, at most three, axis 0 first, as `[1..3, 0..2]`; of
+    /// what has no shape, one range, as `1..3`. Elements of `to` outside of its box keep their values.
+    /// Otherwise as [`copy`](Self::copy).
     ///
     /// # Errors
     /// As [`copy`](Self::copy), and [`Error::Argument`] if a box has other axes than its array, leaves it, or
@@ -61,24 +63,25 @@ impl<'a> Pipeline<'a> {
     /// use flash_core::FlashMemory;
     /// let from = (0..12u32).collect::<FlashMemory<u32>>().with_shape([4, 3])?;
     /// let to = FlashMemory::<u32>::zeroed([2, 2]);
-    /// rt.pipeline().copy_box(&from, &[1..3, 0..2], &to, &[0..2, 0..2]).exec()?;
+    /// rt.pipeline().copy_box(&from, [1..3, 0..2], &to, [0..2, 0..2]).exec()?;
     /// assert_eq!(*to.read()?, [1, 2, 5, 6]);
     /// # Ok::<(), flash_core::Error>(())
     /// ```
     pub fn copy_box<'b>(
         self,
         from: impl IntoArgument<'b>,
-        from_box: &[Range<u64>],
+        from_box: impl IntoBox,
         to: impl IntoArgument<'b>,
-        to_box: &[Range<u64>],
+        to_box: impl IntoBox,
     ) -> Pipeline<'b>
     where
         'a: 'b,
     {
         let (from, to) = (from.into_argument(), to.into_argument());
+        let (from_box, to_box) = (from_box.into_box(), to_box.into_box());
         let shape = || -> Result<CopyShape, Error> {
-            let (extent, first, stride) = side("from", &from, from_box)?;
-            let (same, to_first, to_stride) = side("to", &to, to_box)?;
+            let (extent, first, stride) = side("from", &from, &from_box)?;
+            let (same, to_first, to_stride) = side("to", &to, &to_box)?;
             if extent != same {
                 return Err(wrong("to", format!("expected a box of the extents {extent:?}, found {same:?}")));
             }

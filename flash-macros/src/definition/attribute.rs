@@ -270,10 +270,23 @@ fn listed(names: &[Ident], dimensions: &[Ident]) -> syn::Result<Vec<usize>> {
     positions(names, dimensions)
 }
 
+/// The name of a dimension's constant: `y` has `Y`.
+pub fn constant(dimension: &Ident) -> Ident {
+    Ident::new(&dimension.unraw().to_string().to_uppercase(), dimension.span())
+}
+
 fn distinct(names: &[Ident], what: &str, errors: &mut Errors) {
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
             errors.at(name, format!("{what} `{name}` is there twice: remove one"));
+        } else if let Some(other) = names[..at].iter().find(|other| constant(other) == constant(name)) {
+            let both = constant(name);
+            errors.at(
+                name,
+                format!(
+                    "`{other}` and `{name}` would have one constant, `{both}`: give one of them another name"
+                ),
+            );
         }
     }
 }

@@ -9,24 +9,30 @@ use syn::spanned::Spanned;
 
 const ORDER: &str = "arguments that are only read come first (scalars are), then those read and written, then those only written";
 
-/// Checks the accesses that the tokens show.
+/// Checks the accesses that the tokens show. Of several arguments in wrong places the first is reported, with
+/// the order to write.
 pub fn order(arguments: &[Argument], errors: &mut Errors) {
+    let known = || arguments.iter().filter_map(|argument| Some((argument, argument.view.access()?)));
     let mut highest: Option<(&Argument, Access)> = None;
-    for argument in arguments {
-        let Some(access) = argument.view.access() else {
-            continue;
-        };
+    for (argument, access) in known() {
         match highest {
-            Some((before, above)) if access < above => errors.at(
-                &argument.ident,
-                format!(
-                    "`{}` is {} and must stand before `{}`, which is {}: {ORDER}",
-                    argument.ident,
-                    access.words(),
-                    before.ident,
-                    above.words()
-                ),
-            ),
+            Some((before, above)) if access < above => {
+                let mut right: Vec<(&Argument, Access)> = known().collect();
+                right.sort_by_key(|(_, access)| *access);
+                let right: Vec<String> =
+                    right.iter().map(|(argument, _)| format!("`{}`", argument.ident)).collect();
+                return errors.at(
+                    &argument.ident,
+                    format!(
+                        "`{}` is {} and must stand before `{}`, which is {}: {ORDER}; write {}",
+                        argument.ident,
+                        access.words(),
+                        before.ident,
+                        above.words(),
+                        right.join(", ")
+                    ),
+                );
+            }
             _ => highest = Some((argument, access)),
         }
     }

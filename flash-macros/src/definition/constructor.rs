@@ -1,13 +1,16 @@
-//! `Definition::of(..)`.
+//! `Definition::of(..)`, and a constant per dimension.
 
+use super::attribute::constant;
 use super::views::View;
 use super::{Argument, Definition};
 use crate::tokens::{doc_lines, doc_of, text};
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 
-/// Writes the constructor. `checks` are assertions, evaluated for every use of it.
-pub fn write(definition: &Definition, checks: &TokenStream) -> TokenStream {
+/// Writes the constructor and the constants. `checks` are assertions, evaluated for every use of it.
+pub fn write(definition: &Definition, checks: &TokenStream, core: &TokenStream) -> TokenStream {
+    let views = quote!(#core::kernel::views);
     let Definition { ident, vis, generics, arguments, .. } = definition;
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let docs = doc_of(
@@ -17,16 +20,23 @@ pub fn write(definition: &Definition, checks: &TokenStream) -> TokenStream {
     );
     let parameters = arguments.iter().map(|Argument { ident, ty, view, .. }| match view {
         View::Scalar => quote!(#ident: #ty),
-        _ => quote!(#ident: impl ::core::convert::Into<#ty>),
+        _ => quote!(#ident: impl #views::Argument<#ty>),
     });
     let values = arguments.iter().map(|Argument { ident, view, .. }| match view {
         View::Scalar => quote!(#ident),
-        _ => quote!(#ident: ::core::convert::Into::into(#ident)),
+        _ => quote!(#ident: #views::Argument::into_view(#ident)),
+    });
+    let dimensions = definition.dimensions.iter().enumerate().map(|(at, dimension)| {
+        let name = constant(dimension);
+        let doc = doc_of([format!("Dimension `{}`: `index[{ident}::{name}]`.", dimension.unraw())]);
+        quote!(#doc #[allow(dead_code)] #vis const #name: ::core::primitive::usize = #at;)
     });
     let checks = (!checks.is_empty()).then(|| quote!(const { #checks }));
     quote! {
         #[automatically_derived]
         impl #impl_generics #ident #ty_generics #where_clause {
+            #(#dimensions)*
+
             #docs
             #[inline]
             #[must_use]

@@ -339,6 +339,7 @@ fn entry(
                     numbers: &[#(#numbers),*],
                     flags: &[#(#flags),*],
                 }),
+                module: ::core::module_path!(),
             }
         }
     }

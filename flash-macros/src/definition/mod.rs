@@ -58,7 +58,7 @@ pub struct Argument {
 pub fn derive(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
     let definition = read(syn::parse2(input)?)?;
     let checks = check::constants(&definition, core);
-    let constructor = constructor::write(&definition, &checks);
+    let constructor = constructor::write(&definition, &checks, core);
     let doors = doors::write(&definition, core);
     let contract = contract::write(&definition, core, &checks);
     let devices = devices::write(&definition, core);

@@ -91,7 +91,7 @@ fn entry(target: &Target, list: &target::List, name: &str, keys: &Keys, core: &T
     };
     let tokens = quote! {
         #core::__private::inventory::submit! {
-            #kernel::ImplementationEntry { build: || #build }
+            #kernel::ImplementationEntry { build: || #build, module: ::core::module_path!() }
         }
     };
     respan(tokens, list.span.unwrap_or(target.definition.span()))

@@ -167,7 +167,8 @@ flash_core::__private::inventory::submit! {
         build: || {
             maybe("plugin_query");
             &NOTHING
-        }
+        },
+        module: module_path!(),
     }
 }
 

@@ -44,7 +44,7 @@ struct Plain;
 impl CpuItem<Heat<'_>> for Plain {
     fn item(ix: Index<2>, k: HeatItem<'_>) {
         let near = |x, y| k.from.at([x, y, 0]);
-        let (x, y) = (ix["x"], ix["y"]);
+        let (x, y) = (ix[Heat::X], ix[Heat::Y]);
         k.to.set(near(x, y) + k.factor * (near(x - 1, y) + near(x + 1, y) - 2.0 * near(x, y)));
     }
 }

@@ -1,7 +1,5 @@
 //! Windows, structures and partition maps; the generated code is clean where everything is denied.
 #![deny(warnings, missing_docs, unused, unsafe_op_in_unsafe_fn, private_interfaces)]
-// A box of one dimension.
-#![allow(clippy::single_range_in_vec_init)]
 
 use flash_core::descriptor::{KernelDescriptor, PartBy, columns, csr_rows, part_by, rows, tiles};
 use flash_core::kernel::views::{Item, Phased, Read, Scatter, Whole, Window, Write};
@@ -22,7 +20,7 @@ partition_map! {
 fn around(at: &Candidate<'_>, boxes: &mut Boxes) {
     let rows = at.values("row");
     let last = at.shape("x")[0];
-    boxes.set("x", [rows.start.saturating_sub(1)..(rows.end + 1).min(last)]);
+    boxes.set("x", rows.start.saturating_sub(1)..(rows.end + 1).min(last));
 }
 
 fn cost(at: &Candidate<'_>) -> u64 {

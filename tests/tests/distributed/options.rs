@@ -34,7 +34,7 @@ impl CpuItem<Mark<'_>> for Plain {
 partition_map! {
     static COUNTS = "options_again.counts": |at: &Candidate<'_>, boxes: &mut Boxes| {
         ASKED.fetch_add(1, SeqCst);
-        boxes.set("marks", std::iter::once(at.values("i")));
+        boxes.set("marks", at.values("i"));
     };
 }
 

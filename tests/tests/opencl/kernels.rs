@@ -352,7 +352,7 @@ fn program() -> &'static [u8] {
 macro_rules! implementations {
     ($($made:expr;)*) => {
         $(flash_core::__private::inventory::submit! {
-            ImplementationEntry { build: || $made }
+            ImplementationEntry { build: || $made, module: module_path!() }
         })*
     };
 }

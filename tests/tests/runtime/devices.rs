@@ -111,7 +111,7 @@ impl CpuItem<Tally<'_>> for Plain {
 #[kernel]
 impl CpuItem<Drift<'_>> for Plain {
     fn item(ix: Index<2>, mut k: DriftItem<'_>) {
-        let (i, own) = (ix["i"], k.of.own());
+        let (i, own) = (ix[Drift::I], k.of.own());
         let next = if i + 1 < k.of.len() { k.of.get(i + 1) } else { 0 };
         k.of.set(own.wrapping_mul(3) ^ next);
     }
@@ -264,13 +264,13 @@ fn sparse_rows_and_reductions_have_the_bits_of_one_device() {
 partition_map! {
     static OVERLAP = "devices.overlap": |at: &Candidate<'_>, boxes: &mut Boxes| {
         let i = at.values("i");
-        boxes.set("marks", std::iter::once(i.start.saturating_sub(1)..i.end));
+        boxes.set("marks", i.start.saturating_sub(1)..i.end);
     };
 }
 partition_map! {
     static LEAVES = "devices.leaves": |at: &Candidate<'_>, boxes: &mut Boxes| {
         let i = at.values("i");
-        boxes.set("marks", std::iter::once(i.start..i.end + 1));
+        boxes.set("marks", i.start..i.end + 1);
     };
 }
 partition_map! {
@@ -278,7 +278,7 @@ partition_map! {
 }
 partition_map! {
     static FITS = "devices.fits": |at: &Candidate<'_>, boxes: &mut Boxes| {
-        boxes.set("marks", std::iter::once(at.values("i")));
+        boxes.set("marks", at.values("i"));
     };
 }
 

@@ -228,19 +228,19 @@ partition_map! {
     /// Nothing of either for the first half, what is asked for of the second.
     static EMPTY = "edges.empty": |at: &Candidate<'_>, boxes: &mut Boxes| {
         let i = at.values("i");
-        boxes.set("near", std::iter::once(0..0));
-        boxes.set("marks", std::iter::once(i));
+        boxes.set("near", 0..0);
+        boxes.set("marks", i);
     };
 }
 partition_map! {
     static UNKNOWN = "edges.unknown": |_: &Candidate<'_>, boxes: &mut Boxes| {
-        boxes.set("nobody", std::iter::once(0..1));
+        boxes.set("nobody", 0..1);
     };
 }
 partition_map! {
     static TURNED = "edges.turned": |_: &Candidate<'_>, boxes: &mut Boxes| {
         #[allow(clippy::reversed_empty_ranges)]
-        boxes.set("marks", std::iter::once(7..3));
+        boxes.set("marks", 7..3);
     };
 }
 partition_map! {
@@ -282,7 +282,7 @@ partition_map! {
         let (rt, marks) = BEHIND.get().expect("set by the test");
         assert!(matches!(marks.read(), Err(Error::Nested)), "a guard");
         assert!(matches!(rt.submit(Grow::of(1, marks)).exec([90]), Err(Error::Nested)), "a launch");
-        boxes.set("marks", std::iter::once(at.values("i")));
+        boxes.set("marks", at.values("i"));
     };
 }
 

@@ -43,7 +43,7 @@ impl CpuItem<Next<'_>> for Plain {
 #[kernel]
 impl CpuItem<Bump<'_>> for Plain {
     fn item(ix: Index<2>, k: BumpItem<'_>) {
-        assert!(ix["i"] != 0 || ix["turn"] as u64 != k.panics, "turn {} panics", ix["turn"]);
+        assert!(ix[Bump::I] != 0 || ix[Bump::TURN] as u64 != k.panics, "turn {} panics", ix[Bump::TURN]);
         *k.to += 1;
     }
 }

@@ -37,9 +37,9 @@ fn sets(skip: u64, i: usize, step: usize) -> bool {
 #[kernel]
 impl CpuItem<Mix<'_>> for ByItem {
     fn item(ix: Index<2>, mut k: MixItem<'_>) {
-        let i = ix["i"];
+        let i = ix[Mix::I];
         assert_eq!((k.a.get(i), k.a.len()), (k.a.own(), k.a.was().len()));
-        if sets(k.skip, i, ix["step"]) {
+        if sets(k.skip, i, ix[Mix::STEP]) {
             let (a, b) = (next_a(i, k.a.was(), k.b.was()), next_b(i, k.a.was(), k.b.was()));
             k.a.set(a);
             assert_eq!(k.a.own(), a);
@@ -55,7 +55,7 @@ impl CpuSpan<Mix<'_>> for BySpan {
         let (a, own) = k.a.split();
         for (n, i) in run.range().enumerate() {
             assert_eq!(own[n], a[i]);
-            if sets(k.skip, i, run.first()["step"]) {
+            if sets(k.skip, i, run.first()[Mix::STEP]) {
                 own[n] = next_a(i, a, &b_was);
                 k.b.own()[n] = next_b(i, a, &b_was);
             }
@@ -175,9 +175,9 @@ struct Staged<'a> {
 #[kernel]
 impl CpuItem<Staged<'_>> for ByItem {
     fn item(ix: Index<3>, mut k: StagedItem<'_>) {
-        if ix["stage"] == 0 {
-            let next = (ix["i"] + 1) % k.a.len();
-            k.sum.add(ix["i"], k.a.get(next) + k.a.was()[next] + k.a.own());
+        if ix[Staged::STAGE] == 0 {
+            let next = (ix[Staged::I] + 1) % k.a.len();
+            k.sum.add(ix[Staged::I], k.a.get(next) + k.a.was()[next] + k.a.own());
             if k.misuse == 1 {
                 k.a.set(0);
             }
@@ -187,7 +187,7 @@ impl CpuItem<Staged<'_>> for ByItem {
                 3 => _ = k.a.was(),
                 _ => {}
             }
-            k.a.set(k.a.own() + k.sum.load(ix["i"]) + k.offset[0]);
+            k.a.set(k.a.own() + k.sum.load(ix[Staged::I]) + k.offset[0]);
         }
     }
 }
@@ -195,7 +195,7 @@ impl CpuItem<Staged<'_>> for ByItem {
 #[kernel(priority = -1)]
 impl CpuSpan<Staged<'_>> for BySpan {
     fn span(run: Span<3>, mut k: StagedSpan<'_>) {
-        if run.first()["stage"] == 0 {
+        if run.first()[Staged::STAGE] == 0 {
             if k.misuse == 1 {
                 k.a.own()[0] = 0;
             }

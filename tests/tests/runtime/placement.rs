@@ -110,7 +110,7 @@ impl CpuItem<Alone<'_>> for Plain {
 #[kernel]
 impl CpuItem<Product<'_>> for Plain {
     fn item(ix: Index<2>, k: ProductItem<'_>) {
-        let (x, y) = (ix["x"], ix["y"]);
+        let (x, y) = (ix[Product::X], ix[Product::Y]);
         k.c.set((0..k.inner).map(|i| k.a.at([i, y, 0]) * k.b.at([x, i, 0])).sum());
     }
 }
@@ -120,7 +120,7 @@ impl CpuItem<Tiled<'_>> for Plain {
     fn item(ix: Index<2>, k: TiledItem<'_>) {
         let width = k.b.end()[0];
         for (x, y) in (0..2).flat_map(|y| (0..4).map(move |x| (x, y))) {
-            let (x, y) = (4 * ix["tx"] + x, 2 * ix["ty"] + y);
+            let (x, y) = (4 * ix[Tiled::TX] + x, 2 * ix[Tiled::TY] + y);
             let value = (0..k.inner).map(|i| k.a.at([i, y, 0]) * k.b.at([x, i, 0])).sum();
             k.c.add(x + width * y, value);
         }

@@ -85,7 +85,7 @@ struct ByWhole;
 #[kernel]
 impl CpuItem<All<'_>> for ByItem {
     fn item(ix: Index<3>, k: AllItem<'_>) {
-        assert_eq!([ix["x"], ix["y"], ix["z"]], [ix[0], ix[1], ix[2]]);
+        assert_eq!([ix[All::X], ix[All::Y], ix[All::Z]], [ix[0], ix[1], ix[2]]);
         let index = ix.values().map(|v| v as u64);
         let v = value(index, k.scale, *k.unit, *k.fixed, *k.strided, k.rows, k.strided_rows);
         *k.both = *k.both * 2 + v;
@@ -102,7 +102,7 @@ impl CpuSpan<All<'_>> for BySpan {
     fn span(run: Span<3>, mut k: AllSpan<'_>) {
         assert_eq!(run.range().len(), run.len());
         for (i, x) in run.range().enumerate() {
-            let index = [x, run.first()[1], run.first()["z"]].map(|v| v as u64);
+            let index = [x, run.first()[1], run.first()[All::Z]].map(|v| v as u64);
             let rows = (k.rows.row(i), k.strided_rows.row(i));
             let v = value(index, k.scale, k.unit[i], *k.fixed, k.strided.get(i), rows.0, rows.1);
             k.both[i] = k.both[i] * 2 + v;

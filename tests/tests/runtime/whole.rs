@@ -125,7 +125,7 @@ impl CpuWhole<Tally<'_>> for ByPart {
 #[kernel]
 impl CpuItem<Steps<'_>> for ByItem {
     fn item(ix: Index<2>, mut k: StepsItem<'_>) {
-        let value = next(k.values.was(), ix["i"], ix["step"]);
+        let value = next(k.values.was(), ix[Steps::I], ix[Steps::STEP]);
         k.values.set(value);
     }
 }

@@ -80,3 +80,34 @@ fn the_tests_that_the_docs_name_are_there() {
         assert!(text.contains(&format!("fn {test}")) || test.is_empty(), "`{file}` has no test `{test}`");
     }
 }
+
+/// Every program of the pages is compiled and run: `tests/docs` and `flash-core` include the pages, and no
+/// block is left out of that.
+#[test]
+fn every_program_of_the_docs_is_a_test() {
+    let root = crate::root();
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let (users, core) = (read("tests/docs/src/lib.rs"), read("flash-core/src/lib.rs"));
+    let folder = fs::read_dir(root.join("docs")).expect("the folder of pages");
+    let pages = folder.map(|entry| format!("docs/{}", entry.expect("a page").file_name().to_string_lossy()));
+    let mut programs = 0;
+    for page in pages.filter(|page| page.ends_with(".md")).chain(["README.md".to_owned()]) {
+        let text = read(&page);
+        let fences = text.lines().filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2);
+        let mut rust = 0;
+        for language in fences {
+            let known = ["rust", "rust,standalone_crate", "c", "toml", "console", "text"];
+            assert!(known.contains(&language), "{page} has a block of `{language}`: write one of {known:?}");
+            rust += usize::from(language.starts_with("rust"));
+        }
+        let is_included = users
+            .contains(&format!("env!(\"OUT_DIR\"), \"/{}\"", page.trim_start_matches("docs/")))
+            || core.contains(&format!("include_str!(\"../../{page}\")"));
+        assert!(is_included || rust == 0, "{page} has programs: include it in tests/docs/src/lib.rs");
+        programs += rust;
+    }
+    assert!(programs > 15, "{programs} programs");
+    let readme = read("README.md");
+    let first = readme.split_once("](").map(|(_, rest)| rest.split(')').next().unwrap_or(rest));
+    assert_eq!(first, Some("docs/start.md"), "the first link of README.md");
+}

@@ -72,7 +72,7 @@ pub struct Drain<'a> {
 
 impl CpuItem<Drain<'_>> for ByItem {
     fn item(ix: Index<2>, k: DrainItem<'_>) {
-        let step = ix["step"];
+        let step = ix[Drain::STEP];
         k.before.set(if step > 0 { k.done.load(step - 1) } else { 0 });
         k.after.set(if step + 1 < k.done.len() { k.done.load(step + 1) } else { 0 });
         k.done.add(step, 1);
@@ -108,7 +108,7 @@ pub struct Stages<'a> {
 
 impl CpuItem<Stages<'_>> for ByItem {
     fn item(ix: Index<3>, mut k: StagesItem<'_>) {
-        match ix["stage"] {
+        match ix[Stages::STAGE] {
             0 => *k.sums = (0..k.values.len()).map(|i| k.values.get(i)).fold(0, u64::wrapping_add),
             _ => k.values.set(k.sums.wrapping_add(ix[0] as u64)),
         }

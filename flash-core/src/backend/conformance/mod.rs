@@ -52,14 +52,18 @@ macro_rules! conformance {
     () => {
         $crate::__private::inventory::submit! {
             $crate::backend::BackendEntry {
-                api: $crate::backend::api::<$crate::backend::conformance::Null>
+                api: $crate::backend::api::<$crate::backend::conformance::Null>,
+                module: ::core::module_path!(),
             }
         }
         $crate::conformance! { @ 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 }
     };
     (@ $($n:literal)*) => {
         $($crate::__private::inventory::submit! {
-            $crate::kernel::ImplementationEntry { build: $crate::backend::conformance::implementation::<$n> }
+            $crate::kernel::ImplementationEntry {
+                build: $crate::backend::conformance::implementation::<$n>,
+                module: ::core::module_path!(),
+            }
         })*
     };
 }

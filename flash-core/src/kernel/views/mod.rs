@@ -295,6 +295,27 @@ where
     }
 }
 
+/// What can be passed for an argument of a definition, as `Definition::of` takes it: what converts into the
+/// argument's view `V`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be passed for the argument `{V}`",
+    label = "the argument has another element type, or access, or place in the definition",
+    note = "write `&memory`, where `memory` is a `FlashMemory` of just the element type in the argument's view; or pass a `FlashMemory`, a `MemoryRange`, a `&mut [T]` or a `&mut Vec<T>` of it, and where the argument is only read a `&[T]` or a `&Vec<T>`"
+)]
+pub trait Argument<V> {
+    /// The view.
+    fn into_view(self) -> V;
+}
+
+// So that a message names what was passed, and not the conversions that there are.
+#[diagnostic::do_not_recommend]
+impl<S, V: From<S>> Argument<V> for S {
+    #[inline(always)]
+    fn into_view(self) -> V {
+        self.into()
+    }
+}
+
 /// Conversions from what a host program holds. Read-only views take shared slices, the others need
 /// exclusive ones; a [`FlashMemory`] is always shared and ordered by the runtime.
 macro_rules! sources {

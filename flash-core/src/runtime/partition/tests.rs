@@ -469,12 +469,12 @@ partition_map! {
     static DOUBLE = "boxes.double": |at: &Candidate<'_>, boxes: &mut Boxes| {
         let x = at.values("x");
         match at.scalar::<u32>("mode") {
-            0 => boxes.set("from", std::iter::once(x.start * 2..x.end * 2)),
-            1 => boxes.set("from", std::iter::once(x.start..at.shape("from")[0] + 1)),
-            2 => boxes.set("to", [x]),
-            3 => boxes.set("bins", std::iter::once(0..4)),
+            0 => boxes.set("from", x.start * 2..x.end * 2),
+            1 => boxes.set("from", x.start..at.shape("from")[0] + 1),
+            2 => boxes.set("to", x),
+            3 => boxes.set("bins", 0..4),
             4 => panic!("mode 4"),
-            _ => boxes.set("bins", [x]),
+            _ => boxes.set("bins", x),
         }
     }, cost: |at: &Candidate<'_>| at.values("x").end.pow(2);
 }

@@ -106,7 +106,7 @@ pub struct Stages<'a> {
 #[kernel]
 impl CpuItem<Stages<'_>> for Plain {
     fn item(ix: Index<2>, mut k: StagesItem<'_>) {
-        match ix["stage"] {
+        match ix[Stages::STAGE] {
             0 => *k.sums = k.values.was().iter().sum(),
             _ => k.values.set(*k.sums + ix[0] as u64),
         }
@@ -145,7 +145,7 @@ pub struct Grid<'a> {
 impl CpuItem<Grid<'_>> for Plain {
     fn item(ix: Index<2>, k: GridItem<'_>) {
         let sum = k.rows.iter().map(|&v| u64::from(v)).sum();
-        assert_eq!(*k.turned, 10 * ix["x"] as u64 + ix["y"] as u64);
+        assert_eq!(*k.turned, 10 * ix[Grid::X] as u64 + ix[Grid::Y] as u64);
         k.grid.set([sum, *k.turned]);
     }
 }

@@ -92,8 +92,9 @@ fn group_by_has_three_forms() {
 fn the_constructor_takes_the_arguments_in_order_and_lists_them() {
     let text = written(accelerate());
     for part in [
-        "pub fn of(g:T, pos:impl::core::convert::Into<Whole<'a, Read<[T; 3]>>>, acc:impl",
+        "pub fn of(g:T, pos:impl::flash_core::kernel::views::Argument<Whole<'a, Read<[T; 3]>>>, acc:impl",
         "- `g`, `T`: Gravitational constant.",
+        "pub const BODY:::core::primitive::usize=0usize;",
         "- `acc`, `Item<'a, Write<[T; 3]>>`, along body",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");

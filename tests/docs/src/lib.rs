@@ -1,0 +1,22 @@
+//! The programs of README.md and `docs/`: each is a test of a crate that depends on `flash` alone. What
+//! depends on the core, `docs/backends.md`, is tested there. `xtask` checks that no page and no program is
+//! left out.
+//!
+//! One program may hold all of them, so that their kernels have different names. One that names a file is a
+//! program of its own (`standalone_crate`), and finds the file beside the page's copy, where `build.rs` puts
+//! it.
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/README.md"))]
+mod readme {}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/start.md"))]
+mod start {}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/devices.md"))]
+mod devices {}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/opencl.md"))]
+mod opencl {}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/cuda.md"))]
+mod cuda {}
