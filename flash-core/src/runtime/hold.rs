@@ -74,7 +74,7 @@ impl<'a> HeldMemories<'a> {
             match taken {
                 Ok(tracked) => held.tracked |= tracked,
                 Err(Refused::Pending) => return Ok(None),
-                Err(Refused::Borrowed) => return Err(Error::Borrowed),
+                Err(refused) => return Err(refused.into()),
             }
             held.taken += 1;
         }

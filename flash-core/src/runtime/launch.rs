@@ -20,6 +20,7 @@ use super::submissions::{Node, SubmissionList};
 use super::{distributed, movement, reorder};
 use crate::abi::{self, Arg};
 use crate::error::{Error, LaunchError};
+use crate::fork;
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
 use crate::memory::host_handles::{self, Scratch};
@@ -217,6 +218,9 @@ fn long(
         return Ok(());
     }
     held.tracked = true;
+    if fork::is_child() {
+        return Err(left_out(list, first, failures));
+    }
     if let Some(turn) = held.pending {
         held.shared_walk = Some(turn.touched.walk());
         held.begin(runtime);
@@ -224,14 +228,27 @@ fn long(
     held.active_run = runtime.has_device_memory().then(ActiveRun::begin);
     held.fast_path = None;
     let beside = held.shared_walk.is_some();
-    let mut failures = distributed::run(list, runtime, watch, beside, first, failures)?.into_iter();
-    match failures.next() {
-        Some(mut first) => {
-            first.others = failures.collect();
-            Err(Error::Launch(Arc::new(first)))
-        }
-        None => Ok(()),
+    let failures = distributed::run(list, runtime, watch, beside, first, failures)?;
+    first_with_others(failures).map_or(Ok(()), Err)
+}
+
+/// The first failure, with the others attached; `None` if there is none.
+fn first_with_others(failures: Vec<LaunchError>) -> Option<Error> {
+    let mut failures = failures.into_iter();
+    let mut first = failures.next()?;
+    first.others = failures.collect();
+    Some(Error::Launch(Arc::new(first)))
+}
+
+/// The error of a pipeline in a child of `fork`, whose submissions from a position on are not run: each that
+/// would have needed the threads, the devices or the lanes of the parent.
+fn left_out(list: &SubmissionList, first: usize, mut failures: Vec<LaunchError>) -> Error {
+    if first == 0 {
+        return Error::Forked;
     }
+    let rest = list.nodes().iter().enumerate().skip(first);
+    failures.extend(rest.map(|(position, node)| failed(list, node, position, Error::Forked)));
+    first_with_others(failures).unwrap_or(Error::Forked)
 }
 
 #[inline]

@@ -219,7 +219,7 @@ fn not_held(
     release(&memories[..at], false);
     match held {
         Ok(_) | Err(Refused::Pending) => Ok(true),
-        Err(Refused::Borrowed) => Err(Error::Borrowed),
+        Err(refused) => Err(refused.into()),
     }
 }
 

@@ -14,6 +14,7 @@ mod errors;
 mod events;
 mod exactly_once;
 mod failure;
+mod fork;
 mod fuzzy;
 mod host_tasks;
 mod implementations;

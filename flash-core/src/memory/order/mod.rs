@@ -20,6 +20,11 @@ use std::sync::LazyLock;
 /// The order of all pipelines of the process.
 pub(crate) static ORDER: LazyLock<Order<Region>> = LazyLock::new(Order::default);
 
+/// Its lock is free in a child of `fork`.
+pub(super) fn watch_forks() {
+    crate::fork::hold(ORDER.table());
+}
+
 impl Extent for Region {
     fn overlaps(&self, other: &Region) -> bool {
         Region::overlaps(self, other)

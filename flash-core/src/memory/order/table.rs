@@ -17,7 +17,7 @@
 //! Memories are numbers here, the touched elements are an [`Extent`], and how a pipeline runs is not known:
 //! the models include this file beside their own `sync`.
 
-use super::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::{Condvar, Mutex, MutexGuard, before_sleep};
 use std::collections::{HashMap, HashSet};
 
 /// A pipeline's number in the order; never reused.
@@ -66,7 +66,7 @@ pub(crate) struct Order<E> {
     changed: Condvar,
 }
 
-struct Table<E> {
+pub(super) struct Table<E> {
     next: Ticket,
     entries: HashMap<Ticket, Entry>,
     /// The lines of memories that are touched.
@@ -96,12 +96,18 @@ impl<E> Default for Order<E> {
 }
 
 impl<E: Extent> Order<E> {
+    /// The lock of all of it.
+    pub(super) fn table(&self) -> &Mutex<Table<E>> {
+        &self.table
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table<E>> {
         self.table.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Sleeps until a pipeline has left or a walk has ended.
     fn wait<'t>(&self, mut table: MutexGuard<'t, Table<E>>) -> MutexGuard<'t, Table<E>> {
+        before_sleep();
         table.waiting += 1;
         let mut table = self.changed.wait(table).unwrap_or_else(|e| e.into_inner());
         table.waiting -= 1;

@@ -12,7 +12,10 @@ pub(crate) use word::{Refused, State};
 impl From<Refused> for Error {
     /// A guard's claim is refused by guards only; a launch that meets a pending pipeline enters the order
     /// behind it (`runtime/asynchronous`) and does not report it.
-    fn from(_: Refused) -> Error {
-        Error::Borrowed
+    fn from(refused: Refused) -> Error {
+        match refused {
+            Refused::Borrowed | Refused::Pending => Error::Borrowed,
+            Refused::Forked => Error::Forked,
+        }
     }
 }

@@ -32,6 +32,7 @@ use super::footprint::pipeline::PipelineFootprint;
 use super::hold::{InTurn, Rest};
 use super::launch;
 use crate::error::{Code, Error};
+use crate::fork;
 use crate::index::IntoDims;
 use crate::memory::order::{ORDER, Ticket};
 use crate::panics::caught;
@@ -46,7 +47,7 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     let timed = list.nodes().iter().any(|node| timeout(node, runtime).is_some());
     let pending = Pending::new(timed);
     let handle = Handle::new(pending.clone());
-    if let Err(error) = launch::may_run(list, runtime) {
+    if let Err(error) = launch::may_run(list, runtime).and_then(|()| fork::check()) {
         pending.set(Err(error));
         return handle;
     }

@@ -12,7 +12,9 @@ use super::limits::{SharedOutcome, StoppableOutcome};
 use super::outcome::Outcome;
 use super::queue::{Job, Queue, Sleeper};
 use crate::error::Error;
+use crate::fork;
 use crate::memory::order::{ORDER, Ticket};
+use crate::memory::watch_forks;
 use crate::runtime::event::Event;
 use crate::runtime::footprint::pipeline::PipelineFootprint;
 use crate::runtime::submissions::SubmissionList;
@@ -49,6 +51,8 @@ pub(in crate::runtime) fn pend(
     list: &SubmissionList,
     touched: &PipelineFootprint,
 ) -> Result<PlaceInOrder, Error> {
+    fork::check()?;
+    watch_forks();
     // Who tries again and again while a guard is alive leaves nothing in the order.
     for (_, memory, written) in list.memories() {
         memory.look(written.then(|| touched.written(memory)))?;

@@ -77,7 +77,7 @@ impl<'a> HeldResidents<'a> {
             match home.header().state.launch_tracked(home.written) {
                 Ok(_) => these.held += 1,
                 Err(Refused::Pending) => return Ok(None),
-                Err(Refused::Borrowed) => return Err(Error::Borrowed),
+                Err(refused) => return Err(refused.into()),
             }
         }
         if !these._uncounted.may_stay() {
