@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// The forking thread waits for the sections of other threads at most this long.
 #[cfg(unix)]
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// This process is a child of one that had launched.
 static CHILD: AtomicBool = AtomicBool::new(false);

@@ -260,6 +260,7 @@ fn no_child_hangs_whatever_the_threads_of_the_parent_do() {
     in_process(&[THREADS], || {
         let rt = get_runtime("ALL_CPU").unwrap();
         let shared = FlashMemory::<u64>::zeroed(MANY);
+        add(&rt, 1, &shared).unwrap();
         let stop = AtomicBool::new(false);
         let until_stopped = |body: &dyn Fn()| {
             while !stop.load(SeqCst) {
