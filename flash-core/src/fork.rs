@@ -8,8 +8,9 @@
 //!   ([`is_child`]) and returns [`Error::Forked`] instead. Nothing looks at it on the warm path of a launch.
 //! - A launch on the host's memory runs on the calling thread alone: the teams of the CPU are closed
 //!   ([`on_fork`]).
-//! - What the child may still lock is free there: either the thread that forks holds it meanwhile ([`hold`]),
-//!   or it is taken inside a [`Section`], and no other thread is inside one while the process forks.
+//! - What the child may still lock is free there: either the thread that forks holds it meanwhile
+//!   ([`hold`]), or it is taken inside a [`Section`], and no other thread is inside one while the process
+//!   forks.
 //!
 //! *Invariant.* While the process forks, no thread but the forking one is inside a section or has a held lock.
 //! The forking thread waits for the others, but only for [`PATIENCE`]: a section that takes longer, such as a
@@ -55,7 +56,8 @@ pub(crate) fn check() -> Result<(), Error> {
     if is_child() { Err(Error::Forked) } else { Ok(()) }
 }
 
-/// Called before a wait that returns no error. In a child it could not end, so the process ends with a notice.
+/// Called before a wait that returns no error. In a child it could not end, so the process ends with a
+/// notice.
 pub fn before_sleep() {
     if is_child() {
         crate::notice(format_args!("{}", Error::Forked));
@@ -162,8 +164,8 @@ struct Held<T: 'static> {
     guard: UnsafeCell<Option<MutexGuard<'static, T>>>,
 }
 
-// SAFETY: only the thread that has set `FORKING` touches the guard, from `before` to `after`, so it is released
-// on the thread that took it.
+// SAFETY: only the thread that has set `FORKING` touches the guard, from `before` to `after`, so it is
+// released on the thread that took it.
 unsafe impl<T: Send> Send for Held<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Held<T> {}

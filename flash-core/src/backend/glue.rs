@@ -660,8 +660,8 @@ unsafe extern "C" fn event_ready(event: *mut abi::Event) -> u32 {
 }
 
 unsafe extern "C" fn event_wait(event: *mut abi::Event) -> *mut abi::Error {
-    // SAFETY: an event of this backend.
     entry("event_wait", || {
+        // SAFETY: an event of this backend.
         let completion = unsafe { event_of(event) }.completion();
         wait_here(|| completion.ready(), || completion.wait())
     })

@@ -15,6 +15,7 @@ use super::footprint::pipeline::PipelineFootprint;
 use super::hold::{HeldMemories, InTurn};
 use super::plan::{Plan, Target};
 use super::resident;
+use super::small::SmallPipeline;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
 use super::{distributed, movement, reorder};
@@ -136,15 +137,46 @@ fn run_held(
         if !held.may_stay() {
             return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
-        return match resident::run(list, runtime, watch, 0) {
-            (done, failures) if done == list.nodes().len() && failures.is_empty() => Ok(()),
-            far => long(list, runtime, &mut held, watch, far),
+        let (device, small) = match &runtime.devices[..] {
+            [device] => (*device, None),
+            _ => match SmallPipeline::of(list, runtime) {
+                Some(small) => (small.device, Some(small)),
+                None => return long(list, runtime, &mut held, watch, (0, Vec::new())),
+            },
         };
+        if !device.info().host_memory {
+            return match resident::run(list, runtime, device, watch, 0) {
+                (done, failures) if done == list.nodes().len() && failures.is_empty() => {
+                    small.into_iter().for_each(|small| small.end(list));
+                    Ok(())
+                }
+                far => long(list, runtime, &mut held, watch, far),
+            };
+        }
+        if !held.are_only_reserved()? {
+            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+        }
+        one_by_one(list, runtime, &mut held, watch, (first, suspends))?;
+        small.into_iter().for_each(|small| small.end(list));
+        return Ok(());
     }
     if held.tracked && !held.are_only_reserved()? {
         return long(list, runtime, &mut held, watch, (first, Vec::new()));
     }
     held.begin(runtime);
+    one_by_one(list, runtime, &mut held, watch, (first, suspends))
+}
+
+/// Runs the submissions from `first` on as the inline path does: one after another, on the caller. Nothing of
+/// their memories is to be looked up. `suspends`: another thread may run the rest.
+#[inline]
+fn one_by_one(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    held: &mut HeldMemories<'_>,
+    watch: Option<&SharedOutcome>,
+    (first, suspends): (usize, bool),
+) -> Result<(), Error> {
     // Chains have few orders: mostly the same as the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let before = list.count_launches();
@@ -152,15 +184,15 @@ fn run_held(
     while position < list.nodes().len() {
         // The last one is waited for anyhow.
         if runtime.runs_ahead && position + 1 < list.nodes().len() {
-            let (next, failures) = resident::run(list, runtime, watch, position);
+            let (next, failures) = resident::run(list, runtime, runtime.devices[0], watch, position);
             if !failures.is_empty() {
-                return long(list, runtime, &mut held, watch, (next, failures));
+                return long(list, runtime, held, watch, (next, failures));
             }
             position = next;
         }
         let Some(node) = list.nodes().get(position) else { break };
         if is_stopped(watch) {
-            return long(list, runtime, &mut held, watch, (position, Vec::new()));
+            return long(list, runtime, held, watch, (position, Vec::new()));
         }
         let (plan, order) = (node.plan(), list.order_of(node));
         let space = match &last {
@@ -196,7 +228,7 @@ fn run_held(
         position += 1;
         if let Err(source) = outcome {
             let failure = failed(list, node, position - 1, source);
-            return long(list, runtime, &mut held, watch, (position, vec![failure]));
+            return long(list, runtime, held, watch, (position, vec![failure]));
         }
     }
     Ok(())

@@ -1,11 +1,11 @@
 //! A child of `fork` has one thread: it launches on that, gets an error where it needs another one, and never
 //! hangs.
 
+use flash::Error;
 use flash::kernel;
 use flash::kernel::views::{Item, ReadWrite, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::kernels::mmm;
-use flash::Error;
 use flash::prelude::*;
 use flash::{Event, HostTask};
 use flash_tests::{context, in_process};
