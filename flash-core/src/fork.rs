@@ -12,7 +12,7 @@
 //!   ([`hold`]), or it is taken inside a [`Section`], and no other thread is inside one while the process
 //!   forks.
 //!
-//! *Invariant.* While the process forks, no thread but the forking one is inside a section or has a held lock.
+//! *Invariant.* While the process forks, no other thread is inside a section or has a held lock.
 //! The forking thread waits for the others, but only for [`PATIENCE`]: a section that takes longer, such as a
 //! compiler's, may itself wait for that thread. Then the child cannot enter sections at all.
 //!
@@ -24,11 +24,10 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// The forking thread waits for the sections of other threads at most this long.
 #[cfg(unix)]
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// This process is a child of one that had launched.
 static CHILD: AtomicBool = AtomicBool::new(false);
