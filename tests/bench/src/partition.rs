@@ -301,7 +301,7 @@ fn planning() -> Result<Row> {
 fn small() -> Result<Row> {
     const TILES: usize = 8;
     let all = all()?;
-    let one = get_runtime(&all.devices()[0].id())?;
+    let one = get_runtime(all.devices()[0].id())?;
     let (mut ours, mut theirs) = (Matrix::new(TILES), Matrix::new(TILES));
     let turn = |matrix: &mut Matrix, rt: &RuntimeObj| {
         matrix.reset()?;
