@@ -208,6 +208,12 @@ pub enum Error {
         "it comes after an event that never happens: its `Signal` was dropped without `send`; call `send`, or look why the thread that had it has ended"
     )]
     Abandoned,
+    /// This process is a child of `fork`, and something is needed of its parent that it has not: a thread, a
+    /// device, or a lock.
+    #[error(
+        "this process is a child of `fork`, which has no thread of its parent but the one that forked, and this needs another one: fork before the first launch, or execute a new program after `fork`"
+    )]
+    Forked,
     /// A submission failed.
     #[error("{0}")]
     Launch(Arc<LaunchError>),

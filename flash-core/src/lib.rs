@@ -13,6 +13,7 @@ pub mod abi;
 pub mod backend;
 pub mod descriptor;
 mod error;
+pub mod fork;
 pub mod index;
 pub mod kernel;
 pub mod memory;

@@ -5,6 +5,7 @@ use super::cpu::{Blocked, Product};
 use super::{Mmm, MmmWhole};
 use crate::simd::Number;
 use flash_core::backend::keep_float_state;
+use flash_core::fork;
 use flash_core::kernel;
 use flash_core::kernel::{CpuWhole, Index, Space, Threads};
 use libloading::Library;
@@ -56,6 +57,7 @@ impl OpenBlasLibrary {
     fn get() -> Option<&'static OpenBlasLibrary> {
         static LOADED: OnceLock<Option<OpenBlasLibrary>> = OnceLock::new();
         let load = || {
+            fork::watch();
             // SAFETY: the loader's OpenBLAS may be loaded by any program; these are the types of its
             // functions, and it is never unloaded.
             unsafe {
@@ -109,10 +111,11 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
 }
 
 /// m, n, k, lda, ldb, ldc, in the library's type. `None` if one is too large for it, if the sums are empty,
-/// and for a product that this thread finishes before others are woken.
+/// for a product that this thread finishes before others are woken, and in a child of `fork`, where the
+/// library's threads are not.
 fn numbers<T: Number>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> {
     let [m, n, k] = *size;
-    if m.saturating_mul(n).saturating_mul(k) <= SMALL {
+    if m.saturating_mul(n).saturating_mul(k) <= SMALL || fork::is_child() {
         return None;
     }
     let mut numbers = [0; 6];

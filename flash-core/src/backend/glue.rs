@@ -5,7 +5,8 @@ use super::settings::{Asked, HostSettings};
 use super::workers::get_extension;
 use super::{Backend, Changes, Class, Device, Failure, Launch};
 use crate::abi::{self, BackendApi, HostApi, Str, Submission};
-use crate::error::Code;
+use crate::error::{Code, Error};
+use crate::fork;
 use crate::panics::caught;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -364,6 +365,7 @@ unsafe extern "C" fn prepare<B: Backend>(
     kernel: *mut *mut abi::Kernel,
 ) -> *mut abi::Error {
     entry("prepare", || {
+        fork::watch();
         // SAFETY: a device of ours; the host keeps implementations for ever.
         let prepared = unsafe { cell_of::<B>(device).device.prepare(&*implementation)? };
         // SAFETY: the host's variable.
@@ -444,9 +446,21 @@ unsafe extern "C" fn submit<B: Backend>(
 /// Waits for an event that the host does not get.
 #[inline]
 fn wait_and_release(event: Event) -> Result<(), Failure> {
-    let outcome = caught(|| event.wait());
+    let outcome = caught(|| wait_here(|| event.ready(), || event.wait()));
     release_event(event);
     outcome.unwrap_or_else(|panic| Err(panicked("event_wait", &panic)))
+}
+
+/// Waits for a device, unless its thread or queue is the parent's of this child of `fork`.
+#[inline]
+fn wait_here(
+    ready: impl FnOnce() -> bool,
+    wait: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if fork::is_child() && !ready() {
+        return Err(Failure::new(Code::Unavailable, Error::Forked.to_string()));
+    }
+    wait()
 }
 
 /// Drops an event. A panic here does not tell whether the work is done.
@@ -652,8 +666,11 @@ unsafe extern "C" fn event_ready(event: *mut abi::Event) -> u32 {
 }
 
 unsafe extern "C" fn event_wait(event: *mut abi::Event) -> *mut abi::Error {
-    // SAFETY: an event of this backend.
-    entry("event_wait", || unsafe { event_of(event) }.completion().wait())
+    entry("event_wait", || {
+        // SAFETY: an event of this backend.
+        let completion = unsafe { event_of(event) }.completion();
+        wait_here(|| completion.ready(), || completion.wait())
+    })
 }
 
 unsafe extern "C" fn event_on_ready(

@@ -21,6 +21,7 @@ use super::residence::PublishedResidence;
 use super::routes;
 use super::transfer::Transfer;
 use crate::error::{Code, Error};
+use crate::fork;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -83,6 +84,7 @@ impl ArrayInner {
             if is_so(directory) {
                 return DirectoryGuard { lock, home: &self.home, changed: false };
             }
+            fork::before_sleep();
             directory.waiting += 1;
             lock = self.arrived.wait(lock).unwrap_or_else(|e| e.into_inner());
             if let Some(directory) = lock.as_mut() {
@@ -261,6 +263,10 @@ impl ArrayInner {
     /// Copies to the host what is not current there.
     fn fetch(&self, directory: &mut Directory, region: &Region) -> Result<(), Error> {
         let lacking = directory.lacks(Place::HOST, region);
+        if !lacking.is_empty() {
+            // A device is needed, and perhaps the lock of its routes.
+            fork::check()?;
+        }
         for (from, part) in
             directory.sources(Place::HOST, &lacking, |from| routes::route(from, Place::HOST).cost)
         {

@@ -16,6 +16,7 @@
 //! for the holder of a fence. What it holds counts as used: a run that lacks just that gets an error.
 
 use super::state::{heavy, light};
+use crate::fork;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -57,9 +58,21 @@ impl Flag {
     }
 }
 
+/// In a child of `fork` there is a fence for ever: devices, which the fast paths are for, are the parent's.
+pub(super) fn watch_forks() {
+    fork::hold(&FLAGS);
+    fork::on_fork(|| {
+        FENCES.fetch_add(1, SeqCst);
+    });
+}
+
 /// A flag went down while there are fences.
 #[cold]
 fn tell_fences() {
+    if fork::is_child() {
+        // No thread waits in a fence.
+        return;
+    }
     drop(lowered());
     TOLD.notify_all();
 }
@@ -138,6 +151,7 @@ impl FastPathFence {
                 if seen.is_multiple_of(2) {
                     return (flag, seen);
                 }
+                fork::before_sleep();
                 // The thread that lowers it sees the fence, and tells under the lock.
                 told = TOLD.wait(told).unwrap_or_else(|e| e.into_inner());
             }

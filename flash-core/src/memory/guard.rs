@@ -1,7 +1,9 @@
 //! Host access to a memory: guards, and reading within a call.
 
+use super::state::Refused;
 use super::{ArrayInner, own_guards};
 use crate::error::Error;
+use crate::fork;
 use crate::kernel::{Element, shim};
 use smallvec::SmallVec;
 use std::fmt;
@@ -66,15 +68,33 @@ unsafe impl Sync for HostGuard<'_> {}
 pub(super) struct GuardSites(Mutex<SmallVec<[(Range<u64>, &'static Location<'static>); 1]>>);
 
 impl GuardSites {
-    fn lock(&self) -> MutexGuard<'_, SmallVec<[(Range<u64>, &'static Location<'static>); 1]>> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    /// None in a child of `fork` if a thread of the parent had the lock.
+    fn lock(&self) -> Option<MutexGuard<'_, SmallVec<[(Range<u64>, &'static Location<'static>); 1]>>> {
+        match fork::is_child() {
+            true => self.0.try_lock().ok(),
+            false => Some(self.0.lock().unwrap_or_else(|e| e.into_inner())),
+        }
     }
 
     /// Of a guard of some of a range.
     fn find(&self, range: &Range<u64>) -> Option<&'static Location<'static>> {
         let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
-        let sites = self.lock();
+        let sites = self.lock()?;
         sites.iter().find(|(other, _)| meets(other)).or(sites.first()).map(|(_, site)| *site)
+    }
+
+    fn enter(&self, range: Range<u64>, site: &'static Location<'static>) {
+        if let Some(mut sites) = self.lock() {
+            sites.push((range, site));
+        }
+    }
+
+    fn leave(&self, range: &Range<u64>, site: &'static Location<'static>) {
+        let Some(mut sites) = self.lock() else { return };
+        let is_it = |(other, its): &(Range<u64>, &Location<'_>)| other == range && std::ptr::eq(*its, site);
+        if let Some(at) = sites.iter().rposition(is_it) {
+            sites.swap_remove(at);
+        }
     }
 }
 
@@ -91,8 +111,8 @@ impl<'a> HostGuard<'a> {
         if !written {
             header.relieve();
         }
-        let tracked = header.guard(&range, written).map_err(|_| header.borrowed(&range, None))?;
-        header.sites.lock().push((range.clone(), site));
+        let tracked = header.guard(&range, written).map_err(|why| header.refused(why, &range, None))?;
+        header.sites.enter(range.clone(), site);
         own_guards::enter(header.id(), range.clone(), written);
         // From now on it is released when it is dropped.
         let guard = HostGuard { header, range, written, site, not_send: PhantomData };
@@ -117,14 +137,7 @@ impl<'a> HostGuard<'a> {
 impl Drop for HostGuard<'_> {
     fn drop(&mut self) {
         own_guards::leave(self.header.id(), &self.range, self.written);
-        let mut sites = self.header.sites.lock();
-        let is_it = |(range, site): &(Range<u64>, &Location<'_>)| {
-            *range == self.range && std::ptr::eq(*site, self.site)
-        };
-        if let Some(at) = sites.iter().rposition(is_it) {
-            sites.swap_remove(at);
-        }
-        drop(sites);
+        self.header.sites.leave(&self.range, self.site);
         // The host has everything alone, unless its copies could not be fetched.
         let tracked = self.written && self.header.state.is_tracked() && self.header.settle();
         self.header.release_guard(&self.range, self.written, tracked);
@@ -132,10 +145,13 @@ impl Drop for HostGuard<'_> {
 }
 
 impl ArrayInner {
-    /// The error of a use of a range that meets a guard, after it has waited for that, or at once.
+    /// The error of a use of a range that was refused, after it has waited for guards, or at once.
     #[cold]
-    pub fn borrowed(&self, range: &Range<u64>, waited: Option<Duration>) -> Error {
-        Error::Borrowed { guard: self.sites.find(range), waited }
+    pub fn refused(&self, why: Refused, range: &Range<u64>, waited: Option<Duration>) -> Error {
+        match why {
+            Refused::Forked => Error::Forked,
+            Refused::Borrowed | Refused::Pending => Error::Borrowed { guard: self.sites.find(range), waited },
+        }
     }
 }
 
@@ -160,11 +176,14 @@ impl<'a> HostRead<'a> {
         let tracked = loop {
             match header.begin_read(&range) {
                 Ok(tracked) => break tracked,
-                Err(_) if own_guards::any() => return Err(header.borrowed(&range, None)),
-                Err(_) => {
+                Err(why) if why == Refused::Forked || own_guards::any() => {
+                    return Err(header.refused(why, &range, None));
+                }
+                Err(why) => {
+                    fork::check()?;
                     let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
                     if !header.after_guards(false, None, until) {
-                        return Err(header.borrowed(&range, Some(PATIENCE)));
+                        return Err(header.refused(why, &range, Some(PATIENCE)));
                     }
                 }
             }

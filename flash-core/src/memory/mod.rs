@@ -39,12 +39,24 @@ pub(crate) use inner::{ArrayInner, GRANULE};
 pub use transfer::{Moved, Transfers};
 
 use crate::error::Error;
+use crate::fork;
 use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
+
+/// Called before the first launch: a child of `fork` is marked from then on ([`fork`]), has the locks that it
+/// may need, and is kept off the fast paths of devices.
+pub(crate) fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        order::watch_forks();
+        fast_path::watch_forks();
+        fork::watch();
+    });
+}
 
 /// An array that launches read and write: an owning handle, always initialised, with a shape.
 ///

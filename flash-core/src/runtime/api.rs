@@ -11,6 +11,7 @@ use super::submission::Submission;
 use crate::backend::DeviceHandle;
 use crate::descriptor::{Attributes, MemoryBudget};
 use crate::error::Error;
+use crate::fork::Section;
 use crate::index::IntoDims;
 use crate::memory::IntoShape;
 use std::fmt;
@@ -43,7 +44,9 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Key`] lists the available keys and, for each plugin found but not usable, the reason.
+    /// [`Error::Forked`] in a child of `fork`, if its parent looked for devices or made plans at that moment.
     pub fn runtime(&self, key: &str) -> Result<RuntimeObj, Error> {
+        let _section = Section::enter()?;
         crate::memory::state::agree();
         let devices = self.registry().resolve(key)?;
         preload::early(self.registry(), &devices);

@@ -6,6 +6,7 @@
 //! stands for, if that has not begun.
 
 use crate::memory::order::{ORDER, Ticket};
+use crate::memory::watch_forks;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -52,6 +53,7 @@ impl Event {
     /// An event, and what signals it.
     #[allow(clippy::new_ret_no_self)] // one is nothing without the other
     pub fn new() -> (Event, Signal) {
+        watch_forks();
         let ticket = ORDER.line_up(Vec::new(), []);
         let abandoned = Arc::new(AtomicBool::new(false));
         let signal = Signal { ticket, abandoned: abandoned.clone(), sent: false };

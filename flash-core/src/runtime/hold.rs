@@ -15,6 +15,7 @@ use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
 use crate::descriptor::Patience;
 use crate::error::{Error, LaunchError};
+use crate::fork;
 use crate::memory::fast_path::FastPathGuard;
 use crate::memory::region::Region;
 use crate::memory::state::Refused;
@@ -23,10 +24,27 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A memory of a launch, and whether the launch writes it, with which a guard conflicts.
+/// A memory of a launch, and whether the launch writes it, that is refused to it: mostly, a guard conflicts.
 pub(super) struct GuardedMemory<'a> {
     pub(super) memory: &'a ArrayInner,
     pub(super) written: bool,
+    pub(super) refused: Refused,
+}
+
+impl GuardedMemory<'_> {
+    /// The region of it that the pipeline writes, if it writes some.
+    pub(super) fn region<'t>(&self, touched: &'t PipelineFootprint) -> Option<&'t Region> {
+        self.written.then(|| touched.written(self.memory))
+    }
+
+    /// The error of the launch, of whose use of the memory, or of a region of it, this is. It has waited, or
+    /// not.
+    #[cold]
+    pub(super) fn error(&self, region: Option<&Region>, waited: Option<Duration>) -> Error {
+        let memory = self.memory;
+        let range = region.map_or(0..memory.len() as u64, |region| region.hull(&memory.grid()));
+        memory.refused(self.refused, &range, waited)
+    }
 }
 
 /// The waiting of a launch for guards of other threads. It holds nothing meanwhile.
@@ -46,17 +64,18 @@ impl PatientWait {
     ///
     /// # Errors
     /// [`Error::Borrowed`], at once if this thread holds a guard, or at the end of its patience.
+    /// [`Error::Forked`] in a child of `fork`.
     #[cold]
     pub fn wait(&mut self, guarded: &GuardedMemory<'_>, region: Option<&Region>) -> Result<(), Error> {
-        let GuardedMemory { memory, written } = *guarded;
-        let waited = (!self.limit.is_zero() && !own_guards::any()).then_some(self.limit);
-        if waited.is_some() {
-            let until = *self.until.get_or_insert_with(|| end_of(self.limit));
-            if memory.after_guards(written, region, until) {
-                return Ok(());
-            }
+        if guarded.refused == Refused::Forked || self.limit.is_zero() || own_guards::any() {
+            return Err(guarded.error(region, None));
         }
-        Err(borrowed(memory, region, waited))
+        fork::check()?;
+        let until = *self.until.get_or_insert_with(|| end_of(self.limit));
+        match guarded.memory.after_guards(guarded.written, region, until) {
+            true => Ok(()),
+            false => Err(guarded.error(region, Some(self.limit))),
+        }
     }
 }
 
@@ -72,13 +91,6 @@ pub(super) fn end_of(limit: Duration) -> Instant {
     let now = Instant::now();
     // A century is as good as for ever.
     now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(100 * 365 * 86_400))
-}
-
-/// The error of a launch whose use of a memory, or of a region of it, conflicts with a guard.
-#[cold]
-pub(super) fn borrowed(memory: &ArrayInner, region: Option<&Region>, waited: Option<Duration>) -> Error {
-    let range = region.map_or(0..memory.len() as u64, |region| region.hull(&memory.grid()));
-    memory.borrowed(&range, waited)
 }
 
 /// The memories of a pipeline, held from the first to the last submission; given back on drop.
@@ -141,7 +153,7 @@ impl<'a> HeldMemories<'a> {
             match taken {
                 Ok(tracked) => held.tracked |= tracked,
                 Err(Refused::Pending) => return Ok(None),
-                Err(Refused::Borrowed) => return Err(GuardedMemory { memory, written }),
+                Err(refused) => return Err(GuardedMemory { memory, written, refused }),
             }
             held.taken += 1;
         }

@@ -15,11 +15,13 @@ use super::footprint::pipeline::PipelineFootprint;
 use super::hold::{GuardedMemory, HeldMemories, InTurn, PatientWait};
 use super::plan::{Plan, Target};
 use super::resident;
+use super::small::SmallPipeline;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
 use super::{distributed, movement, reorder};
 use crate::abi::{self, Arg};
 use crate::error::{Error, LaunchError};
+use crate::fork;
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::kernel::shim;
 use crate::memory::host_handles::{self, Scratch};
@@ -76,14 +78,12 @@ fn run_after_guards<'a>(
 /// Runs a pipeline on this thread when its turn comes in the order. The launch is one that may run.
 #[cold]
 fn run_in_order(list: &SubmissionList, runtime: &Runtime, mut wait: PatientWait) -> Result<(), Error> {
+    fork::check()?;
     let touched = PipelineFootprint::of(list, runtime);
     let turn = loop {
         match pend(list, &touched) {
             Ok(turn) => break turn,
-            Err(guarded) => {
-                let region = guarded.written.then(|| touched.written(guarded.memory));
-                wait.wait(&guarded, region)?;
-            }
+            Err(guarded) => wait.wait(&guarded, guarded.region(&touched))?,
         }
     };
     if own_guards::any() && ORDER.is_behind_guards(turn.ticket()) {
@@ -168,15 +168,46 @@ fn run_held(
         if !held.may_stay() {
             return long(list, runtime, &mut held, watch, (0, Vec::new()));
         }
-        return match resident::run(list, runtime, watch, 0) {
-            (done, failures) if done == list.nodes().len() && failures.is_empty() => Ok(()),
-            far => long(list, runtime, &mut held, watch, far),
+        let (device, small) = match &runtime.devices[..] {
+            [device] => (*device, None),
+            _ => match SmallPipeline::of(list, runtime) {
+                Some(small) => (small.device, Some(small)),
+                None => return long(list, runtime, &mut held, watch, (0, Vec::new())),
+            },
         };
+        if !device.info().host_memory {
+            return match resident::run(list, runtime, device, watch, 0) {
+                (done, failures) if done == list.nodes().len() && failures.is_empty() => {
+                    small.into_iter().for_each(|small| small.end(list));
+                    Ok(())
+                }
+                far => long(list, runtime, &mut held, watch, far),
+            };
+        }
+        if !held.are_only_reserved()? {
+            return long(list, runtime, &mut held, watch, (0, Vec::new()));
+        }
+        one_by_one(list, runtime, &mut held, watch, (first, suspends))?;
+        small.into_iter().for_each(|small| small.end(list));
+        return Ok(());
     }
     if held.tracked && !held.are_only_reserved()? {
         return long(list, runtime, &mut held, watch, (first, Vec::new()));
     }
     held.begin(runtime);
+    one_by_one(list, runtime, &mut held, watch, (first, suspends))
+}
+
+/// Runs the submissions from `first` on as the inline path does: one after another, on the caller. Nothing of
+/// their memories is to be looked up. `suspends`: another thread may run the rest.
+#[inline]
+fn one_by_one(
+    list: &SubmissionList,
+    runtime: &Runtime,
+    held: &mut HeldMemories<'_>,
+    watch: Option<&SharedOutcome>,
+    (first, suspends): (usize, bool),
+) -> Result<(), Error> {
     // Chains have few orders: mostly the same as the submission before.
     let mut last: Option<(&Order, SpaceView<'_>)> = None;
     let before = list.count_launches();
@@ -184,15 +215,15 @@ fn run_held(
     while position < list.nodes().len() {
         // The last one is waited for anyhow.
         if runtime.runs_ahead && position + 1 < list.nodes().len() {
-            let (next, failures) = resident::run(list, runtime, watch, position);
+            let (next, failures) = resident::run(list, runtime, runtime.devices[0], watch, position);
             if !failures.is_empty() {
-                return long(list, runtime, &mut held, watch, (next, failures));
+                return long(list, runtime, held, watch, (next, failures));
             }
             position = next;
         }
         let Some(node) = list.nodes().get(position) else { break };
         if is_stopped(watch) {
-            return long(list, runtime, &mut held, watch, (position, Vec::new()));
+            return long(list, runtime, held, watch, (position, Vec::new()));
         }
         let (plan, order) = (node.plan(), list.order_of(node));
         let space = match &last {
@@ -228,7 +259,7 @@ fn run_held(
         position += 1;
         if let Err(source) = outcome {
             let failure = failed(list, node, position - 1, source);
-            return long(list, runtime, &mut held, watch, (position, vec![failure]));
+            return long(list, runtime, held, watch, (position, vec![failure]));
         }
     }
     Ok(())
@@ -250,6 +281,9 @@ fn long(
         return Ok(());
     }
     held.tracked = true;
+    if fork::is_child() {
+        return Err(left_out(list, first, failures));
+    }
     if let Some(turn) = held.pending {
         held.shared_walk = Some(turn.touched.walk());
         held.begin(runtime);
@@ -257,14 +291,27 @@ fn long(
     held.active_run = runtime.has_device_memory().then(ActiveRun::begin);
     held.fast_path = None;
     let beside = held.shared_walk.is_some();
-    let mut failures = distributed::run(list, runtime, watch, beside, first, failures)?.into_iter();
-    match failures.next() {
-        Some(mut first) => {
-            first.others = failures.collect();
-            Err(Error::Launch(Arc::new(first)))
-        }
-        None => Ok(()),
+    let failures = distributed::run(list, runtime, watch, beside, first, failures)?;
+    first_with_others(failures).map_or(Ok(()), Err)
+}
+
+/// The first failure, with the others attached; `None` if there is none.
+fn first_with_others(failures: Vec<LaunchError>) -> Option<Error> {
+    let mut failures = failures.into_iter();
+    let mut first = failures.next()?;
+    first.others = failures.collect();
+    Some(Error::Launch(Arc::new(first)))
+}
+
+/// The error of a pipeline in a child of `fork`, whose submissions from a position on are not run: each that
+/// would have needed the threads, the devices or the lanes of the parent.
+fn left_out(list: &SubmissionList, first: usize, mut failures: Vec<LaunchError>) -> Error {
+    if first == 0 {
+        return Error::Forked;
     }
+    let rest = list.nodes().iter().enumerate().skip(first);
+    failures.extend(rest.map(|(position, node)| failed(list, node, position, Error::Forked)));
+    first_with_others(failures).unwrap_or(Error::Forked)
 }
 
 #[inline]

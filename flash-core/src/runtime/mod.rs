@@ -38,6 +38,7 @@ mod reorder;
 #[cfg(feature = "recordings")]
 mod replay;
 mod resident;
+mod small;
 mod state;
 mod submission;
 mod submissions;

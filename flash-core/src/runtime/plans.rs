@@ -13,6 +13,9 @@ use super::plan::{Plan, PlannedKernel, targets_of};
 use crate::backend::catalog::Catalog;
 use crate::backend::{DeviceHandle, extension};
 use crate::descriptor::{Attributes, Implementation};
+use crate::error::Error;
+use crate::fork::Section;
+use crate::memory::watch_forks;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -92,6 +95,9 @@ impl PlanTables {
         if let Some(Implementation::File { .. }) = options.get() {
             return Arc::new(Plans::new(devices, options.of_plans(), None));
         }
+        let Ok(_section) = Section::enter() else {
+            return Arc::new(Plans::new(devices, options.of_plans(), None));
+        };
         if let Some(known) = known(&mut self.lock(), devices, options) {
             return known;
         }
@@ -127,6 +133,12 @@ fn known(
     }
     tables[..=at].rotate_right(1);
     Some(tables[0].clone())
+}
+
+/// The plan of a kernel in a child of `fork` that cannot make one. It stays as long as the process.
+#[cold]
+fn left_out(kernel: PlannedKernel<'_>, error: Error) -> &'static Plan {
+    Box::leak(Box::new(Plan::failed(kernel, error)))
 }
 
 impl Drop for Plans {
@@ -214,6 +226,11 @@ impl Plans {
 
     #[cold]
     fn insert(&self, id: TypeId, kernel: PlannedKernel<'_>, catalog: &Catalog) -> &Plan {
+        watch_forks();
+        let _section = match Section::enter() {
+            Ok(section) => section,
+            Err(error) => return left_out(kernel, error),
+        };
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = self.get(id) {
             return plan;
@@ -244,6 +261,11 @@ impl Plans {
     }
 
     fn by_name(&self, kernel: PlannedKernel<'_>, catalog: &Catalog) -> &Plan {
+        watch_forks();
+        let _section = match Section::enter() {
+            Ok(section) => section,
+            Err(error) => return left_out(kernel, error),
+        };
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         let key = kernel.descriptor.to_json();
         if let Some(plan) = named.get(&key) {

@@ -6,6 +6,7 @@
 //! the threads of pipelines. A thread is started when work comes and none is idle, and ends after being idle
 //! for [`IDLE`]. Work beyond the limit waits, by priority and then in the order in which it came.
 
+use crate::fork::is_child;
 use crate::settings::process_number;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -70,6 +71,9 @@ impl Extra {
     }
 
     fn run(&'static self, priority: i32, job: Job) {
+        if is_child() {
+            return job();
+        }
         let mut state = self.lock();
         let at = state.queue.partition_point(|(before, _)| *before >= priority);
         state.queue.insert(at, (priority, job));

@@ -9,6 +9,7 @@ mod plain;
 
 use crate::abi::workers::{WorkerHost, Workers};
 use crate::backend::catalog::Catalog;
+use crate::fork;
 use crate::panics::caught;
 use crate::settings::process_number;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,7 @@ pub const STACK_SIZE: usize = 8 << 20;
 
 /// A thread that may run kernels or functions of the host, to be started.
 pub(crate) fn thread(name: &str) -> std::thread::Builder {
+    fork::watch();
     let size = process_number("stack_size").map_or(STACK_SIZE, |size| size as usize);
     std::thread::Builder::new().name(name.into()).stack_size(size)
 }
@@ -90,13 +92,16 @@ fn change(change: impl FnOnce(&mut Vec<Arc<dyn Source>>)) {
 
 /// Announces work for up to `count` workers, and lets as many look for it. Workers that are awake and idle do
 /// so at once. Others are woken for the rest, which takes some microseconds here and some tens until they
-/// run. Busy workers look when they are done.
+/// run. Busy workers look when they are done. In a child of `fork` there is none, and nothing happens.
 pub fn wake(count: usize) {
     announce(count);
 }
 
 /// As [`wake`]; false if there is no thread at all.
 pub(crate) fn announce(count: usize) -> bool {
+    if fork::is_child() {
+        return false;
+    }
     NEWS.fetch_add(1, Ordering::SeqCst);
     match supplied() {
         // SAFETY: the backend's function, and this host, which lives for ever.

@@ -35,6 +35,7 @@ const GRINDERS: usize = 64;
 pub fn rows(_: &Peers) -> Result<Vec<Row>> {
     let two = ("FLASH_CPU_DEVICES", "2");
     let copying = [(KEY, "TEST"), ("FLASH_TEST", "queue=caller checks=no")];
+    let copying_two = [(KEY, "TEST"), ("FLASH_TEST", "devices=2 queue=caller checks=no")];
     let (one_thread, two_threads) = (("FLASH_CPU_THREADS", "1"), ("FLASH_CPU_THREADS", "2"));
     let mut rows = Vec::new();
     if std::thread::available_parallelism()?.get() > 1 {
@@ -89,11 +90,22 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
         ("one device", &[one_thread][..]),
         ("two devices", &[two, two_threads]),
         ("one device with a memory of its own", &copying),
+        ("two devices with memories of their own", &copying_two),
     ] {
         rows.push(child::pair_row(
             &format!("Cholesky of 64 x 64 tiles, built and run, over the calls alone, per task, {name}"),
             "ns",
             "cholesky",
+            environment,
+        )?);
+    }
+    for (name, environment) in
+        [("2 devices", &[two, two_threads][..]), ("2 devices with memories of their own", &copying_two)]
+    {
+        rows.push(child::pair_row(
+            &format!("Cholesky of 8 x 8 tiles again and again, over {name}, against one of them"),
+            "us",
+            "small",
             environment,
         )?);
     }
@@ -146,6 +158,7 @@ pub fn measure(what: &str) -> Result<bool> {
         "cut" => print(&cut()?)?,
         "planning" => print(&planning()?)?,
         "cholesky" => print(&cholesky()?)?,
+        "small" => print(&small()?)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -282,6 +295,35 @@ fn planning() -> Result<Row> {
         (anew - per_call(1000, || launch(MANY_ITEMS))) / 1e3
     };
     Ok(pair("", "", REPEATS, turn, None, NO_PAUSE))
+}
+
+/// Many small submissions that depend on each other, on all devices and on the first one.
+fn small() -> Result<Row> {
+    const TILES: usize = 8;
+    let all = all()?;
+    let one = get_runtime(all.devices()[0].id())?;
+    let (mut ours, mut theirs) = (Matrix::new(TILES), Matrix::new(TILES));
+    let turn = |matrix: &mut Matrix, rt: &RuntimeObj| {
+        matrix.reset()?;
+        Ok::<f64, flash::Error>(1e3 * milliseconds(|| matrix.pipeline(rt).exec()))
+    };
+    // Until the devices' rates are known.
+    for _ in 0..10 {
+        turn(&mut ours, &all)?;
+        turn(&mut theirs, &one)?;
+    }
+    let error = ours.error()?;
+    if error.is_nan() || error > 1e-9 {
+        bail!("expected the factor of the matrix, found one that is {error:e} off");
+    }
+    Ok(pair(
+        "",
+        "",
+        REPEATS,
+        || turn(&mut ours, &all).expect("factorises"),
+        Some(&mut || turn(&mut theirs, &one).expect("factorises")),
+        NO_PAUSE,
+    ))
 }
 
 fn cholesky() -> Result<Row> {

@@ -14,6 +14,7 @@ mod errors;
 mod events;
 mod exactly_once;
 mod failure;
+mod fork;
 mod fuzzy;
 mod guards;
 mod host_tasks;

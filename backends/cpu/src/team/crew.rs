@@ -9,7 +9,7 @@
 
 use super::mailbox::{Job, Letter, Mailbox, Rows};
 use super::shares::fraction;
-use super::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, yield_now};
+use super::sync::{AtomicBool, AtomicU64, Ordering, before_sleep, spin_loop, yield_now};
 
 /// What a member finds in its mailbox when it attends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,6 +252,8 @@ impl Crew {
         if *polls < self.spin.before_yield {
             spin_loop();
         } else {
+            // A thread of before never comes, in a child that was forked inside a kernel.
+            before_sleep();
             yield_now();
         }
         *polls = polls.saturating_add(1);

@@ -17,6 +17,7 @@ use super::mailbox::Mailbox;
 use super::place::Place;
 use super::turn::{MyTurn, Turn};
 use flash_core::backend::{HostWork, WorkerThreads};
+use flash_core::fork::{self, Section};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -126,7 +127,26 @@ impl Pool {
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
-        self.shared.get_or_init(|| Arc::new(Shared::new(&self.shares, self.linger)))
+        match self.shared.get() {
+            Some(shared) => shared,
+            None => self.new_shared(),
+        }
+    }
+
+    #[cold]
+    fn new_shared(&self) -> &Arc<Shared> {
+        // Too short for a fork to come in between.
+        let _section = Section::enter();
+        self.shared.get_or_init(|| {
+            let shared = Arc::new(Shared::new(&self.shares, self.linger));
+            let teams = Arc::downgrade(&shared);
+            fork::on_fork(move || {
+                let shared = teams.upgrade();
+                shared.iter().flat_map(|shared| &shared.teams).for_each(|team| team.turn.close());
+            });
+            fork::watch();
+            shared
+        })
     }
 
     /// True if its threads were started.
@@ -141,7 +161,11 @@ impl Pool {
         self.shared.get().is_some()
     }
 
+    /// The pool, once it has threads; none in a child of `fork`, where these are not.
     fn rayon(&self) -> Option<&Rayon> {
+        if fork::is_child() {
+            return None;
+        }
         let start = || {
             let named = |index| format!("flash-cpu-{}", index + 1);
             let mut builder = ThreadPoolBuilder::new().num_threads(self.threads()).thread_name(named);

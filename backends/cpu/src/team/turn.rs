@@ -33,6 +33,11 @@ impl Turn {
         Self { busy: AtomicBool::new(false), ledger: UnsafeCell::new(Ledger::default()) }
     }
 
+    /// From now on no launch has the team: in a child of `fork`, which has none of its threads.
+    pub(crate) fn close(&self) {
+        self.busy.store(true, Ordering::Relaxed);
+    }
+
     /// Never waits: a nested launch would wait for the one it is part of.
     #[inline]
     pub(crate) fn try_take(&self) -> Option<MyTurn<'_>> {

@@ -16,12 +16,18 @@ pub(crate) use table::{Extent, Order, Ticket, Touch};
 use super::region::Region;
 use super::state::{Refused, State};
 use super::{ArrayInner, own_guards};
+use crate::fork;
 use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::Instant;
 
 /// The order of all pipelines of the process.
 pub(crate) static ORDER: LazyLock<Order<Region>> = LazyLock::new(Order::default);
+
+/// Its lock is free in a child of `fork`.
+pub(super) fn watch_forks() {
+    fork::hold(ORDER.table());
+}
 
 impl Extent for Region {
     fn overlaps(&self, other: &Region) -> bool {
@@ -111,7 +117,7 @@ impl ArrayInner {
             true => self.state.release_guard_read(),
             false => self.parts.release(&self.state, &self.part(range)),
         };
-        if is_awaited {
+        if is_awaited && !fork::is_child() {
             BEHIND.released(self.id()).into_iter().for_each(AfterGuards::resume);
         }
     }

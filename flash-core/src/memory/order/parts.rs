@@ -11,7 +11,7 @@
 //!
 //! The models include this file, too.
 
-use super::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::{Condvar, Mutex, MutexGuard, is_child};
 use super::table::{Extent, Order};
 use super::{Refused, State};
 use smallvec::SmallVec;
@@ -42,6 +42,7 @@ pub(crate) fn read<E: Extent>(
 ) -> Result<bool, Refused> {
     loop {
         match state.launch_read() {
+            Err(Refused::Pending) if is_child() => return Err(Refused::Forked),
             Err(Refused::Pending) => {}
             other => return other,
         }
@@ -72,7 +73,8 @@ impl<E: Extent + PartialEq> Parts<E> {
             let mut parts = self.lock();
             let taken = match state.guard_part(!parts.is_empty()) {
                 Ok(tracked) => Some(tracked),
-                Err(Refused::Borrowed) => return Err(Refused::Borrowed),
+                Err(refused @ (Refused::Borrowed | Refused::Forked)) => return Err(refused),
+                Err(Refused::Pending) if is_child() => return Err(Refused::Forked),
                 Err(Refused::Pending) => order.beside(memory, &part, || state.guard_part_beside()),
             };
             if let Some(tracked) = taken {

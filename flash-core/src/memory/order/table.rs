@@ -18,7 +18,7 @@
 //! the models include this file beside their own `sync`.
 
 use super::Refused;
-use super::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::{Condvar, Mutex, MutexGuard, before_sleep, is_child};
 use std::collections::{HashMap, HashSet};
 
 /// A pipeline's number in the order; never reused.
@@ -67,7 +67,7 @@ pub(crate) struct Order<E> {
     changed: Condvar,
 }
 
-struct Table<E> {
+pub(super) struct Table<E> {
     next: Ticket,
     entries: HashMap<Ticket, Entry>,
     /// The lines of memories that are touched.
@@ -111,12 +111,18 @@ impl<E> Default for Order<E> {
 }
 
 impl<E: Extent> Order<E> {
+    /// The lock of all of it.
+    pub(super) fn table(&self) -> &Mutex<Table<E>> {
+        &self.table
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table<E>> {
         self.table.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Sleeps until a pipeline has left or a walk has ended.
     fn wait<'t>(&self, mut table: MutexGuard<'t, Table<E>>) -> MutexGuard<'t, Table<E>> {
+        before_sleep();
         table.waiting += 1;
         let mut table = self.changed.wait(table).unwrap_or_else(|e| e.into_inner());
         table.waiting -= 1;
@@ -259,6 +265,9 @@ impl<E: Extent> Order<E> {
             let mut conflicting = table.conflicting(memory, extent, written).peekable();
             if conflicting.peek().is_none() {
                 return Ok(());
+            }
+            if is_child() {
+                return Err(Refused::Forked);
             }
             if !holds {
                 drop(conflicting);

@@ -2,6 +2,7 @@
 //! another file of this name, over loom.
 
 use super::word::Slot;
+pub(super) use crate::fork::is_child;
 pub(super) use crate::memory::fast_path::asleep;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

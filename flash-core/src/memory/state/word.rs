@@ -52,7 +52,9 @@
 //! each side; `fences` moves the cost to the waiter, which is about to sleep anyway.
 
 use super::fences::{heavy, light};
-use super::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, asleep, spin, with_slot};
+use super::sync::{
+    AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, asleep, is_child, spin, with_slot,
+};
 use std::time::Instant;
 
 const GUARD: u64 = 1;
@@ -78,6 +80,8 @@ pub(crate) enum Refused {
     /// A pipeline of the order is pending, or a guard of a part is alive: enter the order, which knows
     /// whether they conflict.
     Pending,
+    /// It would have to sleep, in a child of `fork`, in which no other thread may be there to wake it.
+    Forked,
 }
 
 /// A claim on a word.
@@ -249,6 +253,9 @@ impl State {
             }
             round += 1;
             if !spin(round) {
+                if is_child() {
+                    return Err(Refused::Forked);
+                }
                 asleep(|| self.park(claim, None));
             }
         }
@@ -294,7 +301,10 @@ impl State {
 
     #[cold]
     fn wake(&self) {
-        with_slot(std::ptr::from_ref(self) as usize, Slot::wake_all);
+        // In a child of `fork` no thread is parked.
+        if !is_child() {
+            with_slot(std::ptr::from_ref(self) as usize, Slot::wake_all);
+        }
     }
 
     /// A launch will read. True if it is tracked.
@@ -412,10 +422,8 @@ impl State {
 
     /// Waits until no launch reads it: called by a pending pipeline whose turn it is, before it writes.
     pub fn drained(&self) {
-        while self.word.load(Acquire) & READERS != 0 {
-            // The claim names no bit that refuses.
-            let _ = self.take_slow(Claim::DRAINED);
-        }
+        // The claim names no bit that refuses; a pipeline does not become pending in a child of `fork`.
+        while self.word.load(Acquire) & READERS != 0 && self.take_slow(Claim::DRAINED).is_ok() {}
     }
 
     /// A pending pipeline runs from now on: called when it is its turn, after all waiting.

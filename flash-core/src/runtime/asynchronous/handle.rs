@@ -2,6 +2,7 @@
 
 use super::pending::Pending;
 use crate::error::Error;
+use crate::fork;
 use crate::kernel::shim;
 use std::fmt;
 use std::future::Future;
@@ -42,14 +43,23 @@ impl Handle {
         &self.outcome
     }
 
+    /// In a child of `fork`: the outcome, or the error that it does not come here.
+    fn in_child(&self) -> Option<Result<(), Error>> {
+        fork::check().err().map(|error| self.outcome.get_now().unwrap_or(Err(error)))
+    }
+
     /// Waits until all of it has finished, or its time is up. This thread runs it if it has not begun, and
     /// before it what it comes after.
     ///
     /// # Errors
     /// As [`Pipeline::exec`](crate::Pipeline::exec) returns them; [`Error::Timeout`] within
     /// [`Error::Launch`] if a [`Timeout`](crate::descriptor::Timeout) has passed; [`Error::Nested`] inside
-    /// a kernel or host task, which must not wait.
+    /// a kernel or host task, which must not wait; [`Error::Forked`] in a child of `fork`, if it was not
+    /// complete before.
     pub fn wait(&self) -> Result<(), Error> {
+        if let Some(outcome) = self.in_child() {
+            return outcome;
+        }
         match self.outcome.get() {
             Some(outcome) => outcome,
             None if shim::in_kernel() => Err(Error::Nested),
@@ -59,11 +69,14 @@ impl Handle {
 
     /// The outcome, if it has finished, as [`wait`](Self::wait) returns it.
     pub fn try_wait(&self) -> Option<Result<(), Error>> {
-        self.outcome.get()
+        self.in_child().or_else(|| self.outcome.get())
     }
 
     /// Waits at most this long, and runs nothing; `None` if it has not finished by then.
     pub fn wait_timeout(&self, limit: Duration) -> Option<Result<(), Error>> {
+        if let Some(outcome) = self.in_child() {
+            return Some(outcome);
+        }
         if shim::in_kernel() {
             return Some(self.outcome.get().unwrap_or(Err(Error::Nested)));
         }
@@ -78,7 +91,10 @@ impl Future for Handle {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.outcome.poll(context)
+        match self.in_child() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => self.outcome.poll(context),
+        }
     }
 }
 

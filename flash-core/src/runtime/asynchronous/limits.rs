@@ -4,6 +4,7 @@
 use super::outcome::Outcome;
 use super::timer::Alarm;
 use crate::error::{Error, LaunchError};
+use crate::fork;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -94,6 +95,8 @@ pub(crate) fn timed(
     blame: impl FnOnce(Error) -> LaunchError,
     submit: impl FnOnce(StopFlag<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    // The timer is another thread.
+    fork::check()?;
     let late = |taken| Err(Error::Timeout { limit, taken: Some(taken) });
     let before = start.elapsed();
     if !before.is_zero() && before >= limit {
@@ -144,6 +147,7 @@ impl Permit {
     pub fn take(gauge: &Arc<InFlightLimit>) -> Permit {
         let mut count = gauge.count.lock().unwrap_or_else(|e| e.into_inner());
         while *count >= gauge.limit {
+            fork::before_sleep();
             count = gauge.fewer.wait(count).unwrap_or_else(|e| e.into_inner());
         }
         *count += 1;

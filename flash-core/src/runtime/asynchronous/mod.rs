@@ -30,10 +30,11 @@ pub use host_task::HostTask;
 use super::api::{Pipeline, SubmitObj};
 use super::device_launch::timeout;
 use super::footprint::pipeline::PipelineFootprint;
-use super::hold::{GuardedMemory, InTurn, Rest, borrowed, end_of, patience};
+use super::hold::{GuardedMemory, InTurn, Rest, end_of, patience};
 use super::launch;
 use super::submissions::SubmissionList;
 use crate::error::{Code, Error};
+use crate::fork;
 use crate::index::IntoDims;
 use crate::memory::order::{self, AfterGuards, BehindGuards, ORDER, Ticket};
 use crate::memory::own_guards;
@@ -51,7 +52,7 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     let timed = list.nodes().iter().any(|node| timeout(node, runtime).is_some());
     let pending = Pending::new(timed);
     let handle = Handle::new(pending.clone());
-    if let Err(error) = launch::may_run(list, runtime) {
+    if let Err(error) = launch::may_run(list, runtime).and_then(|()| fork::check()) {
         pending.set(Err(error));
         return handle;
     }
@@ -61,10 +62,9 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     let (turn, is_behind) = match pending::pend(list, &touched) {
         Ok(turn) => (turn, false),
         Err(_) if may_wait(list, &touched, patience) => pending::pend_behind(list, &touched),
-        Err(GuardedMemory { memory, written }) => {
+        Err(guarded) => {
             drop(permit);
-            let region = written.then(|| touched.written(memory));
-            pending.set(Err(borrowed(memory, region, None)));
+            pending.set(Err(guarded.error(guarded.region(&touched), None)));
             return handle;
         }
     };
@@ -128,10 +128,8 @@ impl AfterGuards for GuardedTask {
         let list = pipeline.buffer.parts().0;
         // If there is none, it was released just now.
         let none = Error::Borrowed { guard: None, waited: Some(patience) };
-        let error = pending::guarded(list, &touched).next().map_or(none, |guarded| {
-            let region = guarded.written.then(|| touched.written(guarded.memory));
-            borrowed(guarded.memory, region, Some(patience))
-        });
+        let guarded = pending::guarded(list, &touched).next();
+        let error = guarded.map_or(none, |guarded| guarded.error(guarded.region(&touched), Some(patience)));
         turn.withdraw(list);
         drop(pipeline);
         drop(permit);

@@ -56,6 +56,11 @@ impl<T: Clone> Outcome<T> {
         self.lock().outcome.clone()
     }
 
+    /// As [`get`](Self::get), or none if another thread has the lock.
+    pub fn get_now(&self) -> Option<T> {
+        self.state.try_lock().ok()?.outcome.clone()
+    }
+
     /// The counter to take before a look at what [`nudge`](Self::nudge) tells of.
     pub fn nudges(&self) -> u32 {
         self.lock().nudges

@@ -14,6 +14,7 @@ use super::queue::{Job, Queue, Sleeper};
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::order::{ORDER, Ticket};
+use crate::memory::watch_forks;
 use crate::runtime::event::Event;
 use crate::runtime::footprint::pipeline::PipelineFootprint;
 use crate::runtime::hold::GuardedMemory;
@@ -63,9 +64,9 @@ pub(in crate::runtime) fn pend<'a>(
     }
     let turn = line_up(list, touched);
     for (counted, (_, memory, written)) in list.memories().enumerate() {
-        if memory.pend(written.then(|| touched.written(memory))).is_err() {
+        if let Err(refused) = memory.pend(written.then(|| touched.written(memory))) {
             turn.withdraw_from(list.memories().take(counted));
-            return Err(GuardedMemory { memory, written });
+            return Err(GuardedMemory { memory, written, refused });
         }
     }
     Ok(turn)
@@ -82,6 +83,7 @@ pub(super) fn pend_behind(list: &SubmissionList, touched: &PipelineFootprint) ->
 }
 
 fn line_up(list: &SubmissionList, touched: &PipelineFootprint) -> PlaceInOrder {
+    watch_forks();
     PlaceInOrder(ORDER.line_up(touched.touches(), list.after().iter().map(Event::ticket)))
 }
 
@@ -90,10 +92,9 @@ pub(super) fn guarded<'a>(
     list: &'a SubmissionList,
     touched: &'a PipelineFootprint,
 ) -> impl Iterator<Item = GuardedMemory<'a>> {
-    let guarded = |(_, memory, written): (_, &'a ArrayInner, bool)| GuardedMemory { memory, written };
-    list.memories().map(guarded).filter(|guarded| {
-        let GuardedMemory { memory, written } = *guarded;
-        memory.look(written.then(|| touched.written(memory))).is_err()
+    list.memories().filter_map(|(_, memory, written)| {
+        let refused = memory.look(written.then(|| touched.written(memory))).err()?;
+        Some(GuardedMemory { memory, written, refused })
     })
 }
 

@@ -3,6 +3,7 @@
 use super::handle::Handle;
 use super::pending::{Pending, PlaceInOrder};
 use crate::error::Error;
+use crate::fork;
 use crate::kernel::shim;
 use crate::memory::order::ORDER;
 use crate::runtime::api::Pipeline;
@@ -13,12 +14,13 @@ impl Event {
     ///
     /// # Errors
     /// [`Error::Abandoned`] if it never happens; [`Error::Nested`] inside a kernel or host task, which must
-    /// not wait.
+    /// not wait; [`Error::Forked`] in a child of `fork`.
     pub fn wait(&self) -> Result<(), Error> {
         if !self.is_over() {
             if shim::in_kernel() {
                 return Err(Error::Nested);
             }
+            fork::check()?;
             let turn = PlaceInOrder(ORDER.line_up(Vec::new(), [self.ticket()]));
             Pending::wait_for_turn(&turn)?;
         }

@@ -37,8 +37,8 @@
 //! modules.
 
 use super::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, blocked, call, changed, fence,
-    spin,
+    AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::*, before_sleep, blocked, call,
+    changed, fence, spin,
 };
 use super::task::TaskRef;
 use smallvec::SmallVec;
@@ -329,6 +329,7 @@ impl Changed {
 
     /// Sleeps until something has changed since `seen` was taken.
     pub fn wait(&self, seen: u32) {
+        before_sleep();
         let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
         self.sleepers.fetch_add(1, Relaxed);
         fence(SeqCst);

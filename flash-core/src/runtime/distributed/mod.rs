@@ -22,6 +22,7 @@ use super::submissions::SubmissionList;
 use crate::error::{Error, LaunchError};
 #[cfg(feature = "recordings")]
 pub(super) use placement::parts_of;
+pub(super) use placement::wants_cut;
 use scheduler::Scheduler;
 
 /// Runs the submissions of a pipeline from `first` on, whose memories are held. `failures` are those of the

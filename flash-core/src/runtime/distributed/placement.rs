@@ -142,7 +142,8 @@ pub(in crate::runtime) fn parts_of(
     }))
 }
 
-pub(super) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
+/// True if the parts of a submission go to several devices, or are several.
+pub(in crate::runtime) fn wants_cut(plan: &Plan, targets: &[Target]) -> bool {
     plan.cut && (targets.len() > 1 || plan.subspaces > 1)
 }
 

@@ -14,7 +14,7 @@
 //!
 //! The models (`tests/loom`) include this file beside their own `sync`, so it names no other modules.
 
-use super::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::{Condvar, Mutex, MutexGuard, before_sleep};
 use std::collections::VecDeque;
 
 /// The runs of the process that use device memory.
@@ -91,6 +91,7 @@ impl DeviceRoom {
             state.change(false);
             self.changed.notify_all();
             while state.ended == ended && (state.active_run > 0 || state.waiting.front() != Some(&me)) {
+                before_sleep();
                 state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
             }
             state.waiting.retain(|other| *other != me);

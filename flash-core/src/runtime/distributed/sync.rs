@@ -2,6 +2,7 @@
 //! another file of this name, over loom.
 
 use super::lane::{Blocked, Changed, Lane};
+pub(super) use crate::fork::before_sleep;
 use crate::workers::{self, Source, blocking};
 use std::collections::VecDeque;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

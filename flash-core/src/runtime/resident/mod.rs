@@ -39,15 +39,15 @@ const RUN_AHEAD: usize = 1024;
 /// Up to this many bytes of an array are copied to the device at once: a task for the copy would cost more.
 const AT_ONCE: u64 = 64 << 10;
 
-/// Runs submissions from `first` on, as long as they can take this path. Returns the first that was not run,
-/// and the failures of those before it.
+/// Runs submissions from `first` on, on one device, as long as they can take this path. Returns the first
+/// that was not run, and the failures of those before it.
 pub(super) fn run(
     list: &SubmissionList,
     runtime: &Runtime,
+    device: &'static DeviceHandle,
     watch: Option<&SharedOutcome>,
     first: usize,
 ) -> (usize, Vec<LaunchError>) {
-    let [device] = &runtime.devices[..] else { return (first, Vec::new()) };
     // Other work has its place in the lane, before this or after it.
     if !Lanes::of(device).kernels.is_idle() {
         return (first, Vec::new());
@@ -69,10 +69,14 @@ pub(super) fn run(
             _ => last.insert((order, order.view())).1.get(),
         };
         let plan = node.plan();
+        let is_here = |target: &&Target| std::ptr::eq(target.device, device);
         let target = match plan.targets() {
-            Ok([target]) if plan.runs_simply() && !(plan.writes && runtime.check_writes) => target,
-            _ => break,
+            Ok(targets) if plan.runs_simply() && !(plan.writes && runtime.check_writes) => {
+                targets.iter().find(is_here)
+            }
+            _ => None,
         };
+        let Some(target) = target else { break };
         let outcome = match memory {
             None => run.launch((node, target), list.args_of(node), space, watch, position),
             Some(memory) => match run.tell(node, memory, &mut told, &mut failed) {

@@ -8,6 +8,7 @@ mod plans;
 mod recordings;
 mod replay;
 mod serial;
+mod small;
 mod twins;
 
 use super::{RuntimeObj, get_runtime};

@@ -2,3 +2,10 @@
 
 pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
 pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
+
+/// No process forks here.
+pub(super) fn is_child() -> bool {
+    false
+}
+
+pub(super) fn before_sleep() {}

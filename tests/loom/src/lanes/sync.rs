@@ -48,6 +48,9 @@ pub(super) fn join() {
     }
 }
 
+/// No process forks here.
+pub(super) fn before_sleep() {}
+
 pub(super) fn spin(_: u32) -> bool {
     false
 }

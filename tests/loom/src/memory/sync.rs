@@ -17,6 +17,11 @@ pub(super) fn spin(_: u32) -> bool {
     false
 }
 
+/// No process forks here.
+pub(super) fn is_child() -> bool {
+    false
+}
+
 /// Sleeping threads are not counted here.
 pub(super) fn asleep<R>(body: impl FnOnce() -> R) -> R {
     body()
