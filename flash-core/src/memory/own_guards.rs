@@ -5,8 +5,8 @@
 //! that guard may wait for this thread. And what its guards read stays as it is, so that it reads that again
 //! without waiting for anything.
 //!
-//! A guard that is forgotten stays here, as it stays counted in its memory's word. Memories are known by their
-//! numbers, which no later memory gets.
+//! A guard that is forgotten stays here, as it stays counted in its memory's word. Memories are known by
+//! their numbers, which no later memory gets.
 
 use std::cell::RefCell;
 use std::ops::Range;

@@ -165,8 +165,8 @@ impl ArrayInner {
         }
     }
 
-    /// Waits until no guard conflicts with a launch that reads it, or writes it, or a region of it. The caller
-    /// holds nothing. False: one still does at that time.
+    /// Waits until no guard conflicts with a launch that reads it, or writes it, or a region of it. The
+    /// caller holds nothing. False: one still does at that time.
     pub fn after_guards(&self, written: bool, region: Option<&Region>, until: Instant) -> bool {
         self.state.after_guards(written, until)
             && region.is_none_or(|region| self.parts.after_guards(region, until))

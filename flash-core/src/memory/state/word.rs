@@ -394,8 +394,8 @@ impl State {
         self.take(if beside { Claim::PEND_WRITE_BESIDE } else { Claim::PEND_WRITE }).map(|_| ())
     }
 
-    /// The same as [`pend_read`](Self::pend_read) and [`pend_write`](Self::pend_write), but beside guards that
-    /// conflict. True if there is one of all of it, which is waited for later.
+    /// The same as [`pend_read`](Self::pend_read) and [`pend_write`](Self::pend_write), but beside guards
+    /// that conflict. True if there is one of all of it, which is waited for later.
     pub fn pend_behind(&self, written: bool) -> bool {
         let (claim, guards) = match written {
             true => (Claim::PEND_WRITE_BEHIND, GUARD_WRITES | GUARDS),
@@ -492,8 +492,8 @@ impl State {
         self.word.fetch_update(Acquire, Relaxed, next).ok().map(|before| before & TRACKED != 0)
     }
 
-    /// A guard of a part is released, and `last`: no other is alive. True if pipelines that write are counted,
-    /// which may wait for that.
+    /// A guard of a part is released, and `last`: no other is alive. True if pipelines that write are
+    /// counted, which may wait for that.
     pub fn release_guard_part(&self, last: bool) -> bool {
         let before = match last {
             true => self.word.fetch_and(!PARTS, AcqRel),

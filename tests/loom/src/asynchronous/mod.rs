@@ -386,7 +386,8 @@ impl World {
         }
     }
 
-    /// Waits until no guard conflicts with the use of a memory, with nothing held. Patience does not end here.
+    /// Waits until no guard conflicts with the use of a memory, with nothing held. Patience does not end
+    /// here.
     fn after_guards(&self, m: usize, written: bool) {
         let until = Instant::now() + Duration::from_secs(1 << 30);
         assert!(self.states[m].after_guards(written, until));
