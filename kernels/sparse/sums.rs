@@ -11,8 +11,8 @@ use crate::simd::{InstructionSet, Number};
 use std::ops::Range;
 
 /// From this many elements on, several of a row are added beside each other also where the product has one
-/// column. The additions of shorter rows wait less than loads from beyond the caches do, and those run further
-/// ahead through code of one loop.
+/// column. The additions of shorter rows wait less than loads from beyond the caches do, and those run
+/// further ahead through code of one loop.
 const LONG: usize = 64;
 
 /// The elements of a row, for implementations of one row at a time.

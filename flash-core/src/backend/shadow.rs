@@ -23,8 +23,8 @@ pub struct ImplementationReport {
     /// place of this one: it has a higher priority or, at the same one, is found before this one, as the
     /// program's own are.
     pub shadowed_by: Option<String>,
-    /// A hash of what has to be equal before an implementation shadows another: the same in any process of the
-    /// program.
+    /// A hash of what has to be equal before an implementation shadows another. It is the same in every
+    /// process of the program.
     likeness: u64,
     /// Of those alike, the highest is taken.
     rank: (i32, u32),
