@@ -63,13 +63,19 @@ struct HostGuard<'a> {
 // release nor move the guard, which is what its thread must do.
 unsafe impl Sync for HostGuard<'_> {}
 
-/// Where the guards of a memory that are alive were made, for messages.
+/// A guard that is alive: what of the memory it is of, and where it was made.
+struct GuardSite {
+    range: Range<u64>,
+    at: &'static Location<'static>,
+}
+
+/// Those of a memory, for messages.
 #[derive(Default)]
-pub(super) struct GuardSites(Mutex<SmallVec<[(Range<u64>, &'static Location<'static>); 1]>>);
+pub(super) struct GuardSites(Mutex<SmallVec<[GuardSite; 1]>>);
 
 impl GuardSites {
     /// None in a child of `fork` if a thread of the parent had the lock.
-    fn lock(&self) -> Option<MutexGuard<'_, SmallVec<[(Range<u64>, &'static Location<'static>); 1]>>> {
+    fn lock(&self) -> Option<MutexGuard<'_, SmallVec<[GuardSite; 1]>>> {
         match fork::is_child() {
             true => self.0.try_lock().ok(),
             false => Some(self.0.lock().unwrap_or_else(|e| e.into_inner())),
@@ -78,20 +84,20 @@ impl GuardSites {
 
     /// Of a guard of some of a range.
     fn find(&self, range: &Range<u64>) -> Option<&'static Location<'static>> {
-        let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        let meets = |site: &&GuardSite| site.range.start < range.end && range.start < site.range.end;
         let sites = self.lock()?;
-        sites.iter().find(|(other, _)| meets(other)).or(sites.first()).map(|(_, site)| *site)
+        sites.iter().find(meets).or(sites.first()).map(|site| site.at)
     }
 
-    fn enter(&self, range: Range<u64>, site: &'static Location<'static>) {
+    fn enter(&self, range: Range<u64>, at: &'static Location<'static>) {
         if let Some(mut sites) = self.lock() {
-            sites.push((range, site));
+            sites.push(GuardSite { range, at });
         }
     }
 
-    fn leave(&self, range: &Range<u64>, site: &'static Location<'static>) {
+    fn leave(&self, range: &Range<u64>, at: &'static Location<'static>) {
         let Some(mut sites) = self.lock() else { return };
-        let is_it = |(other, its): &(Range<u64>, &Location<'_>)| other == range && std::ptr::eq(*its, site);
+        let is_it = |site: &GuardSite| site.range == *range && std::ptr::eq(site.at, at);
         if let Some(at) = sites.iter().rposition(is_it) {
             sites.swap_remove(at);
         }

@@ -109,7 +109,7 @@ fn a_launch_waits_for_a_guard_of_another_thread_and_holds_nothing_meanwhile() {
                 });
                 assert!(told.recv_timeout(Duration::from_millis(30)).is_err(), "it waits");
                 b.write().unwrap().fill(1);
-                rt.submit(Mix::of(0, &b, &memory())).exec([N]).unwrap();
+                rt.submit(Mix::of(0, &b, memory())).exec([N]).unwrap();
                 assert!(told.try_recv().is_err());
                 end();
             });
@@ -206,8 +206,7 @@ fn what_a_thread_reads_it_may_read_again_while_a_pipeline_waits_for_that() {
     refused(b.read().map(drop));
     refused(b.get(0).map(drop));
     refused(b.write().map(drop));
-    refused(rt.submit(Mix::of(7, &b, &memory())).exec([N]));
-    let text = refused(rt.submit(Mix::of(7, &b, &memory())).exec([N])).to_string();
+    let text = refused(rt.submit(Mix::of(7, &b, memory())).exec([N])).to_string();
     assert!(text.contains("pipelines"), "{text}");
     drop(guard);
     assert!(handle.try_wait().is_none(), "the others are alive");
