@@ -58,6 +58,7 @@ Environment:
   FLASH_CHECK_WRITES          1: check in every launch that kernels write all that they promise to
   FLASH_CHECK_BOUNDS          1: check the indices of FLASH_AT in kernels that devices compile, and before
                               every launch what kernels index with, such as columns of CSR
+  FLASH_CHECK_MAPS            1: cut every launch that may be cut, and check that its parts stay in their boxes
   FLASH_TEST                  devices of the test backend, if it is a plugin: devices=2 ns=0,100. Default: devices=1
 An empty variable counts as unset. What does not fit, or is nearly one of these names, is reported once.
 

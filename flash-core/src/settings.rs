@@ -47,6 +47,7 @@ const fn of_process(name: &'static str, variable: &'static str, kind: Kind) -> S
 pub(crate) const SETTINGS: &[Setting] = &[
     setting("plugin_path", "FLASH_BACKEND_PATH", Kind::Text),
     of_process("check_bounds", "FLASH_CHECK_BOUNDS", Kind::Flag),
+    of_process("check_maps", "FLASH_CHECK_MAPS", Kind::Flag),
     setting("check_writes", "FLASH_CHECK_WRITES", Kind::Flag),
     of_process("host_budget", "FLASH_HOST_BUDGET", Kind::Number(0..=u64::MAX)),
     setting("host_granule", "FLASH_HOST_GRANULE", Kind::Number(1..=u32::MAX as u64)),
@@ -72,6 +73,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 /// | `plugin_path` | `FLASH_BACKEND_PATH` | directories and files of plugins, separated by colons | `flash-backends` beside the program |
 /// | `check_writes` | `FLASH_CHECK_WRITES` | flag: check that kernels write all that they promise to | 0 |
 /// | `check_bounds` (p) | `FLASH_CHECK_BOUNDS` | flag: check the indices of `FLASH_AT` in kernels that devices compile and, before each launch, what kernels index with, see [`ContentsCheck`](crate::kernel::ContentsCheck) | 0 |
+/// | `check_maps` (p) | `FLASH_CHECK_MAPS` | flag: cut every launch that may be cut, on one device, too, and check that each part stays inside the boxes that its map says; in kernels that devices compile, indices of `FLASH_AT` are checked | 0 |
 /// | `host_budget` (p) | `FLASH_HOST_BUDGET` | bytes of the host's memory that arrays of 4 MiB and more are to take | no limit |
 /// | `host_granule` | `FLASH_HOST_GRANULE` | bytes that the host fetches at least from a device's memory | 65536 |
 /// | `allow_world_writable` (p) | `FLASH_ALLOW_WORLD_WRITABLE` | flag: also load plugins that every user can write | 0 |

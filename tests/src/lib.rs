@@ -28,13 +28,14 @@ use std::process::Command;
 const CHILD: &str = "FLASH_TEST_CHILD";
 
 /// What the library reads from the environment, cleared for a child.
-pub(crate) const READ_BY_FLASH: [&str; 17] = [
+pub(crate) const READ_BY_FLASH: [&str; 18] = [
     "FLASH_ALLOW_WORLD_WRITABLE",
     "FLASH_BACKEND_PATH",
     "FLASH_BLOCKING_THREADS",
     "FLASH_CACHE_DIR",
     "FLASH_CACHE_LIMIT",
     "FLASH_CHECK_BOUNDS",
+    "FLASH_CHECK_MAPS",
     "FLASH_CHECK_WRITES",
     "FLASH_CPU_COPY",
     "FLASH_CPU_DEVICES",

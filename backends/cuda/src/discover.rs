@@ -61,7 +61,7 @@ pub(crate) fn devices(settings: &HostSettings<'_>) -> Result<Vec<CudaDevice>, Un
         CUresult::CUDA_ERROR_NO_DEVICE => return Err(none()),
         result => return Err(why(failed("cuInit", result))),
     }
-    let (cache, check_bounds) = (ProgramCache::of_settings(settings)?, settings.flag("check_bounds"));
+    let (cache, check_bounds) = (ProgramCache::of_settings(settings)?, settings.checks_bounds());
     let mut count = 0;
     // SAFETY: a local variable.
     unsafe { cuDeviceGetCount(&mut count) }.call("cuDeviceGetCount").map_err(why)?;

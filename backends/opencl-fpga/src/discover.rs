@@ -55,7 +55,7 @@ pub(crate) struct Found {
 /// The devices of a backend: FPGAs, or all others.
 pub(crate) fn devices(fpga: bool, settings: &HostSettings<'_>) -> Result<Vec<OpenClDevice>, Unavailable> {
     let cache = ProgramCache::of_settings(settings)?;
-    let (copy, check_bounds) = (settings.flag("opencl.copy"), settings.flag("check_bounds"));
+    let (copy, check_bounds) = (settings.flag("opencl.copy"), settings.checks_bounds());
     let platforms = get_platforms().map_err(|error| Unavailable(no_platforms(error.0)))?;
     let (mut devices, mut reasons, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for platform in platforms {

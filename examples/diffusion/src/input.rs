@@ -108,7 +108,7 @@ mod tests {
             ("1,2\n", ["line 1:", "found `1,2`"]),
             ("rx\n1\n", ["line 1:", "found `rx`"]),
             ("\"rx,ry\"\n1,2\n", ["line 1:", "expected the header `rx,ry`"]),
-            ("rx,ry\n1,\"\n", ["line 2, column 2:", "found `\"`"]),
+            ("rx,ry\n1,\"\n", ["line 2, column 2:", "finite"]),
             ("rx,ry\n\n1,2,3\n", ["line 3:", "expected 2 fields (rx,ry), found 3"]),
             ("rx,ry\n1\n", ["line 2:", "found 1"]),
             ("rx,ry\n1,one\n", ["line 2, column 2:", "`ry`, found `one`"]),

@@ -43,6 +43,11 @@ impl<'a> HostSettings<'a> {
         value
     }
 
+    /// True if kernels that devices compile are to check the indices of `FLASH_AT`.
+    pub fn checks_bounds(&self) -> bool {
+        self.flag("check_bounds") || self.flag("check_maps")
+    }
+
     /// True if a flag is set.
     pub fn flag(&self, name: &str) -> bool {
         self.text(name) == Some("1")

@@ -140,6 +140,12 @@ pub(super) fn run_in_turn(
     long(list, runtime, &mut held, watch, (first, failures))
 }
 
+/// True if a submission runs in parts.
+fn is_cut(node: &Node) -> bool {
+    let plan = node.plan();
+    plan.targets().is_ok_and(|targets| distributed::wants_cut(plan, targets))
+}
+
 #[inline]
 fn run_held(
     list: &SubmissionList,
@@ -149,6 +155,9 @@ fn run_held(
     first: usize,
 ) -> Result<(), Error> {
     let suspends = held.pending.is_some_and(|turn| turn.suspends);
+    if runtime.check_maps && first == 0 && list.nodes().iter().any(is_cut) {
+        return long(list, runtime, &mut held, watch, (0, Vec::new()));
+    }
     if (runtime.has_images || list.may_block)
         && first == 0
         && if suspends && !runtime.spreads {

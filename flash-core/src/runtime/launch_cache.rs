@@ -61,6 +61,7 @@ impl LaunchCache {
             && runtime.options.profile.is_none()
             && runtime.error.is_none()
             && runtime.timeout.is_none()
+            && !runtime.check_maps
         {
             self.keep(list, runtime);
         }

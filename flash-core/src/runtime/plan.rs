@@ -19,6 +19,9 @@ use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;
 
+/// The parts of a launch on one device where `check_maps` is set: the first, the last, and one between them.
+const CHECKED_PARTS: u32 = 3;
+
 /// A kernel prepared for a runtime: its [facts](KernelFacts), and the implementation of each device.
 pub(crate) struct Plan {
     type_id: Option<TypeId>,
@@ -177,6 +180,13 @@ impl Plan {
     pub(super) fn check_contents(&mut self) {
         self.check = ContentsCheck::find(&self.descriptor);
         self.prepared |= self.check.is_some();
+    }
+
+    /// Its launches are cut as `check_maps` asks: also on one device.
+    pub(super) fn check_maps(&mut self) {
+        if self.cut && self.targets.as_ref().is_ok_and(|targets| targets.len() == 1) {
+            self.subspaces = self.subspaces.max(CHECKED_PARTS);
+        }
     }
 
     /// Later launches do not find it by its definition.

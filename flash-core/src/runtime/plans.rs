@@ -301,6 +301,9 @@ impl Plans {
         if catalog.settings().flag("check_bounds") {
             plan.check_contents();
         }
+        if catalog.settings().flag("check_maps") {
+            plan.check_maps();
+        }
         if plan.target().is_err() && plan.movement.is_none() {
             self.failed.store(true, Ordering::Relaxed);
         }

@@ -30,6 +30,8 @@ pub(crate) struct Runtime {
     /// True if some options are for backends.
     pub(super) attributes_for_backends: bool,
     pub(super) check_writes: bool,
+    /// What may be cut is cut, on one device, too.
+    pub(super) check_maps: bool,
     /// Bytes that the host fetches at least of memories that its launches have moved.
     pub(super) granule: u32,
     /// True if it has several devices, or one with a memory of its own: pipelines take the distributed path.
@@ -61,6 +63,7 @@ impl Runtime {
         plans: Arc<Plans>,
     ) -> Runtime {
         let check_writes = context.settings().flag("check_writes");
+        let check_maps = context.settings().flag("check_maps");
         let granule = context.settings().number("host_granule").map_or(GRANULE, |bytes| bytes as u32);
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
@@ -84,6 +87,7 @@ impl Runtime {
             plans,
             attributes_for_backends,
             check_writes,
+            check_maps,
             granule,
             timeout,
             patience,

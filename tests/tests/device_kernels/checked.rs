@@ -1,9 +1,10 @@
-//! The setting `check_bounds`: an index of `FLASH_AT` outside its array is an error of the launch that names
-//! it, and nothing outside is touched.
+//! The settings `check_bounds` and `check_maps`: an index of `FLASH_AT` outside its array, or outside the box
+//! of a part, is an error of the launch that names it, and nothing outside is touched.
 
 use crate::of_keys;
 use flash::Error;
-use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Whole};
+use flash::kernel::views::{Item, Phased, Read, ReadWrite, Reduce, Sum, Whole, Window, Write};
+use flash::kernel::{Boxes, Candidate, partition_map};
 use flash::prelude::*;
 use flash_core::Code;
 use flash_tests::emulated;
@@ -11,7 +12,11 @@ use std::process::Command;
 
 /// The devices, in processes with the setting in which the test is run again; none here.
 fn checked(test: &str) -> Vec<String> {
-    if std::env::var_os("FLASH_CHECK_BOUNDS").is_some() {
+    with_setting(test, "FLASH_CHECK_BOUNDS")
+}
+
+fn with_setting(test: &str, variable: &str) -> Vec<String> {
+    if std::env::var_os(variable).is_some() {
         let keys: &[&str] = if emulated::has_driver() { &["NVIDIA_GPU"] } else { &["OPENCL", "INTEL_FPGA"] };
         return of_keys(test, keys);
     }
@@ -22,7 +27,7 @@ fn checked(test: &str) -> Vec<String> {
     }
     for environment in kinds {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env("FLASH_CHECK_BOUNDS", "1");
+        command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(variable, "1");
         let output = command.envs(environment).output().unwrap();
         let text = flash_tests::plugins::text_of(&output);
         assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
@@ -180,5 +185,47 @@ fn phases_and_accumulators_are_checked_too() {
             text.contains("argument `sums`") && text.contains("without, 4") && text.contains("found 4"),
             "{device}: {text}"
         );
+    }
+}
+
+/// to[i] = from[i + reach], for which the map is right if the reach is at most 1.
+#[derive(KernelDefinition)]
+#[kernel(name = "device_kernels.reach", dims(i), part_by(i, map = NEXT))]
+struct Reach<'a> {
+    reach: u64,
+    from: Window<'a, Read<u64>>,
+    to: Item<'a, Write<u64>>,
+}
+
+partition_map! {
+    static NEXT = "device_kernels.next": |at: &Candidate<'_>, boxes: &mut Boxes| {
+        let i = at.values("i");
+        boxes.set("from", i.start..(i.end + 1).min(at.shape("from")[0]));
+    };
+}
+
+const REACH: &str = "FLASH_KERNEL reach(const flash_u64 reach, FLASH_GLOBAL const flash_u64 *from,
+                   FLASH_GLOBAL flash_u64 *to, FLASH_ARGS) {
+    FLASH_FOR_ITEMS {
+        const flash_u64 i = FLASH_INDEX(0);
+        FLASH_AT(to, i) = FLASH_AT(from, i + reach < 120 ? i + reach : i);
+    }
+}
+";
+
+#[test]
+fn a_part_that_reads_outside_the_box_of_its_map_is_an_error_on_one_device_too() {
+    let test = "checked::a_part_that_reads_outside_the_box_of_its_map_is_an_error_on_one_device_too";
+    for device in with_setting(test, "FLASH_CHECK_MAPS") {
+        let rt = get_runtime(&device).unwrap();
+        let run = |reach: u64| {
+            let (from, to) = ((0..120u64).collect::<FlashMemory<u64>>(), FlashMemory::<u64>::zeroed(120));
+            let code = Implementation::source(REACH, "reach").cooperating();
+            rt.submit(Reach::of(reach, &from, &to)).options(code).exec([120]).map(|()| to.get(7).unwrap())
+        };
+        assert_eq!(run(1).unwrap(), 8, "{device}");
+        let (code, text) = told(&run(2).unwrap_err());
+        assert!(code == Code::Kernel && text.contains("argument `from`"), "{device}: {text}");
+        assert_eq!(run(0).unwrap(), 7, "{device}");
     }
 }

@@ -6,6 +6,7 @@ mod alignment;
 mod copies;
 mod failing;
 mod flights;
+mod maps;
 mod options;
 mod out_of_core;
 mod phases;

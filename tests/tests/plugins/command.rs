@@ -173,8 +173,8 @@ fn help_teaches() {
         "FLASH_HOST_BUDGET",
         "FLASH_HOST_GRANULE",
         "FLASH_CHECK_BOUNDS",
+        "FLASH_CHECK_MAPS",
         "FLASH_CHECK_WRITES",
-        "FLASH_CHECK_BOUNDS",
         "Exit status: 0",
     ] {
         assert!(text.contains(part), "no `{part}` in:\n{text}");

@@ -58,11 +58,12 @@ fn small_submissions_that_depend_on_each_other_run_on_one_device() {
 
     // It takes far longer than that, again and again.
     let (list, runtime) = chain.buffer.parts();
-    for round in 0..3 {
-        let small = SmallPipeline::of(list, runtime);
-        small.unwrap_or_else(|| panic!("in round {round}")).has_taken(1e6, list);
+    for round in 0.. {
+        // The run above may have been the first such.
+        let Some(small) = SmallPipeline::of(list, runtime) else { break };
+        assert!(round < 5, "its rate is another one by now");
+        small.has_taken(1e6, list);
     }
-    assert!(!is_small(&chain), "its rate is another one by now");
     takes(&rt, 1_000_000);
     assert!(!is_small(&chain));
 }

@@ -405,6 +405,7 @@ impl World {
                 match refused {
                     Refused::Borrowed => world.after_guards(m, written),
                     Refused::Pending => return World::exec_in_order(world, touches, number),
+                    Refused::Forked => unreachable!("no process forks here"),
                 }
                 continue 'again;
             }
