@@ -28,10 +28,11 @@ const WITHOUT_FEATURES: &[&str] =
 /// Tells the tests that it is built.
 const BUILT: (&str, &str) = ("FLASH_TEST_BUILT", "1");
 
-/// The runtime's tests once more, over several devices.
-const MANY_DEVICES: &[(&str, &[(&str, &str)])] = &[
-    ("two devices", &[("FLASH_CPU_DEVICES", "2")]),
-    ("three devices with memories of their own", OWN_MEMORIES),
+/// Environments in which the runtime's tests run once more, each with the tests that are of something else.
+const AGAIN: &[(&str, &[(&str, &str)], &[&str])] = &[
+    ("two devices", &[("FLASH_CPU_DEVICES", "2")], ON_ONE_DEVICE),
+    ("three devices with memories of their own", OWN_MEMORIES, ON_ONE_DEVICE),
+    ("checks", &[("FLASH_CHECK_WRITES", "1"), ("FLASH_CHECK_MAPS", "1")], UNCHECKED),
 ];
 
 /// Devices that see nothing of the host's memory.
@@ -44,6 +45,18 @@ pub const ON_ONE_DEVICE: &[&str] = &[
     "a_profile_records_kernel_device_phases_items_and_times",
     "a_launch_that_is_profiled_is_one_record",
     "without_a_cut_a_window_is_the_whole_array_through_every_door",
+];
+
+/// Tests of what checks change: launches are cut on one device; they touch all of an argument, whatever their
+/// items are; and what is found to be wrong poisons more.
+const UNCHECKED: &[&str] = &[
+    "all_phases_of_a_device_are_one_record",
+    "without_a_cut_a_window_is_the_whole_array_through_every_door",
+    "a_launch_meets_only_guards_of_what_it_touches",
+    "a_guard_of_what_a_pending_pipeline_leaves_alone_does_not_wait_for_it",
+    "pipelines_wait_for_guards_of_parts_that_they_write_and_for_no_others",
+    "what_a_kernel_forgets_to_write_is_nothing_of_another_array",
+    "devices_random::random_pipelines",
 ];
 
 /// What Miri interprets: code with `unsafe` of its own, kept to minutes. It uses one core: each entry, the
@@ -67,9 +80,10 @@ pub fn run() -> Result<ExitCode> {
     report.run(Step::cargo("build", BUILD))?;
     report.run(Step::cargo("no features", WITHOUT_FEATURES))?;
     report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]).with(&[BUILT]))?;
-    // What a launch means does not depend on how many devices run it, nor on where their memory is.
-    for (name, environment) in MANY_DEVICES {
-        let skipped = ON_ONE_DEVICE.iter().flat_map(|test| ["--skip", test]);
+    // What a launch means does not depend on how many devices run it, nor on where their memory is, nor on
+    // whether it is checked.
+    for (name, environment, others) in AGAIN {
+        let skipped = others.iter().flat_map(|test| ["--skip", test]);
         // As the workspace was built: nothing is compiled again.
         let arguments = ["test", "--workspace", "--test", "runtime", "--"].into_iter();
         let arguments: Vec<&str> = arguments.chain(skipped).collect();
