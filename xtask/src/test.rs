@@ -28,11 +28,26 @@ const WITHOUT_FEATURES: &[&str] =
 /// Tells the tests that it is built.
 const BUILT: (&str, &str) = ("FLASH_TEST_BUILT", "1");
 
-/// Environments in which the runtime's tests run once more, each with the tests that are of something else.
-const AGAIN: &[(&str, &[(&str, &str)], &[&str])] = &[
-    ("two devices", &[("FLASH_CPU_DEVICES", "2")], ON_ONE_DEVICE),
-    ("three devices with memories of their own", OWN_MEMORIES, ON_ONE_DEVICE),
-    ("checks", &[("FLASH_CHECK_WRITES", "1"), ("FLASH_CHECK_MAPS", "1")], UNCHECKED),
+/// An environment in which the runtime's tests run once more.
+struct Again {
+    name: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+    /// The tests that are of something else.
+    others: &'static [&'static str],
+}
+
+const AGAIN: &[Again] = &[
+    Again { name: "two devices", environment: &[("FLASH_CPU_DEVICES", "2")], others: ON_ONE_DEVICE },
+    Again {
+        name: "three devices with memories of their own",
+        environment: OWN_MEMORIES,
+        others: ON_ONE_DEVICE,
+    },
+    Again {
+        name: "checks",
+        environment: &[("FLASH_CHECK_WRITES", "1"), ("FLASH_CHECK_MAPS", "1")],
+        others: UNCHECKED,
+    },
 ];
 
 /// Devices that see nothing of the host's memory.
@@ -82,7 +97,7 @@ pub fn run() -> Result<ExitCode> {
     report.run(Step::cargo("workspace", &["test", "--workspace", "--no-fail-fast"]).with(&[BUILT]))?;
     // What a launch means does not depend on how many devices run it, nor on where their memory is, nor on
     // whether it is checked.
-    for (name, environment, others) in AGAIN {
+    for Again { name, environment, others } in AGAIN {
         let skipped = others.iter().flat_map(|test| ["--skip", test]);
         // As the workspace was built: nothing is compiled again.
         let arguments = ["test", "--workspace", "--test", "runtime", "--"].into_iter();
