@@ -353,7 +353,8 @@ mod tests {
         let refused = |settings: Settings| settings.resolve().unwrap_err().to_string();
         let text = refused(Settings::default().set("check_write", 1).set("cpu.devices", 0));
         assert!(
-            text.contains("`check_write`") && text.contains("check_bounds, check_maps, check_writes, host_budget"),
+            text.contains("`check_write`")
+                && text.contains("check_bounds, check_maps, check_writes, host_budget"),
             "{text}"
         );
         let text = refused(Settings::default().set("cpu.devices", 0));
