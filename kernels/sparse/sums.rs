@@ -11,9 +11,13 @@ use crate::simd::{InstructionSet, Number};
 use std::ops::Range;
 
 /// From this many elements on, several of a row are added beside each other also where the product has one
-/// column. The additions of shorter rows wait less than loads from beyond the caches do, and those run
-/// further ahead through code of one loop.
-const LONG: usize = 64;
+/// column. A shorter row ends before additions have to wait long, and each loop more is one more end that a
+/// CPU guesses wrongly.
+const LONG: usize = 32;
+/// The same where the dense factor has more bytes than [`NEAR`]: loads from far caches take longer than
+/// additions, and run further ahead through code of one loop.
+const LONG_IF_FAR: usize = 64;
+const NEAR: usize = 256 << 10;
 
 /// The elements of a row, for implementations of one row at a time.
 ///
@@ -103,7 +107,7 @@ impl<'a, T: Number> Run<'a, T> {
 
     /// Calls `each` with every row and its sums: of `W` columns from the first on, and of `W` columns from
     /// number `second` on, if `P` is 2. `U` elements are added beside each other. The bits of a sum depend on
-    /// the row's elements and `U`, not on the run.
+    /// the row's elements, the size of `b` and `U`, not on the run.
     ///
     /// # Panics
     /// If row pointers decrease; with the text of `outside` for a column for which `b` has no such elements;
@@ -123,11 +127,12 @@ impl<'a, T: Number> Run<'a, T> {
             columns: self.columns_of(if P == 2 { second + W } else { W }),
             outside,
         };
+        let long = if size_of_val(self.b) > NEAR { LONG_IF_FAR } else { LONG };
         for row in 0..self.rows() {
             let elements = self.row(row);
             let (columns, values) = (&self.columns[elements.clone()], &self.values[elements]);
             let mut sums = [[[T::ZERO; W]; P]; U];
-            if W * P == 1 && columns.len() < LONG {
+            if W * P == 1 && columns.len() < long {
                 let mut sum = T::ZERO;
                 for (column, value) in columns.iter().zip(values) {
                     // SAFETY: the only part, of one element.
