@@ -11,7 +11,7 @@ use flash_core::backend::{
 };
 use flash_core::workers::STACK_SIZE;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The backend.
@@ -267,11 +267,16 @@ fn vendor() -> Option<String> {
 
 /// Bytes of memory of the machine; 0: unknown.
 fn memory() -> u64 {
-    // SAFETY: asks for two numbers.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    let all = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
-    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    all.min(limit(Path::new("/sys/fs/cgroup"), &cgroups).unwrap_or(all))
+    // Reading limits takes most of the time in which a backend is probed.
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    *MEMORY.get_or_init(|| {
+        // SAFETY: asks for two numbers.
+        let (pages, size) =
+            unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+        let all = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
+        let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        all.min(limit(Path::new("/sys/fs/cgroup"), &cgroups).unwrap_or(all))
+    })
 }
 
 /// The least limit of memory of a process's control groups and those above them. `root` is where they are
