@@ -191,7 +191,8 @@ fn is_refused(report: &BackendReport) -> bool {
     matches!(report.outcome, Outcome::Refused { .. })
 }
 
-/// What keeps implementations of a plugin file from being used with all that there is.
+/// Why implementations of a plugin file never run: no backend has their target, or their kernel's name is
+/// misspelt.
 fn unused(plugins: &[Vec<BackendReport>], number: usize) -> Vec<Outcome> {
     let own = &plugins[number];
     // A plugin with a fault of another kind may have lost its target by it.

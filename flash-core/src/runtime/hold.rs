@@ -48,15 +48,17 @@ impl GuardedMemory<'_> {
 }
 
 /// The waiting of a launch for guards of other threads. It holds nothing meanwhile.
-pub(super) struct PatientWait {
-    limit: Duration,
+pub(super) struct PatientWait<'a> {
+    list: &'a SubmissionList,
+    runtime: &'a Runtime,
+    /// Set when it first waits.
     until: Option<Instant>,
 }
 
-impl PatientWait {
+impl<'a> PatientWait<'a> {
     /// Of a pipeline that has not waited yet.
-    pub fn new(list: &SubmissionList, runtime: &Runtime) -> PatientWait {
-        PatientWait { limit: patience(list, runtime), until: None }
+    pub fn new(list: &'a SubmissionList, runtime: &'a Runtime) -> PatientWait<'a> {
+        PatientWait { list, runtime, until: None }
     }
 
     /// Waits until no guard conflicts with its use of a memory; `region`: what it writes of that, if that is
@@ -67,14 +69,15 @@ impl PatientWait {
     /// [`Error::Forked`] in a child of `fork`.
     #[cold]
     pub fn wait(&mut self, guarded: &GuardedMemory<'_>, region: Option<&Region>) -> Result<(), Error> {
-        if guarded.refused == Refused::Forked || self.limit.is_zero() || own_guards::any() {
+        let limit = patience(self.list, self.runtime);
+        if guarded.refused == Refused::Forked || limit.is_zero() || own_guards::any() {
             return Err(guarded.error(region, None));
         }
         fork::check()?;
-        let until = *self.until.get_or_insert_with(|| end_of(self.limit));
+        let until = *self.until.get_or_insert_with(|| end_of(limit));
         match guarded.memory.after_guards(guarded.written, region, until) {
             true => Ok(()),
-            false => Err(guarded.error(region, Some(self.limit))),
+            false => Err(guarded.error(region, Some(limit))),
         }
     }
 }

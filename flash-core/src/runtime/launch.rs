@@ -61,7 +61,7 @@ pub(super) fn run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error>
 #[cold]
 fn run_after_guards<'a>(
     list: &'a SubmissionList,
-    runtime: &Runtime,
+    runtime: &'a Runtime,
     mut guarded: GuardedMemory<'a>,
 ) -> Result<(), Error> {
     let mut wait = PatientWait::new(list, runtime);
@@ -77,7 +77,7 @@ fn run_after_guards<'a>(
 
 /// Runs a pipeline on this thread when its turn comes in the order. The launch is one that may run.
 #[cold]
-fn run_in_order(list: &SubmissionList, runtime: &Runtime, mut wait: PatientWait) -> Result<(), Error> {
+fn run_in_order(list: &SubmissionList, runtime: &Runtime, mut wait: PatientWait<'_>) -> Result<(), Error> {
     fork::check()?;
     let touched = PipelineFootprint::of(list, runtime);
     let turn = loop {

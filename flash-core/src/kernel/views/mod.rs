@@ -307,7 +307,7 @@ pub trait Argument<V> {
     fn into_view(self) -> V;
 }
 
-// So that a message names what was passed, and not the conversions that there are.
+// The compiler's message then names the argument that was passed. It would list all conversions.
 #[diagnostic::do_not_recommend]
 impl<S, V: From<S>> Argument<V> for S {
     #[inline(always)]

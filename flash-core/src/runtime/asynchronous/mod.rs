@@ -32,6 +32,7 @@ use super::device_launch::timeout;
 use super::footprint::pipeline::PipelineFootprint;
 use super::hold::{GuardedMemory, InTurn, Rest, end_of, patience};
 use super::launch;
+use super::state::Runtime;
 use super::submissions::SubmissionList;
 use crate::error::{Code, Error};
 use crate::fork;
@@ -58,10 +59,12 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     }
     let permit = runtime.gauge.as_ref().map(Permit::take);
     let touched = PipelineFootprint::of(list, runtime);
-    let patience = patience(list, runtime);
-    let (turn, is_behind) = match pending::pend(list, &touched) {
-        Ok(turn) => (turn, false),
-        Err(_) if may_wait(list, &touched, patience) => pending::pend_behind(list, &touched),
+    let (turn, patience) = match pending::pend(list, &touched) {
+        Ok(turn) => (turn, None),
+        Err(_) if may_wait(list, runtime, &touched) => {
+            let (turn, is_behind) = pending::pend_behind(list, &touched);
+            (turn, is_behind.then(|| patience(list, runtime)))
+        }
         Err(guarded) => {
             drop(permit);
             pending.set(Err(guarded.error(guarded.region(&touched), None)));
@@ -71,10 +74,10 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     let ticket = turn.ticket();
     pending.enter(ticket);
     let task = Box::new(Task { pipeline, touched, turn, pending, permit, rest: None });
-    if !is_behind {
+    let Some(patience) = patience else {
         ORDER.ready(ticket, Box::new(move |_| pending::push(task)));
         return handle;
-    }
+    };
     let alarm = Arc::new(OnceLock::new());
     order::resume_after_guards(Box::new(GuardedTask { task, patience, _alarm: alarm.clone() }));
     // Not before it is in the list, where the alarm looks for it. It is dropped with the task.
@@ -83,9 +86,9 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
 }
 
 /// True if a pipeline waits for the guards that conflict with it now: none is its caller's.
-fn may_wait(list: &SubmissionList, touched: &PipelineFootprint, patience: Duration) -> bool {
+fn may_wait(list: &SubmissionList, runtime: &Runtime, touched: &PipelineFootprint) -> bool {
     let own = |guarded: GuardedMemory<'_>| own_guards::has(guarded.memory.id());
-    !patience.is_zero() && !pending::guarded(list, touched).any(own)
+    !patience(list, runtime).is_zero() && !pending::guarded(list, touched).any(own)
 }
 
 /// A pipeline that is behind guards in the order.

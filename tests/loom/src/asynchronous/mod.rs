@@ -3,6 +3,7 @@
 
 #[path = "../../../../flash-core/src/memory/order/behind.rs"]
 mod behind;
+mod guards;
 #[path = "../../../../flash-core/src/runtime/asynchronous/outcome.rs"]
 mod outcome;
 #[path = "../../../../flash-core/src/memory/order/parts.rs"]
@@ -15,7 +16,7 @@ mod table;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 use std::ops::Range;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -414,13 +415,8 @@ impl World {
         }
     }
 
-    fn exec_in_order(world: &Arc<World>, touches: Touches, number: u64) {
-        let ticket = loop {
-            match World::enter(world, touches) {
-                Ok(ticket) => break ticket,
-                Err(_) => Self::touched(touches).for_each(|(m, written)| world.after_guards(m, written)),
-            }
-        };
+    /// Waits for the turn of a place in the order, and runs there on this thread.
+    fn run_when_called(world: &World, ticket: Ticket, touches: Touches, number: u64) {
         let called = Arc::new(Outcome::new());
         let gate = called.clone();
         let start = move |_| {
@@ -430,6 +426,25 @@ impl World {
         wait(&called);
         world.turn(touches, number);
         world.order.leave(ticket);
+    }
+
+    /// Runs something on another thread.
+    fn beside<R: 'static>(
+        world: &Arc<World>,
+        body: impl FnOnce(&Arc<World>) -> R + 'static,
+    ) -> JoinHandle<R> {
+        let world = world.clone();
+        thread::spawn(move || body(&world))
+    }
+
+    fn exec_in_order(world: &Arc<World>, touches: Touches, number: u64) {
+        let ticket = loop {
+            match World::enter(world, touches) {
+                Ok(ticket) => break ticket,
+                Err(_) => Self::touched(touches).for_each(|(m, written)| world.after_guards(m, written)),
+            }
+        };
+        World::run_when_called(world, ticket, touches, number);
     }
 
     fn contents(&self) -> [u64; 2] {
@@ -489,10 +504,7 @@ const CROSSED: [Touches; 2] = [[Some(false), Some(true)], [Some(true), Some(fals
 fn a_launch_and_a_pending_pipeline_over_two_memories_both_end_in_some_order() {
     check(2, || {
         let world = World::new();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || World::exec(&world, CROSSED[0], 10))
-        };
+        let other = World::beside(&world, |world| World::exec(world, CROSSED[0], 10));
         wait(&World::exec_async(&world, CROSSED[1], 1));
         other.join().unwrap();
         let (theirs, mine) = (|c| update(c, CROSSED[0], 10), |c| update(c, CROSSED[1], 1));
@@ -505,10 +517,7 @@ fn a_launch_and_a_pending_pipeline_over_two_memories_both_end_in_some_order() {
 fn a_pending_pipeline_and_launches_of_two_threads_over_two_memories_all_end_in_some_order() {
     check(1, || {
         let world = World::new();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || World::exec(&world, CROSSED[0], 10))
-        };
+        let other = World::beside(&world, |world| World::exec(world, CROSSED[0], 10));
         let done = World::exec_async(&world, CROSSED[1], 1);
         World::exec(&world, BOTH, 2);
         other.join().unwrap();
@@ -518,176 +527,6 @@ fn a_pending_pipeline_and_launches_of_two_threads_over_two_memories_all_end_in_s
         let possible = [last(mine(theirs([0; 2]))), last(theirs(mine([0; 2]))), theirs(last(mine([0; 2])))];
         let found = world.contents();
         assert!(possible.contains(&found), "{found:?} is none of {possible:?}");
-    });
-}
-
-#[test]
-fn a_pipeline_waits_for_guards_or_comes_before_them_and_nothing_is_left_counted() {
-    check(3, || {
-        let world = World::new();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || {
-                world.guard(1, false).unwrap();
-                // SAFETY: loom checks this access.
-                let seen = world.contents[1].with(|c| unsafe { *c });
-                world.release_guard(1);
-                seen
-            })
-        };
-        wait(&World::exec_async(&world, BOTH, 1));
-        assert!(other.join().unwrap() <= 1);
-        assert_eq!(world.contents(), [1; 2]);
-        World::exec(&world, BOTH, 1);
-        assert_eq!(world.contents(), [4; 2]);
-    });
-}
-
-#[test]
-fn a_thread_with_a_guard_never_waits_for_a_pipeline_that_waits_for_it() {
-    check(2, || {
-        let world = World::new();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || {
-                world.guard(0, false).unwrap();
-                // The pipeline comes before this guard, or it may wait for the first one.
-                let second = world.guard(1, true);
-                if second.is_ok() {
-                    world.release_guard(1);
-                }
-                // What it reads it may read again, whatever waits.
-                world.states[0].guard_again();
-                world.release_guard(0);
-                world.release_guard(0);
-                second
-            })
-        };
-        let done = World::exec_async(&world, BOTH, 1);
-        let second = other.join().unwrap();
-        assert!(matches!(second, Ok(()) | Err(Refused::Borrowed)), "{second:?}");
-        wait(&done);
-        assert_eq!(world.contents(), [1; 2]);
-    });
-}
-
-#[test]
-fn two_threads_with_guards_and_the_pipelines_behind_them_all_end() {
-    check(1, || {
-        let world = World::new();
-        world.guard(0, false).unwrap();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || {
-                world.guard(1, false).unwrap();
-                let crossed = world.get(0, true);
-                world.release_guard(1);
-                crossed
-            })
-        };
-        let first = World::exec_async(&world, [Some(true), None], 1);
-        let second = World::exec_async(&world, [None, Some(true)], 2);
-        let crossed = world.get(1, true);
-        world.release_guard(0);
-        let theirs = other.join().unwrap();
-        assert!(matches!(crossed, Ok(0 | 2) | Err(Refused::Borrowed)), "{crossed:?}");
-        // The first pipeline waits for this thread's guard from the beginning.
-        assert!(matches!(theirs, Ok(0 | 1) | Err(Refused::Borrowed)), "{theirs:?}");
-        wait(&first);
-        wait(&second);
-        assert_eq!(world.contents(), [1, 2]);
-    });
-}
-
-#[test]
-fn a_launch_waits_for_guards_of_others_with_nothing_held() {
-    check(2, || {
-        let world = World::new();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || {
-                world.guard(1, false).unwrap();
-                let seen = world.get(0, true);
-                world.release_guard(1);
-                seen
-            })
-        };
-        World::exec(&world, BOTH, 1);
-        assert!(matches!(other.join().unwrap(), Ok(0 | 1)));
-        assert_eq!(world.contents(), [1; 2]);
-    });
-}
-
-#[test]
-fn a_launch_of_a_thread_with_a_guard_is_refused_behind_a_pipeline_that_waits_for_it() {
-    check(2, || {
-        let world = World::new();
-        world.guard(0, false).unwrap();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || wait(&World::exec_async(&world, BOTH, 1)))
-        };
-        let ticket = World::enter(&world, [None, Some(true)]).unwrap();
-        if world.order.is_behind_guards(ticket) {
-            world.states[1].unpend(true);
-            world.order.withdraw(ticket);
-        } else {
-            let called = Arc::new(Outcome::new());
-            let gate = called.clone();
-            let start = move |_| {
-                gate.set(());
-            };
-            world.order.ready(ticket, Box::new(start));
-            wait(&called);
-            world.turn([None, Some(true)], 0);
-            world.order.leave(ticket);
-        }
-        world.release_guard(0);
-        other.join().unwrap();
-        assert_eq!(world.contents(), [1; 2]);
-    });
-}
-
-#[test]
-fn a_pipeline_at_the_end_of_its_patience_is_given_up_or_runs_and_what_follows_runs() {
-    check(2, || {
-        let world = World::new();
-        world.guard(0, false).unwrap();
-        let first = World::exec_async(&world, BOTH, 1);
-        let second = World::exec_async(&world, [None, Some(true)], 2);
-        let alarm = {
-            let world = world.clone();
-            thread::spawn(move || match world.behind.give_up(0) {
-                Some(GuardedPipeline { ticket, .. }) => {
-                    world.states.iter().for_each(|state| state.unpend(true));
-                    world.order.withdraw(ticket);
-                    true
-                }
-                None => false,
-            })
-        };
-        world.release_guard(0);
-        let gave_up = alarm.join().unwrap();
-        wait(&second);
-        assert_eq!(first.get().is_none(), gave_up);
-        assert_eq!(world.contents(), if gave_up { [0, 2] } else { [1, 5] });
-    });
-}
-
-#[test]
-fn what_a_call_reads_refuses_no_launch_and_no_pipeline() {
-    check(2, || {
-        let world = World::new();
-        let other = {
-            let world = world.clone();
-            thread::spawn(move || [world.get(0, false).unwrap(), world.get(1, false).unwrap()])
-        };
-        let done = World::exec_async(&world, [Some(true), None], 1);
-        World::exec(&world, BOTH, 1);
-        wait(&done);
-        let [first, second] = other.join().unwrap();
-        assert!(matches!(first, 0 | 1 | 4) && matches!(second, 0 | 1), "{first} {second}");
-        assert_eq!(world.contents(), [4, 1]);
     });
 }
 
