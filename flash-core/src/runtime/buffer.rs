@@ -1,6 +1,7 @@
 //! The pool of recording buffers. Each live pipeline has one, taken from its thread's pool and returned to
 //! it, so that a warm submission allocates nothing.
 
+use super::footprint::pipeline::PipelineFootprint;
 use super::launch;
 use super::launch_cache::LaunchCache;
 use super::state::Runtime;
@@ -20,6 +21,8 @@ pub(super) struct Buffer {
     runtime: Arc<Runtime>,
     list: SubmissionList,
     launch_cache: LaunchCache,
+    /// Of the recording that was last entered into the order, and the number of its submissions.
+    footprint: Option<(usize, Arc<PipelineFootprint>)>,
     /// Taken by executions of pipelines that write slices of the host.
     alone: Mutex<()>,
 }
@@ -77,7 +80,7 @@ impl Pooled {
             Some(mut buffer) => {
                 if !Arc::ptr_eq(&buffer.runtime, runtime) {
                     buffer.list.forget();
-                    buffer.launch_cache.clear();
+                    buffer.clear_caches();
                     buffer.runtime = runtime.clone();
                 }
                 buffer
@@ -86,6 +89,7 @@ impl Pooled {
                 runtime: runtime.clone(),
                 list: SubmissionList::default(),
                 launch_cache: LaunchCache::default(),
+                footprint: None,
                 alone: Mutex::new(()),
             }),
         };
@@ -111,17 +115,33 @@ impl Pooled {
 
     /// Records something by hand.
     pub fn record_with(&mut self, record: impl FnOnce(&mut SubmissionList, &Runtime)) {
-        let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
-        launch_cache.clear();
-        record(list, runtime);
+        let buffer = self.get_mut();
+        buffer.clear_caches();
+        record(&mut buffer.list, &buffer.runtime);
     }
 
     #[inline]
     pub fn finish(&mut self, dims: impl IntoDims) {
-        let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
-        if !list.finish(dims, runtime) {
-            launch_cache.clear();
+        let buffer = self.get_mut();
+        if !buffer.list.finish(dims, &buffer.runtime) {
+            buffer.clear_caches();
         }
+    }
+
+    /// The footprint of all of it. A recording that repeats the one before has that one's.
+    pub fn footprint(&mut self) -> Arc<PipelineFootprint> {
+        let Buffer { runtime, list, footprint, .. } = self.get_mut();
+        let count = list.nodes().len();
+        if let Some((of, known)) = footprint
+            && *of == count
+        {
+            return known.clone();
+        }
+        let made = Arc::new(PipelineFootprint::of(list, runtime));
+        // A map function may look at scalars, which change.
+        let stays = list.nodes().iter().all(|node| node.plan().part.function().is_none());
+        *footprint = stays.then(|| (count, made.clone()));
+        made
     }
 }
 
@@ -129,10 +149,10 @@ impl Pooled {
     /// Ends the last submission, runs everything, and returns the buffer.
     #[inline(always)]
     pub fn finish_and_exec(mut self, dims: impl IntoDims) -> Result<(), Error> {
-        let Buffer { runtime, list, launch_cache, .. } = self.get_mut();
-        if !list.finish(dims, runtime) {
-            launch_cache.clear();
-        } else if launch_cache.fits(list) && launch_cache.run(list)? {
+        let buffer = self.get_mut();
+        if !buffer.list.finish(dims, &buffer.runtime) {
+            buffer.clear_caches();
+        } else if buffer.launch_cache.fits(&buffer.list) && buffer.launch_cache.run(&buffer.list)? {
             self.give_back();
             // Nothing is left to drop; this saves a call.
             std::mem::forget(self);
@@ -161,6 +181,13 @@ impl Deref for Pooled {
 }
 
 impl Buffer {
+    /// The recording is not the one before.
+    #[inline]
+    fn clear_caches(&mut self) {
+        self.launch_cache.clear();
+        self.footprint = None;
+    }
+
     /// The recording, and the runtime that it runs on.
     pub fn parts(&self) -> (&SubmissionList, &Runtime) {
         (&self.list, &self.runtime)
@@ -199,7 +226,7 @@ impl Pooled {
             return;
         };
         if !buffer.list.clear() {
-            buffer.launch_cache.clear();
+            buffer.clear_caches();
         }
         match POOL.try_with(|pool| pool.last.replace(Some(buffer))) {
             Ok(None) => {}

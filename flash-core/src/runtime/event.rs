@@ -54,7 +54,7 @@ impl Event {
     #[allow(clippy::new_ret_no_self)] // one is nothing without the other
     pub fn new() -> (Event, Signal) {
         watch_forks();
-        let ticket = ORDER.line_up(Vec::new(), []);
+        let ticket = ORDER.line_up(&[], []);
         let abandoned = Arc::new(AtomicBool::new(false));
         let signal = Signal { ticket, abandoned: abandoned.clone(), sent: false };
         (Event { ticket, abandoned: Some(abandoned) }, signal)

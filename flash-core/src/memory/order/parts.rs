@@ -19,14 +19,21 @@ use std::time::Instant;
 
 /// The parts that live guards of a memory read.
 pub(crate) struct Parts<E> {
-    list: Mutex<SmallVec<[E; 1]>>,
-    /// Signalled when a guard is released.
+    list: Mutex<List<E>>,
+    /// Signalled when a guard is released, if a thread waits for that.
     released: Condvar,
+}
+
+struct List<E> {
+    parts: SmallVec<[E; 1]>,
+    /// Number of threads that wait for a release.
+    waiting: u32,
 }
 
 impl<E> Default for Parts<E> {
     fn default() -> Parts<E> {
-        Parts { list: Mutex::new(SmallVec::new()), released: Condvar::new() }
+        let list = List { parts: SmallVec::new(), waiting: 0 };
+        Parts { list: Mutex::new(list), released: Condvar::new() }
     }
 }
 
@@ -54,7 +61,7 @@ pub(crate) fn read<E: Extent>(
 }
 
 impl<E: Extent + PartialEq> Parts<E> {
-    fn lock(&self) -> MutexGuard<'_, SmallVec<[E; 1]>> {
+    fn lock(&self) -> MutexGuard<'_, List<E>> {
         self.list.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -70,49 +77,53 @@ impl<E: Extent + PartialEq> Parts<E> {
         holds: bool,
     ) -> Result<bool, Refused> {
         loop {
-            let mut parts = self.lock();
-            let taken = match state.guard_part(!parts.is_empty()) {
+            let mut list = self.lock();
+            let taken = match state.guard_part(!list.parts.is_empty()) {
                 Ok(tracked) => Some(tracked),
                 Err(refused @ (Refused::Borrowed | Refused::Forked)) => return Err(refused),
                 Err(Refused::Pending) if is_child() => return Err(Refused::Forked),
                 Err(Refused::Pending) => order.beside(memory, &part, || state.guard_part_beside()),
             };
             if let Some(tracked) = taken {
-                parts.push(part);
+                list.parts.push(part);
                 return Ok(tracked);
             }
-            drop(parts);
+            drop(list);
             order.wait_beside(memory, &part, false, holds)?;
         }
     }
 
     /// The host will read a part of what guards of this thread read. True if the memory is tracked.
     pub fn guard_again(&self, state: &State, part: E) -> bool {
-        let mut parts = self.lock();
-        parts.push(part);
+        let mut list = self.lock();
+        list.parts.push(part);
         state.guard_part_again()
     }
 
     /// The host has read it. True if pipelines that write are counted, which may wait for that.
     pub fn release(&self, state: &State, part: &E) -> bool {
-        let mut parts = self.lock();
-        if let Some(at) = parts.iter().position(|other| other == part) {
-            parts.swap_remove(at);
+        let mut list = self.lock();
+        if let Some(at) = list.parts.iter().position(|other| other == part) {
+            list.parts.swap_remove(at);
         }
-        self.released.notify_all();
-        state.release_guard_part(parts.is_empty())
+        if list.waiting > 0 {
+            self.released.notify_all();
+        }
+        state.release_guard_part(list.parts.is_empty())
     }
 
     /// Waits until no guard of a part conflicts with a write of `written`. False: one still does at that
     /// time.
     pub fn after_guards(&self, written: &E, until: Instant) -> bool {
-        let mut parts = self.lock();
-        while parts.iter().any(|part| part.overlaps(written)) {
+        let mut list = self.lock();
+        while list.parts.iter().any(|part| part.overlaps(written)) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            parts = self.released.wait_timeout(parts, left).unwrap_or_else(|e| e.into_inner()).0;
+            list.waiting += 1;
+            list = self.released.wait_timeout(list, left).unwrap_or_else(|e| e.into_inner()).0;
+            list.waiting -= 1;
         }
         true
     }
@@ -120,7 +131,7 @@ impl<E: Extent + PartialEq> Parts<E> {
     /// Fails with [`Refused::Borrowed`] if a live guard conflicts with a write of `written`.
     pub fn look(&self, state: &State, written: &E) -> Result<(), Refused> {
         match state.look(true) {
-            Err(Refused::Pending) => match self.lock().iter().any(|part| part.overlaps(written)) {
+            Err(Refused::Pending) => match self.lock().parts.iter().any(|part| part.overlaps(written)) {
                 true => Err(Refused::Borrowed),
                 false => Ok(()),
             },
@@ -136,11 +147,11 @@ impl<E: Extent + PartialEq> Parts<E> {
                 Err(Refused::Pending) => {}
                 other => return other,
             }
-            let parts = self.lock();
-            if parts.is_empty() {
+            let list = self.lock();
+            if list.parts.is_empty() {
                 continue;
             }
-            if parts.iter().any(|part| part.overlaps(written)) {
+            if list.parts.iter().any(|part| part.overlaps(written)) {
                 return Err(Refused::Borrowed);
             }
             return state.pend_write(true);
@@ -149,7 +160,7 @@ impl<E: Extent + PartialEq> Parts<E> {
 
     /// The same beside guards that conflict. True if there are any, which are waited for later.
     pub fn pend_behind(&self, state: &State, written: &E) -> bool {
-        let parts = self.lock();
-        state.pend_behind(true) || parts.iter().any(|part| part.overlaps(written))
+        let list = self.lock();
+        state.pend_behind(true) || list.parts.iter().any(|part| part.overlaps(written))
     }
 }

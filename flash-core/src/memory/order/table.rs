@@ -19,13 +19,16 @@
 
 use super::Refused;
 use super::sync::{Condvar, Mutex, MutexGuard, before_sleep, is_child};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::HashSet;
+use std::collections::hash_map::Entry as Place;
 
 /// A pipeline's number in the order; never reused.
 pub(crate) type Ticket = u64;
 
 /// Some elements of a memory.
-pub(crate) trait Extent {
+pub(crate) trait Extent: Clone {
     /// True if some element is in both.
     fn overlaps(&self, other: &Self) -> bool;
     /// True if all of the other is in it.
@@ -58,7 +61,15 @@ impl<E: Extent> Touch<E> {
 
 /// Called once, outside the lock, when all pipelines before have left: on the thread that made it ready, or
 /// on the thread of the last that left.
-pub(crate) type Start = Box<dyn FnOnce(Ticket) + Send>;
+pub(crate) trait Start: Send {
+    fn start(self: Box<Self>, ticket: Ticket);
+}
+
+impl<F: FnOnce(Ticket) + Send> Start for F {
+    fn start(self: Box<Self>, ticket: Ticket) {
+        self(ticket);
+    }
+}
 
 /// The order. There is one per process.
 pub(crate) struct Order<E> {
@@ -69,25 +80,28 @@ pub(crate) struct Order<E> {
 
 pub(super) struct Table<E> {
     next: Ticket,
-    entries: HashMap<Ticket, Entry>,
+    entries: FxHashMap<Ticket, Entry>,
     /// The lines of memories that are touched.
-    lines: HashMap<u64, Vec<(Ticket, Touch<E>)>>,
+    lines: FxHashMap<u64, Line<E>>,
     /// Memories that are walked: by one writer (`None`), or by this many readers.
-    walked: HashMap<u64, Option<u32>>,
+    walked: FxHashMap<u64, Option<u32>>,
     /// Number of threads that wait for a change.
     waiting: u32,
     /// Number of those that hold guards: they are told, too, when a pipeline is ready or is behind guards.
     watching: u32,
 }
 
+/// The pipelines that later ones are compared with, with their use of the line's memory.
+type Line<E> = SmallVec<[(Ticket, Touch<E>); 1]>;
+
 struct Entry {
-    memories: Vec<u64>,
+    memories: SmallVec<[u64; 4]>,
     /// Number of those before it that have not left, and one more until it is ready or withdraws; each counts
     /// once for each memory over which they conflict, and for each time that it is named.
     before: usize,
     after: Vec<Ticket>,
     /// Set when it is ready, taken when it is started. A pipeline that withdraws has none.
-    start: Option<Start>,
+    start: Option<Box<dyn Start>>,
     guards: Guards,
 }
 
@@ -104,7 +118,7 @@ enum Guards {
 
 impl<E> Default for Order<E> {
     fn default() -> Order<E> {
-        let (entries, lines, walked) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (entries, lines, walked) = Default::default();
         let table = Table { next: 0, entries, lines, walked, waiting: 0, watching: 0 };
         Order { table: Mutex::new(table), changed: Condvar::new() }
     }
@@ -131,11 +145,11 @@ impl<E: Extent> Order<E> {
 
     /// Takes a place behind all pipelines there that it conflicts with, and behind those of `after` that have
     /// not left.
-    pub fn line_up(&self, touches: Vec<Touch<E>>, after: impl IntoIterator<Item = Ticket>) -> Ticket {
+    pub fn line_up(&self, touches: &[Touch<E>], after: impl IntoIterator<Item = Ticket>) -> Ticket {
         let mut table = self.lock();
         let ticket = table.next;
         table.next += 1;
-        let memories: Vec<u64> = touches.iter().map(|touch| touch.memory).collect();
+        let memories: SmallVec<[u64; 4]> = touches.iter().map(|touch| touch.memory).collect();
         let guards = if memories.is_empty() { Guards::None } else { Guards::Unknown };
         let mut before = table.line_up(ticket, touches) + 1;
         for other in after {
@@ -149,14 +163,14 @@ impl<E: Extent> Order<E> {
     }
 
     /// It may be started from now on: perhaps before this returns.
-    pub fn ready(&self, ticket: Ticket, start: Start) {
+    pub fn ready(&self, ticket: Ticket, start: Box<dyn Start>) {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(&ticket) else { return };
         entry.guards = Guards::None;
         let start = if entry.step() { Some(start) } else { entry.start.replace(start) };
         self.settled(table);
         if let Some(start) = start {
-            start(ticket);
+            start.start(ticket);
         }
     }
 
@@ -241,13 +255,13 @@ impl<E: Extent> Order<E> {
     }
 
     /// A pipeline has left: starts those that this has made ready.
-    fn left(&self, table: MutexGuard<'_, Table<E>>, ready: Vec<(Ticket, Start)>) {
+    fn left(&self, table: MutexGuard<'_, Table<E>>, ready: Vec<(Ticket, Box<dyn Start>)>) {
         let waiting = table.waiting > 0;
         drop(table);
         if waiting {
             self.changed.notify_all();
         }
-        ready.into_iter().for_each(|(ticket, start)| start(ticket));
+        ready.into_iter().for_each(|(ticket, start)| start.start(ticket));
     }
 
     /// The result of `take`, if no pipeline there writes any of a memory's elements; none lines up meanwhile.
@@ -334,15 +348,15 @@ impl Entry {
 impl<E: Extent> Table<E> {
     /// Removes a pipeline that leaves, and those that have withdrawn and waited for nothing else: a loop, as
     /// there may be any number of them, each behind the other. Returns those that are ready now.
-    fn leave(&mut self, mut ticket: Ticket) -> Vec<(Ticket, Start)> {
+    fn leave(&mut self, mut ticket: Ticket) -> Vec<(Ticket, Box<dyn Start>)> {
         let (mut withdrawn, mut ready) = (Vec::new(), Vec::new());
         loop {
             if let Some(entry) = self.entries.remove(&ticket) {
                 for memory in entry.memories {
-                    if let Some(line) = self.lines.get_mut(&memory) {
-                        line.retain(|(other, _)| *other != ticket);
-                        if line.is_empty() {
-                            self.lines.remove(&memory);
+                    if let Place::Occupied(mut line) = self.lines.entry(memory) {
+                        line.get_mut().retain(|(other, _)| *other != ticket);
+                        if line.get().is_empty() {
+                            line.remove();
                         }
                     }
                 }
@@ -365,7 +379,7 @@ impl<E: Extent> Table<E> {
     }
 
     /// Takes the last place in the lines of its memories; returns the number of those before it.
-    fn line_up(&mut self, ticket: Ticket, touches: Vec<Touch<E>>) -> usize {
+    fn line_up(&mut self, ticket: Ticket, touches: &[Touch<E>]) -> usize {
         let mut before = 0;
         for touch in touches {
             let line = self.lines.entry(touch.memory).or_default();
@@ -378,7 +392,7 @@ impl<E: Extent> Table<E> {
                 }
                 !touch.covers(theirs)
             });
-            line.push((ticket, touch));
+            line.push((ticket, touch.clone()));
         }
         before
     }
@@ -386,7 +400,7 @@ impl<E: Extent> Table<E> {
     /// The pipelines there that write any of a memory's elements; `written`: or that read some. (A pipeline
     /// that is no longer in the line is covered by one that came later.)
     fn conflicting(&self, memory: u64, extent: &E, written: bool) -> impl Iterator<Item = Ticket> {
-        let line = self.lines.get(&memory).map_or(&[][..], Vec::as_slice);
+        let line = self.lines.get(&memory).map_or(&[][..], SmallVec::as_slice);
         let conflicts = move |touch: &Touch<E>| match &touch.written {
             _ if written => touch.touched.overlaps(extent),
             Some(writes) => writes.overlaps(extent),

@@ -11,11 +11,11 @@ fn all() -> Vec<Touch<Region>> {
 #[test]
 fn any_number_may_withdraw_behind_one_that_is_there() {
     let order: Arc<Order<Region>> = Arc::default();
-    let first = order.line_up(all(), []);
+    let first = order.line_up(&all(), []);
     for _ in 0..if cfg!(miri) { 100 } else { 200_000 } {
-        order.withdraw(order.line_up(all(), []));
+        order.withdraw(order.line_up(&all(), []));
     }
-    let last = order.line_up(all(), []);
+    let last = order.line_up(&all(), []);
     let (started, starts) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let start = |of: &Arc<AtomicU32>| {
         let of = of.clone();
@@ -33,7 +33,7 @@ fn any_number_may_withdraw_behind_one_that_is_there() {
     order.leave(first);
     assert_eq!(starts.load(SeqCst), 1);
     order.leave(last);
-    let free = order.line_up(all(), []);
+    let free = order.line_up(&all(), []);
     order.ready(free, start(&starts));
     assert_eq!(starts.load(SeqCst), 2, "nobody is there any more");
 }

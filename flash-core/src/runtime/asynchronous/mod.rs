@@ -37,7 +37,7 @@ use super::submissions::SubmissionList;
 use crate::error::{Code, Error};
 use crate::fork;
 use crate::index::IntoDims;
-use crate::memory::order::{self, AfterGuards, BehindGuards, ORDER, Ticket};
+use crate::memory::order::{self, AfterGuards, BehindGuards, ORDER, Start, Ticket};
 use crate::memory::own_guards;
 use crate::panics::caught;
 use crate::workers;
@@ -48,7 +48,7 @@ use std::time::Duration;
 use timer::Alarm;
 
 /// Enters a pipeline into the order, to run on a worker or on a thread that waits for it.
-pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
+pub(super) fn exec_async(mut pipeline: Pipeline<'static>) -> Handle {
     let (list, runtime) = pipeline.buffer.parts();
     let timed = list.nodes().iter().any(|node| timeout(node, runtime).is_some());
     let pending = Pending::new(timed);
@@ -58,7 +58,8 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
         return handle;
     }
     let permit = runtime.gauge.as_ref().map(Permit::take);
-    let touched = PipelineFootprint::of(list, runtime);
+    let touched = pipeline.buffer.footprint();
+    let (list, runtime) = pipeline.buffer.parts();
     let (turn, patience) = match pending::pend(list, &touched) {
         Ok(turn) => (turn, None),
         Err(_) if may_wait(list, runtime, &touched) => {
@@ -75,7 +76,7 @@ pub(super) fn exec_async(pipeline: Pipeline<'static>) -> Handle {
     pending.enter(ticket);
     let task = Box::new(Task { pipeline, touched, turn, pending, permit, rest: None });
     let Some(patience) = patience else {
-        ORDER.ready(ticket, Box::new(move |_| pending::push(task)));
+        ORDER.ready(ticket, task);
         return handle;
     };
     let alarm = Arc::new(OnceLock::new());
@@ -122,7 +123,7 @@ impl BehindGuards for GuardedTask {
 impl AfterGuards for GuardedTask {
     fn resume(self: Box<Self>) {
         let GuardedTask { task, .. } = *self;
-        ORDER.ready(task.turn.ticket(), Box::new(move |_| pending::push(task)));
+        ORDER.ready(task.turn.ticket(), task);
     }
 
     fn give_up(self: Box<Self>) {
@@ -143,12 +144,18 @@ impl AfterGuards for GuardedTask {
 /// A pipeline on its way, which is counted in the words of its memories.
 struct Task {
     pipeline: Pipeline<'static>,
-    touched: PipelineFootprint,
+    touched: Arc<PipelineFootprint>,
     turn: PlaceInOrder,
     pending: Arc<Pending>,
     permit: Option<Permit>,
     /// What is left of it.
     rest: Option<Rest>,
+}
+
+impl Start for Task {
+    fn start(self: Box<Self>, _: Ticket) {
+        pending::push(self);
+    }
 }
 
 impl QueuedPipeline for Task {

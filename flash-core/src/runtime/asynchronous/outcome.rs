@@ -19,11 +19,14 @@ struct State<T> {
     waker: Option<Waker>,
     /// Counts how often the waiting threads were told to look at something else.
     nudges: u32,
+    /// Number of threads that sleep until the condition variable is signalled, which is a call of the system.
+    sleeping: u32,
 }
 
 impl<T: Clone> Outcome<T> {
     pub fn new() -> Outcome<T> {
-        Outcome { state: Mutex::new(State { outcome: None, waker: None, nudges: 0 }), there: Condvar::new() }
+        let state = State { outcome: None, waker: None, nudges: 0, sleeping: 0 };
+        Outcome { state: Mutex::new(state), there: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -41,10 +44,12 @@ impl<T: Clone> Outcome<T> {
         let mut state = self.lock();
         let first = state.outcome.is_none();
         state.outcome.get_or_insert(outcome);
-        let waker = state.waker.take();
+        let (waker, sleeping) = (state.waker.take(), state.sleeping > 0);
         drop(state);
         then();
-        self.there.notify_all();
+        if sleeping {
+            self.there.notify_all();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -70,15 +75,20 @@ impl<T: Clone> Outcome<T> {
     pub fn nudge(&self) {
         let mut state = self.lock();
         state.nudges = state.nudges.wrapping_add(1);
+        let sleeping = state.sleeping > 0;
         drop(state);
-        self.there.notify_all();
+        if sleeping {
+            self.there.notify_all();
+        }
     }
 
     /// Waits for it. `None` if there was a nudge since `seen` was taken.
     pub fn wait_unless_nudged(&self, seen: u32) -> Option<T> {
         let mut state = self.lock();
         while state.outcome.is_none() && state.nudges == seen {
+            state.sleeping += 1;
             state = self.there.wait(state).unwrap_or_else(|e| e.into_inner());
+            state.sleeping -= 1;
         }
         state.outcome.clone()
     }
@@ -107,7 +117,9 @@ impl<T: Clone> Outcome<T> {
                 return Some(outcome.clone());
             }
             let left = deadline.checked_duration_since(std::time::Instant::now())?;
+            state.sleeping += 1;
             state = self.there.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
+            state.sleeping -= 1;
         }
     }
 }

@@ -171,7 +171,7 @@ impl Pending {
         let called = Pending::new(false);
         called.enter(turn.ticket());
         let caller = called.clone();
-        ORDER.ready(turn.ticket(), Box::new(move |_| caller.call()));
+        ORDER.ready(turn.ticket(), Box::new(move |_: Ticket| caller.call()));
         called.wait()?;
         Ok(called)
     }

@@ -21,7 +21,7 @@ impl Event {
                 return Err(Error::Nested);
             }
             fork::check()?;
-            let turn = PlaceInOrder(ORDER.line_up(Vec::new(), [self.ticket()]));
+            let turn = PlaceInOrder(ORDER.line_up(&[], [self.ticket()]));
             Pending::wait_for_turn(&turn)?;
         }
         if self.is_abandoned() { Err(Error::Abandoned) } else { Ok(()) }

@@ -55,8 +55,8 @@ impl PipelineFootprint {
         PipelineFootprint(touches)
     }
 
-    pub fn touches(&self) -> Vec<Touch<Region>> {
-        self.0.clone()
+    pub fn touches(&self) -> &[Touch<Region>] {
+        &self.0
     }
 
     /// The written region of a memory that is written.

@@ -204,6 +204,9 @@ impl SubmissionList {
     #[inline]
     pub fn clear(&mut self) -> bool {
         self.live = 0;
+        if !self.owned.is_empty() {
+            self.owned.clear();
+        }
         if self.special
             || self.open
             || self.error.is_some()
@@ -345,10 +348,8 @@ impl SubmissionList {
         });
     }
 
-    #[cold]
     fn own(&mut self, owner: Arc<ArrayInner>) {
         self.owned.push(owner);
-        self.special = true;
     }
 
     /// The index of a touched memory. Chains use the same few again: the latest first.

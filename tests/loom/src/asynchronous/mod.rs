@@ -240,7 +240,7 @@ impl GuardedPipeline {
     fn resume(self) {
         let GuardedPipeline { world, touches, number, ticket, done } = self;
         let mine = world.clone();
-        let start = move |ticket| {
+        let start = move |ticket: Ticket| {
             thread::spawn(move || {
                 mine.turn(touches, number);
                 done.set_before((), || mine.order.leave(ticket));
@@ -312,7 +312,8 @@ impl World {
             touched: 0..1,
             written: written.then_some(0..1),
         };
-        let ticket = world.order.line_up(Self::touched(touches).map(touch).collect(), []);
+        let touched: Vec<_> = Self::touched(touches).map(touch).collect();
+        let ticket = world.order.line_up(&touched, []);
         for (m, written) in Self::touched(touches) {
             let state = &world.states[m];
             let counted = if written { world.parts[m].pend(state, &(0..1)) } else { state.pend_read() };
@@ -332,7 +333,8 @@ impl World {
             touched: 0..1,
             written: written.then_some(0..1),
         };
-        let ticket = world.order.line_up(Self::touched(touches).map(touch).collect(), []);
+        let touched: Vec<_> = Self::touched(touches).map(touch).collect();
+        let ticket = world.order.line_up(&touched, []);
         let mut is_behind = false;
         for (m, written) in Self::touched(touches) {
             is_behind |= match written {
@@ -419,7 +421,7 @@ impl World {
     fn run_when_called(world: &World, ticket: Ticket, touches: Touches, number: u64) {
         let called = Arc::new(Outcome::new());
         let gate = called.clone();
-        let start = move |_| {
+        let start = move |_: Ticket| {
             gate.set(());
         };
         world.order.ready(ticket, Box::new(start));
@@ -552,14 +554,14 @@ impl Halves {
     /// A pipeline that adds 1 to some elements, on a thread of its own.
     fn exec_async(halves: &Arc<Halves>, written: Range<u64>) -> Result<Arc<Outcome<()>>, Refused> {
         let touch = Touch { memory: 0, touched: written.clone(), written: Some(written.clone()) };
-        let ticket = halves.order.line_up(vec![touch], []);
+        let ticket = halves.order.line_up(&[touch], []);
         if let Err(refused) = halves.parts.pend(&halves.state, &written) {
             halves.order.withdraw(ticket);
             return Err(refused);
         }
         let (mine, done) = (halves.clone(), Arc::new(Outcome::new()));
         let outcome = done.clone();
-        let start = move |ticket| {
+        let start = move |ticket: Ticket| {
             thread::spawn(move || {
                 mine.state.drained();
                 mine.state.begin();
