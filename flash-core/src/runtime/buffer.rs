@@ -14,7 +14,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 /// Buffers that a thread keeps.
-const KEPT: usize = 8;
+const KEPT: usize = 128;
 
 /// The parts of a recording.
 pub(super) struct Buffer {
