@@ -199,6 +199,9 @@ impl Region {
         if range.is_empty() {
             return;
         }
+        if grid.is_flat() {
+            return self.blocks.push(GridBox { begin: [range.start, 0, 0], end: [range.end, 1, 1] });
+        }
         let nx = grid.extent[0];
         let ((first, left), (last, right)) =
             ((range.start / nx, range.start % nx), (range.end / nx, range.end % nx));
@@ -317,6 +320,9 @@ impl Region {
             return;
         }
         self.blocks.retain(|b| !block.contains(b));
+        if self.blocks.is_empty() {
+            return self.blocks.push(*block);
+        }
         let mut new: SmallVec<[GridBox; 8]> = smallvec![*block];
         for old in &self.blocks {
             cut(&mut new, old);

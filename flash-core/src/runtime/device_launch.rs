@@ -3,7 +3,7 @@
 //! All paths of a launch end here. The caller has proved the arguments, and holds the memories.
 
 use super::asynchronous::limits::StopFlag;
-use super::footprint::FootprintCache;
+use super::footprint::items;
 use super::footprint::pipeline::region;
 use super::plan::{Plan, Target};
 use super::profile::{LaunchProfile, Profile};
@@ -31,10 +31,10 @@ pub(super) fn timeout(node: &Node, runtime: &Runtime) -> Option<Duration> {
 #[cold]
 pub(super) fn failed(list: &SubmissionList, node: &Node, position: usize, source: Error) -> LaunchError {
     let plan = node.plan();
-    let footprint = FootprintCache::default().items(list, node);
+    let parts = items(list, node);
     for (i, (hold, spec)) in list.holds_of(node).iter().zip(&plan.arguments).enumerate() {
         if let (Some(header), true) = (list.memory(hold.touched), spec.access != Access::Read) {
-            header.poison(&region(list, node, i, header, footprint.as_deref()));
+            header.poison(&region(list, node, i, header, parts.as_deref()));
         }
     }
     blame(node, plan, position, source)

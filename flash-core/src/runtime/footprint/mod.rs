@@ -36,15 +36,6 @@ type ArgumentKey = (u64, bool, SmallVec<[u64; 4]>);
 const KNOWN: usize = 8;
 
 impl FootprintCache {
-    /// The footprint of a submission's items, on any path. `None`: it is not known.
-    pub fn items(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
-        let plan = node.plan();
-        // The arrays that such a map looks into are not held yet. A check reads more than the items do.
-        let looks_inside = plan.part.looks_inside() || plan.check.is_some();
-        let known = !plan.whole && !looks_inside && plan.targets().is_ok();
-        if known { self.footprint(list, node) } else { None }
-    }
-
     /// The footprint of a submission. `None`: it is not one box of each array, or some array is no memory, or
     /// has another shape for this submission only.
     pub fn footprint(&mut self, list: &SubmissionList, node: &Node) -> Option<Arc<Footprint>> {
@@ -68,10 +59,7 @@ impl FootprintCache {
         if let Some(known) = self.0.iter().rev().find(|known| same(known)) {
             return Some(known.footprint.clone());
         }
-        let mut arguments = args.iter().zip(holds);
-        if node.extra.as_ref().is_some_and(|extra| extra.sizes.is_some())
-            || arguments.any(|(arg, hold)| arg.kind != abi::ARG_SCALAR && list.memory(hold.touched).is_none())
-        {
+        if !has_footprint(list, node) {
             return None;
         }
         let footprint = Arc::new(of(list, node, plan)?);
@@ -88,43 +76,55 @@ impl FootprintCache {
     }
 }
 
+/// False if some array is no memory, or has another shape for this submission only.
+fn has_footprint(list: &SubmissionList, node: &Node) -> bool {
+    let mut arguments = list.args_of(node).iter().zip(list.holds_of(node));
+    node.extra.as_ref().is_none_or(|extra| extra.sizes.is_none())
+        && arguments.all(|(arg, hold)| arg.kind == abi::ARG_SCALAR || list.memory(hold.touched).is_some())
+}
+
+/// The part that says which elements a submission's items touch, on any path. `None`: it is not known.
+pub(super) fn items(list: &SubmissionList, node: &Node) -> Option<Arc<Parts>> {
+    let plan = node.plan();
+    // The arrays that such a map looks into are not held yet. A check reads more than the items do.
+    let looks_inside = plan.part.looks_inside() || plan.check.is_some();
+    let is_known = !plan.whole && !looks_inside && plan.targets().is_ok() && has_footprint(list, node);
+    let parts = if is_known { whole_parts(list, node, plan).ok()? } else { return None };
+    (parts.subspaces.len() == 1).then_some(parts)
+}
+
 fn of(list: &SubmissionList, node: &Node, plan: &Plan) -> Option<Footprint> {
     let parts = whole_parts(list, node, plan).ok()?;
     let [subspace] = &parts.subspaces[..] else { return None };
-    let footprint = list.args_of(node).iter().enumerate().map(|(i, arg)| {
-        let (touched, grid) = (&subspace.touched[i], &parts.grids[i]);
-        let part = part_of(arg, grid, touched, plan.whole);
-        let (seen, block) = match touched.hull().filter(|_| !plan.whole) {
-            Some(hull) => {
-                let seen = Grid::new(&grid.extents, grid.extents.iter().product());
-                (seen, GridBox { begin: hull.begin, end: hull.end })
-            }
-            None if touched.read.is_none() && touched.written.is_none() => {
-                (Grid::new(&[], 0), GridBox { begin: [0; 3], end: [0; 3] })
-            }
-            None => {
-                let seen = Grid::new(&[], arg.len);
-                (seen, seen.block())
-            }
-        };
-        let memory = list.memory(list.holds_of(node)[i].touched);
-        let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
-        let hull = block.hull(&seen);
-        let range = (hull.end - hull.start == block.elements()).then_some(hull);
-        (
-            part,
-            ArgumentFootprint {
-                nothing: block.is_empty(),
-                block,
-                seen,
-                all,
-                range,
-                covered: touched.covered && !plan.whole,
-            },
-        )
-    });
-    let (told, touched): (Vec<_>, Vec<_>) = footprint.unzip();
-    Some(Footprint { parts: told.into(), touched: touched.into() })
+    let arguments = || list.args_of(node).iter().enumerate();
+    let part = |(i, arg)| part_of(arg, &parts.grids[i], &subspace.touched[i], plan.whole);
+    let touched = |(i, _)| argument_of(list, node, i, &parts);
+    Some(Footprint { parts: arguments().map(part).collect(), touched: arguments().map(touched).collect() })
+}
+
+/// The elements of an argument that a submission touches, of which there is one part.
+pub(super) fn argument_of(list: &SubmissionList, node: &Node, i: usize, parts: &Parts) -> ArgumentFootprint {
+    let (plan, arg) = (node.plan(), &list.args_of(node)[i]);
+    let (touched, grid) = (&parts.subspaces[0].touched[i], &parts.grids[i]);
+    let (seen, block) = match touched.hull().filter(|_| !plan.whole) {
+        Some(hull) => {
+            let seen = Grid::new(&grid.extents, grid.extents.iter().product());
+            (seen, GridBox { begin: hull.begin, end: hull.end })
+        }
+        None if touched.read.is_none() && touched.written.is_none() => {
+            (Grid::new(&[], 0), GridBox { begin: [0; 3], end: [0; 3] })
+        }
+        None => {
+            let seen = Grid::new(&[], arg.len);
+            (seen, seen.block())
+        }
+    };
+    let memory = list.memory(list.holds_of(node)[i].touched);
+    let all = memory.is_some_and(|memory| memory.len() as u64 == arg.len) && seen.elements() == arg.len;
+    let hull = block.hull(&seen);
+    let range = (hull.end - hull.start == block.elements()).then_some(hull);
+    let covered = touched.covered && !plan.whole;
+    ArgumentFootprint { nothing: block.is_empty(), block, seen, all, range, covered }
 }
 
 /// The only part of a submission that is not cut.

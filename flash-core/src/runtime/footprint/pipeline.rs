@@ -4,13 +4,13 @@
 //! For an `Item` that is the box of its elements. All other views can reach any element of the argument, on
 //! one path of execution or another, so the footprint is all of the argument.
 
-use super::FootprintCache;
+use super::{argument_of, items};
 use crate::abi;
 use crate::descriptor::{Access, View};
 use crate::memory::ArrayInner;
 use crate::memory::order::{ORDER, Touch};
 use crate::memory::region::Region;
-use crate::runtime::partition::Footprint;
+use crate::runtime::partition::Parts;
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
 
@@ -36,12 +36,11 @@ impl PipelineFootprint {
             touches.push(Touch { memory: memory.id(), touched: region(), written });
         }
         if !coarse {
-            let mut known = FootprintCache::default();
             for node in list.nodes() {
-                let footprint = known.items(list, node);
+                let parts = items(list, node);
                 for (i, hold) in list.holds_of(node).iter().enumerate() {
                     let Some(memory) = list.memory(hold.touched) else { continue };
-                    let region = region(list, node, i, memory, footprint.as_deref());
+                    let region = region(list, node, i, memory, parts.as_deref());
                     let touch = &mut touches[place[hold.touched as usize]];
                     if node.plan().arguments[i].access != Access::Read
                         && let Some(written) = &mut touch.written
@@ -100,25 +99,23 @@ fn add(to: &mut Region, region: &Region, memory: &ArrayInner) {
     }
 }
 
-/// The region that a submission touches of an argument's memory; `footprint`: that of its items, if it is
-/// known.
+/// The region that a submission touches of an argument's memory; `parts`: its [`items`], if they are known.
 pub(in crate::runtime) fn region(
     list: &SubmissionList,
     node: &Node,
     i: usize,
     memory: &ArrayInner,
-    footprint: Option<&Footprint>,
+    parts: Option<&Parts>,
 ) -> Region {
     let arg: &abi::Arg = &list.args_of(node)[i];
     let grid = memory.grid();
     let bytes = (arg.data as usize).saturating_sub(memory.data() as usize) as u64;
     let first = bytes / memory.element_size().max(1);
     let all = || Region::of_range(&grid, first..first + arg.len);
-    let Some(touched) =
-        footprint.filter(|_| node.plan().arguments[i].view == View::Item).map(|n| &n.touched[i])
-    else {
+    let Some(parts) = parts.filter(|_| node.plan().arguments[i].view == View::Item) else {
         return all();
     };
+    let touched = argument_of(list, node, i, parts);
     if touched.nothing {
         return Region::empty();
     }
