@@ -139,6 +139,21 @@ fn a_warm_launch_allocates_nothing() {
     }
 }
 
+/// As pipelines of `exec_async` have them.
+#[test]
+fn a_warm_launch_of_owned_memories_allocates_nothing_and_gives_them_back() {
+    let m = memories();
+    let launch = |items: u32| {
+        let [a, b, c] = m.all.clone();
+        m.rt.submit(Empty::of(1.5, a, b, c)).exec([items]).unwrap();
+    };
+    for items in [1, 64] {
+        (0..100).for_each(|_| launch(items));
+        assert_eq!(allocations(|| (0..1000).for_each(|_| launch(items))), 0, "{items} items");
+    }
+    assert!(m.all.iter().all(FlashMemory::is_unique), "a kept recording has no handle");
+}
+
 /// On a device with a memory of its own.
 #[test]
 fn a_warm_launch_on_data_that_a_device_has_allocates_nothing() {

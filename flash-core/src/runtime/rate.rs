@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 /// Number of launches in the median.
 const KEPT: usize = 5;
 
-/// A device with an empty share is still measured once in this many launches.
+/// A device with an empty share is still measured once in this many launches, and so is a pipeline that may
+/// be small.
 const PROBED: u32 = 64;
 
 /// Nanoseconds per work item of the last few launches.
@@ -23,6 +24,8 @@ pub(crate) struct Rate {
     median: AtomicU32,
     /// Cut launches in which its share was empty.
     left_out: AtomicU32,
+    /// Pipelines that were not tried as small ones.
+    untried: AtomicU32,
 }
 
 /// The rates of a context, by kernel, implementation and device, whatever the runtime and its options.
@@ -49,6 +52,11 @@ impl Rate {
         }
     }
 
+    /// Forgets all launches but this one.
+    pub fn set(&self, nanoseconds: u64, items: u64) {
+        (0..KEPT).for_each(|_| self.add(nanoseconds, items));
+    }
+
     fn median_now(&self) -> u32 {
         let mut all: smallvec::SmallVec<[u32; KEPT]> =
             self.samples.iter().map(|sample| sample.load(Relaxed)).filter(|bits| *bits != 0).collect();
@@ -70,6 +78,11 @@ impl Rate {
     pub fn wants_probe(&self) -> bool {
         (self.next.load(Relaxed) as usize) < KEPT
             || self.left_out.fetch_add(1, Relaxed) % PROBED == PROBED - 1
+    }
+
+    /// Whether a pipeline that may be small is tried as one: the first, and now and then.
+    pub fn wants_trial(&self) -> bool {
+        self.untried.fetch_add(1, Relaxed) % PROBED == 0
     }
 }
 

@@ -4,6 +4,10 @@
 //! device: a copy comes between the two, or a thread has to be woken. Submissions that take less, and depend
 //! on each other, are done sooner one after another, where their data is: as if the runtime had that device
 //! only.
+//!
+//! The rate of a device that works without the host is measured from the call until the host knows that it is
+//! done, and may be mostly the waking of a thread. So it is an upper bound. A pipeline that may be small is
+//! tried as one now and then: that measures its submissions back to back.
 
 use super::distributed::wants_cut;
 use super::plan::Target;
@@ -20,26 +24,43 @@ use std::time::Instant;
 /// thread for it, see `distributed/lane.rs`.
 const SMALL: f64 = 30_000.0;
 
+/// A submission on a device that works without the host may be small if it is expected to take fewer.
+const UNCERTAIN: f64 = 10.0 * SMALL;
+
 /// A pipeline of small submissions, on its way.
 pub(super) struct SmallPipeline {
     /// The device that it runs on.
     pub device: &'static DeviceHandle,
     /// Expected nanoseconds.
     expected: f64,
+    /// It is tried: what it takes gives the rates of its submissions from now on.
+    is_trial: bool,
     begun: Instant,
 }
 
 impl SmallPipeline {
-    /// `None`: some submission is not small, or its time is unknown, or it is to be cut; or the submissions
-    /// touch as many memories as they are, so that they may be independent of each other.
+    /// `None`: some submission is not small and it is not tried whether it is, or its time is unknown, or it
+    /// is to be cut; or the submissions touch as many memories as they are, so that they may be independent of
+    /// each other.
     #[cold]
     pub fn of(list: &SubmissionList, runtime: &Runtime) -> Option<SmallPipeline> {
         if runtime.devices.len() < 2 || list.memories().count() >= list.nodes().len() {
             return None;
         }
-        let nodes = list.nodes().iter();
-        let expected = nodes.map(|node| expected(list, runtime, node)).sum::<Option<f64>>()?;
-        Some(SmallPipeline { device: device(list, runtime)?, expected, begun: Instant::now() })
+        let (mut sum, mut slowest) = (0.0, 0.0f64);
+        for node in list.nodes() {
+            let expected = expected(list, runtime, node)?;
+            (sum, slowest) = (sum + expected, slowest.max(expected));
+        }
+        let is_trial = slowest >= SMALL;
+        if slowest >= UNCERTAIN {
+            return None;
+        }
+        let device = device(list, runtime)?;
+        if is_trial && (device.info().synchronous || !wants_trial(list)) {
+            return None;
+        }
+        Some(SmallPipeline { device, expected: sum, is_trial, begun: Instant::now() })
     }
 
     /// It is done. If its submissions were not small, their rates get a sample each: a few more, and they are
@@ -50,7 +71,8 @@ impl SmallPipeline {
 
     /// The same, of one that has taken so many nanoseconds.
     pub(super) fn has_taken(&self, taken: f64, list: &SubmissionList) {
-        if taken > SMALL * list.nodes().len() as f64 {
+        let is_large = taken > SMALL * list.nodes().len() as f64;
+        if is_large || self.is_trial {
             let factor = taken / self.expected.max(1.0);
             let mut known: SmallVec<[*const Rate; 8]> = SmallVec::new();
             for node in list.nodes() {
@@ -58,7 +80,11 @@ impl SmallPipeline {
                 for target in node.plan().targets().into_iter().flatten() {
                     let rate = Arc::as_ptr(&target.rate);
                     if let Some(before) = target.rate.get().filter(|_| !known.contains(&rate)) {
-                        target.rate.add((before * items as f64 * factor) as u64, items);
+                        let taken = (before * items as f64 * factor) as u64;
+                        match self.is_trial {
+                            true => target.rate.set(taken, items),
+                            false => target.rate.add(taken, items),
+                        }
                         known.push(rate);
                     }
                 }
@@ -67,7 +93,13 @@ impl SmallPipeline {
     }
 }
 
-/// Expected nanoseconds of a small submission.
+/// True if it is time to try it as a small one.
+fn wants_trial(list: &SubmissionList) -> bool {
+    let targets = list.nodes().first().and_then(|node| node.plan().targets().ok());
+    targets.and_then(|targets| targets.first()).is_some_and(|target| target.rate.wants_trial())
+}
+
+/// Expected nanoseconds of a submission that may be small.
 fn expected(list: &SubmissionList, runtime: &Runtime, node: &Node) -> Option<f64> {
     let plan = node.plan();
     let targets = plan.targets().ok()?;
@@ -75,8 +107,7 @@ fn expected(list: &SubmissionList, runtime: &Runtime, node: &Node) -> Option<f64
         return None;
     }
     let rate = targets.iter().filter_map(|target| target.rate.get()).reduce(f64::min)?;
-    let expected = rate * list.order_of(node).items() as f64;
-    (expected < SMALL).then_some(expected)
+    Some(rate * list.order_of(node).items() as f64)
 }
 
 /// The device where most of the memories are, if it can run all submissions; `None`: it cannot, or it uses

@@ -36,8 +36,8 @@ pub(crate) struct Runtime {
     pub(super) granule: u32,
     /// True if it has several devices, or one with a memory of its own: pipelines take the distributed path.
     pub(super) spreads: bool,
-    /// True if its only device uses the host's memory and works without the host: it gets the next launch
-    /// while it runs one.
+    /// True if its first device uses the host's memory and works without the host: on the inline path it gets
+    /// the next launch while it runs one.
     pub(super) runs_ahead: bool,
     /// True if some device may have to load an image before it runs a kernel.
     pub(super) has_images: bool,
@@ -67,7 +67,8 @@ impl Runtime {
         let granule = context.settings().number("host_granule").map_or(GRANULE, |bytes| bytes as u32);
         let attributes_for_backends = options.attributes.for_backends().next().is_some();
         let spreads = devices.len() != 1 || !devices[0].info().host_memory;
-        let runs_ahead = !spreads && !devices[0].info().synchronous;
+        let runs_ahead =
+            devices.first().is_some_and(|first| first.info().host_memory && !first.info().synchronous);
         let has_images = devices.iter().any(|device| device.info().class == Class::Fpga);
         let keeps_host = devices.iter().any(|device| device.api.forget_host.is_some());
         let timeout = options.attributes.get::<Timeout>().map(|timeout| timeout.0);

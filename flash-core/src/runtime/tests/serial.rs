@@ -41,7 +41,7 @@ struct SerialDevice {
 }
 
 /// An event that has fired.
-struct Done;
+pub(super) struct Done;
 
 impl Completion for Done {
     fn ready(&self) -> bool {

@@ -2,14 +2,26 @@
 
 use super::super::small::SmallPipeline;
 use super::super::{Pipeline, RuntimeObj, get_runtime};
+use super::serial::Done;
+use crate::abi::Implementation;
+use crate::backend::{
+    Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
+};
 use crate::kernel::views::{Item, ReadWrite};
 use crate::kernel::{CpuItem, Index};
-use crate::{FlashMemory, KernelDefinition, Profile, kernel};
+use crate::{FlashMemory, KernelDefinition, Profile, kernel, register_backend};
 
 /// to += 1. Only for these tests: what is known of its rate is the process's.
 #[derive(KernelDefinition)]
 #[kernel(name = "small.count", dims(i))]
 struct Count<'a> {
+    to: Item<'a, ReadWrite<u32>>,
+}
+
+/// The same, and what is known of its rate is of another device.
+#[derive(KernelDefinition)]
+#[kernel(name = "small.count.ahead", dims(i))]
+struct CountAhead<'a> {
     to: Item<'a, ReadWrite<u32>>,
 }
 
@@ -19,6 +31,57 @@ struct Plain;
 impl CpuItem<Count<'_>> for Plain {
     fn item(_: Index<1>, k: CountItem<'_>) {
         *k.to += 1;
+    }
+}
+
+#[kernel]
+impl CpuItem<CountAhead<'_>> for Plain {
+    fn item(_: Index<1>, k: CountAheadItem<'_>) {
+        *k.to += 1;
+    }
+}
+
+/// Two devices on the host's memory that say that they work without the host.
+struct Ahead;
+
+// SAFETY: `submit` runs every row of every phase once, and returns when all have run.
+unsafe impl Backend for Ahead {
+    const KEY: &'static str = "TEST_AHEAD";
+    const DESCRIPTION: &'static str = "for unit tests";
+    const TARGET: &'static str = "cpu";
+    type Device = AheadDevice;
+
+    fn probe(_: &HostSettings<'_>) -> Result<Vec<AheadDevice>, Unavailable> {
+        Ok(vec![AheadDevice, AheadDevice])
+    }
+}
+
+register_backend!(Ahead);
+
+struct AheadDevice;
+
+impl Device for AheadDevice {
+    type Kernel = &'static Implementation;
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { test: true, host_memory: true, runs_functions: true, ..DeviceInfo::default() }
+    }
+
+    fn prepare(&self, implementation: &'static Implementation) -> Result<Self::Kernel, Failure> {
+        Ok(implementation)
+    }
+
+    fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
+        for phase in launch.phases() {
+            let share = launch.share(phase, launch.space().phase(phase));
+            // SAFETY: all rows of the phase, which nothing else has, and the launch's arguments.
+            let error = unsafe { run_rows(*launch.kernel(), &share, launch.args().as_ptr()) };
+            if !error.is_null() {
+                // SAFETY: an error of this host.
+                return Err(unsafe { Failure::of_host(error) });
+            }
+        }
+        Ok(Some(Event::new(Done)))
     }
 }
 
@@ -66,4 +129,40 @@ fn small_submissions_that_depend_on_each_other_run_on_one_device() {
     }
     takes(&rt, 1_000_000);
     assert!(!is_small(&chain));
+}
+
+#[test]
+fn where_rates_contain_wake_ups_a_pipeline_is_tried_as_a_small_one() {
+    let rt = get_runtime("TEST_AHEAD").unwrap();
+    let memory = FlashMemory::<u32>::zeroed(2);
+    let chain = (0..9).fold(rt.pipeline(), |chain, _| chain.submit(CountAhead::of(&memory)).defer([2]));
+    let (list, runtime) = chain.buffer.parts();
+    let rate = || &rt.inner.plan_of::<CountAhead<'_>>().targets().unwrap()[0].rate;
+    let is_known = |nanoseconds: u64| {
+        for target in rt.inner.plan_of::<CountAhead<'_>>().targets().unwrap() {
+            target.rate.set(nanoseconds, 1);
+        }
+    };
+    is_known(1_000_000);
+    assert!(SmallPipeline::of(list, runtime).is_none(), "nobody is woken for that long");
+
+    // At first, and then in every 64th launch.
+    is_known(50_000);
+    let mut trials: Vec<_> =
+        (0..129).filter_map(|k| Some(k).zip(SmallPipeline::of(list, runtime))).collect();
+    assert_eq!(trials.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 64, 128]);
+
+    // They are large.
+    let (_, trial) = trials.pop().unwrap();
+    trial.has_taken(18.0 * 40_000.0, list);
+    assert_eq!(rate().get().map(f64::round), Some(40_000.0));
+    assert!(SmallPipeline::of(list, runtime).is_none());
+    // They are small, and stay it.
+    is_known(50_000);
+    let (_, trial) = trials.pop().unwrap();
+    trial.has_taken(18.0 * 1_000.0, list);
+    assert_eq!(rate().get().map(f64::round), Some(1_000.0));
+    (0..100).for_each(|_| assert!(SmallPipeline::of(list, runtime).is_some()));
+    chain.exec().unwrap();
+    assert_eq!(*memory.read().unwrap(), [9, 9]);
 }
