@@ -31,13 +31,15 @@ unsafe impl Backend for Test {
         let Settings { devices, peers } = Settings::parse(settings.text("test.setup").unwrap_or_default())?;
         let mut spaces: Vec<Arc<Space>> = Vec::new();
         for device in &devices {
-            if spaces.iter().all(|space| space.id() != device.space) {
-                spaces.push(Arc::new(Space::new(device.space, device.memory)));
+            for id in &device.spaces {
+                if spaces.iter().all(|space| space.id() != *id) {
+                    spaces.push(Arc::new(Space::new(*id, device.memory)));
+                }
             }
         }
         let device = |(number, settings): (usize, DeviceSettings)| TestDevice {
             number,
-            own: spaces.iter().position(|space| space.id() == settings.space).unwrap_or(0),
+            own: settings.spaces.iter().filter_map(|id| find(&spaces, *id)).collect(),
             spaces: spaces.clone(),
             peers,
             registered: HostBuffers::default(),
@@ -51,11 +53,15 @@ unsafe impl Backend for Test {
     }
 }
 
+fn find(spaces: &[Arc<Space>], id: u32) -> Option<Arc<Space>> {
+    spaces.iter().find(|space| space.id() == id).cloned()
+}
+
 /// A device.
 pub struct TestDevice {
     number: usize,
-    /// The memory in which it computes, of `spaces`.
-    own: usize,
+    /// The memories in which it computes, the main one first.
+    own: Vec<Arc<Space>>,
     /// Of all devices.
     spaces: Vec<Arc<Space>>,
     peers: bool,
@@ -70,8 +76,20 @@ pub struct TestDevice {
 }
 
 impl TestDevice {
-    fn own(&self) -> &Arc<Space> {
-        &self.spaces[self.own]
+    fn uses_host(&self) -> bool {
+        self.own[0].id() == SPACE_HOST
+    }
+
+    /// The memory space of this number, if it is one of its own.
+    fn own(&self, id: u32) -> Result<&Arc<Space>, Failure> {
+        self.own.iter().find(|space| space.id() == id).ok_or_else(|| {
+            let text = format!("memory space {id}: the device has {}", self.own_ids());
+            Failure::new(Code::Invalid, text)
+        })
+    }
+
+    fn own_ids(&self) -> String {
+        self.own.iter().map(|space| space.id().to_string()).collect::<Vec<_>>().join(" and ")
     }
 
     /// Counts a command. Returns the failure that it must have.
@@ -95,18 +113,17 @@ impl TestDevice {
 
     /// Fails unless every array of a launch is in a buffer of the device's memory.
     fn check_arguments(&self, launch: &Launch<'_, TestKernel>) -> Result<(), Failure> {
-        let own = self.own();
         let arrays = launch.args().iter().enumerate().filter(|(_, arg)| arg.kind != abi::ARG_SCALAR);
         for (i, arg) in arrays {
-            if arg.space != own.id() {
-                let (expected, found) = (own.id(), arg.space);
+            let Ok(own) = self.own(arg.space) else {
+                let (expected, found) = (self.own_ids(), arg.space);
                 return Err(Failure::new(
                     Code::Invalid,
                     format!(
                         "argument {i}: expected an array in memory space {expected}, the device's, found one in space {found}: copy it first"
                     ),
                 ));
-            }
+            };
             if self.settings.checks && own.id() != SPACE_HOST && arg.len > 0 {
                 own.bytes(Buffer { space: arg.space, reserved: 0, handle: arg.buffer }).map_err(
                     |failure| Failure::new(failure.code, format!("argument {i}: {}", failure.text)),
@@ -120,9 +137,9 @@ impl TestDevice {
     fn reached(&self, buffer: Buffer) -> Result<Option<&Space>, Failure> {
         let space = self.spaces.iter().find(|space| space.id() == buffer.space);
         let reached =
-            buffer.space == SPACE_HOST || buffer.space == self.own().id() || (self.peers && space.is_some());
+            buffer.space == SPACE_HOST || self.own(buffer.space).is_ok() || (self.peers && space.is_some());
         if !reached {
-            let own = self.own().id();
+            let own = self.own_ids();
             let peers = if self.peers { "and those of the other test devices" } else { "and no other" };
             return Err(Failure::new(
                 Code::Invalid,
@@ -163,14 +180,14 @@ impl Device for TestDevice {
             class: Class::Other,
             emulated: false,
             test: true,
-            host_memory: self.own().id() == SPACE_HOST,
+            host_memory: self.uses_host(),
             threads: 1,
             name: format!("test device {}", self.number),
             vendor: "FLASH".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             physical_id: physical_id(&format!("test/{}", self.number)),
             rate_hint: 1e9 / self.settings.ns.max(1.0),
-            memory_bytes: self.own().size(),
+            memory_bytes: self.own.iter().map(|space| space.size()).sum(),
             features: features(),
             synchronous: self.settings.on_caller,
             runs_functions: true,
@@ -210,17 +227,17 @@ impl Device for TestDevice {
     }
 
     fn spaces(&self) -> Vec<abi::MemorySpace> {
-        vec![host_memory::space(self.own().id(), self.own().size())]
+        self.own.iter().map(|space| host_memory::space(space.id(), space.size())).collect()
     }
 
     fn alloc(&self, space: u32, bytes: u64) -> Result<Buffer, Failure> {
         self.count(Command::Alloc)?;
-        self.own().alloc(space, bytes)
+        self.own(space)?.alloc(space, bytes)
     }
 
     unsafe fn clear(&self, buffer: Buffer, _bytes: u64) -> Result<(), Failure> {
         // SAFETY: the caller vouches.
-        unsafe { self.own().clear(buffer) }
+        unsafe { self.own(buffer.space)?.clear(buffer) }
     }
 
     fn free(&self, buffer: Buffer) -> Result<(), Failure> {
@@ -228,7 +245,7 @@ impl Device for TestDevice {
         if buffer.space == SPACE_HOST && self.registered.free(buffer).is_ok() {
             return Ok(());
         }
-        self.own().free(buffer)
+        self.own(buffer.space)?.free(buffer)
     }
 
     unsafe fn register_host(&self, pointer: *mut u8, _bytes: u64) -> Result<Buffer, Failure> {

@@ -18,7 +18,7 @@
 //! | setting | meaning | default |
 //! |---|---|---|
 //! | `devices=N` | number of devices, 1 to 64 | 1 |
-//! | `space=ID` | the memory space of a device; devices with the same id share that memory, 0 is the host's memory, used in place | 1, 2, 3, ... |
+//! | `space=ID` | the memory space of a device; devices with the same id share that memory, 0 is the host's memory, used in place; `1+5`: the device has both, and computes in both | 1, 2, 3, ... |
 //! | `memory=BYTES` | size of that memory, such as `65536`, `64K`, `1M` or `2G`; an allocation beyond it fails | no limit |
 //! | `peers=yes` | whether copies between two such memories are possible; `no`: only to and from the host | `yes` |
 //! | `ns=TIME` | nanoseconds that a work item takes at least | 0 |

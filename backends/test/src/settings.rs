@@ -1,5 +1,6 @@
 //! The setup of the devices, as in `FLASH_TEST`. Its grammar is in the documentation of the crate.
 
+use flash_core::abi::SPACE_HOST;
 use flash_core::backend::Unavailable;
 use std::str::FromStr;
 
@@ -19,8 +20,9 @@ pub(crate) struct Settings {
 /// The settings of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DeviceSettings {
-    pub space: u32,
-    /// Bytes; 0: no limit.
+    /// Its memory spaces, the main one first.
+    pub spaces: Vec<u32>,
+    /// Bytes of each; 0: no limit.
     pub memory: u64,
     /// Nanoseconds of a work item.
     pub ns: f64,
@@ -71,7 +73,8 @@ impl Settings {
                 .filter(|n| (1..=MOST).contains(n))
                 .ok_or_else(|| wrong(&format!("`devices=` and a number from 1 to {MOST}"), text))?,
         };
-        let space = each(value("space"), count, "`space=` and numbers, one per device", number)?;
+        let space =
+            each(value("space"), count, "`space=` and numbers such as 1 or 1+2, one per device", spaces)?;
         let memory = each(value("memory"), count, "`memory=` and bytes such as 64K", bytes)?;
         let ns = each(value("ns"), count, "`ns=` and nanoseconds, 0 or more", amount)?;
         let rate = each(value("rate"), count, "`rate=` and bytes per second, 0 or more", amount)?;
@@ -84,7 +87,7 @@ impl Settings {
         };
         let (peers, checks) = (yes("peers")?, yes("checks")?);
         let device = |k: usize| DeviceSettings {
-            space: space.get(k).copied().unwrap_or(1 + k as u32),
+            spaces: space.get(k).cloned().unwrap_or_else(|| vec![1 + k as u32]),
             memory: memory.get(k).copied().unwrap_or(0),
             ns: ns.get(k).copied().unwrap_or(0.0),
             rate: rate.get(k).copied().unwrap_or(0.0),
@@ -125,13 +128,18 @@ impl Settings {
         Ok(())
     }
 
-    /// Devices with one memory must agree on its size.
+    /// Devices with one memory must agree on its size, and the host's is all of a device's memory or none.
     fn check(&self) -> Result<(), Unavailable> {
         for (k, device) in self.devices.iter().enumerate() {
-            let other = |d: &&DeviceSettings| d.space == device.space && d.memory != device.memory;
-            if let Some(first) = self.devices[..k].iter().find(other) {
-                let found =
-                    format!("{} and {} bytes for space {}", first.memory, device.memory, device.space);
+            if device.spaces.len() > 1 && device.spaces.contains(&SPACE_HOST) {
+                let found = device.spaces.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+                return Err(wrong("the host's memory, 0, alone", &found));
+            }
+            let shared = |d: &DeviceSettings| device.spaces.iter().find(|space| d.spaces.contains(space));
+            let other =
+                |d: &DeviceSettings| Some((d.memory, shared(d).filter(|_| d.memory != device.memory)?));
+            if let Some((first, space)) = self.devices[..k].iter().find_map(other) {
+                let found = format!("{first} and {} bytes for space {space}", device.memory);
                 return Err(wrong("one size for each memory space", &found));
             }
         }
@@ -152,6 +160,13 @@ fn each<T: Clone>(
     let last = values[values.len() - 1].clone();
     values.resize(devices, last);
     Ok(values)
+}
+
+/// Different numbers, with `+` between them.
+fn spaces(text: &str) -> Option<Vec<u32>> {
+    let all: Vec<u32> = text.split('+').map(number).collect::<Option<_>>()?;
+    let is_new = |k: usize| !all[..k].contains(&all[k]);
+    (0..all.len()).all(is_new).then_some(all)
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {
@@ -187,7 +202,7 @@ mod tests {
         let settings = Settings::parse("").unwrap();
         assert!(settings.peers);
         let one = DeviceSettings {
-            space: 1,
+            spaces: vec![1],
             memory: 0,
             ns: 0.0,
             rate: 0.0,
@@ -200,11 +215,13 @@ mod tests {
 
     #[test]
     fn a_value_holds_for_all_further_devices() {
-        let text = "devices=3  space=0,4 memory=0,2K ns=1.5 rate=1e9,0 queue=thread,caller peers=no";
+        let text = "devices=3  space=0,4+7 memory=0,2K ns=1.5 rate=1e9,0 queue=thread,caller peers=no";
         let Settings { devices, peers } = Settings::parse(text).unwrap();
         assert!(!peers);
-        let told: Vec<_> = devices.iter().map(|d| (d.space, d.memory, d.ns, d.rate, d.on_caller)).collect();
-        assert_eq!(told, [(0, 0, 1.5, 1e9, false), (4, 2048, 1.5, 0.0, true), (4, 2048, 1.5, 0.0, true)]);
+        let told: Vec<_> =
+            devices.iter().map(|d| (&d.spaces[..], d.memory, d.ns, d.rate, d.on_caller)).collect();
+        let further = (&[4, 7][..], 2048, 1.5, 0.0, true);
+        assert_eq!(told, [(&[0][..], 0, 1.5, 1e9, false), further, further]);
     }
 
     #[test]
@@ -224,6 +241,8 @@ mod tests {
             ("devices=65", "found `65`"),
             ("space=-1", "`space=`"),
             ("space=1,2", "found `1,2`"),
+            ("space=1+1", "found `1+1`"),
+            ("space=0+1", "the host's memory, 0, alone"),
             ("memory=1T", "`memory=` and bytes such as 64K, found `1T`"),
             ("memory=99999999999G", "`memory=`"),
             ("ns=-1", "`ns=`"),

@@ -4,8 +4,8 @@
 
 use super::registry::RegisteredImplementation;
 use super::reports::DeviceReport;
-use super::{Class, DeviceInfo, has_library, loader, take_error, words};
-use crate::abi::{self, BackendApi, Implementation, Str};
+use super::{Class, DeviceInfo, has_library, loader, spaces, take_error, words};
+use crate::abi::{self, BackendApi, Implementation, MemorySpace, Str};
 use crate::descriptor::KernelDescriptor;
 use crate::error::{Code, Error};
 use crate::kernel::cpu_has;
@@ -125,6 +125,20 @@ impl DeviceHandle {
         // SAFETY: a device of this vtable, a text that lives for the call, no object, and our own variable.
         unsafe { take_error(slot(self.raw, Str::new(kind), std::ptr::null(), &mut handle))? };
         Ok(handle)
+    }
+
+    /// The memory spaces that its backend lists: their kinds, sizes, and NUMA nodes. Empty if it lists none.
+    pub fn memory_spaces(&self) -> Vec<MemorySpace> {
+        spaces::listed(self).unwrap_or_default()
+    }
+
+    /// Bytes per second at which it copies from one memory space to another; `None` if it cannot, or does not
+    /// say that it can; 0 if it does not say how fast.
+    pub(crate) fn copies(&self, [from, to]: [u32; 2]) -> Option<f64> {
+        let can = self.api.can_copy?;
+        let mut rate = 0.0;
+        // SAFETY: a device of this vtable and our own variable.
+        (unsafe { can(self.raw, from, to, &mut rate) } == 1).then_some(rate)
     }
 
     /// The place of a target in its list; `None` if it does not run implementations of that target.

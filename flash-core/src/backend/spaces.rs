@@ -9,11 +9,11 @@ use crate::abi::{self, BackendApi, Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use crate::error::Error;
 use std::mem::offset_of;
 
-/// The memory spaces of a device that are not the host's.
+/// The memory spaces that a device lists, in this host's form.
 ///
 /// # Errors
 /// What is wrong with the device's list.
-fn own_spaces(device: &DeviceHandle) -> Result<Vec<u32>, String> {
+pub(super) fn listed(device: &DeviceHandle) -> Result<Vec<MemorySpace>, String> {
     let id = device.id();
     let list = device.api.spaces.ok_or_else(|| lacks(id, "spaces"))?;
     let (mut at, mut count): (*const MemorySpace, usize) = (std::ptr::null(), 0);
@@ -22,22 +22,38 @@ fn own_spaces(device: &DeviceHandle) -> Result<Vec<u32>, String> {
     if count > 0 && at.is_null() {
         return Err(format!("{id}: `spaces` gave a list of {count} that is NULL"));
     }
-    let mut own = Vec::new();
+    let mut spaces = Vec::new();
     for i in 0..count {
         // SAFETY: the list has that many structs, each of its own size, and lives as long as the device.
-        let (size, space) = unsafe { ((*at).struct_size as usize, (*at).id) };
+        let size = unsafe { (*at).struct_size as usize };
         let least = offset_of!(MemorySpace, alignment);
         if size < least {
             return Err(format!(
                 "{id}: memory space {i} says that its struct has {size} bytes: at least {least} are needed"
             ));
         }
-        if space != SPACE_HOST {
-            own.push(space);
+        // SAFETY: all zeros is a value of it.
+        let mut space: MemorySpace = unsafe { std::mem::zeroed() };
+        // SAFETY: as above: the smaller of both sizes. A field that the plugin does not know stays 0.
+        unsafe {
+            let known = size.min(size_of::<MemorySpace>());
+            std::ptr::copy_nonoverlapping(at.cast::<u8>(), (&raw mut space).cast::<u8>(), known);
+            at = at.byte_add(size);
         }
-        // SAFETY: as above.
-        at = unsafe { at.byte_add(size) };
+        space.struct_size = size_of::<MemorySpace>() as u32;
+        spaces.push(space);
     }
+    Ok(spaces)
+}
+
+/// The memory spaces of a device that are not the host's.
+///
+/// # Errors
+/// What is wrong with the device's list.
+fn own_spaces(device: &DeviceHandle) -> Result<Vec<u32>, String> {
+    let listed = listed(device)?.into_iter().map(|space| space.id);
+    let own: Vec<u32> = listed.filter(|id| *id != SPACE_HOST).collect();
+    let id = device.id();
     match own.is_empty() {
         false => Ok(own),
         true => Err(format!(

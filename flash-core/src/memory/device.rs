@@ -1,6 +1,7 @@
 //! The memories of devices: buffers, their cache, the budget, and evictions when it is used up.
 
 mod pinned;
+mod spaces;
 pub(super) mod staging;
 #[cfg(test)]
 pub(super) mod tests;
@@ -12,14 +13,15 @@ use crate::abi::{self, Buffer, SPACE_HOST};
 use crate::backend::{DeviceHandle, take_error};
 use crate::error::{Code, DeviceMemoryError, Error};
 use pinned::Pinned;
+use spaces::Spaces;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 
-/// A memory space of a backend, which one device has or several share, that is not the host's. Lives for
-/// ever.
+/// The memory of a device that is not the host's: one or several memory spaces of its backend. Devices with
+/// the same main space share all of it. Lives for ever.
 ///
 /// Locks: a thread that locks a directory holds its memory's state word, and may then lock `pool`; a thread
 /// that holds `pool` locks nothing else. An eviction locks the directory of another memory, of which it is
@@ -27,8 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 pub(crate) struct DeviceMemory {
     place: Place,
     device: &'static DeviceHandle,
-    space: u32,
-    has_addresses: bool,
+    spaces: Spaces,
     budget: AtomicU64,
     pool: Mutex<Pool>,
     /// It did not answer at its last copy.
@@ -141,31 +142,29 @@ impl PartialEq for DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// The memory of a device, made once per memory space of its backend; `None` if the device uses the
-    /// host's.
+    /// The memory of a device, made once per main space of its backend; `None` if the device uses the host's.
     pub fn of(device: &'static DeviceHandle) -> Option<&'static DeviceMemory> {
         if device.info().host_memory {
             return None;
         }
-        // SAFETY: a device of this vtable.
-        let (space, has_addresses) = unsafe { main_space(device) };
+        let listed = device.memory_spaces();
+        let space = spaces::main(&listed);
         let mut all = MEMORIES.write().unwrap_or_else(|e| e.into_inner());
         // Devices of other settings number their spaces anew.
-        let same = |memory: &&&'static DeviceMemory| {
-            space != SPACE_HOST
-                && memory.space == space
-                && memory.device.found_with == device.found_with
-                && std::ptr::eq(memory.device.api, device.api)
-        };
-        if let Some(shared) = all.iter().find(same) {
+        let siblings = all.iter().filter(|memory| {
+            memory.device.found_with == device.found_with && std::ptr::eq(memory.device.api, device.api)
+        });
+        let mut siblings = siblings.map(|memory| *memory);
+        if let Some(shared) = siblings.clone().find(|one| space != SPACE_HOST && one.space() == space) {
             return Some(shared);
         }
-        let known = device.info().memory_bytes;
+        let is_taken = |space: u32| siblings.any(|one| one.spaces.has(space));
+        let spaces = Spaces::of(device, &listed, is_taken);
+        let known = spaces.bytes().unwrap_or(device.info().memory_bytes);
         let memory: &'static DeviceMemory = Box::leak(Box::new(DeviceMemory {
             place: Place::device(all.len() as u32),
             device,
-            space,
-            has_addresses,
+            spaces,
             budget: AtomicU64::new(if known == 0 { u64::MAX } else { known }),
             pool: Mutex::default(),
             lost: AtomicBool::new(false),
@@ -185,14 +184,14 @@ impl DeviceMemory {
         self.device
     }
 
-    /// The memory space of its buffers.
+    /// Its main memory space, from which and to which the others copy like it.
     pub fn space(&self) -> u32 {
-        self.space
+        self.spaces.main()
     }
 
     /// Handles of its buffers are addresses in this process.
     pub fn has_addresses(&self) -> bool {
-        self.has_addresses
+        self.spaces.have_addresses()
     }
 
     /// Bytes that may be used, including those in the cache.
@@ -275,7 +274,7 @@ impl DeviceMemory {
     /// Frees a buffer; returns its bytes.
     fn give_up(&self, buffer: DeviceBuffer) -> u64 {
         let buffer = ManuallyDrop::new(buffer);
-        self.free(buffer.raw);
+        self.free_allocated(buffer.raw, buffer.bytes);
         buffer.bytes
     }
 
@@ -293,10 +292,18 @@ impl DeviceMemory {
 
     fn alloc_new(&self, bytes: u64) -> Result<Buffer, Error> {
         let alloc = self.device.api.alloc.ok_or_else(|| self.no_slot("alloc"))?;
-        let mut buffer = Buffer { space: self.space, reserved: 0, handle: 0 };
-        // SAFETY: a device of this vtable, one of its spaces, and a local variable.
-        unsafe { take_error(alloc(self.device.raw, self.space, bytes, &mut buffer))? };
-        Ok(buffer)
+        self.spaces.alloc(bytes, |space| {
+            let mut buffer = Buffer { space, reserved: 0, handle: 0 };
+            // SAFETY: a device of this vtable, one of its spaces, and a local variable.
+            unsafe { take_error(alloc(self.device.raw, space, bytes, &mut buffer))? };
+            Ok(buffer)
+        })
+    }
+
+    /// Frees what `alloc_new` gave.
+    fn free_allocated(&self, buffer: Buffer, bytes: u64) {
+        self.spaces.freed(buffer.space, bytes);
+        self.free(buffer);
     }
 
     fn free(&self, buffer: Buffer) {
@@ -373,11 +380,11 @@ impl DeviceMemory {
             for buffer in buffers {
                 pool.cached -= size;
                 left = left.saturating_sub(size);
-                freed.push(buffer);
+                freed.push((buffer, size));
             }
         }
         drop(pool);
-        freed.into_iter().for_each(|buffer| self.free(buffer));
+        freed.into_iter().for_each(|(buffer, size)| self.free_allocated(buffer, size));
     }
 
     /// Evicts copies without users, the least recently used first, until this many bytes went to the cache.
@@ -473,15 +480,6 @@ impl DeviceMemory {
         pool.copies.push(entry);
     }
 
-    /// Bytes per second at which this device copies from one memory space to another; `None` if it cannot, 0
-    /// if it does not say.
-    pub(super) fn rate(&self, [from, to]: [u32; 2]) -> Option<f64> {
-        let can = self.device.api.can_copy?;
-        let mut rate = 0.0;
-        // SAFETY: a device of this vtable and our own variable.
-        (unsafe { can(self.device.raw, from, to, &mut rate) } == 1).then_some(rate)
-    }
-
     /// True if both are of one backend that found them together: the numbers of its spaces mean the same
     /// then.
     pub(super) fn is_found_with(&self, other: &DeviceMemory) -> bool {
@@ -564,33 +562,6 @@ impl Drop for CopyInFlight {
     fn drop(&mut self) {
         let _ = self.end();
     }
-}
-
-/// The space in which a device computes: its first that is not the host's; and whether handles of buffers
-/// there are addresses in this process.
-///
-/// # Safety
-/// The device is one of its vtable.
-unsafe fn main_space(device: &DeviceHandle) -> (u32, bool) {
-    let (mut spaces, mut count) = (std::ptr::null(), 0);
-    // SAFETY: the caller vouches; the list of spaces lives as long as the device.
-    unsafe {
-        let found = device.api.spaces.is_some_and(|list| {
-            take_error(list(device.raw, &mut spaces, &mut count)).is_ok() && !spaces.is_null()
-        });
-        if !found {
-            return (SPACE_HOST, true);
-        }
-        // One by one, in steps of the plugin's struct size.
-        let mut at: *const abi::MemorySpace = spaces;
-        for _ in 0..count {
-            if (*at).id != SPACE_HOST {
-                return ((*at).id, (*at).host_visible != 0);
-            }
-            at = at.byte_add((*at).struct_size as usize);
-        }
-    }
-    (SPACE_HOST, true)
 }
 
 /// A copy that was replaced by a larger one.

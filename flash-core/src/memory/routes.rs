@@ -42,7 +42,7 @@ fn make(from: Option<&'static DeviceMemory>, to: Option<&'static DeviceMemory>) 
     let cost = |rate: f64| if rate > 0.0 { (1e12 / rate).max(1.0) as u64 } else { NO_RATE };
     let space = |memory: Option<&'static DeviceMemory>| memory.map_or(SPACE_HOST, DeviceMemory::space);
     let by = |device: &'static DeviceMemory| {
-        let rate = device.rate([space(from), space(to)]);
+        let rate = device.device().copies([space(from), space(to)]);
         rate.map(|rate| Route { by: Some(device), cost: cost(rate) })
     };
     match (from, to) {

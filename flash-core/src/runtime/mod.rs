@@ -55,7 +55,7 @@ pub use context::Context;
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
 pub use event::{Event, Signal};
 pub use failsafe::{HostArgs, Later};
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(feature = "conformance")]
 pub(crate) use options::Options;
 pub use options::{DevicesWhere, IntoOptions, devices_where};
 pub use preload::Definitions;

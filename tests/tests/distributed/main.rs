@@ -12,6 +12,7 @@ mod out_of_core;
 mod phases;
 mod places;
 mod readers;
+mod spaces;
 
 use flash_tests::APART;
 

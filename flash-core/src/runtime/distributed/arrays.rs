@@ -552,9 +552,9 @@ impl<'r> Array<'r> {
     /// argument's first.
     pub fn address(&self, arg: &mut abi::Arg, part: &mut abi::Part, place: Place, offset: u64) {
         let Some(memory) = memory_of(place) else { return };
-        arg.space = memory.space();
         let Some((buffer, first)) = self.buffer(place) else {
             // None of it is touched: there is no buffer.
+            arg.space = memory.space();
             arg.buffer = 0;
             arg.data = match memory.has_addresses() {
                 true => std::ptr::without_provenance_mut(NOWHERE),
@@ -564,6 +564,7 @@ impl<'r> Array<'r> {
         };
         // Modulo 2^64: the buffer may begin before the argument's first element, or after it.
         part.origin = first.wrapping_sub(offset);
+        arg.space = buffer.space;
         arg.buffer = buffer.handle;
         arg.data = match memory.has_addresses() {
             true => {

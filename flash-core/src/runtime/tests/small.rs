@@ -148,8 +148,7 @@ fn where_rates_contain_wake_ups_a_pipeline_is_tried_as_a_small_one() {
 
     // At first, and then in every 64th launch.
     is_known(50_000);
-    let mut trials: Vec<_> =
-        (0..129).filter_map(|k| Some(k).zip(SmallPipeline::of(list, runtime))).collect();
+    let mut trials: Vec<_> = (0..129).filter_map(|k| Some(k).zip(SmallPipeline::of(list, runtime))).collect();
     assert_eq!(trials.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 64, 128]);
 
     // They are large.
