@@ -13,16 +13,20 @@ pub mod abi;
 pub mod backend;
 pub mod descriptor;
 mod error;
+mod features;
 pub mod fork;
+mod host_allocation;
 pub mod index;
 pub mod kernel;
 pub mod memory;
+mod nested;
 mod notice;
 mod panics;
 #[cfg(feature = "recordings")]
 pub mod recording;
 pub mod runtime;
 mod settings;
+mod threads;
 pub mod workers;
 
 pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};

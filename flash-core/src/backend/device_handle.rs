@@ -8,13 +8,24 @@ use super::{Class, DeviceInfo, has_library, loader, spaces, take_error, words};
 use crate::abi::{self, BackendApi, Implementation, MemorySpace, Str};
 use crate::descriptor::KernelDescriptor;
 use crate::error::{Code, Error};
-use crate::kernel::cpu_has;
-use crate::memory::Transfers;
-use crate::memory::device::DeviceMemory;
-use crate::runtime::distributed::lanes::Lanes;
+use crate::features::cpu_has;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// What a module above this one keeps for each device: one type of thing, or nothing.
+#[derive(Default)]
+pub(crate) struct Slot(OnceLock<Option<&'static (dyn Any + Send + Sync)>>);
+
+impl Slot {
+    /// What is kept; `make` makes it the first time.
+    #[inline]
+    pub fn get<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Option<&'static T>) -> Option<&'static T> {
+        let kept = *self.0.get_or_init(|| make().map(|made| made as _));
+        kept.map(|kept| kept.downcast_ref().expect("one module has this slot"))
+    }
+}
 
 /// A device that a runtime can use.
 pub struct DeviceHandle {
@@ -26,8 +37,8 @@ pub struct DeviceHandle {
     info: DeviceInfo,
     /// Its own implementations, by the addresses that its backend gave.
     resolved: Mutex<BTreeMap<usize, &'static Implementation>>,
-    memory: OnceLock<Option<&'static DeviceMemory>>,
-    pub(crate) lanes: OnceLock<Lanes>,
+    pub(crate) memory: Slot,
+    pub(crate) lanes: Slot,
     /// True once its programs are being loaded early.
     pub(crate) preloaded: AtomicBool,
 }
@@ -77,8 +88,8 @@ impl DeviceHandle {
             id,
             info,
             resolved: Mutex::default(),
-            memory: OnceLock::new(),
-            lanes: OnceLock::new(),
+            memory: Slot::default(),
+            lanes: Slot::default(),
             preloaded: AtomicBool::new(false),
         })))
     }
@@ -199,32 +210,6 @@ impl DeviceHandle {
         let value = |key: &str| Some((key.to_owned(), serde_json::from_str(&self.query(key).ok()?).ok()?));
         let properties = ["platform", "limits"].into_iter().filter_map(value).collect();
         DeviceReport { id: self.id.clone(), info: self.info.clone(), properties }
-    }
-
-    /// Its memory; `None` if it uses the host's.
-    #[inline]
-    pub(crate) fn memory(&'static self) -> Option<&'static DeviceMemory> {
-        *self.memory.get_or_init(|| DeviceMemory::of(self))
-    }
-
-    /// The copies to and from its memory since the process began. All zeros for a device that uses the host's
-    /// memory: there is nothing to copy.
-    pub fn transfers(&'static self) -> Transfers {
-        self.memory().map_or_else(Transfers::default, DeviceMemory::transfers)
-    }
-
-    /// Bytes of its memory that FLASH may use: by default all it has (or no limit, where that is
-    /// unknown). `None` if it uses the host's memory.
-    pub fn memory_budget(&'static self) -> Option<u64> {
-        self.memory().map(DeviceMemory::budget)
-    }
-
-    /// Sets how many bytes of its memory FLASH may use, for the whole process. What exceeds it is given up at
-    /// the next allocation. Copies that are not in use go first, the longest unused before others; what is
-    /// current only there is copied to the host before. False, and nothing is done, if the device uses the
-    /// host's memory.
-    pub fn set_memory_budget(&'static self, bytes: u64) -> bool {
-        self.memory().map(|memory| memory.set_budget(bytes)).is_some()
     }
 }
 

@@ -4,7 +4,7 @@
 use super::Failure;
 use crate::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use crate::error::Code;
-use crate::memory::block::{ALIGNMENT, HostBlock};
+use crate::host_allocation::{ALIGNMENT, HostAllocation};
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -27,8 +27,8 @@ pub fn space(id: u32, bytes: u64) -> MemorySpace {
 pub struct HostBuffers {
     /// Their memory space.
     space: u32,
-    /// With their bytes, which are 0 for registered ones.
-    blocks: Mutex<HashMap<u64, (HostBlock, u64)>>,
+    /// With their bytes; registered ones have none.
+    blocks: Mutex<HashMap<u64, Option<(HostAllocation, u64)>>>,
 }
 
 impl HostBuffers {
@@ -42,7 +42,7 @@ impl HostBuffers {
         self.space
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (HostBlock, u64)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Option<(HostAllocation, u64)>>> {
         self.blocks.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -57,14 +57,14 @@ impl HostBuffers {
         }
         let size = bytes.max(1);
         let layout = usize::try_from(size).ok().and_then(|n| Layout::from_size_align(n, ALIGNMENT).ok());
-        let Some(block) = layout.and_then(HostBlock::zeroed) else {
+        let Some(block) = layout.and_then(HostAllocation::zeroed) else {
             return Err(Failure::new(
                 Code::OutOfMemory,
                 format!("{bytes} bytes of host memory were refused"),
             ));
         };
         let handle = block.data() as u64;
-        self.lock().insert(handle, (block, size));
+        self.lock().insert(handle, Some((block, size)));
         Ok(Buffer { space, reserved: 0, handle })
     }
 
@@ -76,10 +76,9 @@ impl HostBuffers {
     /// # Safety
     /// Nothing else uses it meanwhile.
     pub unsafe fn clear(&self, buffer: Buffer) -> Result<(), Failure> {
-        let found = self.lock().get(&buffer.handle).map(|(block, bytes)| (block.data(), *bytes as usize));
-        let Some((data, bytes)) = found.filter(|(_, bytes)| *bytes > 0) else {
-            return Err(unknown(buffer));
-        };
+        let data_of = |block: &(HostAllocation, u64)| (block.0.data(), block.1 as usize);
+        let found = self.lock().get(&buffer.handle).and_then(|block| block.as_ref().map(data_of));
+        let Some((data, bytes)) = found else { return Err(unknown(buffer)) };
         // SAFETY: the block has that many bytes, and the caller vouches that it stays and has no other user.
         unsafe { std::ptr::write_bytes(data, 0, bytes) };
         Ok(())
@@ -87,18 +86,18 @@ impl HostBuffers {
 
     /// Bytes that were allocated for a buffer; 0 if it is unknown, or registered.
     pub fn bytes(&self, buffer: Buffer) -> u64 {
-        self.lock().get(&buffer.handle).map_or(0, |(_, bytes)| *bytes)
+        self.lock().get(&buffer.handle).and_then(Option::as_ref).map_or(0, |(_, bytes)| *bytes)
     }
 
     /// Registers host memory as a buffer.
     pub fn register(&self, pointer: *mut u8) -> Buffer {
-        self.lock().entry(pointer as u64).or_insert_with(|| (HostBlock::lent(pointer), 0));
+        self.lock().entry(pointer as u64).or_insert(None);
         Buffer { space: SPACE_HOST, reserved: 0, handle: pointer as u64 }
     }
 
     /// Frees an allocated buffer, forgets a registered one.
     pub fn free(&self, buffer: Buffer) -> Result<(), Failure> {
-        // Dropped after the table is unlocked: devices may be called.
+        // Dropped after the table is unlocked.
         let removed = self.lock().remove(&buffer.handle);
         removed.map(drop).ok_or_else(|| unknown(buffer))
     }

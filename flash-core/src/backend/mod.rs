@@ -14,7 +14,9 @@ pub(crate) mod extension;
 mod float_state;
 mod glue;
 mod host;
+pub(crate) mod host_handles;
 pub mod host_memory;
+pub(crate) mod implementation;
 mod loader;
 pub mod offload;
 mod physical;
@@ -28,7 +30,6 @@ mod spaces;
 mod tests;
 mod workers;
 
-pub use crate::kernel::implementation::alignment;
 pub use crate::panics::caught;
 pub use device_handle::DeviceHandle;
 pub use elf::signature;
@@ -38,6 +39,7 @@ pub use glue::{BackendEntry, BackendStatic, Instance, api, host_extension};
 pub use host::run_rows;
 use host::words;
 pub(crate) use host::{HOST, take_error};
+pub use implementation::alignment;
 pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file, has_library};
 pub use physical::{physical_cpus, physical_id};
@@ -269,7 +271,7 @@ pub trait Device: Send + Sync + Sized + 'static {
     /// True if its machine has a CPU feature, by the name that Rust has for it. By default this machine is
     /// asked.
     fn has_feature(&self, feature: &str) -> bool {
-        crate::kernel::cpu_has(feature)
+        crate::features::cpu_has(feature)
     }
 
     /// True if its machine has a shared library, by one of the names, with commas, that a loader knows it by.

@@ -5,8 +5,8 @@
 
 use super::BackendEntry;
 use super::glue::loaded_by;
+use super::implementation::ImplementationEntry;
 use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str};
-use crate::kernel::ImplementationEntry;
 use crate::panics::caught;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;

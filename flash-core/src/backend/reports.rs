@@ -11,7 +11,7 @@ use super::loader::{self, Outcome, refused};
 use super::registry::Registry;
 use super::shadow::{ImplementationReport, mark};
 use crate::abi::Implementation;
-use crate::kernel::CPU_FEATURES;
+use crate::features::CPU_FEATURES;
 use crate::settings::{Settings, distance};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

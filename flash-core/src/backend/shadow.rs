@@ -1,9 +1,9 @@
 //! Which implementations never run, because nothing but its place, or its priority, tells another one from
 //! them.
 
+use super::implementation::rank;
 use super::reports::BackendReport;
 use crate::abi::{self, Implementation};
-use crate::kernel::implementation::rank;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;

@@ -233,7 +233,7 @@ impl Threads<'_> {
                 return;
             }
             // Possibly a thread other than the kernel's, but still inside the kernel.
-            let _mark = super::shim::KernelMark::set();
+            let _mark = crate::nested::KernelMark::set();
             let part = begin as usize..end as usize;
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (job.body)(part))) {
                 job.failed.store(true, Relaxed);
@@ -268,7 +268,7 @@ impl Threads<'_> {
             let job = unsafe { &mut *data.cast::<Job<B, R>>() };
             if let Some(body) = job.0.take() {
                 // Usually a thread other than the kernel's, but still inside the kernel.
-                let _mark = super::shim::KernelMark::set();
+                let _mark = crate::nested::KernelMark::set();
                 job.1 = Some(catch_unwind(AssertUnwindSafe(body)));
             }
         }

@@ -8,7 +8,6 @@ mod contents;
 mod definition;
 mod device;
 mod doors;
-mod features;
 pub(crate) mod implementation;
 mod index;
 pub mod order;
@@ -25,8 +24,10 @@ pub use crate::__contents_check as contents_check;
 pub use crate::__partition_map as partition_map;
 #[doc(hidden)] // for the kernel library
 pub use crate::__recorded_as as recorded_as;
+pub use crate::backend::implementation::ImplementationEntry;
 #[doc(no_inline)]
 pub use crate::descriptor::Element;
+pub use crate::features::cpu_has;
 #[doc(hidden)]
 pub use contents::ContentsCheckEntry;
 pub use contents::{Contents, ContentsCheck, WrongContents};
@@ -35,9 +36,6 @@ pub(crate) use device::attribute;
 #[doc(hidden)] // for `#[implementations]`
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
-pub(crate) use features::CPU_FEATURES;
-pub use features::cpu_has;
-pub use implementation::ImplementationEntry;
 #[doc(hidden)] // for `#[kernel]`
 pub use implementation::{CpuFunction, cpu_implementation};
 pub use index::{Index, Rank, Span};

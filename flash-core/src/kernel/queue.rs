@@ -1,9 +1,10 @@
 //! Kernels of a device that are functions of the host, such as those of a vendor's library.
 
-use super::implementation::{PARTS, definition_of, descriptor_of};
+use super::implementation::{definition_of, descriptor_of};
 use super::{Element, KernelDefinition, attribute};
 use crate::abi::{self, Arg, Buffer, QueueCall, QueueFn, Str};
 use crate::backend::Failure;
+use crate::backend::implementation::PARTS;
 use crate::error::Code;
 use crate::index::{DynRuns, SpaceRef};
 use crate::panics::caught;

@@ -4,39 +4,10 @@ use super::index::{Rank, RankRun};
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::abi::{self, Arg, Share};
 use crate::index::SpaceRef;
+use crate::nested::KernelMark;
 use crate::panics::caught;
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::ops::Range;
-
-thread_local! {
-    static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
-}
-
-/// True while this thread runs a Rust kernel, a function of the host in a pipeline, or a partition map.
-#[inline]
-pub(crate) fn in_kernel() -> bool {
-    IN_KERNEL.get()
-}
-
-/// Marks this thread as running a kernel; restores the mark before it, also when the kernel panics.
-pub(crate) struct KernelMark {
-    before: bool,
-}
-
-impl KernelMark {
-    #[inline]
-    pub(crate) fn set() -> KernelMark {
-        KernelMark { before: IN_KERNEL.replace(true) }
-    }
-}
-
-impl Drop for KernelMark {
-    #[inline]
-    fn drop(&mut self) {
-        IN_KERNEL.set(self.before);
-    }
-}
 
 /// Turns a panic into an error of the host.
 #[inline]

@@ -1,38 +1,15 @@
-//! Blocks of the host's memory: where an array begins, and on which pages it lies. A block is owned by one
-//! memory, and which thread may touch what is in it is ruled by that memory's [`state`](super::state).
-//!
-//! A CPU that looks for the store that a load has to wait for compares addresses within a page. If two large
-//! arrays begin at the same offset in their pages, as allocators place them, a load of one seems to depend on
-//! a store to the other, and waits. So each large array begins at an offset of its own.
-//!
-//! Large pages take fewer faults when they are first used, and fewer misses of the TLB in accesses without
-//! order. Linux gives them on request, where it is set to `madvise` (or `always`).
+//! Blocks of the host's memory: where an array's bytes are, and which of them count as the host's. A block is
+//! owned by one memory, and which thread may touch what is in it is ruled by that memory's
+//! [`state`](super::state). Where it begins, and on which pages, is decided in `host_allocation.rs`.
 
 use super::host_budget;
-use super::host_handles;
 use super::reserved::Reserved;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use crate::backend::host_handles;
+use crate::host_allocation::{self, HostAllocation, LARGE, ask, in_front, is_placed, room};
+use std::alloc::{Layout, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-/// Alignment of our allocations: a cache line, and the widest vector register.
-pub(crate) const ALIGNMENT: usize = 64;
-
-/// The largest alignment with which large memory comes zeroed from the system, and is not written to before
-/// its first use.
-const SYSTEM_ALIGNMENT: usize = 16;
-
-/// Loads and stores are compared by their address within this many bytes.
-const PAGE: usize = 4096;
-
-/// Arrays of at least this many bytes begin at an offset of their own in a page, for which up to a page is
-/// left free.
-const PLACED: usize = 64 << 10;
-
-/// Arrays of at least this many bytes are worth large pages, a mapping of their own, and being counted in the
-/// host's budget.
-pub(super) const LARGE: usize = 4 << 20;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A block of the host's memory, freed on drop.
 pub(crate) struct HostBlock {
@@ -46,8 +23,8 @@ pub(crate) struct HostBlock {
 
 /// Where a block is from.
 enum Source {
-    /// The allocator: where it begins, and how it was allocated.
-    Heap(*mut u8, Layout),
+    /// The allocator.
+    Heap(HostAllocation),
     /// A mapping of its own, and the number of bytes of data in it.
     Reserved(Reserved, usize),
     /// Memory that is freed elsewhere.
@@ -73,16 +50,8 @@ impl HostBlock {
         if layout.size() == 0 {
             return Some(HostBlock::lent(std::ptr::without_provenance_mut(layout.align())));
         }
-        let placed = is_placed(layout);
-        let whole = Layout::from_size_align(room(layout, placed)?, SYSTEM_ALIGNMENT).ok()?;
-        // SAFETY: the size is not 0.
-        let base = unsafe { alloc_zeroed(whole) };
-        if base.is_null() {
-            return None;
-        }
-        ask(base, whole.size());
-        let data = base.wrapping_add(in_front(base, layout, placed));
-        Some(HostBlock::new(data, Source::Heap(base, whole), true))
+        let heap = HostAllocation::zeroed(layout)?;
+        Some(HostBlock::new(heap.data(), Source::Heap(heap), true))
     }
 
     /// Zeroed memory that the host can read and that takes no room until it is [committed](Self::commit).
@@ -113,7 +82,12 @@ impl HostBlock {
         let data = base.wrapping_add(in_front).cast();
         match layout.size() {
             0 => HostBlock::lent(data),
-            _ => HostBlock::new(data, Source::Heap(base.cast(), layout), true),
+            // SAFETY: the vector allocated it with this layout, and does not free it.
+            _ => HostBlock::new(
+                data,
+                Source::Heap(unsafe { HostAllocation::new(base.cast(), data, layout) }),
+                true,
+            ),
         }
     }
 
@@ -136,7 +110,7 @@ impl HostBlock {
     /// The allocation's beginning, before what is in front of the data, and its size in bytes.
     fn all(&self) -> (*mut u8, usize) {
         match &self.source {
-            Source::Heap(base, layout) => (*base, layout.size()),
+            Source::Heap(heap) => heap.all(),
             Source::Reserved(reserved, _) => (reserved.base(), reserved.bytes()),
             Source::Lent => (self.data, 0),
         }
@@ -221,7 +195,7 @@ impl HostBlock {
                 unsafe { reserved.give_back(range) }
             }
             // SAFETY: as the caller says; the range lies in the allocation.
-            Source::Heap(base, _) => unsafe { drop_pages(*base, range) },
+            Source::Heap(heap) => unsafe { drop_pages(heap.all().0, range) },
             Source::Lent => 0,
         };
         self.count(|before| before.saturating_sub(bytes as u64))
@@ -233,26 +207,7 @@ impl Drop for HostBlock {
         let (base, bytes) = self.all();
         host_handles::forget(base, bytes);
         self.count(|_| 0);
-        if let Source::Heap(base, layout) = self.source {
-            // SAFETY: allocated with this layout by `zeroed` or by the vector that was taken.
-            unsafe { dealloc(base, layout) };
-        }
     }
-}
-
-/// True if an array of this layout begins at an offset of its own.
-fn is_placed(layout: Layout) -> bool {
-    layout.size() >= PLACED && layout.align() <= ALIGNMENT
-}
-
-/// Bytes to allocate for a layout, so that it can begin where it should.
-fn room(layout: Layout, placed: bool) -> Option<usize> {
-    layout.size().checked_add(if placed { PAGE } else { layout.align() })
-}
-
-/// Bytes from what was allocated to where the data begin.
-fn in_front(base: *mut u8, layout: Layout, placed: bool) -> usize {
-    if placed { to_next_place(base) } else { base.align_offset(layout.align()) }
 }
 
 /// Gives back the whole pages inside some bytes of an allocation. They read as zeros then, if they are memory
@@ -281,39 +236,16 @@ unsafe fn drop_pages(base: *mut u8, range: Range<usize>) -> usize {
 /// 16 bytes, else near it.
 pub(super) fn vec<T: bytemuck::Zeroable>(capacity: usize) -> (Vec<T>, usize) {
     let size = size_of::<T>();
-    let placed = capacity.saturating_mul(size) >= PLACED;
-    let room = if placed { PAGE.div_ceil(size) } else { 0 };
+    let placed = capacity.saturating_mul(size) >= host_allocation::PLACED;
+    let room = if placed { host_allocation::PAGE.div_ceil(size) } else { 0 };
     let mut vec: Vec<T> = Vec::with_capacity(capacity.saturating_add(room));
     ask(vec.as_mut_ptr().cast(), vec.capacity().saturating_mul(size));
     if placed {
-        let in_front = to_next_place(vec.as_mut_ptr().cast()) / size;
+        let in_front = host_allocation::to_next_place(vec.as_mut_ptr().cast()) / size;
         vec.extend(std::iter::repeat_with(T::zeroed).take(in_front));
     }
     let in_front = vec.len();
     (vec, in_front)
-}
-
-/// Bytes, less than a page, to where the next array begins: one of the 64 lines of a page, at least five
-/// away, in either direction, from those of the nine arrays before it.
-fn to_next_place(base: *mut u8) -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let place = NEXT.fetch_add(19 * ALIGNMENT, Ordering::Relaxed);
-    place.wrapping_sub(base.addr()) % PAGE
-}
-
-/// Asks for large pages for memory that was just allocated and has not been used. A refusal is no error.
-fn ask(data: *mut u8, bytes: usize) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if bytes >= LARGE {
-        /// A large page, or a part of one: a multiple of every other size of page.
-        const LARGE_PAGE: usize = 2 << 20;
-        let skipped = data.align_offset(LARGE_PAGE);
-        let whole = bytes.saturating_sub(skipped) / LARGE_PAGE * LARGE_PAGE;
-        // SAFETY: whole pages inside the allocation; the advice changes nothing that is in them.
-        unsafe { libc::madvise(data.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
-    }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = (data, bytes);
 }
 
 #[cfg(test)]
@@ -321,13 +253,14 @@ mod tests {
     use crate::FlashMemory;
     use crate::abi::SPACE_HOST;
     use crate::backend::host_memory::HostBuffers;
+    use crate::host_allocation::{ALIGNMENT, PAGE, PLACED};
 
     /// Where in its page each of 32 arrays begins that are made one after the other, in cache lines.
     fn places<T>(mut make: impl FnMut() -> (usize, T)) -> Vec<usize> {
         let made: Vec<(usize, T)> = (0..32).map(|_| make()).collect();
         let line = |(at, _): &(usize, T)| {
-            assert_eq!(at % super::ALIGNMENT, 0);
-            at % super::PAGE / super::ALIGNMENT
+            assert_eq!(at % ALIGNMENT, 0);
+            at % PAGE / ALIGNMENT
         };
         made.iter().map(line).collect()
     }
@@ -342,20 +275,20 @@ mod tests {
 
     #[test]
     fn large_arrays_begin_at_places_of_their_own() {
-        const LARGE: usize = super::PLACED / 16;
+        const LARGE: usize = PLACED / 16;
         let at = |memory: FlashMemory<u128>| (memory.header().data().addr(), memory);
         are_apart(places(|| at(FlashMemory::zeroed(LARGE))));
         are_apart(places(|| at((0..LARGE).map(|i| i as u128).collect())));
         are_apart(places(|| at(FlashMemory::from(&[1; LARGE][..]))));
         let buffers = HostBuffers::default();
-        are_apart(places(|| (buffers.alloc(SPACE_HOST, super::PLACED as u64).unwrap().handle as usize, ())));
+        are_apart(places(|| (buffers.alloc(SPACE_HOST, PLACED as u64).unwrap().handle as usize, ())));
     }
 
     #[test]
     fn arrays_of_any_elements_are_what_was_put_in() {
         are_what_was_put_in::<3>(1000);
-        are_what_was_put_in::<771>(super::PLACED);
-        are_what_was_put_in::<5000>(super::PLACED);
+        are_what_was_put_in::<771>(PLACED);
+        are_what_was_put_in::<5000>(PLACED);
         let nothing: FlashMemory<[u8; 0]> = std::iter::repeat_n([], 1000).collect();
         assert_eq!(nothing.len(), 1000);
     }

@@ -8,7 +8,7 @@ pub(super) mod tests;
 
 use super::ArrayInner;
 use super::directory::{Directory, Place};
-use super::transfer::{Counters, End, Transfer};
+use super::transfer::{Counters, End, Transfer, Transfers};
 use crate::abi::{self, Buffer, SPACE_HOST};
 use crate::backend::{DeviceHandle, take_error};
 use crate::error::{Code, DeviceMemoryError, Error};
@@ -515,6 +515,34 @@ impl DeviceMemory {
     /// True if it did not answer at its last copy.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Relaxed)
+    }
+}
+
+impl DeviceHandle {
+    /// Its memory; `None` if it uses the host's.
+    #[inline]
+    pub(crate) fn memory(&'static self) -> Option<&'static DeviceMemory> {
+        self.memory.get(|| DeviceMemory::of(self))
+    }
+
+    /// The copies to and from its memory since the process began. All zeros for a device that uses the host's
+    /// memory: there is nothing to copy.
+    pub fn transfers(&'static self) -> Transfers {
+        self.memory().map_or_else(Transfers::default, DeviceMemory::transfers)
+    }
+
+    /// Bytes of its memory that FLASH may use: by default all it has (or no limit, where that is
+    /// unknown). `None` if it uses the host's memory.
+    pub fn memory_budget(&'static self) -> Option<u64> {
+        self.memory().map(DeviceMemory::budget)
+    }
+
+    /// Sets how many bytes of its memory FLASH may use, for the whole process. What exceeds it is given up at
+    /// the next allocation. Copies that are not in use go first, the longest unused before others; what is
+    /// current only there is copied to the host before. False, and nothing is done, if the device uses the
+    /// host's memory.
+    pub fn set_memory_budget(&'static self, bytes: u64) -> bool {
+        self.memory().map(|memory| memory.set_budget(bytes)).is_some()
     }
 }
 

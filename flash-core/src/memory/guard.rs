@@ -2,9 +2,10 @@
 
 use super::state::Refused;
 use super::{ArrayInner, own_guards};
+use crate::descriptor::Element;
 use crate::error::Error;
 use crate::fork;
-use crate::kernel::{Element, shim};
+use crate::nested::in_kernel;
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
@@ -111,7 +112,7 @@ impl<'a> HostGuard<'a> {
         written: bool,
         site: &'static Location<'static>,
     ) -> Result<Self, Error> {
-        if shim::in_kernel() {
+        if in_kernel() {
             return Err(Error::Nested);
         }
         if !written {
@@ -172,7 +173,7 @@ struct HostRead<'a> {
 
 impl<'a> HostRead<'a> {
     fn new(header: &'a ArrayInner, range: Range<u64>) -> Result<Self, Error> {
-        if shim::in_kernel() {
+        if in_kernel() {
             return Err(Error::Nested);
         }
         if own_guards::reads(header.id(), &range) {

@@ -1,7 +1,7 @@
 //! The part of a memory that all its handles share. A thread may touch its elements as `state` lets it; the
 //! rest is locked, atomic, or never changes.
 
-use super::block::{self, HostBlock};
+use super::block::HostBlock;
 use super::device::LastUse;
 use super::directory::Directory;
 use super::guard::GuardSites;
@@ -10,8 +10,9 @@ use super::order::Parts;
 use super::region::Region;
 use super::residence::PublishedResidence;
 use super::state::State;
+use crate::descriptor::Element;
 use crate::error::Error;
-use crate::kernel::Element;
+use crate::host_allocation::ALIGNMENT;
 use smallvec::SmallVec;
 use std::alloc::Layout;
 use std::ops::Range;
@@ -68,7 +69,7 @@ fn next_id() -> u64 {
 
 /// The layout of an array; `None` if it is larger than memory can be.
 pub(super) fn aligned<T>(len: usize) -> Option<Layout> {
-    Layout::array::<T>(len).and_then(|layout| layout.align_to(block::ALIGNMENT)).ok()
+    Layout::array::<T>(len).and_then(|layout| layout.align_to(ALIGNMENT)).ok()
 }
 
 impl ArrayInner {
@@ -172,7 +173,7 @@ impl ArrayInner {
         let layout = element
             .size()
             .checked_mul(len)
-            .and_then(|bytes| Layout::from_size_align(bytes, element.align().max(block::ALIGNMENT)).ok());
+            .and_then(|bytes| Layout::from_size_align(bytes, element.align().max(ALIGNMENT)).ok());
         let layout = layout.ok_or(len)?;
         Ok(ArrayInner::of_block(HostBlock::zeroed_or_abort(layout), len, element.size(), layout, shape))
     }

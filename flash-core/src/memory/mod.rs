@@ -16,7 +16,6 @@ pub(crate) mod directory;
 pub(crate) mod fast_path;
 mod guard;
 mod host_budget;
-pub(crate) mod host_handles;
 pub(crate) mod incoming;
 mod inner;
 pub(crate) mod order;
@@ -38,9 +37,9 @@ pub use host_budget::{host_budget, set_host_budget};
 pub(crate) use inner::{ArrayInner, GRANULE};
 pub use transfer::{Moved, Transfers};
 
+use crate::descriptor::Element;
 use crate::error::Error;
 use crate::fork;
-use crate::kernel::Element;
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;

@@ -7,7 +7,7 @@ use crate::descriptor::{Access, ElementType, View};
 use crate::error::{Code, Error};
 use crate::index::Dim;
 use crate::kernel::Element;
-use crate::kernel::shim::{self, KernelMark};
+use crate::nested::{KernelMark, in_kernel};
 use crate::panics::caught;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
@@ -279,7 +279,7 @@ impl Later {
         loop {
             match &state.stage {
                 Stage::Running => {
-                    if shim::in_kernel() {
+                    if in_kernel() {
                         // Called by the function itself, which would wait for its own return.
                         return Err(Error::Nested);
                     }

@@ -20,13 +20,13 @@ use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
 use super::{distributed, movement, reorder};
 use crate::abi::{self, Arg};
+use crate::backend::host_handles::{self, Scratch};
 use crate::error::{Error, LaunchError};
 use crate::fork;
 use crate::index::{Order, SpaceRef, SpaceView};
-use crate::kernel::shim;
-use crate::memory::host_handles::{self, Scratch};
 use crate::memory::order::ORDER;
 use crate::memory::own_guards;
+use crate::nested::in_kernel;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,7 +97,7 @@ fn run_in_order(list: &SubmissionList, runtime: &Runtime, mut wait: PatientWait<
 /// False for a launch inside a kernel, and for one with an error that is known already.
 #[inline]
 pub(super) fn may_run(list: &SubmissionList, runtime: &Runtime) -> Result<(), Error> {
-    if shim::in_kernel() {
+    if in_kernel() {
         return Err(Error::Nested);
     }
     match list.error.as_ref().or(runtime.error.as_ref()) {

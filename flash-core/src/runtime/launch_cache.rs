@@ -11,9 +11,9 @@ use crate::abi::space::Space;
 use crate::abi::{self, Submission};
 use crate::backend::take_error;
 use crate::error::Error;
-use crate::kernel::shim;
 use crate::memory::ArrayInner;
 use crate::memory::state::Refused;
+use crate::nested::in_kernel;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl LaunchCache {
         let Some(launch) = &mut self.0 else {
             return Ok(false);
         };
-        if shim::in_kernel() {
+        if in_kernel() {
             return Err(Error::Nested);
         }
         launch.submission.space = &raw const launch.space;

@@ -7,11 +7,11 @@
 
 use super::facts::KernelFacts;
 use crate::abi::{self, Arg};
+use crate::backend::host_handles;
 use crate::error::{Code, Error};
 use crate::index::SpaceRef;
-use crate::kernel::shim::KernelMark;
 use crate::kernel::views::Operation;
-use crate::memory::host_handles;
+use crate::nested::KernelMark;
 use crate::panics::caught;
 use smallvec::SmallVec;
 use std::cell::Cell;

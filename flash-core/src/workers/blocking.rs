@@ -87,7 +87,7 @@ impl Extra {
         }
         state.threads += 1;
         drop(state);
-        if super::thread(self.name).spawn(|| self.work()).is_err() {
+        if crate::threads::thread(self.name).spawn(|| self.work()).is_err() {
             let mut state = self.lock();
             state.threads -= 1;
             while state.threads == 0

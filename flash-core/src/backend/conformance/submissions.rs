@@ -5,9 +5,9 @@ use super::slots::{
 };
 use super::{Outcome, Stop, Subject, ensure};
 use crate::abi::{self, Arg, Buffer, CopyBox, Submission};
+use crate::backend::host_handles;
 use crate::error::Error;
 use crate::index::{Dim, Group, Order, OrderTraits};
-use crate::memory::host_handles;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;

@@ -30,7 +30,7 @@ impl Worker {
             let (sender, jobs) = channel::<Job>();
             let each = |job: Job| drop(caught(job));
             let body = move || jobs.into_iter().for_each(each);
-            crate::workers::thread(self.name).spawn(body).ok().map(|_| sender)
+            crate::threads::thread(self.name).spawn(body).ok().map(|_| sender)
         });
         match jobs {
             // The thread takes jobs while the sender exists.

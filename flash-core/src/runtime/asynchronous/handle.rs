@@ -3,7 +3,7 @@
 use super::pending::Pending;
 use crate::error::Error;
 use crate::fork;
-use crate::kernel::shim;
+use crate::nested::in_kernel;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -62,7 +62,7 @@ impl Handle {
         }
         match self.outcome.get() {
             Some(outcome) => outcome,
-            None if shim::in_kernel() => Err(Error::Nested),
+            None if in_kernel() => Err(Error::Nested),
             None => self.outcome.wait(),
         }
     }
@@ -77,7 +77,7 @@ impl Handle {
         if let Some(outcome) = self.in_child() {
             return Some(outcome);
         }
-        if shim::in_kernel() {
+        if in_kernel() {
             return Some(self.outcome.get().unwrap_or(Err(Error::Nested)));
         }
         match Instant::now().checked_add(limit) {

@@ -4,8 +4,8 @@ use super::handle::Handle;
 use super::pending::{Pending, PlaceInOrder};
 use crate::error::Error;
 use crate::fork;
-use crate::kernel::shim;
 use crate::memory::order::ORDER;
+use crate::nested::in_kernel;
 use crate::runtime::api::Pipeline;
 use crate::runtime::event::Event;
 
@@ -17,7 +17,7 @@ impl Event {
     /// not wait; [`Error::Forked`] in a child of `fork`.
     pub fn wait(&self) -> Result<(), Error> {
         if !self.is_over() {
-            if shim::in_kernel() {
+            if in_kernel() {
                 return Err(Error::Nested);
             }
             fork::check()?;

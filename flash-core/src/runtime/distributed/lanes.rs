@@ -13,7 +13,11 @@ impl Lanes {
     /// Those of a device.
     pub fn of(device: &'static DeviceHandle) -> &'static Lanes {
         // What a CPU computes, it computes on the calling thread; for all others that thread waits.
-        let computes = device.info().class == Class::Cpu;
-        device.lanes.get_or_init(|| Lanes { kernels: Lane::new(computes), copies: Lane::new(computes) })
+        let make = || {
+            let computes = device.info().class == Class::Cpu;
+            let lanes = Lanes { kernels: Lane::new(computes), copies: Lane::new(computes) };
+            Some(&*Box::leak(Box::new(lanes)))
+        };
+        device.lanes.get(make).unwrap_or_else(|| unreachable!("every device has lanes"))
     }
 }

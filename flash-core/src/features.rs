@@ -95,7 +95,7 @@ mod amx {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::*;
+    use crate::features::{amx, cpu_has};
 
     #[test]
     fn tiles_are_there_only_if_the_operating_system_allows_them() {

@@ -1,6 +1,6 @@
 //! Devices that work in the host's memory and keep state for each argument, such as a handle of the driver.
 
-use crate::backend::DeviceHandle;
+use super::DeviceHandle;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
