@@ -39,8 +39,8 @@ pub(super) struct SmallPipeline {
 }
 
 impl SmallPipeline {
-    /// `None`: some submission is not small, and not tried as one; or its time is unknown, or it is to be cut;
-    /// or the submissions touch as many memories as they are, so that they may be independent of each other.
+    /// `None`: some submission is not small, and not tried as one; or its time is unknown, or it is to be
+    /// cut; or they touch as many memories as they are, so that they may be independent of each other.
     #[cold]
     pub fn of(list: &SubmissionList, runtime: &Runtime) -> Option<SmallPipeline> {
         if runtime.devices.len() < 2 || list.memories().count() >= list.nodes().len() {
