@@ -10,9 +10,11 @@ use smallvec::SmallVec;
 /// Number of launches in the median.
 const KEPT: usize = 5;
 
-/// A device with an empty share is still measured once in this many launches, and so is a pipeline that may
-/// be small.
+/// A device with an empty share is still measured once in this many launches.
 const PROBED: u32 = 64;
+
+/// A pipeline that may be small is tried as one once in this many launches.
+const TRIED: u32 = 16;
 
 /// Nanoseconds per work item of the last few launches.
 #[derive(Default)]
@@ -82,7 +84,7 @@ impl Rate {
 
     /// Whether a pipeline that may be small is tried as one: the first, and now and then.
     pub fn wants_trial(&self) -> bool {
-        self.untried.fetch_add(1, Relaxed) % PROBED == 0
+        self.untried.fetch_add(1, Relaxed) % TRIED == 0
     }
 }
 

@@ -24,13 +24,18 @@ use std::time::Instant;
 /// thread for it, see `distributed/lane.rs`.
 const SMALL: f64 = 30_000.0;
 
-/// A submission on a device that works without the host may be small if it is expected to take fewer.
-const UNCERTAIN: f64 = 10.0 * SMALL;
+/// The same on a device that works without the host: a thread is woken on its side, too.
+const SMALL_AHEAD: f64 = 2.0 * SMALL;
+
+/// A submission on such a device may be small if it is expected to take fewer.
+const UNCERTAIN: f64 = 5.0 * SMALL_AHEAD;
 
 /// A pipeline of small submissions, on its way.
 pub(super) struct SmallPipeline {
     /// The device that it runs on.
     pub device: &'static DeviceHandle,
+    /// Nanoseconds below which its submissions are small.
+    limit: f64,
     /// Expected nanoseconds.
     expected: f64,
     /// It is tried: what it takes gives the rates of its submissions from now on.
@@ -51,15 +56,16 @@ impl SmallPipeline {
             let expected = expected(list, runtime, node)?;
             (sum, slowest) = (sum + expected, slowest.max(expected));
         }
-        let is_trial = slowest >= SMALL;
         if slowest >= UNCERTAIN {
             return None;
         }
         let device = device(list, runtime)?;
+        let limit = if device.info().synchronous { SMALL } else { SMALL_AHEAD };
+        let is_trial = slowest >= limit;
         if is_trial && (device.info().synchronous || !wants_trial(list)) {
             return None;
         }
-        Some(SmallPipeline { device, expected: sum, is_trial, begun: Instant::now() })
+        Some(SmallPipeline { device, limit, expected: sum, is_trial, begun: Instant::now() })
     }
 
     /// It is done. If its submissions were not small, their rates get a sample each: a few more, and they are
@@ -70,7 +76,7 @@ impl SmallPipeline {
 
     /// The same, of one that has taken so many nanoseconds.
     pub(super) fn has_taken(&self, taken: f64, list: &SubmissionList) {
-        let is_large = taken > SMALL * list.nodes().len() as f64;
+        let is_large = taken > self.limit * list.nodes().len() as f64;
         if is_large || self.is_trial {
             let factor = taken / self.expected.max(1.0);
             let mut known: SmallVec<[*const Rate; 8]> = SmallVec::new();

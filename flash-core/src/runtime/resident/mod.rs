@@ -23,9 +23,9 @@ use crate::error::{Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::memory::ArrayInner;
 use crate::memory::device::{DeviceMemory, LastUse};
-use crate::memory::directory::Place;
 use crate::memory::region::Region;
 use crate::memory::residence::{PublishedResidence, Residence};
+use crate::memory::routes;
 use crate::memory::transfer::Transfer;
 pub(super) use cache::ResidentLaunch;
 use smallvec::SmallVec;
@@ -221,7 +221,6 @@ impl<'a> Run<'a> {
                 || touched.block != touched.seen.block()
                 || !roomy
                 || lacking.elements() * header.element_size() > AT_ONCE
-                || !directory.has(Place::HOST, &lacking)
                 || directory.is_expecting(place)
                 || directory.poisoned(&all)
             {
@@ -231,13 +230,16 @@ impl<'a> Run<'a> {
             // An error here is found again and reported on the distributed path.
             memory.reserve(header, &mut directory, 0..header.len() as u64).ok()?;
             if !lacking.is_empty() && (spec.access != Access::Write || !touched.covered) {
-                let transfer = Transfer::new(header, &directory, [Place::HOST, place], &lacking).ok()?;
-                // SAFETY: the run holds the memory and has its directory, by which this is current on the
-                // host and not on the device: nothing touches it there.
-                if let Err(error) = unsafe { transfer.run(&lacking) } {
-                    return Some(Err(error));
+                let cost = |from| routes::route(from, place).cost;
+                for (from, part) in directory.sources(place, &lacking, cost) {
+                    let transfer = Transfer::new(header, &directory, [from, place], &part).ok()?;
+                    // SAFETY: the run holds the memory and has its directory, by which this is current there
+                    // and not on the device: nothing writes it there, and nothing touches it here.
+                    if let Err(error) = unsafe { transfer.run(&part) } {
+                        return Some(Err(error));
+                    }
+                    directory.copied(place, &part);
                 }
-                directory.copied(place, &lacking);
             }
         }
         for ((_, hold), _) in arguments().filter(|((spec, _), _)| spec.access != Access::Read) {

@@ -146,14 +146,14 @@ fn where_rates_contain_wake_ups_a_pipeline_is_tried_as_a_small_one() {
     is_known(1_000_000);
     assert!(SmallPipeline::of(list, runtime).is_none(), "nobody is woken for that long");
 
-    // At first, and then in every 64th launch.
+    // At first, and then in every 16th launch.
     is_known(50_000);
-    let mut trials: Vec<_> = (0..129).filter_map(|k| Some(k).zip(SmallPipeline::of(list, runtime))).collect();
-    assert_eq!(trials.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 64, 128]);
+    let mut trials: Vec<_> = (0..33).filter_map(|k| Some(k).zip(SmallPipeline::of(list, runtime))).collect();
+    assert_eq!(trials.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 16, 32]);
 
     // They are large.
     let (_, trial) = trials.pop().unwrap();
-    trial.has_taken(18.0 * 40_000.0, list);
+    trial.has_taken(18.0 * 40_000.0, list); // 80 us each
     assert_eq!(rate().get().map(f64::round), Some(40_000.0));
     assert!(SmallPipeline::of(list, runtime).is_none());
     // They are small, and stay it.
