@@ -154,7 +154,7 @@ impl DeviceMemory {
         let siblings = all.iter().filter(|memory| {
             memory.device.found_with == device.found_with && std::ptr::eq(memory.device.api, device.api)
         });
-        let mut siblings = siblings.map(|memory| *memory);
+        let mut siblings = siblings.copied();
         if let Some(shared) = siblings.clone().find(|one| space != SPACE_HOST && one.space() == space) {
             return Some(shared);
         }

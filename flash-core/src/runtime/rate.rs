@@ -84,7 +84,7 @@ impl Rate {
 
     /// Whether a pipeline that may be small is tried as one: the first, and now and then.
     pub fn wants_trial(&self) -> bool {
-        self.untried.fetch_add(1, Relaxed) % TRIED == 0
+        self.untried.fetch_add(1, Relaxed).is_multiple_of(TRIED)
     }
 }
 
