@@ -30,15 +30,15 @@ mod context;
 mod copies;
 mod device;
 mod discover;
+mod driver;
 mod failure;
 mod graph;
 mod kernel;
-mod launch;
 pub mod nvrtc;
 mod program;
 mod queue;
 
 pub use device::{CudaDevice, NvidiaGpu};
-pub use kernel::{CudaKernel, ModuleKernel};
+pub use kernel::CudaKernel;
 
 flash_core::register_backend!(NvidiaGpu);

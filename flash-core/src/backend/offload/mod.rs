@@ -10,24 +10,36 @@
 
 mod bounds;
 mod cache;
+mod driver;
 mod function;
+mod groups;
 mod include;
+mod kernel;
 mod launch;
 mod launch_words;
+mod once;
 mod parameters;
+mod phases;
+mod programs;
 mod signature;
 mod spec;
 pub mod staging;
+mod tables;
 mod worker;
 
 pub use bounds::FAULT_WORDS;
 pub use cache::ProgramCache;
+pub use driver::{ArgBuffer, Call, Driver, Function, GroupLimits, Limits, Phases, Range, Value};
 pub use function::{call_queue_function, queue_function};
-pub use launch::{carried, numbers, offset, two_buffers};
+pub use kernel::Kernel;
+use launch::{carried, numbers, two_buffers};
 pub use launch_words::LaunchWords;
+pub use once::Once;
 pub use parameters::{Passing, ToldParameter};
+pub use programs::Programs;
 pub use signature::Signature;
 pub use spec::{KernelSpec, Parameter, Payload};
+pub use tables::Tables;
 pub use worker::Worker;
 
 /// The text of `flash_device.h`, which is put before every source.
