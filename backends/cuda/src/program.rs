@@ -109,6 +109,9 @@ pub(crate) fn of_binary(
         );
         Failure::new(Code::Unsupported, text)
     };
+    if bytes.is_empty() {
+        return Err(refused("it is empty"));
+    }
     // The driver trusts the sizes in an image.
     if bytes.starts_with(ELF) {
         check_elf(bytes).map_err(|why| refused(&why))?;

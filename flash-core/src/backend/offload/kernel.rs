@@ -37,11 +37,13 @@ impl<D: Driver> Kernel<D> {
         let (spec, payload) = read(driver, implementation)?;
         let limits = driver.limits();
         spec.check_parameter_bytes(limits.parameter_bytes, limits.device)?;
-        let (simple, text) = match &payload {
-            Payload::Source(text) => (spec.for_simple(D::CONSECUTIVE), text.clone()),
-            Payload::Binary(_) => (None, String::new()),
+        let simple = simple::<D>(&spec, &payload);
+        let general = match &payload {
+            Payload::Source(text) if simple.is_some() => {
+                Some(General { text: text.clone(), function: Once::default() })
+            }
+            _ => None,
         };
-        let general = simple.is_some().then(|| General { text, function: Once::default() });
         let first = driver.programs().function(driver, simple.as_ref().unwrap_or(&spec), payload)?;
         Ok(Kernel { parameters: spec.parameters(), spec, first, general })
     }
@@ -52,11 +54,7 @@ impl<D: Driver> Kernel<D> {
     /// Those that recur when it is prepared.
     pub fn preload(driver: &D, implementation: &Implementation) -> Result<(), Failure> {
         let (spec, payload) = read(driver, implementation)?;
-        let simple = match &payload {
-            Payload::Source(_) => spec.for_simple(D::CONSECUTIVE),
-            Payload::Binary(_) => None,
-        };
-        driver.programs().preload(driver, &simple.unwrap_or(spec), payload)
+        driver.programs().preload(driver, &simple::<D>(&spec, &payload).unwrap_or(spec), payload)
     }
 
     /// The function for simple launches, or the only one.
@@ -84,6 +82,14 @@ impl<D: Driver> Kernel<D> {
     /// Equal for kernels of one program, different for others.
     pub fn program_number(&self) -> u64 {
         Arc::as_ptr(&self.first.program).addr() as u64
+    }
+}
+
+/// The spec for simple launches, of a text.
+fn simple<D: Driver>(spec: &KernelSpec, payload: &Payload) -> Option<KernelSpec> {
+    match payload {
+        Payload::Source(_) => spec.for_simple(D::CONSECUTIVE),
+        Payload::Binary(_) => None,
     }
 }
 

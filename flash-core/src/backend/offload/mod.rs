@@ -25,6 +25,8 @@ mod signature;
 mod spec;
 pub mod staging;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use bounds::FAULT_WORDS;

@@ -52,6 +52,6 @@ mod tests {
         assert_eq!(tables.get(&[0, 0]), None);
         assert_eq!(tables.make_room(), Some(1));
         tables.add(&[9], 9);
-        assert_eq!((tables.get(&[1]), tables.get(&[0]), tables.get(&[9])), (None, Some(&0), Some(&9)));
+        assert_eq!([1, 0, 9].map(|word| tables.get(&[word]).copied()), [None, Some(0), Some(9)]);
     }
 }
