@@ -4,8 +4,8 @@
 //! and kept ([`Programs`]), which of them a launch takes ([`Kernel`]), which phases are launched, with which
 //! words, parameters and groups.
 //!
-//! - A kernel function is used by several threads at once. What it keeps for its launches is its driver's, with
-//!   the locks for it.
+//! - A kernel function is used by several threads at once. What it keeps for its launches is its driver's,
+//!   with the locks for it.
 //! - Commands of one launch come from one thread, in their order. The device runs them in that order.
 //! - Nothing here is called through a pointer, and a launch whose function, table and words are known
 //!   allocates nothing.
@@ -162,7 +162,7 @@ pub trait Driver: Device {
     /// Those of the driver.
     fn call(&self, call: &Call<'_, Self>, commands: &mut Self::Commands<'_>) -> Result<(), Failure>;
 
-    /// Calls a function that writes to its table, waits for it, and reads words of the table from this one on.
+    /// Calls a function that writes to its table, waits for it, and reads words of the table from `at` on.
     ///
     /// # Errors
     /// Those of the driver.
@@ -255,8 +255,8 @@ pub struct Call<'a, D: Driver> {
     pub added: u64,
     /// Work items.
     pub items: u64,
-    /// The struct of `FLASH_ARGS`, the first of the parameters after the definition's; empty for a kernel that
-    /// does not cooperate, which has no more parameters.
+    /// The struct of `FLASH_ARGS`, the first parameter after the definition's; empty for a kernel that does
+    /// not cooperate, which has no more parameters.
     pub words: &'a [u64],
     /// The table of `FLASH_ARGS`, which the second of them points to; NULL if it is empty.
     pub table: &'a [u64],

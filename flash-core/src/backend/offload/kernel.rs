@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// An implementation, for one device.
 ///
-/// Source text that cooperates is compiled for simple launches, as most are: those of boxes (`FLASH_GRID`), or
-/// those of consecutive values ([`Driver::CONSECUTIVE`]). The program for all launches is compiled when
+/// Source text that cooperates is compiled for simple launches, as most are: those of boxes (`FLASH_GRID`),
+/// or those of consecutive values ([`Driver::CONSECUTIVE`]). The program for all launches is compiled when
 /// another one comes.
 pub struct Kernel<D: Driver> {
     /// What the implementation says.

@@ -3,7 +3,8 @@
 use crate::backend::Failure;
 use std::sync::{Mutex, OnceLock};
 
-/// A value that the first thread that asks for it makes, while others wait. After a failure it is tried again.
+/// A value that the first thread that asks for it makes, while others wait. After a failure it is tried
+/// again.
 #[derive(Debug)]
 pub struct Once<T> {
     value: OnceLock<T>,

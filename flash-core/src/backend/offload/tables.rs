@@ -1,7 +1,7 @@
 //! Tables of launches on the device.
 
-/// The latest tables of a kernel function's launches, so that launches that repeat do not copy them anew. `B`:
-/// memory of the device.
+/// The latest tables of a kernel function's launches, so that launches that repeat do not copy them anew.
+/// `B`: memory of the device.
 #[derive(Debug)]
 pub struct Tables<B> {
     /// The most recently used is at the end.
