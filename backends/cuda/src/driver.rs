@@ -72,15 +72,15 @@ impl Driver for CudaDevice {
     }
 
     fn compile(&self, spec: &KernelSpec, source: &str) -> Result<(Module, Vec<u8>), Failure> {
-        program::compile(self.0, spec, source)
+        program::compile(*self, spec, source)
     }
 
     fn load(&self, spec: &KernelSpec, kept: &[u8]) -> Result<Module, Failure> {
-        program::load(self.0, spec, kept)
+        program::load(*self, spec, kept)
     }
 
     fn load_binary(&self, spec: &KernelSpec, binary: &[u8]) -> Result<Module, Failure> {
-        program::of_binary(self.0, spec, binary)
+        program::of_binary(*self, spec, binary)
     }
 
     fn function(
@@ -88,14 +88,14 @@ impl Driver for CudaDevice {
         spec: &KernelSpec,
         module: &Module,
     ) -> Result<(kernel::Function, GroupLimits), Failure> {
-        kernel::Function::new(self.0, spec, module)
+        kernel::Function::new(*self, spec, module)
     }
 
     /// The number that keeps most threads of a multiprocessor busy, and fewer if some multiprocessor would be
     /// idle.
     fn group_of_line(&self, function: &Function<Self>, threads: u64, added: u64) -> Result<u64, Failure> {
         let most = function.limits.threads as u32;
-        let mut block = u64::from(function.driver.preferred(self.0, most, added as u32)?);
+        let mut block = u64::from(function.driver.preferred(*self, most, added as u32)?);
         let units = u64::from(self.0.found.limits.multiprocessors);
         while block >= 128 && block.is_multiple_of(64) && threads.div_ceil(block) < 2 * units {
             block /= 2;
@@ -108,11 +108,11 @@ impl Driver for CudaDevice {
     }
 
     fn add_group_memory(&self, function: &Function<Self>, bytes: u64) -> Result<(), Failure> {
-        function.driver.allow_shared(self.0, function.limits.bytes as u32, bytes)
+        function.driver.allow_shared(*self, function.limits.bytes as u32, bytes)
     }
 
     fn resident_groups(&self, function: &Function<Self>, group: u64, added: u64) -> Result<u64, Failure> {
-        function.driver.resident(self.0, group as u32, added as u32).map(u64::from)
+        function.driver.resident(*self, group as u32, added as u32).map(u64::from)
     }
 
     fn begin(&self, timed: bool, _: bool) -> Result<Writing, Failure> {
@@ -140,10 +140,10 @@ impl Driver for CudaDevice {
         at: usize,
         writing: &mut Writing,
     ) -> Result<[u64; FAULT_WORDS], Failure> {
-        let table = kernel::new(self.0, call.table)?;
+        let table = kernel::new(*self, call.table)?;
         let recorded = self.record(call, Some(table), writing);
-        let words = recorded.and_then(|()| kernel::read(self.0, table + 8 * at as u64));
-        let freed = kernel::free(self.0, table);
+        let words = recorded.and_then(|()| kernel::read(*self, table + 8 * at as u64));
+        let freed = kernel::free(*self, table);
         words.and_then(|words| freed.map(|()| words))
     }
 
@@ -169,10 +169,10 @@ impl CudaDevice {
         }
         // Held until it is recorded, so that no other launch frees its table, or uses its counter.
         let mut state = call.function.driver.state();
-        let table = written.map_or_else(|| state.on_device(self.0, call.table), Ok)?;
+        let table = written.map_or_else(|| state.on_device(*self, call.table), Ok)?;
         let Some(phases) = call.phases else { return push(call, &[table], writing) };
-        let structs = state.on_device(self.0, phases.words)?;
-        push(call, &[table, structs, phases.count, state.counter(self.0)?], writing)
+        let structs = state.on_device(*self, phases.words)?;
+        push(call, &[table, structs, phases.count, state.counter(*self)?], writing)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Kernel functions: their limits, and what launches of them read on the device.
 
-use crate::device::DeviceFacts;
+use crate::device::CudaDevice;
 use crate::failure::Call as _;
 use crate::program::Module;
 use crate::queue;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A kernel, for one device.
 pub enum CudaKernel {
     /// Code for the device.
-    Module(Box<Kernel<crate::CudaDevice>>),
+    Module(Box<Kernel<CudaDevice>>),
     /// A function of the host, which puts its work into the stream itself.
     Function(QueueFn),
 }
@@ -57,16 +57,16 @@ pub(crate) const SHARED: u32 = 48 << 10;
 impl Function {
     /// The function of a kernel, whose parameters are right.
     pub(crate) fn new(
-        known: &'static DeviceFacts,
+        device: CudaDevice,
         spec: &KernelSpec,
         module: &Module,
     ) -> Result<(Function, GroupLimits), Failure> {
-        let _current = known.opened()?.context.enter()?;
+        let _current = device.0.opened()?.context.enter()?;
         let function = module.function(spec)?;
         check_parameters(spec, function)?;
         let most = get(function, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
         let limits = GroupLimits {
-            threads: most.clamp(1, known.found.limits.block).into(),
+            threads: most.clamp(1, device.0.found.limits.block).into(),
             compiled: None,
             bytes: get(function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?.into(),
         };
@@ -80,17 +80,12 @@ impl Function {
 
     /// The block size, of at most `most` threads, with which the most threads are resident, for this much
     /// dynamic shared memory.
-    pub(crate) fn preferred(
-        &self,
-        known: &'static DeviceFacts,
-        most: u32,
-        shared: u32,
-    ) -> Result<u32, Failure> {
+    pub(crate) fn preferred(&self, device: CudaDevice, most: u32, shared: u32) -> Result<u32, Failure> {
         let kept = self.preferred.load(Relaxed);
         if kept != 0 && (kept >> 32) as u32 == shared {
             return Ok(kept as u32);
         }
-        let _current = known.opened()?.context.enter()?;
+        let _current = device.0.opened()?.context.enter()?;
         let (mut least, mut preferred, function) = (0, 0, self.function.0);
         // SAFETY: local variables, and a function of the current context.
         unsafe {
@@ -103,48 +98,38 @@ impl Function {
     }
 
     /// The number of blocks of `block` threads that run at the same time.
-    pub(crate) fn resident(
-        &self,
-        known: &'static DeviceFacts,
-        block: u32,
-        shared: u32,
-    ) -> Result<u32, Failure> {
+    pub(crate) fn resident(&self, device: CudaDevice, block: u32, shared: u32) -> Result<u32, Failure> {
         let mut state = self.state();
         if let Some((of, resident)) = state.resident
             && of == (block, shared)
         {
             return Ok(resident);
         }
-        let _current = known.opened()?.context.enter()?;
+        let _current = device.0.opened()?.context.enter()?;
         let (mut blocks, function) = (0, self.function.0);
         // SAFETY: a local variable, and a function of the current context.
         unsafe {
             cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, block as i32, shared as usize)
         }
         .call("cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
-        let resident = blocks.max(1) as u32 * known.found.limits.multiprocessors;
+        let resident = blocks.max(1) as u32 * device.0.found.limits.multiprocessors;
         state.resident = Some(((block, shared), resident));
         Ok(resident)
     }
 
     /// Allows it this much dynamic shared memory, beside `fixed` bytes of its own.
-    pub(crate) fn allow_shared(
-        &self,
-        known: &'static DeviceFacts,
-        fixed: u32,
-        bytes: u64,
-    ) -> Result<(), Failure> {
-        let most = u64::from(known.found.limits.shared_bytes.saturating_sub(fixed));
+    pub(crate) fn allow_shared(&self, device: CudaDevice, fixed: u32, bytes: u64) -> Result<(), Failure> {
+        let most = u64::from(device.0.found.limits.shared_bytes.saturating_sub(fixed));
         if bytes > most {
             let text = format!(
                 "{}: expected up to {most} bytes of shared memory, the limit of {} beside {fixed} of the kernel's own, found {bytes}",
-                self.title, known.found.info.name
+                self.title, device.0.found.info.name
             );
             return Err(Failure::new(Code::Invalid, text));
         }
         let (bytes, mut state) = (bytes as u32, self.state());
         if bytes > SHARED.saturating_sub(fixed).max(state.shared) {
-            let _current = known.opened()?.context.enter()?;
+            let _current = device.0.opened()?.context.enter()?;
             let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: a function of the current context.
             unsafe { cuFuncSetAttribute(self.function.0, attribute, bytes as i32) }
@@ -197,7 +182,7 @@ fn parameter_sizes(spec: &KernelSpec) -> Vec<usize> {
 
 impl State {
     /// The address of a table on the device; 0 if it is empty.
-    pub fn on_device(&mut self, known: &'static DeviceFacts, words: &[u64]) -> Result<CUdeviceptr, Failure> {
+    pub fn on_device(&mut self, device: CudaDevice, words: &[u64]) -> Result<CUdeviceptr, Failure> {
         if words.is_empty() {
             return Ok(0);
         }
@@ -205,22 +190,22 @@ impl State {
             return Ok(table);
         }
         if let Some(oldest) = self.tables.make_room() {
-            free(known, oldest)?;
+            free(device, oldest)?;
         }
-        let table = new(known, words)?;
+        let table = new(device, words)?;
         self.tables.add(words, table);
         Ok(table)
     }
 
     /// A counter that is 0 when the next launch begins.
-    pub fn counter(&mut self, known: &'static DeviceFacts) -> Result<CUdeviceptr, Failure> {
+    pub fn counter(&mut self, device: CudaDevice) -> Result<CUdeviceptr, Failure> {
         if let Some((counters, used)) = &mut self.counters
             && *used < COUNTERS
         {
             *used += 1;
             return Ok(*counters + 4 * (*used as u64 - 1));
         }
-        let opened = known.opened()?;
+        let opened = device.0.opened()?;
         let current = opened.context.enter()?;
         let stream = opened.queue.stream().get();
         // They are zeroed after the launches that count with them.
@@ -238,8 +223,8 @@ impl State {
 }
 
 /// Words in new memory on the device.
-pub(crate) fn new(known: &'static DeviceFacts, words: &[u64]) -> Result<CUdeviceptr, Failure> {
-    let opened = known.opened()?;
+pub(crate) fn new(device: CudaDevice, words: &[u64]) -> Result<CUdeviceptr, Failure> {
+    let opened = device.0.opened()?;
     let _current = opened.context.enter()?;
     let (stream, bytes, mut buffer) = (opened.queue.stream().get(), size_of_val(words), 0);
     // SAFETY: a local variable, and a stream of the current context.
@@ -251,8 +236,8 @@ pub(crate) fn new(known: &'static DeviceFacts, words: &[u64]) -> Result<CUdevice
 }
 
 /// Frees words of [`new`], after the launches that read them.
-pub(crate) fn free(known: &'static DeviceFacts, words: CUdeviceptr) -> Result<(), Failure> {
-    let opened = known.opened()?;
+pub(crate) fn free(device: CudaDevice, words: CUdeviceptr) -> Result<(), Failure> {
+    let opened = device.0.opened()?;
     let current = opened.context.enter()?;
     // They must be in the stream before that.
     opened.queue.before_other_work(&current)?;
@@ -261,8 +246,8 @@ pub(crate) fn free(known: &'static DeviceFacts, words: CUdeviceptr) -> Result<()
 }
 
 /// Waits for all launches, and reads what one has written.
-pub(crate) fn read(known: &'static DeviceFacts, from: CUdeviceptr) -> Result<[u64; FAULT_WORDS], Failure> {
-    let opened = known.opened()?;
+pub(crate) fn read(device: CudaDevice, from: CUdeviceptr) -> Result<[u64; FAULT_WORDS], Failure> {
+    let opened = device.0.opened()?;
     let current = opened.context.enter()?;
     opened.queue.before_other_work(&current)?;
     opened.queue.stream().finish()?;

@@ -1,7 +1,7 @@
 //! Modules: from source, from the cache on disk, from PTX, cubin or fatbin.
 
 use crate::context::Current;
-use crate::device::DeviceFacts;
+use crate::device::CudaDevice;
 use crate::failure::failed;
 use crate::nvrtc::{self, Architecture};
 use cudarc::driver::sys::{
@@ -33,19 +33,19 @@ const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 /// Compiles a source, and compares the kernel's parameters with the definition's arguments. What is kept of
 /// it: the version of NVRTC and the entry's name, each with a NUL, then the image.
 pub(crate) fn compile(
-    known: &'static DeviceFacts,
+    device: CudaDevice,
     spec: &KernelSpec,
     source: &str,
 ) -> Result<(Module, Vec<u8>), Failure> {
-    let (major, minor) = known.found.limits.capability;
+    let (major, minor) = device.0.found.limits.capability;
     let architecture = Architecture::of(major, minor)?;
     let built =
         nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)?;
     check_types(spec, &built.parameters)?;
     let version = nvrtc::version().unwrap_or_default();
-    let current = known.opened()?.context.enter()?;
+    let current = device.0.opened()?.context.enter()?;
     let module = of_image(&current, spec, &built.image, Some(built.entry.clone())).map_err(|failure| {
-        let driver = known.found.limits.driver;
+        let driver = device.0.found.limits.driver;
         // PTX is for drivers as new as its compiler, machine code for those of the same major version.
         if failure.code != Code::Unsupported || version <= (driver / 1000, driver % 1000 / 10) {
             return failure;
@@ -65,7 +65,7 @@ pub(crate) fn compile(
 }
 
 /// Loads what was kept. If NVRTC is available, the versions must match; otherwise any version is good.
-pub(crate) fn load(known: &'static DeviceFacts, spec: &KernelSpec, kept: &[u8]) -> Result<Module, Failure> {
+pub(crate) fn load(device: CudaDevice, spec: &KernelSpec, kept: &[u8]) -> Result<Module, Failure> {
     let mut parts = kept.splitn(3, |&byte| byte == 0);
     let version = parts.next().unwrap_or_default();
     let (Some(entry), Some(image)) = (parts.next(), parts.next()) else {
@@ -74,7 +74,7 @@ pub(crate) fn load(known: &'static DeviceFacts, spec: &KernelSpec, kept: &[u8]) 
     if nvrtc::version().is_some_and(|here| shown(here).as_bytes() != version) {
         return Err(Failure::new(Code::Unsupported, "expected an image by this version of NVRTC"));
     }
-    let current = known.opened()?.context.enter()?;
+    let current = device.0.opened()?.context.enter()?;
     of_image(&current, spec, image, Some(String::from_utf8_lossy(entry).into_owned()))
 }
 
@@ -94,40 +94,23 @@ fn check_types(spec: &KernelSpec, types: &[String]) -> Result<(), Failure> {
 }
 
 /// Loads a program that came as a binary.
-pub(crate) fn of_binary(
-    known: &'static DeviceFacts,
-    spec: &KernelSpec,
-    bytes: &[u8],
-) -> Result<Module, Failure> {
-    let refused = |why: &str| {
-        let text = format!(
-            "{}: expected PTX, a cubin or a fatbin for {} ({}), found {} bytes that it does not take: {why}",
-            spec.title,
-            known.found.info.name,
-            known.found.info.features,
-            bytes.len()
-        );
-        Failure::new(Code::Unsupported, text)
-    };
+pub(crate) fn of_binary(device: CudaDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<Module, Failure> {
+    let refused = |why: String| Failure::new(Code::Unsupported, why);
     if bytes.is_empty() {
-        return Err(refused("it is empty"));
+        return Err(refused("it is empty".into()));
     }
     // The driver trusts the sizes in an image.
     if bytes.starts_with(ELF) {
-        check_elf(bytes).map_err(|why| refused(&why))?;
+        check_elf(bytes).map_err(refused)?;
     } else if bytes.starts_with(&FATBIN) {
-        check_fatbin(bytes).map_err(|why| refused(&why))?;
+        check_fatbin(bytes).map_err(refused)?;
     } else if !std::str::from_utf8(bytes).is_ok_and(|text| text.contains(".version")) {
-        return Err(refused("it begins like none of them"));
+        return Err(refused("it begins like none of them".into()));
     }
     let mut image = bytes.to_vec();
     // PTX is a text that ends with a NUL.
     image.push(0);
-    let current = known.opened()?.context.enter()?;
-    of_image(&current, spec, &image, None).map_err(|failure| {
-        let other = refused(&failure.text);
-        if failure.code == Code::Unsupported { other } else { Failure::new(failure.code, other.text) }
-    })
+    of_image(&device.0.opened()?.context.enter()?, spec, &image, None)
 }
 
 /// Checks that the tables of an ELF file lie inside it.

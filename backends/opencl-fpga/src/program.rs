@@ -54,34 +54,19 @@ pub(crate) fn of_binary(
     spec: &KernelSpec,
     bytes: &[u8],
 ) -> Result<Counted<Program>, Failure> {
-    let (info, platform) = (&device.found.info, &device.found.platform);
-    let refused = |failure: Failure| {
-        Failure::new(
-            failure.code,
-            format!(
-                "{}: expected a program for {} ({platform}), found {} bytes that it does not take: {}",
-                spec.title,
-                info.name,
-                bytes.len(),
-                failure.text
-            ),
-        )
-    };
     let is_spir_v = bytes.get(..4).is_some_and(|head| SPIR_V.iter().any(|magic| magic == head));
     if !is_spir_v {
-        return load(device, spec, bytes).map_err(refused);
+        return load(device, spec, bytes);
     }
     if device.found.limits.spir_v.is_empty() {
-        return Err(Failure::new(
-            Code::Unsupported,
-            format!(
-                "{}: expected a device that takes SPIR-V, found {} ({platform}), which does not: give it source",
-                spec.title, info.name
-            ),
-        ));
+        let text = format!(
+            "expected a device that takes SPIR-V, found one of {}, which does not: give it source",
+            device.found.platform
+        );
+        return Err(Failure::new(Code::Unsupported, text));
     }
-    let program = Program::create_from_il(&device.opened()?.context, bytes).call("clCreateProgramWithIL");
-    built(device, spec, Counted::new(program.map_err(refused)?), &spec.build_options)
+    let program = Program::create_from_il(&device.opened()?.context, bytes).call("clCreateProgramWithIL")?;
+    built(device, spec, Counted::new(program), &spec.build_options)
 }
 
 /// A program in the device's own format.

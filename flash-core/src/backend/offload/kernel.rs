@@ -63,20 +63,15 @@ impl<D: Driver> Kernel<D> {
         &self.first
     }
 
-    /// The function for any launch.
-    #[inline]
-    pub(super) fn general(&self, driver: &D) -> Result<&Function<D>, Failure> {
-        let Some(general) = &self.general else { return Ok(&self.first) };
-        general.function.get_or_make(|| {
-            driver.programs().function(driver, &self.spec, Payload::Source(general.text.clone()))
-        })
-    }
-
     /// The function for a launch that is no box.
     #[inline]
     pub(super) fn of_line(&self, driver: &D, words: &LaunchWords) -> Result<&Function<D>, Failure> {
         // Without a program for boxes, the first is for consecutive values.
-        if words.consecutive && !self.spec.grid { Ok(&self.first) } else { self.general(driver) }
+        let is_simple = words.consecutive && !self.spec.grid;
+        let Some(general) = self.general.as_ref().filter(|_| !is_simple) else { return Ok(&self.first) };
+        general.function.get_or_make(|| {
+            driver.programs().function(driver, &self.spec, Payload::Source(general.text.clone()))
+        })
     }
 
     /// Equal for kernels of one program, different for others.

@@ -98,7 +98,18 @@ impl<D: Driver> Programs<D> {
         }
         let (program, made) = match &key {
             // A binary is not compiled, and not kept for others.
-            Key::Binary(_, bytes) => (driver.load_binary(spec, bytes)?, None),
+            Key::Binary(_, bytes) => {
+                let refused = |failure: Failure| {
+                    let (title, count) = (&spec.title, bytes.len());
+                    let (device, kinds) = (driver.limits().device, D::BINARIES.join(", ."));
+                    let text = format!(
+                        "{title}: expected a program for {device} (.{kinds}), found {count} bytes that it does not take: {}",
+                        failure.text
+                    );
+                    Failure::new(failure.code, text)
+                };
+                (driver.load_binary(spec, bytes).map_err(refused)?, None)
+            }
             Key::Source(key) => match self.of_disk(driver, spec, key) {
                 Some(program) => (program, None),
                 None if !compile => return Ok(None),
