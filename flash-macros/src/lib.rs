@@ -94,7 +94,7 @@ use proc_macro2::TokenStream as Tokens;
 /// | `items_per_thread = 8` | a thread has a run of work items, a multiple of this many |
 /// | `single_work_item` | the loop over work items is in the kernel (FPGAs) |
 /// | `grid_barrier` | its text has `FLASH_FOR_PHASES` |
-/// | `bounds_checked` | it does not cooperate, and checks its bounds itself (CUDA) |
+/// | `bounds_checked` | it does not cooperate, and checks its bounds itself |
 /// | `index32` | of a binary that uses `FLASH_INDEX32` |
 /// | `requires = "cl_khr_int64_base_atomics"` | extensions that the device must have |
 /// | `build_options = "-cl-mad-enable"` | for the device's compiler |

@@ -4,13 +4,14 @@ use crate::buffers::Buffers;
 use crate::context::{Context, Stream};
 use crate::copies::{Copies, Ends};
 use crate::discover::{self, Found};
-use crate::kernel::{CudaKernel, ModuleKernel};
-use crate::program::Programs;
+use crate::kernel::CudaKernel;
 use crate::queue::Queue;
 use cudarc::driver::sys::cuDeviceCanAccessPeer;
 use flash_core::Code;
 use flash_core::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
-use flash_core::backend::offload::{ProgramCache, call_queue_function, queue_function};
+use flash_core::backend::offload::{
+    Kernel, Once, ProgramCache, Programs, call_queue_function, queue_function,
+};
 use flash_core::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use std::sync::OnceLock;
 
@@ -32,13 +33,13 @@ unsafe impl Backend for NvidiaGpu {
 
 /// A device. There is one for each GPU, for ever.
 #[derive(Clone, Copy)]
-pub struct CudaDevice(&'static DeviceFacts);
+pub struct CudaDevice(pub(crate) &'static DeviceFacts);
 
 /// A device's limits, its programs, and what its first use opens.
 pub(crate) struct DeviceFacts {
     pub found: Found,
-    pub programs: Programs,
-    opened: OnceLock<Result<Opened, Failure>>,
+    pub programs: Programs<CudaDevice>,
+    opened: Once<Opened>,
 }
 
 /// Created when the device is first used.
@@ -54,7 +55,7 @@ static DEVICES: OnceLock<Vec<CudaDevice>> = OnceLock::new();
 
 impl CudaDevice {
     pub(crate) fn new(found: Found, cache: ProgramCache) -> CudaDevice {
-        let known = DeviceFacts { found, programs: Programs::new(cache), opened: OnceLock::new() };
+        let known = DeviceFacts { found, programs: Programs::new(cache), opened: Once::default() };
         CudaDevice(Box::leak(Box::new(known)))
     }
 
@@ -64,7 +65,7 @@ impl CudaDevice {
     }
 
     /// Number of its memory space: 0 is the host's.
-    fn space(self) -> u32 {
+    pub(crate) fn space(self) -> u32 {
         1 + self.0.found.ordinal as u32
     }
 
@@ -100,7 +101,7 @@ impl CudaDevice {
 impl DeviceFacts {
     /// Context, streams, memory.
     pub fn opened(&'static self) -> Result<&'static Opened, Failure> {
-        self.opened.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)
+        self.opened.get_or_make(|| self.open())
     }
 
     fn open(&self) -> Result<Opened, Failure> {
@@ -124,22 +125,6 @@ impl DeviceFacts {
                 && can != 0
         })
     }
-
-    /// The address of an argument's buffer.
-    ///
-    /// # Errors
-    /// If it is in the memory of another device.
-    pub fn place(&self, number: usize, arg: &abi::Arg) -> Result<u64, Failure> {
-        let own = 1 + self.found.ordinal as u32;
-        if arg.space == own {
-            return Ok(arg.buffer);
-        }
-        let text = format!(
-            "argument {number}: expected an array in memory space {own}, the device's, found one in space {}: copy it first",
-            arg.space
-        );
-        Err(Failure::new(Code::Invalid, text))
-    }
 }
 
 impl Device for CudaDevice {
@@ -152,20 +137,20 @@ impl Device for CudaDevice {
     fn prepare(&self, implementation: &'static abi::Implementation) -> Result<CudaKernel, Failure> {
         match queue_function(implementation) {
             Some(function) => Ok(CudaKernel::Function(function)),
-            None => ModuleKernel::new(self.0, implementation).map(|kernel| CudaKernel::Module(kernel.into())),
+            None => Kernel::new(self, implementation).map(|kernel| CudaKernel::Module(kernel.into())),
         }
     }
 
     fn preload(&self, implementation: &'static abi::Implementation) {
         // An error here recurs when it is prepared, and is reported then.
         if queue_function(implementation).is_none() {
-            let _ = ModuleKernel::preload(self.0, implementation);
+            let _ = Kernel::preload(self, implementation);
         }
     }
 
     fn submit(&self, launch: &Launch<'_, CudaKernel>) -> Result<Option<Event>, Failure> {
         match launch.kernel() {
-            CudaKernel::Module(kernel) => kernel.submit(self.0, launch),
+            CudaKernel::Module(kernel) => kernel.submit(self, launch),
             CudaKernel::Function(function) => self.call(*function, launch),
         }
     }
@@ -287,7 +272,7 @@ impl Device for CudaDevice {
             "limits" => serde_json::to_string(&self.0.found.limits).ok(),
             "ordinal" => Some(self.0.found.ordinal.to_string()),
             "buffers" => {
-                let count = self.0.opened.get().and_then(|opened| opened.as_ref().ok());
+                let count = self.0.opened.get();
                 Some(count.map_or(0, |opened| opened.buffers.count()).to_string())
             }
             "architecture" => Some(serde_json::Value::from(&*self.0.found.info.features).to_string()),

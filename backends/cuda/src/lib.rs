@@ -10,8 +10,9 @@
 //! | `device` | the backend's functions |
 //! | `context` | contexts, streams, events |
 //! | `buffers`, `copies` | memory on the device, pinned memory, copies in streams of their own |
-//! | `nvrtc`, `program` | compilation, the cache on disk, modules |
-//! | `kernel`, `launch` | prepared kernels; parameters, blocks and phases of a launch |
+//! | `nvrtc`, `program` | compilation, modules |
+//! | `driver` | what the [toolkit](flash_core::backend::offload) asks of CUDA: calls, blocks |
+//! | `kernel` | functions, their limits, and what their launches read on the device |
 //! | `queue`, `graph` | launches in order, in batches, which become graphs when they repeat |
 //!
 //! The dependencies of a launch are complete before it is submitted, so nothing orders the streams.
@@ -30,15 +31,15 @@ mod context;
 mod copies;
 mod device;
 mod discover;
+mod driver;
 mod failure;
 mod graph;
 mod kernel;
-mod launch;
 pub mod nvrtc;
 mod program;
 mod queue;
 
 pub use device::{CudaDevice, NvidiaGpu};
-pub use kernel::{CudaKernel, ModuleKernel};
+pub use kernel::CudaKernel;
 
 flash_core::register_backend!(NvidiaGpu);

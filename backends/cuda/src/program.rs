@@ -1,191 +1,51 @@
 //! Modules: from source, from the cache on disk, from PTX, cubin or fatbin.
 
 use crate::context::Current;
-use crate::device::DeviceFacts;
+use crate::device::CudaDevice;
 use crate::failure::failed;
-use crate::nvrtc::{self, Architecture, Compiled};
-use crate::queue::Function;
+use crate::nvrtc::{self, Architecture};
 use cudarc::driver::sys::{
     CUfunction, CUjit_option, CUmodule, CUresult, cuFuncGetName, cuModuleEnumerateFunctions,
     cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleLoadDataEx,
 };
 use flash_core::Code;
 use flash_core::backend::Failure;
-use flash_core::backend::offload::{KernelSpec, Payload, ProgramCache, ToldParameter};
-use std::collections::HashMap;
+use flash_core::backend::offload::{KernelSpec, ToldParameter};
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::Mutex;
 
-/// The modules of a device.
-pub(crate) struct Programs {
-    cache: ProgramCache,
-    /// They are never unloaded: a launch or a graph may name their functions.
-    loaded: Mutex<HashMap<Key, Module>>,
-}
-
-/// All that a module depends on.
-#[derive(PartialEq, Eq, Hash)]
-enum Key {
-    /// The driver's version, architecture, options, entry and the whole text.
-    Source(String),
-    Binary(Vec<u8>),
-}
-
-/// A module that is loaded.
-#[derive(Clone)]
-pub(crate) struct Module {
+/// A program that is loaded. It is never unloaded: a launch or a graph may name its functions.
+pub struct Module {
     module: CUmodule,
-    /// The kernel's name in it.
-    entry: String,
+    /// The kernel's name in it, if it was compiled for one.
+    entry: Option<String>,
 }
 
 // SAFETY: a module may be used from any thread.
 unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
 
 /// First bytes of a cubin, which is an ELF file, and of a fatbin.
 const ELF: &[u8] = b"\x7fELF";
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 
-impl Programs {
-    pub fn new(cache: ProgramCache) -> Programs {
-        Programs { cache, loaded: Mutex::default() }
-    }
-
-    /// The module of a kernel.
-    pub fn get(
-        &self,
-        known: &'static DeviceFacts,
-        spec: &KernelSpec,
-        payload: Payload,
-    ) -> Result<Module, Failure> {
-        let module = self.load(known, spec, payload, true)?;
-        Ok(module.unwrap_or_else(|| unreachable!("what is not there is compiled")))
-    }
-
-    /// Loads a module, if that needs no compiler.
-    pub fn preload(
-        &self,
-        known: &'static DeviceFacts,
-        spec: &KernelSpec,
-        payload: Payload,
-    ) -> Result<(), Failure> {
-        self.load(known, spec, payload, false).map(|_| ())
-    }
-
-    /// A module that is loaded, is a binary or is on disk; any other is compiled, or `None`.
-    fn load(
-        &self,
-        known: &'static DeviceFacts,
-        spec: &KernelSpec,
-        payload: Payload,
-        compile: bool,
-    ) -> Result<Option<Module>, Failure> {
-        let current = known.opened()?.context.enter()?;
-        let (key, source) = match payload {
-            Payload::Binary(bytes) => (Key::Binary(bytes), String::new()),
-            // The key would miss a change of a file that the compiler looks for.
-            Payload::Source(text) if KernelSpec::includes(&text) => {
-                let build = || build(known, spec, &spec.source(&text));
-                let module = |built: Compiled| of_built(&current, known, spec, built);
-                return compile.then(|| build().and_then(module)).transpose();
-            }
-            Payload::Source(text) => {
-                let source = spec.source(&text);
-                let limits = &known.found.limits;
-                let key = format!(
-                    "cuda\n{:?}\n{}\n{}\n{}\n{}\n{source}",
-                    limits.capability,
-                    limits.driver,
-                    spec.build_options,
-                    spec.entry,
-                    spec.expected_parameters()
-                );
-                (Key::Source(key), source)
-            }
-        };
-        // Held while it is built, so that of two threads that want one module the second finds it.
-        let mut loaded = self.loaded.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(module) = loaded.get(&key) {
-            return Ok(Some(module.clone()));
-        }
-        let module = match &key {
-            Key::Binary(bytes) => of_binary(&current, known, spec, bytes)?,
-            Key::Source(key) => match self.of_disk(&current, spec, key) {
-                Some(module) => module,
-                None if !compile => return Ok(None),
-                None => {
-                    let built = build(known, spec, &source)?;
-                    self.keep(key, &built);
-                    of_built(&current, known, spec, built)?
-                }
-            },
-        };
-        loaded.insert(key, module.clone());
-        Ok(Some(module))
-    }
-
-    /// A module that an earlier process kept. If NVRTC is available, the versions must match; otherwise any
-    /// version is good.
-    fn of_disk(&self, current: &Current, spec: &KernelSpec, key: &str) -> Option<Module> {
-        let kept = self.cache.get(key)?;
-        let mut parts = kept.splitn(3, |&byte| byte == 0);
-        let (version, entry, image) = (parts.next()?, parts.next()?, parts.next()?);
-        if nvrtc::version().is_some_and(|here| shown(here).as_bytes() != version) {
-            return None;
-        }
-        let entry = String::from_utf8_lossy(entry).into_owned();
-        let module = of_image(current, spec, image, entry);
-        if module.is_err() {
-            // It is intact, but this driver does not take it: it is built anew.
-            self.cache.forget(key);
-        }
-        module.ok()
-    }
-
-    /// Writes a module to disk: the version of NVRTC and the entry's name, each with a NUL, then the image.
-    /// If that fails, it is compiled again next time.
-    fn keep(&self, key: &str, built: &Compiled) {
-        let version = nvrtc::version().map(shown).unwrap_or_default();
-        let parts = [version.as_bytes(), b"\0", built.entry.as_bytes(), b"\0", &built.image];
-        self.cache.keep(key, &parts.concat());
-    }
-}
-
-/// A version of NVRTC.
-fn shown((major, minor): (i32, i32)) -> String {
-    format!("{major}.{minor}")
-}
-
-/// Compiles a source, and compares the kernel's parameters with the definition's arguments.
-fn build(known: &DeviceFacts, spec: &KernelSpec, source: &str) -> Result<Compiled, Failure> {
-    let (major, minor) = known.found.limits.capability;
+/// Compiles a source, and compares the kernel's parameters with the definition's arguments. What is kept of
+/// it: the version of NVRTC and the entry's name, each with a NUL, then the image.
+pub(crate) fn compile(
+    device: CudaDevice,
+    spec: &KernelSpec,
+    source: &str,
+) -> Result<(Module, Vec<u8>), Failure> {
+    let (major, minor) = device.0.found.limits.capability;
     let architecture = Architecture::of(major, minor)?;
     let built =
         nvrtc::compile(&spec.title, source, "kernel.cu", &spec.entry, &spec.build_options, architecture)?;
     check_types(spec, &built.parameters)?;
-    Ok(built)
-}
-
-/// Compares types of parameters, if they are told, with the definition's arguments.
-fn check_types(spec: &KernelSpec, types: &[String]) -> Result<(), Failure> {
-    let told = |name: &String| ToldParameter { type_name: Some(name.clone()), ..ToldParameter::default() };
-    // Another number is an error of its own.
-    match types.len() < spec.parameters().len() {
-        true => Ok(()),
-        false => spec.check_told(&types.iter().map(told).collect::<Vec<_>>()),
-    }
-}
-
-/// Loads an image that was compiled here.
-fn of_built(
-    current: &Current,
-    known: &DeviceFacts,
-    spec: &KernelSpec,
-    built: Compiled,
-) -> Result<Module, Failure> {
-    of_image(current, spec, &built.image, built.entry).map_err(|failure| {
-        let (driver, version) = (known.found.limits.driver, nvrtc::version().unwrap_or_default());
+    let version = nvrtc::version().unwrap_or_default();
+    let current = device.0.opened()?.context.enter()?;
+    let module = of_image(&current, spec, &built.image, Some(built.entry.clone())).map_err(|failure| {
+        let driver = device.0.found.limits.driver;
         // PTX is for drivers as new as its compiler, machine code for those of the same major version.
         if failure.code != Code::Unsupported || version <= (driver / 1000, driver % 1000 / 10) {
             return failure;
@@ -198,44 +58,59 @@ fn of_built(
             driver % 1000 / 10
         );
         Failure::new(failure.code, text)
-    })
+    })?;
+    let mut kept = format!("{}\0{}\0", shown(version), built.entry).into_bytes();
+    kept.extend(&built.image);
+    Ok((module, kept))
+}
+
+/// Loads what was kept. If NVRTC is available, the versions must match; otherwise any version is good.
+pub(crate) fn load(device: CudaDevice, spec: &KernelSpec, kept: &[u8]) -> Result<Module, Failure> {
+    let mut parts = kept.splitn(3, |&byte| byte == 0);
+    let version = parts.next().unwrap_or_default();
+    let (Some(entry), Some(image)) = (parts.next(), parts.next()) else {
+        return Err(Failure::new(Code::Invalid, "expected a version, a name and an image"));
+    };
+    if nvrtc::version().is_some_and(|here| shown(here).as_bytes() != version) {
+        return Err(Failure::new(Code::Unsupported, "expected an image by this version of NVRTC"));
+    }
+    let current = device.0.opened()?.context.enter()?;
+    of_image(&current, spec, image, Some(String::from_utf8_lossy(entry).into_owned()))
+}
+
+/// A version of NVRTC.
+fn shown((major, minor): (i32, i32)) -> String {
+    format!("{major}.{minor}")
+}
+
+/// Compares types of parameters, if they are told, with the definition's arguments.
+fn check_types(spec: &KernelSpec, types: &[String]) -> Result<(), Failure> {
+    let told = |name: &String| ToldParameter { type_name: Some(name.clone()), ..ToldParameter::default() };
+    // Another number is an error of its own.
+    match types.len() < spec.parameters().len() {
+        true => Ok(()),
+        false => spec.check_told(&types.iter().map(told).collect::<Vec<_>>()),
+    }
 }
 
 /// Loads a program that came as a binary.
-fn of_binary(
-    current: &Current,
-    known: &DeviceFacts,
-    spec: &KernelSpec,
-    bytes: &[u8],
-) -> Result<Module, Failure> {
-    let refused = |why: &str| {
-        let text = format!(
-            "{}: expected PTX, a cubin or a fatbin for {} ({}), found {} bytes that it does not take: {why}",
-            spec.title,
-            known.found.info.name,
-            known.found.info.features,
-            bytes.len()
-        );
-        Failure::new(Code::Unsupported, text)
-    };
+pub(crate) fn of_binary(device: CudaDevice, spec: &KernelSpec, bytes: &[u8]) -> Result<Module, Failure> {
+    let refused = |why: String| Failure::new(Code::Unsupported, why);
     if bytes.is_empty() {
-        return Err(refused("it is empty"));
+        return Err(refused("it is empty".into()));
     }
     // The driver trusts the sizes in an image.
     if bytes.starts_with(ELF) {
-        check_elf(bytes).map_err(|why| refused(&why))?;
+        check_elf(bytes).map_err(refused)?;
     } else if bytes.starts_with(&FATBIN) {
-        check_fatbin(bytes).map_err(|why| refused(&why))?;
+        check_fatbin(bytes).map_err(refused)?;
     } else if !std::str::from_utf8(bytes).is_ok_and(|text| text.contains(".version")) {
-        return Err(refused("it begins like none of them"));
+        return Err(refused("it begins like none of them".into()));
     }
     let mut image = bytes.to_vec();
     // PTX is a text that ends with a NUL.
     image.push(0);
-    of_image(current, spec, &image, spec.entry.clone()).map_err(|failure| {
-        let other = refused(&failure.text);
-        if failure.code == Code::Unsupported { other } else { Failure::new(failure.code, other.text) }
-    })
+    of_image(&device.0.opened()?.context.enter()?, spec, &image, None)
 }
 
 /// Checks that the tables of an ELF file lie inside it.
@@ -285,7 +160,7 @@ fn check_fatbin(bytes: &[u8]) -> Result<(), String> {
 }
 
 /// Loads an image.
-fn of_image(_: &Current, spec: &KernelSpec, image: &[u8], entry: String) -> Result<Module, Failure> {
+fn of_image(_: &Current, spec: &KernelSpec, image: &[u8], entry: Option<String>) -> Result<Module, Failure> {
     let mut log = vec![0u8; 8192];
     let mut options =
         [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -310,8 +185,8 @@ fn of_image(_: &Current, spec: &KernelSpec, image: &[u8], entry: String) -> Resu
 
 impl Module {
     /// A kernel by its name: as it stands in the module, or demangled.
-    pub fn function(&self, spec: &KernelSpec) -> Result<Function, Failure> {
-        let wanted = self.entry.as_str();
+    pub(crate) fn function(&self, spec: &KernelSpec) -> Result<CUfunction, Failure> {
+        let wanted = self.entry.as_deref().unwrap_or(&spec.entry);
         let name = CString::new(wanted)
             .map_err(|_| Failure::new(Code::Invalid, format!("{}: a NUL in the entry's name", spec.title)))?;
         let mut function = null_mut();
@@ -319,7 +194,7 @@ impl Module {
         match unsafe { cuModuleGetFunction(&mut function, self.module, name.as_ptr()) } {
             CUresult::CUDA_SUCCESS => {
                 check_types(spec, &nvrtc::parameters_of(wanted))?;
-                return Ok(Function(function));
+                return Ok(function);
             }
             CUresult::CUDA_ERROR_NOT_FOUND => {}
             result => {
@@ -353,7 +228,7 @@ impl Module {
     }
 
     /// Its kernels and their names.
-    fn functions(&self) -> Vec<(String, Function)> {
+    fn functions(&self) -> Vec<(String, CUfunction)> {
         let mut count = 0;
         // SAFETY: a loaded module and a local variable.
         if unsafe { cuModuleGetFunctionCount(&mut count, self.module) } != CUresult::CUDA_SUCCESS {
@@ -370,7 +245,7 @@ impl Module {
             // SAFETY: a function of the module; its name lives as long as that.
             unsafe {
                 let known = cuFuncGetName(&mut name, function) == CUresult::CUDA_SUCCESS && !name.is_null();
-                known.then(|| (CStr::from_ptr(name).to_string_lossy().into_owned(), Function(function)))
+                known.then(|| (CStr::from_ptr(name).to_string_lossy().into_owned(), function))
             }
         });
         named.collect()

@@ -66,7 +66,7 @@ pub(crate) struct Command {
     pub parameters: std::ops::Range<u32>,
     /// The number of its launch, and the title for errors.
     launch: u64,
-    title: Arc<str>,
+    title: Option<Arc<str>>,
 }
 
 /// Commands and their parameters.
@@ -109,11 +109,13 @@ struct State {
 }
 
 /// A launch that is being recorded.
-pub(crate) struct Writing {
+pub struct Writing {
     queue: &'static Queue,
     launch: u64,
     /// The batch of its last command.
     batch: Option<Arc<Batch>>,
+    /// Recorded before it, if its time is wanted.
+    start: Option<Event>,
 }
 
 /// Fires when a launch is complete.
@@ -151,10 +153,10 @@ impl Commands {
     }
 
     /// Adds a command with the parameters that were added since the last one.
-    fn push(&mut self, work: Work, launch: u64, title: &Arc<str>) {
+    fn push(&mut self, work: Work, launch: u64, title: Option<&Arc<str>>) {
         let first = self.all.last().map_or(0, |before| before.parameters.end);
         let parameters = first..self.starts.len() as u32;
-        self.all.push(Command { work, parameters, launch, title: title.clone() });
+        self.all.push(Command { work, parameters, launch, title: title.cloned() });
     }
 
     /// Pointers to a command's parameters, in the driver's form. They are only read.
@@ -203,9 +205,10 @@ impl Queue {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Begins to record a launch.
-    pub fn write(&'static self) -> Writing {
-        Writing { queue: self, launch: self.launches.fetch_add(1, Relaxed), batch: None }
+    /// Begins to record a launch. `timed`: what came before it is sent, and its time is taken.
+    pub fn write(&'static self, timed: bool) -> Result<Writing, Failure> {
+        let start = timed.then(|| self.point()).transpose()?;
+        Ok(Writing { queue: self, launch: self.launches.fetch_add(1, Relaxed), batch: None, start })
     }
 
     /// Lets `work` use the stream, after all that was recorded. What it enqueued before an error is waited
@@ -309,7 +312,7 @@ impl Queue {
                     return Ok(());
                 }
                 let failure = failed("cuLaunchKernel", result);
-                let title = &command.title;
+                let title = command.title.as_deref().unwrap_or_default();
                 Err(Failure::new(
                     failure.code,
                     format!("{title}: {grid:?} blocks of {block:?} threads: {}", failure.text),
@@ -376,21 +379,16 @@ impl Writing {
     /// Records a command; `fill` adds its parameters.
     ///
     /// # Errors
-    /// Those of `fill`, and if a full batch cannot be sent off.
-    pub fn push(
+    /// If a full batch cannot be sent off.
+    pub(crate) fn push(
         &mut self,
         work: Work,
-        title: &Arc<str>,
-        fill: impl FnOnce(&mut Commands) -> Result<(), Failure>,
+        title: Option<&Arc<str>>,
+        fill: impl FnOnce(&mut Commands),
     ) -> Result<(), Failure> {
         let mut state = self.queue.state();
         let commands = &mut state.commands;
-        let (starts, words) = (commands.starts.len(), commands.words.len());
-        if let Err(failure) = fill(commands) {
-            commands.starts.truncate(starts);
-            commands.words.truncate(words);
-            return Err(failure);
-        }
+        fill(commands);
         commands.push(work, self.launch, title);
         if self.batch.as_ref().is_none_or(|batch| batch.number != state.open.number) {
             self.batch = Some(state.open.clone());
@@ -403,29 +401,15 @@ impl Writing {
     }
 
     /// Ends the launch. `None`: it had no command.
-    pub fn end(self) -> Option<Done> {
-        let Writing { queue, launch, batch } = self;
-        batch.map(|batch| Done { queue, batch, launch, times: None })
-    }
-
-    /// Begins to take its time: sends what came before it.
-    pub fn start(&self) -> Result<Event, Failure> {
-        self.queue.point()
-    }
-
-    /// Ends the launch and its time.
-    pub fn end_timed(self, start: Event) -> Result<Option<Done>, Failure> {
-        let end = self.queue.point()?;
-        let mut done = self.end();
-        if let Some(done) = &mut done {
-            done.times = Some([start, end]);
-        }
-        Ok(done)
+    pub(crate) fn end(self) -> Result<Option<Done>, Failure> {
+        let Writing { queue, launch, batch, start } = self;
+        let times = start.map(|start| queue.point().map(|end| [start, end])).transpose()?;
+        Ok(batch.map(|batch| Done { queue, batch, launch, times }))
     }
 
     /// Ends it after an error: what was recorded of it is sent, and waited for.
-    pub fn abandon(self) {
-        if let Some(done) = self.end() {
+    pub(crate) fn abandon(self) {
+        if let Ok(Some(done)) = (Writing { start: None, ..self }).end() {
             let _ = done.wait();
         }
     }

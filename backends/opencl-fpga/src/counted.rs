@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The number of objects of a kind that this process has made, and released.
-pub(crate) struct Count {
+pub struct Count {
     made: AtomicU64,
     released: AtomicU64,
 }
@@ -28,7 +28,7 @@ static KERNELS: Count = Count::new();
 static PROGRAMS: Count = Count::new();
 
 /// A kind of object.
-pub(crate) trait Object {
+pub trait Object {
     /// The count of the kind.
     fn count() -> &'static Count;
 }
@@ -58,7 +58,7 @@ impl Object for Program {
 }
 
 /// An object, released when it is dropped.
-pub(crate) struct Counted<T: Object>(T);
+pub struct Counted<T: Object>(T);
 
 impl<T: Object> Counted<T> {
     /// Takes ownership of an object.

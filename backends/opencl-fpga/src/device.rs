@@ -4,15 +4,12 @@ use crate::buffers::Buffers;
 use crate::counted;
 use crate::discover::{self, Found};
 use crate::failure::Call;
-use crate::kernel::OpenClKernel;
-use crate::once::Once;
 use crate::places::{Place, Places, over};
-use crate::program::Programs;
 use crate::queue::Queue;
 use flash_core::Code;
 use flash_core::abi;
 use flash_core::backend::host_memory;
-use flash_core::backend::offload::ProgramCache;
+use flash_core::backend::offload::{ArgBuffer, Kernel, Once, ProgramCache, Programs};
 use flash_core::backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
 };
@@ -57,9 +54,9 @@ unsafe impl Backend for IntelFpga {
 /// A device.
 pub struct OpenClDevice {
     /// Its memory space.
-    space: u32,
+    pub(crate) space: u32,
     pub(crate) found: Found,
-    pub(crate) programs: Programs,
+    pub(crate) programs: Programs<OpenClDevice>,
     opened: Once<Opened>,
     /// Host buffers of a device that works in the host's memory.
     host: host_memory::HostBuffers,
@@ -76,7 +73,7 @@ impl OpenClDevice {
     pub(crate) fn new(space: u32, found: Found, cache: ProgramCache) -> OpenClDevice {
         let space = if found.limits.in_place { abi::SPACE_HOST } else { space };
         let host = host_memory::HostBuffers::of_space(space);
-        OpenClDevice { space, found, programs: Programs::new(cache), opened: Once::new(), host }
+        OpenClDevice { space, found, programs: Programs::new(cache), opened: Once::default(), host }
     }
 
     /// Context and queues.
@@ -122,35 +119,12 @@ impl OpenClDevice {
         }
     }
 
-    /// The place of an argument in a launch of `items` items; or of its `second` buffer, if it has two.
-    /// `begin`: the byte of its own buffer that is its first, for a kernel that does not get the offset.
-    ///
-    /// # Errors
-    /// If it is in the memory of another device.
-    /// If it is in another memory.
-    pub(crate) fn place(
-        &self,
-        number: usize,
-        arg: &abi::Arg,
-        items: u64,
-        begin: usize,
-        second: bool,
-    ) -> Result<Place, Failure> {
-        if arg.space != self.space {
-            return Err(Failure::new(
-                Code::Invalid,
-                format!(
-                    "argument {number}: expected an array in memory space {}, the device's, found one in space {}: copy it first",
-                    self.space, arg.space
-                ),
-            ));
+    /// The place of a buffer in a launch of `items` items.
+    pub(crate) fn place(&self, buffer: ArgBuffer<'_>, items: u64) -> Place {
+        match self.in_place() {
+            true => Place::host(buffer.address().expose_provenance(), buffer.arg, items),
+            false => Place::device(buffer.handle() as usize, buffer.begin as usize),
         }
-        Ok(match (self.in_place(), second) {
-            (true, false) => Place::host(arg.data.expose_provenance(), arg, items),
-            (true, true) => Place::host(arg.next.expose_provenance(), arg, items),
-            (false, false) => Place::device(arg.buffer as usize, begin),
-            (false, true) => Place::device(arg.next.addr(), 0),
-        })
     }
 
     fn check_space(&self, space: u32) -> Result<(), Failure> {
@@ -190,23 +164,23 @@ fn check_in_place(name: &str, context: &Context, buffers: &Buffers) -> Result<()
 }
 
 impl Device for OpenClDevice {
-    type Kernel = OpenClKernel;
+    type Kernel = Kernel<OpenClDevice>;
 
     fn info(&self) -> DeviceInfo {
         self.found.info.clone()
     }
 
-    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<OpenClKernel, Failure> {
-        OpenClKernel::new(self, implementation)
+    fn prepare(&self, implementation: &'static abi::Implementation) -> Result<Kernel<OpenClDevice>, Failure> {
+        Kernel::new(self, implementation)
     }
 
     fn preload(&self, implementation: &'static abi::Implementation) {
         // An error here recurs when it is prepared, and is reported then.
-        let _ = OpenClKernel::preload(self, implementation);
+        let _ = Kernel::preload(self, implementation);
     }
 
     /// The image of an FPGA is a program.
-    fn image(&self, kernel: &OpenClKernel) -> u64 {
+    fn image(&self, kernel: &Kernel<OpenClDevice>) -> u64 {
         if self.found.info.class == Class::Fpga { kernel.program_number() } else { 0 }
     }
 
@@ -217,7 +191,7 @@ impl Device for OpenClDevice {
         }
     }
 
-    fn submit(&self, launch: &Launch<'_, OpenClKernel>) -> Result<Option<Event>, Failure> {
+    fn submit(&self, launch: &Launch<'_, Kernel<OpenClDevice>>) -> Result<Option<Event>, Failure> {
         launch.kernel().submit(self, launch)
     }
 

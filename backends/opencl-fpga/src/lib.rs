@@ -10,8 +10,10 @@
 //! - Copies to and from a memory that is separate from the host's go through two pieces of pinned memory. A
 //!   thread fills one while the other is copied. Other copies, and small ones, are commands with an event.
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
-//!   is kept by the device, and on disk ([`ProgramCache`](flash_core::backend::offload::ProgramCache)).
-//!   Binaries, and programs on disk, are loaded in the background from the making of a runtime on.
+//!   is kept by the device, and on disk ([`Programs`](flash_core::backend::offload::Programs)). Binaries, and
+//!   programs on disk, are loaded in the background from the making of a runtime on.
+//! - Phases, parameters and work-groups are decided by the [toolkit](flash_core::backend::offload) for kernel
+//!   languages; `driver.rs` has what it asks of OpenCL.
 //! - Source text that cooperates is compiled for launches of consecutive values (`FLASH_CONSECUTIVE`), which
 //!   most are: compilers for CPUs then use whole vectors. The general program is compiled when another launch
 //!   comes.
@@ -30,11 +32,10 @@ mod buffers;
 mod counted;
 mod device;
 mod discover;
+mod driver;
 mod event;
 mod failure;
 mod kernel;
-mod launch;
-mod once;
 mod places;
 mod program;
 mod queue;

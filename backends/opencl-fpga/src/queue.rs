@@ -98,7 +98,7 @@ struct Open {
 }
 
 /// The commands of a launch.
-pub(crate) struct Commands<'q> {
+pub struct Commands<'q> {
     queue: &'q Arc<Queue>,
     timed: bool,
     awaited: bool,
@@ -196,7 +196,7 @@ impl Queue {
 
 impl<'q> Commands<'q> {
     /// Takes the queue: nothing else enqueues, and no buffer is freed, until it is given back.
-    pub fn alone<'c>(&'c mut self, places: Places<'c>) -> Alone<'c, 'q> {
+    pub(crate) fn alone<'c>(&'c mut self, places: Places<'c>) -> Alone<'c, 'q> {
         let mut state = self.queue.state();
         state.overlays.limit();
         Alone { commands: self, state, places }

@@ -5,8 +5,8 @@
 use crate::buffers::{Buffers, Ends};
 use crate::counted::{Counted, Memory};
 use crate::event::enqueued;
-use crate::once::Once;
 use flash_core::abi::CopyBox;
+use flash_core::backend::offload::Once;
 use flash_core::backend::offload::{Worker, staging};
 use flash_core::backend::{self, Failure};
 use opencl3::command_queue::enqueue_map_buffer;
@@ -69,7 +69,7 @@ impl staging::Stage for Stage {
 
 impl Stages {
     pub fn new() -> Stages {
-        Stages { pieces: Once::new(), worker: Worker::new("flash-opencl") }
+        Stages { pieces: Once::default(), worker: Worker::new("flash-opencl") }
     }
 
     /// Begins to copy a box between the host and the device.

@@ -177,6 +177,27 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> String {
     path.display().to_string()
 }
 
+/// Two kernels of one program.
+const TWO: &str = "extern \"C\" __global__ void once(float a, const float *x, float *y) {
+    y[threadIdx.x] += a * x[threadIdx.x];
+}
+extern \"C\" __global__ void twice(float a, const float *x, float *y) {
+    y[threadIdx.x] += 2 * a * x[threadIdx.x];
+}
+";
+
+#[test]
+fn kernels_of_one_program_are_told_apart() {
+    for device in devices("programs::kernels_of_one_program_are_told_apart") {
+        let folder = tempfile::tempdir().unwrap();
+        let program = write(folder.path(), "two.ptx", &compiled(TWO, "once"));
+        for (entry, expected) in [("once", 7.0), ("twice", 13.0), ("once", 7.0)] {
+            let found = scaled(&device, Implementation::file(&program, entry), 32);
+            assert_eq!(found.unwrap(), [expected; 32], "{device}, {entry}");
+        }
+    }
+}
+
 #[test]
 fn text_and_ptx_are_found_under_plain_and_mangled_names() {
     for device in devices("programs::text_and_ptx_are_found_under_plain_and_mangled_names") {

@@ -33,7 +33,7 @@ fn a_group_has_the_size_that_the_launch_or_the_text_says() {
             assert!(error.contains(&format!("expected a work-group of {written_for}")), "{device}: {error}");
         }
         let error = sizes("group sizes", Some(1 << 40)).unwrap_err().to_string();
-        assert!(error.contains("CL_INVALID_WORK_GROUP_SIZE (-54)"), "{device}: {error}");
+        assert!(error.contains("expected a work-group of up to"), "{device}: {error}");
     }
 }
 

@@ -20,12 +20,12 @@ const SCRATCH: usize = 512;
 impl KernelSpec {
     /// Lets the program check the indices of `FLASH_AT`, if it is compiled here and has such. Before its
     /// [`payload`](KernelSpec::payload) is read.
-    pub fn with_checks(&mut self, check_bounds: bool) {
+    pub(super) fn with_checks(&mut self, check_bounds: bool) {
         self.check_bounds = check_bounds && self.cooperating;
     }
 
     /// The word of the table at which the words of a fault begin. `FLASH_FAULT` of the header.
-    pub fn fault_at(&self) -> usize {
+    pub(super) fn fault_at(&self) -> usize {
         let arrays = self.arrays().count();
         ((super::launch_words::DETAIL + self.descriptor.dimensions.len()) * arrays).next_multiple_of(16)
     }
@@ -45,7 +45,7 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`Code::Kernel`] if an index was outside its array.
-    pub fn check_fault(&self, words: &[u64; FAULT_WORDS]) -> Result<(), Failure> {
+    pub(super) fn check_fault(&self, words: &[u64; FAULT_WORDS]) -> Result<(), Failure> {
         let [flag, array, index, first, behind, size, ..] = *words;
         if flag as u32 == 0 {
             return Ok(());

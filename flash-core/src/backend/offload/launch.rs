@@ -12,7 +12,7 @@ use std::ops::Range;
 /// [`Code::Invalid`] for another value, [`Code::Unsupported`] for an unknown option that is marked as
 /// required.
 #[inline]
-pub fn numbers<K, const N: usize>(
+pub(super) fn numbers<K, const N: usize>(
     launch: &Launch<'_, K>,
     known: [&str; N],
 ) -> Result<[Option<u64>; N], Failure> {
@@ -45,40 +45,41 @@ fn numbers_given<K, const N: usize>(
 
 /// True for an argument with two buffers.
 #[inline]
-pub fn two_buffers(arg: &Arg) -> bool {
+pub(super) fn two_buffers(arg: &Arg) -> bool {
     arg.kind == abi::ARG_PHASED && arg.flags & abi::ARG_FLAG_STAGED == 0
 }
 
 /// The byte offsets of the elements of an argument with two buffers: in the one that is read in a phase, and
 /// in the one that is written. `odd`: they have changed places.
-pub fn carried(arg: &Arg, odd: bool) -> [u64; 2] {
+pub(super) fn carried(arg: &Arg, odd: bool) -> [u64; 2] {
     // SAFETY: a launch's parts live for the call.
-    let origins = unsafe { arg.part.as_ref() }.map_or([0; 2], |part| [part.origin, part.next_origin]);
-    // An argument that is not cut is complete, from its element 0 on.
+    let part = unsafe { arg.part.as_ref() }.filter(|_| arg.space != abi::SPACE_HOST);
+    // An argument that is not cut is complete, from its element 0 on; so is one in the host's memory.
+    let origins = part.map_or([0; 2], |part| [part.origin, part.next_origin]);
     let [now, next] = origins.map(|origin| origin.wrapping_neg().wrapping_mul(u64::from(arg.element_size)));
     if odd { [next, now] } else { [now, next] }
 }
 
 /// The byte of an argument's buffer at which its element 0 is, in spaces that have handles; negative if the
-/// buffer begins after it.
+/// buffer begins after it. Addresses of the host's memory are those of element 0.
 #[inline]
-pub fn offset(arg: &Arg) -> i64 {
+pub(super) fn offset(arg: &Arg) -> i64 {
     // SAFETY: a launch's parts live for the call.
-    let origin = unsafe { arg.part.as_ref() }.map_or(0, |part| part.origin as i64);
+    let part = unsafe { arg.part.as_ref() }.filter(|_| arg.space != abi::SPACE_HOST);
+    let origin = part.map_or(0, |part| part.origin as i64);
     origin.saturating_neg().saturating_mul(i64::from(arg.element_size))
 }
 
 impl KernelSpec {
     /// The index space of a kernel that does not cooperate: the values of each dimension. `alignment`: of the
-    /// byte of a buffer at which an argument may begin; `None` if arguments are in the host's memory, and
-    /// begin anywhere.
+    /// byte of a buffer at which an argument may begin.
     ///
     /// # Errors
     /// [`Code::Unsupported`] for a launch that only a cooperating kernel can run.
-    pub fn plain_space<'a, K>(
+    pub(super) fn plain_space<'a, K>(
         &self,
         launch: &Launch<'a, K>,
-        alignment: Option<u64>,
+        alignment: u64,
     ) -> Result<impl ExactSizeIterator<Item = Range<u64>> + use<'a, K>, Failure> {
         let (space, args) = (launch.space(), launch.args());
         if launch.is_part() {
@@ -91,7 +92,7 @@ impl KernelSpec {
             return Err(self.not_plain("accumulators, or two buffers of a phased argument"));
         }
         let offsets = args.iter().map(|arg| if arg.kind == abi::ARG_SCALAR { 0 } else { offset(arg) });
-        for ((i, offset), alignment) in offsets.enumerate().zip(alignment.into_iter().cycle()) {
+        for (i, offset) in offsets.enumerate() {
             if !u64::try_from(offset).is_ok_and(|offset| offset.is_multiple_of(alignment)) {
                 let text = format!(
                     "argument {i} at byte {offset} of a buffer, where the device needs a multiple of {alignment}"
@@ -103,9 +104,9 @@ impl KernelSpec {
     }
 
     /// The error of a launch that only a cooperating kernel can run.
-    pub fn not_plain(&self, found: &str) -> Failure {
+    pub(super) fn not_plain(&self, found: &str) -> Failure {
         let text = format!(
-            "{}: a kernel that does not cooperate runs whole launches of one phase, with up to three dimensions counted in steps of 1; found {found}: let it take FLASH_ARGS, and say `cooperating`",
+            "{}: a kernel that does not cooperate runs whole launches of one phase, with dimensions counted in steps of 1; found {found}: let it take FLASH_ARGS, and say `cooperating`",
             self.title
         );
         Failure::new(Code::Unsupported, text)

@@ -49,6 +49,22 @@ pub struct LaunchWords {
 }
 
 impl LaunchWords {
+    /// Without any.
+    pub(super) const fn new() -> LaunchWords {
+        LaunchWords {
+            words: Vec::new(),
+            table: Vec::new(),
+            items: 0,
+            threads: 0,
+            block: 0,
+            consecutive: false,
+            grid: None,
+            begin: [0; 3],
+            dimensions: 0,
+            strides: Vec::new(),
+        }
+    }
+
     /// Converts the words for threads with several work items each, of a kernel without accumulators.
     pub fn in_runs(&mut self, run: u64) {
         self.words[RUN] = run;
@@ -99,7 +115,7 @@ impl KernelSpec {
     }
 
     /// Gives up `FLASH_GRID` where its parameters exceed `most`, the device's limit.
-    pub fn limit_grid(&mut self, most: usize) {
+    pub(super) fn limit_grid(&mut self, most: usize) {
         self.grid &= self.parameter_sizes().iter().sum::<usize>() + 8 * self.grid_words() <= most;
     }
 

@@ -95,7 +95,7 @@ impl KernelSpec {
 
     /// What a program's parameters are compared with, as text: programs of one source for definitions that
     /// differ in this are not the same.
-    pub fn expected_parameters(&self) -> String {
+    pub(super) fn expected_parameters(&self) -> String {
         let one = |parameter: &Parameter| {
             let ArgumentDescriptor { view, element, .. } = self.argument_of(parameter);
             format!("{} {view:?} {} {}", self.name_of(parameter), element.name, element.size)

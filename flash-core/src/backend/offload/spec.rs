@@ -235,7 +235,7 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`Code::Unsupported`] for another ending: the file is for another kind of device.
-    pub fn file_of(
+    pub(super) fn file_of(
         &self,
         implementation: &Implementation,
         known: &[&str],
@@ -334,9 +334,11 @@ impl KernelSpec {
     }
 
     /// The same for simple launches only, as most are: those of a box, if it has [`grid`](Self::grid),
-    /// otherwise those that are [`consecutive`](super::LaunchWords::consecutive). `None`: there is none.
-    pub fn for_simple(&self) -> Option<KernelSpec> {
-        self.for_grid().or_else(|| self.cooperating.then(|| self.with("FLASH_CONSECUTIVE")))
+    /// otherwise, if `consecutive`, those that are [`consecutive`](super::LaunchWords::consecutive). `None`:
+    /// there is none.
+    pub fn for_simple(&self, consecutive: bool) -> Option<KernelSpec> {
+        let consecutive = || (self.cooperating && consecutive).then(|| self.with("FLASH_CONSECUTIVE"));
+        self.for_grid().or_else(consecutive)
     }
 
     fn with(&self, define: &str) -> KernelSpec {
@@ -360,7 +362,7 @@ impl KernelSpec {
 
     /// True if a text includes files, other than `flash_device.h`: the text alone does not determine the
     /// program.
-    pub fn includes(text: &str) -> bool {
+    pub(super) fn includes(text: &str) -> bool {
         text.lines().any(|line| is_include(line) && !line.contains(HEADER_NAME))
     }
 
@@ -368,7 +370,7 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`Code::Invalid`] if they are not.
-    pub fn check_group(&self, size: u64) -> Result<(), Failure> {
+    pub(super) fn check_group(&self, size: u64) -> Result<(), Failure> {
         if size.is_multiple_of(self.threads_per_item) {
             return Ok(());
         }
@@ -423,7 +425,7 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`Code::Invalid`] if it does not.
-    pub fn check_parameter_bytes(&self, most: usize, device: &str) -> Result<(), Failure> {
+    pub(super) fn check_parameter_bytes(&self, most: usize, device: &str) -> Result<(), Failure> {
         let bytes = self.parameter_sizes().iter().sum::<usize>();
         if bytes <= most {
             return Ok(());
@@ -440,7 +442,13 @@ impl KernelSpec {
     ///
     /// # Errors
     /// [`Code::Unsupported`] if there is more: another implementation may need less.
-    pub fn check_local_bytes(&self, fixed: u64, added: u64, most: u64, device: &str) -> Result<(), Failure> {
+    pub(super) fn check_local_bytes(
+        &self,
+        fixed: u64,
+        added: u64,
+        most: u64,
+        device: &str,
+    ) -> Result<(), Failure> {
         if fixed.saturating_add(added) <= most {
             return Ok(());
         }

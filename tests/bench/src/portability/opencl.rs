@@ -127,7 +127,7 @@ impl flash_core::backend::Device for ByHandDevice {
             Kernel::create(&program.map_err(failure)?, &spec.entry).map_err(failure)
         };
         let kernel = compile(&spec)?;
-        let simple = spec.for_simple().as_ref().map(compile).transpose()?;
+        let simple = spec.for_simple(true).as_ref().map(compile).transpose()?;
         let id = self.device.id();
         Ok(Prepared {
             sums: self.in_place.then(|| Sums::of(&spec.descriptor)).transpose()?,

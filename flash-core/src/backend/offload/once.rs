@@ -1,26 +1,34 @@
-//! A value that is made at its first use; after a failure it is tried again.
+//! A value that is made at its first use.
 
-use flash_core::backend::Failure;
+use crate::backend::Failure;
 use std::sync::{Mutex, OnceLock};
 
-pub(crate) struct Once<T> {
+/// A value that the first thread that asks for it makes, while others wait. After a failure it is tried
+/// again.
+#[derive(Debug)]
+pub struct Once<T> {
     value: OnceLock<T>,
     /// Held by the thread that makes it.
     making: Mutex<()>,
 }
 
-impl<T> Once<T> {
-    pub fn new() -> Once<T> {
+impl<T> Default for Once<T> {
+    fn default() -> Once<T> {
         Once { value: OnceLock::new(), making: Mutex::new(()) }
     }
+}
 
+impl<T> Once<T> {
     /// The value, if it was made.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// The value, or why it cannot be made now.
+    /// The value.
+    ///
+    /// # Errors
+    /// Those of `make`, if it cannot be made now.
     #[inline]
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T, Failure>) -> Result<&T, Failure> {
         match self.value.get() {
@@ -43,11 +51,11 @@ impl<T> Once<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flash_core::Code;
+    use crate::error::Code;
 
     #[test]
     fn a_failure_is_not_kept_and_a_value_is() {
-        let once = Once::new();
+        let once = Once::default();
         assert!(
             once.get_or_make(|| Err(Failure::new(Code::Other, "not now"))).is_err() && once.get().is_none()
         );
