@@ -21,8 +21,8 @@ pub struct Taking {
 
 /// First come scalars that the compiler learns a type parameter of the definition from: they have their own
 /// types. The last array is next: in a call with too few arguments it is often what is missing, and then the
-/// compiler reports nothing else. The other arguments follow in their order; those whose element type it has to
-/// learn from other arguments are the last.
+/// compiler reports nothing else. The other arguments follow in their order; those whose element type it has
+/// to learn from other arguments are the last.
 pub fn taking(definition: &Definition, core: &TokenStream) -> Taking {
     let views = quote!(#core::kernel::views);
     let arguments = &definition.arguments;

@@ -295,12 +295,13 @@ where
     }
 }
 
-/// An argument of a definition, a view or a [`Scalar`], made of what `Definition::of` was given for it, an `A`.
+/// An argument of a definition, a view or a [`Scalar`], made of what `Definition::of` was given for it, an
+/// `A`.
 ///
 /// The arguments of a call are taken one after another, so that a call with several mistakes, such as a wrong
-/// order, is one error. `After` says that this one was taken, and is `Before` of the next. Where nothing takes an
-/// `A`, the compiler does not learn `After`. The next argument is then undecided, as it may come after [`Taken`]
-/// or after [`Nothing`], and what is undecided is not reported beside an error.
+/// order, is one error. `After` says that this one was taken, and is `Before` of the next. Where nothing
+/// takes an `A`, the compiler does not learn `After`. The next argument is then undecided, as it may come
+/// after [`Taken`] or after [`Nothing`], and what is undecided is not reported beside an error.
 #[diagnostic::on_unimplemented(
     message = "`{A}` cannot be passed for the argument `{Self}`",
     label = "the argument has another element type, or access, or place in the definition",
@@ -312,8 +313,8 @@ pub trait Takes<A, Before, After>: Sized {
     fn take(from: A) -> Self;
 }
 
-/// An argument by value. Among the arguments of a kernel by name a plain struct is written so; numbers need no
-/// wrapper.
+/// An argument by value. Among the arguments of a kernel by name a plain struct is written so; numbers need
+/// no wrapper.
 #[derive(Debug)]
 pub struct Scalar<T>(pub T);
 
@@ -345,8 +346,8 @@ impl<T> Takes<T, Taken, Taken> for Scalar<T> {
     }
 }
 
-/// What a scalar leaves that the compiler learns a type parameter from. Where an array was passed for it, that is
-/// undecided, see [`Takes`]; the error is that the type is no [`Element`].
+/// What a scalar leaves that the compiler learns a type parameter from. Where an array was passed for it,
+/// that is undecided, see [`Takes`]; the error is that the type is no [`Element`].
 pub trait Leaves<After> {}
 
 impl<T> Leaves<Taken> for Scalar<T> {}
