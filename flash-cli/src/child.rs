@@ -7,6 +7,7 @@
 
 use anyhow::Context;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -132,6 +133,38 @@ impl Drop for Child {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// What a child has said and written.
+pub struct Answer<M> {
+    pub said: Vec<M>,
+    /// If it never said its last message: how it ended.
+    pub end: Result<(), String>,
+    pub output: String,
+}
+
+/// Starts this program with these arguments, and hears its messages up to the last one.
+pub fn ask<M: DeserializeOwned>(
+    arguments: &[&OsStr],
+    limit: Duration,
+    is_last: impl Fn(&M) -> bool,
+) -> anyhow::Result<Answer<M>> {
+    let mut child = Child::start(arguments)?;
+    let deadline = Instant::now() + limit;
+    let mut said = Vec::new();
+    let end = loop {
+        match child.next(deadline)? {
+            Next::Line(line) => {
+                said.push(serde_json::from_str(&line)?);
+                if said.last().is_some_and(&is_last) {
+                    break Ok(());
+                }
+            }
+            Next::Ended(status) => break Err(end(status)),
+            Next::Late => break Err(late(limit)),
+        }
+    };
+    Ok(Answer { said, end, output: child.output() })
 }
 
 /// Waits until something can be read of what is open, or the time is over.

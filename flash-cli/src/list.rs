@@ -1,23 +1,21 @@
-//! `flash list`: each plugin is loaded in a child process of its own, which it may end or stop for ever.
+//! `flash list`: what was found, as a table or as JSON.
 
-use crate::child::{self, Child, Next, Parent};
-use flash_core::backend::{
-    self, BackendReport, DeviceInfo, DeviceReport, Entry, Found, ImplementationReport, Outcome,
-};
-use serde::{Deserialize, Serialize};
+use crate::look::look;
+use flash_core::backend::{BackendReport, DeviceInfo, DeviceReport, ImplementationReport, Outcome};
+use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::io::Write as _;
-use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is listed, as text for people or as JSON.
 pub fn run(json: bool, all: bool, limit: Duration) -> anyhow::Result<String> {
-    let mut reports = look(limit)?;
+    let found = look(limit)?;
+    for line in found.written {
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+    let mut reports = found.reports;
     if json {
         return Ok(serde_json::to_string_pretty(&List::of(&reports))? + "\n");
     }
@@ -29,126 +27,9 @@ pub fn run(json: bool, all: bool, limit: Duration) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What a child says: the path's entries, if it was asked for them, then what was found.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Message {
-    Entries(Vec<Entry>),
-    Reports(Vec<BackendReport>),
-}
-
-/// What is asked of a child: a file, or, as an empty one, the program itself and the path's entries.
-const PROGRAM: &str = "";
-
-/// The child.
-pub fn worker(file: &OsStr) -> anyhow::Result<bool> {
-    let mut parent = Parent::new()?;
-    let file = Some(Path::new(file)).filter(|file| *file != Path::new(PROGRAM));
-    if file.is_none() {
-        let mut entries = backend::entries();
-        for entry in &mut entries {
-            if let (Found::File, Err(outcome)) = (&entry.found, backend::check_file(&entry.path)) {
-                entry.found = Found::Nothing(outcome);
-            }
-        }
-        parent.say(&Message::Entries(entries));
-    }
-    parent.say(&Message::Reports(backend::list_file(file)));
-    parent.done()
-}
-
-/// What a child has said and written.
-struct Answer {
-    entries: Vec<Entry>,
-    /// If it never said them, how it ended.
-    reports: Result<Vec<BackendReport>, String>,
-    output: String,
-}
-
-fn ask(file: &OsStr, limit: Duration) -> anyhow::Result<Answer> {
-    let mut child = Child::start(&[OsStr::new("list"), OsStr::new("--worker"), file])?;
-    let deadline = Instant::now() + limit;
-    let mut entries = Vec::new();
-    let reports = loop {
-        match child.next(deadline)? {
-            Next::Line(line) => match serde_json::from_str(&line)? {
-                Message::Entries(found) => entries = found,
-                Message::Reports(found) => break Ok(found),
-            },
-            Next::Ended(status) => break Err(child::end(status)),
-            Next::Late => break Err(child::late(limit)),
-        }
-    };
-    Ok(Answer { entries, reports, output: child.output() })
-}
-
-/// Asks about many files, several at once.
-fn ask_all(files: &[OsString], limit: Duration) -> anyhow::Result<Vec<Answer>> {
-    let (next, answers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some((number, file)) =
-            Some(next.fetch_add(1, Relaxed)).and_then(|i| Some((i, files.get(i)?)))
-        {
-            let answer = ask(file, limit);
-            answers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((number, answer));
-        }
-    };
-    let count = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
-    std::thread::scope(|scope| (0..count).for_each(|_| _ = scope.spawn(work)));
-    let mut answers = answers.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    answers.sort_by_key(|(number, _)| *number);
-    answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-/// Looks at the program and at every file of the path.
-fn look(limit: Duration) -> anyhow::Result<Vec<BackendReport>> {
-    let Answer { entries, reports: embedded, output } = ask(OsStr::new(PROGRAM), limit)?;
-    let is_file = |entry: &&Entry| matches!(entry.found, Found::File);
-    let files: Vec<OsString> =
-        entries.iter().filter(is_file).map(|entry| entry.path.clone().into()).collect();
-    let answers = ask_all(&files, limit)?;
-    // A line that all of them write is written once.
-    let mut said = BTreeSet::new();
-    for line in answers.iter().flat_map(|answer| answer.output.lines()).chain(output.lines()) {
-        if said.insert(line) {
-            // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "{line}");
-        }
-    }
-    let mut answers = answers.into_iter();
-    let mut plugins: Vec<Vec<BackendReport>> = Vec::new();
-    for Entry { path, found } in entries {
-        let path = path.display().to_string();
-        let one = |outcome| vec![BackendReport::new(&path, outcome)];
-        plugins.push(match found {
-            Found::Nothing(outcome) => one(outcome),
-            Found::Again(first) => {
-                let is_loaded = |report: &BackendReport| report.name.is_some();
-                one(backend::again(plugins[first].iter().any(is_loaded)))
-            }
-            Found::File => match answers.next().map(|answer| (answer.reports, answer.output)) {
-                Some((Ok(reports), _)) => reports,
-                Some((Err(why), output)) => one(ended(&why, &output)),
-                None => Vec::new(),
-            },
-        });
-    }
-    plugins.push(embedded.unwrap_or_else(|why| vec![BackendReport::new("embedded", ended(&why, &output))]));
-    Ok(backend::combined(plugins))
-}
-
-/// The outcome of a plugin that ended the process, or stopped it.
-fn ended(why: &str, output: &str) -> Outcome {
-    let wrote = output.trim().lines().last().map_or_else(String::new, |line| format!("; it wrote `{line}`"));
-    Outcome::Refused {
-        expected: "a plugin that loads and lists its devices".to_owned(),
-        found: format!("that the process {why}{wrote}"),
-    }
-}
-
 /// Removes what this program has for tests only: backends whose devices are, and the conformance suite's
 /// kernels. Returns how many of both there were.
-fn hide_tests(reports: &mut Vec<BackendReport>) -> usize {
+pub fn hide_tests(reports: &mut Vec<BackendReport>) -> usize {
     let mut hidden = 0;
     for report in reports.iter_mut().filter(|report| report.plugin == "embedded") {
         let before = report.implementations.len();
@@ -203,7 +84,7 @@ fn state(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn reason(outcome: &Outcome) -> Option<String> {
+pub fn reason(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Available => None,
         Outcome::Unavailable { reason } => Some(reason.clone()),
@@ -266,7 +147,7 @@ fn table(reports: &[BackendReport]) -> String {
 }
 
 /// A property as people read it.
-fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(fields) => {

@@ -1,10 +1,12 @@
-//! `flash`: lists this machine's devices, tests backends, and runs pipelines from files.
+//! `flash`: checks an installation, lists its devices, tests backends, and runs pipelines from files.
 
 mod child;
 mod compare;
 mod conformance;
 mod diff;
+mod doctor;
 mod list;
+mod look;
 mod replay;
 
 use clap::{Parser, Subcommand};
@@ -16,7 +18,8 @@ use std::time::Duration;
 
 flash_core::conformance!();
 
-/// Lists the plugins, devices and kernels of FLASH, tests backends, and runs recorded pipelines.
+/// Checks an installation of FLASH, lists its plugins, devices and kernels, tests backends, and runs recorded
+/// pipelines.
 #[derive(Parser)]
 #[command(
     name = "flash",
@@ -24,6 +27,7 @@ flash_core::conformance!();
     arg_required_else_help = true,
     after_help = "\
 Examples:
+  flash doctor                                 is this installation in order, and what to do if it is not?
   flash list                                   what there is, and why something is not usable
   flash list --json | jq '.backends[].key'     the same for programs
   FLASH_BACKEND_PATH=./build flash list        with the plugins of a directory
@@ -44,7 +48,7 @@ Environment:
                               plugins with one runtime key the first is used, before the linked-in
   FLASH_ALLOW_WORLD_WRITABLE  1: load plugins from files and directories that everybody can write
   FLASH_CPU_THREADS           threads of the CPU backend. Default: what affinity and cgroups allow
-  FLASH_STACK_SIZE            bytes of the stack of each of them. Default: 2 MiB
+  FLASH_STACK_SIZE            bytes of the stack of each of them. Default: 8 MiB
   FLASH_CPU_DEVICES           devices that those threads are split into. Default: 1
   FLASH_CPU_COPY              1: each of those devices has a memory of its own. For tests
   FLASH_CPU_THROTTLE          fraction of its speed at which each device runs: 1,0.5. For tests
@@ -72,6 +76,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check this machine and this installation.
+    ///
+    /// One line per check: ok, note (worth knowing, and no fault of the installation) or PROBLEM, with
+    /// what was found; below a problem, what to do. It looks at processors, memory, stacks, the FLASH_
+    /// variables, the path of plugins, each plugin, each backend with its devices or why it has none, the
+    /// folder of compiled programs, and what takes the place of something else; and it makes a first launch
+    /// on each device. Plugins are loaded, and launches made, in processes of their own.
+    ///
+    /// Exit status 1 if there is a problem. `flash conformance KEY` then tests a backend as a whole.
+    Doctor {
+        /// Print JSON: {"result", "checks": [{"state", "check", "subject", "found", "advice"}]}.
+        ///
+        /// "result" is "ok" or "problem"; "state" is "ok", "note" or "problem"; "check" is "settings",
+        /// "cpu", "memory", "stack", "path", "plugin", "backend", "device", "shadows", "cache" or
+        /// "launch"; "subject" is the variable, file, key or device, or null; "advice" is what to do, or
+        /// null.
+        #[arg(long)]
+        json: bool,
+        /// The time for each plugin, and for each launch; one that takes longer is ended, and a problem.
+        #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+        time_limit: Duration,
+        /// This is the child process that launches on a device of a file.
+        #[arg(long, hide = true, num_args = 2, value_names = ["FILE", "DEVICE"])]
+        worker: Option<Vec<OsString>>,
+    },
     /// List plugins, backends, devices and kernel implementations.
     ///
     /// Loads every plugin and looks for its devices, each in a process of its own. Succeeds whatever the
@@ -211,7 +240,9 @@ fn main() -> ExitCode {
     // Like diff(1): 1 says that they differ, and nothing else does.
     let trouble = if matches!(command, Command::Diff { .. }) { 2 } else { 1 };
     let done = match command {
-        Command::List { worker: Some(file), .. } => list::worker(&file),
+        Command::Doctor { worker: Some(arguments), .. } => doctor::worker(&arguments),
+        Command::Doctor { json, time_limit, .. } => doctor::run(json, time_limit),
+        Command::List { worker: Some(file), .. } => look::worker(&file),
         Command::List { json, all, time_limit, .. } => {
             list::run(json, all, time_limit).and_then(|text| print(&text)).map(|()| true)
         }

@@ -35,7 +35,7 @@ pub use index::{count_by, count_by_fn};
 pub use memory::FlashMemory;
 pub use notice::{notice, set_notices};
 pub use runtime::{Context, Event, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};
-pub use settings::Settings;
+pub use settings::{Settings, Variable, VariableState};
 
 /// The page on backends, whose program depends on this crate.
 #[cfg(doctest)]

@@ -235,9 +235,11 @@ pub(crate) fn environment() -> &'static Settings {
         if is_privileged() {
             return Settings::default();
         }
-        let (settings, complaints) = read(std::env::vars_os());
-        for complaint in complaints {
-            notice(format_args!("{complaint}"));
+        let (settings, variables) = read(std::env::vars_os());
+        for variable in variables {
+            if let VariableState::Wrong(complaint) = variable.state {
+                notice(format_args!("{complaint}"));
+            }
         }
         settings
     })
@@ -256,23 +258,70 @@ pub(crate) fn is_privileged() -> bool {
     false
 }
 
-/// The settings in some variables, and what is wrong with them.
-fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> (Settings, Vec<String>) {
-    let (mut settings, mut complaints) = (Settings::default(), Vec::new());
+/// A variable of the environment that begins with `FLASH_`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value, for display.
+    pub value: String,
+    /// What becomes of it.
+    pub state: VariableState,
+}
+
+/// What becomes of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VariableState {
+    /// It gives a setting its value.
+    Holds,
+    /// It is empty, which counts as unset.
+    Empty,
+    /// It is no setting, and is like none.
+    Unknown,
+    /// Its value does not fit, or its name is nearly that of a setting: what is wrong, and what holds.
+    Wrong(String),
+    /// This program has more rights than its user, whose environment it does not obey.
+    NotObeyed,
+}
+
+impl Settings {
+    /// The variables of the environment that begin with `FLASH_`, by name.
+    pub fn variables() -> Vec<Variable> {
+        let (_, mut variables) = read(std::env::vars_os());
+        if is_privileged() {
+            variables.iter_mut().for_each(|variable| variable.state = VariableState::NotObeyed);
+        }
+        variables
+    }
+}
+
+/// The settings in some variables, and those variables.
+fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> (Settings, Vec<Variable>) {
+    let (mut settings, mut found) = (Settings::default(), Vec::new());
     for (name, value) in variables {
         let Some(name) = name.to_str().filter(|name| name.starts_with("FLASH_")) else { continue };
-        if let Some(setting) = SETTINGS.iter().find(|setting| setting.variable == name) {
+        let near = |setting: &&Setting| distance(setting.variable, name) <= 2;
+        let state = if let Some(setting) = SETTINGS.iter().find(|setting| setting.variable == name) {
             match parse(setting, &value) {
-                Ok(None) => {}
-                Ok(Some(value)) => drop(settings.values.insert(setting.name, value)),
-                Err(why) => complaints.push(format!("{name}: {why}; the default holds")),
+                Ok(None) => VariableState::Empty,
+                Ok(Some(value)) => {
+                    settings.values.insert(setting.name, value);
+                    VariableState::Holds
+                }
+                Err(why) => VariableState::Wrong(format!("{name}: {why}; the default holds")),
             }
-        } else if let Some(near) = SETTINGS.iter().find(|setting| distance(setting.variable, name) <= 2) {
-            complaints.push(format!("{name} is no setting: {} is one", near.variable));
-        }
+        } else if let Some(near) = SETTINGS.iter().find(near) {
+            VariableState::Wrong(format!("{name} is no setting: {} is one", near.variable))
+        } else {
+            VariableState::Unknown
+        };
+        let value = value.to_string_lossy().into_owned();
+        found.push(Variable { name: name.to_owned(), value, state });
     }
-    complaints.sort();
-    (settings, complaints)
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    (settings, found)
 }
 
 /// The value of a variable; `None`: it is as good as unset.
@@ -303,13 +352,13 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn read_of(variables: &[(&str, &str)]) -> (Settings, Vec<String>) {
+    fn read_of(variables: &[(&str, &str)]) -> (Settings, Vec<Variable>) {
         read(variables.iter().map(|(name, value)| (name.into(), value.into())))
     }
 
     #[test]
     fn the_environment_gives_values_and_complaints() {
-        let (settings, complaints) = read_of(&[
+        let (settings, variables) = read_of(&[
             ("FLASH_CPU_THREADS", ""),
             ("FLASH_CPU_DEVICES", " 3 "),
             ("FLASH_CHECK_WRITES", "true"),
@@ -326,6 +375,19 @@ mod tests {
         let expected =
             [("check_writes", "1"), ("cpu.copy", "0"), ("cpu.devices", "3"), ("plugin_path", "/a:/b")];
         assert_eq!(values, expected);
+        let state = |name: &str| {
+            let found = variables.iter().find(|variable| variable.name == name);
+            found.map(|variable| variable.state.clone())
+        };
+        assert_eq!(state("FLASH_BACKEND_PATH"), Some(VariableState::Holds));
+        assert_eq!(state("FLASH_CPU_THREADS"), Some(VariableState::Empty));
+        assert_eq!(state("FLASH_ATTENTION"), Some(VariableState::Unknown));
+        assert_eq!(state("PATH"), None);
+        let complaint = |variable: &Variable| match &variable.state {
+            VariableState::Wrong(complaint) => Some(complaint.clone()),
+            _ => None,
+        };
+        let complaints: Vec<_> = variables.iter().filter_map(complaint).collect();
         assert_eq!(
             complaints,
             [

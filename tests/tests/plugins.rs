@@ -12,6 +12,8 @@ mod command;
 mod conformance;
 #[path = "plugins/contexts.rs"]
 mod contexts;
+#[path = "plugins/doctor.rs"]
+mod doctor;
 #[path = "plugins/exports.rs"]
 mod exports;
 #[path = "plugins/ext_bin.rs"]

@@ -7,10 +7,9 @@ use flash_core::abi;
 use flash_core::backend::host_memory::{self, HostBuffers};
 use flash_core::backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, WorkerThreads,
-    physical_cpus,
+    cgroup, physical_cpus,
 };
 use flash_core::workers::STACK_SIZE;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -274,31 +273,8 @@ fn memory() -> u64 {
         let (pages, size) =
             unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
         let all = u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
-        let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        all.min(limit(Path::new("/sys/fs/cgroup"), &cgroups).unwrap_or(all))
+        all.min(cgroup::memory_limit().unwrap_or(all))
     })
-}
-
-/// The least limit of memory of a process's control groups and those above them. `root` is where they are
-/// mounted, `cgroups` what `/proc/self/cgroup` says: lines of a number, controllers (none in version 2) and a
-/// path. In a container that path may be the host's; then the root's limit is the container's.
-fn limit(root: &Path, cgroups: &str) -> Option<u64> {
-    let group = |line: &str| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
-        let (root, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
-            _ if controllers.split(',').any(|name| name == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes")
-            }
-            _ => return None,
-        };
-        let lowest = root.join(path.trim_start_matches('/'));
-        let limits = lowest.ancestors().take_while(|folder| folder.starts_with(&root));
-        // A group without a limit says "max", or a number beyond all memory.
-        limits.filter_map(|folder| std::fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()).min()
-    };
-    cgroups.lines().filter_map(group).min()
 }
 
 /// The instruction sets that kernels may require.
@@ -318,32 +294,4 @@ fn features() -> Vec<&'static str> {
     }
     #[cfg(not(target_arch = "x86_64"))]
     Vec::new()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_limited_by_all_control_groups_of_the_process() {
-        let place = tempfile::tempdir().expect("a directory");
-        let write = |file: &str, text: &str| {
-            let path = place.path().join(file);
-            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-            std::fs::write(path, text).expect("written");
-        };
-        let limit = |cgroups| limit(place.path(), cgroups);
-        assert_eq!(limit("0::/user/job\n"), None, "no such files");
-        write("user/memory.max", "1000\n");
-        write("user/job/memory.max", "max\n");
-        write("user/job/small/memory.max", "10\n");
-        write("memory/old/memory.limit_in_bytes", "9223372036854771712\n");
-        write("memory/memory.limit_in_bytes", "500\n");
-        assert_eq!(limit("0::/user/job\n"), Some(1000), "the group above");
-        assert_eq!(limit("0::/user/job/small\n"), Some(10));
-        assert_eq!(limit("12:cpu,cpuacct:/user\n5:memory:/old\n"), Some(500));
-        assert_eq!(limit("0::/../of/the/host\nnonsense\n"), None);
-        write("memory.max", "70\n");
-        assert_eq!(limit("0::/of/the/host\n"), Some(70), "the container's");
-    }
 }

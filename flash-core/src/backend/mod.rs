@@ -7,6 +7,7 @@
 pub mod conformance;
 
 pub(crate) mod catalog;
+pub mod cgroup;
 mod device_handle;
 mod elf;
 mod event;
@@ -44,7 +45,9 @@ pub(crate) use loader::library_function;
 pub use loader::{Outcome, check_file, has_library};
 pub use physical::{physical_cpus, physical_id};
 pub use plugin::{PluginCrate, query};
-pub use reports::{BackendReport, DeviceReport, Entry, Found, again, combined, entries, list, list_file};
+pub use reports::{
+    BackendReport, DeviceReport, Entry, Found, again, combined, entries, list, list_file, searched,
+};
 pub use settings::HostSettings;
 pub use shadow::ImplementationReport;
 pub use workers::{HostWork, WorkerThreads};

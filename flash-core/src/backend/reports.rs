@@ -105,6 +105,11 @@ pub fn entries() -> Vec<Entry> {
     entries_of(&plugin_path(Catalog::of_process().settings()).0)
 }
 
+/// The default context's path of plugins, in words.
+pub fn searched() -> String {
+    plugin_path(Catalog::of_process().settings()).1
+}
+
 /// The path of plugins, and how messages name it.
 pub(super) fn plugin_path(settings: &Settings) -> (std::ffi::OsString, String) {
     let beside = || {

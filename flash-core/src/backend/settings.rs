@@ -2,6 +2,7 @@
 
 use super::Unavailable;
 use crate::abi::Attr;
+use crate::settings::Settings;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -30,6 +31,11 @@ impl<'a> HostSettings<'a> {
             }
         };
         HostSettings { values: (0..count).map(pair).collect(), asked: RefCell::default() }
+    }
+
+    /// Those of a context.
+    pub(super) fn of(settings: &'a Settings) -> HostSettings<'a> {
+        HostSettings { values: settings.iter().collect(), asked: RefCell::default() }
     }
 
     fn peek(&self, name: &str) -> Option<&'a str> {

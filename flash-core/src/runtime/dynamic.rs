@@ -7,7 +7,7 @@ use super::widen::Widening;
 use crate::backend::registry::Registry;
 use crate::descriptor::{Access, ElementType, KernelDescriptor, Searchable, View};
 use crate::error::Error;
-use crate::kernel::views::{Array, Item, ReadWrite};
+use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes};
 use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::{FlashMemory, MemoryRange};
 
@@ -25,9 +25,6 @@ pub struct ByName<'a> {
     descriptor: KernelDescriptor,
     arguments: Vec<Argument<'a>>,
 }
-
-/// A plain struct as an argument of a kernel by name; numbers need no wrapper.
-pub struct Scalar<T>(pub T);
 
 /// One argument of a kernel by name.
 pub struct Argument<'a> {
@@ -213,36 +210,36 @@ impl<'a, T: Element> IntoArgument<'a> for Scalar<T> {
 
 impl<'a, T: Element> IntoArgument<'a> for &'a FlashMemory<T> {
     fn into_argument(self) -> Argument<'a> {
-        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+        array::<T>(erased::<Item<'a, ReadWrite<T>>, _>(self), true)
     }
 }
 
 impl<'a, T: Element> IntoArgument<'a> for FlashMemory<T> {
     fn into_argument(self) -> Argument<'a> {
-        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+        array::<T>(erased::<Item<'a, ReadWrite<T>>, _>(self), true)
     }
 }
 
 impl<'a, T: Element> IntoArgument<'a> for MemoryRange<'a, T> {
     fn into_argument(self) -> Argument<'a> {
-        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+        array::<T>(erased::<Item<'a, ReadWrite<T>>, _>(self), true)
     }
 }
 
 impl<'a, T: Element> IntoArgument<'a> for &'a mut [T] {
     fn into_argument(self) -> Argument<'a> {
-        array::<T>(erased(Item::<'a, ReadWrite<T>>::from(self)), true)
+        array::<T>(erased::<Item<'a, ReadWrite<T>>, _>(self), true)
     }
 }
 
 impl<'a, T: Element> IntoArgument<'a> for &'a [T] {
     fn into_argument(self) -> Argument<'a> {
-        array::<T>(erased(Item::<'a, crate::kernel::views::Read<T>>::from(self)), false)
+        array::<T>(erased::<Item<'a, Read<T>>, _>(self), false)
     }
 }
 
-fn erased<'a>(mut view: impl crate::kernel::views::View<'a>) -> Array<'a> {
-    view.array().take()
+fn erased<'a, V: views::View<'a> + Takes<A, Taken, Taken>, A>(array: A) -> Array<'a> {
+    V::take(array).array().take()
 }
 
 macro_rules! tuples {

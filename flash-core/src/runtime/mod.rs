@@ -49,10 +49,11 @@ mod to_recording;
 mod user_code;
 mod widen;
 
+pub use crate::kernel::views::Scalar;
 pub use api::{Pipeline, RuntimeObj, SubmitObj, get_runtime};
 pub use asynchronous::{Handle, HostTask};
 pub use context::Context;
-pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments, Scalar};
+pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments};
 pub use event::{Event, Signal};
 pub use failsafe::{HostArgs, Later};
 #[cfg(feature = "conformance")]

@@ -11,7 +11,7 @@ use crate::abi::workers::{WorkerHost, Workers};
 use crate::backend::catalog::Catalog;
 use crate::fork;
 use crate::panics::caught;
-pub use crate::threads::STACK_SIZE;
+pub use crate::threads::{STACK_SIZE, stack_size};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 

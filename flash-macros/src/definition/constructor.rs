@@ -1,6 +1,7 @@
 //! `Definition::of(..)`, and a constant per dimension.
 
 use super::attribute::constant;
+use super::taking::{Taking, taking};
 use super::views::View;
 use super::{Argument, Definition};
 use crate::tokens::{doc_lines, doc_of, text};
@@ -10,22 +11,14 @@ use syn::ext::IdentExt;
 
 /// Writes the constructor and the constants. `checks` are assertions, evaluated for every use of it.
 pub fn write(definition: &Definition, checks: &TokenStream, core: &TokenStream) -> TokenStream {
-    let views = quote!(#core::kernel::views);
-    let Definition { ident, vis, generics, arguments, .. } = definition;
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let Definition { ident, vis, generics: own, arguments, .. } = definition;
+    let (impl_generics, ty_generics, where_clause) = own.split_for_impl();
     let docs = doc_of(
         ["This kernel with its arguments, to be submitted:".to_owned(), String::new()]
             .into_iter()
             .chain(arguments.iter().map(|argument| line(definition, argument))),
     );
-    let parameters = arguments.iter().map(|Argument { ident, ty, view, .. }| match view {
-        View::Scalar => quote!(#ident: #ty),
-        _ => quote!(#ident: impl #views::Argument<#ty>),
-    });
-    let values = arguments.iter().map(|Argument { ident, view, .. }| match view {
-        View::Scalar => quote!(#ident),
-        _ => quote!(#ident: #views::Argument::into_view(#ident)),
-    });
+    let Taking { generics, parameters, bounds, values } = taking(definition, core);
     let dimensions = definition.dimensions.iter().enumerate().map(|(at, dimension)| {
         let name = constant(dimension);
         let doc = doc_of([format!("Dimension `{}`: `index[{ident}::{name}]`.", dimension.unraw())]);
@@ -40,8 +33,11 @@ pub fn write(definition: &Definition, checks: &TokenStream, core: &TokenStream) 
             #docs
             #[inline]
             #[must_use]
-            #[allow(dead_code, clippy::too_many_arguments)]
-            #vis fn of(#(#parameters),*) -> Self {
+            #[allow(dead_code, non_camel_case_types, clippy::too_many_arguments)]
+            #vis fn of<#(#generics),*>(#(#parameters),*) -> Self
+            where
+                #(#bounds),*
+            {
                 #checks
                 Self { #(#values),* }
             }

@@ -9,6 +9,7 @@ mod contract;
 mod devices;
 mod doors;
 mod part;
+mod taking;
 mod views;
 
 #[cfg(test)]

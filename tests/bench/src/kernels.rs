@@ -128,6 +128,21 @@ impl CpuItem<Triad<'_>> for Plain {
     }
 }
 
+/// Writes all elements.
+#[derive(KernelDefinition)]
+#[kernel(name = "bench.set", dims(i))]
+pub struct Set<'a> {
+    value: f64,
+    to: Item<'a, Write<f64>>,
+}
+
+#[kernel]
+impl CpuSpan<Set<'_>> for Plain {
+    fn span(_: Span<1>, k: SetSpan<'_>) {
+        k.to.fill(k.value);
+    }
+}
+
 /// Triad past the caches where the arrays are larger than they are.
 pub struct Stream;
 

@@ -6,13 +6,14 @@
 use crate::child::{self, figure};
 use crate::cholesky::Matrix;
 use crate::dispatch::per_call;
-use crate::kernels::{Four, Grind, Nothing, Saxpy, Skip};
+use crate::kernels::{Four, Grind, Nothing, Saxpy, Set, Skip};
 use crate::nbody;
 use crate::peers::Peers;
 use crate::stats::{REPEATS, Row, pair};
 use anyhow::{Result, bail};
 use flash::{FlashMemory, RuntimeObj, get_runtime};
 use flash_core::descriptor::part_by;
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 // The devices of the key `TEST`.
@@ -73,6 +74,19 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
         &copying,
     )?);
     rows.push(coherence(copying, [one_thread])?);
+    rows.push(child::pair_row(
+        "launch that writes 32 MiB of a new array, in a buffer of the cache, which is cleared, against one into the \
+         array's own buffer",
+        "ms",
+        "cleared",
+        &copying,
+    )?);
+    rows.push(child::pair_row(
+        "the difference of the two, against a memset of 32 MiB",
+        "ms",
+        "clearing",
+        &copying,
+    )?);
     let four = [("FLASH_CPU_DEVICES", "4"), ("FLASH_CPU_THREADS", "4")];
     rows.push(child::pair_row(
         "10^9 items cut over 4 devices, launched with a span that does nothing",
@@ -155,6 +169,8 @@ pub fn measure(what: &str) -> Result<bool> {
         "out_of_core" => print(&out_of_core()?)?,
         "copying" => print(&copying(false)?)?,
         "memories" => println!("{}", copying(true)?.value),
+        "cleared" => print(&cleared(false)?)?,
+        "clearing" => print(&cleared(true)?)?,
         "cut" => print(&cut()?)?,
         "planning" => print(&planning()?)?,
         "cholesky" => print(&cholesky()?)?,
@@ -272,6 +288,36 @@ fn copying(less: bool) -> Result<Row> {
     let without = || per_call(LAUNCHES, || rt.submit(Nothing::of(0)).exec([1usize]).expect("runs"));
     let difference = || with() - if less { without() } else { 0.0 };
     Ok(pair("", "", 50, difference, None, NO_PAUSE))
+}
+
+/// A launch that gives an array the buffer of another one, beside one into the array's own buffer. `less`:
+/// the difference of the two, beside a memset of as many bytes.
+fn cleared(less: bool) -> Result<Row> {
+    const LEN: usize = 4 << 20;
+    let rt = all()?;
+    let array = || FlashMemory::<f64>::zeroed(LEN);
+    let launch = |to: &FlashMemory<f64>| milliseconds(|| rt.submit(Set::of(1.0, to)).exec([LEN]));
+    let own = array();
+    let mut other = array();
+    launch(&own);
+    launch(&other);
+    let mut cleared = || {
+        // The buffer goes to the cache; the new array has none.
+        other = array();
+        launch(&other)
+    };
+    if !less {
+        return Ok(pair("", "", REPEATS, cleared, Some(&mut || launch(&own)), NO_PAUSE));
+    }
+    let mut bytes = vec![1u8; LEN * size_of::<f64>()];
+    let mut memset = || {
+        milliseconds(|| {
+            black_box(&mut bytes).fill(black_box(0));
+            Ok(())
+        })
+    };
+    memset();
+    Ok(pair("", "", REPEATS, || cleared() - launch(&own), Some(&mut memset), NO_PAUSE))
 }
 
 const MANY_ITEMS: usize = 1_000_000_000;

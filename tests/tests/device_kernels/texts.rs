@@ -250,14 +250,33 @@ FLASH_KERNEL axpy(const float a, const flash_u32 n, FLASH_GLOBAL const float *x,
 }
 ";
 
+/// Names of folders; compilers take the first as an option.
+const FOLDERS: [&[u8]; 4] = [b"plain", b"with white space", b"with \"quotes\"", b"no-utf-8-\xff"];
+
+#[test]
+fn the_folder_of_a_file_is_searched_whatever_its_name_is() {
+    for device in devices_of_all_kinds("texts::the_folder_of_a_file_is_searched_whatever_its_name_is") {
+        let place = plugins::directory();
+        for folder in FOLDERS {
+            let folder = place.path().join(OsStr::from_bytes(folder));
+            let text = WITH_HEADERS.replace("\"parts/body.h\"", "<parts/body.h>");
+            let text = file(&folder, "axpy.c", text);
+            // Not beside the file that names it.
+            file(&folder, "parts/body.h", "#include \"slope.h\"\n#define BODY(x) (SLOPE * (x) + n)\n");
+            file(&folder, "slope.h", "#define SLOPE a\n");
+            check(&device, Implementation::file(&text, "axpy").cooperating());
+        }
+    }
+}
+
 #[test]
 fn what_lies_beside_a_file_is_included_and_an_edited_header_is_seen() {
     for device in
         devices_of_all_kinds("texts::what_lies_beside_a_file_is_included_and_an_edited_header_is_seen")
     {
         let place = plugins::directory();
-        for folder in ["plain", "with white space", "with \"quotes\""] {
-            let folder = place.path().join(folder);
+        for folder in FOLDERS {
+            let folder = place.path().join(OsStr::from_bytes(folder));
             let text = file(&folder, "axpy.c", WITH_HEADERS);
             file(
                 &folder,

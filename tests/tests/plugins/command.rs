@@ -159,6 +159,7 @@ fn help_teaches() {
     assert_eq!(output.status.code(), Some(0));
     for part in [
         "Examples:",
+        "flash doctor",
         "flash list --json",
         "flash conformance MY_ACCEL",
         "flash replay nbody.flash",
@@ -187,8 +188,12 @@ fn help_teaches() {
     {
         assert!(conformance.contains(part), "no `{part}` in:\n{conformance}");
     }
+    let doctor = stdout(&run(&["doctor", "--help"]));
+    for part in ["--json", "\"advice\"", "--time-limit <SECONDS>", "Exit status 1"] {
+        assert!(doctor.contains(part), "no `{part}` in:\n{doctor}");
+    }
     assert!(
-        ![list, conformance].iter().any(|text| text.contains("--worker")),
+        ![list, conformance, doctor].iter().any(|text| text.contains("--worker")),
         "it is for the command itself"
     );
     assert_eq!(run(&["--version"]).status.code(), Some(0));

@@ -479,12 +479,16 @@ fn the_environment_of_a_set_user_id_program_is_not_obeyed() {
         // Only the superuser gives files away.
         return;
     }
-    let list = |mode: u32| {
+    let run = |mode: u32, command: &str| {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
-        plugins::text_of(&plugins::program(&program, place.path(), &["list"]).output().unwrap())
+        plugins::text_of(&plugins::program(&program, place.path(), &[command]).output().unwrap())
     };
-    assert!(list(0o755).contains("GOOD"));
-    assert!(!list(0o4755).contains("GOOD"));
+    assert!(run(0o755, "list").contains("GOOD"));
+    assert!(!run(0o4755, "list").contains("GOOD"));
+    let said = "note     settings  FLASH_BACKEND_PATH: it is not obeyed";
+    let (text, obeyed) = (run(0o4755, "doctor"), run(0o755, "doctor"));
+    assert!(text.contains(said) && !text.contains("GOOD"), "{text}");
+    assert!(!obeyed.contains(said) && obeyed.contains("GOOD"), "{obeyed}");
 }
 
 #[test]

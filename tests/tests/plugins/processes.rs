@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 /// What every text below begins with.
-const HEAD: &str = "#define _GNU_SOURCE
+pub const HEAD: &str = "#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ static int *volatile nowhere;
 ";
 
 /// The plugin of `tests/c/broken.c`, with a key of its own, whose constructor does this.
-fn loading(place: &Path, name: &str, body: &str) -> PathBuf {
+pub fn loading(place: &Path, name: &str, body: &str) -> PathBuf {
     let text = format!(
         "{HEAD}{}\n__attribute__((constructor)) static void loading(void) {{ {body} }}\n",
         plugins::c_source("broken.c")
@@ -28,7 +28,7 @@ fn loading(place: &Path, name: &str, body: &str) -> PathBuf {
 }
 
 /// The same plugin, whose `probe` evaluates this first.
-fn probing(place: &Path, name: &str, expression: &str) -> PathBuf {
+pub fn probing(place: &Path, name: &str, expression: &str) -> PathBuf {
     let text = format!("{HEAD}{}", plugins::c_source("broken.c"));
     let flags =
         [format!("-DKEY=\"{}\"", name.to_uppercase()), format!("-DPROBE_ANSWER=({expression}, NULL)")];
@@ -84,7 +84,7 @@ fn a_plugin_that_ends_the_process_is_named_and_the_list_is_complete() {
 }
 
 /// A library whose constructor throws.
-fn thrown(place: &Path) -> PathBuf {
+pub fn thrown(place: &Path) -> PathBuf {
     let text = "struct Loading { Loading() { throw 7; } } loading;\nextern \"C\" const void *flash_plugin_query(unsigned, const void *) { return nullptr; }\n";
     plugins::shared(Language::Cpp, text, &[], &place.join("h_throw.so"))
 }

@@ -9,7 +9,7 @@ use crate::memory::FlashMemory;
 use crate::runtime::{IntoOptions, Options, Profile};
 
 pub(super) const CHECKS: &[(&str, CheckFn)] = &[
-    ("every work item runs exactly once, through every door", every_item_once),
+    (super::FIRST_LAUNCH, every_item_once),
     ("every work item runs exactly once, whatever the order and the barriers", every_order),
     ("a phase starts after the one before it has drained", phases_drain),
     ("phased arguments: all elements are items' own", phased_covered),

@@ -37,6 +37,9 @@ use std::fmt;
 /// The property of a device that runs nothing: `true`.
 pub const DRY: &str = "conformance.dry";
 
+/// The name of the check that launches first.
+pub const FIRST_LAUNCH: &str = "every work item runs exactly once, through every door";
+
 static NULL: Instance<Null> = Instance::new();
 
 // SAFETY: the same instance every time. `register_backend!` would put the backend into every program.

@@ -5,6 +5,7 @@
 //! are written beside their place and renamed, so that no reader sees half of one and two processes may write
 //! the same one. The least recently used are removed when there are too many bytes.
 
+use crate::backend::catalog::Catalog;
 use crate::backend::{HostSettings, Unavailable};
 use crate::settings::is_privileged;
 use std::fs::{self, DirBuilder, File};
@@ -51,9 +52,51 @@ impl ProgramCache {
         Ok(ProgramCache { folder: folder.filter(|_| limit > 0), limit })
     }
 
+    /// The one that the settings of the default context say.
+    ///
+    /// # Errors
+    /// If the limit is no number.
+    pub fn of_process() -> Result<ProgramCache, Unavailable> {
+        ProgramCache::of_settings(&HostSettings::of(Catalog::of_process().settings()))
+    }
+
     /// A cache in a folder.
     pub fn new(folder: impl Into<PathBuf>, limit: u64) -> ProgramCache {
         ProgramCache { folder: Some(folder.into()).filter(|_| limit > 0), limit }
+    }
+
+    /// Its folder; `None`: nothing is kept.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Bytes that all entries may have.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The number of entries, and the bytes of all of them. None: the folder is not there yet.
+    ///
+    /// # Errors
+    /// If the folder cannot be read or written, or is world-writable.
+    pub fn look(&self) -> io::Result<(usize, u64)> {
+        let Some(folder) = self.folder() else { return Ok((0, 0)) };
+        match fs::metadata(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let there = folder.ancestors().find(|folder| folder.is_dir());
+                return there.map_or(Err(error), writable).map(|()| (0, 0));
+            }
+            Err(error) => return Err(error),
+            Ok(_) => trusted(folder)?,
+        }
+        let mut found = (0, 0);
+        for file in fs::read_dir(folder)? {
+            let file = file?;
+            if file.path().extension().is_some_and(|extension| extension == EXTENSION) {
+                found = (found.0 + 1, found.1 + file.metadata()?.len());
+            }
+        }
+        writable(folder).map(|()| found)
     }
 
     /// The program of a key; `None` if there is none, or it is damaged.
@@ -155,6 +198,13 @@ impl ProgramCache {
         }
         Ok(())
     }
+}
+
+/// Checks that files can be made in a folder, by making one.
+fn writable(folder: &Path) -> io::Result<()> {
+    let file = folder.join(format!(".flash-{}.part", std::process::id()));
+    fs::write(&file, "a byte or more")?;
+    fs::remove_file(&file)
 }
 
 /// Refuses a folder that others may write: a program is code.

@@ -5,6 +5,8 @@
 //! not change. So `#include "x.h"` is replaced by the file's content here, relative to the file that has the
 //! line, as compilers do. What is not found is left to the compiler: it may be in one of its own folders, or
 //! in lines that are not compiled. Such a text does not determine its program, see [`KernelSpec::includes`].
+//! The compiler also gets the source's folder as an option. Where that cannot be one (white space, no UTF-8),
+//! that folder is searched here, for names in angle brackets, too; a name by a macro is not found then.
 //!
 //! [`KernelSpec::includes`]: super::KernelSpec::includes
 
@@ -18,12 +20,14 @@ const MOST: usize = 64 << 20;
 /// Files inside each other, at most.
 const DEPTH: usize = 200;
 
-/// The text of a file with what it includes.
+/// The text of a file with what it includes. `searched`: the compiler does not search the file's folder.
 ///
 /// # Errors
 /// What was expected and found, for files that include each other without end, and texts that are too long.
-pub(super) fn with_includes(path: &Path, text: &str) -> Result<String, String> {
-    let mut whole = Whole { text: String::with_capacity(text.len()), inside: vec![path.to_owned()] };
+pub(super) fn with_includes(path: &Path, text: &str, searched: bool) -> Result<String, String> {
+    let searched = path.parent().filter(|_| searched).map(Path::to_owned);
+    let mut whole =
+        Whole { text: String::with_capacity(text.len()), inside: vec![path.to_owned()], searched };
     whole.add(path, text)?;
     Ok(whole.text)
 }
@@ -37,6 +41,14 @@ struct Whole {
     text: String,
     /// The files around this place.
     inside: Vec<PathBuf>,
+    /// A folder that is searched here, as the compiler does not.
+    searched: Option<PathBuf>,
+}
+
+/// A file's name in a line that includes it.
+enum Name<'a> {
+    Quoted(&'a str),
+    InBrackets(&'a str),
 }
 
 impl Whole {
@@ -45,10 +57,7 @@ impl Whole {
         for (number, line) in text.lines().enumerate() {
             let name = if comments.begins_inside() { None } else { included(line) };
             comments.pass(line);
-            let found = name.filter(|name| *name != HEADER_NAME).and_then(|name| {
-                let file = path.parent().unwrap_or(Path::new("")).join(name);
-                Some((read(&file)?, file))
-            });
+            let found = name.and_then(|name| self.find(path, &name));
             match found {
                 Some((content, file)) => self.include(path, number + 1, &file, &content)?,
                 None => {
@@ -64,6 +73,20 @@ impl Whole {
             }
         }
         Ok(())
+    }
+
+    /// The content and path of what a line in a file includes.
+    fn find(&self, from: &Path, name: &Name<'_>) -> Option<(String, PathBuf)> {
+        let (name, beside) = match name {
+            Name::Quoted(name) => (name, Some(from.parent().unwrap_or(Path::new("")))),
+            Name::InBrackets(name) => (name, None),
+        };
+        let mut folders = beside.into_iter().chain(self.searched.as_deref());
+        let found = folders.find_map(|folder| {
+            let file = folder.join(name);
+            Some((read(&file)?, file))
+        });
+        found.filter(|_| *name != HEADER_NAME)
     }
 
     fn include(&mut self, from: &Path, line: usize, file: &Path, content: &str) -> Result<(), String> {
@@ -118,10 +141,13 @@ fn directive(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix('#').map(str::trim_start)
 }
 
-/// The file that a line includes by a name in quotes.
-fn included(line: &str) -> Option<&str> {
-    let rest = directive(line)?.strip_prefix("include")?.trim_start().strip_prefix('"')?;
-    rest.split_once('"').map(|(name, _)| name)
+/// The file that a line includes, unless a macro names it.
+fn included(line: &str) -> Option<Name<'_>> {
+    let rest = directive(line)?.strip_prefix("include")?.trim_start();
+    if let Some(rest) = rest.strip_prefix('"') {
+        return rest.split_once('"').map(|(name, _)| Name::Quoted(name));
+    }
+    rest.strip_prefix('<')?.split_once('>').map(|(name, _)| Name::InBrackets(name))
 }
 
 fn is_once(directive: &str) -> bool {
@@ -208,7 +234,11 @@ mod tests {
 
     /// The lines of a text with what it includes, those that say where they are from left out.
     fn lines(folder: &Path, text: &str) -> Vec<String> {
-        let whole = with_includes(&folder.join("main.x"), text).unwrap();
+        lines_of(folder, text, false)
+    }
+
+    fn lines_of(folder: &Path, text: &str, searched: bool) -> Vec<String> {
+        let whole = with_includes(&folder.join("main.x"), text, searched).unwrap();
         whole.lines().filter(|line| !line.starts_with("#line")).map(str::to_owned).collect()
     }
 
@@ -222,7 +252,7 @@ mod tests {
         ];
         let folder = folder("place", &files);
         assert_eq!(lines(&folder, "x\n # include \"a.h\" // why\ny"), ["x", "A", "C", "B", "A2", "y"]);
-        let whole = with_includes(&folder.join("main.x"), "x\n#include \"a.h\"\ny").unwrap();
+        let whole = with_includes(&folder.join("main.x"), "x\n#include \"a.h\"\ny", false).unwrap();
         assert!(whole.contains("/a.h\"\nA\n"), "{whole}");
         assert!(whole.contains(&format!("#line 3 \"{}\"\ny\n", folder.join("main.x").display())), "{whole}");
         std::fs::remove_dir_all(folder).unwrap();
@@ -249,6 +279,20 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "files")]
+    fn a_folder_that_the_compiler_does_not_search_is_searched() {
+        let folder = folder(
+            "searched",
+            &[("a.h", "A"), ("sub/b.h", "#include \"a.h\"\n#include <sub/c.h>"), ("sub/c.h", "C")],
+        );
+        let text = "#include <sub/b.h>\n#include <a.h>\n#include <flash_device.h>\n#include <nowhere.h>";
+        let left = ["#include <flash_device.h>", "#include <nowhere.h>"];
+        assert_eq!(lines_of(&folder, text, true), [&["A", "C", "A"][..], &left].concat());
+        assert_eq!(lines_of(&folder, text, false).join("\n"), text);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "files")]
     fn files_that_include_each_other_end_or_are_an_error() {
         let files = [
             ("a.h", "#ifndef A\n#define A\n#include \"b.h\"\n#endif"),
@@ -260,7 +304,7 @@ mod tests {
         assert!(
             found.contains(&"B".to_owned()) && found.iter().any(|l| l.starts_with("#ifndef FLASH_ONCE_"))
         );
-        let error = with_includes(&folder.join("main.x"), "#include \"c.h\"").unwrap_err();
+        let error = with_includes(&folder.join("main.x"), "#include \"c.h\"", false).unwrap_err();
         assert!(error.contains("c.h") && error.contains("includes itself"), "{error}");
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -302,11 +302,12 @@ impl KernelSpec {
             return fail(format!("expected a source, found an empty text{name}"));
         }
         if let Some(path) = &beside {
-            match with_includes(path, &text) {
+            let folder = folder_of(path);
+            match with_includes(path, &text, folder.is_none()) {
                 Ok(whole) => text = whole,
                 Err(why) => return fail(format!("source{name}: {why}")),
             }
-            if let Some(folder) = folder_of(path) {
+            if let Some(folder) = folder {
                 // For files that are included by a name in angle brackets, or by a macro.
                 let _ = write!(self.build_options, " -I {folder}");
             }

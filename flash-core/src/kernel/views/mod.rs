@@ -295,76 +295,101 @@ where
     }
 }
 
-/// What can be passed for an argument of a definition, as `Definition::of` takes it: what converts into the
-/// argument's view `V`.
+/// An argument of a definition, a view or a [`Scalar`], made of what `Definition::of` was given for it, an
+/// `A`.
+///
+/// The arguments of a call are taken one after another, so that a call with several mistakes, such as a wrong
+/// order, is one error. `After` says that this one was taken, and is `Before` of the next. Where nothing
+/// takes an `A`, the compiler does not learn `After`. The next argument is then undecided, as it may come
+/// after [`Taken`] or after [`Nothing`], and what is undecided is not reported beside an error.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be passed for the argument `{V}`",
+    message = "`{A}` cannot be passed for the argument `{Self}`",
     label = "the argument has another element type, or access, or place in the definition",
-    note = "write `&memory`, where `memory` is a `FlashMemory` of just the element type in the argument's view; or pass a `FlashMemory`, a `MemoryRange`, a `&mut [T]` or a `&mut Vec<T>` of it, and where the argument is only read a `&[T]` or a `&Vec<T>`"
+    note = "write `&memory`, where `memory` is a `FlashMemory` of just the element type in the argument's view; or pass a `FlashMemory`, a `MemoryRange`, a `&mut [T]` or a `&mut Vec<T>` of it, and where the argument is only read a `&[T]` or a `&Vec<T>`",
+    note = "for a `Scalar<T>`, pass a value of just the type `T`, such as `2.0` for an `f32`"
 )]
-pub trait Argument<V> {
-    /// The view.
-    fn into_view(self) -> V;
+pub trait Takes<A, Before, After>: Sized {
+    /// The argument.
+    fn take(from: A) -> Self;
 }
 
-// The compiler's message then names the argument that was passed. It would list all conversions.
+/// An argument by value. Among the arguments of a kernel by name a plain struct is written so; numbers need
+/// no wrapper.
+#[derive(Debug)]
+pub struct Scalar<T>(pub T);
+
+/// An argument was taken, see [`Takes`].
+#[derive(Debug)]
+pub enum Taken {}
+
+/// No argument was taken. There are two of it, so that the compiler never infers one.
+#[derive(Debug)]
+pub enum Nothing<const OTHER: bool> {}
+
+macro_rules! after_nothing {
+    ($($other:literal)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<A, V> Takes<A, Nothing<$other>, Taken> for V {
+            fn take(_: A) -> V {
+                unreachable!("no argument comes after nothing")
+            }
+        }
+    )*};
+}
+after_nothing! { false true }
+
 #[diagnostic::do_not_recommend]
-impl<S, V: From<S>> Argument<V> for S {
+impl<T> Takes<T, Taken, Taken> for Scalar<T> {
     #[inline(always)]
-    fn into_view(self) -> V {
-        self.into()
+    fn take(from: T) -> Scalar<T> {
+        Scalar(from)
     }
 }
 
-/// Conversions from what a host program holds. Read-only views take shared slices, the others need
-/// exclusive ones; a [`FlashMemory`] is always shared and ordered by the runtime.
+/// What a scalar leaves that the compiler learns a type parameter from. Where an array was passed for it,
+/// that is undecided, see [`Takes`]; the error is that the type is no [`Element`].
+pub trait Leaves<After> {}
+
+impl<T> Leaves<Taken> for Scalar<T> {}
+
+macro_rules! undecided {
+    ($([$($g:tt)*] $array:ty;)*) => {$(
+        impl<$($g)*> Leaves<Nothing<false>> for Scalar<$array> {}
+    )*};
+}
+undecided! {
+    ['a, T: ?Sized] &'a T;
+    ['a, T: ?Sized] &'a mut T;
+    [T] FlashMemory<T>;
+    ['a, T] MemoryRange<'a, T>;
+}
+
+/// What a host program holds. Read-only views take shared slices, the others need exclusive ones; a
+/// [`FlashMemory`] is always shared and ordered by the runtime.
 macro_rules! sources {
     ($([$($g:tt)*] $view:ty, $t:ty, [$($mode:tt)*];)*) => {$(
-        impl<'a, $($g)*> From<&'a FlashMemory<$t>> for $view {
-            #[inline(always)]
-            fn from(memory: &'a FlashMemory<$t>) -> Self {
-                Self(Array::of_memory(memory), PhantomData)
-            }
-        }
-        impl<'a, $($g)*> From<FlashMemory<$t>> for $view {
-            fn from(memory: FlashMemory<$t>) -> Self {
-                Self(Array::of_owned(memory), PhantomData)
-            }
-        }
-        impl<'a, $($g)*> From<MemoryRange<'a, $t>> for $view {
-            fn from(range: MemoryRange<'a, $t>) -> Self {
-                Self(Array::of_range(range), PhantomData)
-            }
-        }
-        impl<'a, $($g)*> From<&'a mut [$t]> for $view {
-            #[inline(always)]
-            fn from(slice: &'a mut [$t]) -> Self {
-                Self(Array::of_slice(slice.as_mut_ptr(), slice.len()), PhantomData)
-            }
-        }
-        impl<'a, $($g)*> From<&'a mut Vec<$t>> for $view {
-            #[inline(always)]
-            fn from(slice: &'a mut Vec<$t>) -> Self {
-                Self(Array::of_slice(slice.as_mut_ptr(), slice.len()), PhantomData)
-            }
-        }
+        sources! { @one [$($g)*] $view, &'a FlashMemory<$t>, memory, Array::of_memory(memory) }
+        sources! { @one [$($g)*] $view, FlashMemory<$t>, memory, Array::of_owned(memory) }
+        sources! { @one [$($g)*] $view, MemoryRange<'a, $t>, range, Array::of_range(range) }
+        sources! { @one [$($g)*] $view, &'a mut [$t], slice, Array::of_slice(slice.as_mut_ptr(), slice.len()) }
+        sources! { @one [$($g)*] $view, &'a mut Vec<$t>, slice, Array::of_slice(slice.as_mut_ptr(), slice.len()) }
         sources! { @shared [$($g)*] $view, $t, [$($mode)*] }
     )*};
     (@shared [$($g:tt)*] $view:ty, $t:ty, [shared]) => {
-        impl<'a, $($g)*> From<&'a [$t]> for $view {
+        sources! { @one [$($g)*] $view, &'a [$t], slice, Array::of_slice(slice.as_ptr().cast_mut(), slice.len()) }
+        sources! { @one [$($g)*] $view, &'a Vec<$t>, slice, Array::of_slice(slice.as_ptr().cast_mut(), slice.len()) }
+    };
+    (@shared [$($g:tt)*] $view:ty, $t:ty, [exclusive]) => {};
+    (@one [$($g:tt)*] $view:ty, $source:ty, $from:ident, $array:expr) => {
+        // The compiler's message would list all of them.
+        #[diagnostic::do_not_recommend]
+        impl<'a, $($g)*> Takes<$source, Taken, Taken> for $view {
             #[inline(always)]
-            fn from(slice: &'a [$t]) -> Self {
-                Self(Array::of_slice(slice.as_ptr().cast_mut(), slice.len()), PhantomData)
-            }
-        }
-        impl<'a, $($g)*> From<&'a Vec<$t>> for $view {
-            #[inline(always)]
-            fn from(slice: &'a Vec<$t>) -> Self {
-                Self(Array::of_slice(slice.as_ptr().cast_mut(), slice.len()), PhantomData)
+            fn take($from: $source) -> Self {
+                Self($array, PhantomData)
             }
         }
     };
-    (@shared [$($g:tt)*] $view:ty, $t:ty, [exclusive]) => {};
 }
 
 sources! {
@@ -384,19 +409,8 @@ sources! {
     [T: Element, Op] Reduce<'a, ReadWrite<[T]>, Op>, T, [exclusive];
 }
 
-impl<'a, T: Element, Op> From<&'a mut T> for Reduce<'a, Write<T>, Op> {
-    #[inline(always)]
-    fn from(value: &'a mut T) -> Self {
-        Self(Array::of_slice(value, 1), PhantomData)
-    }
-}
-
-impl<'a, T: Element, Op> From<&'a mut T> for Reduce<'a, ReadWrite<T>, Op> {
-    #[inline(always)]
-    fn from(value: &'a mut T) -> Self {
-        Self(Array::of_slice(value, 1), PhantomData)
-    }
-}
+sources! { @one [T: Element, Op] Reduce<'a, Write<T>, Op>, &'a mut T, value, Array::of_slice(value, 1) }
+sources! { @one [T: Element, Op] Reduce<'a, ReadWrite<T>, Op>, &'a mut T, value, Array::of_slice(value, 1) }
 
 /// Describes an accumulator.
 #[doc(hidden)]

@@ -213,19 +213,24 @@ fn scalars_at_any_address_and_empty_arrays() {
     }
 }
 
+/// A view of what a host program holds.
+fn of<'a, V: View<'a> + Takes<A, Taken, Taken>, A>(source: A) -> V {
+    V::take(source)
+}
+
 #[test]
 fn arrays_of_what_a_host_program_holds() {
     let memory = FlashMemory::from([1u32, 2, 3]);
-    let part = Item::<ReadWrite<u32>>::from(memory.range(1..).unwrap()).array().take();
+    let part = of::<Item<ReadWrite<u32>>, _>(memory.range(1..).unwrap()).array().take();
     // SAFETY: the memory has no other user.
     unsafe { *part.data.cast::<u32>() = 20 };
     assert_eq!((part.len, part.owner.is_none(), part.memory == memory.header()), (2, true, true));
-    let owned = Whole::<Read<u32>>::from(memory.clone()).array().take();
+    let owned = of::<Whole<Read<u32>>, _>(memory.clone()).array().take();
     drop(memory);
     // SAFETY: the array owns the memory.
     assert_eq!(unsafe { whole::<u32>((owned.data.cast(), owned.len)) }, [1, 20, 3]);
     let mut vec = vec![1u32, 2];
-    let slice = Scatter::<u32>::from(&mut vec).array().take();
+    let slice = of::<Scatter<u32>, _>(&mut vec).array().take();
     // SAFETY: the slice is borrowed exclusively.
     unsafe { *slice.data.cast::<u32>().add(1) = 5 };
     assert_eq!(vec, [1, 5]);

@@ -92,13 +92,39 @@ fn group_by_has_three_forms() {
 fn the_constructor_takes_the_arguments_in_order_and_lists_them() {
     let text = written(accelerate());
     for part in [
-        "pub fn of(g:T, pos:impl::flash_core::kernel::views::Argument<Whole<'a, Read<[T; 3]>>>, acc:impl",
+        "(g:T, pos:__pos, acc:__acc)->Self where",
+        // The scalar that shows T, the last array, the others.
+        "::flash_core::kernel::views::Scalar<T>:::flash_core::kernel::views::Leaves<__g_taken>",
+        "Item<'a, Write<[T; 3]>>:::flash_core::kernel::views::Takes<__acc, __g_taken, __acc_taken>",
+        "Whole<'a, Read<[T; 3]>>:::flash_core::kernel::views::Takes<__pos, __acc_taken, __pos_taken>",
         "- `g`, `T`: Gravitational constant.",
         "pub const BODY:::core::primitive::usize=0usize;",
         "- `acc`, `Item<'a, Write<[T; 3]>>`, along body",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
+}
+
+/// An `Item` of `T` may take its elements, or rows of them: other arguments come first.
+#[test]
+fn an_array_whose_element_type_other_arguments_show_is_taken_after_them() {
+    let text = written(quote! {
+        #[kernel(name = "d", dims(x))]
+        struct D<'a, T: Element> {
+            n: u32,
+            rows: Item<'a, Read<Row<T>>>,
+            table: Whole<'a, Read<T>>,
+            out: Item<'a, Write<T>>,
+        }
+    });
+    let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in {text}"));
+    let order = [
+        "Takes<__n, ::flash_core::kernel::views::Taken, ",
+        "Takes<__rows, __n_taken, ",
+        "Takes<__table, __rows_taken, ",
+        "Takes<__out, __table_taken, ",
+    ];
+    assert!(order.map(at).is_sorted());
 }
 
 #[test]
