@@ -74,16 +74,26 @@ pub trait Number:
 pub trait Factor: Element {
     /// The type of sums of their products: `f32` for `bf16`, and numbers' own type.
     type Sum: Number;
+    /// The same number.
+    fn wide(self) -> Self::Sum;
 }
 
 impl Factor for half::bf16 {
     type Sum = f32;
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
 }
 
 macro_rules! number {
     ($($t:ident: $bits512:ident $bits256:ident $lanes:literal;)*) => {$(
         impl Factor for $t {
             type Sum = $t;
+            #[inline(always)]
+            fn wide(self) -> $t {
+                self
+            }
         }
 
         impl Number for $t {
