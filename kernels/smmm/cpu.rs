@@ -16,7 +16,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, k: SmmmSpan<'_, T>) {
     let (n, leading) = (k.n as usize, k.leading as usize);
     // Views check that these elements exist.
     let elements = |all: Range<usize>| (k.column.slice(all.clone()), k.value.slice(all));
-    let elements = Run::new("flash.smmm", (k.start, run.range()), elements, (k.b, leading));
+    let elements = Run::new("flash.smmm", k.start, run.range(), elements, k.b, leading);
     let lanes = I::Vector::<T>::LANES;
     if n <= 2 * lanes { few::<I, T>(elements, n, k) } else { many::<I, T>(elements, n, k) }
 }
@@ -55,7 +55,7 @@ fn few<I: InstructionSet, T: Number>(elements: Run<'_, T>, n: usize, mut k: Smmm
 /// Products of more than two registers of columns.
 #[inline(always)]
 fn many<I: InstructionSet, T: Number>(run: Run<'_, T>, n: usize, mut k: SmmmSpan<'_, T>) {
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
     let Run { columns, values, b, leading, .. } = run;
     let lanes = I::Vector::<T>::LANES;
     let sparse = Sparse { columns, values, b, leading, n };
