@@ -73,9 +73,8 @@ fn arrays_give_way_to_each_other_in_all_spaces() {
             }
             let count = arrays[from].len().min(arrays[to].len());
             rt.submit(Add::of(&arrays[from], &arrays[to])).exec([count]).unwrap();
-            for k in 0..count {
-                model[to][k] = model[to][k].wrapping_add(model[from][k]);
-            }
+            let source = model[from].clone();
+            model[to].iter_mut().zip(source).for_each(|(to, from)| *to = to.wrapping_add(from));
         }
         for (array, expected) in arrays.iter().zip(&model) {
             assert_eq!(*array.read().unwrap(), expected[..]);
