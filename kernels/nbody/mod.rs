@@ -14,52 +14,16 @@
 
 #[cfg(feature = "implementations")]
 mod cpu;
-pub mod simd;
+#[cfg(feature = "implementations")]
+mod gravity;
 #[cfg(all(test, feature = "implementations"))]
 mod tests;
 
 use crate::shapes;
+use crate::simd::Number;
 use flash_core::kernel::Element;
 use flash_core::kernel::views::{Item, Phased, Read, ReadWrite, Whole, Write};
 use flash_core::{Error, FlashMemory, KernelDefinition};
-use std::ops::{Add, AddAssign, Div, Mul, Sub};
-
-/// The number types of the N-body kernels: `f32` and `f64`.
-pub trait Real:
-    Element
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + AddAssign
-    + PartialOrd
-    + Default
-{
-    /// 1.
-    const ONE: Self;
-    /// The smallest normal number.
-    const SMALLEST: Self;
-    /// The square root.
-    fn sqrt(self) -> Self;
-}
-
-impl Real for f32 {
-    const ONE: f32 = 1.0;
-    const SMALLEST: f32 = f32::MIN_POSITIVE;
-    #[inline(always)]
-    fn sqrt(self) -> f32 {
-        f32::sqrt(self)
-    }
-}
-
-impl Real for f64 {
-    const ONE: f64 = 1.0;
-    const SMALLEST: f64 = f64::MIN_POSITIVE;
-    #[inline(always)]
-    fn sqrt(self) -> f64 {
-        f64::sqrt(self)
-    }
-}
 
 /// Softened gravitational acceleration of every body, in m/s^2. Dimensions: (body: n). Made by
 /// [`accelerate`], or by `of`.
@@ -90,7 +54,7 @@ impl Real for f64 {
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, for(f32, f64), work_group_size = 256
 ))]
-pub struct Accelerate<'a, T: Real> {
+pub struct Accelerate<'a, T: Number> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,
     /// Square of the softening length, m^2.
@@ -115,7 +79,7 @@ pub struct Accelerate<'a, T: Real> {
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, for(f32, f64)
 ))]
-pub struct Integrate<'a, T: Real> {
+pub struct Integrate<'a, T: Number> {
     /// Length of the step, s.
     dt: T,
     /// Accelerations, m/s^2.
@@ -147,7 +111,7 @@ pub struct Integrate<'a, T: Real> {
     build_options = "-cl-unsafe-math-optimizations";
     cuda = "nbody.cu", cooperating, grid_barrier, for(f32, f64), work_group_size = 256
 ))]
-pub struct Simulate<'a, T: Real> {
+pub struct Simulate<'a, T: Number> {
     /// Gravitational constant, m^3 kg^-1 s^-2.
     g: T,
     /// Square of the softening length, m^2.
@@ -199,7 +163,7 @@ fn per_body<T: Element>(
 /// # Ok(())
 /// # }
 /// ```
-pub fn accelerate<'a, T: Real>(
+pub fn accelerate<'a, T: Number>(
     g: T,
     softening2: T,
     pos: &'a FlashMemory<[T; 3]>,
@@ -215,7 +179,7 @@ pub fn accelerate<'a, T: Real>(
 ///
 /// # Errors
 /// [`Error::Argument`] if `acc` or `vel` is not as long as `pos`; it names both lengths.
-pub fn integrate<'a, T: Real>(
+pub fn integrate<'a, T: Number>(
     dt: T,
     acc: &'a FlashMemory<[T; 3]>,
     pos: &'a FlashMemory<[T; 3]>,
@@ -231,7 +195,7 @@ pub fn integrate<'a, T: Real>(
 ///
 /// # Errors
 /// [`Error::Argument`] if `mass`, `vel` or `acc` is not as long as `pos`; it names both lengths.
-pub fn simulate<'a, T: Real>(
+pub fn simulate<'a, T: Number>(
     [g, softening2, dt]: [T; 3],
     mass: &'a FlashMemory<T>,
     pos: &'a FlashMemory<[T; 3]>,

@@ -20,15 +20,31 @@ pub(crate) use elementwise::{Operation, PAST_CACHES, elementwise};
 pub(crate) use streams::prefetch;
 pub(crate) use sums::{dot, dots};
 pub(crate) use transposed::transposed;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use vector::InverseRoot;
 pub(crate) use vector::{Vector, in_order};
 
-use crate::nbody;
 use flash_core::kernel::Element;
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
-/// The number types of the dense kernels: `f32` and `f64`.
-pub trait Number: nbody::Real + Factor<Sum = Self> {
+/// The number types of the kernels: `f32` and `f64`.
+pub trait Number:
+    Factor<Sum = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + AddAssign
+    + PartialOrd
+    + Default
+    + Into<f64>
+{
     /// 0.
     const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// The smallest normal number.
+    const SMALLEST: Self;
     /// A register of 512 bits.
     #[cfg(target_arch = "x86_64")]
     #[doc(hidden)]
@@ -40,6 +56,10 @@ pub trait Number: nbody::Real + Factor<Sum = Self> {
     /// Any register.
     #[doc(hidden)]
     type Any: Vector<Self>;
+    /// The nearest number of this type.
+    fn nearest(value: f64) -> Self;
+    /// The square root.
+    fn sqrt(self) -> Self;
     /// `self * b + c`, rounded once.
     fn mul_add(self, b: Self, c: Self) -> Self;
 }
@@ -55,21 +75,31 @@ impl Factor for half::bf16 {
 }
 
 macro_rules! number {
-    ($($t:ty: $bits512:ident $bits256:ident $lanes:literal;)*) => {$(
+    ($($t:ident: $bits512:ident $bits256:ident $lanes:literal;)*) => {$(
         impl Factor for $t {
             type Sum = $t;
         }
 
         impl Number for $t {
             const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            const SMALLEST: $t = $t::MIN_POSITIVE;
             #[cfg(target_arch = "x86_64")]
             type Bits512 = std::arch::x86_64::$bits512;
             #[cfg(target_arch = "x86_64")]
             type Bits256 = std::arch::x86_64::$bits256;
             type Any = vector::Lanes<$t, $lanes>;
             #[inline(always)]
+            fn nearest(value: f64) -> $t {
+                value as $t
+            }
+            #[inline(always)]
+            fn sqrt(self) -> $t {
+                self.sqrt()
+            }
+            #[inline(always)]
             fn mul_add(self, b: $t, c: $t) -> $t {
-                <$t>::mul_add(self, b, c)
+                self.mul_add(b, c)
             }
         }
     )*};

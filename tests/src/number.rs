@@ -1,9 +1,9 @@
 //! Number types of kernels, in tests of both precisions.
 
-use flash::kernels::nbody::Real;
+use flash::kernels::simd;
 
 /// A number type, to and from double precision.
-pub trait Number: Real {
+pub trait Number: simd::Number {
     /// The nearest number of this type.
     fn of(value: f64) -> Self;
 

@@ -5,13 +5,13 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use flash::kernels::nbody::Real;
+use flash::kernels::simd::Number;
 use flash_examples::Refused;
 
 /// The operations on a number that this program needs beside those of the kernels.
 ///
 /// `Debug` prints the shortest decimal that reads back the same.
-pub trait Scalar: Real + FromStr + Debug + From<f32> + Into<f64> + PartialOrd + Send + Sync {
+pub trait Scalar: Number + FromStr + Debug + From<f32> + Send + Sync {
     /// As on the command line.
     const NAME: &str;
     /// The largest finite value.

@@ -3,7 +3,8 @@
 use crate::peers::{Peers, Source};
 use crate::stats::{PAUSE, REPEATS, Row, pair};
 use anyhow::Result;
-use flash::kernels::nbody::{Accelerate, Real};
+use flash::kernels::nbody::Accelerate;
+use flash::kernels::simd;
 use flash::{FlashMemory, RuntimeObj, get_runtime};
 use flash_core::descriptor::{Implementation, PartBy};
 use rayon::prelude::*;
@@ -61,7 +62,7 @@ impl NBody {
 }
 
 /// The number types, with what differs between them.
-pub trait Number: Real + Send + Sync {
+pub trait Number: simd::Number + Send + Sync {
     /// As the rows name it.
     const NAME: &'static str;
     /// The number nearest to another.
