@@ -33,7 +33,7 @@ fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
     // The elements of the signal that the run needs; the view checks them.
     let signal = k.signal.slice(run.range().start..run.range().end + filter.len() - 1);
     let (n, lanes) = (k.out.len(), I::Vector::<T>::LANES);
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
     if n < lanes {
         for (i, out) in k.out.iter_mut().enumerate() {
             let mut sum = T::ZERO;

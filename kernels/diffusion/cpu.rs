@@ -280,7 +280,7 @@ fn heat<I: InstructionSet>(run: Span<2>, k: HeatSpan<'_>) {
     if between < lanes {
         return (0..between).for_each(|i| to[i] = cell(i));
     }
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
     for first in (0..between).step_by(lanes) {
         // The last register overlaps the one before.
         let first = first.min(between - lanes);

@@ -42,7 +42,7 @@ fn sweep<I: InstructionSet, T: Number>(run: Span<3>, k: JsSpan<'_, T>) {
         return;
     }
     let ask = !one_stream();
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
     for first in (0..n).step_by(lanes) {
         // The last register overlaps the one before.
         let first = first.min(n - lanes);

@@ -8,8 +8,9 @@
 //! row of `a`, its column of `b` and nothing around them.
 
 use super::bf16;
-use super::tiles::Tiles;
-use crate::simd::{Number, prefetch, transposed};
+use super::product::{Matrix, MatrixMut, Product};
+use super::tiles::{Tile, Tiles};
+use crate::simd::{Factor, Number, prefetch, transposed};
 use flash_core::kernel::{Element, Threads};
 use memmap2::MmapMut;
 use std::cell::RefCell;
@@ -33,22 +34,6 @@ pub(super) const PACKING: f32 = 0.4;
 const MULTIPLIED: f32 = 0.01;
 /// Multiplications up to which threads cost more than they save.
 const SMALL: usize = 1 << 20;
-
-/// A matrix, row by row.
-#[derive(Clone, Copy)]
-pub(super) struct Matrix<'a, T> {
-    pub elements: &'a [T],
-    /// Elements from row to row.
-    pub leading: usize,
-}
-
-impl<'a, T> Matrix<'a, T> {
-    /// Some elements of a row.
-    #[inline(always)]
-    pub(super) fn row(&self, row: usize, columns: Range<usize>) -> &'a [T] {
-        &self.elements[row * self.leading..][columns]
-    }
-}
 
 /// The packed form of factors of type `F`.
 pub(super) trait Packed<F>: Element {
@@ -74,14 +59,12 @@ impl Packed<bf16> for f32 {
     }
 }
 
-/// `c = a * b`, of `m` rows, `n` columns and `k` products in each sum; `c` has rows of `leading` elements.
+/// Computes a product from factors that are packed as `P`.
 ///
 /// # Panics
-/// If the slices are too short for that.
-pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
-    [m, n, k]: [usize; 3],
-    (a, b): (Matrix<'_, F>, Matrix<'_, F>),
-    (c, leading): (&mut [I::Sum], usize),
+/// If the matrices are too short for it.
+pub(super) fn multiply<I: Tiles<P, Sum = F::Sum>, P: Packed<F>, F: Factor>(
+    Product { m, n, k, a, b, c: MatrixMut { elements: c, leading } }: Product<'_, F>,
     threads: Threads<'_>,
 ) {
     if m == 0 || n == 0 {
@@ -95,43 +78,48 @@ pub(super) fn product<I: Tiles<P>, P: Packed<F>, F: Element>(
     let rows = m.div_ceil(I::ROWS);
     let rows = Blocks::of(rows, (rows * I::ROWS).div_ceil(HEIGHT), threads);
     let most = n.min(WIDTH).next_multiple_of(I::WIDTH) * k.div_ceil(P::TOGETHER).min(I::DEPTH);
-    let mut block = take::<P>(&PACKED_B, most);
-    let all: &mut [P] = bytemuck::cast_slice_mut(&mut block[..most * size_of::<P>()]);
+    let mut kept = take::<P>(&PACKED_B, most);
+    let all: &mut [P] = bytemuck::cast_slice_mut(&mut kept[..most * size_of::<P>()]);
     for columns in blocks(n, WIDTH) {
         for depth in blocks(k, even::<P, F>(k, I::DEPTH)) {
             let tile_len = I::WIDTH * depth.len().div_ceil(P::TOGETHER);
             let tiles = columns.len().div_ceil(I::WIDTH);
             let packed = &mut all[..tiles * tile_len];
-            let packing = (threads, packed.len() as f32 * PACKING);
-            Blocks::of(tiles, tiles.div_ceil(BESIDE), threads).each(
-                (packed, tile_len),
-                packing,
-                |tiles, packed| {
-                    pack_b::<I, P, F>(b, &depth, inside(tiles, I::WIDTH, &columns), packed);
-                },
-            );
+            let ns = packed.len() as f32 * PACKING;
+            Blocks::of(tiles, tiles.div_ceil(BESIDE), threads).each(packed, tile_len, ns, |tiles, packed| {
+                pack_b::<I, P, F>(b, &depth, inside(tiles, I::WIDTH, &columns), packed);
+            });
             let packed = &*packed;
-            let multiplying = (threads, (m * columns.len() * depth.len()) as f32 * MULTIPLIED);
-            rows.each((c, leading * I::ROWS), multiplying, |tiles, c| {
+            let ns = (m * columns.len() * depth.len()) as f32 * MULTIPLIED;
+            rows.each(c, leading * I::ROWS, ns, |tiles, c| {
                 let rows = inside(tiles, I::ROWS, &(0..m));
-                let c = &mut c[columns.start..];
-                of_block::<I, P, F>(a, (rows, depth.clone(), columns.len()), packed, (c, leading));
+                let c = MatrixMut { elements: &mut c[columns.start..], leading };
+                let block = Block { rows, depth: depth.clone(), columns: columns.len() };
+                of_block::<I, P, F>(block, a, packed, c);
             });
         }
     }
-    PACKED_B.set(Some(block));
+    PACKED_B.set(Some(kept));
 }
 
-/// Adjacent tiles, in blocks of about equal numbers.
-pub(super) struct Blocks {
+/// A part of a product: some rows, and some of the products of each sum, for as many columns.
+pub(super) struct Block {
+    pub rows: Range<usize>,
+    pub depth: Range<usize>,
+    pub columns: usize,
+}
+
+/// Adjacent tiles, in blocks of about equal numbers, for some threads.
+pub(super) struct Blocks<'t> {
     tiles: usize,
     count: usize,
+    threads: Threads<'t>,
 }
 
-impl Blocks {
+impl<'t> Blocks<'t> {
     /// At least `count` blocks, and as many for each thread, but none without tiles.
-    pub fn of(tiles: usize, count: usize, threads: Threads<'_>) -> Blocks {
-        Blocks { tiles, count: count.next_multiple_of(threads.count()).min(tiles) }
+    pub fn of(tiles: usize, count: usize, threads: Threads<'t>) -> Blocks<'t> {
+        Blocks { tiles, count: count.next_multiple_of(threads.count()).min(tiles), threads }
     }
 
     /// The first tile of a block; the number of tiles, for the block after the last.
@@ -147,8 +135,9 @@ impl Blocks {
     /// If `all` ends before the last tile.
     pub fn each<T: Send>(
         &self,
-        (all, tile): (&mut [T], usize),
-        (threads, ns): (Threads<'_>, f32),
+        all: &mut [T],
+        tile: usize,
+        ns: f32,
         body: impl Fn(Range<usize>, &mut [T]) + Sync,
     ) {
         struct All<T>(*mut T);
@@ -165,7 +154,7 @@ impl Blocks {
             "{} tiles of {tile} in {len} elements",
             self.tiles
         );
-        threads.each(self.count, ns / self.count as f32, |blocks| {
+        self.threads.each(self.count, ns / self.count as f32, |blocks| {
             for block in blocks {
                 let tiles = self.first(block)..self.first(block + 1);
                 let from = tiles.start * tile;
@@ -264,10 +253,10 @@ fn pack_a<I: Tiles<P>, P: Packed<F>, F: Element>(
 
 /// Adds the product of a block of `a` and one of `b` to a block of `c`, or sets it if `depth` is the first.
 fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
+    Block { rows, depth, columns: n }: Block,
     a: Matrix<'_, F>,
-    (rows, depth, n): (Range<usize>, Range<usize>, usize),
     b: &[P],
-    (c, leading): (&mut [I::Sum], usize),
+    MatrixMut { elements: c, leading }: MatrixMut<'_, I::Sum>,
 ) {
     let (m, columns) = (rows.len(), depth.len().div_ceil(P::TOGETHER));
     let len = m.next_multiple_of(I::ROWS) * columns;
@@ -280,10 +269,16 @@ fn of_block<I: Tiles<P>, P: Packed<F>, F: Element>(
     for (column, (b, next)) in (0..n).step_by(I::WIDTH).zip(b.clone().zip(b.cycle().skip(1))) {
         for (tile, a) in packed.chunks_exact(I::ROWS * columns).enumerate() {
             let row = tile * I::ROWS;
-            let size = [(m - row).min(I::ROWS), (n - column).min(I::WIDTH)];
-            let soon = &next[tile * tile_len / tiles..(tile + 1) * tile_len / tiles];
-            let c = &mut c[row * leading + column..];
-            I::tile(a, (b, soon), (c, leading), size, depth.start > 0);
+            Tile {
+                a,
+                b,
+                soon: &next[tile * tile_len / tiles..(tile + 1) * tile_len / tiles],
+                c: MatrixMut { elements: &mut c[row * leading + column..], leading },
+                rows: (m - row).min(I::ROWS),
+                columns: (n - column).min(I::WIDTH),
+                add: depth.start > 0,
+            }
+            .multiply::<I>();
         }
     }
     PACKED_A.set(Some(block));

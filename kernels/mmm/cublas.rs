@@ -1,5 +1,6 @@
 //! The product by cuBLAS, where that library is found at run time.
 
+use super::product::Sizes;
 use super::{Mmm, bf16};
 use crate::simd::Factor;
 use cudarc::cublas::sys::{
@@ -97,15 +98,12 @@ unsafe impl<T: Factor> DeviceFunction<Mmm<'_, T>> for CuBlas {
             if k == 0 {
                 return clear(stream, to, m * n * of_c);
             }
-            let mut numbers = [0; 6];
-            for (number, size) in numbers.iter_mut().zip([m, n, k, lda, ldb, ldc]) {
-                *number = i64::try_from(size).map_err(|_| {
-                    let text =
-                        format!("flash.mmm: expected sizes up to {}, cuBLAS's limit, found {size}", i64::MAX);
-                    Failure::new(Code::Invalid, text)
-                })?;
-            }
-            multiply::<T>(stream, numbers, [left, right, to])
+            let sizes = Sizes { m, n, k, lda, ldb, ldc }.to().map_err(|size| {
+                let text =
+                    format!("flash.mmm: expected sizes up to {}, cuBLAS's limit, found {size}", i64::MAX);
+                Failure::new(Code::Invalid, text)
+            })?;
+            multiply::<T>(stream, sizes, [left, right, to])
         })
     }
 }
@@ -127,7 +125,7 @@ fn clear(stream: u64, to: u64, bytes: u64) -> Result<(), Failure> {
 /// device.
 fn multiply<T: Factor>(
     stream: u64,
-    [m, n, k, lda, ldb, ldc]: [i64; 6],
+    Sizes { m, n, k, lda, ldb, ldc }: Sizes<i64>,
     [left, right, to]: [u64; 3],
 ) -> Result<(), Failure> {
     let mut handles = HANDLES.lock().unwrap_or_else(|e| e.into_inner());

@@ -15,6 +15,8 @@ mod openblas;
 #[cfg(all(target_arch = "x86_64", feature = "implementations"))]
 mod pairs;
 #[cfg(feature = "implementations")]
+mod product;
+#[cfg(feature = "implementations")]
 mod tiles;
 
 use crate::shapes;

@@ -1,7 +1,7 @@
 //! The product by OpenBLAS, where that library is found at run time.
 
-use super::blocked::Matrix;
-use super::cpu::{Blocked, Product};
+use super::cpu::Blocked;
+use super::product::{Matrix, Product, Sizes};
 use super::{Mmm, MmmWhole};
 use crate::simd::Number;
 use flash_core::backend::keep_float_state;
@@ -100,58 +100,48 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
                 "flash.mmm: expected cblas_sgemm, cblas_dgemm, openblas_set_num_threads and openblas_get_num_threads in {LIBRARY}, and found not all of them: install OpenBLAS, or name another implementation"
             )
         };
-        Product::of(&space, k, |product| match numbers(&product) {
-            Some(numbers) => {
+        Product::of(&space, k, |product| match sizes(&product) {
+            Some(sizes) => {
                 let count = threads.count();
-                threads.install(move || multiply(library, gemm, product, numbers, count));
+                threads.install(move || {
+                    let _count = ThreadCount::set(library, c_int::try_from(count).unwrap_or(c_int::MAX));
+                    multiply(gemm, product, sizes);
+                });
             }
             None => Blocked::multiply(product, threads),
         });
     }
 }
 
-/// m, n, k, lda, ldb, ldc, in the library's type. `None` if one is too large for it, if the sums are empty,
-/// for a product that this thread finishes before others are woken, and in a child of `fork`, where the
-/// library's threads are not.
-fn numbers<T: Number>(Product { size, a, b, c }: &Product<'_, T>) -> Option<[c_int; 6]> {
-    let [m, n, k] = *size;
-    if m.saturating_mul(n).saturating_mul(k) <= SMALL || fork::is_child() {
+/// The sizes in the library's type. `None` if one is too large for it, for a product that this thread
+/// finishes before others are woken, and in a child of `fork`, where the library's threads are not.
+fn sizes<T: Number>(Product { m, n, k, a, b, c }: &Product<'_, T>) -> Option<Sizes<c_int>> {
+    if m.saturating_mul(*n).saturating_mul(*k) <= SMALL || fork::is_child() {
         return None;
     }
-    let mut numbers = [0; 6];
-    for (to, from) in numbers.iter_mut().zip([m, n, k, a.leading, b.leading, c.1]) {
-        *to = c_int::try_from(from).ok().filter(|&number| number > 0)?;
-    }
-    Some(numbers)
+    Sizes { m: *m, n: *n, k: *k, lda: a.leading, ldb: b.leading, ldc: c.leading }.to().ok()
 }
 
 fn multiply<T: Number>(
-    library: &'static OpenBlasLibrary,
     gemm: Gemm<T>,
-    Product { size, a, b, c }: Product<'_, T>,
-    [m, n, k, lda, ldb, ldc]: [c_int; 6],
-    threads: usize,
+    Product { m: rows, n: columns, k: depth, a, b, c }: Product<'_, T>,
+    Sizes { m, n, k, lda, ldb, ldc }: Sizes<c_int>,
 ) {
     // The elements that the library reads and writes exist.
     let needs = |rows: usize, columns: usize, leading: usize| (rows - 1) * leading + columns;
-    let [rows, columns, depth] = size;
     let fits = |matrix: Matrix<'_, T>, rows, columns| {
         matrix.leading >= columns && matrix.elements.len() >= needs(rows, columns, matrix.leading)
     };
     let there = fits(a, rows, depth) && fits(b, depth, columns);
     assert!(
-        there && c.1 >= columns && c.0.len() >= needs(rows, columns, c.1),
+        there && c.leading >= columns && c.elements.len() >= needs(rows, columns, c.leading),
         "matrices as large as their sizes"
     );
-    let (left, right, to) = (a.elements.as_ptr(), b.elements.as_ptr(), c.0.as_mut_ptr());
+    let (left, right, to) = (a.elements.as_ptr(), b.elements.as_ptr(), c.elements.as_mut_ptr());
+    let none = NOT_TRANSPOSED;
     // SAFETY: the matrices have the elements that are read and written, as just asserted; the library may be
     // called from any thread.
-    unsafe {
-        let count = ThreadCount::set(library, c_int::try_from(threads).unwrap_or(c_int::MAX));
-        let none = NOT_TRANSPOSED;
-        gemm(ROW_MAJOR, none, none, m, n, k, T::ONE, left, lda, right, ldb, T::ZERO, to, ldc);
-        drop(count);
-    }
+    unsafe { gemm(ROW_MAJOR, none, none, m, n, k, T::ONE, left, lda, right, ldb, T::ZERO, to, ldc) };
 }
 
 /// The library's number of threads, while products run.

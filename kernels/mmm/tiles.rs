@@ -1,210 +1,195 @@
 //! Tiles of the result, in registers.
 
+use super::product::MatrixMut;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
-use crate::simd::{InstructionSet, Number, Portable, Vector, prefetch};
+use crate::simd::{Factors, InstructionSet, Number, Portable, Vector, prefetch};
 
-/// An instruction set's tile for factors that are packed as `P`: it fills the registers except for a row of
+/// An instruction set's tiles of factors that are packed as `P`: one fills the registers except for a row of
 /// `b` and an element of `a`.
-pub(super) trait Tiles<P>: InstructionSet {
+pub(super) trait Tiles<P: Copy>: InstructionSet {
     /// Elements of the result.
     type Sum: Number;
+    /// Registers of factors.
+    type Factors: Factors<P, Self::Vector<Self::Sum>>;
     /// Rows of a tile.
     const ROWS: usize;
     /// Elements in a row of it.
-    const WIDTH: usize;
+    const WIDTH: usize = REGISTERS * <Self::Vector<Self::Sum> as Vector<Self::Sum>>::LANES;
     /// Products of a block's sums, packed, at most. With fewer, the result is read and written more often;
     /// with more, a block of `a` leaves the second-level cache.
     const DEPTH: usize;
-
-    /// Sets the first `rows` and `columns` elements of a tile of `c`, whose rows are `leading` elements
-    /// apart, or adds to them if `add`. `a` has the tile's rows, packed column by column, and `b` its
-    /// columns, row by row. The slice beside `b` is read soon after, and is prefetched meanwhile.
-    ///
-    /// # Panics
-    /// If `b` is shorter than that, or `c` does not have these elements.
-    fn tile(a: &[P], b: (&[P], &[P]), c: (&mut [Self::Sum], usize), size: [usize; 2], add: bool);
 }
 
-/// A register of packed factors, for sums in registers `V`.
-pub(super) trait Factors<P, V>: Copy {
-    /// # Safety
-    /// The CPU has the register's instructions, and there are as many factors at `at` as `V` has sums.
-    unsafe fn read(at: *const P) -> Self;
+/// Registers in a row of a tile.
+const REGISTERS: usize = 2;
 
-    /// # Safety
-    /// The CPU has the register's instructions.
-    unsafe fn broadcast(value: P) -> Self;
-
-    /// Adds the products to the sums.
-    ///
-    /// # Safety
-    /// The CPU has the register's instructions.
-    unsafe fn multiply(self, b: Self, sums: V) -> V;
-}
-
-impl<T: Number, V: Vector<T>> Factors<T, V> for V {
-    #[inline(always)]
-    unsafe fn read(at: *const T) -> V {
-        // SAFETY: the caller vouches.
-        unsafe { V::load(at) }
-    }
-
-    #[inline(always)]
-    unsafe fn broadcast(value: T) -> V {
-        // SAFETY: the caller vouches.
-        unsafe { V::splat(value) }
-    }
-
-    #[inline(always)]
-    unsafe fn multiply(self, b: V, sums: V) -> V {
-        // SAFETY: the caller vouches.
-        unsafe { self.mul_add(b, sums) }
-    }
-}
-
-macro_rules! tiles {
-    ($set:ident, $rows:literal x $columns:literal, $depth:literal deep, or $fewer:tt rows) => {
-        impl<T: Number> Tiles<T> for $set {
-            type Sum = T;
-            const ROWS: usize = $rows;
-            const WIDTH: usize = $columns * <<Self as InstructionSet>::Vector<T> as Vector<T>>::LANES;
-            const DEPTH: usize = $depth;
-
-            fn tile(a: &[T], b: (&[T], &[T]), c: (&mut [T], usize), size: [usize; 2], add: bool) {
-                sized! { $set, <Self as InstructionSet>::Vector<T>, T, T, $rows x $columns, or $fewer rows, (a, b, c, size, add) }
-            }
-        }
-    };
-}
-
-/// Calls [`tile`] for a tile of as many rows and registers, or of fewer if the part of it that is wanted has
-/// no more.
-macro_rules! sized {
-    ($set:ident, $factors:ty, $packed:ty, $sum:ty, $rows:literal x $columns:literal, or [$($fewer:literal)*] rows, ($a:ident, $b:ident, $c:ident, $size:ident, $add:ident)) => {{
-        type V<T> = <$set as InstructionSet>::Vector<T>;
-        let one = $size[1] <= <V<$sum> as Vector<$sum>>::LANES;
-        Self::run(
-            #[inline(always)]
-            move || {
-                // SAFETY: `run` has checked that the CPU has the instructions of the set's registers.
-                unsafe {
-                    match $size[0] {
-                        $(rows if rows <= $fewer && one => {
-                            tile::<$factors, V<$sum>, $packed, $sum, $rows, $columns, $fewer, 1>($a, $b, $c, $size, $add)
-                        }
-                        rows if rows <= $fewer => {
-                            tile::<$factors, V<$sum>, $packed, $sum, $rows, $columns, $fewer, $columns>($a, $b, $c, $size, $add)
-                        })*
-                        _ if one => tile::<$factors, V<$sum>, $packed, $sum, $rows, $columns, $rows, 1>($a, $b, $c, $size, $add),
-                        _ => tile::<$factors, V<$sum>, $packed, $sum, $rows, $columns, $rows, $columns>($a, $b, $c, $size, $add),
-                    }
-                }
-            },
-        );
-    }};
-}
-pub(super) use sized;
 #[cfg(target_arch = "x86_64")]
-tiles! { Avx512, 14 x 2, 1024 deep, or [4 8 11] rows }
+impl<T: Number> Tiles<T> for Avx512 {
+    type Sum = T;
+    type Factors = Self::Vector<T>;
+    const ROWS: usize = 14;
+    const DEPTH: usize = 1024;
+}
+
 #[cfg(target_arch = "x86_64")]
-tiles! { Avx2, 6 x 2, 384 deep, or [2 4] rows }
-tiles! { Portable, 6 x 2, 384 deep, or [2 4] rows }
+impl<T: Number> Tiles<T> for Avx2 {
+    type Sum = T;
+    type Factors = Self::Vector<T>;
+    const ROWS: usize = 6;
+    const DEPTH: usize = 384;
+}
+
+impl<T: Number> Tiles<T> for Portable {
+    type Sum = T;
+    type Factors = Self::Vector<T>;
+    const ROWS: usize = 6;
+    const DEPTH: usize = 384;
+}
 
 /// Products between the prefetch of a row of `b`, or a column of `a`, and its use. A tile's share of `b` is
 /// more than the first-level cache holds beside the rest, and without this a tile takes a third longer.
 const AHEAD: usize = 8;
 
-/// [`Tiles::tile`], of which the first `R` rows and `C` registers are computed.
-///
-/// # Safety
-/// The CPU has the instructions of `F` and `V`.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // all are unrolled, and their arrays become registers
-pub(super) unsafe fn tile<
-    F: Factors<P, V>,
-    V: Vector<T>,
-    P: Copy,
-    T: Number,
-    const ROWS: usize,
-    const COLUMNS: usize,
-    const R: usize,
-    const C: usize,
->(
-    a: &[P],
-    (b, soon): (&[P], &[P]),
-    (c, leading): (&mut [T], usize),
-    [rows, columns]: [usize; 2],
-    add: bool,
-) {
-    const { assert!(R <= ROWS && C <= COLUMNS) };
-    let (width, depth) = (COLUMNS * V::LANES, a.len() / ROWS);
-    assert!(b.len() >= depth * width, "a tile of {depth} products, and {} elements of `b`", b.len());
-    assert!(rows <= R && columns <= C * V::LANES && columns <= leading, "{rows} x {columns} of a tile");
-    assert!(rows == 0 || c.len() >= (rows - 1) * leading + columns, "a tile beyond the result");
-    // They are added to after all products.
-    for i in 0..rows {
-        let row = c.as_ptr().wrapping_add(i * leading);
-        prefetch(row);
-        prefetch(row.wrapping_add(columns.max(1) - 1));
+/// A tile that is to be computed.
+pub(super) struct Tile<'a, P, T> {
+    /// All of the tile's rows, column by column.
+    pub a: &'a [P],
+    /// All of its columns, row by row.
+    pub b: &'a [P],
+    /// Is read soon after, and prefetched meanwhile.
+    pub soon: &'a [P],
+    /// The result from the tile's first element on.
+    pub c: MatrixMut<'a, T>,
+    /// Rows of the tile that the result has.
+    pub rows: usize,
+    /// Columns of the tile that the result has.
+    pub columns: usize,
+    /// Products are added to the result. Otherwise it is set to them.
+    pub add: bool,
+}
+
+impl<P: Copy, T: Number> Tile<'_, P, T> {
+    /// Computes it.
+    ///
+    /// # Panics
+    /// If `b` is shorter than a tile, or `c` does not have these elements; if the CPU lacks the instructions.
+    pub fn multiply<I: Tiles<P, Sum = T>>(self) {
+        I::run(
+            #[inline(always)]
+            move || {
+                // SAFETY: `run` has checked that the CPU has the instructions.
+                unsafe {
+                    match I::ROWS {
+                        14 => match self.rows {
+                            ..=4 => self.rows::<I, 4>(),
+                            5..=8 => self.rows::<I, 8>(),
+                            9..=11 => self.rows::<I, 11>(),
+                            _ => self.rows::<I, 14>(),
+                        },
+                        _ => match self.rows {
+                            ..=2 => self.rows::<I, 2>(),
+                            3..=4 => self.rows::<I, 4>(),
+                            _ => self.rows::<I, 6>(),
+                        },
+                    }
+                }
+            },
+        );
     }
-    // Products between two prefetched lines: at least one per line, or not all would be prefetched.
-    let every = (depth / size_of_val(soon).div_ceil(64).max(1)).max(1);
-    // SAFETY: the CPU has the instructions. Per product `a` has `ROWS` elements and `b` has `width`.
-    let sums = unsafe {
-        let mut sums = [[V::splat(T::ZERO); C]; R];
-        let (mut a, mut b) = (a.as_ptr(), b.as_ptr());
-        let mut soon = soon.as_ptr();
-        let mut left = every;
-        for _ in 0..depth {
-            left -= 1;
-            if left == 0 {
-                prefetch(soon);
-                (soon, left) = (soon.wrapping_byte_add(64), every);
+
+    /// The first `R` rows, of as many registers as the result has.
+    ///
+    /// # Safety
+    /// The CPU has the instructions.
+    #[inline(always)]
+    unsafe fn rows<I: Tiles<P, Sum = T>, const R: usize>(self) {
+        // SAFETY: the caller vouches.
+        unsafe {
+            match self.columns <= I::Vector::<T>::LANES {
+                true => self.part::<I, R, 1>(),
+                false => self.part::<I, R, REGISTERS>(),
             }
-            let mut row = [F::read(b); C];
-            for v in 0..C {
-                row[v] = F::read(b.add(v * V::LANES));
-                prefetch(b.wrapping_add(AHEAD * width + v * V::LANES));
-            }
-            for line in 0..(ROWS * size_of::<P>()).div_ceil(64) {
-                prefetch(a.wrapping_add(AHEAD * ROWS + line * 64 / size_of::<P>()));
-            }
-            for i in 0..R {
-                let x = F::broadcast(*a.add(i));
+        }
+    }
+
+    /// The first `R` rows of `C` registers.
+    ///
+    /// # Safety
+    /// The CPU has the instructions.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // all are unrolled, and their arrays become registers
+    unsafe fn part<I: Tiles<P, Sum = T>, const R: usize, const C: usize>(self) {
+        let Tile { a, b, soon, c: MatrixMut { elements: c, leading }, rows, columns, add } = self;
+        let (lanes, width, depth) = (I::Vector::<T>::LANES, I::WIDTH, a.len() / I::ROWS);
+        assert!(R <= I::ROWS, "more rows than a tile has");
+        assert!(b.len() >= depth * width, "a tile of {depth} products, and {} elements of `b`", b.len());
+        assert!(rows <= R && columns <= C * lanes && columns <= leading, "{rows} x {columns} of a tile");
+        assert!(rows == 0 || c.len() >= (rows - 1) * leading + columns, "a tile beyond the result");
+        // They are added to after all products.
+        for i in 0..rows {
+            let row = c.as_ptr().wrapping_add(i * leading);
+            prefetch(row);
+            prefetch(row.wrapping_add(columns.max(1) - 1));
+        }
+        // Products between two prefetched lines: at least one per line, or not all would be prefetched.
+        let every = (depth / size_of_val(soon).div_ceil(64).max(1)).max(1);
+        // SAFETY: the CPU has the instructions. Per product `a` has `I::ROWS` elements and `b` has `width`.
+        let sums = unsafe {
+            let mut sums = [[I::Vector::<T>::splat(T::ZERO); C]; R];
+            let (mut a, mut b) = (a.as_ptr(), b.as_ptr());
+            let mut soon = soon.as_ptr();
+            let mut left = every;
+            for _ in 0..depth {
+                left -= 1;
+                if left == 0 {
+                    prefetch(soon);
+                    (soon, left) = (soon.wrapping_byte_add(64), every);
+                }
+                let mut row = [I::Factors::read(b); C];
                 for v in 0..C {
-                    sums[i][v] = x.multiply(row[v], sums[i][v]);
+                    row[v] = I::Factors::read(b.add(v * lanes));
+                    prefetch(b.wrapping_add(AHEAD * width + v * lanes));
+                }
+                for line in 0..(I::ROWS * size_of::<P>()).div_ceil(64) {
+                    prefetch(a.wrapping_add(AHEAD * I::ROWS + line * 64 / size_of::<P>()));
+                }
+                for i in 0..R {
+                    let x = I::Factors::broadcast(*a.add(i));
+                    for v in 0..C {
+                        sums[i][v] = x.multiply(row[v], sums[i][v]);
+                    }
+                }
+                (a, b) = (a.add(I::ROWS), b.add(width));
+            }
+            sums
+        };
+        if rows == R && columns == C * lanes {
+            for i in 0..R {
+                for v in 0..C {
+                    // SAFETY: the CPU has the instructions; the tile lies inside `c`, as asserted.
+                    unsafe {
+                        let at = c.as_mut_ptr().add(i * leading + v * lanes);
+                        let sum = if add { I::Vector::<T>::load(at).add(sums[i][v]) } else { sums[i][v] };
+                        sum.store(at);
+                    }
                 }
             }
-            (a, b) = (a.add(ROWS), b.add(width));
+            return;
         }
-        sums
-    };
-    if rows == R && columns == C * V::LANES {
+        // All of them go through the stack: with a variable index the sums would not stay in registers.
+        let mut all = [[T::ZERO; 32]; R];
+        assert!(width <= all[0].len());
         for i in 0..R {
             for v in 0..C {
-                // SAFETY: the CPU has the instructions; the tile lies inside `c`, as asserted.
-                unsafe {
-                    let at = c.as_mut_ptr().add(i * leading + v * V::LANES);
-                    let sum = if add { V::load(at).add(sums[i][v]) } else { sums[i][v] };
-                    sum.store(at);
-                }
+                // SAFETY: the CPU has the instructions; there are `width` elements.
+                unsafe { sums[i][v].store(all[i].as_mut_ptr().add(v * lanes)) };
             }
         }
-        return;
-    }
-    // All of them go through the stack: with a variable index the sums would not stay in registers.
-    let mut all = [[T::ZERO; 32]; R];
-    assert!(width <= all[0].len());
-    for i in 0..R {
-        for v in 0..C {
-            // SAFETY: the CPU has the instructions; there are `width` elements.
-            unsafe { sums[i][v].store(all[i].as_mut_ptr().add(v * V::LANES)) };
-        }
-    }
-    for (i, row) in all.iter().enumerate().take(rows) {
-        for (c, sum) in c[i * leading..][..columns].iter_mut().zip(row) {
-            *c = if add { *c + *sum } else { *sum };
+        for (i, row) in all.iter().enumerate().take(rows) {
+            for (c, sum) in c[i * leading..][..columns].iter_mut().zip(row) {
+                *c = if add { *c + *sum } else { *sum };
+            }
         }
     }
 }
@@ -226,7 +211,9 @@ mod tests {
             for add in [false, true] {
                 let before: Vec<T> = (0..I::ROWS * leading).map(|i| number(2 * i)).collect();
                 let mut c = before.clone();
-                I::tile(&a, (&b, &b[DEPTH..]), (&mut c, leading), [rows, columns], add);
+                let (soon, elements) = (&b[DEPTH..], &mut c[..]);
+                let c_part = MatrixMut { elements, leading };
+                Tile { a: &a, b: &b, soon, c: c_part, rows, columns, add }.multiply::<I>();
                 for (i, (c, before)) in c.iter().zip(&before).enumerate() {
                     let (row, column) = (i / leading, i % leading);
                     let product = |l: usize| a[l * I::ROWS + row] * b[l * I::WIDTH + column];

@@ -123,7 +123,7 @@ pub(super) fn accelerate<I: Gravity<T>, T: Number>(system: System<'_, T>, first:
         "N-body: expected a run of bodies within 0..{positions}, found {} from {first} on",
         acc.len()
     );
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
     // As many registers as fill the pipelines without spilling the sums.
     match size_of::<I::Vector<T>>() {
         64 => tiles::<I, T, 2>(system, first, acc),

@@ -1,7 +1,7 @@
 //! What this CPU can do: the instruction sets that kernels are compiled for, and how its memory likes to be
 //! read.
 //!
-//! CPU features are named here and nowhere else in the library but for AMX, whose tiles only `mmm` has.
+//! CPU features are named here, and nowhere else in the library.
 
 use super::{Number, Vector};
 use flash_core::kernel::cpu_has;
@@ -15,8 +15,15 @@ pub(crate) trait InstructionSet {
     /// Its registers.
     type Vector<T: Number>: Vector<T>;
 
-    /// Whether this CPU has them.
+    /// Whether this CPU has them, and the operating system allows them.
     fn there() -> bool;
+
+    /// # Panics
+    /// If this CPU lacks them.
+    #[inline(always)]
+    fn assert_there() {
+        assert!(Self::there(), "this CPU lacks the instructions");
+    }
 
     /// Calls `body`, with all that is inlined into it compiled for these instructions.
     ///
@@ -49,9 +56,45 @@ impl InstructionSet for Portable {
     }
 }
 
-/// A type that is an instruction set, by the registers that it has and its features.
-macro_rules! instruction_set {
-    ($(#[$doc:meta])* $set:ident, $bits:ident, $features:literal) => {
+/// What instruction sets need of a CPU: the features that functions are compiled for, and these with those
+/// that only assembly uses.
+///
+/// | | |
+/// |---|---|
+/// | `features! { Avx2: set(Bits256) /// DOC }` | `Avx2` is an [`InstructionSet`] with registers `Bits256` |
+/// | `features! { Avx2: kernel(OPTIONS) ITEM }` | `#[kernel(OPTIONS)] ITEM`, for CPUs that have all of them |
+macro_rules! features {
+    (Avx2: $($to:tt)*) => { crate::simd::features! { @to Avx2 "avx2,fma" "avx2,fma" $($to)* } };
+    (Avx512: $($to:tt)*) => {
+        crate::simd::features! {
+            @to Avx512
+            "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+            "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+            $($to)*
+        }
+    };
+    (Avx512Bf16: $($to:tt)*) => {
+        crate::simd::features! {
+            @to Avx512Bf16
+            "avx512bf16,avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+            "avx512bf16,avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+            $($to)*
+        }
+    };
+    (AmxBf16: $($to:tt)*) => {
+        crate::simd::features! {
+            @to AmxBf16
+            "avx512bf16,avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+            "amx-tile,amx-bf16,avx512bf16,avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+            $($to)*
+        }
+    };
+    (Portable: kernel($($options:tt)*) $($item:tt)*) => { #[flash_core::kernel($($options)*)] $($item)* };
+    (@to $set:ident $compiled:tt $all:tt kernel($($options:tt)*) $($item:tt)*) => {
+        #[flash_core::kernel($($options)*, cpu_features = $all)]
+        $($item)*
+    };
+    (@to $set:ident $compiled:tt $all:tt set($bits:ident) $(#[$doc:meta])*) => {
         $(#[$doc])*
         #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
         pub struct $set;
@@ -63,38 +106,41 @@ macro_rules! instruction_set {
 
             #[inline(always)]
             fn there() -> bool {
-                static THERE: LazyLock<bool> = LazyLock::new(|| $features.split(',').all(cpu_has));
+                static THERE: LazyLock<bool> = LazyLock::new(|| $all.split(',').all(cpu_has));
                 *THERE
             }
 
             #[inline(always)]
             fn run<R>(body: impl FnOnce() -> R) -> R {
-                #[target_feature(enable = $features)]
+                #[target_feature(enable = $compiled)]
                 fn with<R>(body: impl FnOnce() -> R) -> R {
                     body()
                 }
-                assert!(Self::there(), "this CPU lacks {}", $features);
+                Self::assert_there();
                 // SAFETY: this CPU has the instructions.
                 unsafe { with(body) }
             }
         }
     };
 }
+pub(crate) use features;
 
-instruction_set! {
+features! {
+    Avx512: set(Bits512)
     /// Registers of 512 bits.
-    Avx512, Bits512, "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
 }
-
-instruction_set! {
+features! {
+    Avx2: set(Bits256)
     /// Registers of 256 bits.
-    Avx2, Bits256, "avx2,fma"
 }
-
-instruction_set! {
+features! {
+    Avx512Bf16: set(Bits512)
     /// Registers of 512 bits, with instructions for sums of products of pairs of bf16, which treat subnormal
     /// numbers as 0, in factors and sums.
-    Avx512Bf16, Bits512, "avx512bf16,avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
+}
+features! {
+    AmxBf16: set(Bits512)
+    /// The same with tiles, which treat numbers below `f32::MIN_POSITIVE` as 0, in factors and sums.
 }
 
 /// Registers a kernel's spans for every instruction set. `body` is inlined always.
@@ -105,49 +151,49 @@ instruction_set! {
 /// | `spans! { Accelerate<f32>, AccelerateSpan, 1, body }` | one type | `body::<Set, f32>(run, arguments)` |
 /// | `spans! { Walk, WalkSpan, 1, body }` | a definition without types | `body::<Set>(run, arguments)` |
 macro_rules! spans {
-    (@one $set:ident [$($options:tt)*] $definition:ident<T>, $arguments:ident, $rank:literal, $body:ident) => {
+    (@one $set:ident $priority:tt $definition:ident<T>, $arguments:ident, $rank:literal, $body:ident) => {
         crate::simd::spans! {
-            @impl [for(f32, f64), $($options)*] [<T: crate::simd::Number>] $set,
+            @impl $set [for(f32, f64), priority = $priority] [<T: crate::simd::Number>]
             [$definition<'_, T>], [$arguments<'_, T>], $rank, [$body::<Self, T>]
         }
     };
-    (@one $set:ident [$($options:tt)*] $definition:ident<$t:ident>, $arguments:ident, $rank:literal, $body:ident) => {
+    (@one $set:ident $priority:tt $definition:ident<$t:ident>, $arguments:ident, $rank:literal, $body:ident) => {
         crate::simd::spans! {
-            @impl [for($t), $($options)*] [] $set,
+            @impl $set [for($t), priority = $priority] []
             [$definition<'_, $t>], [$arguments<'_, $t>], $rank, [$body::<Self, $t>]
         }
     };
-    (@one $set:ident [$($options:tt)*] $definition:ident, $arguments:ident, $rank:literal, $body:ident) => {
+    (@one $set:ident $priority:tt $definition:ident, $arguments:ident, $rank:literal, $body:ident) => {
         crate::simd::spans! {
-            @impl [$($options)*] [] $set,
+            @impl $set [priority = $priority] []
             [$definition<'_>], [$arguments<'_>], $rank, [$body::<Self>]
         }
     };
     (
-        @impl [$($options:tt)*] [$($generics:tt)*] $set:ident,
+        @impl $set:ident [$($options:tt)*] [$($generics:tt)*]
         [$($definition:tt)*], [$($arguments:tt)*], $rank:literal, [$($body:tt)*]
     ) => {
-        #[flash_core::kernel($($options)*)]
-        impl $($generics)* flash_core::kernel::CpuSpan<$($definition)*> for crate::simd::$set {
-            #[inline(always)]
-            fn span(run: flash_core::kernel::Span<$rank>, k: $($arguments)*) {
-                $($body)*(run, k);
-            }
+        crate::simd::features! {
+            $set: kernel($($options)*)
+            impl $($generics)* flash_core::kernel::CpuSpan<$($definition)*> for crate::simd::$set {
+                #[inline(always)]
+                fn span(run: flash_core::kernel::Span<$rank>, k: $($arguments)*) {
+                    $($body)*(run, k);
+                }
 
-            #[inline(always)]
-            fn around<R>(share: impl FnOnce() -> R) -> R {
-                <Self as crate::simd::InstructionSet>::run(share)
+                #[inline(always)]
+                fn around<R>(share: impl FnOnce() -> R) -> R {
+                    <Self as crate::simd::InstructionSet>::run(share)
+                }
             }
         }
     };
     ($($kernel:tt)*) => {
         #[cfg(target_arch = "x86_64")]
-        crate::simd::spans! {
-            @one Avx512 [priority = 30, cpu_features = "avx512f,avx512dq,avx512vl,avx512bw"] $($kernel)*
-        }
+        crate::simd::spans! { @one Avx512 30 $($kernel)* }
         #[cfg(target_arch = "x86_64")]
-        crate::simd::spans! { @one Avx2 [priority = 20, cpu_features = "avx2,fma"] $($kernel)* }
-        crate::simd::spans! { @one Portable [priority = 10] $($kernel)* }
+        crate::simd::spans! { @one Avx2 20 $($kernel)* }
+        crate::simd::spans! { @one Portable 10 $($kernel)* }
     };
 }
 pub(crate) use spans;

@@ -104,7 +104,7 @@ unsafe fn lines<O: Operation, I: InstructionSet, T: Number, const ASK: bool>(
 /// The arrays have one length.
 #[inline(always)]
 fn past_caches<O: Operation, I: InstructionSet, T: Number, const MANY: bool>(a: &[T], b: &[T], c: &mut [T]) {
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
     let head = c.as_ptr().align_offset(LINE).min(c.len());
     let ((a_head, a), (b_head, b), (c_head, c)) = (a.split_at(head), b.split_at(head), c.split_at_mut(head));
     plain::<O, T>(a_head, b_head, c_head);

@@ -5,18 +5,24 @@
 //! the compiler turns the lanes into registers. A `Vector` is an explicit register, where a loop needs one:
 //! to store past the caches, which the registers of crates such as pulp cannot do.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
 mod cpu;
 mod elementwise;
+mod factors;
 mod streams;
 mod sums;
 mod transposed;
 mod vector;
 
 #[cfg(target_arch = "x86_64")]
-pub use cpu::Avx512Bf16;
+pub use cpu::{AmxBf16, Avx512Bf16};
 pub use cpu::{Avx2, Avx512, Portable};
-pub(crate) use cpu::{InstructionSet, one_stream, spans};
+pub(crate) use cpu::{InstructionSet, features, one_stream, spans};
 pub(crate) use elementwise::{Operation, PAST_CACHES, elementwise};
+pub(crate) use factors::Factors;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use factors::{Pair, line};
 pub(crate) use streams::prefetch;
 pub(crate) use sums::{dot, dots};
 pub(crate) use transposed::transposed;

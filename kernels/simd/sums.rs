@@ -45,7 +45,7 @@ fn dot_of_streams<I: InstructionSet, T: Number>(x: &[T], y: &[T]) -> T {
 fn check<I: InstructionSet, T: Number>(x: &[T], y: &[T]) {
     let (x, y) = (x.len(), y.len());
     assert!(x == y, "expected vectors of one length, found {x} and {y} elements");
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
 }
 
 /// A register of elements; `ASK`: prefetches those that follow soon.

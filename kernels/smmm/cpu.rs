@@ -55,7 +55,7 @@ fn few<I: InstructionSet, T: Number>(elements: Run<'_, T>, n: usize, mut k: Smmm
 /// Products of more than two registers of columns.
 #[inline(always)]
 fn many<I: InstructionSet, T: Number>(run: Run<'_, T>, n: usize, mut k: SmmmSpan<'_, T>) {
-    assert!(I::there(), "this CPU lacks the instructions");
+    I::assert_there();
     let Run { columns, values, b, leading, .. } = run;
     let lanes = I::Vector::<T>::LANES;
     let sparse = Sparse { columns, values, b, leading, n };

@@ -119,7 +119,7 @@ impl<'a, T: Number> Run<'a, T> {
         outside: impl Fn(u32) -> String,
         mut each: impl FnMut(usize, [[T; W]; P]),
     ) {
-        assert!(I::there(), "this CPU lacks the instructions");
+        I::assert_there();
         let dense = Dense {
             b: self.b,
             leading: self.leading,
