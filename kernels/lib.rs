@@ -38,7 +38,7 @@
 //! | `flash.diffusion.walk`, `flash.diffusion.heat` | `avx512`, `avx2`, `portable`, `plain` |
 //! | `flash.diffusion.count` | `stays`, `plain` |
 //!
-//! `amx_bf16`, `avx512_bf16` and `blocked` are those for factors in [`bf16`](mmm::bf16).
+//! `amx_bf16`, `avx512_bf16`, `blocked` and `plain` are those for factors in [`bf16`](mmm::bf16).
 //!
 //! The implementations are behind the feature `implementations`, which is on by default. Without it the crate
 //! has definitions and entry points: for programs that take all implementations from plugins, and for

@@ -13,7 +13,7 @@ const TAPS: usize = 4;
 
 /// Calls `body` with the numbers of a filter's elements in the order in which their products are added: `C`
 /// of them at a time, each `lanes` after the one before.
-macro_rules! in_order {
+macro_rules! taps {
     ($k:expr, $lanes:expr, |$first:ident, $count:ident| $body:expr) => {
         for block in (0..$k).step_by(TAPS * $lanes) {
             for $first in block..$k.min(block + $lanes) {
@@ -37,7 +37,7 @@ fn convolve<I: InstructionSet, T: Number>(run: Span<1>, k: Conv1dSpan<'_, T>) {
     if n < lanes {
         for (i, out) in k.out.iter_mut().enumerate() {
             let mut sum = T::ZERO;
-            in_order!(filter.len(), lanes, |first, count| {
+            taps!(filter.len(), lanes, |first, count| {
                 for j in (first..).step_by(lanes).take(count) {
                     sum = I::mul_add(filter[filter.len() - 1 - j], signal[i + j], sum);
                 }
@@ -81,7 +81,7 @@ unsafe fn results<I: InstructionSet, T: Number, const R: usize>(
     // exist.
     unsafe {
         let mut sums = [I::Vector::<T>::splat(T::ZERO); R];
-        in_order!(k, lanes, |first, count| {
+        taps!(k, lanes, |first, count| {
             let with = filter.as_ptr().add(k - 1 - first);
             let from = from.as_ptr().add(first);
             match count {

@@ -78,9 +78,9 @@ const TILE: usize = 16;
 /// two is between the moves of a particle.
 const AHEAD: usize = 2;
 
-/// Moves particles once; `cells` are their cells after it.
+/// Moves particles once, each along x and along y; `cells` are their cells after it.
 #[inline(always)]
-fn moved((grid, reach): (u32, f32), moves: [&[f32]; 2], position: [&mut [f32]; 2], cells: &mut [u32]) {
+fn moved(grid: u32, reach: f32, moves: [&[f32]; 2], position: [&mut [f32]; 2], cells: &mut [u32]) {
     let ([rx, ry], [x, y]) = (moves, position);
     for ((((x, y), rx), ry), cell) in x.iter_mut().zip(y).zip(rx).zip(ry).zip(cells) {
         *x += rx;
@@ -132,7 +132,7 @@ fn walk<I: InstructionSet>(run: Span<1>, mut k: WalkSpan<'_>) {
     if n == 0 {
         return;
     }
-    let (scalars, iterations) = ((k.grid, k.reach), k.iterations as usize);
+    let iterations = k.iterations as usize;
     let mut cells = [[0; BLOCK]; TILE];
     for first in (0..count).step_by(BLOCK) {
         let block = first..(first + BLOCK).min(count);
@@ -144,7 +144,7 @@ fn walk<I: InstructionSet>(run: Span<1>, mut k: WalkSpan<'_>) {
                 for line in moves.iter().flat_map(|moves| moves.chunks(64 / size_of::<f32>())) {
                     simd::prefetch(line.as_ptr().wrapping_add(AHEAD * n));
                 }
-                moved(scalars, moves, [&mut *x, &mut *y], &mut cells[..block.len()]);
+                moved(k.grid, k.reach, moves, [&mut *x, &mut *y], &mut cells[..block.len()]);
             }
             write_down(tile, &mut k.track, block.clone(), done + 1);
         }

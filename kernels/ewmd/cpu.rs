@@ -22,7 +22,7 @@ impl Operation for Quotient {
 
 #[inline(always)]
 fn quotient<I: InstructionSet, T: Number>(_: Span<1>, k: EwmdSpan<'_, T>) {
-    elementwise::<Quotient, I, T>(k.n, (k.a, k.b, k.c));
+    elementwise::<Quotient, I, T>(k.n, k.a, k.b, k.c);
 }
 
 /// One element at a time: the readable version.

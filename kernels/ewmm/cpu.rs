@@ -22,7 +22,7 @@ impl Operation for Product {
 
 #[inline(always)]
 fn product<I: InstructionSet, T: Number>(_: Span<1>, k: EwmmSpan<'_, T>) {
-    elementwise::<Product, I, T>(k.n, (k.a, k.b, k.c));
+    elementwise::<Product, I, T>(k.n, k.a, k.b, k.c);
 }
 
 /// One element at a time: the readable version.

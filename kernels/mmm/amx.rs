@@ -39,7 +39,7 @@ const MULTIPLIED: f32 = 0.0007;
 /// below half a step. The number of rows of `a` would tell more, but it must not change bits.
 const FEW: usize = 1024;
 
-/// A block's rows together prefetch a panel of `b`.
+// A block's rows together prefetch a panel of `b`.
 const _: () = assert!(LOADED * size_of::<bf16>() == PREFETCHED * HEIGHT / SIDE);
 
 features! {

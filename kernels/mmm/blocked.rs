@@ -55,7 +55,7 @@ impl Packed<bf16> for f32 {
     const TOGETHER: usize = 1;
     #[inline(always)]
     fn of(first: bf16, _: bf16) -> f32 {
-        f32::from_bits(u32::from(first.to_bits()) << 16)
+        first.to_sum()
     }
 }
 

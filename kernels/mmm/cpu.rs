@@ -65,16 +65,16 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, mut k: MmmSpan<'_, T>) {
 /// One row of the product at a time: the readable version.
 pub struct Plain;
 
-#[kernel(for(f32, f64))]
-impl<T: Number> CpuItem<Mmm<'_, T>> for Plain {
+#[kernel(for(f32, f64, bf16))]
+impl<T: Factor> CpuItem<Mmm<'_, T>> for Plain {
     fn item(_: Index<1>, k: MmmItem<'_, T>) {
         let (n, depth) = (k.n as usize, k.k as usize);
         check(n, depth, [k.lda, k.ldb, k.ldc].map(|leading| leading as usize), k.b);
-        k.c.fill(T::ZERO);
+        k.c.fill(T::Sum::ZERO);
         for (l, a) in k.a[..depth].iter().enumerate() {
             let b = &k.b[l * k.ldb as usize..][..n];
             for (c, b) in k.c[..n].iter_mut().zip(b) {
-                *c += *a * *b;
+                *c += a.to_sum() * b.to_sum();
             }
         }
     }

@@ -36,7 +36,7 @@ pub use half::bf16;
 ///
 /// Factors in [`bf16`] are summed in single precision: by `amx_bf16`, where a CPU has tiles and Linux lets
 /// the process use them, and by `avx512_bf16`, where it has such instructions, which both treat numbers below
-/// `f32::MIN_POSITIVE` as 0; and by `blocked`, which keeps them.
+/// `f32::MIN_POSITIVE` as 0; and by `blocked` and `plain`, which keep them.
 ///
 /// # Errors
 /// A launch of more rows than `a` or `c` has is refused. Where a leading dimension is less than a row, a row

@@ -23,10 +23,7 @@ pub(crate) trait Operation {
 /// # Panics
 /// If the lengths differ, or the CPU lacks the instructions.
 #[inline(always)]
-pub(crate) fn elementwise<O: Operation, I: InstructionSet, T: Number>(
-    n: u64,
-    (a, b, c): (&[T], &[T], &mut [T]),
-) {
+pub(crate) fn elementwise<O: Operation, I: InstructionSet, T: Number>(n: u64, a: &[T], b: &[T], c: &mut [T]) {
     assert!(
         a.len() == c.len() && b.len() == c.len(),
         "expected arrays of one length, found {}, {} and {} elements",

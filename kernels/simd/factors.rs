@@ -40,7 +40,7 @@ impl<T: Number, V: Vector<T>> Factors<T, V> for V {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use pairs::{Pair, line};
+pub(crate) use pairs::{Pair, Pairs, line};
 
 #[cfg(target_arch = "x86_64")]
 mod pairs {
@@ -64,7 +64,10 @@ mod pairs {
         }
     }
 
-    impl Factors<Pair, __m512> for __m512bh {
+    /// A register of them.
+    pub(crate) type Pairs = __m512bh;
+
+    impl Factors<Pair, __m512> for Pairs {
         #[inline(always)]
         unsafe fn read(at: *const Pair) -> __m512bh {
             // SAFETY: the caller vouches; registers of one size, for which all bits are valid.

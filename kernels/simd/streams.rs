@@ -17,7 +17,6 @@ const AHEAD: usize = 2048;
 ///
 /// # Panics
 /// If a stream is not whole steps.
-/// If a stream is not whole steps.
 #[inline(always)]
 pub(super) fn streams<T>(elements: usize, step: usize, mut each: impl FnMut([usize; STREAMS])) -> usize {
     let stream = STREAM / size_of::<T>();

@@ -16,7 +16,7 @@ fn rows<I: InstructionSet, T: Number>(run: Span<1>, k: SmmmSpan<'_, T>) {
     let (n, leading) = (k.n as usize, k.leading as usize);
     // Views check that these elements exist.
     let elements = |all: Range<usize>| (k.column.slice(all.clone()), k.value.slice(all));
-    let elements = Run::new("flash.smmm", (k.start, run.range()), elements, (k.b, leading));
+    let elements = Run::new("flash.smmm", k.start, run.range(), elements, k.b, leading);
     let lanes = I::Vector::<T>::LANES;
     if n <= 2 * lanes { few::<I, T>(elements, n, k) } else { many::<I, T>(elements, n, k) }
 }

@@ -51,7 +51,7 @@ pub(crate) fn whole(
         );
         return Err(fault("start", text));
     }
-    columns_below((columns, "the matrix has as many"), start, 0..rows, column)
+    columns_below(columns, "the matrix has as many", start, 0..rows, column)
 }
 
 /// Checks the rows of raw arrays that a launch uses: their pointers, and that their columns are below
@@ -84,7 +84,7 @@ pub(crate) fn rows(launch: &Contents<'_>, of_what: &str, columns: usize) -> Resu
             return Err(fault(argument, text));
         }
     }
-    columns_below((columns, of_what), start, rows, column)
+    columns_below(columns, of_what, start, rows, column)
 }
 
 /// Checks that the pointers of these rows do not decrease, and are no negative numbers.
@@ -114,7 +114,8 @@ pub(crate) fn decreasing(row: usize, begin: u64, end: u64) -> String {
 
 /// Checks the columns of the elements of these rows, whose pointers lie in `column` and do not decrease.
 fn columns_below(
-    (columns, of_what): (usize, &str),
+    columns: usize,
+    of_what: &str,
     start: &[u64],
     rows: Range<usize>,
     column: &[u32],

@@ -53,9 +53,11 @@ impl<'a, T: Number> Run<'a, T> {
     #[inline(always)]
     pub fn new(
         kernel: &'static str,
-        (start, rows): (&'a [u64], Range<usize>),
+        start: &'a [u64],
+        rows: Range<usize>,
         elements: impl FnOnce(Range<usize>) -> (&'a [u32], &'a [T]),
-        (b, leading): (&'a [T], usize),
+        b: &'a [T],
+        leading: usize,
     ) -> Run<'a, T> {
         let Some(pointers) = start.get(rows.start..=rows.end) else {
             panic!(

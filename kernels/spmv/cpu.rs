@@ -11,7 +11,7 @@ use std::ops::Range;
 fn rows<I: InstructionSet, T: Number>(run: Span<1>, k: SpmvSpan<'_, T>) {
     // Views check that these elements exist.
     let elements = |all: Range<usize>| (k.column.slice(all.clone()), k.value.slice(all));
-    let elements = Run::new("flash.spmv", (k.start, run.range()), elements, (k.x, 1));
+    let elements = Run::new("flash.spmv", k.start, run.range(), elements, k.x, 1);
     let y = k.y;
     elements.sums::<I, 1, 1, 4>(0, |column| outside(column, k.x.len()), |row, [[sum]]| y[row] = sum);
 }

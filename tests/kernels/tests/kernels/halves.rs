@@ -10,10 +10,10 @@ use flash_tests::emulated;
 /// The runtimes of all implementations that multiply them, whole and cut.
 fn everywhere(test: &str) -> Vec<(String, RuntimeObj)> {
     let mut runtimes = matrices::with_cublas(all(test));
-    // There is no implementation for each instruction set.
+    // There are no implementations for other instruction sets than these.
     runtimes.retain(|(which, _)| !crate::SETS.iter().any(|set| which.starts_with(set)));
     if !emulated::is_here() {
-        runtimes.extend(implementations(test, &["blocked", "avx512_bf16", "amx_bf16"]));
+        runtimes.extend(implementations(test, &["blocked", "avx512_bf16", "amx_bf16", "plain"]));
     }
     runtimes
 }
