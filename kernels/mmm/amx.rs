@@ -39,7 +39,7 @@ const MULTIPLIED: f32 = 0.0007;
 /// below half a step. The number of rows of `a` would tell more, but it must not change bits.
 const FEW: usize = 1024;
 
-/// A block's rows together prefetch a panel of `b`.
+// A block's rows together prefetch a panel of `b`.
 const _: () = assert!(LOADED * size_of::<bf16>() == PREFETCHED * HEIGHT / SIDE);
 
 features! {
@@ -221,8 +221,8 @@ unsafe fn write(sums: &Square, c: &mut MatrixMut<'_, f32>, [rows, columns]: [usi
         let (sums, c) = (&sums[..columns], &mut c[..columns]);
         if past && columns == SIDE && c.as_ptr().addr().is_multiple_of(64) {
             for (sums, c) in sums.as_chunks::<16>().0.iter().zip(c.as_chunks_mut::<16>().0) {
-                // SAFETY: the caller vouches. A register's numbers each, of which those of `c` are aligned; the
-                // block ends with `in_order`.
+                // SAFETY: the caller vouches. A register's numbers each, of which those of `c` are aligned;
+                // the block ends with `in_order`.
                 unsafe { <f32 as Number>::Bits512::load(sums.as_ptr()).stream(c.as_mut_ptr()) };
             }
         } else {

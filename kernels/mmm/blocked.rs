@@ -55,7 +55,7 @@ impl Packed<bf16> for f32 {
     const TOGETHER: usize = 1;
     #[inline(always)]
     fn of(first: bf16, _: bf16) -> f32 {
-        first.wide()
+        first.to_sum()
     }
 }
 

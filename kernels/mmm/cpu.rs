@@ -74,7 +74,7 @@ impl<T: Factor> CpuItem<Mmm<'_, T>> for Plain {
         for (l, a) in k.a[..depth].iter().enumerate() {
             let b = &k.b[l * k.ldb as usize..][..n];
             for (c, b) in k.c[..n].iter_mut().zip(b) {
-                *c += a.wide() * b.wide();
+                *c += a.to_sum() * b.to_sum();
             }
         }
     }

@@ -113,8 +113,8 @@ impl<T: Number> CpuWhole<Mmm<'_, T>> for OpenBlas {
     }
 }
 
-/// The sizes in the library's type. `None` if one is too large for it, for a product that this thread finishes
-/// before others are woken, and in a child of `fork`, where the library's threads are not.
+/// The sizes in the library's type. `None` if one is too large for it, for a product that this thread
+/// finishes before others are woken, and in a child of `fork`, where the library's threads are not.
 fn sizes<T: Number>(Product { m, n, k, a, b, c }: &Product<'_, T>) -> Option<Sizes<c_int>> {
     if m.saturating_mul(*n).saturating_mul(*k) <= SMALL || fork::is_child() {
         return None;

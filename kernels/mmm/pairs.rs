@@ -4,7 +4,7 @@ use super::blocked::{Packed, multiply};
 use super::product::Product;
 use super::tiles::Tiles;
 use super::{Mmm, MmmWhole, bf16};
-use crate::simd::{Avx512Bf16, Pair, features};
+use crate::simd::{Avx512Bf16, Pair, Pairs, features};
 use flash_core::kernel::{CpuWhole, Index, Space, Threads};
 
 impl Packed<bf16> for Pair {
@@ -17,7 +17,7 @@ impl Packed<bf16> for Pair {
 
 impl Tiles<Pair> for Avx512Bf16 {
     type Sum = f32;
-    type Factors = std::arch::x86_64::__m512bh;
+    type Factors = Pairs;
     const ROWS: usize = 14;
     const DEPTH: usize = 1024;
 }

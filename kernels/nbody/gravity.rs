@@ -9,15 +9,15 @@
 //!
 //! # The power -3/2
 //!
-//! Some registers estimate it ([`estimates`]), others take a square root and divide. A factor that is the same
-//! for all pairs is applied once per body.
+//! Some registers estimate it ([`estimates`]), others take a square root and divide. A factor that is the
+//! same for all pairs is applied once per body.
 //!
 //! # What a result depends on
 //!
-//! It depends on the body and the system, never on the run: lanes do not meet, and the order of summation
-//! is that of *j*. So threads and cuts do not change a bit. The order is in blocks of 512 bodies *j*, whose
-//! sums are then added. One sum over 16,000 bodies is off by up to 7e-6 of an acceleration in f32; blocks keep
-//! it at 6e-7.
+//! It depends on the body and the system, never on the run: lanes do not meet, and the order of summation is
+//! that of *j*. So threads and cuts do not change a bit. The order is in blocks of 512 bodies *j*, whose sums
+//! are then added. One sum over 16,000 bodies is off by up to 7e-6 of an acceleration in f32; blocks keep it
+//! at 6e-7.
 //!
 //! # What is not finite
 //!
@@ -108,7 +108,8 @@ impl<T: Number> Gravity<T> for Portable {}
 /// Accelerations of the bodies `first..first + acc.len()`.
 ///
 /// # Panics
-/// If there is not one mass per position, if the run leaves the system, or if this CPU lacks the instructions.
+/// If there is not one mass per position, if the run leaves the system, or if this CPU lacks the
+/// instructions.
 #[inline(always)]
 #[track_caller]
 pub(super) fn accelerate<I: Gravity<T>, T: Number>(system: System<'_, T>, first: usize, acc: &mut [[T; 3]]) {

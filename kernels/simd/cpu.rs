@@ -56,8 +56,8 @@ impl InstructionSet for Portable {
     }
 }
 
-/// What instruction sets need of a CPU: the features that functions are compiled for, and these with those that
-/// only assembly uses.
+/// What instruction sets need of a CPU: the features that functions are compiled for, and these with those
+/// that only assembly uses.
 ///
 /// | | |
 /// |---|---|

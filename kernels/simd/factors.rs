@@ -40,7 +40,7 @@ impl<T: Number, V: Vector<T>> Factors<T, V> for V {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use pairs::{Pair, line};
+pub(crate) use pairs::{Pair, Pairs, line};
 
 #[cfg(target_arch = "x86_64")]
 mod pairs {
@@ -64,7 +64,10 @@ mod pairs {
         }
     }
 
-    impl Factors<Pair, __m512> for __m512bh {
+    /// A register of them.
+    pub(crate) type Pairs = __m512bh;
+
+    impl Factors<Pair, __m512> for Pairs {
         #[inline(always)]
         unsafe fn read(at: *const Pair) -> __m512bh {
             // SAFETY: the caller vouches; registers of one size, for which all bits are valid.
@@ -96,8 +99,8 @@ mod pairs {
             return [bf16::ZERO; 32];
         }
         let mask = u32::MAX >> (32 - there.len());
-        // SAFETY: the caller vouches. Only existing factors are read; a register has as many factors, for which
-        // all bits are valid.
+        // SAFETY: the caller vouches. Only existing factors are read; a register has as many factors, for
+        // which all bits are valid.
         unsafe {
             std::mem::transmute::<__m512i, [bf16; 32]>(_mm512_maskz_loadu_epi16(mask, there.as_ptr().cast()))
         }

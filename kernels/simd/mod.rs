@@ -1,4 +1,7 @@
-//! The shared parts of the dense kernels on the CPU: number types, instruction sets, and loops over arrays.
+//! What kernels share on the CPU: number types, instruction sets, their registers, and loops over arrays.
+//!
+//! Intrinsics, assembly and names of CPU features are here, and nowhere else in the library. What a CPU needs
+//! for an instruction set is in `features!`; `spans!` compiles a kernel's loop for each of them.
 //!
 //! A kernel's loop is written once, over lanes that are arrays, and compiled once per instruction set.
 //! Everything that `InstructionSet::run` calls is inlined into a function that has the set's features, and
@@ -22,7 +25,7 @@ pub(crate) use cpu::{InstructionSet, features, one_stream, spans};
 pub(crate) use elementwise::{Operation, PAST_CACHES, elementwise};
 pub(crate) use factors::Factors;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use factors::{Pair, line};
+pub(crate) use factors::{Pair, Pairs, line};
 pub(crate) use streams::prefetch;
 pub(crate) use sums::{dot, dots};
 pub(crate) use transposed::transposed;
@@ -75,13 +78,13 @@ pub trait Factor: Element {
     /// The type of sums of their products: `f32` for `bf16`, and numbers' own type.
     type Sum: Number;
     /// The same number.
-    fn wide(self) -> Self::Sum;
+    fn to_sum(self) -> Self::Sum;
 }
 
 impl Factor for half::bf16 {
     type Sum = f32;
     #[inline(always)]
-    fn wide(self) -> f32 {
+    fn to_sum(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 }
@@ -91,7 +94,7 @@ macro_rules! number {
         impl Factor for $t {
             type Sum = $t;
             #[inline(always)]
-            fn wide(self) -> $t {
+            fn to_sum(self) -> $t {
                 self
             }
         }

@@ -1,14 +1,13 @@
 //! The power -3/2 from an estimate `y` of `r2^(-1/2)`.
 //!
-//! With `e = 1 - r2 y^2` it is `y^3 (1 - e)^(-3/2)`. A short polynomial in `e` takes less time and is more exact
-//! than Newton steps on `y` followed by a cube: up to `e`, which is one Newton step, for f32 on AVX-512; up to
-//! `e^2` for f32 on AVX2; up to `e^3` for f64 on AVX-512. Completing the square or the cube saves an operation.
-//! The leading coefficient is in `SCALE`, which makes the power 1 where `e` is 0, however the constants were
-//! rounded.
+//! With `e = 1 - r2 y^2` it is `y^3 (1 - e)^(-3/2)`. A short polynomial in `e` takes less time and is more
+//! exact than Newton steps on `y` followed by a cube: up to `e`, which is one Newton step, for f32 on
+//! AVX-512; up to `e^2` for f32 on AVX2; up to `e^3` for f64 on AVX-512. Completing the square or the cube
+//! saves an operation. The leading coefficient is in `SCALE`, which makes the power 1 where `e` is 0, however
+//! the constants were rounded.
 
 use super::Gravity;
-use crate::simd::{Avx2, Avx512, InverseRoot, Vector};
-use std::arch::x86_64::{__m256, __m512, __m512d};
+use crate::simd::{Avx2, Avx512, InverseRoot, Number, Vector};
 
 /// An estimate is only in single precision here: with its range and conversions it gains a tenth at most.
 impl Gravity<f64> for Avx2 {}
@@ -20,7 +19,7 @@ impl Gravity<f32> for Avx2 {
     };
 
     #[inline(always)]
-    unsafe fn weight(r2: __m256, m: __m256) -> __m256 {
+    unsafe fn weight(r2: Self::Vector<f32>, m: Self::Vector<f32>) -> Self::Vector<f32> {
         // SAFETY: the caller vouches.
         unsafe {
             let y = r2.inverse_root();
@@ -36,7 +35,7 @@ impl Gravity<f32> for Avx512 {
     const SCALE: f64 = (1.0 + 15.0 / 16.0 * E * E) / (line::C as f64 - 1.0);
 
     #[inline(always)]
-    unsafe fn weight(r2: __m512, m: __m512) -> __m512 {
+    unsafe fn weight(r2: Self::Vector<f32>, m: Self::Vector<f32>) -> Self::Vector<f32> {
         // SAFETY: the caller vouches.
         unsafe {
             let y = r2.inverse_root();
@@ -54,7 +53,7 @@ impl Gravity<f64> for Avx512 {
     };
 
     #[inline(always)]
-    unsafe fn weight(r2: __m512d, m: __m512d) -> __m512d {
+    unsafe fn weight(r2: Self::Vector<f64>, m: Self::Vector<f64>) -> Self::Vector<f64> {
         // SAFETY: the caller vouches.
         unsafe {
             let y = r2.inverse_root();
@@ -67,16 +66,16 @@ impl Gravity<f64> for Avx512 {
 }
 
 /// The largest `|e|` on AVX-512, of both precisions.
-const E: f64 = 2.0 * <__m512 as InverseRoot<f32>>::ERROR;
+const E: f64 = 2.0 * <<f32 as Number>::Bits512 as InverseRoot<f32>>::ERROR;
 
-/// (1 - e)^(-3/2) = 1 + 3/2 e + 15/8 e^2 + ..., of which 15/8 e^2 lies within 15/16 E^2 of a constant. The rest
-/// is 3/2 (5/3 - r2 y^2).
+/// (1 - e)^(-3/2) = 1 + 3/2 e + 15/8 e^2 + ..., of which 15/8 e^2 lies within 15/16 E^2 of a constant. The
+/// rest is 3/2 (5/3 - r2 y^2).
 mod line {
     pub const C: f32 = 5.0 / 3.0;
 }
 
-/// (1 - e)^(-3/2) = 1 + 3/2 e + 15/8 e^2 + ..., over 15/8 and in v = e + H, H = 2/5: v^2 + Q. The next term is
-/// below 1e-9, since |e| is below 1.5 * 2^-11.
+/// (1 - e)^(-3/2) = 1 + 3/2 e + 15/8 e^2 + ..., over 15/8 and in v = e + H, H = 2/5: v^2 + Q. The next term
+/// is below 1e-9, since |e| is below 1.5 * 2^-11.
 mod square {
     pub const ONE_AND_H: f32 = 1.0 + 2.0 / 5.0;
     pub const Q: f32 = 8.0 / 15.0 - 4.0 / 25.0;

@@ -7,8 +7,8 @@ use crate::simd::{Avx2, Avx512};
 
 type Accelerate<T> = fn(System<'_, T>, usize, &mut [[T; 3]]);
 
-/// An element type, and the accelerations of every instruction set that this machine has; the others are named
-/// on stderr.
+/// An element type, and the accelerations of every instruction set that this machine has; the others are
+/// named on stderr.
 trait Real: Number + std::fmt::Debug + 'static {
     const NAME: &str;
     fn versions() -> Vec<(&'static str, Accelerate<Self>)>;

@@ -63,6 +63,19 @@ fn nothing_sleeps_or_polls_with_a_delay_on_the_way_of_a_launch() {
     }
 }
 
+#[test]
+fn kernels_leave_intrinsics_and_cpu_features_to_their_simd_layer() {
+    let others = files("kernels").into_iter().filter(|source| !source.path.starts_with("kernels/simd"));
+    for source in others {
+        let code = code(&source.text);
+        for word in
+            ["arch::", "asm!", "_mm_", "_mm256_", "_mm512_", "target_feature", "cpu_features", "cpu_has"]
+        {
+            assert!(!code.contains(word), "{} says `{word}`: move it to kernels/simd", source.path.display());
+        }
+    }
+}
+
 /// `docs/reliability.md` names a test, a file or a folder in the last column of each row.
 #[test]
 fn the_tests_that_the_docs_name_are_there() {
