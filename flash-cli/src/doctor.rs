@@ -274,6 +274,8 @@ fn plugins(look: &Look) -> Vec<Check> {
         for report in &own {
             let Some(reason) = list::reason(&report.outcome) else { continue };
             let check = match &report.outcome {
+                // Of another entry, which is noted, too.
+                outcome if [true, false].map(backend::again).contains(outcome) => continue,
                 Outcome::Refused { .. } if is_shadowed(report, &look.reports) => continue,
                 Outcome::Refused { .. } => Check::new(State::Problem, "plugin", reason).advice(
                     "mend the file, or take it out of the path: programs with this path load it, too",
@@ -306,7 +308,15 @@ fn is_shadowed(report: &BackendReport, all: &[BackendReport]) -> bool {
 fn backends(reports: &[BackendReport]) -> Vec<Check> {
     let mut checks = Vec::new();
     for report in reports {
-        let Some(key) = &report.key else { continue };
+        let Some(key) = &report.key else {
+            let reason = list::reason(&report.outcome).filter(|_| report.plugin == EMBEDDED);
+            checks.extend(reason.map(|reason| {
+                Check::new(State::Problem, "backend", reason)
+                    .of(EMBEDDED)
+                    .advice("build or install `flash` again")
+            }));
+            continue;
+        };
         match &report.outcome {
             Outcome::Available if report.devices.is_empty() => {
                 checks.push(Check::new(State::Note, "backend", "it has no devices").of(key));

@@ -187,7 +187,8 @@ fn what_takes_the_place_of_something_else_is_a_note() {
     let copy = place.path().join("b.so");
     std::fs::copy(&file, &copy).unwrap();
     std::os::unix::fs::symlink(&file, place.path().join("c.so")).unwrap();
-    let found = checks(doctor(place.path()));
+    let found = checks(doctor(format!("{}:{}", place.path().display(), file.display())));
+    has(&found, "note", "plugin", &file.display().to_string(), &["the same file as"]);
     has(&found, "note", "shadows", "A_GOOD", &["b.so is not used", "a_good.so has already"]);
     has(&found, "note", "plugin", &place.path().join("c.so").display().to_string(), &["the same file as"]);
     assert!(found.iter().all(|check| check.state != "problem"), "{found:#?}");
