@@ -113,9 +113,14 @@ pub fn rows(_: &Peers) -> Result<Vec<Row>> {
             environment,
         )?);
     }
-    for (name, environment) in
-        [("2 devices", &[two, two_threads][..]), ("2 devices with memories of their own", &copying_two)]
-    {
+    let ahead = [(KEY, "TEST"), ("FLASH_TEST", "devices=2 space=0 checks=no")];
+    let copying_ahead = [(KEY, "TEST"), ("FLASH_TEST", "devices=2 checks=no")];
+    for (name, environment) in [
+        ("2 devices", &[two, two_threads][..]),
+        ("2 devices with memories of their own", &copying_two),
+        ("2 devices that work without the host", &ahead),
+        ("2 such devices with memories of their own", &copying_ahead),
+    ] {
         rows.push(child::pair_row(
             &format!("Cholesky of 8 x 8 tiles again and again, over {name}, against one of them"),
             "us",
