@@ -13,8 +13,11 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
-/// Buffers that a thread keeps.
+/// Buffers that a thread keeps: as many as it may well have asynchronous pipelines in flight.
 const KEPT: usize = 128;
+
+/// Those of them with the arenas of long recordings.
+const KEPT_LONG: usize = 8;
 
 /// The parts of a recording.
 pub(super) struct Buffer {
@@ -48,7 +51,7 @@ impl Pool {
         let Ok(mut others) = self.others.try_borrow_mut() else {
             return Some(buffer);
         };
-        if others.len() >= KEPT {
+        if others.len() >= if buffer.list.is_long() { KEPT_LONG } else { KEPT } {
             return Some(buffer);
         }
         others.push(buffer);

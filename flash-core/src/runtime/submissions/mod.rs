@@ -155,6 +155,8 @@ pub(crate) struct TouchedMemory {
 /// Up to this many memories are searched one by one, and kept sorted.
 const FEW: usize = 16;
 
+/// A longer recording takes much memory.
+const FEW_NODES: usize = 64;
 /// A longer recording is not kept for the next.
 const KEPT_NODES: usize = 1 << 14;
 /// Number of orders that are kept.
@@ -607,6 +609,11 @@ impl SubmissionList {
         ordered.dims.clone_from(&self.dims);
         self.orders_used += 1;
         Ok(index)
+    }
+
+    /// True if its arenas have grown large.
+    pub fn is_long(&self) -> bool {
+        self.nodes.capacity() > FEW_NODES
     }
 
     /// The submissions of this recording.
