@@ -6,13 +6,13 @@ use std::path::Path;
 pub fn memory_limit() -> Option<u64> {
     let group = |folder: &Path, file: &str| number(&folder.join(file));
     let limits = ["memory.max", "memory.limit_in_bytes"];
-    lowest(Path::new("/sys/fs/cgroup"), &own(), "memory", limits, group)
+    lowest(Path::new("/sys/fs/cgroup"), &own(), limits, group)
 }
 
 /// Processors whose time this process may have, such as 1.5; `None`: no group limits it, or that is not
 /// known.
 pub fn processor_limit() -> Option<f64> {
-    lowest(Path::new("/sys/fs/cgroup"), &own(), "cpu", ["cpu.max", "cpu.cfs_quota_us"], quota)
+    lowest(Path::new("/sys/fs/cgroup"), &own(), ["cpu.max", "cpu.cfs_quota_us"], quota)
 }
 
 /// What the system says of the process's groups.
@@ -41,14 +41,14 @@ fn quota(folder: &Path, file: &str) -> Option<f64> {
 /// The least limit of a process's control groups and those above them. `root` is where they are mounted,
 /// `cgroups` what `/proc/self/cgroup` says: lines of a number, controllers (none in version 2) and a path. In
 /// a container that path may be the host's; then the root's limit is the container's. `files`: the limit's
-/// name in both versions, which `limit` looks for in a group's folder.
+/// name in both versions, which `limit` looks for in a group's folder; it begins with the controller's.
 fn lowest<T: PartialOrd>(
     root: &Path,
     cgroups: &str,
-    controller: &str,
     files: [&str; 2],
     limit: impl Fn(&Path, &str) -> Option<T>,
 ) -> Option<T> {
+    let controller = files[0].split('.').next().unwrap_or_default();
     let group = |line: &str| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
@@ -90,7 +90,7 @@ mod tests {
     fn memory_is_limited_by_all_control_groups_of_the_process() {
         let files = ["memory.max", "memory.limit_in_bytes"];
         let limit = |root: &Path, cgroups: &str| {
-            lowest(root, cgroups, "memory", files, |folder, file| number(&folder.join(file)))
+            lowest(root, cgroups, files, |folder, file| number(&folder.join(file)))
         };
         let root = mounted("memory", &[]);
         assert_eq!(limit(&root, "0::/user/job\n"), None, "no such files");
@@ -128,7 +128,7 @@ mod tests {
                 ("cpu/free/cpu.cfs_period_us", "100000\n"),
             ],
         );
-        let limit = |cgroups: &str| lowest(&root, cgroups, "cpu", ["cpu.max", "cpu.cfs_quota_us"], quota);
+        let limit = |cgroups: &str| lowest(&root, cgroups, ["cpu.max", "cpu.cfs_quota_us"], quota);
         assert_eq!(limit("0::/user/job\n"), Some(3.0), "the group above");
         assert_eq!(limit("0::/user/small\n"), Some(0.5));
         assert_eq!(limit("4:cpu,cpuacct:/old\n"), Some(1.5));

@@ -23,6 +23,7 @@ use crate::error::{Error, LaunchError};
 use crate::index::{Order, SpaceRef, SpaceView};
 use crate::memory::ArrayInner;
 use crate::memory::device::{DeviceMemory, LastUse};
+use crate::memory::directory::Place;
 use crate::memory::region::Region;
 use crate::memory::residence::{PublishedResidence, Residence};
 use crate::memory::routes;
@@ -235,10 +236,12 @@ impl<'a> Run<'a> {
                     let transfer = Transfer::new(header, &directory, [from, place], &part).ok()?;
                     // SAFETY: the run holds the memory and has its directory, by which this is current there
                     // and not on the device: nothing writes it there, and nothing touches it here.
-                    if let Err(error) = unsafe { transfer.run(&part) } {
-                        return Some(Err(error));
+                    match unsafe { transfer.run(&part) } {
+                        Ok(()) => directory.copied(place, &part),
+                        Err(error) if from == Place::HOST => return Some(Err(error)),
+                        // The distributed path tries it again, and knows what a lost device took along.
+                        Err(_) => return None,
                     }
-                    directory.copied(place, &part);
                 }
             }
         }
