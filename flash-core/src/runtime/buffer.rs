@@ -1,5 +1,6 @@
-//! The pool of recording buffers. Each live pipeline has one, taken from its thread's pool and returned to
-//! it, so that a warm submission allocates nothing.
+//! The pools of recording buffers. Each live pipeline has one, taken from its thread's pool and returned to
+//! it, so that a warm submission allocates nothing. What a thread has too many of goes to a pool of all
+//! threads: asynchronous pipelines are recorded by one thread and dropped by others.
 
 use super::footprint::pipeline::PipelineFootprint;
 use super::launch;
@@ -13,11 +14,12 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
-/// Buffers that a thread keeps: as many as it may well have asynchronous pipelines in flight.
-const KEPT: usize = 128;
+/// Buffers that a thread keeps.
+const KEPT: usize = 8;
 
-/// Those of them with the arenas of long recordings.
-const KEPT_LONG: usize = 8;
+/// Buffers that all threads together keep beside these: as many as there may well be asynchronous pipelines
+/// in flight.
+const SHARED: usize = 256;
 
 /// The parts of a recording.
 pub(super) struct Buffer {
@@ -42,7 +44,7 @@ struct Pool {
 impl Pool {
     #[cold]
     fn take_other(&self) -> Option<Box<Buffer>> {
-        self.others.try_borrow_mut().ok()?.pop()
+        self.others.try_borrow_mut().ok()?.pop().or_else(|| Some(POOL_OF_ALL.try_lock().ok()?.pop()?.0))
     }
 
     /// Keeps a buffer, or frees it. It may own memories, so it is freed outside the borrow.
@@ -51,13 +53,29 @@ impl Pool {
         let Ok(mut others) = self.others.try_borrow_mut() else {
             return Some(buffer);
         };
-        if others.len() >= if buffer.list.is_long() { KEPT_LONG } else { KEPT } {
-            return Some(buffer);
+        if others.len() < KEPT {
+            others.push(buffer);
+            return None;
         }
-        others.push(buffer);
-        None
+        match POOL_OF_ALL.try_lock() {
+            Ok(mut all) if all.len() < SHARED && !buffer.list.is_long() => {
+                all.push(Idle(buffer));
+                None
+            }
+            _ => Some(buffer),
+        }
     }
 }
+
+/// Only tried to be locked: a thread that does not get it makes a buffer, or frees it.
+static POOL_OF_ALL: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+/// A buffer that no pipeline has.
+struct Idle(Box<Buffer>);
+
+// SAFETY: what is left of its recording is never dereferenced, but for the plans, which any thread may use and
+// which live as long as the runtime that the buffer has.
+unsafe impl Send for Idle {}
 
 thread_local! {
     static POOL: Pool = const { Pool { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
