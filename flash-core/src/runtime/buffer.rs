@@ -73,8 +73,8 @@ static POOL_OF_ALL: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 /// A buffer that no pipeline has.
 struct Idle(Box<Buffer>);
 
-// SAFETY: what is left of its recording is never dereferenced, but for the plans, which any thread may use and
-// which live as long as the runtime that the buffer has.
+// SAFETY: what is left of its recording is never dereferenced, but for the plans, which any thread may use,
+// and which live as long as the runtime that the buffer has.
 unsafe impl Send for Idle {}
 
 thread_local! {
