@@ -5,8 +5,9 @@
 //! and a first launch on each device.
 
 use crate::child::{self, Parent};
+use crate::list::{self, bytes};
 use crate::look::{self, Look};
-use crate::{list, print};
+use crate::print;
 use anyhow::Context as _;
 use flash_core::backend::conformance::{FIRST_LAUNCH, Suite, Verdict};
 use flash_core::backend::offload::ProgramCache;
@@ -472,14 +473,4 @@ pub fn worker(arguments: &[OsString]) -> anyhow::Result<bool> {
     };
     parent.say(&message);
     parent.done()
-}
-
-/// A number of bytes as people read it.
-fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let unit = (0..UNITS.len() - 1).find(|unit| bytes >> (10 * (unit + 1)) == 0).unwrap_or(UNITS.len() - 1);
-    match unit {
-        0 => format!("{bytes} bytes"),
-        _ => format!("{:.1} {}", bytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]),
-    }
 }

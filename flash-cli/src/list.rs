@@ -162,10 +162,16 @@ pub fn plain(value: &Value) -> String {
 fn device(id: &str, info: &DeviceInfo) -> [String; 6] {
     let memory = match info.memory_bytes {
         0 => "-".to_owned(),
-        bytes => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+        known => bytes(known),
     };
-    let class = format!("{:?}", info.class).to_lowercase();
-    [id.to_owned(), class, info.threads.to_string(), memory, info.physical_id.clone(), info.name.clone()]
+    [
+        id.to_owned(),
+        info.class.name().to_owned(),
+        info.threads.to_string(),
+        memory,
+        info.physical_id.clone(),
+        info.name.clone(),
+    ]
 }
 
 fn kernel(one: &ImplementationReport, plugin: &str) -> [String; 4] {
@@ -205,5 +211,15 @@ pub fn aligned<const N: usize>(
     for (i, row) in rows.iter().enumerate() {
         line(text, row);
         after(i, text);
+    }
+}
+
+/// A number of bytes as people read it.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (0..UNITS.len() - 1).find(|unit| bytes >> (10 * (unit + 1)) == 0).unwrap_or(UNITS.len() - 1);
+    match unit {
+        0 => format!("{bytes} bytes"),
+        _ => format!("{:.1} {}", bytes as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]),
     }
 }

@@ -2,11 +2,10 @@
 //! pipeline on them.
 
 use super::kernels::{Axpy, Fill};
+use super::run_all;
 use crate::abi::{self, Implementation};
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{
-    Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
-};
+use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use crate::descriptor::weights;
 use crate::error::{Code, Error, LaunchError};
 use crate::memory::FlashMemory;
@@ -95,15 +94,7 @@ impl Device for FailingDevice {
     }
 
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
-        for phase in launch.phases() {
-            let share = launch.share(phase, launch.space().phase(phase));
-            // SAFETY: all rows of the phase, without another user, and the launch's arguments.
-            let error = unsafe { run_rows(*launch.kernel(), &share, launch.args().as_ptr()) };
-            if !error.is_null() {
-                // SAFETY: an error of this host.
-                return Err(unsafe { Failure::of_host(error) });
-            }
-        }
+        run_all(launch)?;
         // A lost device reports it at the end.
         self.check(Fault::Lost)?;
         Ok(None)

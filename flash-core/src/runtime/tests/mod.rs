@@ -12,7 +12,23 @@ mod small;
 mod twins;
 
 use super::{RuntimeObj, get_runtime};
+use crate::abi::Implementation;
+use crate::backend::{Failure, Launch, run_rows};
 use std::sync::OnceLock;
+
+/// Runs all rows of a launch on this thread, phase by phase.
+fn run_all(launch: &Launch<'_, &'static Implementation>) -> Result<(), Failure> {
+    for phase in launch.phases() {
+        let share = launch.share(phase, launch.space().phase(phase));
+        // SAFETY: all rows of the phase, which nothing else has, and the launch's arguments.
+        let error = unsafe { run_rows(*launch.kernel(), &share, launch.args().as_ptr()) };
+        if !error.is_null() {
+            // SAFETY: an error of this host.
+            return Err(unsafe { Failure::of_host(error) });
+        }
+    }
+    Ok(())
+}
 
 /// On one thread, and on two. Shared, because an interpreter needs a second to prepare a kernel.
 fn runtimes() -> &'static [RuntimeObj; 2] {

@@ -2,11 +2,10 @@
 
 use super::super::small::SmallPipeline;
 use super::super::{Pipeline, RuntimeObj, get_runtime};
+use super::run_all;
 use super::serial::Done;
 use crate::abi::Implementation;
-use crate::backend::{
-    Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
-};
+use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use crate::kernel::views::{Item, ReadWrite};
 use crate::kernel::{CpuItem, Index};
 use crate::{FlashMemory, KernelDefinition, Profile, kernel, register_backend};
@@ -72,15 +71,7 @@ impl Device for AheadDevice {
     }
 
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
-        for phase in launch.phases() {
-            let share = launch.share(phase, launch.space().phase(phase));
-            // SAFETY: all rows of the phase, which nothing else has, and the launch's arguments.
-            let error = unsafe { run_rows(*launch.kernel(), &share, launch.args().as_ptr()) };
-            if !error.is_null() {
-                // SAFETY: an error of this host.
-                return Err(unsafe { Failure::of_host(error) });
-            }
-        }
+        run_all(launch)?;
         Ok(Some(Event::new(Done)))
     }
 }

@@ -2,11 +2,10 @@
 
 use super::super::get_runtime;
 use super::kernels::Axpy;
+use super::run_all;
 use crate::abi::{self, Buffer, CopyBox, Implementation};
 use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{
-    Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
-};
+use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use crate::descriptor::{part_by, weights};
 use crate::{FlashMemory, register_backend};
 use std::sync::Arc;
@@ -44,15 +43,7 @@ impl Device for Twin {
     fn submit(&self, launch: &Launch<'_, Self::Kernel>) -> Result<Option<Event>, Failure> {
         let own = |arg: &abi::Arg| arg.kind == abi::ARG_SCALAR || arg.space == self.0.space();
         assert!(launch.args().iter().all(own), "an array is in another memory");
-        for phase in launch.phases() {
-            let share = launch.share(phase, launch.space().phase(phase));
-            // SAFETY: all rows of the phase, which nothing else has, and the launch's arguments.
-            let error = unsafe { run_rows(*launch.kernel(), &share, launch.args().as_ptr()) };
-            if !error.is_null() {
-                // SAFETY: an error of this host.
-                return Err(unsafe { Failure::of_host(error) });
-            }
-        }
+        run_all(launch)?;
         Ok(None)
     }
 
