@@ -15,7 +15,8 @@ pub trait WorkerThreads: Sync {
     fn count(&self) -> usize;
 
     /// Announces work for up to `count` threads. Threads that are awake with nothing to do count; others are
-    /// woken for the rest. Neither blocks nor runs any of the work. False: no thread can be had.
+    /// woken for the rest. If `count` is greater than their number, each of them looks, whatever the others
+    /// do. Neither blocks nor runs any of the work. False: no thread can be had.
     fn wake(&self, host: HostWork, count: usize) -> bool;
 }
 

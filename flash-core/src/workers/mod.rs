@@ -11,7 +11,7 @@ use crate::abi::workers::{WorkerHost, Workers};
 use crate::backend::catalog::Catalog;
 use crate::fork;
 use crate::panics::caught;
-pub use crate::threads::{STACK_SIZE, stack_size};
+pub use crate::threads::{STACK_SIZE, own_stack, stack_size};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -86,6 +86,12 @@ pub fn wake(count: usize) {
     announce(count);
 }
 
+/// Lets every worker look for work, now or when it is done with what it runs: for work that one of them only
+/// may do.
+pub fn wake_all() {
+    announce(u32::MAX as usize);
+}
+
 /// As [`wake`]; false if there is no thread at all.
 pub(crate) fn announce(count: usize) -> bool {
     if fork::is_child() {
@@ -97,6 +103,13 @@ pub(crate) fn announce(count: usize) -> bool {
         Some(workers) => workers.wake.is_some_and(|wake| unsafe { wake(&HOST, count as u32) } != 0),
         None => plain::wake(),
     }
+}
+
+/// True while the calling thread runs a kernel, a function of the host in a pipeline, or a partition map:
+/// where a launch is an error, and nothing may be left in its middle.
+#[inline]
+pub fn in_kernel() -> bool {
+    crate::nested::in_kernel()
 }
 
 /// The number of workers, started or not.

@@ -18,6 +18,7 @@ use super::place::Place;
 use super::turn::{MyTurn, Turn};
 use flash_core::backend::{HostWork, WorkerThreads};
 use flash_core::fork::{self, Section};
+use flash_core::workers::own_stack;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -207,6 +208,19 @@ impl Pool {
         }
     }
 
+    /// Lets every member look at the host's work, whatever the others do.
+    #[cold]
+    fn wake_each(&self, shared: &Arc<Shared>) -> bool {
+        let marked = shared.members.iter().filter(|member| shared.mailbox(member).wake()).count();
+        if marked == 0 {
+            return true;
+        }
+        let Some(rayon) = self.rayon() else { return false };
+        let shared = shared.clone();
+        rayon.broadcast(move |index| shared.attend(index));
+        true
+    }
+
     /// Runs `f` inside the pool; on the caller if that is one of its threads, or if there is no pool.
     pub(super) fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         let inside = self.shared.get().is_some_and(|shared| shared.here().is_some());
@@ -255,6 +269,9 @@ impl WorkerThreads for Pool {
         let shared = self.shared();
         shared.host.get_or_init(|| host);
         Mailbox::before_look();
+        if count > self.threads() {
+            return self.wake_each(shared);
+        }
         let missing = count.saturating_sub(shared.looking());
         if missing == 0 {
             return true;
@@ -442,11 +459,15 @@ impl Shared {
 }
 
 /// True if the calling thread of rayon runs this inside another job, which waits: its stack is deeper then
-/// than in a job that rayon's own loop runs, as the first one was.
+/// than in a job that rayon's own loop runs, as the first one was. Or it is not the thread's own stack, but
+/// that of a coroutine.
 #[inline(never)]
 fn is_nested() -> bool {
     let here = 0u8;
     let here = std::ptr::from_ref(std::hint::black_box(&here)).addr();
+    if !own_stack().contains(&here) {
+        return true;
+    }
     // Stacks grow to lower addresses.
     let bottom = BOTTOM.get().max(here);
     BOTTOM.set(bottom);

@@ -1,0 +1,414 @@
+//! Task graphs: tasks with the data that they read and write, run in any order that keeps the results of the
+//! order in which they were given; kept, and run again without being built.
+//!
+//! A task waits for the last writer of what it reads, and for the last writer and all readers since of what it
+//! writes. Edges lead from earlier tasks to later ones, so there is no circle.
+//!
+//! A run counts down, for each task, the tasks that it waits for, and for the run, the tasks that nothing
+//! waits for (*sinks*): when these have ended, all have. Sinks are counted in blocks, so that threads that run
+//! different ends of many independent tasks do not write the same line.
+
+use crate::error::TaskError;
+use crate::thread::{Context, Job, JobHeader, Own, lock};
+use crate::wait::Waiter;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Something that tasks of a graph read and write: a name for it, not the thing itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datum {
+    graph: u64,
+    index: u32,
+}
+
+/// A task of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskId {
+    graph: u64,
+    index: u32,
+}
+
+/// Tasks that are ordered by the data that they read and write.
+///
+/// # Examples
+/// A sum over two arrays, of which the parts are made at the same time:
+/// ```
+/// use flash_tasks::TaskGraph;
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// let (left, right, sum) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+/// let mut graph = TaskGraph::new();
+/// let [a, b, c] = [graph.datum(), graph.datum(), graph.datum()];
+/// graph.task(&[], &[a], || left.store((1..=10).sum(), Relaxed));
+/// graph.task(&[], &[b], || right.store((11..=20).sum(), Relaxed));
+/// graph.task(&[a, b], &[c], || sum.store(left.load(Relaxed) + right.load(Relaxed), Relaxed));
+/// for _ in 0..3 {
+///     graph.run()?; // built once
+///     assert_eq!(sum.load(Relaxed), 210);
+/// }
+/// # drop(graph);
+/// # Ok::<(), flash_tasks::TaskError>(())
+/// ```
+#[derive(Default)]
+pub struct TaskGraph<'a> {
+    id: u64,
+    tasks: Vec<Described<'a>>,
+    /// From, to: in the order of `to`.
+    edges: Vec<(u32, u32)>,
+    /// By datum.
+    accesses: Vec<Access>,
+    /// Readers of data since their last writers, as lists.
+    readers: Vec<Reader>,
+    plan: Option<Plan>,
+}
+
+struct Described<'a> {
+    function: UnsafeCell<Box<dyn FnMut() + Send + 'a>>,
+    name: Option<Box<str>>,
+    /// The latest task that an edge from here leads to, so that there is one edge only.
+    latest: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Access {
+    writer: u32,
+    /// The first of its list in `readers`.
+    reader: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Reader {
+    task: u32,
+    next: u32,
+}
+
+/// No task, or no reader.
+const NONE: u32 = u32::MAX;
+/// Sinks of a block.
+const BLOCK: u32 = 64;
+/// Tasks in a row that a thread runs before it looks at what else it has to do.
+const IN_A_ROW: u32 = 32;
+
+/// What a run needs, made once for the tasks that there are.
+struct Plan {
+    slots: Box<[Slot]>,
+    /// Of slot i: `successors[first[i]..first[i + 1]]`.
+    first: Box<[u32]>,
+    successors: Box<[u32]>,
+    /// Slots that wait for nothing.
+    roots: Box<[u32]>,
+    /// Sinks of each block that have not ended.
+    blocks: Box<[Block]>,
+    sinks: u32,
+}
+
+#[repr(align(64))]
+struct Block(AtomicU32);
+
+/// A task of a run.
+#[repr(C)]
+struct Slot {
+    job: JobHeader,
+    run: *const Run,
+    index: u32,
+    /// Tasks that it waits for: of all runs, and of this one that have not ended.
+    waits_for: u32,
+    pending: AtomicU32,
+    /// The number of its block; `NONE`: it is no sink.
+    block: u32,
+}
+
+// SAFETY: the runs of a plan take turns with what the graph's owner does, and slots are shared as `Run` says.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+/// One run, on the stack of `TaskGraph::run`, which waits for it.
+struct Run {
+    /// The functions: the one of a task is called by the thread that has its only entry in a queue.
+    tasks: *const Described<'static>,
+    plan: *const Plan,
+    waiter: *const Waiter,
+    /// Blocks whose sinks have not all ended.
+    blocks: AtomicU32,
+    failed: AtomicBool,
+    error: Mutex<Option<TaskError>>,
+}
+
+impl<'a> TaskGraph<'a> {
+    /// A graph without tasks.
+    pub fn new() -> TaskGraph<'a> {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        TaskGraph { id: IDS.fetch_add(1, Ordering::Relaxed), ..TaskGraph::default() }
+    }
+
+    /// A new datum.
+    pub fn datum(&mut self) -> Datum {
+        let index = self.accesses.len() as u32;
+        self.accesses.push(Access { writer: NONE, reader: NONE });
+        Datum { graph: self.id, index }
+    }
+
+    /// Adds a task that reads and writes data. What it both reads and writes is in `writes`. It is called
+    /// once per run.
+    ///
+    /// # Panics
+    /// A datum is of another graph.
+    pub fn task(&mut self, reads: &[Datum], writes: &[Datum], f: impl FnMut() + Send + 'a) -> TaskId {
+        let index = self.tasks.len() as u32;
+        assert!(index < NONE, "a graph has at most {NONE} tasks");
+        self.plan = None;
+        self.tasks.push(Described { function: UnsafeCell::new(Box::new(f)), name: None, latest: NONE });
+        for datum in reads {
+            let access = self.access(datum);
+            self.edge(access.writer, index);
+            let next = access.reader;
+            self.accesses[datum.index as usize].reader = self.readers.len() as u32;
+            self.readers.push(Reader { task: index, next });
+        }
+        for datum in writes {
+            let access = self.access(datum);
+            let mut reader = access.reader;
+            while let Some(&Reader { task, next }) = self.readers.get(reader as usize) {
+                self.edge(task, index);
+                reader = next;
+            }
+            if access.reader == NONE {
+                // Readers come after the writer themselves.
+                self.edge(access.writer, index);
+            }
+            self.accesses[datum.index as usize] = Access { writer: index, reader: NONE };
+        }
+        TaskId { graph: self.id, index }
+    }
+
+    /// Gives a task a name, for errors.
+    ///
+    /// # Panics
+    /// The task is of another graph.
+    pub fn name(&mut self, task: TaskId, name: impl Into<String>) {
+        let index = self.index(task);
+        self.tasks[index as usize].name = Some(name.into().into_boxed_str());
+    }
+
+    /// Lets a task come after another one, which was added before it.
+    ///
+    /// # Panics
+    /// A task is of another graph, or `before` was not added before `after`.
+    pub fn order(&mut self, before: TaskId, after: TaskId) {
+        let (before, after) = (self.index(before), self.index(after));
+        assert!(
+            before < after,
+            "task {before} was not added before task {after}, so it cannot come before it"
+        );
+        self.plan = None;
+        self.edges.push((before, after));
+    }
+
+    /// The number of tasks.
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// True if there is no task.
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    fn access(&self, datum: &Datum) -> Access {
+        assert!(datum.graph == self.id, "a datum of another graph was given");
+        self.accesses[datum.index as usize]
+    }
+
+    fn index(&self, task: TaskId) -> u32 {
+        assert!(task.graph == self.id, "a task of another graph was given");
+        task.index
+    }
+
+    fn edge(&mut self, from: u32, to: u32) {
+        // None, or the task itself, which reads what it writes.
+        if from == NONE || from == to {
+            return;
+        }
+        let latest = &mut self.tasks[from as usize].latest;
+        if *latest != to {
+            *latest = to;
+            self.edges.push((from, to));
+        }
+    }
+
+    /// Runs all tasks once, and returns when they have ended. The calling thread runs some of them. The first
+    /// run after a change makes the plan for the others.
+    ///
+    /// # Errors
+    /// A task panicked: the first one. Tasks that had not begun by then were not run.
+    pub fn run(&mut self) -> Result<(), TaskError> {
+        let plan = self.plan.get_or_insert_with(|| Plan::new(self.tasks.len(), &self.edges));
+        if plan.slots.is_empty() {
+            return Ok(());
+        }
+        if flash_core::workers::in_kernel() {
+            return self.run_here();
+        }
+        let own = Own::here();
+        let context = own.begins();
+        let waiter = Waiter::new(own);
+        let run = Run {
+            tasks: self.tasks.as_ptr().cast(),
+            plan,
+            waiter: &waiter,
+            blocks: AtomicU32::new(plan.blocks.len() as u32),
+            failed: AtomicBool::new(false),
+            error: Mutex::new(None),
+        };
+        plan.reset(&run, own.context.get().root);
+        let plan = &*plan;
+        own.push_all(plan.roots.iter().map(|&root| plan.job(root)));
+        waiter.wait(own);
+        own.ends(context);
+        run.error.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(()), Err)
+    }
+
+    /// As [`run`](Self::run), in a kernel, which must not wait for other threads: in the order of the tasks.
+    #[cold]
+    fn run_here(&mut self) -> Result<(), TaskError> {
+        for (index, task) in self.tasks.iter_mut().enumerate() {
+            let name = task.name.as_deref();
+            catch_unwind(AssertUnwindSafe(task.function.get_mut()))
+                .map_err(|payload| TaskError::panicked(&name_of(name, index), payload))?;
+        }
+        Ok(())
+    }
+}
+
+fn name_of(name: Option<&str>, index: usize) -> String {
+    name.map_or_else(|| format!("number {index} of a graph"), str::to_string)
+}
+
+impl Plan {
+    fn new(tasks: usize, edges: &[(u32, u32)]) -> Plan {
+        let mut first = vec![0_u32; tasks + 1];
+        let mut waits_for = vec![0_u32; tasks];
+        for &(from, to) in edges {
+            first[from as usize + 1] += 1;
+            waits_for[to as usize] += 1;
+        }
+        for i in 0..tasks {
+            first[i + 1] += first[i];
+        }
+        let mut successors = vec![0_u32; edges.len()];
+        let mut next = first.clone();
+        for &(from, to) in edges {
+            let at = &mut next[from as usize];
+            successors[*at as usize] = to;
+            *at += 1;
+        }
+        let mut sinks = 0;
+        let slot = |index: usize| {
+            let is_sink = first[index] == first[index + 1];
+            let block = if is_sink { sinks / BLOCK } else { NONE };
+            sinks += u32::from(is_sink);
+            Slot {
+                job: JobHeader { run: run_slot, root: 0 },
+                run: ptr::null(),
+                index: index as u32,
+                waits_for: waits_for[index],
+                pending: AtomicU32::new(0),
+                block,
+            }
+        };
+        let slots = (0..tasks).map(slot).collect();
+        let roots = (0..tasks as u32).filter(|&task| waits_for[task as usize] == 0).collect();
+        let blocks = (0..sinks.div_ceil(BLOCK)).map(|_| Block(AtomicU32::new(0))).collect();
+        Plan { slots, first: first.into(), successors: successors.into(), roots, blocks, sinks }
+    }
+
+    /// Makes everything ready for a run.
+    fn reset(&mut self, run: &Run, root: u64) {
+        for slot in &mut self.slots {
+            slot.run = run;
+            slot.job.root = root;
+            *slot.pending.get_mut() = slot.waits_for;
+        }
+        for (block, first) in self.blocks.iter_mut().zip((0..self.sinks).step_by(BLOCK as usize)) {
+            *block.0.get_mut() = (self.sinks - first).min(BLOCK);
+        }
+    }
+
+    fn job(&self, slot: u32) -> Job {
+        Job(NonNull::from(&self.slots[slot as usize]).cast())
+    }
+
+    fn successors(&self, slot: u32) -> &[u32] {
+        let (first, end) = (self.first[slot as usize], self.first[slot as usize + 1]);
+        &self.successors[first as usize..end as usize]
+    }
+}
+
+/// Runs a task of a graph, and those that come after it and wait for nothing else.
+///
+/// # Safety
+/// As for [`JobHeader::run`]: the caller has the only entry of the slot, and its run lasts.
+unsafe fn run_slot(job: NonNull<JobHeader>, own: &'static Own) {
+    let mut slot = job.cast::<Slot>();
+    for row in 1.. {
+        // SAFETY: the run lasts until its last sink is counted. This task is none, or has not been counted.
+        let (at, run) = unsafe { (slot.as_ref(), &*slot.as_ref().run) };
+        // SAFETY: as above; the plan is not changed while the run lasts.
+        let plan = unsafe { &*run.plan };
+        own.context.set(Context { root: at.job.root, ..Context::NONE });
+        // SAFETY: as above. Each task is called by the thread that has its entry, once per run.
+        unsafe { run.call(at.index) };
+        if at.block != NONE {
+            // The last that is done with the run, unless this was the last sink.
+            if plan.blocks[at.block as usize].0.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let waiter = run.waiter;
+                if run.blocks.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    // SAFETY: `TaskGraph::run` waits for it.
+                    unsafe { Waiter::signal(waiter) };
+                }
+            }
+            return;
+        }
+        let mut next = None;
+        for &successor in plan.successors(at.index) {
+            if plan.slots[successor as usize].pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let ready = plan.job(successor);
+                match next {
+                    None => next = Some(ready),
+                    Some(_) => own.push_own(ready),
+                }
+            }
+        }
+        let Some(Job(next)) = next else { return };
+        if row == IN_A_ROW {
+            return own.push_own(Job(next));
+        }
+        slot = next.cast();
+    }
+}
+
+impl Run {
+    /// Calls a task's function, unless one has failed.
+    ///
+    /// # Safety
+    /// The caller has the task's entry.
+    #[inline]
+    unsafe fn call(&self, index: u32) {
+        if self.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: `run` borrows the tasks for as long as the run lasts, and the entry is the caller's.
+        let (task, function) = unsafe {
+            let task = self.tasks.add(index as usize);
+            (&(*task).name, &mut *(*task).function.get())
+        };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
+            let error = TaskError::panicked(&name_of(task.as_deref(), index as usize), payload);
+            lock(&self.error).get_or_insert(error);
+            self.failed.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Tasks on the worker threads of FLASH.
+//!
+//! | for | use |
+//! |---|---|
+//! | two functions at once | [`join`] |
+//! | tasks that borrow, with results and errors | [`scope`], [`Scope::spawn`], [`Task::wait`] |
+//! | tasks ordered by their data, run again and again | [`TaskGraph`] |
+//! | waiting without a thread | [`Task::wait`], [`until`], [`yield_now`], in tasks |
+//! | shared values, limits | [`Mutex`], [`Condvar`], [`Semaphore`] |
+//! | futures | [`spawn_async`] |
+//!
+//! Tasks run on the threads that run kernels on the CPU, asynchronous pipelines and functions of the host, and
+//! on the thread that waits for them. A task that waits is *suspended*: its thread runs other tasks. It goes on
+//! on the same thread, so it may hold what is not `Send`. README.md beside this crate has the design.
+
+mod done;
+mod error;
+mod fiber;
+mod future;
+mod graph;
+mod idle;
+mod locks;
+mod node;
+mod scope;
+mod sync;
+mod task;
+mod thread;
+mod wait;
+
+pub use error::TaskError;
+pub use future::{AsyncTask, spawn_async};
+pub use graph::{Datum, TaskGraph, TaskId};
+pub use locks::{Condvar, Mutex, MutexGuard, Permit, Semaphore};
+pub use scope::{Scope, Spawn, join, scope};
+pub use task::{Priority, State, Task, cancelled, name};
+pub use thread::set_limit;
+pub use wait::{until, yield_now};

@@ -1,0 +1,3 @@
+//! The atomics of the files that `tests/loom` models.
+
+pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

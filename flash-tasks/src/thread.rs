@@ -1,0 +1,795 @@
+//! What each thread has for tasks: its queue, its mail, its fibers; and how it finds the next task.
+//!
+//! A thread gets an [`Own`] when it first uses tasks, and gives it back when it ends. [`Own`] is the thread's
+//! alone. Other threads see its [`Shared`]: they steal from the queue and send mail.
+//!
+//! - *The queue* has what this thread spawned, the newest first for the thread itself, the oldest first for
+//!   thieves.
+//! - *Mail* is for this thread only: fibers that began here and may go on.
+//! - *Roots.* A thread that is no worker runs tasks only while it waits, and only those of the scope, join or
+//!   graph that it waits for: its *root*. It hands others that it comes across to the workers.
+
+use crate::fiber::{self, Back, Fiber, stack_pointer};
+use crate::idle::Activity;
+use crate::node::Node;
+use crate::scope::ScopeState;
+use crate::task::Header;
+use crate::wait::Waiter;
+use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+use flash_core::workers::{self, Registration, Source};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// A worker leaves the tasks for a moment after this time, for work of other sources.
+const TURN: Duration = Duration::from_micros(200);
+/// Tasks between looks at the clock, and at pending operations.
+const TASKS_PER_LOOK: u32 = 32;
+/// A thread that waits looks for tasks for so long before it sleeps.
+const SPIN: Duration = Duration::from_micros(30);
+/// A worker without a task looks for one for so long before it leaves the tasks.
+const SEARCH: Duration = Duration::from_micros(5);
+/// Fibers without a task that a thread keeps.
+const IDLE_FIBERS: usize = 32;
+/// The longest sleep between two looks at pending operations, with nothing else to do.
+const LONGEST_SLEEP: Duration = Duration::from_micros(500);
+
+/// What belongs together: see the module's head. 0: it has none.
+pub(crate) type Root = u64;
+/// No task has this one.
+const NO_ROOT: Root = Root::MAX;
+
+/// The beginning of everything that can be queued.
+#[repr(C)]
+pub(crate) struct JobHeader {
+    /// Runs it, once. It does not unwind.
+    pub(crate) run: unsafe fn(NonNull<JobHeader>, &'static Own),
+    pub(crate) root: Root,
+}
+
+/// Something to run, once. It stays alive until it has run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Job(pub(crate) NonNull<JobHeader>);
+
+// SAFETY: what makes a job promises that any thread may run it.
+unsafe impl Send for Job {}
+
+/// A fiber that may go on, sent to its thread.
+pub(crate) struct Ready(pub(crate) NonNull<Fiber>);
+
+// SAFETY: the fiber is only passed to its own thread.
+unsafe impl Send for Ready {}
+
+/// How a thread is reached.
+const AWAKE: u8 = 0;
+/// It has left the tasks, and sleeps or will sleep as a worker.
+const IDLE: u8 = 1;
+/// It sleeps, or is about to, until it is unparked.
+const PARKED: u8 = 2;
+
+/// What other threads see of a thread.
+pub(crate) struct Shared {
+    stealer: Stealer<Job>,
+    mail: Mutex<VecDeque<Ready>>,
+    has_mail: AtomicBool,
+    rest: AtomicU8,
+    thread: Mutex<Option<Thread>>,
+}
+
+/// A thread's own part.
+pub(crate) struct Own {
+    pub(crate) shared: &'static Shared,
+    queue: Worker<Job>,
+    /// The fiber that runs.
+    pub(crate) fiber: Cell<*const Fiber>,
+    idle_fibers: RefCell<Vec<NonNull<Fiber>>>,
+    /// Fibers that go on at the next turn: they gave way, or look again whether an operation is done.
+    waiting_turn: RefCell<VecDeque<NonNull<Fiber>>>,
+    /// What runs now: its task, the node that counts what it spawns, and the scope of that node.
+    pub(crate) context: Cell<Context>,
+    /// What this thread waits for, if it is in no fiber.
+    goal: Cell<*const Waiter>,
+    /// The only root whose tasks it runs; 0: any.
+    filter: Cell<Root>,
+    searching: Cell<bool>,
+    /// It counts as active.
+    active: Cell<bool>,
+    /// When the worker leaves the tasks for a moment.
+    until: Cell<Option<Instant>>,
+    victims: RefCell<Victims>,
+    random: Cell<u64>,
+    /// Above this address, enough is left of the thread's own stack.
+    room: Cell<usize>,
+}
+
+/// What runs on a thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Context {
+    pub(crate) root: Root,
+    pub(crate) task: *const Header,
+    pub(crate) node: *const Node,
+    pub(crate) scope: *const ScopeState,
+}
+
+impl Context {
+    pub(crate) const NONE: Context =
+        Context { root: 0, task: ptr::null(), node: ptr::null(), scope: ptr::null() };
+}
+
+struct Victims {
+    version: usize,
+    threads: Arc<[&'static Shared]>,
+}
+
+/// All threads that have an [`Own`].
+struct Threads {
+    threads: Arc<[&'static Shared]>,
+    /// Given back.
+    free: Vec<&'static Own>,
+}
+
+// SAFETY: an `Own` in the list belongs to no thread.
+unsafe impl Send for Threads {}
+
+static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
+/// Changes with `THREADS.threads`.
+static VERSION: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static ACTIVITY: Activity = Activity::new();
+/// The limit of active threads; 0: the number of workers.
+static LIMIT: AtomicU32 = AtomicU32::new(0);
+static NEXT_ROOT: AtomicU64 = AtomicU64::new(1);
+
+/// Tasks that come before all others, and after: by priority.
+pub(crate) static URGENT: Shelf = Shelf::new();
+pub(crate) static LATER: Shelf = Shelf::new();
+
+/// Tasks of no thread's queue.
+fn injector() -> &'static Injector<Job> {
+    static INJECTOR: OnceLock<Injector<Job>> = OnceLock::new();
+    INJECTOR.get_or_init(Injector::new)
+}
+
+/// A queue that all threads share, first in first out.
+pub(crate) struct Shelf {
+    jobs: Mutex<VecDeque<Job>>,
+    count: AtomicUsize,
+}
+
+impl Shelf {
+    const fn new() -> Shelf {
+        Shelf { jobs: Mutex::new(VecDeque::new()), count: AtomicUsize::new(0) }
+    }
+
+    fn push(&self, job: Job) {
+        let mut jobs = lock(&self.jobs);
+        jobs.push_back(job);
+        self.count.store(jobs.len(), Ordering::Relaxed);
+    }
+
+    /// The first one of a root; 0: of any.
+    fn pop(&self, root: Root) -> Option<Job> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut jobs = lock(&self.jobs);
+        // SAFETY: what is queued is alive.
+        let at = jobs.iter().position(|job| root == 0 || unsafe { job.0.as_ref() }.root == root)?;
+        let job = jobs.remove(at);
+        self.count.store(jobs.len(), Ordering::Relaxed);
+        job
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// At most so many threads run tasks at once.
+fn limit() -> u32 {
+    match LIMIT.load(Ordering::Relaxed) {
+        0 => worker_count() as u32,
+        limit => limit,
+    }
+}
+
+pub(crate) fn worker_count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(workers::count)
+}
+
+/// Sets the limit of threads that run tasks at the same time, at least 1, at any time: workers beyond it
+/// finish the tasks that they have begun, and take no others. `None`: all workers, as at the start.
+///
+/// Fewer workers save energy where tasks wait for memory anyway.
+pub fn set_limit(threads: Option<usize>) {
+    let limit = threads.map_or(0, |threads| threads.clamp(1, u32::MAX as usize) as u32);
+    LIMIT.store(limit, Ordering::Relaxed);
+    workers::wake_all();
+}
+
+pub(crate) fn new_root() -> Root {
+    NEXT_ROOT.fetch_add(1, Ordering::Relaxed)
+}
+
+thread_local! {
+    static OWN: Cell<*const Own> = const { Cell::new(ptr::null()) };
+    static GIVES_BACK: GivesBack = const { GivesBack };
+}
+
+struct GivesBack;
+
+impl Drop for GivesBack {
+    /// The thread ends. It waits for nothing, so it has no fiber with a task; what it spawned and is still
+    /// queued goes to the workers.
+    fn drop(&mut self) {
+        let own = OWN.replace(ptr::null());
+        // SAFETY: `here` made it, and it lives for ever.
+        let Some(own) = (unsafe { own.as_ref() }) else { return };
+        while let Some(job) = own.queue.pop() {
+            injector().push(job);
+        }
+        wake_if_wanted();
+        *lock(&own.shared.thread) = None;
+        if let Some(threads) = lock(&THREADS).as_mut() {
+            threads.free.push(own);
+        }
+    }
+}
+
+impl Own {
+    /// This thread's.
+    #[inline]
+    pub(crate) fn here() -> &'static Own {
+        // SAFETY: `adopt` stored an `Own` that lives for ever.
+        match unsafe { OWN.get().as_ref() } {
+            Some(own) => own,
+            None => Own::adopt(),
+        }
+    }
+
+    #[cold]
+    fn adopt() -> &'static Own {
+        register_source();
+        let mut threads = lock(&THREADS);
+        let threads = threads.get_or_insert_with(|| Threads { threads: Arc::from([]), free: Vec::new() });
+        let own = threads.free.pop().unwrap_or_else(|| {
+            let own = Own::new(threads.threads.len());
+            threads.threads = threads.threads.iter().copied().chain([own.shared]).collect();
+            VERSION.fetch_add(1, Ordering::Release);
+            own
+        });
+        *lock(&own.shared.thread) = Some(std::thread::current());
+        own.shared.rest.store(AWAKE, Ordering::Relaxed);
+        own.room.set(fiber::room_of_thread());
+        OWN.set(own);
+        // Fails where the thread is ending: then nothing is given back.
+        let _ = GIVES_BACK.try_with(|_| ());
+        own
+    }
+
+    fn new(number: usize) -> &'static Own {
+        let queue = Worker::new_lifo();
+        let shared = Box::leak(Box::new(Shared {
+            stealer: queue.stealer(),
+            mail: Mutex::new(VecDeque::new()),
+            has_mail: AtomicBool::new(false),
+            rest: AtomicU8::new(AWAKE),
+            thread: Mutex::new(None),
+        }));
+        Box::leak(Box::new(Own {
+            shared,
+            queue,
+            fiber: Cell::new(ptr::null()),
+            idle_fibers: RefCell::new(Vec::new()),
+            waiting_turn: RefCell::new(VecDeque::new()),
+            context: Cell::new(Context::NONE),
+            goal: Cell::new(ptr::null()),
+            filter: Cell::new(0),
+            searching: Cell::new(false),
+            active: Cell::new(false),
+            until: Cell::new(None),
+            victims: RefCell::new(Victims { version: 0, threads: Arc::from([]) }),
+            random: Cell::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1)),
+            room: Cell::new(0),
+        }))
+    }
+
+    /// What this thread does from now on belongs to a scope, a join or a graph. The context of before is to be
+    /// given to [`ends`](Self::ends).
+    #[inline]
+    pub(crate) fn begins(&self) -> Context {
+        let context = self.context.get();
+        if context.root == 0 {
+            self.begins_root();
+        }
+        context
+    }
+
+    #[cold]
+    fn begins_root(&self) {
+        self.begins_as(new_root());
+    }
+
+    /// As [`begins`](Self::begins), for what belongs to `root`.
+    pub(crate) fn begins_as(&self, root: Root) -> Context {
+        let context = self.context.get();
+        self.context.set(Context { root, ..context });
+        if context.root == 0 && !self.active.replace(true) {
+            ACTIVITY.enter(false);
+        }
+        context
+    }
+
+    /// See [`begins`](Self::begins).
+    #[inline]
+    pub(crate) fn ends(&self, before: Context) {
+        self.context.set(before);
+        if before.root == 0 {
+            self.leaves(false);
+        }
+    }
+
+    #[cold]
+    fn leaves(&self, searched: bool) {
+        if self.active.replace(false) {
+            ACTIVITY.leave(searched);
+            if self.any_queued() {
+                wake_if_wanted();
+            }
+        }
+    }
+
+    /// Queues a job for this thread or a thief.
+    #[inline]
+    pub(crate) fn push(&self, job: Job) {
+        self.queue.push(job);
+        wake_if_wanted();
+    }
+
+    /// Queues a job that this thread will run unless a thief does. It does not see to it that a worker that
+    /// goes to sleep right now sees the job.
+    #[inline]
+    pub(crate) fn push_own(&self, job: Job) {
+        self.queue.push(job);
+        if ACTIVITY.seems_wanted(limit()) {
+            workers::wake(1);
+        }
+    }
+
+    /// Queues jobs, and wakes a worker for them once.
+    pub(crate) fn push_all(&self, jobs: impl Iterator<Item = Job>) {
+        jobs.for_each(|job| self.queue.push(job));
+        wake_if_wanted();
+    }
+
+    /// Takes `job` back if it is one of the two newest in the queue.
+    #[inline]
+    pub(crate) fn take_back(&self, job: Job) -> bool {
+        let Some(newest) = self.queue.pop() else { return false };
+        if newest == job {
+            return true;
+        }
+        let second = self.queue.pop();
+        if let Some(second) = second
+            && second != job
+        {
+            self.queue.push(second);
+        }
+        self.queue.push(newest);
+        second == Some(job)
+    }
+
+    /// The next job for this thread. Called by fibers.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Job> {
+        let filter = self.filter.get();
+        if let Some(job) = URGENT.pop(filter) {
+            return Some(self.found(job));
+        }
+        while let Some(job) = self.queue.pop() {
+            if self.may_run(job) {
+                return Some(self.found(job));
+            }
+        }
+        self.search()
+    }
+
+    /// True if this thread may run the job. If not, it is given to the workers.
+    #[inline]
+    fn may_run(&self, job: Job) -> bool {
+        let filter = self.filter.get();
+        // SAFETY: what was queued is alive, and this thread has it.
+        let may = filter == 0 || unsafe { job.0.as_ref() }.root == filter;
+        if !may {
+            injector().push(job);
+            wake_if_wanted();
+        }
+        may
+    }
+
+    #[inline]
+    fn found(&self, job: Job) -> Job {
+        if self.searching.replace(false) && ACTIVITY.found() && self.any_queued() {
+            wake_if_wanted();
+        }
+        job
+    }
+
+    #[inline(never)]
+    fn search(&self) -> Option<Job> {
+        let filter = self.filter.get();
+        if flash_core::fork::is_child() {
+            // The threads that the other queues belong to are not here, but in the parent.
+            return LATER.pop(filter);
+        }
+        if filter == 0 && !self.searching.replace(true) {
+            ACTIVITY.search();
+        }
+        let job = self.steal().or_else(|| LATER.pop(filter))?;
+        Some(self.found(job))
+    }
+
+    fn steal(&self) -> Option<Job> {
+        let any = self.filter.get() == 0;
+        while any && !injector().is_empty() {
+            if let Steal::Success(job) = injector().steal_batch_and_pop(&self.queue) {
+                return Some(job);
+            }
+        }
+        let threads = self.victims();
+        let random = self.random.get();
+        self.random.set(random ^ (random << 13) ^ (random << 13 ^ random) >> 7 ^ random << 17);
+        let start = if threads.is_empty() { 0 } else { random as usize % threads.len() };
+        for victim in threads[start..].iter().chain(&threads[..start]) {
+            if ptr::eq(*victim, self.shared) {
+                continue;
+            }
+            loop {
+                let stolen = match any {
+                    true => victim.stealer.steal_batch_and_pop(&self.queue),
+                    false => victim.stealer.steal(),
+                };
+                match stolen {
+                    Steal::Success(job) if self.may_run(job) => return Some(job),
+                    Steal::Success(_) | Steal::Retry => {}
+                    Steal::Empty => break,
+                }
+            }
+        }
+        None
+    }
+
+    fn victims(&self) -> Arc<[&'static Shared]> {
+        let mut victims = self.victims.borrow_mut();
+        let version = VERSION.load(Ordering::Acquire);
+        if victims.version != version {
+            let threads = lock(&THREADS);
+            let threads = threads.as_ref().map_or_else(|| Arc::from([]), |threads| threads.threads.clone());
+            *victims = Victims { version, threads };
+        }
+        victims.threads.clone()
+    }
+
+    /// True if a queue has something, of any root.
+    fn any_queued(&self) -> bool {
+        !self.queue.is_empty()
+            || !URGENT.is_empty()
+            || !LATER.is_empty()
+            || !injector().is_empty()
+            || self.victims().iter().any(|victim| !victim.stealer.is_empty())
+    }
+
+    /// True if a worker has something to do.
+    fn has_work(&self) -> bool {
+        self.shared.has_mail.load(Ordering::Acquire)
+            || !self.waiting_turn.borrow().is_empty()
+            || (!beyond_limit() && self.any_queued())
+    }
+
+    /// True if a fiber should go back to the thread's loop before it takes the next job.
+    #[inline]
+    pub(crate) fn should_turn(&self, jobs: &mut u32) -> bool {
+        *jobs += 1;
+        if self.shared.has_mail.load(Ordering::Relaxed) || self.reached() {
+            return true;
+        }
+        if !jobs.is_multiple_of(TASKS_PER_LOOK) {
+            return false;
+        }
+        !self.waiting_turn.borrow().is_empty()
+            || self.time_is_up()
+            || (self.filter.get() == 0 && beyond_limit())
+    }
+
+    fn time_is_up(&self) -> bool {
+        self.until.get().is_some_and(|until| Instant::now() >= until)
+    }
+
+    #[inline]
+    fn reached(&self) -> bool {
+        // SAFETY: `wait_outside` keeps it alive while it is set.
+        unsafe { self.goal.get().as_ref() }.is_some_and(Waiter::is_done)
+    }
+
+    /// A worker that was in the middle of something of rayon's when it was called for its mail has not come, and
+    /// goes to sleep without a look. True if there is one such, which is called once more.
+    fn calls_again(&self) -> bool {
+        let sleeps = |thread: &&&Shared| {
+            thread.has_mail.load(Ordering::Relaxed) && thread.rest.load(Ordering::Relaxed) == IDLE
+        };
+        let any = self.victims().iter().any(|thread| sleeps(&thread));
+        if any {
+            std::thread::sleep(Duration::from_millis(1));
+            workers::wake_all();
+        }
+        any
+    }
+
+    fn take_mail(&self) -> Option<Ready> {
+        if !self.shared.has_mail.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut mail = lock(&self.shared.mail);
+        let first = mail.pop_front();
+        self.shared.has_mail.store(!mail.is_empty(), Ordering::Release);
+        first
+    }
+
+    /// Lets this thread's fibers run until what it waits for is done, its time is up, or nothing is left.
+    /// True in the last case.
+    fn run(&'static self) -> bool {
+        // Looks at pending operations in a row that found none done.
+        let mut in_vain = 0_u32;
+        loop {
+            if self.reached() || self.time_is_up() {
+                return false;
+            }
+            match self.take_mail() {
+                Some(Ready(fiber)) => self.resume(fiber),
+                None if self.filter.get() == 0 && beyond_limit() => {
+                    if self.waiting_turn.borrow().is_empty() {
+                        return true;
+                    }
+                }
+                None => {
+                    if self.run_fiber() {
+                        // It ran something.
+                        in_vain = 0;
+                    } else if self.waiting_turn.borrow().is_empty() {
+                        return true;
+                    }
+                }
+            }
+            let waiting = self.waiting_turn.borrow().len();
+            for _ in 0..waiting {
+                let Some(fiber) = self.waiting_turn.borrow_mut().pop_front() else { break };
+                self.resume(fiber);
+            }
+            if waiting > 0 {
+                in_vain += 1;
+                self.pause(in_vain);
+            }
+        }
+    }
+
+    /// Nothing but pending operations is left: gives way to other threads, for longer and longer.
+    fn pause(&self, in_vain: u32) {
+        match in_vain {
+            0..64 => std::hint::spin_loop(),
+            64..256 => std::thread::yield_now(),
+            _ => {
+                let searched = self.searching.replace(false);
+                ACTIVITY.leave(searched);
+                let sleep = Duration::from_micros(u64::from(in_vain - 255)).min(LONGEST_SLEEP);
+                // Mail and work that is announced end the sleep of a thread that is parked.
+                self.shared.rest.store(PARKED, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
+                if !self.shared.has_mail.load(Ordering::Relaxed) {
+                    std::thread::park_timeout(sleep);
+                }
+                self.shared.rest.store(AWAKE, Ordering::Relaxed);
+                ACTIVITY.enter(searched);
+                self.searching.set(searched);
+            }
+        }
+    }
+
+    /// Lets a fiber without a task look for one. False if it found none.
+    fn run_fiber(&'static self) -> bool {
+        let fiber = self.idle_fibers.borrow_mut().pop().or_else(Fiber::new);
+        match fiber {
+            Some(fiber) => self.go_on(fiber) != Back::NothingToDo,
+            // No memory for another stack: the task runs on this thread's own, and is waited for there.
+            None => match self.next() {
+                Some(job) => {
+                    self.execute(job);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    fn resume(&'static self, fiber: NonNull<Fiber>) {
+        self.go_on(fiber);
+    }
+
+    fn go_on(&'static self, fiber: NonNull<Fiber>) -> Back {
+        let before = self.fiber.replace(fiber.as_ptr());
+        // SAFETY: the fiber is this thread's, does not run, and nothing else resumes it.
+        let back = unsafe { Fiber::resume(fiber) };
+        self.fiber.set(before);
+        self.context.set(Context::NONE);
+        match back {
+            // What it waits for has it.
+            Back::Waits => {}
+            Back::GivesWay => self.waiting_turn.borrow_mut().push_back(fiber),
+            Back::Turns | Back::NothingToDo => {
+                let mut idle = self.idle_fibers.borrow_mut();
+                if idle.len() < IDLE_FIBERS {
+                    idle.push(fiber);
+                } else {
+                    // SAFETY: it has no task, and nothing refers to it.
+                    unsafe { Fiber::end(fiber) };
+                }
+            }
+        }
+        back
+    }
+
+    /// True if a task may begin on top of what runs here: enough is left of the stack.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        // SAFETY: the fiber that runs here is alive.
+        match unsafe { self.fiber.get().as_ref() } {
+            Some(fiber) => !fiber.is_deep(),
+            None => stack_pointer() > self.room.get(),
+        }
+    }
+
+    /// Runs a job on this stack.
+    #[inline]
+    pub(crate) fn execute(&'static self, job: Job) {
+        // SAFETY: a queued job is alive until it has run, and a queue gives it out once.
+        unsafe {
+            (job.0.as_ref().run)(job.0, self);
+        }
+    }
+
+    /// Waits outside all fibers: runs tasks of the root meanwhile, and sleeps if there are none.
+    pub(crate) fn wait_outside(&'static self, waiter: &Waiter) {
+        let context = self.context.get();
+        let before = (
+            self.goal.replace(waiter),
+            self.filter.replace(if context.root == 0 { NO_ROOT } else { context.root }),
+        );
+        let (until, searched) = (self.until.take(), self.searching.replace(false));
+        let mut since = None;
+        let active = self.active.replace(true);
+        if !active {
+            ACTIVITY.enter(false);
+        }
+        while !waiter.is_done() {
+            if !self.run() {
+                since = None;
+                continue;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() < SPIN {
+                std::hint::spin_loop();
+                continue;
+            }
+            ACTIVITY.leave(false);
+            self.shared.rest.store(PARKED, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            // What it has queued may be of another root, or come back from its fibers.
+            if self.any_queued() {
+                workers::wake(1);
+            }
+            if !waiter.is_done() && !self.shared.has_mail.load(Ordering::SeqCst) {
+                std::thread::park();
+            }
+            self.shared.rest.store(AWAKE, Ordering::Relaxed);
+            ACTIVITY.enter(false);
+        }
+        if !active {
+            self.leaves(false);
+        }
+        (self.until.set(until), self.searching.set(searched));
+        (self.goal.set(before.0), self.filter.set(before.1));
+        self.context.set(context);
+    }
+}
+
+fn beyond_limit() -> bool {
+    LIMIT.load(Ordering::Relaxed) != 0 && ACTIVITY.active() > limit()
+}
+
+/// Wakes a worker if one is wanted for what was just queued.
+#[inline]
+pub(crate) fn wake_if_wanted() {
+    if ACTIVITY.wanted(limit()) {
+        workers::wake(1);
+    }
+}
+
+/// Queues a job where any thread finds it.
+pub(crate) fn inject(job: Job, shelf: Option<&Shelf>) {
+    match shelf {
+        Some(shelf) => shelf.push(job),
+        None => injector().push(job),
+    }
+    wake_if_wanted();
+}
+
+impl Shared {
+    /// Sends mail, and sees to it that the thread reads it.
+    pub(crate) fn send(&self, mail: Ready) {
+        {
+            let mut letters = lock(&self.mail);
+            letters.push_back(mail);
+            self.has_mail.store(true, Ordering::SeqCst);
+        }
+        self.call();
+    }
+
+    /// Wakes the thread if it sleeps.
+    pub(crate) fn call(&self) {
+        fence(Ordering::SeqCst);
+        match self.rest.load(Ordering::SeqCst) {
+            AWAKE => {}
+            PARKED => {
+                if let Some(thread) = &*lock(&self.thread) {
+                    thread.unpark();
+                }
+            }
+            // Workers cannot be addressed: all of them look.
+            _ => workers::wake_all(),
+        }
+    }
+}
+
+/// The tasks as a source of work of the process's workers.
+struct Tasks;
+
+impl Source for Tasks {
+    fn run_one(&self) -> bool {
+        let own = Own::here();
+        if !own.has_work() {
+            own.shared.rest.store(IDLE, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if !own.has_work() {
+                return own.calls_again();
+            }
+        }
+        own.shared.rest.store(AWAKE, Ordering::Relaxed);
+        own.until.set(Some(Instant::now() + TURN));
+        ACTIVITY.enter(true);
+        own.active.set(true);
+        own.searching.set(true);
+        let mut since = None;
+        // For a while after the last task, it is likely that more come.
+        while own.run() && since.get_or_insert_with(Instant::now).elapsed() < SEARCH {
+            std::hint::spin_loop();
+        }
+        own.leaves(own.searching.replace(false));
+        own.until.set(None);
+        true
+    }
+}
+
+fn register_source() {
+    static REGISTRATION: OnceLock<Registration> = OnceLock::new();
+    REGISTRATION.get_or_init(|| {
+        // The number of workers is asked of a backend: not where a task is queued.
+        worker_count();
+        workers::register(Arc::new(Tasks))
+    });
+}
