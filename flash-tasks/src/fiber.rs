@@ -9,7 +9,7 @@
 //! *Invariant.* A fiber is resumed by its own thread only, and while it is suspended one thing only refers to
 //! it: the thread's list of idle ones, its list of those that wait for a turn, a `Waiter`, or mail.
 
-use crate::thread::Own;
+use crate::thread::{Own, Root};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};
@@ -35,6 +35,8 @@ pub(crate) struct Fiber {
     yielder: Cell<*const Yielder<NonNull<Fiber>, Back>>,
     /// Below this address, too little is left of its stack for another task.
     deep: usize,
+    /// The root of its task, while that waits.
+    root: Cell<Root>,
     ends: Cell<bool>,
 }
 
@@ -49,7 +51,7 @@ impl Fiber {
         let deep = stack.limit().get() + (stack.base().get() - stack.limit().get()) / RESERVE;
         let coroutine = UnsafeCell::new(Coroutine::with_stack(stack, main));
         let yielder = Cell::new(ptr::null());
-        let fiber = Box::new(Fiber { coroutine, yielder, deep, ends: Cell::new(false) });
+        let fiber = Box::new(Fiber { coroutine, yielder, deep, root: Cell::new(0), ends: Cell::new(false) });
         Some(NonNull::from(Box::leak(fiber)))
     }
 
@@ -89,6 +91,16 @@ impl Fiber {
     pub(crate) unsafe fn leave(&self, back: Back) {
         // SAFETY: `main` stored it, and it lives as long as `main` runs, which it does below on this stack.
         unsafe { (*self.yielder.get()).suspend(back) };
+    }
+
+    /// The root of the task that it was left in.
+    pub(crate) fn root(&self) -> Root {
+        self.root.get()
+    }
+
+    /// Notes the root of the task that it is about to be left in.
+    pub(crate) fn belongs_to(&self, root: Root) {
+        self.root.set(root);
     }
 
     /// True if little of its stack is left.

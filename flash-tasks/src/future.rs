@@ -1,7 +1,7 @@
 //! Tasks that are futures: they are `Send`, so any worker goes on with them.
 
 use crate::error::TaskError;
-use crate::thread::{Context, Job, JobHeader, Own, Root, inject, lock, new_root};
+use crate::thread::{Context, Job, JobHeader, Own, Root, SHARED, inject, lock, new_root};
 use crate::wait::Waiter;
 use async_task::{Builder, Runnable};
 use std::future::Future;
@@ -87,7 +87,7 @@ struct Turn {
 fn schedule(runnable: Runnable<Root>) {
     let root = *runnable.metadata();
     let turn = Box::leak(Box::new(Turn { job: JobHeader { run: run_turn, root }, runnable }));
-    inject(Job(NonNull::from(turn).cast()), None);
+    inject(Job(NonNull::from(turn).cast()), &SHARED);
 }
 
 /// # Safety

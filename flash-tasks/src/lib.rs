@@ -34,4 +34,4 @@ pub use locks::{Condvar, Mutex, MutexGuard, Permit, Semaphore};
 pub use scope::{Scope, Spawn, join, scope};
 pub use task::{Priority, State, Task, cancelled, name};
 pub use thread::set_limit;
-pub use wait::{until, yield_now};
+pub use wait::{unsuspended, until, yield_now};

@@ -267,8 +267,8 @@ where
     }
     match priority {
         Priority::Normal => own.push(job),
-        Priority::High => inject(job, Some(&URGENT)),
-        Priority::Low => inject(job, Some(&LATER)),
+        Priority::High => inject(job, &URGENT),
+        Priority::Low => inject(job, &LATER),
     }
     task
 }

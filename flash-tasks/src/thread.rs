@@ -10,17 +10,17 @@
 //!   graph that it waits for: its *root*. It hands others that it comes across to the workers.
 
 use crate::fiber::{self, Back, Fiber, stack_pointer};
-use crate::idle::Activity;
+use crate::idle::{Activity, Part};
 use crate::node::Node;
 use crate::scope::ScopeState;
 use crate::task::Header;
 use crate::wait::Waiter;
-use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+use crossbeam_deque::{Steal, Stealer, Worker};
 use flash_core::workers::{self, Registration, Source};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -55,6 +55,13 @@ pub(crate) struct JobHeader {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Job(pub(crate) NonNull<JobHeader>);
 
+impl Job {
+    fn root(&self) -> Root {
+        // SAFETY: it has not run, so it is alive.
+        unsafe { self.0.as_ref() }.root
+    }
+}
+
 // SAFETY: what makes a job promises that any thread may run it.
 unsafe impl Send for Job {}
 
@@ -77,6 +84,8 @@ pub(crate) struct Shared {
     mail: Mutex<VecDeque<Ready>>,
     has_mail: AtomicBool,
     rest: AtomicU8,
+    /// What it runs while it waits: see `Own::filter`.
+    filter: AtomicU64,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -89,6 +98,8 @@ pub(crate) struct Own {
     idle_fibers: RefCell<Vec<NonNull<Fiber>>>,
     /// Fibers that go on at the next turn: they gave way, or look again whether an operation is done.
     waiting_turn: RefCell<VecDeque<NonNull<Fiber>>>,
+    /// Fibers that go on when this thread is back from a wait of another root.
+    held: RefCell<Vec<NonNull<Fiber>>>,
     /// What runs now: its task, the node that counts what it spawns, and the scope of that node.
     pub(crate) context: Cell<Context>,
     /// What this thread waits for, if it is in no fiber.
@@ -96,8 +107,12 @@ pub(crate) struct Own {
     /// The only root whose tasks it runs; 0: any.
     filter: Cell<Root>,
     searching: Cell<bool>,
+    /// The fiber that runs is not to be left: see `unsuspended`.
+    pub(crate) stays: Cell<bool>,
     /// It counts as active.
     active: Cell<bool>,
+    /// It runs tasks as a worker.
+    worker: Cell<bool>,
     /// When the worker leaves the tasks for a moment.
     until: Cell<Option<Instant>>,
     victims: RefCell<Victims>,
@@ -140,18 +155,14 @@ static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
 static VERSION: AtomicUsize = AtomicUsize::new(0);
 pub(crate) static ACTIVITY: Activity = Activity::new();
 /// The limit of active threads; 0: the number of workers.
-static LIMIT: AtomicU32 = AtomicU32::new(0);
+static LIMIT: AtomicU64 = AtomicU64::new(0);
 static NEXT_ROOT: AtomicU64 = AtomicU64::new(1);
 
 /// Tasks that come before all others, and after: by priority.
 pub(crate) static URGENT: Shelf = Shelf::new();
 pub(crate) static LATER: Shelf = Shelf::new();
-
-/// Tasks of no thread's queue.
-fn injector() -> &'static Injector<Job> {
-    static INJECTOR: OnceLock<Injector<Job>> = OnceLock::new();
-    INJECTOR.get_or_init(Injector::new)
-}
+/// Others of no thread's queue.
+pub(crate) static SHARED: Shelf = Shelf::new();
 
 /// A queue that all threads share, first in first out.
 pub(crate) struct Shelf {
@@ -176,8 +187,7 @@ impl Shelf {
             return None;
         }
         let mut jobs = lock(&self.jobs);
-        // SAFETY: what is queued is alive.
-        let at = jobs.iter().position(|job| root == 0 || unsafe { job.0.as_ref() }.root == root)?;
+        let at = jobs.iter().position(|job| root == 0 || job.root() == root)?;
         let job = jobs.remove(at);
         self.count.store(jobs.len(), Ordering::Relaxed);
         job
@@ -193,9 +203,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// At most so many threads run tasks at once.
-fn limit() -> u32 {
+#[inline]
+fn limit() -> u64 {
     match LIMIT.load(Ordering::Relaxed) {
-        0 => worker_count() as u32,
+        0 => worker_count() as u64,
         limit => limit,
     }
 }
@@ -205,12 +216,12 @@ pub(crate) fn worker_count() -> usize {
     *COUNT.get_or_init(workers::count)
 }
 
-/// Sets the limit of threads that run tasks at the same time, at least 1, at any time: workers beyond it
-/// finish the tasks that they have begun, and take no others. `None`: all workers, as at the start.
+/// Sets the limit of workers that run tasks at the same time, at least 1: workers beyond it finish the tasks
+/// that they have begun, and take no others. `None`: all workers, as at the start. It may change at any time.
 ///
 /// Fewer workers save energy where tasks wait for memory anyway.
 pub fn set_limit(threads: Option<usize>) {
-    let limit = threads.map_or(0, |threads| threads.clamp(1, u32::MAX as usize) as u32);
+    let limit = threads.map_or(0, |threads| threads.max(1) as u64);
     LIMIT.store(limit, Ordering::Relaxed);
     workers::wake_all();
 }
@@ -234,9 +245,8 @@ impl Drop for GivesBack {
         // SAFETY: `here` made it, and it lives for ever.
         let Some(own) = (unsafe { own.as_ref() }) else { return };
         while let Some(job) = own.queue.pop() {
-            injector().push(job);
+            inject(job, &SHARED);
         }
-        wake_if_wanted();
         *lock(&own.shared.thread) = None;
         if let Some(threads) = lock(&THREADS).as_mut() {
             threads.free.push(own);
@@ -282,6 +292,7 @@ impl Own {
             mail: Mutex::new(VecDeque::new()),
             has_mail: AtomicBool::new(false),
             rest: AtomicU8::new(AWAKE),
+            filter: AtomicU64::new(0),
             thread: Mutex::new(None),
         }));
         Box::leak(Box::new(Own {
@@ -290,11 +301,14 @@ impl Own {
             fiber: Cell::new(ptr::null()),
             idle_fibers: RefCell::new(Vec::new()),
             waiting_turn: RefCell::new(VecDeque::new()),
+            held: RefCell::new(Vec::new()),
             context: Cell::new(Context::NONE),
             goal: Cell::new(ptr::null()),
             filter: Cell::new(0),
             searching: Cell::new(false),
+            stays: Cell::new(false),
             active: Cell::new(false),
+            worker: Cell::new(false),
             until: Cell::new(None),
             victims: RefCell::new(Victims { version: 0, threads: Arc::from([]) }),
             random: Cell::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1)),
@@ -307,23 +321,21 @@ impl Own {
     #[inline]
     pub(crate) fn begins(&self) -> Context {
         let context = self.context.get();
-        if context.root == 0 {
-            self.begins_root();
+        // What is waited for without leaving the stack is a root of its own, so that nothing else is begun on
+        // top of it.
+        if context.root == 0 || self.stays.get() {
+            return self.begins_as(new_root());
         }
         context
     }
 
-    #[cold]
-    fn begins_root(&self) {
-        self.begins_as(new_root());
-    }
-
     /// As [`begins`](Self::begins), for what belongs to `root`.
+    #[cold]
     pub(crate) fn begins_as(&self, root: Root) -> Context {
         let context = self.context.get();
         self.context.set(Context { root, ..context });
         if context.root == 0 && !self.active.replace(true) {
-            ACTIVITY.enter(false);
+            ACTIVITY.enter(Part::WAITS);
         }
         context
     }
@@ -333,16 +345,26 @@ impl Own {
     pub(crate) fn ends(&self, before: Context) {
         self.context.set(before);
         if before.root == 0 {
-            self.leaves(false);
+            self.leaves();
+        }
+    }
+
+    /// What this thread counts as.
+    fn part(&self) -> Part {
+        match (self.worker.get(), self.searching.get()) {
+            (false, _) => Part::WAITS,
+            (true, false) => Part::RUNS,
+            (true, true) => Part::SEARCHES,
         }
     }
 
     #[cold]
-    fn leaves(&self, searched: bool) {
+    fn leaves(&self) {
         if self.active.replace(false) {
-            ACTIVITY.leave(searched);
+            ACTIVITY.leave(self.part());
+            self.searching.set(false);
             if self.any_queued() {
-                wake_if_wanted();
+                wake_if_wanted(0);
             }
         }
     }
@@ -350,24 +372,26 @@ impl Own {
     /// Queues a job for this thread or a thief.
     #[inline]
     pub(crate) fn push(&self, job: Job) {
+        let root = job.root();
         self.queue.push(job);
-        wake_if_wanted();
+        wake_if_wanted(root);
     }
 
     /// Queues a job that this thread will run unless a thief does. It does not see to it that a worker that
     /// goes to sleep right now sees the job.
     #[inline]
     pub(crate) fn push_own(&self, job: Job) {
+        let root = job.root();
         self.queue.push(job);
         if ACTIVITY.seems_wanted(limit()) {
-            workers::wake(1);
+            wake_for(root);
         }
     }
 
-    /// Queues jobs, and wakes a worker for them once.
+    /// Queues jobs of this thread's root, and wakes a worker for them once.
     pub(crate) fn push_all(&self, jobs: impl Iterator<Item = Job>) {
         jobs.for_each(|job| self.queue.push(job));
-        wake_if_wanted();
+        wake_if_wanted(self.context.get().root);
     }
 
     /// Takes `job` back if it is one of the two newest in the queue.
@@ -406,11 +430,9 @@ impl Own {
     #[inline]
     fn may_run(&self, job: Job) -> bool {
         let filter = self.filter.get();
-        // SAFETY: what was queued is alive, and this thread has it.
-        let may = filter == 0 || unsafe { job.0.as_ref() }.root == filter;
+        let may = filter == 0 || job.root() == filter;
         if !may {
-            injector().push(job);
-            wake_if_wanted();
+            inject(job, &SHARED);
         }
         may
     }
@@ -418,7 +440,7 @@ impl Own {
     #[inline]
     fn found(&self, job: Job) -> Job {
         if self.searching.replace(false) && ACTIVITY.found() && self.any_queued() {
-            wake_if_wanted();
+            wake_if_wanted(0);
         }
         job
     }
@@ -428,22 +450,17 @@ impl Own {
         let filter = self.filter.get();
         if flash_core::fork::is_child() {
             // The threads that the other queues belong to are not here, but in the parent.
-            return LATER.pop(filter);
+            return SHARED.pop(filter).or_else(|| LATER.pop(filter));
         }
         if filter == 0 && !self.searching.replace(true) {
             ACTIVITY.search();
         }
-        let job = self.steal().or_else(|| LATER.pop(filter))?;
+        let job = SHARED.pop(filter).or_else(|| self.steal()).or_else(|| LATER.pop(filter))?;
         Some(self.found(job))
     }
 
     fn steal(&self) -> Option<Job> {
         let any = self.filter.get() == 0;
-        while any && !injector().is_empty() {
-            if let Steal::Success(job) = injector().steal_batch_and_pop(&self.queue) {
-                return Some(job);
-            }
-        }
         let threads = self.victims();
         let random = self.random.get();
         self.random.set(random ^ (random << 13) ^ (random << 13 ^ random) >> 7 ^ random << 17);
@@ -483,7 +500,7 @@ impl Own {
         !self.queue.is_empty()
             || !URGENT.is_empty()
             || !LATER.is_empty()
-            || !injector().is_empty()
+            || !SHARED.is_empty()
             || self.victims().iter().any(|victim| !victim.stealer.is_empty())
     }
 
@@ -586,8 +603,8 @@ impl Own {
             0..64 => std::hint::spin_loop(),
             64..256 => std::thread::yield_now(),
             _ => {
-                let searched = self.searching.replace(false);
-                ACTIVITY.leave(searched);
+                let part = self.part();
+                ACTIVITY.leave(part);
                 let sleep = Duration::from_micros(u64::from(in_vain - 255)).min(LONGEST_SLEEP);
                 // Mail and work that is announced end the sleep of a thread that is parked.
                 self.shared.rest.store(PARKED, Ordering::SeqCst);
@@ -596,8 +613,7 @@ impl Own {
                     std::thread::park_timeout(sleep);
                 }
                 self.shared.rest.store(AWAKE, Ordering::Relaxed);
-                ACTIVITY.enter(searched);
-                self.searching.set(searched);
+                ACTIVITY.enter(part);
             }
         }
     }
@@ -618,15 +634,24 @@ impl Own {
         }
     }
 
+    /// Goes on with a fiber that waited, unless it is of another root than this thread waits for. Such a one
+    /// began before the wait, and may be what the wait's end depends on: on top of the wait it would be below
+    /// nothing that ends first.
     fn resume(&'static self, fiber: NonNull<Fiber>) {
+        let filter = self.filter.get();
+        // SAFETY: the fiber is alive, and this thread's.
+        if filter != 0 && unsafe { fiber.as_ref() }.root() != filter {
+            return self.held.borrow_mut().push(fiber);
+        }
         self.go_on(fiber);
     }
 
     fn go_on(&'static self, fiber: NonNull<Fiber>) -> Back {
-        let before = self.fiber.replace(fiber.as_ptr());
+        let before = (self.fiber.replace(fiber.as_ptr()), self.stays.replace(false));
         // SAFETY: the fiber is this thread's, does not run, and nothing else resumes it.
         let back = unsafe { Fiber::resume(fiber) };
-        self.fiber.set(before);
+        self.fiber.set(before.0);
+        self.stays.set(before.1);
         self.context.set(Context::NONE);
         match back {
             // What it waits for has it.
@@ -664,18 +689,19 @@ impl Own {
         }
     }
 
-    /// Waits outside all fibers: runs tasks of the root meanwhile, and sleeps if there are none.
+    /// Waits outside all fibers, or in one that is not to be left: runs tasks of the root meanwhile, and
+    /// sleeps if there are none.
     pub(crate) fn wait_outside(&'static self, waiter: &Waiter) {
         let context = self.context.get();
         let before = (
             self.goal.replace(waiter),
             self.filter.replace(if context.root == 0 { NO_ROOT } else { context.root }),
         );
-        let (until, searched) = (self.until.take(), self.searching.replace(false));
+        let until = self.until.take();
         let mut since = None;
         let active = self.active.replace(true);
         if !active {
-            ACTIVITY.enter(false);
+            ACTIVITY.enter(Part::WAITS);
         }
         while !waiter.is_done() {
             if !self.run() {
@@ -686,47 +712,92 @@ impl Own {
                 std::hint::spin_loop();
                 continue;
             }
-            ACTIVITY.leave(false);
-            self.shared.rest.store(PARKED, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            // What it has queued may be of another root, or come back from its fibers.
-            if self.any_queued() {
-                workers::wake(1);
-            }
-            if !waiter.is_done() && !self.shared.has_mail.load(Ordering::SeqCst) {
-                std::thread::park();
-            }
-            self.shared.rest.store(AWAKE, Ordering::Relaxed);
-            ACTIVITY.enter(false);
+            self.sleep(waiter);
         }
         if !active {
-            self.leaves(false);
+            self.leaves();
         }
-        (self.until.set(until), self.searching.set(searched));
+        self.waiting_turn.borrow_mut().extend(self.held.borrow_mut().drain(..));
+        self.until.set(until);
         (self.goal.set(before.0), self.filter.set(before.1));
         self.context.set(context);
     }
 }
 
-fn beyond_limit() -> bool {
-    LIMIT.load(Ordering::Relaxed) != 0 && ACTIVITY.active() > limit()
+impl Own {
+    /// Sleeps, or lets rayon have the thread if it is one of rayon's: this wait is inside a job, and what it
+    /// waits for may need a thread of rayon.
+    fn rest(&self, waiter: &Waiter) {
+        if rayon::current_thread_index().is_none() {
+            return std::thread::park();
+        }
+        let (context, stays) = (self.context.get(), self.stays.replace(true));
+        let mut sleep = Duration::from_micros(10);
+        while !waiter.is_done() && !self.shared.has_mail.load(Ordering::SeqCst) {
+            if rayon::yield_now() == Some(rayon::Yield::Executed) {
+                break;
+            }
+            std::thread::park_timeout(sleep);
+            if sleep == LONGEST_SLEEP {
+                break;
+            }
+            sleep = (sleep * 2).min(LONGEST_SLEEP);
+        }
+        self.stays.set(stays);
+        self.context.set(context);
+    }
+
+    /// Sleeps until what this thread waits for is done, it has mail, or there may be a task for it.
+    #[cold]
+    fn sleep(&self, waiter: &Waiter) {
+        self.shared.filter.store(self.filter.get(), Ordering::Relaxed);
+        self.shared.rest.store(PARKED, Ordering::SeqCst);
+        ACTIVITY.change(self.part(), Part::SLEEPS);
+        // The last look.
+        match self.next() {
+            Some(job) => self.queue.push(job),
+            None => {
+                if !waiter.is_done() && !self.shared.has_mail.load(Ordering::SeqCst) {
+                    self.rest(waiter);
+                }
+            }
+        }
+        self.shared.rest.store(AWAKE, Ordering::Relaxed);
+        ACTIVITY.change(Part::SLEEPS, self.part());
+    }
 }
 
-/// Wakes a worker if one is wanted for what was just queued.
+fn beyond_limit() -> bool {
+    LIMIT.load(Ordering::Relaxed) != 0 && ACTIVITY.workers() > limit()
+}
+
+/// Wakes a thread if one is wanted for a job of `root` that was just queued.
 #[inline]
-pub(crate) fn wake_if_wanted() {
+fn wake_if_wanted(root: Root) {
     if ACTIVITY.wanted(limit()) {
+        wake_for(root);
+    }
+}
+
+/// Wakes the thread that sleeps and waits for `root`, or a worker.
+#[cold]
+fn wake_for(root: Root) {
+    for thread in Own::here().victims().iter() {
+        let sleeps = thread.rest.load(Ordering::SeqCst) == PARKED;
+        if sleeps && thread.filter.load(Ordering::Relaxed) == root {
+            return thread.call();
+        }
+    }
+    if ACTIVITY.wants_worker(limit()) {
         workers::wake(1);
     }
 }
 
 /// Queues a job where any thread finds it.
-pub(crate) fn inject(job: Job, shelf: Option<&Shelf>) {
-    match shelf {
-        Some(shelf) => shelf.push(job),
-        None => injector().push(job),
-    }
-    wake_if_wanted();
+pub(crate) fn inject(job: Job, shelf: &Shelf) {
+    let root = job.root();
+    shelf.push(job);
+    wake_if_wanted(root);
 }
 
 impl Shared {
@@ -771,15 +842,17 @@ impl Source for Tasks {
         }
         own.shared.rest.store(AWAKE, Ordering::Relaxed);
         own.until.set(Some(Instant::now() + TURN));
-        ACTIVITY.enter(true);
+        ACTIVITY.enter(Part::SEARCHES);
         own.active.set(true);
+        own.worker.set(true);
         own.searching.set(true);
         let mut since = None;
         // For a while after the last task, it is likely that more come.
         while own.run() && since.get_or_insert_with(Instant::now).elapsed() < SEARCH {
             std::hint::spin_loop();
         }
-        own.leaves(own.searching.replace(false));
+        own.leaves();
+        own.worker.set(false);
         own.until.set(None);
         true
     }

@@ -49,9 +49,8 @@ impl Waiter {
         match self.fiber {
             // Only mail resumes it.
             Some(_) => leave(own, Back::Waits),
-            None if own.fiber.get().is_null() => own.wait_outside(self),
+            None if !forbidden() => own.wait_outside(self),
             None => {
-                // A kernel, or a destructor while a panic goes through: fibers are not left there.
                 while !self.is_done() {
                     std::thread::park_timeout(std::time::Duration::from_millis(1));
                 }
@@ -60,10 +59,49 @@ impl Waiter {
     }
 }
 
-/// False where the fiber that runs, if there is one, must not be left. In a kernel, its launch would stay on
-/// the device. While a panic unwinds, the thread's count of panics would be seen by the next fiber.
+/// True if this thread is in a fiber that may be left now.
 pub(crate) fn can_leave(own: &Own) -> bool {
-    !own.fiber.get().is_null() && !flash_core::workers::in_kernel() && !std::thread::panicking()
+    !own.fiber.get().is_null() && !own.stays.get() && !forbidden()
+}
+
+/// True where no other task may run on this thread. In a kernel, its launch would stay on the device. While a
+/// panic unwinds, the thread's count of panics would be seen by the other task.
+fn forbidden() -> bool {
+    flash_core::workers::in_kernel() || std::thread::panicking()
+}
+
+/// Calls `f` without suspending the calling task: what waits in it keeps the thread, and runs tasks only of
+/// the scope, join or graph that it waits for.
+///
+/// For code that waits in a way of its own and calls back meanwhile, such as a parallel iterator of rayon
+/// whose jobs use tasks. While rayon waits on a thread, it runs its own jobs there, and cannot let a suspended
+/// task of that thread go on. If such a job left the stack, the thread might begin a task that then waits for
+/// the job to end.
+///
+/// # Examples
+/// ```
+/// use rayon::prelude::*;
+/// let sum = flash_tasks::scope(|s| {
+///     let task = s.spawn(|| {
+///         flash_tasks::unsuspended(|| {
+///             (0..100_u64).into_par_iter().map(|i| flash_tasks::join(|| i, || 2 * i)).map(|(a, b)| a + b).sum::<u64>()
+///         })
+///     });
+///     task.wait()
+/// })??;
+/// assert_eq!(sum, 14_850);
+/// # Ok::<(), flash_tasks::TaskError>(())
+/// ```
+pub fn unsuspended<R>(f: impl FnOnce() -> R) -> R {
+    struct Before(&'static Own, bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            self.0.stays.set(self.1);
+        }
+    }
+    let own = Own::here();
+    let _before = Before(own, own.stays.replace(true));
+    f()
 }
 
 /// Leaves this thread's fiber.
@@ -73,6 +111,7 @@ pub(crate) fn leave(own: &'static Own, back: Back) {
     unsafe {
         let task = context.task.as_ref();
         task.inspect(|task| task.tell(State::Suspended));
+        (*own.fiber.get()).belongs_to(context.root);
         (*own.fiber.get()).leave(back);
         own.context.set(context);
         task.inspect(|task| task.tell(State::Resumed));

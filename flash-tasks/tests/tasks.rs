@@ -2,8 +2,8 @@
 
 use flash_backend_cpu as _;
 use flash_tasks::{
-    Condvar, Mutex, Semaphore, State, Task, TaskError, cancelled, join, name, scope, spawn_async, until,
-    yield_now,
+    Condvar, Mutex, Semaphore, State, Task, TaskError, cancelled, join, name, scope, spawn_async,
+    unsuspended, until, yield_now,
 };
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -334,24 +334,21 @@ fn rayon_and_tasks_nest_without_a_deadlock() {
         if depth == 0 {
             return 1;
         }
-        let below: u64 = (0..4_u64)
-            .into_par_iter()
-            .map(|_| {
-                scope(|s| {
-                    let tasks: Vec<_> = (0..2)
-                        .map(|_| {
-                            s.spawn(move || {
-                                yield_now();
-                                both(depth - 1)
-                            })
+        let below = |_| {
+            let spawned = scope(|s| {
+                let tasks: Vec<_> = (0..2)
+                    .map(|_| {
+                        s.spawn(|| {
+                            yield_now();
+                            both(depth - 1)
                         })
-                        .collect();
-                    tasks.into_iter().map(|task| task.wait().unwrap()).sum::<u64>()
-                })
-                .unwrap()
-            })
-            .sum();
-        below
+                    })
+                    .collect();
+                tasks.into_iter().map(|task| task.wait().unwrap()).sum::<u64>()
+            });
+            spawned.unwrap()
+        };
+        unsuspended(|| (0..4_u64).into_par_iter().map(below).sum())
     }
     assert_eq!(both(4), 8_u64.pow(4));
     assert_eq!(scope(|s| s.spawn(|| both(4)).wait()).unwrap().unwrap(), 8_u64.pow(4));

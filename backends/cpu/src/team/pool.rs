@@ -92,8 +92,8 @@ const NESTED: usize = 512;
 thread_local! {
     /// The member that this thread is: the address of its pool, and its number.
     static MEMBER: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-    /// The stack's address when the thread attended with only rayon's loop below. 0: it has not yet.
-    static BOTTOM: Cell<usize> = const { Cell::new(0) };
+    /// The [`depth`] at which the thread attended with only rayon's loop below.
+    static LEAST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 impl Pool {
@@ -176,10 +176,12 @@ impl Pool {
             let rayon = match self.global {
                 false => Rayon::Own(builder.build().ok()?),
                 true => {
-                    // The program may have built it.
-                    let there =
-                        builder.build_global().is_ok() || catch_unwind(rayon::current_num_threads).is_ok();
-                    there.then_some(Rayon::Global)?
+                    if builder.build_global().is_err() {
+                        // The program has built it, and its threads may be inside jobs.
+                        catch_unwind(rayon::current_num_threads).ok()?;
+                        measure_depth();
+                    }
+                    Rayon::Global
                 }
             };
             // While nothing else runs there, each thread stores where its stack ends.
@@ -458,20 +460,42 @@ impl Shared {
     }
 }
 
+/// Where the stack is in a job that rayon's own loop runs, in bytes from its end. 0: as in a thread's first job.
+static DEPTH: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds out [`DEPTH`], on a thread of rayon that runs nothing else.
+#[cold]
+fn measure_depth() {
+    let Ok(pool) = ThreadPoolBuilder::new().num_threads(1).build() else { return };
+    let (send, receive) = std::sync::mpsc::channel();
+    let pool = Rayon::Own(pool);
+    pool.broadcast(move |_| drop(send.send(depth().unwrap_or(0))));
+    DEPTH.store(receive.recv().unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Where the calling thread's stack is, in bytes from its end. `None`: this is another stack.
+#[inline(never)]
+fn depth() -> Option<usize> {
+    let (here, stack) = (0_u8, own_stack());
+    let here = std::ptr::from_ref(std::hint::black_box(&here)).addr();
+    stack.contains(&here).then(|| stack.end - here)
+}
+
 /// True if the calling thread of rayon runs this inside another job, which waits: its stack is deeper then
 /// than in a job that rayon's own loop runs, as the first one was. Or it is not the thread's own stack, but
 /// that of a coroutine.
 #[inline(never)]
 fn is_nested() -> bool {
-    let here = 0u8;
-    let here = std::ptr::from_ref(std::hint::black_box(&here)).addr();
-    if !own_stack().contains(&here) {
-        return true;
-    }
-    // Stacks grow to lower addresses.
-    let bottom = BOTTOM.get().max(here);
-    BOTTOM.set(bottom);
-    bottom - here > NESTED
+    let Some(depth) = depth() else { return true };
+    let expected = match DEPTH.load(Ordering::Relaxed) {
+        0 => {
+            let least = LEAST.get().min(depth);
+            LEAST.set(least);
+            least
+        }
+        expected => expected,
+    };
+    depth > expected + NESTED
 }
 
 impl Crewed {
