@@ -1,9 +1,9 @@
 //! Errors: what was expected, what was found, where, and what to do.
 
-use crate::abi;
-use crate::index::IndexError;
 #[cfg(feature = "recordings")]
 use crate::recording::error::RecordingError;
+use flash_types::Code;
+use flash_types::index::IndexError;
 use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
@@ -397,30 +397,6 @@ fn timeout_text(limit: Duration, taken: Option<Duration>) -> String {
     }
 }
 
-/// Kinds of backend errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Code {
-    /// No kind of its own.
-    Other,
-    /// The device cannot do it.
-    Unsupported,
-    /// No driver, no device, or too old.
-    Unavailable,
-    /// A kernel panicked or returned non-zero.
-    Kernel,
-    /// An allocation was refused.
-    OutOfMemory,
-    /// The device does not answer any more.
-    DeviceLost,
-    /// The call makes no sense.
-    Invalid,
-    /// A panic inside a plugin, outside a kernel.
-    Panic,
-    /// The launch was stopped because the host asked for that.
-    Cancelled,
-}
-
 /// The memory of a device is too small for what is needed at once.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -563,52 +539,6 @@ impl NoImplementation {
     /// What has the kernel's name, on each device that was looked at, and why it is no candidate.
     pub fn rejected(&self) -> &[String] {
         &self.found
-    }
-}
-
-impl Code {
-    pub(crate) fn raw(self) -> u32 {
-        match self {
-            Code::Other => abi::ERROR_OTHER,
-            Code::Unsupported => abi::ERROR_UNSUPPORTED,
-            Code::Unavailable => abi::ERROR_UNAVAILABLE,
-            Code::Kernel => abi::ERROR_KERNEL,
-            Code::OutOfMemory => abi::ERROR_OUT_OF_MEMORY,
-            Code::DeviceLost => abi::ERROR_DEVICE_LOST,
-            Code::Invalid => abi::ERROR_INVALID,
-            Code::Panic => abi::ERROR_PANIC,
-            Code::Cancelled => abi::ERROR_CANCELLED,
-        }
-    }
-
-    pub(crate) fn of(code: u32) -> Code {
-        match code {
-            abi::ERROR_UNSUPPORTED => Code::Unsupported,
-            abi::ERROR_UNAVAILABLE => Code::Unavailable,
-            abi::ERROR_KERNEL => Code::Kernel,
-            abi::ERROR_OUT_OF_MEMORY => Code::OutOfMemory,
-            abi::ERROR_DEVICE_LOST => Code::DeviceLost,
-            abi::ERROR_INVALID => Code::Invalid,
-            abi::ERROR_PANIC => Code::Panic,
-            abi::ERROR_CANCELLED => Code::Cancelled,
-            _ => Code::Other,
-        }
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Code::Other => "error",
-            Code::Unsupported => "unsupported",
-            Code::Unavailable => "unavailable",
-            Code::Kernel => "kernel error",
-            Code::OutOfMemory => "out of memory",
-            Code::DeviceLost => "device lost",
-            Code::Invalid => "invalid call",
-            Code::Panic => "panic",
-            Code::Cancelled => "cancelled",
-        })
     }
 }
 

@@ -9,14 +9,11 @@
 #[cfg(any(test, feature = "conformance"))]
 extern crate self as flash_core;
 
-pub mod abi;
 pub mod backend;
-pub mod descriptor;
 mod error;
 mod features;
 pub mod fork;
 mod host_allocation;
-pub mod index;
 pub mod kernel;
 pub mod memory;
 mod nested;
@@ -29,9 +26,10 @@ mod settings;
 mod threads;
 pub mod workers;
 
-pub use error::{Code, DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};
+pub use error::{DeviceMemoryError, Error, KeyError, LaunchError, NoImplementation, PartError};
 pub use flash_macros::{KernelDefinition, export_plugin, kernel, register_backend};
-pub use index::{count_by, count_by_fn};
+pub use flash_types::index::{count_by, count_by_fn};
+pub use flash_types::{Code, abi, descriptor, index};
 pub use memory::FlashMemory;
 pub use notice::{notice, set_notices};
 pub use runtime::{Context, Event, Handle, Pipeline, Profile, RuntimeObj, SubmitObj, get_runtime};

@@ -5,7 +5,7 @@
 //! locked by the thread that waits for the launch. A copy of the library in a plugin hands its notices to the
 //! program's copy, so that one switch, [`set_notices`], silences all of them.
 
-use crate::abi::{HostApi, Str};
+use flash_types::abi::{HostApi, Str};
 use libc::sigset_t;
 use std::fmt::Arguments;
 use std::io::{Error, ErrorKind};

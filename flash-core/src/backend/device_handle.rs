@@ -5,10 +5,11 @@
 use super::registry::RegisteredImplementation;
 use super::reports::DeviceReport;
 use super::{Class, DeviceInfo, has_library, loader, spaces, take_error, words};
-use crate::abi::{self, BackendApi, Implementation, MemorySpace, Str};
-use crate::descriptor::KernelDescriptor;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::features::cpu_has;
+use flash_types::Code;
+use flash_types::abi::{self, BackendApi, Implementation, MemorySpace, Str};
+use flash_types::descriptor::KernelDescriptor;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

@@ -7,7 +7,7 @@
 
 use super::catalog::Catalog;
 use super::loader;
-use crate::abi::{self, Implementation, RegisteredDevice, RegistryApi, Str};
+use flash_types::abi::{self, Implementation, RegisteredDevice, RegistryApi, Str};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -1,9 +1,10 @@
 //! The host's interface for plugins.
 
 use super::{Failure, extension};
-use crate::abi::{self, Arg, HostApi, Implementation, Share, Span, Str};
-use crate::error::{Code, Error};
-use crate::index::{DynRuns, SpaceRef};
+use crate::error::Error;
+use flash_types::Code;
+use flash_types::abi::{self, Arg, HostApi, Implementation, Share, Span, Str};
+use flash_types::index::{DynRuns, SpaceRef};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ffi::c_void;

@@ -2,9 +2,9 @@
 //! have memories of their own that the host can reach by address.
 
 use super::Failure;
-use crate::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
-use crate::error::Code;
 use crate::host_allocation::{ALIGNMENT, HostAllocation};
+use flash_types::Code;
+use flash_types::abi::{Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -1,7 +1,7 @@
 //! What an implementation says of itself: how it enters the inventory of the program or plugin, and the
 //! attributes that the runtime and the registry read.
 
-use crate::abi;
+use flash_types::abi;
 
 /// An implementation that is linked in. Made by `#[kernel]` and `#[implementations]`.
 pub struct ImplementationEntry {

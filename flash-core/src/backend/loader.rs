@@ -3,10 +3,10 @@
 
 use super::host::{HOST, take_query_failure};
 use super::{DeviceHandle, elf, extension, keep_float_state, plugin};
-use crate::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
-use crate::descriptor::KernelDescriptor;
 use crate::error::Error;
 use crate::settings;
+use flash_types::abi::{self, BackendApi, Implementation, PluginHeader, PluginQuery};
+use flash_types::descriptor::KernelDescriptor;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, c_int, c_void};
 use std::fmt;

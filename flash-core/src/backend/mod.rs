@@ -52,9 +52,9 @@ pub use settings::HostSettings;
 pub use shadow::ImplementationReport;
 pub use workers::{HostWork, WorkerThreads};
 
-use crate::abi;
-use crate::error::Code;
-use crate::index::SpaceRef;
+use flash_types::Code;
+use flash_types::abi;
+use flash_types::index::SpaceRef;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A kind of device. Implement it, `register_backend!(MyBackend)`, and either link the crate into the program

@@ -6,8 +6,8 @@
 use super::BackendEntry;
 use super::glue::loaded_by;
 use super::implementation::ImplementationEntry;
-use crate::abi::{self, BackendApi, HostApi, PluginHeader, Str};
 use crate::panics::caught;
+use flash_types::abi::{self, BackendApi, HostApi, PluginHeader, Str};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 

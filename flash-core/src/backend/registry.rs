@@ -8,10 +8,11 @@ use super::physical::overlap;
 use super::reports::{self, BackendReport, Entry, Found};
 use super::shadow::ImplementationReport;
 use super::{DeviceHandle, spaces, take_error, words};
-use crate::abi::{self, BackendApi, Implementation, Str};
 use crate::backend::host_handles;
-use crate::error::{Code, Error, KeyError};
+use crate::error::{Error, KeyError};
 use crate::settings::Settings;
+use flash_types::Code;
+use flash_types::abi::{self, BackendApi, Implementation, Str};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 

@@ -1,8 +1,8 @@
 //! What a backend learns of the settings of a context.
 
 use super::Unavailable;
-use crate::abi::Attr;
 use crate::settings::Settings;
+use flash_types::abi::Attr;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

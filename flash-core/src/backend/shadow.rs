@@ -3,7 +3,7 @@
 
 use super::implementation::rank;
 use super::reports::BackendReport;
-use crate::abi::{self, Implementation};
+use flash_types::abi::{self, Implementation};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;

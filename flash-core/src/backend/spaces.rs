@@ -5,8 +5,8 @@
 //! does not hold would give wrong results, so it is unavailable, with the reason.
 
 use super::{DeviceHandle, take_error};
-use crate::abi::{self, BackendApi, Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use crate::error::Error;
+use flash_types::abi::{self, BackendApi, Buffer, CopyBox, MemorySpace, SPACE_HOST};
 use std::mem::offset_of;
 
 /// The memory spaces that a device lists, in this host's form.

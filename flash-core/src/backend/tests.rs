@@ -2,8 +2,8 @@
 //! would call.
 
 use super::*;
-use crate::abi::{Attr, Buffer, CopyBox, Str};
 use crate::error::Error;
+use flash_types::abi::{Attr, Buffer, CopyBox, Str};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
@@ -64,7 +64,7 @@ fn attributes_and_arguments_of_a_launch() {
         |required| Attr { key: Str::new(&texts[0]), value: Str::new(&texts[1]), required, reserved: 0 };
     let attributes = [attribute(0), attribute(1)];
     let (order, mut nanoseconds) =
-        (crate::index::Order::new(&[3u64.into()], &Default::default()).unwrap(), 0);
+        (flash_types::index::Order::new(&[3u64.into()], &Default::default()).unwrap(), 0);
     let view = order.view();
     let mut raw = abi::Submission {
         struct_size: size_of::<abi::Submission>() as u32,

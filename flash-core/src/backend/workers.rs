@@ -2,8 +2,8 @@
 //! `workers` made from it.
 
 use super::glue::BackendStatic;
-use crate::abi::{self, Str, workers::WORKERS_EXTENSION};
 use crate::panics::caught;
+use flash_types::abi::{self, Str, workers::WORKERS_EXTENSION};
 use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

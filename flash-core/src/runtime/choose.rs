@@ -4,13 +4,14 @@
 use super::rate::Rate;
 use super::user_code::user_code;
 use super::widen::{Widening, WideningCost};
-use crate::abi;
 use crate::backend::catalog::Catalog;
 use crate::backend::implementation::{alignment, rank, takes_parts};
 use crate::backend::registry::RegisteredImplementation;
 use crate::backend::{DeviceHandle, take_error};
-use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
-use crate::error::{Code, Error, NoImplementation};
+use crate::error::{Error, NoImplementation};
+use flash_types::Code;
+use flash_types::abi;
+use flash_types::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -353,7 +354,7 @@ pub(super) fn prepare(
     let list = device.api.prepare.zip(device.api.submit);
     let Some((prepare, submit)) = list else {
         return Err(Error::Backend {
-            code: crate::error::Code::Invalid,
+            code: flash_types::Code::Invalid,
             text: "a required slot is NULL".into(),
         });
     };

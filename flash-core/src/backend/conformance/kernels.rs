@@ -1,13 +1,13 @@
 //! The suite's kernels. They are small, and the result of each shows by itself whether the backend kept one
 //! promise.
 
-use crate::abi::Implementation;
 use crate::kernel::views::{Item, Max, Phased, Read, ReadWrite, Reduce, Row, Scatter, Sum, Whole, Write};
 use crate::kernel::{
     CpuFunction, CpuItem, CpuSpan, CpuWhole, DeviceCode, Index, KernelDefinition, Space, Span, Threads,
     cpu_implementation, device_implementation,
 };
 use flash_macros::KernelDefinition;
+use flash_types::abi::Implementation;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Adds 1 to every work item's own element.

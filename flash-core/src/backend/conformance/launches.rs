@@ -2,11 +2,12 @@
 
 use super::kernels::{Count, Drain, Fail, Mixed, Shift, Stages, Tally, Values, tallied};
 use super::{CheckFn, Outcome, Stop, Subject, ensure};
-use crate::descriptor::{self, Attributes, group_by, only, sort_by};
-use crate::error::{Code, Error};
-use crate::index::{Dim, count_by};
+use crate::error::Error;
 use crate::memory::FlashMemory;
-use crate::runtime::{IntoOptions, Options, Profile};
+use crate::runtime::{Options, Profile};
+use flash_types::Code;
+use flash_types::descriptor::{self, Attributes, IntoOptions, group_by, only, sort_by};
+use flash_types::index::{Dim, count_by};
 
 pub(super) const CHECKS: &[(&str, CheckFn)] = &[
     (super::FIRST_LAUNCH, every_item_once),
@@ -62,7 +63,12 @@ fn list(values: &[u64]) -> Axis {
 }
 
 /// Launches `Count` on a space, twice, and compares with the product of the values.
-fn count_space(subject: &Subject, what: &str, axes: [Axis; 3], options: impl IntoOptions) -> Outcome {
+fn count_space(
+    subject: &Subject,
+    what: &str,
+    axes: [Axis; 3],
+    options: impl IntoOptions<Options>,
+) -> Outcome {
     let mut attributes = Options::default();
     options.add_to(&mut attributes);
     let extents = axes.each_ref().map(|(_, values)| values.iter().max().map_or(0, |v| v + 1));

@@ -28,9 +28,10 @@ pub use kernels::implementation;
 pub use null::Null;
 
 use super::{BackendStatic, DeviceHandle, Instance};
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::panics::caught;
 use crate::runtime::{Context, RuntimeObj};
+use flash_types::Code;
 use pairs::Pair;
 use std::fmt;
 

@@ -4,10 +4,10 @@ use super::launches::{self, doors, named, phased};
 use super::slots::{copy, spaces};
 use super::submissions::{Array, count, flat, prepared};
 use super::{Outcome, Stop, Subject, ensure};
-use crate::abi;
-use crate::descriptor::{part_by, weights};
 use crate::memory::FlashMemory;
 use crate::runtime::{Profile, RuntimeObj};
+use flash_types::abi;
+use flash_types::descriptor::{part_by, weights};
 use std::collections::BTreeSet;
 
 /// Two devices, and a runtime of both.

@@ -1,9 +1,10 @@
 //! Checks of the vtable's slots, called as the interface defines.
 
 use super::{CheckFn, Outcome, Stop, Subject, ensure, submissions};
-use crate::abi::{self, BackendApi, Buffer, CopyBox, Implementation, Str};
 use crate::backend::{DeviceHandle, HOST, take_error};
-use crate::error::{Code, Error};
+use crate::error::Error;
+use flash_types::Code;
+use flash_types::abi::{self, BackendApi, Buffer, CopyBox, Implementation, Str};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -4,10 +4,10 @@ use super::slots::{
     Allocated, Prepared, UserEvent, answer, copy, error, finish, implementation, slot, spaces,
 };
 use super::{Outcome, Stop, Subject, ensure};
-use crate::abi::{self, Arg, Buffer, CopyBox, Submission};
 use crate::backend::host_handles;
 use crate::error::Error;
-use crate::index::{Dim, Group, Order, OrderTraits};
+use flash_types::abi::{self, Arg, Buffer, CopyBox, Submission};
+use flash_types::index::{Dim, Group, Order, OrderTraits};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;

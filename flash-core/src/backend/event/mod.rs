@@ -4,7 +4,7 @@ mod sync;
 mod user;
 
 use super::Failure;
-use crate::abi;
+use flash_types::abi;
 use std::ops::Deref;
 use std::sync::Arc;
 pub(super) use user::UserEvent;

@@ -6,10 +6,10 @@
 //! the element. So the table of such a launch can be written, and is read after it.
 
 use super::KernelSpec;
-use crate::abi::{self, Arg};
 use crate::backend::Failure;
-use crate::descriptor::ArgumentDescriptor;
-use crate::error::Code;
+use flash_types::Code;
+use flash_types::abi::{self, Arg};
+use flash_types::descriptor::ArgumentDescriptor;
 
 /// Words of the table that a fault takes. Behind them is the place for elements that do not exist.
 pub const FAULT_WORDS: usize = 16;

@@ -12,8 +12,8 @@
 
 use super::launch::offset;
 use super::{FAULT_WORDS, Kernel, KernelSpec, Parameter, Programs, two_buffers};
-use crate::abi::Arg;
 use crate::backend::{Device, Event, Failure, Launch};
+use flash_types::abi::Arg;
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The backend's side of kernels that are functions of the host.
 
-use crate::abi::{self, Buffer, Implementation, QueueCall, QueueFn, Str};
 use crate::backend::{Device, Failure, Launch};
-use crate::error::Code;
 use crate::panics::caught;
+use flash_types::Code;
+use flash_types::abi::{self, Buffer, Implementation, QueueCall, QueueFn, Str};
 use std::ffi::c_void;
 use std::ptr::null;
 

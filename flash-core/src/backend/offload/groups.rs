@@ -5,7 +5,7 @@
 
 use super::{Driver, Function, Kernel, LaunchWords, Range, numbers};
 use crate::backend::{Failure, Launch};
-use crate::error::Code;
+use flash_types::Code;
 
 /// The option, and the attribute, for the number of threads in a group.
 const GROUP_SIZE: &str = "work_group_size";

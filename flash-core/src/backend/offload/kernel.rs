@@ -1,9 +1,9 @@
 //! Kernels: implementations prepared for one device.
 
 use super::{Driver, Function, KernelSpec, LaunchWords, Once, Parameter, Payload};
-use crate::abi::{self, Implementation};
 use crate::backend::Failure;
-use crate::error::Code;
+use flash_types::Code;
+use flash_types::abi::{self, Implementation};
 use std::sync::Arc;
 
 /// An implementation, for one device.

@@ -1,9 +1,9 @@
 //! Properties of a launch that a backend needs before it submits it.
 
 use super::KernelSpec;
-use crate::abi::{self, Arg};
 use crate::backend::{Failure, Launch};
-use crate::error::Code;
+use flash_types::Code;
+use flash_types::abi::{self, Arg};
 use std::ops::Range;
 
 /// The values of a submission's options with these names; numbers from 1.

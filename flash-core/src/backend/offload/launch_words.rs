@@ -2,10 +2,10 @@
 
 use super::KernelSpec;
 use super::bounds::end_of_accumulators;
-use crate::abi::{self, Arg};
 use crate::backend::Failure;
-use crate::error::Code;
-use crate::index::{Axes, Axis, SpaceRef};
+use flash_types::Code;
+use flash_types::abi::{self, Arg};
+use flash_types::index::{Axes, Axis, SpaceRef};
 
 /// `flash_axis.kind` of the header.
 const CONSTANT: u64 = 0;

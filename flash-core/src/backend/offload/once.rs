@@ -51,7 +51,7 @@ impl<T> Once<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
+    use flash_types::Code;
 
     #[test]
     fn a_failure_is_not_kept_and_a_value_is() {

@@ -13,8 +13,8 @@
 
 use super::{KernelSpec, Parameter};
 use crate::backend::Failure;
-use crate::descriptor::{ArgumentDescriptor, View};
-use crate::error::Code;
+use flash_types::Code;
+use flash_types::descriptor::{ArgumentDescriptor, View};
 
 /// What is told of one parameter; `None`: it is not told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -307,7 +307,7 @@ fn number_of_word(word: &str) -> Option<Number> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptor::{Access, ElementType};
+    use flash_types::descriptor::{Access, ElementType};
 
     fn argument(view: View, name: &str, size: usize) -> ArgumentDescriptor {
         ArgumentDescriptor {

@@ -8,9 +8,9 @@
 
 use super::groups::Wanted;
 use super::{ArgBuffer, Call, Driver, Function, Kernel, LaunchWords, Phases, Range, carried, two_buffers};
-use crate::abi::{self, Arg};
 use crate::backend::{Event, Failure, Launch};
-use crate::error::Code;
+use flash_types::Code;
+use flash_types::abi::{self, Arg};
 use std::cell::Cell;
 
 /// Most phases of one call.

@@ -1,8 +1,8 @@
 //! Comparison of launches: results that were computed for one hold for an equal one, too.
 
-use crate::abi::space::{BARRIER_LIST, DIM_AFFINE, LOOP_FULL, LOOP_REVERSED};
-use crate::abi::{self, Arg};
 use crate::backend::Launch;
+use flash_types::abi::space::{BARRIER_LIST, DIM_AFFINE, LOOP_FULL, LOOP_REVERSED};
+use flash_types::abi::{self, Arg};
 
 /// The content of a launch in words: its phases, its space, its arguments with the values of scalars, but not
 /// the contents of arrays. Options are not included.
@@ -83,8 +83,8 @@ fn pair(a: u32, b: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Part, Submission};
-    use crate::index::{Dim, Group, Order, OrderTraits, count_by};
+    use flash_types::abi::{Part, Submission};
+    use flash_types::index::{Dim, Group, Order, OrderTraits, count_by};
     use std::ptr::{null, null_mut};
 
     /// A launch over an order, of a scalar and two arrays.

@@ -2,10 +2,10 @@
 
 use super::DEVICE_HEADER;
 use super::include::{with_includes, without_mark};
-use crate::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC};
 use crate::backend::Failure;
-use crate::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
-use crate::error::Code;
+use flash_types::Code;
+use flash_types::abi::{Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC};
+use flash_types::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fmt::Write;

@@ -1,9 +1,9 @@
 //! Copies between the host and a device through memory that the driver moves at full speed: *stages*. Two
 //! take turns: while one is copied, the host fills, or empties, the other.
 
-use crate::abi::CopyBox;
 use crate::backend::Failure;
 use crate::backend::host_memory::copy_addresses;
+use flash_types::abi::CopyBox;
 
 /// A piece of memory that host and device reach.
 pub trait Stage {

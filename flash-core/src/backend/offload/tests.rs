@@ -1,11 +1,11 @@
 //! The toolkit with a driver that writes down what it is asked for.
 
 use super::*;
-use crate::abi::{self, Arg, Attr, Implementation, Str, Submission};
 use crate::backend::{Device, DeviceInfo, Event, Failure, Launch};
-use crate::descriptor::{Access, ArgumentDescriptor, ElementType, KernelDescriptor, View};
-use crate::error::Code;
-use crate::index::{Dim, Group, Order, OrderTraits};
+use flash_types::Code;
+use flash_types::abi::{self, Arg, Attr, Implementation, Str, Submission};
+use flash_types::descriptor::{Access, ArgumentDescriptor, ElementType, KernelDescriptor, View};
+use flash_types::index::{Dim, Group, Order, OrderTraits};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::Mutex;

@@ -2,8 +2,8 @@
 
 use crate::backend::event::UserEvent;
 use crate::backend::{Completion, Event, Failure};
-use crate::error::Code;
 use crate::panics::caught;
+use flash_types::Code;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 /// The time that a submission may take, from when it begins to run: an option of one submission, or, as an
 /// option of a runtime, of each. One that takes longer has failed with
-/// [`Error::Timeout`](crate::Error::Timeout), and what it should have written is poisoned.
+/// `Error::Timeout`, and what it should have written is poisoned.
 ///
-/// A kernel cannot be stopped. A [`Handle`](crate::Handle) reports the timeout when the time is up, while the
+/// A kernel cannot be stopped. A `Handle` reports the timeout when the time is up, while the
 /// memories stay busy until the kernel has stopped; `exec` reports it after that.
 ///
 /// # Examples
@@ -24,7 +24,7 @@ pub struct Timeout(pub Duration);
 
 /// How long a launch waits for guards of the host that other threads hold on its memories, 1 s if nothing is
 /// said: an option of a runtime or a submission; of a pipeline, the shortest counts. If one is still alive
-/// then, the launch fails with [`Error::Borrowed`](crate::Error::Borrowed) and has done nothing. 0 refuses at
+/// then, the launch fails with `Error::Borrowed` and has done nothing. 0 refuses at
 /// once.
 ///
 /// A thread that holds a guard never waits for one: its launch is refused at once. `exec_async` does not

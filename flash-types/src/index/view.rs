@@ -72,7 +72,7 @@ impl<'a> SpaceRef<'a> {
     /// The first value and the step of the rows from `row` on, if the space is one dimension in natural order
     /// with values at equal distances, as in almost every launch.
     #[inline(always)]
-    pub(crate) fn line(&self, row: u64) -> Option<(u64, i64)> {
+    pub fn line(&self, row: u64) -> Option<(u64, i64)> {
         let [dim] = self.dims() else { return None };
         let natural = match self.loops() {
             [] => true,
@@ -153,14 +153,16 @@ impl<'a> SpaceRef<'a> {
         }
     }
 
+    /// Its dimensions.
     #[inline(always)]
-    pub(crate) fn dims(&self) -> &'a [SpaceDim] {
+    pub fn dims(&self) -> &'a [SpaceDim] {
         // SAFETY: `new`'s caller promised `ndims` of them.
         unsafe { slice::from_raw_parts(self.raw.dims, self.raw.ndims as usize) }
     }
 
+    /// Its loops, the outermost first.
     #[inline(always)]
-    pub(crate) fn loops(&self) -> &'a [Loop] {
+    pub fn loops(&self) -> &'a [Loop] {
         // SAFETY: `new`'s caller promised `nloops` of them.
         unsafe { slice::from_raw_parts(self.raw.loops, self.raw.nloops as usize) }
     }

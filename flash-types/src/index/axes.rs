@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// The index values of one phase. Row `i` of the phase is `first + i` for all of its axes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Axes {
+pub struct Axes {
     /// Rows of the innermost sweep before the phase's first.
     pub first: u64,
     /// One per dimension.
@@ -17,12 +17,14 @@ pub(crate) struct Axes {
 
 /// The values of one dimension in one phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Axis {
+pub enum Axis {
     /// One for all rows.
     Constant(u64),
     /// `start + row / cell % count * step`, modulo 2^64; `count` 0: no remainder is taken.
+    #[allow(missing_docs)] // above
     Steps { start: u64, step: i64, cell: u64, count: u64 },
     /// `values[row / cell % count]`; `count` 0: no remainder is taken.
+    #[allow(missing_docs)] // above
     Listed { values: Vec<u64>, cell: u64, count: u64 },
 }
 
@@ -47,7 +49,7 @@ impl SpaceRef<'_> {
     ///
     /// # Panics
     /// If there is no such phase.
-    pub(crate) fn axes(&self, phase: u64) -> Option<Axes> {
+    pub fn axes(&self, phase: u64) -> Option<Axes> {
         let rows = self.phase(phase);
         let items = rows.end - rows.start;
         let (mut at, mut group) = self.state();

@@ -114,15 +114,14 @@ impl Attributes {
     }
 
     /// The attributes for backends.
-    pub(crate) fn for_backends(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
+    pub fn for_backends(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
         let seen = self.0.iter().filter(|e| e.known.as_ref().is_none_or(|known| known.for_backends()));
         seen.map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
-    #[cfg(feature = "recordings")]
     /// Those that say what is computed and how it can be cut, or are a backend's; not those that say where it
     /// runs, and by which implementation. That scalars may widen is kept: else there may be none.
-    pub(crate) fn of_the_computation(&self) -> Attributes {
+    pub fn of_the_computation(&self) -> Attributes {
         let kept = |entry: &&Entry| match &entry.known {
             None => true,
             Some(known) => {
@@ -139,17 +138,17 @@ impl Attributes {
     }
 
     /// Those of which a plan is made: they choose implementations, or say how launches are ordered and cut.
-    pub(crate) fn of_plans(&self) -> Attributes {
+    pub fn of_plans(&self) -> Attributes {
         Attributes(self.0.iter().filter(|entry| entry.shapes_plans()).cloned().collect())
     }
 
     /// Those that choose implementations.
-    pub(crate) fn that_choose(&self) -> Attributes {
+    pub fn that_choose(&self) -> Attributes {
         Attributes(self.0.iter().filter(|entry| entry.chooses()).cloned().collect())
     }
 
     /// True if these are, in any order, what `of_plans` gives of `all`.
-    pub(crate) fn are_of_plans_in(&self, all: &Attributes) -> bool {
+    pub fn are_of_plans_in(&self, all: &Attributes) -> bool {
         let mut count = 0;
         let is_here = |entry: &Entry| {
             count += 1;
@@ -212,7 +211,6 @@ pub struct SortBy(pub Vec<String>);
 /// Sets barriers, instead of the definition's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum GroupBy {
     /// Where one of these, or any more significant dimension, changes value.
     Dims(Vec<String>),
@@ -225,7 +223,6 @@ pub enum GroupBy {
 /// The implementation of a kernel to use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Implementation {
     /// The one of this name.
     Named(String),
@@ -345,7 +342,7 @@ impl Implementation {
 
 /// The devices of the runtime to use: a runtime key such as `ALL_CPU:0`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Devices(pub(crate) String);
+pub struct Devices(pub String);
 
 impl Devices {
     /// The devices of a runtime key.
@@ -357,7 +354,7 @@ impl Devices {
 /// The share of a launch for each of the selected devices, in their order, instead of measured shares. Any
 /// unit: only the proportions count. The launch is cut, as with `part_by`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Weights(pub(crate) Vec<f64>);
+pub struct Weights(pub Vec<f64>);
 
 /// The least number of subspaces that a launch is cut into. With more than there are devices, an idle device
 /// takes the next one: for work items of unequal cost. Without this option, a launch that touches more than a

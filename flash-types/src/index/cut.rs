@@ -103,7 +103,7 @@ fn nearest(count: u64, multiple: u64, wanted: f64, cost: &impl Fn(u64) -> u64) -
 /// A cut of `count` positions in which each share in `probes` that it leaves empty gets one multiple, in
 /// ascending order. The other shares keep at least one multiple; where there are not enough multiples, the
 /// cut stays.
-pub(crate) fn with_probes(cut: Cut, count: u64, multiple: u64, probes: &[usize]) -> Cut {
+pub fn with_probes(cut: Cut, count: u64, multiple: u64, probes: &[usize]) -> Cut {
     let multiple = multiple.max(1);
     let none = probes.iter().filter(|probe| !cut.iter().any(|(share, _)| share == *probe));
     let mut shares: SmallVec<[(usize, Option<u64>); 8]> = none.map(|probe| (*probe, None)).collect();
@@ -171,7 +171,7 @@ pub fn value_range(dim: &Dim) -> (Range<u64>, bool) {
 
 impl SpaceRef<'_> {
     /// The half-open range of a dimension's values, as in [`value_range`].
-    pub(crate) fn value_range(&self, dim: usize) -> Range<u64> {
+    pub fn value_range(&self, dim: usize) -> Range<u64> {
         let dim = &self.dims()[dim];
         let (first, last) = match dim.kind {
             _ if dim.count == 0 => return 0..0,

@@ -202,7 +202,7 @@ impl ElementType {
     }
 
     /// True if it can be read as `T`.
-    pub(crate) fn is<T: Element>(&self) -> bool {
+    pub fn is<T: Element>(&self) -> bool {
         self.matches(T::ELEMENT_NAME, size_of::<T>(), align_of::<T>(), T::LAYOUT)
     }
 

@@ -225,7 +225,7 @@ impl Order {
     }
 
     /// The dimensions of more than one position, the slowest first.
-    pub(crate) fn dims_by_speed(&self) -> impl Iterator<Item = usize> {
+    pub fn dims_by_speed(&self) -> impl Iterator<Item = usize> {
         self.loops.iter().filter(|lp| lp.kind != LOOP_MEMBER).map(|lp| lp.dim as usize)
     }
 

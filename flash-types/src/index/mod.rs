@@ -15,8 +15,8 @@ mod tests;
 mod view;
 mod walk;
 
-pub(crate) use axes::{Axes, Axis};
-pub(crate) use cut::with_probes;
+pub use axes::{Axes, Axis};
+pub use cut::with_probes;
 pub use cut::{Cut, cut, cut_by, cut_dimension, may_cut, restrict, value_range};
 pub use dims::{Dim, DimList, IndexValue, IntoBox, IntoDims, InvalidDim, Sequence, count_by, count_by_fn};
 pub use error::IndexError;

@@ -12,7 +12,7 @@ use std::any::Any;
 /// `Scatter` can be named; a launch with a `Scatter` is cut only if that is named.
 ///
 /// A launch runs whole, on one device, if the chosen implementation works on whole arrays. With one that
-/// works on [parts](crate::kernel::CpuWhole::PARTS) of them it runs whole if the own elements of some part
+/// works on parts (`CpuWhole::PARTS`) of them it runs whole if the own elements of some part
 /// have those of another between them (columns of a matrix, say), or a `Phased` declares its use by stages.
 ///
 /// # Examples
@@ -27,13 +27,13 @@ use std::any::Any;
 pub struct PartBy {
     /// The dimension to cut; `None`: the slowest that carries no barrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) dimension: Option<String>,
+    pub dimension: Option<String>,
     /// By argument.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) arguments: Vec<(String, ArrayMap)>,
-    /// Name of a function, see [`PartitionMap`](crate::kernel::PartitionMap).
+    pub arguments: Vec<(String, ArrayMap)>,
+    /// Name of a function, see `PartitionMap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) function: Option<String>,
+    pub function: Option<String>,
 }
 
 /// The box of one array that a part of the space touches: per axis of the array's shape, axis 0 first. Axes
@@ -44,7 +44,6 @@ pub struct ArrayMap(pub Vec<AxisMap>);
 /// The elements along one axis of an array that a part of the space touches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum AxisMap {
     /// All.
     All,

@@ -3,6 +3,7 @@
 mod attribute;
 mod element;
 mod limits;
+mod options;
 mod part;
 
 pub use attribute::{
@@ -13,6 +14,7 @@ pub use element::{Element, ElementType};
 #[doc(hidden)]
 pub use element::{Layout, Text};
 pub use limits::{InFlight, Patience, Timeout};
+pub use options::IntoOptions;
 pub use part::{ArrayMap, AxisMap, PartBy, columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
 
 use crate::abi;
@@ -140,7 +142,7 @@ impl View {
     }
 
     /// The view of an `ARG_*` code.
-    pub(crate) fn of_code(code: u32) -> View {
+    pub fn of_code(code: u32) -> View {
         match code {
             abi::ARG_ITEM => View::Item,
             abi::ARG_WHOLE => View::Whole,
@@ -164,7 +166,7 @@ impl Access {
     }
 
     /// The access of an `ACCESS_*` code.
-    pub(crate) fn of_code(code: u32) -> Access {
+    pub fn of_code(code: u32) -> Access {
         match code {
             abi::ACCESS_READ_WRITE => Access::ReadWrite,
             abi::ACCESS_WRITE => Access::Write,
@@ -192,7 +194,7 @@ impl KernelDescriptor {
 
     /// True if an implementation of the one is one of the other: they have the same signature, and types of
     /// the same name have the same layout.
-    pub(crate) fn agrees(&self, other: &KernelDescriptor) -> bool {
+    pub fn agrees(&self, other: &KernelDescriptor) -> bool {
         let mut pairs = self.arguments.iter().zip(&other.arguments);
         self.signature() == other.signature() && pairs.all(|(a, b)| a.element.agrees(&b.element))
     }
