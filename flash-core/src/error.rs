@@ -2,6 +2,8 @@
 
 #[cfg(feature = "recordings")]
 use crate::recording::error::RecordingError;
+use flash_backend::Failure;
+use flash_backend::fork::Forked;
 use flash_types::Code;
 use flash_types::index::IndexError;
 use std::fmt;
@@ -210,9 +212,7 @@ pub enum Error {
     Abandoned,
     /// This process is a child of `fork`, and something is needed of its parent that it has not: a thread, a
     /// device, or a lock.
-    #[error(
-        "this process is a child of `fork`, which has no thread of its parent but the one that forked, and this needs another one: fork before the first launch, or execute a new program after `fork`"
-    )]
+    #[error("{}", Forked)]
     Forked,
     /// A submission failed.
     #[error("{0}")]
@@ -254,6 +254,18 @@ impl Error {
     /// what was expected, what was found and what to do.
     pub fn contents(what: impl Into<String>, argument: impl Into<String>, text: impl Into<String>) -> Error {
         Error::Contents { what: what.into(), argument: argument.into(), text: text.into() }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Backend { code: failure.code, text: failure.text }
+    }
+}
+
+impl From<Forked> for Error {
+    fn from(_: Forked) -> Error {
+        Error::Forked
     }
 }
 

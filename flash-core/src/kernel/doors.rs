@@ -2,7 +2,7 @@
 
 use super::index::Rank;
 use super::{Index, KernelDefinition, Span};
-use crate::panics::discard;
+use flash_backend::__host::discard;
 use flash_types::abi;
 use flash_types::index::SpaceRef;
 use std::any::Any;

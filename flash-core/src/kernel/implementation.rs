@@ -4,7 +4,7 @@ use super::device::attribute;
 use super::{
     CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
 };
-use crate::backend::implementation::PARTS;
+use flash_backend::__host::PARTS;
 use flash_types::abi;
 use std::any::TypeId;
 use std::collections::BTreeMap;

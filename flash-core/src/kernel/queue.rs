@@ -2,9 +2,9 @@
 
 use super::implementation::{definition_of, descriptor_text};
 use super::{Element, KernelDefinition, attribute};
-use crate::backend::Failure;
-use crate::backend::implementation::PARTS;
-use crate::panics::caught;
+use flash_backend::__host::PARTS;
+use flash_backend::Failure;
+use flash_backend::caught;
 use flash_types::Code;
 use flash_types::abi::{self, Arg, Buffer, QueueCall, QueueFn, Str};
 use flash_types::index::{DynRuns, SpaceRef};

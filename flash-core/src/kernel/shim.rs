@@ -3,7 +3,7 @@
 use super::index::{Rank, RankRun};
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
 use flash_types::abi::{self, Arg, Share};
 use flash_types::index::SpaceRef;
 use smallvec::SmallVec;

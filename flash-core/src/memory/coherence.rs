@@ -21,7 +21,7 @@ use super::residence::PublishedResidence;
 use super::routes;
 use super::transfer::Transfer;
 use crate::error::Error;
-use crate::fork;
+use flash_backend::fork;
 use flash_types::Code;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::MutexGuard;

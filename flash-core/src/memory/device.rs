@@ -9,7 +9,7 @@ pub(super) mod tests;
 use super::ArrayInner;
 use super::directory::{Directory, Place};
 use super::transfer::{Counters, End, Transfer, Transfers};
-use crate::backend::{DeviceHandle, take_error};
+use crate::devices::{DeviceHandle, take_error};
 use crate::error::{DeviceMemoryError, Error};
 use flash_types::Code;
 use flash_types::abi::{self, Buffer, SPACE_HOST};

@@ -11,7 +11,7 @@ use super::region::Region;
 use super::residence::PublishedResidence;
 use super::state::State;
 use crate::error::Error;
-use crate::host_allocation::ALIGNMENT;
+use flash_backend::host_allocation::ALIGNMENT;
 use flash_types::descriptor::Element;
 use smallvec::SmallVec;
 use std::alloc::Layout;

@@ -38,7 +38,7 @@ pub(crate) use inner::{ArrayInner, GRANULE};
 pub use transfer::{Moved, Transfers};
 
 use crate::error::Error;
-use crate::fork;
+use flash_backend::fork;
 use flash_types::descriptor::Element;
 use smallvec::SmallVec;
 use std::fmt;

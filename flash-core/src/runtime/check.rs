@@ -5,7 +5,7 @@ use super::facts::KernelFacts;
 use crate::error::Error;
 use crate::kernel::{Candidate, ContentsCheck, WrongContents};
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
 use flash_types::abi::Arg;
 use flash_types::index::{Dim, DynRuns, Order, value_range};
 use smallvec::SmallVec;

@@ -4,7 +4,7 @@ use super::state::Runtime;
 use super::submission::{Submission, sealed};
 use super::submissions::SubmissionList;
 use super::widen::Widening;
-use crate::backend::registry::Registry;
+use crate::devices::registry::Registry;
 use crate::error::Error;
 use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes};
 use crate::kernel::{ArgumentWriter, Element};

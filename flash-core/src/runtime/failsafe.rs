@@ -5,7 +5,7 @@ use super::plan::Plan;
 use crate::error::Error;
 use crate::kernel::Element;
 use crate::nested::{KernelMark, in_kernel};
-use crate::panics::caught;
+use flash_backend::caught;
 use flash_types::Code;
 use flash_types::abi::Arg;
 use flash_types::descriptor::{Access, ElementType, View};

@@ -7,7 +7,7 @@ use super::device_launch;
 use super::resident::ResidentLaunch;
 use super::state::Runtime;
 use super::submissions::SubmissionList;
-use crate::backend::take_error;
+use crate::devices::take_error;
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::state::Refused;

@@ -1,8 +1,8 @@
 //! The argument of `options(..)`.
 
 use super::profile::Profile;
-use crate::backend::DeviceHandle;
-use crate::backend::registry::Registry;
+use crate::devices::DeviceHandle;
+use crate::devices::registry::Registry;
 use crate::error::Error;
 use flash_types::descriptor::{Attributes, Devices, IntoOptions};
 use std::fmt;

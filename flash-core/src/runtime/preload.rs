@@ -2,8 +2,8 @@
 
 use super::choose::{Rating, rate};
 use super::state::Runtime;
-use crate::backend::DeviceHandle;
-use crate::backend::registry::{RegisteredImplementation, Registry};
+use crate::devices::DeviceHandle;
+use crate::devices::registry::{RegisteredImplementation, Registry};
 use crate::error::Error;
 use crate::kernel::KernelDefinition;
 use flash_types::abi::Implementation;

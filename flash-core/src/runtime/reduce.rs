@@ -6,11 +6,11 @@
 //! does not matter as long as a block is in one piece.
 
 use super::facts::KernelFacts;
-use crate::backend::host_handles;
+use crate::devices::host_handles;
 use crate::error::Error;
 use crate::kernel::views::Operation;
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
 use flash_types::Code;
 use flash_types::abi::{self, Arg};
 use flash_types::index::SpaceRef;

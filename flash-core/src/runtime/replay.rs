@@ -5,7 +5,7 @@ use super::dynamic::Kernel;
 use super::dynamic::{Argument, ByName};
 use super::movement::Movement;
 use super::widen::Widening;
-use crate::backend::registry::Registry;
+use crate::devices::registry::Registry;
 use crate::error::Error;
 use crate::kernel::Element;
 use crate::kernel::views::Array;

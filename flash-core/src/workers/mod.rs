@@ -7,10 +7,10 @@
 pub(crate) mod blocking;
 mod plain;
 
-use crate::backend::catalog::Catalog;
-use crate::fork;
-use crate::panics::caught;
-pub use crate::threads::{STACK_SIZE, stack_size};
+use crate::devices::catalog::Catalog;
+use flash_backend::caught;
+use flash_backend::fork;
+pub use flash_backend::threads::{STACK_SIZE, stack_size};
 use flash_types::abi::workers::{WorkerHost, Workers};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! The C headers in `flash-core/include` are made from `flash-types/src/abi`, and their layout is the one in
+//! The C headers in `flash-backend/include` are made from `flash-types/src/abi`; their layout is the one in
 //! `layout.txt`.
 //!
 //! `FLASH_BLESS=1 cargo test -p flash-tests --test plugins` writes all three: read the difference. A changed
@@ -18,7 +18,7 @@ fn of_device(name: &str) -> bool {
 }
 
 fn include(file: &str) -> PathBuf {
-    plugins::workspace().join("flash-core/include").join(file)
+    plugins::workspace().join("flash-backend/include").join(file)
 }
 
 /// The interface in one file, in a form that cbindgen can read: an opaque type is a struct without fields.

@@ -5,8 +5,8 @@ use flash::kernel::views::{Item, Read, ReadWrite, Scatter, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
-use flash_core::backend::DeviceHandle;
 use flash_core::descriptor::{Attribute, Attributes, Searchable};
+use flash_core::devices::DeviceHandle;
 use flash_tests::id;
 
 /// Leaves the index of each item in the order in which they ran.

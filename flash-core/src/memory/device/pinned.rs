@@ -3,7 +3,7 @@
 //! copied again.
 
 use super::DeviceMemory;
-use crate::backend::take_error;
+use crate::devices::take_error;
 use crate::memory::ArrayInner;
 use flash_types::abi::{Buffer, SPACE_HOST};
 use std::sync::OnceLock;

@@ -4,7 +4,7 @@
 //! reached by the host, and that no other memory has, add their room to it. A buffer lies in the first space
 //! that has room for it.
 
-use crate::backend::DeviceHandle;
+use crate::devices::DeviceHandle;
 use crate::error::Error;
 use flash_types::Code;
 use flash_types::abi::{Buffer, MemorySpace, SPACE_HOST};

@@ -1,10 +1,10 @@
 //! Tasks: parts of launches, copies, and work of the host between them.
 
 use super::lane::Lane;
-use crate::backend::{DeviceHandle, take_error};
+use crate::devices::{DeviceHandle, take_error};
 use crate::error::Error;
-use crate::panics::caught;
 use crate::workers::blocking;
+use flash_backend::caught;
 use flash_types::Code;
 use flash_types::abi;
 use smallvec::SmallVec;

@@ -4,7 +4,7 @@ use super::{Axes, Launch, candidate, part_error};
 use crate::error::{Error, PartProblem};
 use crate::kernel::{Candidate, PartitionMap};
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
 use flash_types::descriptor::{ArgumentDescriptor, AxisMap, KernelDescriptor, PartBy, View};
 use flash_types::index::{Cut, Dim, cut, cut_by, cut_dimension, may_cut, value_range};
 use smallvec::SmallVec;

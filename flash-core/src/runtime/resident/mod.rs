@@ -16,7 +16,7 @@ use super::partition::Footprint;
 use super::plan::Target;
 use super::state::Runtime;
 use super::submissions::{Hold, Node, SubmissionList};
-use crate::backend::DeviceHandle;
+use crate::devices::DeviceHandle;
 use crate::error::{Error, LaunchError};
 use crate::memory::ArrayInner;
 use crate::memory::device::{DeviceMemory, LastUse};

@@ -3,12 +3,12 @@
 
 use super::kernels::{Axpy, Fill};
 use super::run_all;
-use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use crate::error::{Error, LaunchError};
 use crate::memory::FlashMemory;
-use crate::register_backend;
 use crate::runtime::{HostTask, RuntimeObj, get_runtime};
+use flash_backend::host_memory::{self, HostBuffers};
+use flash_backend::register_backend;
+use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use flash_types::Code;
 use flash_types::abi::{self, Implementation};
 use flash_types::descriptor::weights;

@@ -12,7 +12,7 @@ mod small;
 mod twins;
 
 use super::{RuntimeObj, get_runtime};
-use crate::backend::{Failure, Launch, run_rows};
+use flash_backend::{Failure, Launch, run_rows};
 use flash_types::abi::Implementation;
 use std::sync::OnceLock;
 

@@ -16,7 +16,7 @@ use super::part::KernelPart;
 use super::placement::{self, Placement, place_of};
 use super::sync::changed;
 use super::task::{Flight, MayFly, Outcome, TaskRef, Tasks, Waits, Work};
-use crate::backend::host_handles::Scratch;
+use crate::devices::host_handles::Scratch;
 use crate::error::{Error, LaunchError};
 use crate::memory::device::{DeviceBuffer, DeviceMemory};
 use crate::memory::directory::Place;
