@@ -75,6 +75,7 @@ pub fn before_sleep() {
 }
 
 /// Lets children be marked from now on. Called before the first launch, and before any thread is started.
+#[inline]
 pub fn watch() {
     #[cfg(unix)]
     {

@@ -62,16 +62,19 @@ impl HostAllocation {
     ///
     /// # Safety
     /// It was, and nothing else frees it.
+    #[inline]
     pub unsafe fn new(base: *mut u8, data: *mut u8, layout: Layout) -> HostAllocation {
         HostAllocation { base, data, layout }
     }
 
     /// The first byte of what is kept in it.
+    #[inline]
     pub fn data(&self) -> *mut u8 {
         self.data
     }
 
     /// Its beginning, before what is in front of the data, and its size in bytes.
+    #[inline]
     pub fn all(&self) -> (*mut u8, usize) {
         (self.base, self.layout.size())
     }
@@ -85,22 +88,26 @@ impl Drop for HostAllocation {
 }
 
 /// True if an array of this layout begins at an offset of its own.
+#[inline]
 pub fn is_placed(layout: Layout) -> bool {
     layout.size() >= PLACED && layout.align() <= ALIGNMENT
 }
 
 /// Bytes to allocate for a layout, so that it can begin where it should.
+#[inline]
 pub fn room(layout: Layout, placed: bool) -> Option<usize> {
     layout.size().checked_add(if placed { PAGE } else { layout.align() })
 }
 
 /// Bytes from what was allocated to where the data begin.
+#[inline]
 pub fn in_front(base: *mut u8, layout: Layout, placed: bool) -> usize {
     if placed { to_next_place(base) } else { base.align_offset(layout.align()) }
 }
 
 /// Bytes, less than a page, to where the next array begins: one of the 64 lines of a page, at least five
 /// away, in either direction, from those of the nine arrays before it.
+#[inline]
 pub fn to_next_place(base: *mut u8) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let place = NEXT.fetch_add(19 * ALIGNMENT, Ordering::Relaxed);

@@ -127,6 +127,7 @@ pub unsafe fn copy_box(from: Buffer, to: Buffer, shape: &CopyBox) -> Result<(), 
 ///
 /// # Safety
 /// As [`copy_box`], and both handles are addresses.
+#[inline]
 pub unsafe fn copy_addresses(from: u64, to: u64, shape: &CopyBox) {
     let [bytes, rows, planes] = shape.extent;
     for plane in 0..planes {

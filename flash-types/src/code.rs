@@ -29,6 +29,7 @@ pub enum Code {
 
 impl Code {
     /// Its number in the plugin interface.
+    #[inline]
     pub fn raw(self) -> u32 {
         match self {
             Code::Other => abi::ERROR_OTHER,
@@ -44,6 +45,7 @@ impl Code {
     }
 
     /// The code of a number; [`Code::Other`] of one that is not known.
+    #[inline]
     pub fn of(code: u32) -> Code {
         match code {
             abi::ERROR_UNSUPPORTED => Code::Unsupported,

@@ -110,11 +110,13 @@ pub fn regular(shape: &CopyBox) -> Vec<CopyBox> {
 }
 
 /// The strides of a box without gaps.
+#[inline]
 pub fn close([bytes, rows, _]: [u64; 3]) -> [u64; 2] {
     [bytes, bytes * rows]
 }
 
 /// A box in pieces of up to `most` bytes: planes if they fit, else rows, else parts of rows.
+#[inline]
 pub fn pieces(all: &CopyBox, most: u64) -> impl Iterator<Item = CopyBox> {
     let all = *all;
     let [bytes, rows, planes] = all.extent;

@@ -837,6 +837,7 @@ pub struct BackendApi {
 
 impl Str {
     /// The text of `text`, which must outlive every use.
+    #[inline]
     pub const fn new(text: &str) -> Str {
         Str { ptr: text.as_ptr(), len: text.len() }
     }
@@ -845,6 +846,7 @@ impl Str {
     ///
     /// # Safety
     /// `ptr` and `len` describe bytes that are readable during `'a`, or `len` is 0.
+    #[inline]
     pub unsafe fn as_str<'a>(&self) -> &'a str {
         if self.len == 0 || self.ptr.is_null() {
             return "";

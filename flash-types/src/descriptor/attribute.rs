@@ -75,6 +75,7 @@ struct Wire {
 
 impl Attributes {
     /// True if there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -109,11 +110,13 @@ impl Attributes {
     }
 
     /// Name, value and whether it is required, of each.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
         self.0.iter().map(|e| (e.key.as_str(), &e.value, e.required))
     }
 
     /// The attributes for backends.
+    #[inline]
     pub fn for_backends(&self) -> impl Iterator<Item = (&str, &serde_json::Value, bool)> {
         let seen = self.0.iter().filter(|e| e.known.as_ref().is_none_or(|known| known.for_backends()));
         seen.map(|e| (e.key.as_str(), &e.value, e.required))

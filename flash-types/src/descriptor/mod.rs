@@ -129,6 +129,7 @@ pub enum Use {
 
 impl View {
     /// Its `ARG_*` code.
+    #[inline]
     pub fn code(self) -> u32 {
         match self {
             View::Scalar => abi::ARG_SCALAR,
@@ -142,6 +143,7 @@ impl View {
     }
 
     /// The view of an `ARG_*` code.
+    #[inline]
     pub fn of_code(code: u32) -> View {
         match code {
             abi::ARG_ITEM => View::Item,
@@ -157,6 +159,7 @@ impl View {
 
 impl Access {
     /// Its `ACCESS_*` code.
+    #[inline]
     pub fn code(self) -> u32 {
         match self {
             Access::Read => abi::ACCESS_READ,
@@ -166,6 +169,7 @@ impl Access {
     }
 
     /// The access of an `ACCESS_*` code.
+    #[inline]
     pub fn of_code(code: u32) -> Access {
         match code {
             abi::ACCESS_READ_WRITE => Access::ReadWrite,

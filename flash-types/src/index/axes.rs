@@ -96,6 +96,7 @@ impl SpaceRef<'_> {
 impl<'a> SpaceRef<'a> {
     /// The values of each dimension, where they are ranges of step 1 and run in natural order: a range that a
     /// device's own index space can express.
+    #[inline]
     pub fn natural_box(&self) -> Option<impl ExactSizeIterator<Item = Range<u64>> + use<'a>> {
         // Dimensions without a loop have one value; dimension 0 is innermost.
         let natural = self.loops().is_sorted_by(|outer, inner| outer.dim > inner.dim)

@@ -237,6 +237,7 @@ impl From<Sequence> for Vec<u64> {
 }
 
 impl PartialEq for Sequence {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.values() == other.values()
     }
@@ -346,6 +347,7 @@ macro_rules! iterators {
         }
 
         impl IntoDims for $iterator {
+            #[inline]
             fn push_into(self, dims: &mut DimList) {
                 dims.push(self.into());
             }
@@ -439,12 +441,14 @@ impl<T: Into<Dim>, const N: usize> IntoDims for [T; N] {
 }
 
 impl IntoDims for Vec<Dim> {
+    #[inline]
     fn push_into(self, dims: &mut DimList) {
         dims.extend(self);
     }
 }
 
 impl IntoDims for &[Dim] {
+    #[inline]
     fn push_into(self, dims: &mut DimList) {
         dims.extend(self.iter().cloned());
     }

@@ -209,6 +209,7 @@ impl Order {
     ///
     /// Its position moves with the steps of its own loops, and with those of any loop outside
     /// them. So all steps of the loops from the outermost to its innermost have to be barriers.
+    #[inline]
     pub fn constant_within_phases(&self, dim: usize) -> bool {
         let own = self.loops.iter().rposition(|lp| lp.dim as usize == dim);
         own.is_none_or(|own| self.loops[..=own].iter().all(|lp| lp.barrier == BARRIER_ALL))
@@ -219,12 +220,14 @@ impl Order {
     ///
     /// If no loop from the dimension's outermost inwards has barriers, then phases begin and end
     /// where that loop does.
+    #[inline]
     pub fn every_phase_spans(&self, dim: usize) -> bool {
         let own = self.loops.iter().position(|lp| lp.dim as usize == dim);
         self.items != 0 && own.is_none_or(|own| self.loops[own..].iter().all(|lp| lp.barrier == BARRIER_NONE))
     }
 
     /// The dimensions of more than one position, the slowest first.
+    #[inline]
     pub fn dims_by_speed(&self) -> impl Iterator<Item = usize> {
         self.loops.iter().filter(|lp| lp.kind != LOOP_MEMBER).map(|lp| lp.dim as usize)
     }
