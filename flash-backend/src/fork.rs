@@ -13,7 +13,7 @@
 //!   forks.
 //!
 //! *Invariant.* While the process forks, no other thread is inside a section or has a held lock.
-//! The forking thread waits for the others, but only for [`PATIENCE`]: a section that takes longer, such as a
+//! The forking thread waits for the others, but only for one second: a section that takes longer, such as a
 //! compiler's, may itself wait for that thread. Then the child cannot enter sections at all.
 //!
 //! Each image (the program, a plugin) has its own copy of this, with handlers of its own.

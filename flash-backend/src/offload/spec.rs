@@ -46,7 +46,7 @@ pub struct KernelSpec {
     pub grid: bool,
     /// Whether it gets strides: the program with `FLASH_GRID`.
     pub(super) strides: bool,
-    /// Whether `FLASH_AT` checks its index: [`with_checks`](KernelSpec::with_checks).
+    /// Whether `FLASH_AT` checks its index: `with_checks`.
     pub check_bounds: bool,
     /// Attribute `build_options`, for the compiler.
     pub build_options: String,

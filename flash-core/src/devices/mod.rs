@@ -1,8 +1,8 @@
 //! The devices and implementations of a program: what is linked in, what plugins bring, and what keeps one
 //! from being used.
 //!
-//! A context has a [catalog](Catalog) of them. Plugins are checked before they are loaded ([`loader`]) and
-//! after; their devices are looked for when they are first needed ([`registry`]), and each is a
+//! A context has a catalog of them (`catalog.rs`). Plugins are checked before they are loaded and after
+//! (`loader.rs`); their devices are looked for when they are first needed (`registry.rs`), and each is a
 //! [`DeviceHandle`] from then on.
 
 pub(crate) mod catalog;
@@ -27,8 +27,6 @@ pub use reports::{
 pub use shadow::ImplementationReport;
 
 use crate::error::Error;
-#[cfg(doc)]
-use catalog::Catalog;
 use flash_backend::__host::take_failure;
 use flash_types::{Code, abi};
 
