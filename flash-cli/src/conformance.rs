@@ -3,8 +3,8 @@
 use crate::child::{self, Child, Next, Parent};
 use crate::{Refused, print};
 use anyhow::{Context as _, anyhow, bail};
+use flash_conformance::{Check, Report, Suite, Verdict};
 use flash_core::Context;
-use flash_core::backend::conformance::{Check, Report, Suite, Verdict};
 use serde::{Deserialize, Serialize};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};

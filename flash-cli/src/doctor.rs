@@ -9,9 +9,10 @@ use crate::list::{self, bytes};
 use crate::look::{self, Look};
 use crate::print;
 use anyhow::Context as _;
-use flash_core::backend::conformance::{FIRST_LAUNCH, Suite, Verdict};
-use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{self, BackendReport, Class, DeviceReport, Found, Outcome, cgroup};
+use flash_backend::offload::ProgramCache;
+use flash_backend::{Class, cgroup};
+use flash_conformance::{FIRST_LAUNCH, Suite, Verdict};
+use flash_core::devices::{self, BackendReport, DeviceReport, Found, Outcome};
 use flash_core::{Context, Settings, Variable, VariableState, workers};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -240,7 +241,7 @@ fn stack() -> Check {
 /// The path of plugins: its entries that are no files.
 fn path(look: &Look) -> Vec<Check> {
     let files = look.entries.iter().filter(|entry| !is_of_path(entry)).count();
-    let found = format!("plugins are looked for in {}: {files} files", backend::searched());
+    let found = format!("plugins are looked for in {}: {files} files", devices::searched());
     let state = if files == 0 { State::Note } else { State::Ok };
     let mut checks = vec![Check::new(state, "path", found)];
     checks.extend(look.entries.iter().filter(|entry| is_of_path(entry)).filter_map(|entry| {
@@ -253,7 +254,7 @@ fn path(look: &Look) -> Vec<Check> {
 }
 
 /// True for an entry that is not there, or is a directory that cannot be used.
-fn is_of_path(entry: &backend::Entry) -> bool {
+fn is_of_path(entry: &devices::Entry) -> bool {
     matches!(entry.found, Found::Nothing(_)) && !entry.path.is_file()
 }
 
@@ -276,7 +277,7 @@ fn plugins(look: &Look) -> Vec<Check> {
             let Some(reason) = list::reason(&report.outcome) else { continue };
             let check = match &report.outcome {
                 // Of another entry, which is noted, too.
-                outcome if [true, false].map(backend::again).contains(outcome) => continue,
+                outcome if [true, false].map(devices::again).contains(outcome) => continue,
                 Outcome::Refused { .. } if is_shadowed(report, &look.reports) => continue,
                 Outcome::Refused { .. } => Check::new(State::Problem, "plugin", reason).advice(
                     "mend the file, or take it out of the path: programs with this path load it, too",

@@ -1,7 +1,8 @@
 //! `flash list`: what was found, as a table or as JSON.
 
 use crate::look::look;
-use flash_core::backend::{BackendReport, DeviceInfo, DeviceReport, ImplementationReport, Outcome};
+use flash_backend::DeviceInfo;
+use flash_core::devices::{BackendReport, DeviceReport, ImplementationReport, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 //! may end or stop for ever.
 
 use crate::child::{self, Parent};
-use flash_core::backend::{self, BackendReport, Entry, Found, Outcome};
+use flash_core::devices::{self, BackendReport, Entry, Found, Outcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -27,15 +27,15 @@ pub fn worker(file: &OsStr) -> anyhow::Result<bool> {
     let mut parent = Parent::new()?;
     let file = Some(Path::new(file)).filter(|file| *file != Path::new(PROGRAM));
     if file.is_none() {
-        let mut entries = backend::entries();
+        let mut entries = devices::entries();
         for entry in &mut entries {
-            if let (Found::File, Err(outcome)) = (&entry.found, backend::check_file(&entry.path)) {
+            if let (Found::File, Err(outcome)) = (&entry.found, devices::check_file(&entry.path)) {
                 entry.found = Found::Nothing(outcome);
             }
         }
         parent.say(&Message::Entries(entries));
     }
-    parent.say(&Message::Reports(backend::list_file(file)));
+    parent.say(&Message::Reports(devices::list_file(file)));
     parent.done()
 }
 
@@ -107,7 +107,7 @@ pub fn look(limit: Duration) -> anyhow::Result<Look> {
             Found::Nothing(outcome) => one(outcome.clone()),
             Found::Again(first) => {
                 let is_loaded = |report: &BackendReport| report.name.is_some();
-                one(backend::again(plugins[*first].iter().any(is_loaded)))
+                one(devices::again(plugins[*first].iter().any(is_loaded)))
             }
             Found::File => match answers.next().map(|answer| (answer.reports, answer.output)) {
                 Some((Ok(reports), _)) => reports,
@@ -117,7 +117,7 @@ pub fn look(limit: Duration) -> anyhow::Result<Look> {
         });
     }
     plugins.push(embedded.unwrap_or_else(|why| vec![BackendReport::new("embedded", ended(&why, &output))]));
-    Ok(Look { entries, reports: backend::combined(plugins), written })
+    Ok(Look { entries, reports: devices::combined(plugins), written })
 }
 
 /// The outcome of a plugin that ended the process, or stopped it.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-flash_core::conformance!();
+flash_conformance::conformance!();
 
 /// Checks an installation of FLASH, lists its plugins, devices and kernels, tests backends, and runs recorded
 /// pipelines.

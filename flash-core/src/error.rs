@@ -1,9 +1,11 @@
 //! Errors: what was expected, what was found, where, and what to do.
 
-use crate::abi;
-use crate::index::IndexError;
 #[cfg(feature = "recordings")]
 use crate::recording::error::RecordingError;
+use flash_backend::Failure;
+use flash_backend::fork::Forked;
+use flash_types::Code;
+use flash_types::index::IndexError;
 use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
@@ -210,9 +212,7 @@ pub enum Error {
     Abandoned,
     /// This process is a child of `fork`, and something is needed of its parent that it has not: a thread, a
     /// device, or a lock.
-    #[error(
-        "this process is a child of `fork`, which has no thread of its parent but the one that forked, and this needs another one: fork before the first launch, or execute a new program after `fork`"
-    )]
+    #[error("{}", Forked)]
     Forked,
     /// A submission failed.
     #[error("{0}")]
@@ -254,6 +254,18 @@ impl Error {
     /// what was expected, what was found and what to do.
     pub fn contents(what: impl Into<String>, argument: impl Into<String>, text: impl Into<String>) -> Error {
         Error::Contents { what: what.into(), argument: argument.into(), text: text.into() }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Backend { code: failure.code, text: failure.text }
+    }
+}
+
+impl From<Forked> for Error {
+    fn from(_: Forked) -> Error {
+        Error::Forked
     }
 }
 
@@ -395,30 +407,6 @@ fn timeout_text(limit: Duration, taken: Option<Duration>) -> String {
             "it may take {limit:?} and has not stopped yet; its memories stay busy until it does, and what it writes is poisoned then: allow more time with `Timeout`, or do less in one launch"
         ),
     }
-}
-
-/// Kinds of backend errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Code {
-    /// No kind of its own.
-    Other,
-    /// The device cannot do it.
-    Unsupported,
-    /// No driver, no device, or too old.
-    Unavailable,
-    /// A kernel panicked or returned non-zero.
-    Kernel,
-    /// An allocation was refused.
-    OutOfMemory,
-    /// The device does not answer any more.
-    DeviceLost,
-    /// The call makes no sense.
-    Invalid,
-    /// A panic inside a plugin, outside a kernel.
-    Panic,
-    /// The launch was stopped because the host asked for that.
-    Cancelled,
 }
 
 /// The memory of a device is too small for what is needed at once.
@@ -563,52 +551,6 @@ impl NoImplementation {
     /// What has the kernel's name, on each device that was looked at, and why it is no candidate.
     pub fn rejected(&self) -> &[String] {
         &self.found
-    }
-}
-
-impl Code {
-    pub(crate) fn raw(self) -> u32 {
-        match self {
-            Code::Other => abi::ERROR_OTHER,
-            Code::Unsupported => abi::ERROR_UNSUPPORTED,
-            Code::Unavailable => abi::ERROR_UNAVAILABLE,
-            Code::Kernel => abi::ERROR_KERNEL,
-            Code::OutOfMemory => abi::ERROR_OUT_OF_MEMORY,
-            Code::DeviceLost => abi::ERROR_DEVICE_LOST,
-            Code::Invalid => abi::ERROR_INVALID,
-            Code::Panic => abi::ERROR_PANIC,
-            Code::Cancelled => abi::ERROR_CANCELLED,
-        }
-    }
-
-    pub(crate) fn of(code: u32) -> Code {
-        match code {
-            abi::ERROR_UNSUPPORTED => Code::Unsupported,
-            abi::ERROR_UNAVAILABLE => Code::Unavailable,
-            abi::ERROR_KERNEL => Code::Kernel,
-            abi::ERROR_OUT_OF_MEMORY => Code::OutOfMemory,
-            abi::ERROR_DEVICE_LOST => Code::DeviceLost,
-            abi::ERROR_INVALID => Code::Invalid,
-            abi::ERROR_PANIC => Code::Panic,
-            abi::ERROR_CANCELLED => Code::Cancelled,
-            _ => Code::Other,
-        }
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Code::Other => "error",
-            Code::Unsupported => "unsupported",
-            Code::Unavailable => "unavailable",
-            Code::Kernel => "kernel error",
-            Code::OutOfMemory => "out of memory",
-            Code::DeviceLost => "device lost",
-            Code::Invalid => "invalid call",
-            Code::Panic => "panic",
-            Code::Cancelled => "cancelled",
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `register_backend!` and `export_plugin!`. They are thin: the work is in `flash_core::backend`.
+//! `register_backend!` and `export_plugin!`. They are thin: the work is in `flash_backend`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -8,7 +8,7 @@ use syn::punctuated::Punctuated;
 use syn::{Error, Ident, Token, Type};
 
 /// `register_backend!(MyBackend)`.
-pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
+pub fn register(input: TokenStream, backend: &TokenStream) -> syn::Result<TokenStream> {
     if input.is_empty() {
         return Err(Error::new(
             proc_macro2::Span::call_site(),
@@ -24,15 +24,15 @@ pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStre
     // SAFETY of the generated code: `instance` gives the same static at every call.
     Ok(quote! {
         const _: () = {
-            unsafe impl #core::backend::BackendStatic for #ty {
-                fn instance() -> &'static #core::backend::Instance<#ty> {
-                    static INSTANCE: #core::backend::Instance<#ty> = #core::backend::Instance::new();
+            unsafe impl #backend::BackendStatic for #ty {
+                fn instance() -> &'static #backend::Instance<#ty> {
+                    static INSTANCE: #backend::Instance<#ty> = #backend::Instance::new();
                     &INSTANCE
                 }
             }
-            #core::__private::inventory::submit! {
-                #core::backend::BackendEntry {
-                    api: #core::backend::api::<#ty>,
+            #backend::__private::inventory::submit! {
+                #backend::BackendEntry {
+                    api: #backend::api::<#ty>,
                     module: ::core::module_path!(),
                 }
             }
@@ -42,7 +42,7 @@ pub fn register(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStre
 
 /// `export_plugin!(crate_a, crate_b)`: a plugin of what its own crate registers and what these do. A crate
 /// registers with the path of its module, so that its name is known.
-pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream> {
+pub fn export(input: TokenStream, backend: &TokenStream) -> syn::Result<TokenStream> {
     let crates = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(input).map_err(|error| {
         Error::new(
             error.span(),
@@ -63,13 +63,13 @@ pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn flash_plugin_query(
             major: ::core::primitive::u32,
-            host: *const #core::abi::HostApi,
-        ) -> *const #core::abi::PluginHeader {
+            host: *const #backend::abi::HostApi,
+        ) -> *const #backend::abi::PluginHeader {
             unsafe {
-                #core::backend::query(
+                #backend::query(
                     major,
                     host,
-                    &#core::backend::PluginCrate {
+                    &#backend::PluginCrate {
                         name: ::core::env!("CARGO_PKG_NAME"),
                         version: ::core::env!("CARGO_PKG_VERSION"),
                         module: ::core::module_path!(),
@@ -85,13 +85,13 @@ pub fn export(input: TokenStream, core: &TokenStream) -> syn::Result<TokenStream
 mod tests {
     use super::*;
 
-    fn core() -> TokenStream {
-        quote!(::flash_core)
+    fn backend() -> TokenStream {
+        quote!(::flash_backend)
     }
 
     #[test]
     fn a_backend_is_registered_with_its_one_instance() {
-        let tokens = register(quote!(MyBackend), &core()).unwrap().to_string();
+        let tokens = register(quote!(MyBackend), &backend()).unwrap().to_string();
         let file: syn::File = syn::parse_str(&tokens).unwrap();
         assert_eq!(file.items.len(), 1);
         assert!(tokens.contains("BackendStatic for MyBackend"), "{tokens}");
@@ -99,17 +99,17 @@ mod tests {
 
     #[test]
     fn a_plugin_links_its_crates_and_exports_one_symbol() {
-        let tokens = export(quote!(a, b,), &core()).unwrap();
+        let tokens = export(quote!(a, b,), &backend()).unwrap();
         let file: syn::File = syn::parse2(tokens).unwrap();
         assert_eq!(file.items.len(), 3);
-        assert!(syn::parse2::<syn::File>(export(quote!(), &core()).unwrap()).is_ok());
+        assert!(syn::parse2::<syn::File>(export(quote!(), &backend()).unwrap()).is_ok());
     }
 
     #[test]
     fn mistakes_say_what_to_write() {
         let text = |result: syn::Result<TokenStream>| result.unwrap_err().to_string();
-        assert!(text(register(quote!(), &core())).contains("register_backend!(MyBackend)"));
-        assert!(text(register(quote!(A, B), &core())).contains("one type"));
-        assert!(text(export(quote!("my_backend"), &core())).contains("export_plugin!(my_backend)"));
+        assert!(text(register(quote!(), &backend())).contains("register_backend!(MyBackend)"));
+        assert!(text(register(quote!(A, B), &backend())).contains("one type"));
+        assert!(text(export(quote!("my_backend"), &backend())).contains("export_plugin!(my_backend)"));
     }
 }

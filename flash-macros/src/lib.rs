@@ -119,7 +119,7 @@ use proc_macro2::TokenStream as Tokens;
 /// `AccelerateSpan` and `AccelerateWhole`.
 #[proc_macro_derive(KernelDefinition, attributes(kernel, implementations, along, phased, structure))]
 pub fn kernel_definition(input: TokenStream) -> TokenStream {
-    finish(core_path::find().and_then(|core| definition::derive(input.into(), &core)))
+    finish(core_path::core().and_then(|core| definition::derive(input.into(), &core)))
 }
 
 /// Makes a struct of numbers an element, which kernels take as scalar and in arrays.
@@ -139,7 +139,7 @@ pub fn kernel_definition(input: TokenStream) -> TokenStream {
 /// `bytemuck::Zeroable`, too.
 #[proc_macro_derive(Element, attributes(element))]
 pub fn element(input: TokenStream) -> TokenStream {
-    finish(core_path::find().and_then(|core| element::derive(input.into(), &core)))
+    finish(core_path::core().and_then(|core| element::derive(input.into(), &core)))
 }
 
 /// Registers an implementation of a kernel: `impl CpuItem<..>`, `CpuSpan<..>` or `CpuWhole<..>`, or
@@ -176,7 +176,7 @@ pub fn element(input: TokenStream) -> TokenStream {
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let item = Tokens::from(item);
     let expanded =
-        core_path::find().and_then(|core| implementation::kernel(attribute.into(), item.clone(), &core));
+        core_path::core().and_then(|core| implementation::kernel(attribute.into(), item.clone(), &core));
     match expanded {
         Ok(tokens) => tokens.into(),
         // The item stays, so that no other error follows.
@@ -191,7 +191,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Links a backend into the program or plugin: `register_backend!(MyBackend);`.
 #[proc_macro]
 pub fn register_backend(input: TokenStream) -> TokenStream {
-    finish(core_path::find().and_then(|core| backend::register(input.into(), &core)))
+    finish(core_path::backend().and_then(|path| backend::register(input.into(), &path)))
 }
 
 /// Makes the crate a plugin: `export_plugin!();` exports the backends and implementations that are registered
@@ -202,7 +202,7 @@ pub fn register_backend(input: TokenStream) -> TokenStream {
 /// loaded.
 #[proc_macro]
 pub fn export_plugin(input: TokenStream) -> TokenStream {
-    finish(core_path::find().and_then(|core| backend::export(input.into(), &core)))
+    finish(core_path::backend().and_then(|path| backend::export(input.into(), &path)))
 }
 
 fn finish(expanded: syn::Result<Tokens>) -> TokenStream {

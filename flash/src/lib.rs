@@ -24,7 +24,7 @@
 //! |---|---|
 //! | a host program | `use flash::prelude::*;`, and what else it needs from the crate's root |
 //! | kernels and their definitions | `use flash::kernel::prelude::*;` |
-//! | backends | the crate `flash-core`, and its module `backend` |
+//! | backends | the crate `flash-backend` |
 //!
 //! | feature | brings | default |
 //! |---|---|---|
@@ -38,7 +38,8 @@
 //! Without default features nothing but the core is built.
 
 // Devices and what they report: `rt.devices()`.
-pub use flash_core::backend::{DeviceHandle, DeviceInfo};
+pub use flash_backend::DeviceInfo;
+pub use flash_core::devices::DeviceHandle;
 // Options of a submission or a runtime: `.options(..)`.
 pub use flash_core::descriptor::{
     Attributes, Devices, Implementation, InFlight, MemoryBudget, OnCaller, Patience, Priority, Searchable,
@@ -62,7 +63,7 @@ pub use flash_core::{Code, Error, set_notices};
 pub use flash_core::{KernelDefinition, export_plugin, kernel};
 
 #[cfg(feature = "conformance")]
-pub use flash_core::backend::conformance;
+pub use flash_conformance as conformance;
 #[cfg(feature = "recordings")]
 pub use flash_core::recording;
 #[cfg(feature = "definitions")]

@@ -9,9 +9,8 @@ use cudarc::cublas::sys::{
 };
 use cudarc::driver::sys::{CUresult, cuMemsetD8Async};
 use flash_core::Code;
-use flash_core::backend::Failure;
 use flash_core::kernel;
-use flash_core::kernel::{DeviceCall, DeviceFunction};
+use flash_core::kernel::{DeviceCall, DeviceFunction, Failure};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -65,7 +65,7 @@ pub fn compile(language: Language, text: &str, flags: &[&str], output: &Path) ->
     let mut command = Command::new(compiler);
     command.current_dir(place.path()).args(strict).args(flags);
     if language != Language::Fortran {
-        command.arg("-I").arg(workspace().join("flash-core/include"));
+        command.arg("-I").arg(workspace().join("flash-backend/include"));
     }
     let done = command.arg("-o").arg(output).arg(&source).output();
     let done = done.unwrap_or_else(|e| panic!("{compiler} cannot be started: {e}"));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-const TEMPLATE: &str = "../../flash-core/src/backend/conformance/null.rs";
+const TEMPLATE: &str = "../../flash-conformance/src/null.rs";
 
 fn main() {
     println!("cargo::rerun-if-changed={TEMPLATE}");
@@ -10,7 +10,7 @@ fn main() {
     let mut text = std::fs::read_to_string(TEMPLATE).expect("the template can be read");
     let changes = [
         ("const KEY: &'static str = \"NULL\";", "const KEY: &'static str = \"MY_ACCEL\";"),
-        ("// flash_core::register_backend!(Null);", "flash_core::register_backend!(Null);"),
+        ("// flash_backend::register_backend!(Null);", "flash_backend::register_backend!(Null);"),
     ];
     for (from, to) in changes {
         assert_eq!(text.matches(from).count(), 1, "expected `{from}` once in {TEMPLATE}");

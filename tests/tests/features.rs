@@ -6,9 +6,14 @@ use std::process::Command;
 
 /// The packages that `flash` is built of with some features.
 fn packages(features: &[&str]) -> BTreeSet<String> {
+    packages_of("flash", features)
+}
+
+/// The packages that a package is built of with some features.
+fn packages_of(package: &str, features: &[&str]) -> BTreeSet<String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(plugins::workspace());
-    command.args(["tree", "--offline", "-p", "flash", "-e", "normal,build", "--prefix", "none"]);
+    command.args(["tree", "--offline", "-p", package, "-e", "normal,build", "--prefix", "none"]);
     let output = command.args(features).output().expect("cargo can be started");
     assert!(output.status.success(), "{command:?}: {}", plugins::text_of(&output));
     let text = String::from_utf8(output.stdout).expect("names of packages are text");
@@ -27,6 +32,9 @@ fn without_default_features_flash_is_the_core_alone() {
     let heavy =
         ["cudarc", "rayon", "clap", "flash-kernels", "flash-backend-cpu", "memmap2", "postcard", "base64"];
     assert_eq!(with(&["--no-default-features"], heavy), [false; 8]);
+    let own = packages(&["--no-default-features"]).into_iter().filter(|name| name.starts_with("flash"));
+    let own: Vec<String> = own.collect();
+    assert_eq!(own, ["flash", "flash-backend", "flash-core", "flash-macros", "flash-types"]);
 }
 
 /// The features of a package that cargo turns on for these of `flash`.
@@ -56,13 +64,24 @@ fn definitions_of_kernels_come_without_their_implementations() {
 
 #[test]
 fn each_feature_brings_what_it_is_for_and_nothing_else() {
-    let names = ["rayon", "flash-kernels", "cudarc", "postcard", "clap"];
+    let names = ["rayon", "flash-kernels", "cudarc", "postcard", "flash-conformance", "clap"];
     let of = |features: &str| with(&["--no-default-features", "--features", features], names);
-    assert_eq!(of("cpu"), [true, false, false, false, false]);
-    assert_eq!(of("kernels"), [false, true, false, false, false]);
-    assert_eq!(of("definitions"), [false, true, false, false, false]);
-    assert_eq!(of("vendor-libraries"), [false, true, true, false, false]);
-    assert_eq!(of("recordings"), [false, false, false, true, false]);
-    assert_eq!(of("conformance"), [false; 5]);
-    assert_eq!(with(&[], names), [true, true, true, true, false], "the default");
+    assert_eq!(of("cpu"), [true, false, false, false, false, false]);
+    assert_eq!(of("kernels"), [false, true, false, false, false, false]);
+    assert_eq!(of("definitions"), [false, true, false, false, false, false]);
+    assert_eq!(of("vendor-libraries"), [false, true, true, false, false, false]);
+    assert_eq!(of("recordings"), [false, false, false, true, false, false]);
+    assert_eq!(of("conformance"), [false, false, false, false, true, false]);
+    assert_eq!(with(&[], names), [true, true, true, true, false, false], "the default");
+}
+
+#[test]
+fn backends_know_nothing_of_host_programs() {
+    let backends = ["flash-backend", "flash-backend-cpu", "flash-backend-cuda", "flash-backend-opencl-fpga"];
+    for backend in backends.into_iter().chain(["flash-backend-test", "flash-tests-template"]) {
+        let packages = packages_of(backend, &[]);
+        for (name, is_there) in [("flash-types", true), ("flash-core", false), ("flash", false)] {
+            assert_eq!(packages.contains(name), is_there, "{backend} and {name}: {packages:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! The library loads plugins once per process, so that most of it happens in child processes: the
 //! `flash` command, or this program again ([`flash_tests::plugins::in_child`]).
 
-flash_core::conformance!();
+flash_conformance::conformance!();
 
 #[path = "plugins/command.rs"]
 mod command;

@@ -78,7 +78,8 @@ const UNCHECKED: &[&str] = &[
 /// end of a `cargo miri test` command, is a step, and they run at once.
 const MIRI: &[(&str, &[&str])] = &[
     ("Miri, runtime", &["--package", "flash-core", "--lib", "--", "runtime::"]),
-    ("Miri, the rest", &["--package", "flash-core", "--lib", "--", "--skip", "runtime::"]),
+    ("Miri, core", &["--package", "flash-core", "--lib", "--", "--skip", "runtime::"]),
+    ("Miri, types and backends", &["--package", "flash-types", "--package", "flash-backend", "--lib"]),
 ];
 
 /// Without isolation, so that tests reach the clock, the environment and files; buffer handles are

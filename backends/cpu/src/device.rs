@@ -2,14 +2,14 @@
 
 use crate::job::{self, CpuKernel};
 use crate::team::{Pool, Team};
-use flash_core::Code;
-use flash_core::abi;
-use flash_core::backend::host_memory::{self, HostBuffers};
-use flash_core::backend::{
+use flash_backend::Code;
+use flash_backend::abi;
+use flash_backend::host_memory::{self, HostBuffers};
+use flash_backend::threads::STACK_SIZE;
+use flash_backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, WorkerThreads,
     cgroup, physical_cpus,
 };
-use flash_core::workers::STACK_SIZE;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 

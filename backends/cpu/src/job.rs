@@ -1,10 +1,10 @@
 //! The run of one launch on a team: rows to functions, phases to arguments, errors and times back.
 
 use crate::team::{Estimate, Team, Work};
-use flash_core::Code;
-use flash_core::abi::{self, Arg, Share};
-use flash_core::backend::{Failure, Launch, alignment, is_stopped, run_rows};
-use flash_core::index::SpaceRef;
+use flash_backend::Code;
+use flash_backend::abi::{self, Arg, Share};
+use flash_backend::index::SpaceRef;
+use flash_backend::{Failure, Launch, alignment, is_stopped, run_rows};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -228,7 +228,7 @@ fn warn(kernel: &CpuKernel, space: SpaceRef<'_>, threads: usize) {
     // SAFETY: the implementation's strings live for ever.
     let name = unsafe { kernel.implementation.kernel.text() };
     if WARNED.lock().unwrap_or_else(|e| e.into_inner()).insert(name.clone()) {
-        flash_core::notice(format_args!(
+        flash_backend::notice(format_args!(
             "kernel `{name}` has {} work items in {} phases, less than one per thread ({threads}) and phase: most threads idle",
             space.items(),
             space.phases()

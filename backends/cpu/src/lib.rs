@@ -1,6 +1,6 @@
 //! The CPU backend of FLASH: a team of threads that runs work items, key `ALL_CPU`.
 //!
-//! Its settings are `threads`, `stack_size`, and those of [`Settings`](flash_core::Settings) that begin with
+//! Its settings are `threads`, `stack_size`, and those of `Settings` that begin with
 //! `cpu.`.
 
 mod device;
@@ -10,4 +10,4 @@ pub mod team;
 
 pub use device::{Cpu, CpuDevice};
 
-flash_core::register_backend!(Cpu);
+flash_backend::register_backend!(Cpu);

@@ -8,8 +8,8 @@ use cudarc::driver::sys::{
     cuMemAllocFromPoolAsync, cuMemFreeAsync, cuMemGetInfo_v2, cuMemHostRegister_v2, cuMemHostUnregister,
     cuMemPoolCreate, cuMemPoolSetAccess, cuMemPoolSetAttribute, cuMemsetD8Async,
 };
-use flash_core::Code;
-use flash_core::backend::Failure;
+use flash_backend::Code;
+use flash_backend::Failure;
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard};

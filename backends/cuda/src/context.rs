@@ -6,7 +6,7 @@ use cudarc::driver::sys::{
     cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime_v2,
     cuEventQuery, cuEventRecord, cuEventSynchronize, cuStreamCreate, cuStreamQuery, cuStreamSynchronize,
 };
-use flash_core::backend::Failure;
+use flash_backend::Failure;
 use std::ptr::null_mut;
 
 /// The primary context of a device, which other users of CUDA in the process share. It is never released:

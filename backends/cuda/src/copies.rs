@@ -11,9 +11,9 @@ use cudarc::driver::sys::{
     CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, cuCtxEnablePeerAccess, cuMemFreeHost, cuMemHostAlloc,
     cuMemcpy3DAsync_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync,
 };
-use flash_core::abi::CopyBox;
-use flash_core::backend::offload::{Worker, staging};
-use flash_core::backend::{self, Completion, Failure};
+use flash_backend::abi::CopyBox;
+use flash_backend::offload::{Worker, staging};
+use flash_backend::{Completion, Failure};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex};
 
@@ -94,7 +94,7 @@ impl Copies {
         &'static self,
         ends: Ends,
         shape: &CopyBox,
-    ) -> Result<Option<backend::Event>, Failure> {
+    ) -> Result<Option<flash_backend::Event>, Failure> {
         if shape.extent.contains(&0) {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl Copies {
             }
         }
         let event = Arc::new(Event::record(&current, self.context, direction.stream, false)?);
-        Ok(Some(backend::Event::new(Copied { event, waiter: &self.waiter })))
+        Ok(Some(flash_backend::Event::new(Copied { event, waiter: &self.waiter })))
     }
 
     /// Enables access to another device's memory, at the first copy from there. Where that fails, the driver

@@ -7,12 +7,10 @@ use crate::discover::{self, Found};
 use crate::kernel::CudaKernel;
 use crate::queue::Queue;
 use cudarc::driver::sys::cuDeviceCanAccessPeer;
-use flash_core::Code;
-use flash_core::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
-use flash_core::backend::offload::{
-    Kernel, Once, ProgramCache, Programs, call_queue_function, queue_function,
-};
-use flash_core::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_backend::Code;
+use flash_backend::abi::{self, Buffer, CopyBox, QueueFn, SPACE_HOST};
+use flash_backend::offload::{Kernel, Once, ProgramCache, Programs, call_queue_function, queue_function};
+use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use std::sync::OnceLock;
 
 /// Every NVIDIA GPU.

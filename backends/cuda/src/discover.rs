@@ -6,10 +6,8 @@ use cudarc::driver::sys::{
     self, CUdevice, CUdevice_attribute as Attribute, CUresult, cuDeviceGet, cuDeviceGetAttribute,
     cuDeviceGetCount, cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceTotalMem_v2, cuDriverGetVersion, cuInit,
 };
-use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{
-    Class, DeviceInfo, Failure, HostSettings, Unavailable, physical_cpus, physical_id,
-};
+use flash_backend::offload::ProgramCache;
+use flash_backend::{Class, DeviceInfo, Failure, HostSettings, Unavailable, physical_cpus, physical_id};
 use std::ffi::{CStr, c_char};
 
 /// The oldest driver, as CUDA counts: that of version 12.8 has all functions that are called here.

@@ -5,11 +5,11 @@ use crate::kernel::{self, SHARED};
 use crate::program::{self, Module};
 use crate::queue::{Shape, Work, Writing};
 use cudarc::driver::sys::CUdeviceptr;
-use flash_core::Code;
-use flash_core::backend::offload::{
+use flash_backend::Code;
+use flash_backend::offload::{
     ArgBuffer, Call, Driver, FAULT_WORDS, Function, GroupLimits, KernelSpec, Limits, Programs, Range, Value,
 };
-use flash_core::backend::{Event, Failure};
+use flash_backend::{Event, Failure};
 use std::path::Path;
 
 /// Threads of a warp.

@@ -1,8 +1,8 @@
 //! The driver's codes as errors.
 
 use cudarc::driver::sys::{CUresult, cuGetErrorName, cuGetErrorString};
-use flash_core::Code;
-use flash_core::backend::Failure;
+use flash_backend::Code;
+use flash_backend::Failure;
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 

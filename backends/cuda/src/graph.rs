@@ -15,7 +15,7 @@ use cudarc::driver::sys::{
     cuGraphExecDestroy, cuGraphExecKernelNodeSetParams_v2, cuGraphExecMemcpyNodeSetParams,
     cuGraphInstantiateWithFlags, cuGraphLaunch,
 };
-use flash_core::backend::Failure;
+use flash_backend::Failure;
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

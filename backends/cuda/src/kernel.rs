@@ -10,10 +10,10 @@ use cudarc::driver::sys::{
     cuMemcpyHtoDAsync_v2, cuMemsetD32Async, cuOccupancyMaxActiveBlocksPerMultiprocessor,
     cuOccupancyMaxPotentialBlockSize,
 };
-use flash_core::Code;
-use flash_core::abi::QueueFn;
-use flash_core::backend::Failure;
-use flash_core::backend::offload::{FAULT_WORDS, GroupLimits, Kernel, KernelSpec, Tables};
+use flash_backend::Code;
+use flash_backend::Failure;
+use flash_backend::abi::QueueFn;
+use flash_backend::offload::{FAULT_WORDS, GroupLimits, Kernel, KernelSpec, Tables};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -11,7 +11,7 @@
 //! | `context` | contexts, streams, events |
 //! | `buffers`, `copies` | memory on the device, pinned memory, copies in streams of their own |
 //! | `nvrtc`, `program` | compilation, modules |
-//! | `driver` | what the [toolkit](flash_core::backend::offload) asks of CUDA: calls, blocks |
+//! | `driver` | what the [toolkit](flash_backend::offload) asks of CUDA: calls, blocks |
 //! | `kernel` | functions, their limits, and what their launches read on the device |
 //! | `queue`, `graph` | launches in order, in batches, which become graphs when they repeat |
 //!
@@ -42,4 +42,4 @@ mod queue;
 pub use device::{CudaDevice, NvidiaGpu};
 pub use kernel::CudaKernel;
 
-flash_core::register_backend!(NvidiaGpu);
+flash_backend::register_backend!(NvidiaGpu);

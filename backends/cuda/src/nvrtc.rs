@@ -2,8 +2,8 @@
 
 use cudarc::nvrtc::sys::nvrtcProgram;
 use cudarc::nvrtc::{result, sys};
-use flash_core::Code;
-use flash_core::backend::Failure;
+use flash_backend::Code;
+use flash_backend::Failure;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::marker::PhantomData;
@@ -214,7 +214,7 @@ pub(crate) fn parameters_of(symbol: &str) -> Vec<String> {
     if !symbol.starts_with("_Z") {
         return Vec::new();
     }
-    let signature = flash_core::backend::signature(symbol);
+    let signature = flash_backend::signature(symbol);
     let signature = signature.strip_suffix(">()").filter(|s| s.contains(TELLER)).unwrap_or(&signature);
     let Some(inner) = signature.strip_suffix(')') else { return Vec::new() };
     // The last pair of brackets, and what stands between commas outside of all others.

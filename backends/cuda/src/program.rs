@@ -8,9 +8,9 @@ use cudarc::driver::sys::{
     CUfunction, CUjit_option, CUmodule, CUresult, cuFuncGetName, cuModuleEnumerateFunctions,
     cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleLoadDataEx,
 };
-use flash_core::Code;
-use flash_core::backend::Failure;
-use flash_core::backend::offload::{KernelSpec, ToldParameter};
+use flash_backend::Code;
+use flash_backend::Failure;
+use flash_backend::offload::{KernelSpec, ToldParameter};
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
 
@@ -205,7 +205,7 @@ impl Module {
         let there = self.functions();
         let plain = |symbol: &str| {
             // `void scale<float>(float*)`: a function made from a template has its return type in its name.
-            let signature = flash_core::backend::signature(symbol);
+            let signature = flash_backend::signature(symbol);
             let name = signature.split('(').next().unwrap_or_default();
             signature == wanted || name == wanted || name.strip_prefix("void ") == Some(wanted)
         };

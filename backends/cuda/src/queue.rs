@@ -18,8 +18,8 @@ use crate::graph::Graphs;
 use cudarc::driver::sys::{
     CUdeviceptr, CUfunction, CUresult, cuLaunchCooperativeKernel, cuLaunchKernel, cuMemcpyDtoDAsync_v2,
 };
-use flash_core::backend::offload::Worker;
-use flash_core::backend::{Completion, Failure};
+use flash_backend::offload::Worker;
+use flash_backend::{Completion, Failure};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::ffi::c_void;

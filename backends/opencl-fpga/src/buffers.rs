@@ -5,10 +5,10 @@ use crate::discover::Limits;
 use crate::event::{Done, enqueued};
 use crate::failure::Call;
 use crate::stages::Stages;
-use flash_core::Code;
-use flash_core::abi::{Buffer, CopyBox, SPACE_HOST};
-use flash_core::backend::offload::staging;
-use flash_core::backend::{self, Failure};
+use flash_backend::Code;
+use flash_backend::Failure;
+use flash_backend::abi::{Buffer, CopyBox, SPACE_HOST};
+use flash_backend::offload::staging;
 use opencl3::command_queue::{
     CommandQueue, enqueue_copy_buffer, enqueue_copy_buffer_rect, enqueue_fill_buffer, enqueue_read_buffer,
     enqueue_read_buffer_rect, enqueue_write_buffer, enqueue_write_buffer_rect,
@@ -157,7 +157,7 @@ impl Buffers {
         from: Buffer,
         to: Buffer,
         shape: &CopyBox,
-    ) -> Result<Option<backend::Event>, Failure> {
+    ) -> Result<Option<flash_backend::Event>, Failure> {
         let [bytes, rows, planes] = shape.extent;
         if bytes == 0 || rows == 0 || planes == 0 {
             return Ok(None);
@@ -192,7 +192,7 @@ impl Buffers {
             }
         }
         // The queue is in order.
-        Ok(last.map(|event| backend::Event::new(Done(event))))
+        Ok(last.map(|event| flash_backend::Event::new(Done(event))))
     }
 
     /// Waits for everything that was enqueued.

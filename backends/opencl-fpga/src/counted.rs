@@ -1,7 +1,7 @@
 //! OpenCL's objects, counted, so that tests can check that every object is released.
 
 use crate::failure::Call;
-use flash_core::backend::Failure;
+use flash_backend::Failure;
 use opencl3::event::Event;
 use opencl3::kernel::Kernel;
 use opencl3::memory::release_mem_object;

@@ -6,13 +6,11 @@ use crate::discover::{self, Found};
 use crate::failure::Call;
 use crate::places::{Place, Places, over};
 use crate::queue::Queue;
-use flash_core::Code;
-use flash_core::abi;
-use flash_core::backend::host_memory;
-use flash_core::backend::offload::{ArgBuffer, Kernel, Once, ProgramCache, Programs};
-use flash_core::backend::{
-    Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable,
-};
+use flash_backend::Code;
+use flash_backend::abi;
+use flash_backend::host_memory;
+use flash_backend::offload::{ArgBuffer, Kernel, Once, ProgramCache, Programs};
+use flash_backend::{Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use std::ffi::c_void;

@@ -2,8 +2,8 @@
 
 use crate::device::OpenClDevice;
 use crate::failure::Call;
-use flash_core::backend::offload::ProgramCache;
-use flash_core::backend::{self, Class, DeviceInfo, Failure, HostSettings, Unavailable, physical_cpus};
+use flash_backend::offload::ProgramCache;
+use flash_backend::{Class, DeviceInfo, Failure, HostSettings, Unavailable, physical_cpus};
 use opencl3::device::{
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_CPU,
     CL_DEVICE_TYPE_GPU, Device,
@@ -187,16 +187,16 @@ fn physical_id(device: &Device, class: Class, emulated: bool, name: &str) -> Str
         return physical_cpus();
     }
     if let Ok(bus) = device.pcibusinfokhr_intel() {
-        return backend::physical_id(&format!(
+        return flash_backend::physical_id(&format!(
             "{:04x}:{:02x}:{:02x}.{:x}",
             bus.pci_domain, bus.pci_bus, bus.pci_device, bus.pci_function
         ));
     }
     if let (Ok(bus), Ok(slot)) = (device.pci_bus_id_nv(), device.pci_slot_id_nv()) {
         // Slot: device and function in one number.
-        return backend::physical_id(&format!("0000:{bus:02x}:{:02x}.{:x}", slot >> 3, slot & 7));
+        return flash_backend::physical_id(&format!("0000:{bus:02x}:{:02x}.{:x}", slot >> 3, slot & 7));
     }
-    backend::physical_id(&format!("opencl:{name}:{:x}", device.id() as usize))
+    flash_backend::physical_id(&format!("opencl:{name}:{:x}", device.id() as usize))
 }
 
 /// Rough flop/s in single precision: a fused multiply-add per lane and cycle.

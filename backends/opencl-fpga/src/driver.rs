@@ -5,11 +5,11 @@ use crate::device::OpenClDevice;
 use crate::kernel::{self, State, table_of};
 use crate::program;
 use crate::queue::{Alone, Commands};
-use flash_core::Code;
-use flash_core::backend::offload::{
+use flash_backend::Code;
+use flash_backend::offload::{
     ArgBuffer, Call, Driver, FAULT_WORDS, Function, GroupLimits, Kernel, KernelSpec, Limits, Programs, Range,
 };
-use flash_core::backend::{Class, Event, Failure, Launch};
+use flash_backend::{Class, Event, Failure, Launch};
 use opencl3::memory::CL_MEM_READ_WRITE;
 use opencl3::program::Program;
 use opencl3::types::CL_FALSE;

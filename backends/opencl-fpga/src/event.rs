@@ -2,7 +2,7 @@
 
 use crate::counted::Counted;
 use crate::failure::{Call, failed};
-use flash_core::backend::{Completion, Failure};
+use flash_backend::{Completion, Failure};
 use opencl3::command_queue::flush;
 use opencl3::event::{CL_COMPLETE, Event};
 use opencl3::types::{cl_event, cl_int};

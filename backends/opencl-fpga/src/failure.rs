@@ -1,7 +1,7 @@
 //! OpenCL's codes as errors.
 
-use flash_core::Code;
-use flash_core::backend::Failure;
+use flash_backend::Code;
+use flash_backend::Failure;
 use opencl3::error_codes::{self, ClError, error_text};
 
 /// The error of a call.

@@ -5,10 +5,10 @@ use crate::device::OpenClDevice;
 use crate::failure::{Call as _, failed};
 use crate::places::Place;
 use crate::queue::Alone;
-use flash_core::backend::offload::{
+use flash_backend::offload::{
     Call, GroupLimits, Kernel, KernelSpec, Passing, Range, Signature, Tables, ToldParameter, Value,
 };
-use flash_core::backend::{Failure, Launch};
+use flash_backend::{Failure, Launch};
 use opencl3::error_codes::{CL_INVALID_ARG_SIZE, CL_INVALID_KERNEL_NAME};
 use opencl3::kernel::{
     CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,

@@ -10,9 +10,9 @@
 //! - Copies to and from a memory that is separate from the host's go through two pieces of pinned memory. A
 //!   thread fills one while the other is copied. Other copies, and small ones, are commands with an event.
 //! - A program is compiled from the definition's macros, `flash_device.h` and the source, for one kernel. It
-//!   is kept by the device, and on disk ([`Programs`](flash_core::backend::offload::Programs)). Binaries, and
+//!   is kept by the device, and on disk ([`Programs`](flash_backend::offload::Programs)). Binaries, and
 //!   programs on disk, are loaded in the background from the making of a runtime on.
-//! - Phases, parameters and work-groups are decided by the [toolkit](flash_core::backend::offload) for kernel
+//! - Phases, parameters and work-groups are decided by the [toolkit](flash_backend::offload) for kernel
 //!   languages; `driver.rs` has what it asks of OpenCL.
 //! - Source text that cooperates is compiled for launches of consecutive values (`FLASH_CONSECUTIVE`), which
 //!   most are: compilers for CPUs then use whole vectors. The general program is compiled when another launch
@@ -45,5 +45,5 @@ mod svml;
 
 pub use device::{IntelFpga, OpenCl, OpenClDevice};
 
-flash_core::register_backend!(OpenCl);
-flash_core::register_backend!(IntelFpga);
+flash_backend::register_backend!(OpenCl);
+flash_backend::register_backend!(IntelFpga);

@@ -16,8 +16,8 @@
 
 use crate::buffers::Buffers;
 use crate::counted::{Counted, Memory};
-use flash_core::abi::{self, Arg};
-use flash_core::backend::Failure;
+use flash_backend::Failure;
+use flash_backend::abi::{self, Arg};
 use opencl3::context::Context;
 use opencl3::memory::{CL_MEM_READ_WRITE, CL_MEM_USE_HOST_PTR, create_buffer};
 use opencl3::types::cl_mem;

@@ -3,9 +3,9 @@
 use crate::counted::Counted;
 use crate::device::OpenClDevice;
 use crate::failure::{Call, failed};
-use flash_core::Code;
-use flash_core::backend::offload::KernelSpec;
-use flash_core::backend::{Class, Failure};
+use flash_backend::Code;
+use flash_backend::offload::KernelSpec;
+use flash_backend::{Class, Failure};
 use opencl3::error_codes::{CL_BUILD_PROGRAM_FAILURE, CL_INVALID_PROGRAM_EXECUTABLE};
 use opencl3::program::Program;
 

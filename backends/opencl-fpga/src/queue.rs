@@ -23,7 +23,7 @@ use crate::failure::{Call, failed};
 use crate::places::{Overlays, Place, Places};
 use cl3::error_codes::{CL_SUCCESS, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED};
 use cl3::{OpenCl, load_library};
-use flash_core::backend::{self, Completion, Failure};
+use flash_backend::{Completion, Failure};
 use opencl3::command_queue::{CommandQueue, finish};
 use opencl3::event::Event;
 use opencl3::types::{cl_command_queue, cl_event, cl_int, cl_mem};
@@ -42,7 +42,7 @@ const RUN_AHEAD: u32 = 4096;
 #[derive(Default)]
 struct Batch {
     /// The batch in which its first launch began, if not this one.
-    before: Option<backend::Event>,
+    before: Option<flash_backend::Event>,
     /// Set when it is closed.
     end: OnceLock<End>,
     /// Its outcome, once it is known.
@@ -92,7 +92,7 @@ struct State {
 struct Open {
     batch: Arc<Batch>,
     /// The event of every launch in it.
-    event: backend::Event,
+    event: flash_backend::Event,
     thread: usize,
     row: Row,
 }
@@ -103,7 +103,7 @@ pub struct Commands<'q> {
     timed: bool,
     awaited: bool,
     /// The event of the batch of its last command.
-    event: Option<backend::Event>,
+    event: Option<flash_backend::Event>,
     /// For an awaited launch.
     row: Option<Row>,
     /// Commands since it last waited.
@@ -236,7 +236,7 @@ impl<'q> Commands<'q> {
     }
 
     /// Ends the launch. `None`: it is complete.
-    pub fn end(mut self) -> Result<Option<backend::Event>, Failure> {
+    pub fn end(mut self) -> Result<Option<flash_backend::Event>, Failure> {
         if self.timed {
             self.queue.close(&mut self.queue.state());
         }
@@ -289,7 +289,8 @@ impl Alone<'_, '_> {
                     *row = Some(first);
                 } else {
                     let batch = Arc::new(Batch { before: own.take(), ..Batch::default() });
-                    let event = backend::Event::new(Done { queue: Arc::clone(queue), batch: batch.clone() });
+                    let event =
+                        flash_backend::Event::new(Done { queue: Arc::clone(queue), batch: batch.clone() });
                     *open = Some(Open { batch, event, thread: this_thread(), row: first });
                 }
             }

@@ -5,10 +5,10 @@
 use crate::buffers::{Buffers, Ends};
 use crate::counted::{Counted, Memory};
 use crate::event::enqueued;
-use flash_core::abi::CopyBox;
-use flash_core::backend::offload::Once;
-use flash_core::backend::offload::{Worker, staging};
-use flash_core::backend::{self, Failure};
+use flash_backend::Failure;
+use flash_backend::abi::CopyBox;
+use flash_backend::offload::Once;
+use flash_backend::offload::{Worker, staging};
 use opencl3::command_queue::enqueue_map_buffer;
 use opencl3::context::Context;
 use opencl3::event::Event;
@@ -82,7 +82,7 @@ impl Stages {
         context: &Context,
         ends: Ends,
         shape: &CopyBox,
-    ) -> Result<backend::Event, Failure> {
+    ) -> Result<flash_backend::Event, Failure> {
         let make =
             || Ok(Arc::new(Mutex::new([Stage::new(buffers, context)?, Stage::new(buffers, context)?])));
         let (pieces, buffers) = (self.pieces.get_or_make(make)?.clone(), buffers.clone());

@@ -6,7 +6,7 @@
 //! `clBuildProgram` reports "Symbols not found" for programs compiled after a binary, and for their binaries
 //! in other processes. So the library is loaded here, visible to all.
 
-use flash_core::backend::keep_float_state;
+use flash_backend::keep_float_state;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::mem::forget;
 use std::path::Path;

@@ -4,13 +4,13 @@ use crate::launch::{self, OwnedLaunch, TestKernel};
 use crate::memory::{self, Space};
 use crate::queue::Queue;
 use crate::settings::{Command, DeviceSettings, Settings};
-use flash_core::Code;
-use flash_core::abi::{self, Buffer, CopyBox, SPACE_HOST};
-use flash_core::backend::host_memory::{self, HostBuffers};
-use flash_core::backend::{
+use flash_backend::Code;
+use flash_backend::abi::{self, Buffer, CopyBox, SPACE_HOST};
+use flash_backend::cpu_has;
+use flash_backend::host_memory::{self, HostBuffers};
+use flash_backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, physical_id,
 };
-use flash_core::kernel::cpu_has;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};

@@ -1,12 +1,14 @@
 //! A launch: phase by phase, one run of rows after another; and a copy of all data of a launch, for one that
 //! runs after the call that began it has returned.
 
-use flash_core::Code;
-use flash_core::abi::space::{BARRIER_LIST, DIM_VALUES, LOOP_FULL, LOOP_GROUP, LOOP_MEMBER, LOOP_REVERSED};
-use flash_core::abi::space::{Loop, Space, SpaceDim};
-use flash_core::abi::{self, Arg, Implementation, Part, Share};
-use flash_core::backend::{Failure, Launch, run_rows};
-use flash_core::index::SpaceRef;
+use flash_backend::Code;
+use flash_backend::abi::space::{
+    BARRIER_LIST, DIM_VALUES, LOOP_FULL, LOOP_GROUP, LOOP_MEMBER, LOOP_REVERSED,
+};
+use flash_backend::abi::space::{Loop, Space, SpaceDim};
+use flash_backend::abi::{self, Arg, Implementation, Part, Share};
+use flash_backend::index::SpaceRef;
+use flash_backend::{Failure, Launch, run_rows};
 use std::ops::Range;
 
 /// An implementation for the CPU, which a device of this backend runs.

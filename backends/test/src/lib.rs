@@ -43,4 +43,4 @@ mod settings;
 pub use device::{Test, TestDevice};
 pub use launch::TestKernel;
 
-flash_core::register_backend!(Test);
+flash_backend::register_backend!(Test);

@@ -1,9 +1,9 @@
 //! The memory spaces of the devices. A buffer's handle is its address in this process.
 
-use flash_core::Code;
-use flash_core::abi::{Buffer, CopyBox, SPACE_HOST};
-use flash_core::backend::Failure;
-use flash_core::backend::host_memory::HostBuffers;
+use flash_backend::Code;
+use flash_backend::Failure;
+use flash_backend::abi::{Buffer, CopyBox, SPACE_HOST};
+use flash_backend::host_memory::HostBuffers;
 use std::sync::{Mutex, PoisonError};
 
 /// One memory space, of one or several devices.

@@ -4,9 +4,9 @@
 //! A command that its caller waits for at once runs on the caller if the queue is empty. `turn` is held while
 //! a command runs, so there is never more than one at a time.
 
-use flash_core::Code;
-use flash_core::backend::offload::Worker;
-use flash_core::backend::{Completion, Event, Failure, caught};
+use flash_backend::Code;
+use flash_backend::offload::Worker;
+use flash_backend::{Completion, Event, Failure, caught};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};

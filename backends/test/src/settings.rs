@@ -1,7 +1,7 @@
 //! The setup of the devices, as in `FLASH_TEST`. Its grammar is in the documentation of the crate.
 
-use flash_core::abi::SPACE_HOST;
-use flash_core::backend::Unavailable;
+use flash_backend::Unavailable;
+use flash_backend::abi::SPACE_HOST;
 use std::str::FromStr;
 
 /// The environment variable.

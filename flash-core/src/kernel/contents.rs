@@ -1,7 +1,7 @@
 //! Checks of the contents of arguments: what the host looks at before a launch under `FLASH_CHECK_BOUNDS`.
 
-use super::{Candidate, Element, KernelDefinition};
-use crate::descriptor::KernelDescriptor;
+use super::{Candidate, Element, KernelDefinition, descriptor_of};
+use flash_types::descriptor::KernelDescriptor;
 use std::fmt;
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ impl ContentsCheck {
         reads: &'static [&'static str],
         check: fn(&Contents<'_>) -> Result<(), WrongContents>,
     ) -> ContentsCheck {
-        ContentsCheck { kernel: KernelDescriptor::of::<D>, reads, check }
+        ContentsCheck { kernel: descriptor_of::<D>, reads, check }
     }
 
     /// The check of a kernel, if this program has one.

@@ -3,9 +3,9 @@
 use super::index::Rank;
 use super::views::{Array, Operation};
 use super::{Element, GroupTrait, SortTrait};
-use crate::abi;
-use crate::descriptor::{self, ArgumentDescriptor, Attributes, KernelDescriptor, PartBy, Searchable};
-use crate::index::Group;
+use flash_types::abi;
+use flash_types::descriptor::{self, ArgumentDescriptor, Attributes, KernelDescriptor, PartBy, Searchable};
+use flash_types::index::Group;
 use std::ops::Range;
 
 /// A type that names a kernel and fixes its arguments, dimensions and traits. Derive it.
@@ -114,35 +114,33 @@ pub trait ArgumentWriter {
     fn array(&mut self, array: &mut Array<'_>);
 }
 
-impl KernelDescriptor {
-    /// The descriptor of a definition.
-    pub fn of<D: KernelDefinition>() -> KernelDescriptor {
-        const { assert!(D::DIMENSIONS.len() == <D::Index as Rank>::N) };
-        let name = |d: &usize| D::DIMENSIONS.get(*d).map_or_else(|| format!("#{d}"), |n| (*n).to_owned());
-        let names = |dims: &[usize]| dims.iter().map(name).collect::<Vec<_>>();
-        let mut attributes = Attributes::default();
-        if !D::Sort::SORT.is_empty() {
-            attributes.set(descriptor::SortBy(names(D::Sort::SORT)));
+/// The descriptor of a definition.
+pub fn descriptor_of<D: KernelDefinition>() -> KernelDescriptor {
+    const { assert!(D::DIMENSIONS.len() == <D::Index as Rank>::N) };
+    let name = |d: &usize| D::DIMENSIONS.get(*d).map_or_else(|| format!("#{d}"), |n| (*n).to_owned());
+    let names = |dims: &[usize]| dims.iter().map(name).collect::<Vec<_>>();
+    let mut attributes = Attributes::default();
+    if !D::Sort::SORT.is_empty() {
+        attributes.set(descriptor::SortBy(names(D::Sort::SORT)));
+    }
+    match D::Group::GROUP {
+        None => {}
+        Some(Group::Dims(dims)) => attributes.set(descriptor::GroupBy::Dims(names(dims))),
+        Some(Group::Only(dims)) => attributes.set(descriptor::GroupBy::Only(names(dims))),
+        Some(Group::Into { dim, values }) => {
+            attributes.set(descriptor::GroupBy::Into(name(&dim), values.to_vec()))
         }
-        match D::Group::GROUP {
-            None => {}
-            Some(Group::Dims(dims)) => attributes.set(descriptor::GroupBy::Dims(names(dims))),
-            Some(Group::Only(dims)) => attributes.set(descriptor::GroupBy::Only(names(dims))),
-            Some(Group::Into { dim, values }) => {
-                attributes.set(descriptor::GroupBy::Into(name(&dim), values.to_vec()))
-            }
-        }
-        if let Some(part_by) = D::part_by() {
-            attributes.set(part_by);
-        }
-        if D::SEARCHABLE != Searchable::Exact {
-            attributes.set(D::SEARCHABLE);
-        }
-        KernelDescriptor {
-            name: D::NAME.to_owned(),
-            dimensions: D::DIMENSIONS.iter().map(|d| (*d).to_owned()).collect(),
-            arguments: D::arguments(),
-            attributes,
-        }
+    }
+    if let Some(part_by) = D::part_by() {
+        attributes.set(part_by);
+    }
+    if D::SEARCHABLE != Searchable::Exact {
+        attributes.set(D::SEARCHABLE);
+    }
+    KernelDescriptor {
+        name: D::NAME.to_owned(),
+        dimensions: D::DIMENSIONS.iter().map(|d| (*d).to_owned()).collect(),
+        arguments: D::arguments(),
+        attributes,
     }
 }

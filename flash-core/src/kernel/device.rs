@@ -1,8 +1,8 @@
 //! How `#[implementations(..)]` describes code for devices.
 
-use super::implementation::{definition_of, descriptor_of};
+use super::implementation::{definition_of, descriptor_text};
 use super::{Element, KernelDefinition};
-use crate::abi;
+use flash_types::abi;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub struct DeviceCode<'a> {
 /// Describes code for a device as an implementation of `D`. Its allocations live for ever: there is one per
 /// file and element type.
 pub fn device_implementation<D: KernelDefinition>(code: &DeviceCode<'_>) -> &'static abi::Implementation {
-    let descriptor = descriptor_of::<D>();
+    let descriptor = descriptor_text::<D>();
     let path = |file: &str| Path::new(code.beside).with_file_name(file).display().to_string();
     let (file, payload) = match code.files {
         [(file, payload)] => (path(file), *payload),

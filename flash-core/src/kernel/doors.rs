@@ -2,9 +2,9 @@
 
 use super::index::Rank;
 use super::{Index, KernelDefinition, Span};
-use crate::abi;
-use crate::index::SpaceRef;
-use crate::panics::discard;
+use flash_backend::__host::discard;
+use flash_types::abi;
+use flash_types::index::SpaceRef;
 use std::any::Any;
 use std::ffi::c_void;
 use std::ops::Range;

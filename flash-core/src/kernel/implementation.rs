@@ -1,10 +1,11 @@
 //! Descriptions of CPU implementations, which `#[kernel]` puts into the inventory of the program or plugin.
 
 use super::device::attribute;
-use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, item_share, span_share, whole_share};
-use crate::abi;
-use crate::backend::implementation::PARTS;
-use crate::descriptor::KernelDescriptor;
+use super::{
+    CpuItem, CpuSpan, CpuWhole, KernelDefinition, descriptor_of, item_share, span_share, whole_share,
+};
+use flash_backend::__host::PARTS;
+use flash_types::abi;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -35,10 +36,10 @@ impl CpuFunction {
 }
 
 /// The descriptor of a definition as text: the same for all of its implementations, made for the first.
-pub(super) fn descriptor_of<D: KernelDefinition>() -> &'static str {
+pub(super) fn descriptor_text<D: KernelDefinition>() -> &'static str {
     static KNOWN: Mutex<BTreeMap<TypeId, &'static str>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
-    known.entry(TypeId::of::<D::Static>()).or_insert_with(|| KernelDescriptor::of::<D>().to_json().leak())
+    known.entry(TypeId::of::<D::Static>()).or_insert_with(|| descriptor_of::<D>().to_json().leak())
 }
 
 /// The type of a definition with its path, for [`abi::Implementation::definition`]. Without parameters: an
@@ -58,7 +59,7 @@ pub fn cpu_implementation<D: KernelDefinition>(
     cpu_features: &'static str,
     attributes: &[(&'static str, &'static str)],
 ) -> &'static abi::Implementation {
-    let descriptor = descriptor_of::<D>();
+    let descriptor = descriptor_text::<D>();
     let mut attributes: Vec<abi::Attr> =
         attributes.iter().map(|(key, value)| attribute(key, (*value).into())).collect();
     if function.parts {

@@ -1,6 +1,6 @@
 //! The place of CPU work: [`Index`] of a work item, [`Span`] of a run of them.
 
-use crate::index::{Patch, Run, Runs, SpaceRef};
+use flash_types::index::{Patch, Run, Runs, SpaceRef};
 use std::fmt;
 use std::ops::{Index as Subscript, Range};
 

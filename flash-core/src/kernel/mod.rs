@@ -24,18 +24,19 @@ pub use crate::__contents_check as contents_check;
 pub use crate::__partition_map as partition_map;
 #[doc(hidden)] // for the kernel library
 pub use crate::__recorded_as as recorded_as;
-pub use crate::backend::implementation::ImplementationEntry;
-#[doc(no_inline)]
-pub use crate::descriptor::Element;
-pub use crate::features::cpu_has;
 #[doc(hidden)]
 pub use contents::ContentsCheckEntry;
 pub use contents::{Contents, ContentsCheck, WrongContents};
-pub use definition::{ArgumentWriter, KernelDefinition};
+pub use definition::{ArgumentWriter, KernelDefinition, descriptor_of};
 pub(crate) use device::attribute;
 #[doc(hidden)] // for `#[implementations]`
 pub use device::{DeviceCode, c_type, device_implementation};
 pub use doors::{CpuItem, CpuSpan, CpuWhole, Space, Threads};
+pub use flash_backend::ImplementationEntry;
+#[doc(no_inline)]
+pub use flash_backend::{Failure, cpu_has, keep_float_state};
+#[doc(no_inline)]
+pub use flash_types::descriptor::Element;
 #[doc(hidden)] // for `#[kernel]`
 pub use implementation::{CpuFunction, cpu_implementation};
 pub use index::{Index, Rank, Span};

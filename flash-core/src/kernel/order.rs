@@ -1,6 +1,6 @@
 //! The traits of a definition as types: `SortBy<(D<0>, D<2>)>`, `GroupBy<Only<(D<1>,)>>`.
 
-use crate::index::Group;
+use flash_types::index::Group;
 use std::marker::PhantomData;
 
 /// Dimension number `N`, as a type.

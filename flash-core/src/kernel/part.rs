@@ -1,9 +1,9 @@
 //! Partition maps that are functions: their input, their result, their registry by name.
 
 use super::Element;
-use crate::abi::Arg;
-use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
-use crate::index::IntoBox;
+use flash_types::abi::Arg;
+use flash_types::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
+use flash_types::index::IntoBox;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

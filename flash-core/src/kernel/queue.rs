@@ -1,13 +1,13 @@
 //! Kernels of a device that are functions of the host, such as those of a vendor's library.
 
-use super::implementation::{definition_of, descriptor_of};
+use super::implementation::{definition_of, descriptor_text};
 use super::{Element, KernelDefinition, attribute};
-use crate::abi::{self, Arg, Buffer, QueueCall, QueueFn, Str};
-use crate::backend::Failure;
-use crate::backend::implementation::PARTS;
-use crate::error::Code;
-use crate::index::{DynRuns, SpaceRef};
-use crate::panics::caught;
+use flash_backend::__host::PARTS;
+use flash_backend::Failure;
+use flash_backend::caught;
+use flash_types::Code;
+use flash_types::abi::{self, Arg, Buffer, QueueCall, QueueFn, Str};
+use flash_types::index::{DynRuns, SpaceRef};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -196,7 +196,7 @@ pub fn device_function<D: KernelDefinition, I: DeviceFunction<D>>(
     priority: i32,
     attributes: &[(&'static str, &'static str)],
 ) -> &'static abi::Implementation {
-    let descriptor = descriptor_of::<D>();
+    let descriptor = descriptor_text::<D>();
     let attributes = attributes.iter().map(|(key, value)| attribute(key, (*value).into()));
     let parts = I::PARTS.then(|| attribute(PARTS, true.into()));
     let attributes = attributes.chain(parts).collect::<Vec<_>>().leak();
@@ -224,7 +224,7 @@ pub fn device_function<D: KernelDefinition, I: DeviceFunction<D>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::{Dim, Order, OrderTraits, count_by};
+    use flash_types::index::{Dim, Order, OrderTraits, count_by};
 
     /// The runs of each phase: the index of the first item, and the number of items.
     fn runs(dims: &[Dim], traits: &OrderTraits<'_>) -> Vec<Vec<(Vec<u64>, u64)>> {

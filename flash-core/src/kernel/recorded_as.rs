@@ -7,7 +7,7 @@
 //! The names are known where the library is linked into the program. A program that has its kernels only
 //! from a plugin library reads such a recording with the names that are in it.
 
-use crate::descriptor::KernelDescriptor;
+use flash_types::descriptor::KernelDescriptor;
 
 /// A kernel of this program, and its name in recordings of version 1.
 #[doc(hidden)]
@@ -29,7 +29,7 @@ macro_rules! __recorded_as {
         $($crate::__private::inventory::submit! {
             $crate::kernel::RecordedAsEntry {
                 name: $name,
-                kernel: || $crate::descriptor::KernelDescriptor::of::<$definition>(),
+                kernel: || $crate::kernel::descriptor_of::<$definition>(),
             }
         })+
     };

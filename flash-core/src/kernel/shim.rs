@@ -2,10 +2,10 @@
 
 use super::index::{Rank, RankRun};
 use super::{CpuItem, CpuSpan, CpuWhole, KernelDefinition, Space, Threads};
-use crate::abi::{self, Arg, Share};
-use crate::index::SpaceRef;
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
+use flash_types::abi::{self, Arg, Share};
+use flash_types::index::SpaceRef;
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -4,8 +4,8 @@
 
 use super::host_budget;
 use super::reserved::Reserved;
-use crate::backend::host_handles;
-use crate::host_allocation::{self, HostAllocation, LARGE, ask, in_front, is_placed, room};
+use crate::devices::host_handles;
+use flash_backend::host_allocation::{self, HostAllocation, LARGE, ask, in_front, is_placed, room};
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -251,9 +251,9 @@ pub(super) fn vec<T: bytemuck::Zeroable>(capacity: usize) -> (Vec<T>, usize) {
 #[cfg(test)]
 mod tests {
     use crate::FlashMemory;
-    use crate::abi::SPACE_HOST;
-    use crate::backend::host_memory::HostBuffers;
-    use crate::host_allocation::{ALIGNMENT, PAGE, PLACED};
+    use flash_backend::host_allocation::{ALIGNMENT, PAGE, PLACED};
+    use flash_backend::host_memory::HostBuffers;
+    use flash_types::abi::SPACE_HOST;
 
     /// Where in its page each of 32 arrays begins that are made one after the other, in cache lines.
     fn places<T>(mut make: impl FnMut() -> (usize, T)) -> Vec<usize> {

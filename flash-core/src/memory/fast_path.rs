@@ -16,7 +16,7 @@
 //! for the holder of a fence. What it holds counts as used: a run that lacks just that gets an error.
 
 use super::state::{heavy, light};
-use crate::fork;
+use flash_backend::fork;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 

@@ -2,10 +2,10 @@
 
 use super::state::Refused;
 use super::{ArrayInner, own_guards};
-use crate::descriptor::Element;
 use crate::error::Error;
-use crate::fork;
 use crate::nested::in_kernel;
+use flash_backend::fork;
+use flash_types::descriptor::Element;
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;

@@ -8,7 +8,7 @@
 
 use super::ArrayInner;
 use super::device;
-use crate::settings::process_number;
+use flash_backend::settings::process_number;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 

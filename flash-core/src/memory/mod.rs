@@ -37,9 +37,9 @@ pub use host_budget::{host_budget, set_host_budget};
 pub(crate) use inner::{ArrayInner, GRANULE};
 pub use transfer::{Moved, Transfers};
 
-use crate::descriptor::Element;
 use crate::error::Error;
-use crate::fork;
+use flash_backend::fork;
+use flash_types::descriptor::Element;
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;

@@ -5,7 +5,7 @@
 
 use super::device::{DeviceMemory, memory_of};
 use super::directory::Place;
-use crate::abi::SPACE_HOST;
+use flash_types::abi::SPACE_HOST;
 use std::collections::HashMap;
 use std::sync::{LazyLock, RwLock};
 

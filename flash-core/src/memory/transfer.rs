@@ -5,9 +5,9 @@ use super::device::{CopyInFlight, DeviceMemory, staging};
 use super::directory::{Directory, Place};
 use super::region::{Grid, GridBox, Region, runs};
 use super::routes;
-use crate::abi::{Buffer, CopyBox, SPACE_HOST};
-use crate::backend::host_memory::copy_addresses;
 use crate::error::Error;
+use flash_backend::host_memory::copy_addresses;
+use flash_types::abi::{Buffer, CopyBox, SPACE_HOST};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Sub;
@@ -42,7 +42,7 @@ impl End {
             return Ok(End::host(header.data()));
         }
         directory.copy(place).map(|copy| copy.end()).ok_or_else(|| Error::Backend {
-            code: crate::error::Code::Invalid,
+            code: flash_types::Code::Invalid,
             text: format!("expected a buffer of {place:?} for the array, found none: please report it"),
         })
     }

@@ -112,7 +112,7 @@ pub mod text {
 /// A type without its layout, which the first version of the format does not have.
 pub mod element {
     use super::*;
-    use crate::descriptor::ElementType;
+    use flash_types::descriptor::ElementType;
 
     #[derive(Serialize, Deserialize)]
     #[serde(rename = "ElementType")]

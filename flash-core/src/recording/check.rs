@@ -1,8 +1,8 @@
 //! Checks of a recording before any of it is used.
 
 use super::{Argument, Elements, Memory, Parts, Recording, RecordingError, Submission};
-use crate::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 use crate::error::Error;
+use flash_types::descriptor::{ArgumentDescriptor, ElementType, KernelDescriptor, View};
 
 /// A page: no plain type needs more.
 const MAX_ALIGN: usize = 4096;

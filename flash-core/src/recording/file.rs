@@ -1,9 +1,9 @@
 //! The two forms of a file, and the versions that are read.
 
 use super::{Memory, Recording, RecordingError, Submission, bytes};
-use crate::descriptor::KernelDescriptor;
 use crate::error::Error;
 use crate::kernel::present_name;
+use flash_types::descriptor::KernelDescriptor;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;

@@ -42,8 +42,8 @@ mod tests;
 
 pub use error::RecordingError;
 
-use crate::descriptor::{Attributes, ElementType, KernelDescriptor};
-use crate::index::Dim;
+use flash_types::descriptor::{Attributes, ElementType, KernelDescriptor};
+use flash_types::index::Dim;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -199,7 +199,7 @@ impl Recording {
             return Vec::new();
         };
         let arguments = kernel.arguments.iter().zip(&submission.arguments);
-        let written = arguments.filter(|(spec, _)| spec.access != crate::descriptor::Access::Read);
+        let written = arguments.filter(|(spec, _)| spec.access != flash_types::descriptor::Access::Read);
         let mut memories: Vec<usize> = written.filter_map(|(_, argument)| argument.memory()).collect();
         memories.sort_unstable();
         memories.dedup();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Error;
-use crate::descriptor::{Access, ArgumentDescriptor, View};
+use flash_types::descriptor::{Access, ArgumentDescriptor, View};
 
 const GOOD: &str = r#"{
   "format": "flash.recording", "version": 2,

@@ -4,16 +4,16 @@ use super::buffer::Pooled;
 use super::context::Context;
 use super::dynamic::Kernel;
 use super::failsafe::HostArgs;
-use super::options::{IntoOptions, Options};
+use super::options::Options;
 use super::preload::{self, Definitions};
 use super::state::Runtime;
 use super::submission::Submission;
-use crate::backend::DeviceHandle;
-use crate::descriptor::{Attributes, MemoryBudget};
+use crate::devices::DeviceHandle;
 use crate::error::Error;
-use crate::fork::Section;
-use crate::index::IntoDims;
 use crate::memory::IntoShape;
+use flash_backend::fork::Section;
+use flash_types::descriptor::{Attributes, IntoOptions, MemoryBudget};
+use flash_types::index::IntoDims;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl RuntimeObj {
     /// [`devices_where`](super::devices_where), tuples of these. A wrong option is reported by the first
     /// launch.
     #[must_use]
-    pub fn options(&self, options: impl IntoOptions) -> RuntimeObj {
+    pub fn options(&self, options: impl IntoOptions<Options>) -> RuntimeObj {
         let mut new = Options::default();
         options.add_to(&mut new);
         let budget = new.attributes.get::<MemoryBudget>().copied();
@@ -162,7 +162,7 @@ unsafe impl Sync for Pipeline<'_> {}
 
 impl<'a> SubmitObj<'a> {
     /// Options of this submission; a trait of the definition (`sort_by`, `group_by`) is replaced.
-    pub fn options(mut self, options: impl IntoOptions) -> SubmitObj<'a> {
+    pub fn options(mut self, options: impl IntoOptions<Options>) -> SubmitObj<'a> {
         options.add_to(&mut self.pipeline.buffer.list().extra().options);
         self
     }

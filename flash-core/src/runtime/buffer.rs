@@ -9,7 +9,7 @@ use super::state::Runtime;
 use super::submission::Submission;
 use super::submissions::SubmissionList;
 use crate::error::Error;
-use crate::index::IntoDims;
+use flash_types::index::IntoDims;
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};

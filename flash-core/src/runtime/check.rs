@@ -2,12 +2,12 @@
 //! runs. `FLASH_CHECK_WRITES=1`: that a kernel writes every element that it promised to write.
 
 use super::facts::KernelFacts;
-use crate::abi::Arg;
 use crate::error::Error;
-use crate::index::{Dim, DynRuns, Order, value_range};
 use crate::kernel::{Candidate, ContentsCheck, WrongContents};
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
+use flash_types::abi::Arg;
+use flash_types::index::{Dim, DynRuns, Order, value_range};
 use smallvec::SmallVec;
 use std::ops::Range;
 

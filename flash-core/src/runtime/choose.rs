@@ -4,13 +4,15 @@
 use super::rate::Rate;
 use super::user_code::user_code;
 use super::widen::{Widening, WideningCost};
-use crate::abi;
-use crate::backend::catalog::Catalog;
-use crate::backend::implementation::{alignment, rank, takes_parts};
-use crate::backend::registry::RegisteredImplementation;
-use crate::backend::{DeviceHandle, take_error};
-use crate::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
-use crate::error::{Code, Error, NoImplementation};
+use crate::devices::catalog::Catalog;
+use crate::devices::registry::RegisteredImplementation;
+use crate::devices::{DeviceHandle, take_error};
+use crate::error::{Error, NoImplementation};
+use flash_backend::__host::{rank, takes_parts};
+use flash_backend::alignment;
+use flash_types::Code;
+use flash_types::abi;
+use flash_types::descriptor::{Attributes, Implementation, KernelDescriptor, Searchable};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -240,7 +242,7 @@ fn left_out(catalog: &Catalog, found: RegisteredImplementation, why: &str) {
         // SAFETY: strings of implementations live for ever.
         let (kernel, name) = unsafe { (found.raw.kernel.text(), found.raw.name.text()) };
         let origin = catalog.registry().origin_of(found);
-        crate::notice(format_args!(
+        flash_backend::notice(format_args!(
             "the implementation `{name}` of kernel `{kernel}` ({origin}) is left out: {why}"
         ));
     }
@@ -353,7 +355,7 @@ pub(super) fn prepare(
     let list = device.api.prepare.zip(device.api.submit);
     let Some((prepare, submit)) = list else {
         return Err(Error::Backend {
-            code: crate::error::Code::Invalid,
+            code: flash_types::Code::Invalid,
             text: "a required slot is NULL".into(),
         });
     };

@@ -5,11 +5,13 @@
 //! its budget, and the order of pipelines. So a memory may be used in several contexts.
 
 use super::plans::PlanTables;
-use crate::backend::BackendReport;
-use crate::backend::catalog::Catalog;
-use crate::backend::registry::Registry;
+use crate::devices::BackendReport;
+use crate::devices::catalog::Catalog;
+use crate::devices::registry::Registry;
 use crate::error::Error;
 use crate::settings::Settings;
+use flash_backend::settings::Values;
+use flash_types::abi;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -64,7 +66,13 @@ impl Context {
         self.registry().report()
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    /// All implementations that were found, for the suite of backends.
+    #[doc(hidden)]
+    pub fn implementations(&self) -> impl Iterator<Item = &'static abi::Implementation> {
+        self.registry().implementations().map(|found| found.raw)
+    }
+
+    pub(crate) fn settings(&self) -> &Values {
         self.catalog().settings()
     }
 

@@ -4,9 +4,9 @@
 use super::api::Pipeline;
 use super::dynamic::{Argument, ByName, IntoArgument, Value};
 use super::movement::{CopyShape, Movement};
-use crate::backend::DeviceHandle;
+use crate::devices::DeviceHandle;
 use crate::error::Error;
-use crate::index::IntoBox;
+use flash_types::index::IntoBox;
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -4,12 +4,12 @@ use super::state::Runtime;
 use super::submission::{Submission, sealed};
 use super::submissions::SubmissionList;
 use super::widen::Widening;
-use crate::backend::registry::Registry;
-use crate::descriptor::{Access, ElementType, KernelDescriptor, Searchable, View};
+use crate::devices::registry::Registry;
 use crate::error::Error;
 use crate::kernel::views::{self, Array, Item, Read, ReadWrite, Scalar, Taken, Takes};
 use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::{FlashMemory, MemoryRange};
+use flash_types::descriptor::{Access, ElementType, KernelDescriptor, Searchable, View};
 
 /// A kernel by name: the descriptors that its implementations have, one per set of element types.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@
 //! so that they stand below the [plan](super::plan), which adds the devices' implementations. Facts never
 //! change.
 
-use crate::descriptor::{self, Access, Attributes, KernelDescriptor, Use, View};
 use crate::error::Error;
-use crate::index::{Group, OrderTraits};
 use crate::kernel::views::Operation;
+use flash_types::descriptor::{self, Access, Attributes, KernelDescriptor, Use, View};
+use flash_types::index::{Group, OrderTraits};
 use smallvec::SmallVec;
 
 /// A kernel's descriptor with the names in its traits looked up.

@@ -2,13 +2,14 @@
 //! failsafe, or the function of a host task. It runs on one thread, while the pipeline holds its memories.
 
 use super::plan::Plan;
-use crate::abi::Arg;
-use crate::descriptor::{Access, ElementType, View};
-use crate::error::{Code, Error};
-use crate::index::Dim;
+use crate::error::Error;
 use crate::kernel::Element;
 use crate::nested::{KernelMark, in_kernel};
-use crate::panics::caught;
+use flash_backend::caught;
+use flash_types::Code;
+use flash_types::abi::Arg;
+use flash_types::descriptor::{Access, ElementType, View};
+use flash_types::index::Dim;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// A failsafe function.

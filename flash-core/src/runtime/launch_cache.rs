@@ -7,13 +7,13 @@ use super::device_launch;
 use super::resident::ResidentLaunch;
 use super::state::Runtime;
 use super::submissions::SubmissionList;
-use crate::abi::space::Space;
-use crate::abi::{self, Submission};
-use crate::backend::take_error;
+use crate::devices::take_error;
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::state::Refused;
 use crate::nested::in_kernel;
+use flash_types::abi::space::Space;
+use flash_types::abi::{self, Submission};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

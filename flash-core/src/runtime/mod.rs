@@ -56,9 +56,7 @@ pub use context::Context;
 pub use dynamic::{ByName, IntoArgument, Kernel, KernelArguments};
 pub use event::{Event, Signal};
 pub use failsafe::{HostArgs, Later};
-#[cfg(feature = "conformance")]
-pub(crate) use options::Options;
-pub use options::{DevicesWhere, IntoOptions, devices_where};
+pub use options::{DevicesWhere, Options, devices_where};
 pub use preload::Definitions;
 pub use profile::{LaunchProfile, Profile};
 #[cfg(feature = "recordings")]

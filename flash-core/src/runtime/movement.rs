@@ -8,9 +8,9 @@
 //! Invariant: [`check`] accepted the arguments before anything runs, whether the program or a file made them.
 //! So a box lies in its argument, and no two elements of a copy have one destination.
 
-use crate::abi::{self, Arg, CopyBox};
-use crate::backend::host_memory::copy_addresses;
-use crate::descriptor::{Access, ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
+use flash_backend::host_memory::copy_addresses;
+use flash_types::abi::{self, Arg, CopyBox};
+use flash_types::descriptor::{Access, ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
 
 /// The kinds of such submissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

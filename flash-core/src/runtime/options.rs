@@ -1,10 +1,10 @@
 //! The argument of `options(..)`.
 
 use super::profile::Profile;
-use crate::backend::DeviceHandle;
-use crate::backend::registry::Registry;
-use crate::descriptor::{Attribute, Attributes, Devices};
+use crate::devices::DeviceHandle;
+use crate::devices::registry::Registry;
 use crate::error::Error;
+use flash_types::descriptor::{Attributes, Devices, IntoOptions};
 use std::fmt;
 use std::sync::Arc;
 
@@ -95,47 +95,20 @@ pub fn devices_where(holds: impl Fn(&'static DeviceHandle) -> bool + Send + Sync
     DevicesWhere(Arc::new(holds))
 }
 
-/// A type that `options(..)` accepts: an attribute, `&Profile`, a condition on devices, or a tuple of these.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no option",
-    label = "an option is an `Attribute`, a `&Profile`, `devices_where(..)`, or a tuple of these"
-)]
-pub trait IntoOptions {
-    /// Adds it to the options.
-    fn add_to(self, options: &mut Options);
-}
-
-impl<A: Attribute> IntoOptions for A {
-    fn add_to(self, options: &mut Options) {
-        options.attributes.set(self);
+impl AsMut<Attributes> for Options {
+    fn as_mut(&mut self) -> &mut Attributes {
+        &mut self.attributes
     }
 }
 
-impl IntoOptions for Attributes {
-    fn add_to(self, options: &mut Options) {
-        options.attributes.merge(&self);
-    }
-}
-
-impl IntoOptions for &Profile {
+impl IntoOptions<Options> for &Profile {
     fn add_to(self, options: &mut Options) {
         options.profile = Some(self.clone());
     }
 }
 
-impl IntoOptions for DevicesWhere {
+impl IntoOptions<Options> for DevicesWhere {
     fn add_to(self, options: &mut Options) {
         options.predicates.push(self);
     }
 }
-
-macro_rules! tuples {
-    ($(($($t:ident $n:tt),+))*) => {$(
-        impl<$($t: IntoOptions),+> IntoOptions for ($($t,)+) {
-            fn add_to(self, options: &mut Options) {
-                $(self.$n.add_to(options);)+
-            }
-        }
-    )*};
-}
-tuples! { (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, E 3) (A 0, B 1, C 2, E 3, F 4) (A 0, B 1, C 2, E 3, F 4, G 5) }

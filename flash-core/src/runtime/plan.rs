@@ -6,15 +6,16 @@ use super::choose::{choose, none};
 use super::facts::{ArgumentFacts, KernelFacts};
 use super::movement::Movement;
 use super::partition::{Cache, PartRule};
-use crate::abi;
-use crate::backend::DeviceHandle;
-use crate::backend::catalog::Catalog;
-use crate::descriptor::{
-    self, ArgumentDescriptor, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
-};
-use crate::error::{Code, Error};
+use crate::devices::DeviceHandle;
+use crate::devices::catalog::Catalog;
+use crate::error::Error;
 use crate::kernel::views::Operation;
 use crate::kernel::{ContentsCheck, KernelDefinition};
+use flash_types::Code;
+use flash_types::abi;
+use flash_types::descriptor::{
+    self, ArgumentDescriptor, Attributes, KernelDescriptor, OnCaller, Subspaces, View, Weights,
+};
 use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;

@@ -10,12 +10,12 @@
 
 use super::facts::KernelFacts;
 use super::plan::{Plan, PlannedKernel, targets_of};
-use crate::backend::catalog::Catalog;
-use crate::backend::{DeviceHandle, extension};
-use crate::descriptor::{Attributes, Implementation};
+use crate::devices::catalog::Catalog;
+use crate::devices::{DeviceHandle, extension};
 use crate::error::Error;
-use crate::fork::Section;
 use crate::memory::watch_forks;
+use flash_backend::fork::Section;
+use flash_types::descriptor::{Attributes, Implementation};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -229,7 +229,7 @@ impl Plans {
         watch_forks();
         let _section = match Section::enter() {
             Ok(section) => section,
-            Err(error) => return left_out(kernel, error),
+            Err(error) => return left_out(kernel, error.into()),
         };
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = self.get(id) {
@@ -264,7 +264,7 @@ impl Plans {
         watch_forks();
         let _section = match Section::enter() {
             Ok(section) => section,
-            Err(error) => return left_out(kernel, error),
+            Err(error) => return left_out(kernel, error.into()),
         };
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         let key = kernel.descriptor.to_json();

@@ -2,12 +2,12 @@
 
 use super::choose::{Rating, rate};
 use super::state::Runtime;
-use crate::abi::Implementation;
-use crate::backend::DeviceHandle;
-use crate::backend::registry::{RegisteredImplementation, Registry};
-use crate::descriptor::{KernelDescriptor, Searchable};
+use crate::devices::DeviceHandle;
+use crate::devices::registry::{RegisteredImplementation, Registry};
 use crate::error::Error;
 use crate::kernel::KernelDefinition;
+use flash_types::abi::Implementation;
+use flash_types::descriptor::{KernelDescriptor, Searchable};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;

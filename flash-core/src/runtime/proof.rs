@@ -2,10 +2,10 @@
 
 use super::arena::Bump;
 use super::facts::{ArgumentFacts, KernelFacts};
-use crate::abi::{self, Arg};
-use crate::descriptor::{Access, View};
 use crate::error::Error;
-use crate::index::{Dim, IndexError, Order, item_is_exclusive};
+use flash_types::abi::{self, Arg};
+use flash_types::descriptor::{Access, View};
+use flash_types::index::{Dim, IndexError, Order, item_is_exclusive};
 use smallvec::SmallVec;
 use std::ops::Range;
 

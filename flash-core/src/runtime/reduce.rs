@@ -6,13 +6,14 @@
 //! does not matter as long as a block is in one piece.
 
 use super::facts::KernelFacts;
-use crate::abi::{self, Arg};
-use crate::backend::host_handles;
-use crate::error::{Code, Error};
-use crate::index::SpaceRef;
+use crate::devices::host_handles;
+use crate::error::Error;
 use crate::kernel::views::Operation;
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
+use flash_types::Code;
+use flash_types::abi::{self, Arg};
+use flash_types::index::SpaceRef;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;

@@ -6,7 +6,7 @@
 use super::proof::{bytes_of, overlap};
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
-use crate::abi;
+use flash_types::abi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -5,14 +5,14 @@ use super::dynamic::Kernel;
 use super::dynamic::{Argument, ByName};
 use super::movement::Movement;
 use super::widen::Widening;
-use crate::backend::registry::Registry;
-use crate::descriptor::{ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
+use crate::devices::registry::Registry;
 use crate::error::Error;
-use crate::index::Dim;
 use crate::kernel::Element;
 use crate::kernel::views::Array;
 use crate::memory::{ArrayInner, contents};
 use crate::recording::{self, Recording, RecordingError};
+use flash_types::descriptor::{ArgumentDescriptor, Attributes, ElementType, KernelDescriptor, View};
+use flash_types::index::Dim;
 use std::alloc::Layout;
 use std::sync::Arc;
 

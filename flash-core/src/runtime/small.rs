@@ -14,7 +14,7 @@ use super::plan::Target;
 use super::rate::Rate;
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
-use crate::backend::DeviceHandle;
+use crate::devices::DeviceHandle;
 use crate::memory::residence::PublishedResidence;
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -8,11 +8,12 @@ use super::context::Context;
 use super::options::Options;
 use super::plan::{Plan, PlannedKernel, named_operations, operations_of};
 use super::plans::{OwnPlan, Plans};
-use crate::backend::{Class, DeviceHandle};
-use crate::descriptor::{Attributes, InFlight, KernelDescriptor, Patience, Priority, Timeout};
+use crate::devices::DeviceHandle;
 use crate::error::Error;
-use crate::kernel::KernelDefinition;
+use crate::kernel::{KernelDefinition, descriptor_of};
 use crate::memory::GRANULE;
+use flash_backend::Class;
+use flash_types::descriptor::{Attributes, InFlight, KernelDescriptor, Patience, Priority, Timeout};
 use std::any::TypeId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +128,7 @@ impl Runtime {
     #[cold]
     fn plan_new<D: KernelDefinition>(&self) -> &Plan {
         let (id, operations) = (TypeId::of::<D::Static>(), operations_of::<D>());
-        let descriptor = &KernelDescriptor::of::<D>();
+        let descriptor = &descriptor_of::<D>();
         let kernel = PlannedKernel { type_id: Some(id), descriptor, operations: &operations };
         self.plans.plan(kernel, self.context.catalog())
     }

@@ -5,11 +5,11 @@ use super::distributed;
 use super::proof::{bytes_of, overlap};
 use super::state::Runtime;
 use super::submissions::{Node, SubmissionList};
-use crate::abi::{self, Arg};
-use crate::descriptor::{ArgumentDescriptor, ElementType};
 use crate::error::Error;
 use crate::memory::{ArrayInner, ByteGuard};
 use crate::recording::{Argument, Data, Memory, Recording, RecordingError, Submission};
+use flash_types::abi::{self, Arg};
+use flash_types::descriptor::{ArgumentDescriptor, ElementType};
 use std::collections::HashMap;
 
 impl Pipeline<'_> {

@@ -1,12 +1,13 @@
 //! Code that the program gives at run time: a file, or source text.
 
 use super::choose::{Target, none, prepare};
-use crate::abi;
-use crate::backend::DeviceHandle;
-use crate::backend::catalog::Catalog;
-use crate::descriptor::{Implementation, KernelDescriptor};
-use crate::error::{Code, Error};
+use crate::devices::DeviceHandle;
+use crate::devices::catalog::Catalog;
+use crate::error::Error;
 use crate::kernel::attribute;
+use flash_types::Code;
+use flash_types::abi;
+use flash_types::descriptor::{Implementation, KernelDescriptor};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
@@ -85,7 +86,7 @@ fn function(
         }
     };
     once(format!("{target} {path:?} {symbol} {}", descriptor.name).as_bytes(), || {
-        let span = crate::backend::library_function(path, symbol)?;
+        let span = crate::devices::library_function(path, symbol)?;
         Ok(abi::Implementation {
             door: abi::DOOR_SPAN,
             span: Some(span),

@@ -21,8 +21,8 @@
 //! which would tie every recording to a device; and a converting function of the implementation, which
 //! devices do not have.
 
-use crate::abi::Arg;
-use crate::descriptor::{ElementType, KernelDescriptor, View};
+use flash_types::abi::Arg;
+use flash_types::descriptor::{ElementType, KernelDescriptor, View};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -172,8 +172,8 @@ numbers! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptor::{Access, ArgumentDescriptor, Attributes};
     use crate::kernel::views::describe_scalar;
+    use flash_types::descriptor::{Access, ArgumentDescriptor, Attributes};
 
     fn scalars(types: &[ElementType]) -> KernelDescriptor {
         let argument = |(i, element): (usize, &ElementType)| ArgumentDescriptor {
@@ -248,9 +248,9 @@ mod tests {
         let widening = Widening::between(&from, &to).unwrap();
         let (mut a, mut b, mut c) = (-7i8, 5u64, f32::NEG_INFINITY);
         let arg = |data: *mut core::ffi::c_void, element_size| Arg {
-            kind: crate::abi::ARG_SCALAR,
-            access: crate::abi::ACCESS_READ,
-            space: crate::abi::SPACE_HOST,
+            kind: flash_types::abi::ARG_SCALAR,
+            access: flash_types::abi::ACCESS_READ,
+            space: flash_types::abi::SPACE_HOST,
             element_size,
             data: data.cast(),
             next: std::ptr::null_mut(),

@@ -6,8 +6,8 @@
 //! the threads of pipelines. A thread is started when work comes and none is idle, and ends after being idle
 //! for [`IDLE`]. Work beyond the limit waits, by priority and then in the order in which it came.
 
-use crate::fork::is_child;
-use crate::settings::process_number;
+use flash_backend::fork::is_child;
+use flash_backend::settings::process_number;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -87,7 +87,7 @@ impl Extra {
         }
         state.threads += 1;
         drop(state);
-        if crate::threads::thread(self.name).spawn(|| self.work()).is_err() {
+        if flash_backend::threads::thread(self.name).spawn(|| self.work()).is_err() {
             let mut state = self.lock();
             state.threads -= 1;
             while state.threads == 0

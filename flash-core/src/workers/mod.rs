@@ -7,11 +7,11 @@
 pub(crate) mod blocking;
 mod plain;
 
-use crate::abi::workers::{WorkerHost, Workers};
-use crate::backend::catalog::Catalog;
-use crate::fork;
-use crate::panics::caught;
-pub use crate::threads::{STACK_SIZE, own_stack, stack_size};
+use crate::devices::catalog::Catalog;
+use flash_backend::caught;
+use flash_backend::fork;
+pub use flash_backend::threads::{STACK_SIZE, own_stack, stack_size};
+use flash_types::abi::workers::{WorkerHost, Workers};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 

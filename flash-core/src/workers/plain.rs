@@ -22,7 +22,7 @@ fn asleep() -> MutexGuard<'static, bool> {
 /// Wakes the thread if it sleeps, and starts it if there is none. False if the system gives none.
 pub(super) fn wake() -> bool {
     static STARTED: OnceLock<bool> = OnceLock::new();
-    let start = || crate::threads::thread("flash-worker").spawn(work).is_ok();
+    let start = || flash_backend::threads::thread("flash-worker").spawn(work).is_ok();
     let started = *STARTED.get_or_init(start);
     if started && std::mem::take(&mut *asleep()) {
         WOKEN.notify_one();

@@ -1,11 +1,11 @@
 //! A plugin that panics in the function that `FLASH_BROKEN` names: for the tests of the loader.
 
-use flash_core::abi;
-use flash_core::backend::host_memory::HostBuffers;
-use flash_core::backend::{
+use flash_backend::ImplementationEntry;
+use flash_backend::abi;
+use flash_backend::host_memory::HostBuffers;
+use flash_backend::{
     Backend, Completion, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
 };
-use flash_core::kernel::ImplementationEntry;
 
 /// Panics if this is the function that `FLASH_BROKEN` names.
 fn maybe(function: &str) {
@@ -107,8 +107,7 @@ impl Device for BrokenDevice {
             let rows = space.phase(phase);
             let share = launch.share(phase, rows);
             // SAFETY: all rows of the phase, once; the launch's own arguments.
-            let error =
-                unsafe { flash_core::backend::run_rows(launch.kernel().0, &share, launch.args().as_ptr()) };
+            let error = unsafe { flash_backend::run_rows(launch.kernel().0, &share, launch.args().as_ptr()) };
             if !error.is_null() {
                 // SAFETY: an error of the host, which is ours now.
                 return Err(unsafe { Failure::of_host(error) });
@@ -159,10 +158,10 @@ impl Device for BrokenDevice {
     }
 }
 
-flash_core::register_backend!(Broken);
+flash_backend::register_backend!(Broken);
 
 // Runs inside the plugin's query.
-flash_core::__private::inventory::submit! {
+flash_backend::__private::inventory::submit! {
     ImplementationEntry {
         build: || {
             maybe("plugin_query");
@@ -192,4 +191,4 @@ static NOTHING: abi::Implementation = abi::Implementation {
     definition: abi::Str::new(""),
 };
 
-flash_core::export_plugin!();
+flash_backend::export_plugin!();

@@ -1,3 +1,3 @@
-flash_core::register_backend!();
+flash_backend::register_backend!();
 
 fn main() {}

@@ -71,12 +71,12 @@ fn maps_are_described_as_written() {
     let of = |descriptor: KernelDescriptor| descriptor.attributes.get::<PartBy>().cloned();
     let csr = || csr_rows("row", "start");
     assert_eq!(
-        of(KernelDescriptor::of::<Csr<'static, f32>>()),
+        of(flash_core::kernel::descriptor_of::<Csr<'static, f32>>()),
         Some(part_by("row").map("column", csr()).map("value", csr()).by(&AROUND))
     );
     let any = PartBy::default().map("a", rows("y")).map("b", columns("x"));
     assert_eq!(
-        of(KernelDescriptor::of::<Maps<'static>>()),
+        of(flash_core::kernel::descriptor_of::<Maps<'static>>()),
         Some(any.map("c", tiles([("x", 4), ("y", 2)])).by("pass.weighted"))
     );
     assert_eq!(AROUND.name(), "pass.around");

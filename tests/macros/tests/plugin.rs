@@ -1,8 +1,8 @@
 //! A plugin that brings what its own crate registers: a backend, of which one impl alone is unsafe.
 #![deny(warnings, missing_docs, unsafe_code)]
 
+use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use flash_core::abi;
-use flash_core::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 
 /// Has no device.
 struct Nowhere;
@@ -34,7 +34,7 @@ impl Device for Nothing {
     }
 }
 
-flash_core::register_backend!(Nowhere);
+flash_backend::register_backend!(Nowhere);
 flash_core::export_plugin!();
 
 #[test]
@@ -46,6 +46,6 @@ fn a_plugin_exports_its_query() {
 #[test]
 fn what_a_crate_without_unsafe_registers_is_listed() {
     let found =
-        flash_core::backend::list().into_iter().find(|backend| backend.key.as_deref() == Some("NOWHERE"));
+        flash_core::devices::list().into_iter().find(|backend| backend.key.as_deref() == Some("NOWHERE"));
     assert!(found.unwrap().outcome.to_string().contains("expected a device, found a test"));
 }

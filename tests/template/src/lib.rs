@@ -1,5 +1,5 @@
-//! The template `flash-core/src/backend/conformance/null.rs` as a plugin of its own, which `build.rs` copies.
+//! The template `flash-conformance/src/null.rs` as a plugin of its own, which `build.rs` copies.
 
 include!(concat!(env!("OUT_DIR"), "/backend.rs"));
 
-flash_core::export_plugin!();
+flash_backend::export_plugin!();

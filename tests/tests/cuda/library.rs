@@ -5,7 +5,7 @@ use cudarc::driver::sys::{CUresult, CUstream, cuMemcpyDtoDAsync_v2, cuMemsetD32A
 use flash::kernel::views::{Item, Read, Write};
 use flash::kernel::{DeviceCall, DeviceFunction};
 use flash::prelude::*;
-use flash_core::backend::Failure;
+use flash_backend::Failure;
 use flash_core::{Code, KernelDefinition, kernel};
 
 /// Sets the first element to a number and the others to those of `from`.

@@ -18,9 +18,9 @@ mod several;
 mod suite;
 
 use flash_backend_cuda as _;
-use flash_core::backend::list;
+use flash_core::devices::list;
 
-flash_core::conformance!();
+flash_conformance::conformance!();
 
 /// The kind of devices.
 const TARGET: &str = "cuda";

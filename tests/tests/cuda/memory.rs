@@ -2,9 +2,9 @@
 
 use crate::{devices, with_emulated};
 use flash::prelude::*;
+use flash_backend::{Backend, Device, HostSettings};
 use flash_backend_cuda::NvidiaGpu;
 use flash_core::abi::{Buffer, CopyBox};
-use flash_core::backend::{Backend, Device, HostSettings};
 use flash_core::descriptor::Attributes;
 
 use crate::kernels::Scale;

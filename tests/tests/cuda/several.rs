@@ -5,8 +5,8 @@ use crate::{devices, has_driver, with_emulated};
 use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxGetState};
 use flash::kernels::nbody::{Accelerate, Simulate};
 use flash::prelude::*;
+use flash_backend::{Backend, Device, HostSettings};
 use flash_backend_cuda::NvidiaGpu;
-use flash_core::backend::{Backend, Device, HostSettings};
 
 /// Runs the rest of a test with two devices.
 fn with_two(test: &str, body: impl Fn(&RuntimeObj)) {

@@ -1,7 +1,7 @@
 //! The suite that every backend passes, and the message where there is no device.
 
 use crate::{devices, has_driver, with_emulated};
-use flash_core::backend::conformance;
+use flash_conformance as conformance;
 
 /// Checks of features that these devices lack.
 const SKIPPED: [&str; 2] = [

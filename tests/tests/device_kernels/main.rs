@@ -12,7 +12,7 @@ mod texts;
 
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
-use flash_core::backend::list;
+use flash_core::devices::list;
 use flash_tests::emulated;
 
 /// The OpenCL devices of both backends, by id. Without any the test reports that it cannot run.

@@ -3,7 +3,7 @@
 use crate::devices;
 use crate::kernels::{Around, BOX, Grid, Plane, given};
 use flash::prelude::*;
-use flash_core::backend::offload::KernelSpec;
+use flash_backend::offload::KernelSpec;
 use flash_core::descriptor::Attributes;
 use flash_core::index::Dim;
 use serde_json::{Value, json};

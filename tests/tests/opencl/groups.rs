@@ -3,7 +3,7 @@
 use crate::devices;
 use crate::kernels::{Far, Scale, Total};
 use flash::prelude::*;
-use flash_core::backend::Class;
+use flash_backend::Class;
 use flash_core::descriptor::Attributes;
 use flash_core::index::Dim;
 

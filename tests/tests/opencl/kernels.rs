@@ -6,7 +6,6 @@ use flash::{KernelDefinition, kernel};
 use flash_core::abi::{
     Attr, DOOR_ITEM, DOOR_WHOLE, Implementation, KIND_EXT_BIN, KIND_EXT_SRC, KIND_INT_BIN, KIND_INT_SRC, Str,
 };
-use flash_core::descriptor::KernelDescriptor;
 use serde_json::{Value, json};
 
 /// y += a x
@@ -160,7 +159,7 @@ fn made<D: KernelDefinition>(
         kernel: Str::new(D::NAME),
         name: Str::new(name),
         target: Str::new(crate::TARGET),
-        descriptor: Str::new(KernelDescriptor::of::<D>().to_json().leak()),
+        descriptor: Str::new(flash_core::kernel::descriptor_of::<D>().to_json().leak()),
         cpu_features: Str::new(""),
         attributes: attributes.as_ptr(),
         attribute_count: attributes.len(),

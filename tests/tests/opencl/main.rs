@@ -16,9 +16,9 @@ mod suite;
 
 use flash::get_runtime;
 use flash_backend_opencl_fpga as _;
-use flash_core::backend::list;
+use flash_core::devices::list;
 
-flash_core::conformance!();
+flash_conformance::conformance!();
 
 /// The kind of devices.
 const TARGET: &str = "opencl";

@@ -4,7 +4,7 @@ use crate::binaries::binary_for;
 use crate::devices;
 use crate::kernels::{BINARY, SOURCE, Scale, TEXT, given};
 use flash::prelude::*;
-use flash_core::backend::offload::KernelSpec;
+use flash_backend::offload::KernelSpec;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,7 @@
 //! The suite that every backend passes.
 
 use crate::devices;
-use flash_core::backend::conformance;
+use flash_conformance as conformance;
 
 /// Checks of features that these devices lack.
 const SKIPPED: [&str; 2] = [
@@ -59,8 +59,8 @@ fn a_group_takes_the_cpu_once_and_no_emulator() {
     assert_eq!(ids.iter().filter(|id| id.contains("/cpus:")).count(), 1, "{ids:?}");
     assert!(all.devices().iter().all(|d| !d.info().emulated), "{all:?}");
     if let Ok(fpga) = flash::get_runtime("INTEL_FPGA") {
-        let emulated = |d: &&flash_core::backend::DeviceHandle| d.info().emulated;
-        let by_name = |d: &&flash_core::backend::DeviceHandle| d.info().name.contains("Emulat");
+        let emulated = |d: &&flash_core::devices::DeviceHandle| d.info().emulated;
+        let by_name = |d: &&flash_core::devices::DeviceHandle| d.info().name.contains("Emulat");
         let [said, named] = [
             fpga.devices().iter().copied().filter(|d| emulated(d)).count(),
             fpga.devices().iter().copied().filter(|d| by_name(d)).count(),
@@ -96,7 +96,7 @@ fn a_class_selects_devices() {
         return;
     }
     let cpus = flash::get_runtime("OPENCL:cpu").unwrap();
-    assert!(cpus.devices().iter().all(|d| d.info().class == flash_core::backend::Class::Cpu), "{cpus:?}");
+    assert!(cpus.devices().iter().all(|d| d.info().class == flash_backend::Class::Cpu), "{cpus:?}");
     let error = flash::get_runtime("OPENCL:abacus").unwrap_err().to_string();
     assert!(
         error.contains("there is no device `OPENCL:abacus`") && error.contains("OPENCL:0 (cpu)"),

@@ -1,7 +1,7 @@
 //! The suite that every backend passes, on every backend that there is.
 
+use flash_conformance::{self as conformance, Report};
 use flash_core::Context;
-use flash_core::backend::conformance::{self, Report};
 use flash_tests::plugins::{self, Language};
 use std::path::Path;
 
@@ -134,7 +134,7 @@ fn the_template_copied_into_a_crate_is_a_backend_and_says_what_to_fill_in() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), report["result"].as_str()), (Some(0), Some("passed")), "{report}");
     assert_eq!(report["dry"], true, "the suite checks no results until `query` is removed");
-    let source = plugins::workspace().join("flash-core/src/backend/conformance/null.rs");
+    let source = plugins::workspace().join("flash-conformance/src/null.rs");
     let source = std::fs::read_to_string(source).unwrap();
     let mut marks = source.split("FILL IN").skip(2);
     for word in [

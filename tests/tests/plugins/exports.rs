@@ -2,8 +2,8 @@
 //! one of the same name.
 
 use crate::Fill;
-use flash_core::backend::Outcome;
 use flash_core::descriptor::Implementation;
+use flash_core::devices::Outcome;
 use flash_core::{Context, FlashMemory};
 use flash_tests::plugins;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The C headers in `flash-core/include` are made from `flash-core/src/abi`, and their layout is the one in
+//! The C headers in `flash-backend/include` are made from `flash-types/src/abi`; their layout is the one in
 //! `layout.txt`.
 //!
 //! `FLASH_BLESS=1 cargo test -p flash-tests --test plugins` writes all three: read the difference. A changed
@@ -18,13 +18,13 @@ fn of_device(name: &str) -> bool {
 }
 
 fn include(file: &str) -> PathBuf {
-    plugins::workspace().join("flash-core/include").join(file)
+    plugins::workspace().join("flash-backend/include").join(file)
 }
 
 /// The interface in one file, in a form that cbindgen can read: an opaque type is a struct without fields.
 fn source() -> String {
     let read = |file: &str| {
-        let path = plugins::workspace().join("flash-core/src/abi").join(file);
+        let path = plugins::workspace().join("flash-types/src/abi").join(file);
         std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     };
     let (mut source, mut comment) = (String::new(), String::new());
@@ -173,7 +173,7 @@ fn same_as_file(file: &str, made: &str) {
         .unwrap_or(there.lines().count().min(made.lines().count()));
     assert!(
         there == made,
-        "{}:{}: not what flash-core/src/abi gives; there is\n  {}\nexpected\n  {}\nFLASH_BLESS=1 writes it anew: read the difference",
+        "{}:{}: not what flash-types/src/abi gives; there is\n  {}\nexpected\n  {}\nFLASH_BLESS=1 writes it anew: read the difference",
         path.display(),
         line + 1,
         there.lines().nth(line).unwrap_or("(the end)"),
@@ -293,7 +293,7 @@ fn the_layout_is_the_one_written_down() {
         fields_of_source().into_iter().map(|f| f.replace(".device_class", ".class")).collect();
     assert_eq!(
         named, in_source,
-        "the table in this file lists every field of every struct in flash-core/src/abi"
+        "the table in this file lists every field of every struct in flash-types/src/abi"
     );
     same_as_file("layout.txt", &(lines.join("\n") + "\n"));
 }

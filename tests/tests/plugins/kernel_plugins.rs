@@ -2,8 +2,8 @@
 
 use crate::Fill;
 use crate::command::{Entry, list};
-use flash_core::backend::{BackendReport, Outcome};
 use flash_core::descriptor::{Implementation, Searchable};
+use flash_core::devices::{BackendReport, Outcome};
 use flash_core::{Context, FlashMemory};
 use flash_tests::plugins::{self, Language};
 use std::path::{Path, PathBuf};

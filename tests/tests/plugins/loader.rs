@@ -3,7 +3,7 @@
 
 use crate::Fill;
 use crate::command::{Entry, list, list_with};
-use flash_core::backend::{Outcome, check_file};
+use flash_core::devices::{Outcome, check_file};
 use flash_core::{Code, Context, Error, FlashMemory};
 use flash_tests::plugins::{self, Language};
 use std::ffi::OsString;

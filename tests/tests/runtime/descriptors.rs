@@ -66,7 +66,7 @@ fn a_known_attribute_with_a_value_that_does_not_fit_is_an_error_with_its_name() 
 
 #[test]
 fn the_descriptor_of_nbody_accelerate_is_this_text() {
-    let descriptor = KernelDescriptor::of::<Accelerate<'_, f32>>();
+    let descriptor = flash_core::kernel::descriptor_of::<Accelerate<'_, f32>>();
     let text = descriptor.to_json();
     let argument = |name: &str, view: &str, access: &str, element: &str, size: usize, more: &str| {
         format!(
@@ -94,7 +94,7 @@ fn the_descriptor_of_nbody_accelerate_is_this_text() {
 
 #[test]
 fn a_descriptor_with_traits_and_stages_round_trips() {
-    let descriptor = KernelDescriptor::of::<Simulate<'_, f64>>();
+    let descriptor = flash_core::kernel::descriptor_of::<Simulate<'_, f64>>();
     let back = KernelDescriptor::from_json(&descriptor.to_json()).unwrap();
     assert_eq!(back, descriptor);
     assert_eq!(back.attributes.get::<GroupBy>(), Some(&GroupBy::Dims(vec!["stage".into()])));

@@ -145,7 +145,10 @@ chosen! {
     Real for f64 leaves 6400, [priority = 40];
 }
 
-fn choose<S: Element>(value: S, options: impl flash_core::runtime::IntoOptions) -> Result<u32, flash::Error> {
+fn choose<S: Element>(
+    value: S,
+    options: impl flash_core::descriptor::IntoOptions<flash_core::runtime::Options>,
+) -> Result<u32, flash::Error> {
     let to = FlashMemory::<u32>::zeroed(3);
     let fuzzy = cpu().options(Searchable::Fuzzy);
     fuzzy.submit(Chosen::of(value, &to)).options(options).exec([3]).map(|()| to.get(2).unwrap())

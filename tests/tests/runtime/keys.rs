@@ -3,7 +3,7 @@
 use flash::error::KeyError;
 use flash::prelude::*;
 use flash::{Context, Error};
-use flash_core::backend::physical_cpus;
+use flash_backend::physical_cpus;
 use flash_tests::in_process;
 
 fn ids(key: &str) -> Vec<String> {

@@ -5,8 +5,8 @@ use flash::kernel::views::{Item, Read, ReadWrite, Scatter, Write};
 use flash::kernel::{CpuItem, Index};
 use flash::prelude::*;
 use flash::{Error, RuntimeObj};
-use flash_core::backend::DeviceHandle;
 use flash_core::descriptor::{Attribute, Attributes, Searchable};
+use flash_core::devices::DeviceHandle;
 use flash_tests::id;
 
 /// Leaves the index of each item in the order in which they ran.
@@ -56,7 +56,10 @@ fn cpu() -> RuntimeObj {
 }
 
 /// Phases of `Trace` on 2 times 3 items, each as the sorted indices yx.
-fn phases(rt: &RuntimeObj, options: impl flash_core::runtime::IntoOptions) -> Vec<Vec<u64>> {
+fn phases(
+    rt: &RuntimeObj,
+    options: impl flash_core::descriptor::IntoOptions<flash_core::runtime::Options>,
+) -> Vec<Vec<u64>> {
     let (log, profile) = (FlashMemory::<u64>::zeroed(7), Profile::new());
     rt.submit(Trace::of(&log)).options(options).options(&profile).exec([2, 3]).unwrap();
     let count = profile.take()[0].phases as usize;

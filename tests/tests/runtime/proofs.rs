@@ -157,7 +157,7 @@ fn refusal(
     table: usize,
     own: usize,
     dims: (Dim, Dim),
-    order: impl flash_core::runtime::IntoOptions,
+    order: impl flash_core::descriptor::IntoOptions<flash_core::runtime::Options>,
 ) -> String {
     let rt = flash_tests::runtime();
     let (table, own) = (FlashMemory::zeroed(table), FlashMemory::zeroed(own));

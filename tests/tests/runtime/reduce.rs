@@ -539,7 +539,7 @@ fn by_name_the_ready_made_operations_work_and_others_say_why_not() {
 #[test]
 fn descriptors_say_operation_and_array_and_come_back() {
     use flash_core::descriptor::KernelDescriptor;
-    let descriptor = KernelDescriptor::of::<All<'_>>();
+    let descriptor = flash_core::kernel::descriptor_of::<All<'_>>();
     let text = descriptor.signature();
     assert!(
         text.contains("Reduce<ReadWrite<f32>, Sum>, Reduce<Write<i32>, Min>, Reduce<Write<[f32]>, Sum>"),

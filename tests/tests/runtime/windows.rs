@@ -118,7 +118,7 @@ fn a_window_without_elements_may_have_any_extents() {
 
 #[flash_tests::test]
 fn part_by_is_in_the_descriptor_and_options_replace_it() {
-    let descriptor = flash_core::descriptor::KernelDescriptor::of::<Sum<'_>>();
+    let descriptor = flash_core::kernel::descriptor_of::<Sum<'_>>();
     let by = part_by("y").map("from", stencil([("x", 1), ("y", 1)]));
     assert_eq!(descriptor.attributes.get(), Some(&by));
     assert!(descriptor.arguments[0].structure && !descriptor.arguments[1].structure);

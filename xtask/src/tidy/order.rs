@@ -1,28 +1,43 @@
-//! The check of imports: modules of `flash-core` import only modules that stand below them, so that each can
-//! be read knowing those alone.
+//! The check of imports: modules of a crate import only modules that stand below them, so that each can be
+//! read knowing those alone.
 //!
-//! `modules.txt` names the *rooms* in order, the lowest first, a line each. A room is one or more files or
-//! folders, without `.rs` and from `flash-core/src`. A file belongs to the room with the longest path that it
-//! lies in. Inside a room files may import each other.
+//! `modules.txt` has a list for each crate, headed by its folder in brackets. It names the *rooms* in order,
+//! the lowest first, a line each. A room is one or more files or folders, without `.rs` and from the crate's
+//! `src`. A file belongs to the room with the longest path that it lies in. Inside a room files may import
+//! each other.
 
 use super::source::{Source, code, files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-const ROOT: &str = "flash-core/src";
+/// A crate whose modules stand in an order.
+struct Order {
+    /// Its sources, from the root of the repository.
+    root: String,
+    /// The rooms, the lowest first, each with its paths.
+    rooms: Vec<Vec<&'static str>>,
+}
 
-/// The rooms, the lowest first, each with its paths.
-fn rooms() -> Vec<Vec<&'static str>> {
-    let lines = include_str!("modules.txt").lines();
-    let rooms = lines.map(|line| line.split('#').next().unwrap_or_default().split_whitespace().collect());
-    rooms.filter(|room: &Vec<&str>| !room.is_empty()).collect()
+/// The crates in `modules.txt`.
+fn orders() -> Vec<Order> {
+    let mut orders: Vec<Order> = Vec::new();
+    for line in include_str!("modules.txt").lines() {
+        let room: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+        match (room.first().and_then(|name| name.strip_prefix('[')?.strip_suffix(']')), orders.last_mut()) {
+            (Some(name), _) => orders.push(Order { root: format!("{name}/src"), rooms: Vec::new() }),
+            (None, _) if room.is_empty() => {}
+            (None, Some(order)) => order.rooms.push(room),
+            (None, None) => panic!("modules.txt names `{line}` before the first crate"),
+        }
+    }
+    orders
 }
 
 /// A module's path below the crate: `["runtime", "plan"]`.
 type Module = Vec<String>;
 
-fn module_of(path: &Path) -> Module {
-    let path = path.strip_prefix(ROOT).unwrap_or(path).with_extension("");
+fn module_of(root: &str, path: &Path) -> Module {
+    let path = path.strip_prefix(root).unwrap_or(path).with_extension("");
     let mut module: Module = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     if module.last().is_some_and(|last| last == "mod" || last == "lib") {
         module.pop();
@@ -31,9 +46,10 @@ fn module_of(path: &Path) -> Module {
 }
 
 /// The position of the room that a file lies in.
-fn room_of(rooms: &[Vec<&str>], path: &Path) -> Option<usize> {
-    let path = path.strip_prefix(ROOT).unwrap_or(path).with_extension("");
-    let paths = rooms.iter().enumerate().flat_map(|(at, room)| room.iter().map(move |path| (at, *path)));
+fn room_of(order: &Order, path: &Path) -> Option<usize> {
+    let path = path.strip_prefix(&order.root).unwrap_or(path).with_extension("");
+    let paths =
+        order.rooms.iter().enumerate().flat_map(|(at, room)| room.iter().map(move |path| (at, *path)));
     let holding = paths.filter(|(_, room)| path.starts_with(room));
     holding.max_by_key(|(_, room)| room.len()).map(|(at, _)| at)
 }
@@ -120,21 +136,21 @@ fn target(modules: &BTreeMap<Module, usize>, from: &Module, path: &[String]) -> 
 }
 
 /// Imports of a room from one that stands above it, as lines for people.
-fn upward(rooms: &[Vec<&str>], sources: &[Source]) -> BTreeSet<String> {
+fn upward(order: &Order, sources: &[Source]) -> BTreeSet<String> {
     let is_test = |source: &&Source| {
         let path = source.path.to_string_lossy();
         path.contains("/tests/") || path.ends_with("/tests.rs")
     };
     let mut modules = BTreeMap::new();
-    for source in sources {
-        let room = room_of(rooms, &source.path);
+    for source in sources.iter().filter(|source| !is_test(source)) {
+        let room = room_of(order, &source.path);
         let room = room
             .unwrap_or_else(|| panic!("{} lies in no room: name it in modules.txt", source.path.display()));
-        modules.insert(module_of(&source.path), room);
+        modules.insert(module_of(&order.root, &source.path), room);
     }
     let mut wrong = BTreeSet::new();
     for source in sources.iter().filter(|source| !is_test(source)) {
-        let from = module_of(&source.path);
+        let from = module_of(&order.root, &source.path);
         for path in paths(&code(&source.text)) {
             let Some((module, name)) = target(&modules, &from, &path) else { continue };
             // What macros write for the users of the crate stands at its root.
@@ -146,8 +162,8 @@ fn upward(rooms: &[Vec<&str>], sources: &[Source]) -> BTreeSet<String> {
                 wrong.insert(format!(
                     "{}: `{}` imports `{name}` from `{}`, which stands above it",
                     source.path.display(),
-                    rooms[own].join(" "),
-                    rooms[other].join(" ")
+                    order.rooms[own].join(" "),
+                    order.rooms[other].join(" ")
                 ));
             }
         }
@@ -157,25 +173,31 @@ fn upward(rooms: &[Vec<&str>], sources: &[Source]) -> BTreeSet<String> {
 
 #[test]
 fn modules_import_only_what_stands_below_them() {
-    let wrong = upward(&rooms(), &files(ROOT));
+    let upward = |order: &Order| upward(order, &files(&order.root));
+    let wrong: BTreeSet<String> = orders().iter().flat_map(upward).collect();
     let lines: Vec<&str> = wrong.iter().map(String::as_str).collect();
     assert!(wrong.is_empty(), "move what is shared down, or the importer up:\n{}", lines.join("\n"));
 }
 
 #[test]
 fn every_room_is_there() {
-    for room in rooms().into_iter().flatten() {
-        let path = crate::root().join(ROOT).join(room);
-        assert!(
-            path.is_dir() || path.with_extension("rs").is_file(),
-            "modules.txt names `{room}`, which is gone"
-        );
+    let orders = orders();
+    assert!(orders.len() > 2, "modules.txt has lists for {} crates", orders.len());
+    for Order { root, rooms } in orders {
+        for room in rooms.into_iter().flatten() {
+            let path = crate::root().join(&root).join(room);
+            let is_there = path.is_dir() || path.with_extension("rs").is_file();
+            assert!(is_there, "modules.txt names `{room}`, which is gone from {root}");
+        }
     }
 }
 
 #[test]
 fn an_import_from_above_is_found_wherever_it_stands() {
-    let source = |path: &str, text: &str| Source { path: Path::new(ROOT).join(path), text: text.to_owned() };
+    let rooms = ["a", "b", "c", "lib"].map(|room| vec![room]).into();
+    let order = Order { root: "some/src".to_owned(), rooms };
+    let source =
+        |path: &str, text: &str| Source { path: Path::new(&order.root).join(path), text: text.to_owned() };
     let sources = [
         source("lib.rs", "mod a; mod b; mod c;"),
         source("a.rs", "pub struct A;"),
@@ -185,14 +207,14 @@ fn an_import_from_above_is_found_wherever_it_stands() {
         source("b/tests.rs", "use crate::c::C;"),
         source("c.rs", "use crate::{a::A, b::B};"),
     ];
-    let wrong = upward(&["a", "b", "c", "lib"].map(|room| vec![room]), &sources);
+    let wrong = upward(&order, &sources);
     let found: Vec<&str> = wrong.iter().map(|line| line.split(", which").next().unwrap()).collect();
     assert_eq!(
         found,
         [
-            "flash-core/src/b/deep.rs: `b` imports `C` from `c`",
-            "flash-core/src/b/deep.rs: `b` imports `self` from `c`",
-            "flash-core/src/b/other.rs: `b` imports `g` from `c`",
+            "some/src/b/deep.rs: `b` imports `C` from `c`",
+            "some/src/b/deep.rs: `b` imports `self` from `c`",
+            "some/src/b/other.rs: `b` imports `g` from `c`",
         ]
     );
 }

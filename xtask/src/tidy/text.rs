@@ -7,8 +7,20 @@ use std::fs;
 const WIDTH: usize = 110;
 
 /// Folders whose comments keep the width.
-const FOLDERS: [&str; 9] =
-    ["flash", "flash-core", "flash-macros", "flash-cli", "backends", "kernels", "examples", "tests", "xtask"];
+const FOLDERS: [&str; 12] = [
+    "flash",
+    "flash-types",
+    "flash-backend",
+    "flash-core",
+    "flash-conformance",
+    "flash-macros",
+    "flash-cli",
+    "backends",
+    "kernels",
+    "examples",
+    "tests",
+    "xtask",
+];
 
 #[test]
 fn comments_keep_the_width_of_rustfmt_toml() {
@@ -49,10 +61,9 @@ fn host_programs_name_no_vendor_and_no_kernel_language() {
 
 #[test]
 fn nothing_sleeps_or_polls_with_a_delay_on_the_way_of_a_launch() {
-    for folder in ["flash", "flash-core/src", "backends", "kernels"] {
-        // The suite gives a backend time to do something wrong, and test devices are slow on demand.
-        let slow = ["flash-core/src/backend/conformance", "backends/test"];
-        let others = |source: &Source| !slow.iter().any(|folder| source.path.starts_with(folder));
+    for folder in ["flash", "flash-types/src", "flash-backend/src", "flash-core/src", "backends", "kernels"] {
+        // Test devices are slow on demand.
+        let others = |source: &Source| !source.path.starts_with("backends/test");
         for source in files(folder).into_iter().filter(others) {
             let is_test = source.path.iter().any(|part| part == "tests" || part == "tests.rs");
             let code = if is_test { String::new() } else { code(&source.text) };
@@ -76,6 +87,26 @@ fn kernels_leave_intrinsics_and_cpu_features_to_their_simd_layer() {
     }
 }
 
+#[test]
+fn the_core_names_no_backend_and_no_kind_of_implementation() {
+    // The class of a device, which keys may name.
+    let allowed = r#"Class::Cpu => "cpu","#;
+    let names =
+        ["\"cpu\"", "\"opencl\"", "\"cuda\"", "ALL_CPU\"", "NVIDIA_GPU\"", "\"OPENCL\"", "INTEL_FPGA\""];
+    for source in ["flash-types/src", "flash-backend/src", "flash-core/src"].into_iter().flat_map(files) {
+        // Tests have backends of their own; a module of them ends its file.
+        if source.path.iter().any(|part| part == "tests" || part == "tests.rs") {
+            continue;
+        }
+        let code = source.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (i, line) in code.lines().enumerate() {
+            let line = line.trim();
+            let named = names.iter().find(|name| !line.starts_with("//") && line.contains(**name));
+            assert!(named.is_none() || line == allowed, "{}, line {}: {line}", source.path.display(), i + 1);
+        }
+    }
+}
+
 /// `docs/reliability.md` names a test, a file or a folder in the last column of each row.
 #[test]
 fn the_tests_that_the_docs_name_are_there() {
@@ -94,13 +125,13 @@ fn the_tests_that_the_docs_name_are_there() {
     }
 }
 
-/// Every program of the pages is compiled and run: `tests/docs` and `flash-core` include the pages, and no
+/// Every program of the pages is compiled and run: `tests/docs` and `flash-backend` include the pages, and no
 /// block is left out of that.
 #[test]
 fn every_program_of_the_docs_is_a_test() {
     let root = crate::root();
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let (users, core) = (read("tests/docs/src/lib.rs"), read("flash-core/src/lib.rs"));
+    let (users, backends) = (read("tests/docs/src/lib.rs"), read("flash-backend/src/lib.rs"));
     let folder = fs::read_dir(root.join("docs")).expect("the folder of pages");
     let pages = folder.map(|entry| format!("docs/{}", entry.expect("a page").file_name().to_string_lossy()));
     let mut programs = 0;
@@ -115,7 +146,7 @@ fn every_program_of_the_docs_is_a_test() {
         }
         let is_included = users
             .contains(&format!("env!(\"OUT_DIR\"), \"/{}\"", page.trim_start_matches("docs/")))
-            || core.contains(&format!("include_str!(\"../../{page}\")"));
+            || backends.contains(&format!("include_str!(\"../../{page}\")"));
         assert!(is_included || rust == 0, "{page} has programs: include it in tests/docs/src/lib.rs");
         programs += rust;
     }

@@ -1,2 +1,2 @@
 //! The CPU backend of FLASH as a plugin library.
-flash_core::export_plugin!(flash_backend_cpu);
+flash_backend::export_plugin!(flash_backend_cpu);

@@ -7,7 +7,7 @@
 //! belongs to the last member.
 //!
 //! A member that has been fetched attends to its team's mailbox, and to the work of the host
-//! ([`WorkerThreads`](flash_core::backend::WorkerThreads)), until both have been empty for a while. Then it
+//! ([`WorkerThreads`](flash_backend::WorkerThreads)), until both have been empty for a while. Then it
 //! returns to rayon, for whatever else uses the pool.
 //!
 //! No work of the host is left lying: see the end of `mailbox.rs`.
@@ -16,9 +16,9 @@ use super::crew::{Crew, Poll, Spin};
 use super::mailbox::Mailbox;
 use super::place::Place;
 use super::turn::{MyTurn, Turn};
-use flash_core::backend::{HostWork, WorkerThreads};
-use flash_core::fork::{self, Section};
-use flash_core::workers::own_stack;
+use flash_backend::fork::{self, Section};
+use flash_backend::threads::own_stack;
+use flash_backend::{HostWork, WorkerThreads};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -469,7 +469,9 @@ fn measure_depth() {
     let Ok(pool) = ThreadPoolBuilder::new().num_threads(1).build() else { return };
     let (send, receive) = std::sync::mpsc::channel();
     let pool = Rayon::Own(pool);
-    pool.broadcast(move |_| drop(send.send(depth().unwrap_or(0))));
+    pool.broadcast(move |_| {
+        let _ = send.send(depth().unwrap_or(0));
+    });
     DEPTH.store(receive.recv().unwrap_or(0), Ordering::Relaxed);
 }
 

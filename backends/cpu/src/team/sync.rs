@@ -1,7 +1,7 @@
 //! The parts of `std` that the protocol files use. The model checker includes those files beside its own
 //! `sync`, which takes the same names from loom, so they name `super::sync` and never `std::sync`.
 
-pub(crate) use flash_core::fork::before_sleep;
+pub(crate) use flash_backend::fork::before_sleep;
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;

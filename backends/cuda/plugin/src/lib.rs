@@ -1,2 +1,2 @@
 //! The CUDA backend of FLASH as a plugin library.
-flash_core::export_plugin!(flash_backend_cuda);
+flash_backend::export_plugin!(flash_backend_cuda);

@@ -1,2 +1,2 @@
 //! The OpenCL and FPGA backends of FLASH as a plugin library.
-flash_core::export_plugin!(flash_backend_opencl_fpga);
+flash_backend::export_plugin!(flash_backend_opencl_fpga);

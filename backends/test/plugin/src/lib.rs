@@ -1,2 +1,2 @@
 //! The test backend of FLASH as a plugin library.
-flash_core::export_plugin!(flash_backend_test);
+flash_backend::export_plugin!(flash_backend_test);

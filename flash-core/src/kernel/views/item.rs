@@ -2,8 +2,8 @@
 
 use super::part::{check_all, reach};
 use super::{FIXED, Read, ReadWrite, Row, UNIT, Write};
-use crate::abi;
 use crate::kernel::Element;
+use flash_types::abi;
 use std::marker::PhantomData;
 use std::ops::Range;
 

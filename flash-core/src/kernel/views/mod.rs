@@ -37,10 +37,10 @@ pub use scatter::{AtomicElement, ScatterView};
 pub use window::WindowView;
 
 use super::Element;
-use crate::abi;
-pub use crate::descriptor::Use;
-use crate::descriptor::{self, Access, ArgumentDescriptor, ElementType};
 use crate::memory::{ArrayInner, FlashMemory, MemoryRange, RangeOwner};
+use flash_types::abi;
+pub use flash_types::descriptor::Use;
+use flash_types::descriptor::{self, Access, ArgumentDescriptor, ElementType};
 use std::marker::PhantomData;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A reduction's operation without its type, with which the runtime fills and merges partial results.
 
 use super::{Accumulate, Max, Min, ReduceAccess, ReduceOp, Sum};
-use crate::descriptor::Reduction;
+use flash_types::descriptor::Reduction;
 use std::any::TypeId;
 
 /// An operation on elements of one type.

@@ -1,6 +1,6 @@
 //! The part of an array that is present in a cut launch: checks of the views that may reach any element.
 
-use crate::abi::Part;
+use flash_types::abi::Part;
 use std::ops::Range;
 
 /// From the first to the last element, or row of `row_len`, that the values of each dimension name.

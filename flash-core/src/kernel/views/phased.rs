@@ -3,9 +3,9 @@
 
 use super::UNIT;
 use super::part::{check, check_all, reach};
-use crate::abi;
-use crate::descriptor::Use;
 use crate::kernel::Element;
+use flash_types::abi;
+use flash_types::descriptor::Use;
 use std::marker::PhantomData;
 use std::ops::Range;
 

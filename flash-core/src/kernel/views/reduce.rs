@@ -10,8 +10,8 @@
 //! threads, cuts and devices of one kind.
 
 use super::{ReadWrite, Write};
-use crate::abi;
 use crate::kernel::Element;
+use flash_types::abi;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

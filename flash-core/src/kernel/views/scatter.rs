@@ -1,8 +1,8 @@
 //! [`Scatter`](super::Scatter): atomic operations anywhere in an array.
 
 use super::part::check;
-use crate::abi;
 use crate::kernel::Element;
+use flash_types::abi;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 

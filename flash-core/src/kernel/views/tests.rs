@@ -250,7 +250,7 @@ const BOX: abi::Part =
     abi::Part { begin: [1, 1, 0], end: [3, 3, 1], stride: [4, 12], origin: 5, next_origin: 5 };
 
 fn panics(expected: &str, body: impl FnOnce()) {
-    let text = crate::panics::caught(body).unwrap_err();
+    let text = flash_backend::caught(body).unwrap_err();
     assert!(text.contains(expected), "{text}");
 }
 

@@ -1,8 +1,8 @@
 //! [`Window`](super::Window): the part of an array that the partition map gives, by global index.
 
 use super::part::{axes, has, missing};
-use crate::abi::{self, Part};
 use crate::kernel::Element;
+use flash_types::abi::{self, Part};
 use std::marker::PhantomData;
 use std::ops::Range;
 

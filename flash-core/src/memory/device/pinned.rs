@@ -3,9 +3,9 @@
 //! copied again.
 
 use super::DeviceMemory;
-use crate::abi::{Buffer, SPACE_HOST};
-use crate::backend::take_error;
+use crate::devices::take_error;
 use crate::memory::ArrayInner;
+use flash_types::abi::{Buffer, SPACE_HOST};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -4,9 +4,10 @@
 //! reached by the host, and that no other memory has, add their room to it. A buffer lies in the first space
 //! that has room for it.
 
-use crate::abi::{Buffer, MemorySpace, SPACE_HOST};
-use crate::backend::DeviceHandle;
-use crate::error::{Code, Error};
+use crate::devices::DeviceHandle;
+use crate::error::Error;
+use flash_types::Code;
+use flash_types::abi::{Buffer, MemorySpace, SPACE_HOST};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The spaces of a device's memory.

@@ -3,10 +3,10 @@
 //! comes down from the other.
 
 use super::{CopyInFlight, DeviceMemory, pinned};
-use crate::abi::{Buffer, CopyBox, SPACE_HOST};
-use crate::backend::offload::staging::{close, pieces};
 use crate::error::Error;
 use crate::memory::block::HostBlock;
+use flash_backend::offload::staging::{close, pieces};
+use flash_types::abi::{Buffer, CopyBox, SPACE_HOST};
 use smallvec::SmallVec;
 use std::alloc::Layout;
 use std::sync::Mutex;

@@ -16,7 +16,7 @@ pub(crate) use table::{Extent, Order, Start, Ticket, Touch};
 use super::region::Region;
 use super::state::{Refused, State};
 use super::{ArrayInner, own_guards};
-use crate::fork;
+use flash_backend::fork;
 use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::Instant;

@@ -16,7 +16,7 @@ mod sync;
 
 use super::device::{DeviceMemory, LastUse};
 use super::region::{Grid, GridBox};
-use crate::abi::Buffer;
+use flash_types::abi::Buffer;
 use std::ops::Range;
 
 /// The published residence of one array, if it has one.

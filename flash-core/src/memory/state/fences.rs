@@ -45,7 +45,7 @@ mod linux {
         fence(Ordering::SeqCst);
         if agree() && !membarrier(PRIVATE_EXPEDITED) {
             // The kernel agreed before: without this fence a wake-up could be lost.
-            crate::notice(format_args!("membarrier failed: {}", std::io::Error::last_os_error()));
+            flash_backend::notice(format_args!("membarrier failed: {}", std::io::Error::last_os_error()));
             std::process::abort();
         }
         fence(Ordering::SeqCst);

@@ -2,8 +2,8 @@
 //! another file of this name, over loom.
 
 use super::word::Slot;
-pub(super) use crate::fork::is_child;
 pub(super) use crate::memory::fast_path::asleep;
+pub(super) use flash_backend::fork::is_child;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 

@@ -2,8 +2,8 @@
 
 use super::pending::Pending;
 use crate::error::Error;
-use crate::fork;
 use crate::nested::in_kernel;
+use flash_backend::fork;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -45,7 +45,7 @@ impl Handle {
 
     /// In a child of `fork`: the outcome, or the error that it does not come here.
     fn in_child(&self) -> Option<Result<(), Error>> {
-        fork::check().err().map(|error| self.outcome.get_now().unwrap_or(Err(error)))
+        fork::check().err().map(|error| self.outcome.get_now().unwrap_or(Err(error.into())))
     }
 
     /// Waits until all of it has finished, or its time is up. This thread runs it if it has not begun, and

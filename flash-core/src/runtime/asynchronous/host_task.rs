@@ -3,7 +3,6 @@
 //! Such a node is a submission of a kernel without implementations, with its function in the place of the
 //! failsafe: the rest of the runtime knows no other kind of node.
 
-use crate::descriptor::{Access, ArgumentDescriptor, Attributes, KernelDescriptor, View};
 use crate::error::Error;
 use crate::kernel::ArgumentWriter;
 use crate::runtime::api::Pipeline;
@@ -13,6 +12,7 @@ use crate::runtime::failsafe::HostArgs;
 use crate::runtime::plan::Plan;
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::SubmissionList;
+use flash_types::descriptor::{Access, ArgumentDescriptor, Attributes, KernelDescriptor, View};
 use std::marker::PhantomData;
 
 /// The arguments of a host function in a pipeline, read or written: memories, ranges of them, slices and

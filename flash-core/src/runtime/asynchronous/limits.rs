@@ -4,7 +4,7 @@
 use super::outcome::Outcome;
 use super::timer::Alarm;
 use crate::error::{Error, LaunchError};
-use crate::fork;
+use flash_backend::fork;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};

@@ -34,13 +34,14 @@ use super::hold::{GuardedMemory, InTurn, Rest, end_of, patience};
 use super::launch;
 use super::state::Runtime;
 use super::submissions::SubmissionList;
-use crate::error::{Code, Error};
-use crate::fork;
-use crate::index::IntoDims;
+use crate::error::Error;
 use crate::memory::order::{self, AfterGuards, BehindGuards, ORDER, Start, Ticket};
 use crate::memory::own_guards;
-use crate::panics::caught;
 use crate::workers;
+use flash_backend::caught;
+use flash_backend::fork;
+use flash_types::Code;
+use flash_types::index::IntoDims;
 use limits::Permit;
 use pending::{Pending, PlaceInOrder, QueuedPipeline};
 use std::sync::{Arc, OnceLock};
@@ -53,7 +54,7 @@ pub(super) fn exec_async(mut pipeline: Pipeline<'static>) -> Handle {
     let timed = list.nodes().iter().any(|node| timeout(node, runtime).is_some());
     let pending = Pending::new(timed);
     let handle = Handle::new(pending.clone());
-    if let Err(error) = launch::may_run(list, runtime).and_then(|()| fork::check()) {
+    if let Err(error) = launch::may_run(list, runtime).and_then(|()| Ok(fork::check()?)) {
         pending.set(Err(error));
         return handle;
     }

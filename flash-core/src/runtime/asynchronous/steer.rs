@@ -3,11 +3,11 @@
 use super::handle::Handle;
 use super::pending::{Pending, PlaceInOrder};
 use crate::error::Error;
-use crate::fork;
 use crate::memory::order::ORDER;
 use crate::nested::in_kernel;
 use crate::runtime::api::Pipeline;
 use crate::runtime::event::Event;
+use flash_backend::fork;
 
 impl Event {
     /// Waits until it is over. The end of a pipeline that has not begun is reached by running it here.

@@ -1,7 +1,8 @@
 //! The two lanes of a device, made when they are first needed.
 
 use super::lane::Lane;
-use crate::backend::{Class, DeviceHandle};
+use crate::devices::DeviceHandle;
+use flash_backend::Class;
 
 /// The lanes of a device.
 pub(crate) struct Lanes {

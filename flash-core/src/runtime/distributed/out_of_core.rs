@@ -7,13 +7,13 @@
 //! or there is no dimension to cut along, the submission runs in one piece and its error names the sizes.
 
 use super::placement;
-use crate::abi;
-use crate::descriptor::View;
 use crate::memory::device::DeviceMemory;
 use crate::runtime::footprint::launch_of;
 use crate::runtime::partition::{Extent, Launch, Parts, Subspace};
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::{Node, SubmissionList};
+use flash_types::abi;
+use flash_types::descriptor::View;
 use std::sync::Arc;
 
 /// Parts that fit into a device's memory at once, if the dimensions allow it.

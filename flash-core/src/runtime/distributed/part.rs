@@ -3,8 +3,6 @@
 use super::arrays::Array;
 use super::placement::Placement;
 use super::task::{Flight, MayFly};
-use crate::abi::{self, Arg};
-use crate::descriptor::View;
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
@@ -16,6 +14,8 @@ use crate::runtime::plan::{Plan, Target};
 use crate::runtime::profile::{PhaseTimes, Profile};
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
+use flash_types::abi::{self, Arg};
+use flash_types::descriptor::View;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,9 +3,7 @@
 use super::lanes::Lanes;
 use super::out_of_core;
 use super::scheduler::Scheduler;
-use crate::descriptor::View;
 use crate::error::Error;
-use crate::index::{self, Cut};
 use crate::memory::device::DeviceMemory;
 use crate::memory::directory::Place;
 #[cfg(feature = "recordings")]
@@ -18,6 +16,8 @@ use crate::runtime::plan::{Plan, Target, multiple_of_both};
 use crate::runtime::rate;
 use crate::runtime::reduce::blocks;
 use crate::runtime::submissions::{Node, SubmissionList};
+use flash_types::descriptor::View;
+use flash_types::index::{self, Cut};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -3,10 +3,11 @@
 use super::arrays::Array;
 use super::scheduler::{Scheduler, SubmissionState};
 use super::task::Outcome;
-use crate::error::{Code, Error, LaunchError};
+use crate::error::{Error, LaunchError};
 use crate::memory::device::DeviceMemory;
 use crate::memory::region::Region;
 use crate::runtime::device_launch;
+use flash_types::Code;
 
 /// Collects the outcomes of all submissions. Returns the failures in order.
 pub(super) fn settle(walk: &mut Scheduler<'_>, mut failures: Vec<LaunchError>) -> Vec<LaunchError> {

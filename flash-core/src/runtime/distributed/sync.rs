@@ -2,8 +2,8 @@
 //! another file of this name, over loom.
 
 use super::lane::{Blocked, Changed, Lane};
-pub(super) use crate::fork::before_sleep;
 use crate::workers::{self, Source, blocking};
+pub(super) use flash_backend::fork::before_sleep;
 use std::collections::VecDeque;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, LazyLock};

@@ -1,11 +1,12 @@
 //! Tasks: parts of launches, copies, and work of the host between them.
 
 use super::lane::Lane;
-use crate::abi;
-use crate::backend::{DeviceHandle, take_error};
-use crate::error::{Code, Error};
-use crate::panics::caught;
+use crate::devices::{DeviceHandle, take_error};
+use crate::error::Error;
 use crate::workers::blocking;
+use flash_backend::caught;
+use flash_types::Code;
+use flash_types::abi;
 use smallvec::SmallVec;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

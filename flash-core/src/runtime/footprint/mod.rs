@@ -6,13 +6,13 @@
 
 pub(super) mod pipeline;
 
-use crate::abi;
 use crate::error::Error;
-use crate::index::{Cut, Order};
 use crate::memory::region::{Grid, GridBox};
 use crate::runtime::partition::{ArgumentFootprint, Footprint, Launch, LaunchGrid, PartFootprint, Parts};
 use crate::runtime::plan::Plan;
 use crate::runtime::submissions::{Node, SubmissionList};
+use flash_types::abi;
+use flash_types::index::{Cut, Order};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -5,14 +5,14 @@
 //! one path of execution or another, so the footprint is all of the argument.
 
 use super::{argument_of, items};
-use crate::abi;
-use crate::descriptor::{Access, View};
 use crate::memory::ArrayInner;
 use crate::memory::order::{ORDER, Touch};
 use crate::memory::region::Region;
 use crate::runtime::partition::Parts;
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::{Node, SubmissionList};
+use flash_types::abi;
+use flash_types::descriptor::{Access, View};
 
 /// Pipelines with more submissions are not examined one by one.
 const MANY: usize = 64;

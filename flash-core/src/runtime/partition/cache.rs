@@ -1,9 +1,9 @@
 //! Parts of earlier launches.
 
 use super::{Launch, Parts, evaluate};
-use crate::descriptor::View;
 use crate::error::Error;
-use crate::index::{Cut, DimList};
+use flash_types::descriptor::View;
+use flash_types::index::{Cut, DimList};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex};
 

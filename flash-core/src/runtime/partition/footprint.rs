@@ -1,8 +1,8 @@
 //! The elements that a submission touches when it runs whole, as data. See `runtime/footprint/` for how it is
 //! found.
 
-use crate::abi;
 use crate::memory::region::{Grid, GridBox};
+use flash_types::abi;
 use std::ops::Range;
 
 /// The elements that a submission touches, when it runs whole.

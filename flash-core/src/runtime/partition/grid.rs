@@ -1,7 +1,7 @@
 //! Boxes of elements of an array that is seen with three axes.
 
-use crate::abi;
 use crate::memory::region::folded;
+use flash_types::abi;
 use std::ops::Range;
 
 /// An array as a launch sees it: extents of up to three axes, axis 0 contiguous. Missing axes have extent 1,

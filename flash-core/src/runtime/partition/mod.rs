@@ -19,11 +19,11 @@ pub(crate) use rule::PartRule;
 
 use super::facts::{ArgumentFacts, KernelFacts};
 use super::proof::{argument_error, index_error, item_grid};
-use crate::abi;
-use crate::descriptor::{Access, View};
 use crate::error::{Error, PartError, PartProblem};
-use crate::index::{Cut, Dim, DimList, Order, restrict, value_range};
 use crate::kernel::{Boxes, Candidate, PartitionMap};
+use flash_types::abi;
+use flash_types::descriptor::{Access, View};
+use flash_types::index::{Cut, Dim, DimList, Order, restrict, value_range};
 use smallvec::SmallVec;
 use std::ops::Range;
 

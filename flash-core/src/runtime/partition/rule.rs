@@ -1,12 +1,12 @@
 //! The rule by which launches of one kernel are cut: `part_by` with its names looked up.
 
 use super::{Axes, Launch, candidate, part_error};
-use crate::descriptor::{ArgumentDescriptor, AxisMap, KernelDescriptor, PartBy, View};
 use crate::error::{Error, PartProblem};
-use crate::index::{Cut, Dim, cut, cut_by, cut_dimension, may_cut, value_range};
 use crate::kernel::{Candidate, PartitionMap};
 use crate::nested::KernelMark;
-use crate::panics::caught;
+use flash_backend::caught;
+use flash_types::descriptor::{ArgumentDescriptor, AxisMap, KernelDescriptor, PartBy, View};
+use flash_types::index::{Cut, Dim, cut, cut_by, cut_dimension, may_cut, value_range};
 use smallvec::SmallVec;
 use std::ops::Range;
 

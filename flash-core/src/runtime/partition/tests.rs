@@ -1,13 +1,13 @@
 //! Boxes of random launches against sets of elements, and refused maps.
 
 use super::*;
-use crate::descriptor::{
+use crate::kernel::partition_map;
+use crate::runtime::plan::{Plan, PlannedKernel};
+use flash_types::descriptor::{
     ArgumentDescriptor, ArrayMap, Attributes, AxisMap, ElementType, GroupBy, KernelDescriptor, PartBy, Use,
     columns, csr_rows, part_by, rows, stencil, tiles,
 };
-use crate::index::{OrderTraits, count_by};
-use crate::kernel::partition_map;
-use crate::runtime::plan::{Plan, PlannedKernel};
+use flash_types::index::{OrderTraits, count_by};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -538,7 +538,7 @@ fn what_cannot_be_cut_runs_whole_unless_it_was_named() {
     assert!(matches!(named.refused(&[1.0, 1.0]).0, PartProblem::NoMap { .. }));
     assert_eq!(named.parts(&[1.0]).unwrap().subspaces.len(), 1);
 
-    let group = crate::descriptor::group_by(["y"]);
+    let group = flash_types::descriptor::group_by(["y"]);
     let barrier = grouped_plan(2, arguments(), Some(part_by("y")), Some(group)).unwrap();
     let barrier = Recorded::new(barrier, dims(), vec![vec![3]]);
     let (error, text) = barrier.refused(&[1.0, 1.0]);

@@ -2,7 +2,6 @@
 //! the device has all arguments where it had them then.
 
 use super::{DeviceArgs, Run};
-use crate::abi::{self, Arg};
 use crate::error::Error;
 use crate::memory::ArrayInner;
 use crate::memory::device::LastUse;
@@ -11,6 +10,7 @@ use crate::runtime::distributed::lanes::Lanes;
 use crate::runtime::hold::HeldMemories;
 use crate::runtime::state::Runtime;
 use crate::runtime::submissions::SubmissionList;
+use flash_types::abi::{self, Arg};
 use smallvec::SmallVec;
 
 /// The submission as the device got it, and the conditions under which it is valid.

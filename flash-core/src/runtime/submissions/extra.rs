@@ -1,12 +1,12 @@
 //! What few submissions have: options, shapes and a failsafe of their own.
 
 use super::Node;
-use crate::abi;
 use crate::error::Error;
 use crate::runtime::failsafe::Failsafe;
 use crate::runtime::options::Options;
 use crate::runtime::plans::OwnPlan;
 use crate::runtime::state::Runtime;
+use flash_types::abi;
 use smallvec::SmallVec;
 
 /// Properties that few submissions have.

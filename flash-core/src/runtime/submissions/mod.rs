@@ -25,11 +25,11 @@ use super::proof::{
     argument_error, check_size, disjoint, index_error, outside, prove_item, prove_reduce, wrong_rank,
 };
 use super::state::Runtime;
-use crate::abi::{self, Arg};
-use crate::descriptor::View;
 use crate::error::Error;
-use crate::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use crate::memory::ArrayInner;
+use flash_types::abi::{self, Arg};
+use flash_types::descriptor::View;
+use flash_types::index::{Dim, DimList, IndexError, IntoDims, Order, OrderTraits};
 use smallvec::SmallVec;
 use std::any::TypeId;
 use std::collections::HashMap;

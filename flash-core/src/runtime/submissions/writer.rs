@@ -3,10 +3,10 @@
 //! Only it writes arguments and their origins, one after the other, in the arenas of its list.
 
 use super::{Source, SubmissionList};
-use crate::abi::Arg;
 use crate::kernel::views::Array;
 use crate::kernel::{ArgumentWriter, Element};
 use crate::memory::ArrayInner;
+use flash_types::abi::Arg;
 
 /// Writes the arguments of a submission. Its state stays in registers, which is why it is not just the
 /// [`SubmissionList`].

@@ -2,13 +2,14 @@
 //! machines.
 
 use super::super::{RuntimeObj, get_runtime};
-use crate::abi::{self, Implementation};
-use crate::backend::{
-    Backend, Changes, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
-};
 use crate::kernel::views::{Item, Write};
 use crate::kernel::{CpuFunction, CpuItem, Index, cpu_implementation};
-use crate::{Code, Error, FlashMemory, KernelDefinition, Profile, kernel, register_backend};
+use crate::{Code, Error, FlashMemory, KernelDefinition, Profile, kernel};
+use flash_backend::register_backend;
+use flash_backend::{
+    Backend, Changes, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
+};
+use flash_types::abi::{self, Implementation};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 

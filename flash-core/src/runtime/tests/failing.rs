@@ -3,14 +3,15 @@
 
 use super::kernels::{Axpy, Fill};
 use super::run_all;
-use crate::abi::{self, Implementation};
-use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
-use crate::descriptor::weights;
-use crate::error::{Code, Error, LaunchError};
+use crate::error::{Error, LaunchError};
 use crate::memory::FlashMemory;
-use crate::register_backend;
 use crate::runtime::{HostTask, RuntimeObj, get_runtime};
+use flash_backend::host_memory::{self, HostBuffers};
+use flash_backend::register_backend;
+use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_types::Code;
+use flash_types::abi::{self, Implementation};
+use flash_types::descriptor::weights;
 use std::sync::{Mutex, MutexGuard};
 
 /// The fault of one device from now on.

@@ -41,7 +41,7 @@ fn rows_strides_and_shapes() {
         let turned: FlashMemory<u64> = (0..4).flat_map(|x| [10 * x, 10 * x + 1]).collect();
         let turned = turned.with_shape([2, 4]).unwrap();
         for grid in [FlashMemory::zeroed([4, 2]), FlashMemory::zeroed([5, 3])] {
-            let plain = crate::descriptor::Implementation::named("plain");
+            let plain = flash_types::descriptor::Implementation::named("plain");
             rt.submit(Grid::of(&rows, &turned, &grid)).exec((4, 2)).unwrap();
             let spans = grid.read().unwrap().to_vec();
             rt.submit(Grid::of(&rows, &turned, &grid)).options(plain).exec((4, 2)).unwrap();

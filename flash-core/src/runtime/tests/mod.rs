@@ -12,8 +12,8 @@ mod small;
 mod twins;
 
 use super::{RuntimeObj, get_runtime};
-use crate::abi::Implementation;
-use crate::backend::{Failure, Launch, run_rows};
+use flash_backend::{Failure, Launch, run_rows};
+use flash_types::abi::Implementation;
 use std::sync::OnceLock;
 
 /// Runs all rows of a launch on this thread, phase by phase.

@@ -2,14 +2,14 @@
 
 use super::fresh;
 use super::serial::prepared;
-use crate::descriptor::{
-    Attributes, Implementation, Priority, Subspaces, Timeout, group_by, part_by, sort_by, weights,
-};
 use crate::error::Error;
 use crate::kernel::views::{Item, Write};
 use crate::kernel::{CpuItem, Index};
 use crate::runtime::{Profile, RuntimeObj, Scalar, get_runtime};
 use crate::{FlashMemory, KernelDefinition, kernel};
+use flash_types::descriptor::{
+    Attributes, Implementation, Priority, Subspaces, Timeout, group_by, part_by, sort_by, weights,
+};
 use std::time::Duration;
 
 #[derive(KernelDefinition)]

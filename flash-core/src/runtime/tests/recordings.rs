@@ -111,7 +111,7 @@ fn a_recording_with_an_error_or_an_option_does_not_stay() {
         rt.submit(Axpy::of(1, x.clone(), &y)).exec([3]).unwrap();
         drop(rt.submit(Axpy::of(1, &x, &y)));
         drop(rt.submit(Axpy::of(1, &x, &y)).defer([3]));
-        rt.submit(Shift::of(&y)).options(crate::descriptor::sort_by(["step"])).exec((3, 2)).unwrap();
+        rt.submit(Shift::of(&y)).options(flash_types::descriptor::sort_by(["step"])).exec((3, 2)).unwrap();
     }
     assert_eq!((profile.take().len(), &*y.read().unwrap()), (2, &[10; 3][..]));
 }

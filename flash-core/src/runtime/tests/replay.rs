@@ -2,11 +2,11 @@
 
 use super::kernels::{Axpy, Fill, Grid, Histogram, Orphan, Shift, Stages, Sum};
 use super::{runtimes, serial};
-use crate::descriptor::{Attributes, Devices, Implementation, group_by, only};
 use crate::kernel::Element;
 use crate::memory::FlashMemory;
 use crate::recording::{Argument, Data, Recording};
 use crate::{Error, Pipeline, RuntimeObj};
+use flash_types::descriptor::{Attributes, Devices, Implementation, group_by, only};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;

@@ -2,12 +2,12 @@
 //! the calling thread, device 1 cuts each phase in two, runs the halves on two threads and hands over
 //! a completion event.
 
-use crate::abi::{self, Arg, Implementation, Share};
-use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{
+use flash_backend::host_memory::{self, HostBuffers};
+use flash_backend::register_backend;
+use flash_backend::{
     Backend, Completion, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, run_rows,
 };
-use crate::register_backend;
+use flash_types::abi::{self, Arg, Implementation, Share};
 use std::sync::Mutex;
 
 struct Serial;

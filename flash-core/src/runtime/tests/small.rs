@@ -4,11 +4,12 @@ use super::super::small::SmallPipeline;
 use super::super::{Pipeline, RuntimeObj, get_runtime};
 use super::run_all;
 use super::serial::Done;
-use crate::abi::Implementation;
-use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
 use crate::kernel::views::{Item, ReadWrite};
 use crate::kernel::{CpuItem, Index};
-use crate::{FlashMemory, KernelDefinition, Profile, kernel, register_backend};
+use crate::{FlashMemory, KernelDefinition, Profile, kernel};
+use flash_backend::register_backend;
+use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_types::abi::Implementation;
 
 /// to += 1. Only for these tests: what is known of its rate is the process's.
 #[derive(KernelDefinition)]

@@ -3,11 +3,12 @@
 use super::super::get_runtime;
 use super::kernels::Axpy;
 use super::run_all;
-use crate::abi::{self, Buffer, CopyBox, Implementation};
-use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
-use crate::descriptor::{part_by, weights};
-use crate::{FlashMemory, register_backend};
+use crate::FlashMemory;
+use flash_backend::host_memory::{self, HostBuffers};
+use flash_backend::register_backend;
+use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_types::abi::{self, Buffer, CopyBox, Implementation};
+use flash_types::descriptor::{part_by, weights};
 use std::sync::Arc;
 
 struct Twins;

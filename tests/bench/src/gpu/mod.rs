@@ -16,7 +16,7 @@ use flash::kernel::views::{Item, Read, Whole, Write};
 use flash::kernels::nbody::Accelerate;
 use flash::{FlashMemory, KernelDefinition, RuntimeObj, get_runtime};
 use flash_backend_cuda as _;
-use flash_core::backend::list;
+use flash_core::devices::list;
 use hand::ByHand;
 use std::time::{Duration, Instant};
 

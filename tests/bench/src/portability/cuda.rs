@@ -7,12 +7,12 @@ use crate::driver::{Driver, Function, call};
 use anyhow::Result;
 use cudarc::driver::sys::{CUdeviceptr, cuDeviceGetCount, cuInit, cuMemFree_v2, cuMemcpyHtoD_v2};
 use cudarc::driver::sys::{cuOccupancyMaxPotentialBlockSize, is_culib_present};
-use flash_core::abi::{self, Arg};
-use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
-use flash_core::backend::{
+use flash_backend::offload::{KernelSpec, LaunchWords, Parameter, Payload, queue_function};
+use flash_backend::{
     Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory, physical_cpus,
 };
-use flash_core::{Code, register_backend};
+use flash_backend::{Code, register_backend};
+use flash_core::abi::{self, Arg};
 use std::ffi::c_void;
 use std::sync::Mutex;
 
@@ -82,7 +82,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::Invalid, format!("plain CUDA: {error}"))
 }
 
-impl flash_core::backend::Device for ByHandDevice {
+impl flash_backend::Device for ByHandDevice {
     type Kernel = Prepared;
 
     fn info(&self) -> DeviceInfo {

@@ -6,13 +6,13 @@
 use super::last;
 use super::sums::{Blocks, Sums};
 use crate::peers::{EachShare, int, long};
-use flash_core::abi;
-use flash_core::backend::{
+use flash_backend::{
     Backend, Class, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory,
     physical_cpus,
 };
+use flash_backend::{Code, register_backend};
+use flash_core::abi;
 use flash_core::descriptor::KernelDescriptor;
-use flash_core::{Code, register_backend};
 use rayon::ThreadPool;
 use std::ffi::{c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};

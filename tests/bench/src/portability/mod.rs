@@ -29,7 +29,7 @@ use anyhow::{Result, bail};
 use c::Real;
 use cases::{Case, InC};
 use flash::{RuntimeObj, get_runtime};
-use flash_core::backend::{DeviceReport, list};
+use flash_core::devices::{DeviceReport, list};
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -6,12 +6,12 @@
 use super::last;
 use super::sums::{Blocks, Sums};
 use anyhow::Result;
-use flash_core::abi::{self, Arg};
-use flash_core::backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
-use flash_core::backend::{
+use flash_backend::offload::{KernelSpec, LaunchWords, Parameter, Payload};
+use flash_backend::{
     Backend, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable, host_memory, physical_cpus,
 };
-use flash_core::{Code, register_backend};
+use flash_backend::{Code, register_backend};
+use flash_core::abi::{self, Arg};
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
 use opencl3::device::{CL_DEVICE_TYPE_ALL, Device};
@@ -99,7 +99,7 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(Code::Invalid, format!("plain OpenCL: {error}"))
 }
 
-impl flash_core::backend::Device for ByHandDevice {
+impl flash_backend::Device for ByHandDevice {
     type Kernel = Prepared;
 
     fn info(&self) -> DeviceInfo {

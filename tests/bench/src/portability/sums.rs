@@ -3,7 +3,7 @@
 
 use flash::Code;
 use flash::kernels::vdp::Total;
-use flash_core::backend::{Failure, Launch};
+use flash_backend::{Failure, Launch};
 use flash_core::descriptor::{ArgumentDescriptor, KernelDescriptor, View};
 use std::any::type_name;
 use std::ffi::c_void;

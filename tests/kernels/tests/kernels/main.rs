@@ -17,7 +17,7 @@ use flash::RuntimeObj;
 use flash::kernels::simd::Number;
 use flash::prelude::*;
 use flash_backend_opencl_fpga as _;
-use flash_core::backend::list;
+use flash_core::devices::list;
 use flash_tests::emulated;
 
 /// A number type, with the operations that tests need.

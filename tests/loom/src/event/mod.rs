@@ -2,7 +2,7 @@
 //! names from loom.
 
 mod sync;
-#[path = "../../../../flash-core/src/backend/event/user.rs"]
+#[path = "../../../../flash-backend/src/event/user.rs"]
 mod user;
 
 use loom::cell::UnsafeCell;

@@ -1,10 +1,10 @@
 //! CUDA kernels without a GPU: whether each compiles, in the same way as in the backend, and the resources
 //! that it uses.
 
+use flash_backend::offload::{KernelSpec, Payload};
 use flash_backend_cuda::nvrtc::{self, Architecture};
 use flash_core::__private::inventory;
 use flash_core::abi;
-use flash_core::backend::offload::{KernelSpec, Payload};
 use flash_core::kernel::ImplementationEntry;
 use std::fmt;
 use std::path::Path;
@@ -173,7 +173,7 @@ fn rows(
     ptxas: &Path,
     ptx: &Path,
 ) -> Result<Vec<Row>, String> {
-    let text = |failure: flash_core::backend::Failure| failure.text;
+    let text = |failure: flash_backend::Failure| failure.text;
     let mut spec = KernelSpec::read(made).map_err(text)?;
     let Payload::Source(source) = spec.payload(made).map_err(text)? else {
         return Err(format!("{}: expected a source, found a binary", spec.title));

@@ -7,7 +7,7 @@ use flash::kernels as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-flash_core::conformance!();
+flash_conformance::conformance!();
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();

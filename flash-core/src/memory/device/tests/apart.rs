@@ -1,11 +1,11 @@
 //! Three devices with memories of their own, which are memory of this process; copies fail on demand. The
 //! last device copies to and from the host only.
 
-use crate::abi;
-use crate::backend::host_memory::{self, HostBuffers};
-use crate::backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
-use crate::error::Code;
-use crate::register_backend;
+use flash_backend::host_memory::{self, HostBuffers};
+use flash_backend::register_backend;
+use flash_backend::{Backend, Device, DeviceInfo, Event, Failure, HostSettings, Launch, Unavailable};
+use flash_types::Code;
+use flash_types::abi;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -2,7 +2,6 @@
 //! host after each phase.
 
 use super::{PartRequest, Scheduler, Touches};
-use crate::descriptor::Access;
 use crate::error::Error;
 use crate::kernel::views::Operation;
 use crate::memory::directory::Place;
@@ -12,6 +11,7 @@ use crate::runtime::distributed::lanes::Lanes;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::reduce;
 use crate::runtime::submissions::Node;
+use flash_types::descriptor::Access;
 use smallvec::SmallVec;
 
 /// The partial results of an accumulator in one phase.

@@ -5,7 +5,7 @@
 //! else.
 
 use super::{Scheduler, Touches};
-use crate::backend::DeviceHandle;
+use crate::devices::DeviceHandle;
 use crate::error::Error;
 use crate::memory::device::{DeviceBuffer, DeviceMemory, memory_of};
 use crate::memory::directory::Place;

@@ -1,7 +1,6 @@
 //! Phased arguments: two buffers that change roles from phase to phase.
 
 use super::{PartRequest, Scheduler, Touches};
-use crate::abi;
 use crate::error::Error;
 use crate::memory::transfer::Transfer;
 use crate::runtime::distributed::arrays::{Array, Touch};
@@ -9,6 +8,7 @@ use crate::runtime::distributed::lanes::Lanes;
 use crate::runtime::distributed::placement::place_of;
 use crate::runtime::distributed::task::Waits;
 use crate::runtime::submissions::Node;
+use flash_types::abi;
 use smallvec::SmallVec;
 
 /// The two buffers of a phased argument.

@@ -2,7 +2,6 @@
 
 use super::phased::Buffers;
 use super::{PartRequest, Scheduler, Touches};
-use crate::descriptor::{Access, ArgumentDescriptor, Use, View};
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::memory::region::{Grid, GridBox, Region};
@@ -10,6 +9,7 @@ use crate::runtime::distributed::arrays::{Array, TaskSink, Touch};
 use crate::runtime::partition::{Extent, LaunchGrid};
 use crate::runtime::plan::Plan;
 use crate::runtime::submissions::{Hold, Node};
+use flash_types::descriptor::{Access, ArgumentDescriptor, Use, View};
 use smallvec::SmallVec;
 use std::ops::Range;
 

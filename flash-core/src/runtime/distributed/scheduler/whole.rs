@@ -2,8 +2,6 @@
 //! by one, and their footprint is looked up in a cache.
 
 use super::{Scheduler, SubmissionState, Touches};
-use crate::abi::{self, Arg};
-use crate::descriptor::Access;
 use crate::error::Error;
 use crate::memory::directory::Place;
 use crate::runtime::asynchronous::limits::StopFlag;
@@ -14,6 +12,8 @@ use crate::runtime::distributed::placement::{self, place_of};
 use crate::runtime::partition::Footprint;
 use crate::runtime::plan::{Plan, Target};
 use crate::runtime::submissions::Node;
+use flash_types::abi::{self, Arg};
+use flash_types::descriptor::Access;
 use smallvec::SmallVec;
 
 impl<'r> Scheduler<'r> {

@@ -1,0 +1,55 @@
+//! What an implementation says of itself: how it enters the inventory of the program or plugin, and the
+//! attributes that the runtime and the registry read.
+
+use flash_types::abi;
+
+/// An implementation that is linked in. Made by `#[kernel]` and `#[implementations]`.
+pub struct ImplementationEntry {
+    /// Makes the implementation's description; called once.
+    pub build: fn() -> &'static abi::Implementation,
+    /// The module that registers it, as `module_path!` gives it: it begins with the crate's name.
+    pub module: &'static str,
+}
+
+inventory::collect!(ImplementationEntry);
+
+/// The attribute of a `whole` implementation that computes parts of a launch, too; its value is `true`.
+pub const PARTS: &str = "parts";
+
+/// Whether an implementation may be given a part of a launch: the doors of single items may, the `whole` door
+/// must declare it.
+pub fn takes_parts(implementation: &abi::Implementation) -> bool {
+    // SAFETY: attributes and strings of implementations live for ever.
+    let says = |i| unsafe {
+        let attribute = &*implementation.attributes.add(i);
+        attribute.key.text() == PARTS && attribute.value.text() == "true"
+    };
+    implementation.door != abi::DOOR_WHOLE || (0..implementation.attribute_count).any(says)
+}
+
+/// Among implementations that fit equally well the highest is taken: by priority, then by the door, of which
+/// spans are the fastest.
+pub fn rank(implementation: &abi::Implementation) -> (i32, u32) {
+    let door = match implementation.door {
+        abi::DOOR_SPAN => 2,
+        abi::DOOR_ITEM => 1,
+        _ => 0,
+    };
+    (implementation.priority, door)
+}
+
+/// The attribute of an implementation that asks to be cut at multiples of a number of positions.
+const ALIGNMENT: &str = "alignment";
+
+/// The multiple, in positions of a dimension, at which launches of an implementation are cut, if it declares
+/// one. It is 1 or more, and holds for whichever dimension they are cut along.
+pub fn alignment(implementation: &abi::Implementation) -> Option<u64> {
+    // SAFETY: attributes and strings of implementations live for ever.
+    let said = |i| unsafe {
+        let attribute = &*implementation.attributes.add(i);
+        (attribute.key.text() == ALIGNMENT).then(|| attribute.value.text())
+    };
+    // A number, or the text of one.
+    let value = (0..implementation.attribute_count).find_map(said);
+    value.and_then(|value| value.trim_matches('"').parse().ok()).map(|value: u64| value.max(1))
+}

@@ -1,0 +1,245 @@
+//! The erased, serialisable form of kernel definitions, arguments and attributes.
+
+mod attribute;
+mod element;
+mod limits;
+mod options;
+mod part;
+
+pub use attribute::{
+    Attribute, Attributes, Devices, GroupBy, Implementation, MemoryBudget, OnCaller, Priority, Searchable,
+    SortBy, Subspaces, Weights, group_by, only, sort_by, weights,
+};
+pub use element::{Element, ElementType};
+#[doc(hidden)]
+pub use element::{Layout, Text};
+pub use limits::{InFlight, Patience, Timeout};
+pub use options::IntoOptions;
+pub use part::{ArrayMap, AxisMap, PartBy, columns, csr_rows, matrix_product, part_by, rows, stencil, tiles};
+
+use crate::abi;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A kernel definition without its Rust type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelDescriptor {
+    /// Name, such as `nbody.accelerate`.
+    pub name: String,
+    /// Names of the dimensions of the index space; dimension 0 varies fastest.
+    pub dimensions: Vec<String>,
+    /// Arguments in order.
+    pub arguments: Vec<ArgumentDescriptor>,
+    /// The definition's order and its other attributes.
+    #[serde(default, skip_serializing_if = "Attributes::is_empty")]
+    pub attributes: Attributes,
+}
+
+/// One argument of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgumentDescriptor {
+    /// Name of the field.
+    pub name: String,
+    /// The kernel's view of it.
+    pub view: View,
+    /// The kernel's access to it.
+    pub access: Access,
+    /// Type of one element, or of the scalar.
+    pub element: ElementType,
+    /// True if the kernel sees a row of elements.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub row: bool,
+    /// The dimensions that index it; axis 0 of the array first (after the row, if any).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub along: Vec<usize>,
+    /// For a phased argument: the dimension and its use per value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<(usize, Vec<Use>)>,
+    /// Partition maps may read its contents.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub structure: bool,
+    /// For an accumulator: its operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduce: Option<Reduction>,
+}
+
+impl ArgumentDescriptor {
+    /// The same, marked `#[structure]`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn as_structure(self) -> ArgumentDescriptor {
+        ArgumentDescriptor { structure: true, ..self }
+    }
+}
+
+/// The operation of an accumulator on the values that kernels put into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reduction {
+    /// `Sum`, `Min`, `Max`, or the path of the operation's type.
+    pub operation: String,
+    /// True for an array of accumulators.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub array: bool,
+}
+
+/// A kernel's view of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// A value.
+    Scalar,
+    /// An element or row per work item.
+    Item,
+    /// The whole array.
+    Whole,
+    /// The elements as the phase began, and the own element of the next.
+    Phased,
+    /// Atomic operations.
+    Scatter,
+    /// The box that the partition map gives.
+    Window,
+    /// Accumulators.
+    Reduce,
+}
+
+/// A kernel's access to an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Reads and writes it.
+    ReadWrite,
+    /// Writes every element of the launch's range.
+    Write,
+}
+
+/// A stage's use of a phased argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Use {
+    /// Any element is read.
+    Read,
+    /// The own element is read and written.
+    Write,
+    /// Two buffers: any element is read as it was, the own one is written.
+    #[doc(hidden)]
+    Both,
+}
+
+impl View {
+    /// Its `ARG_*` code.
+    #[inline]
+    pub fn code(self) -> u32 {
+        match self {
+            View::Scalar => abi::ARG_SCALAR,
+            View::Item => abi::ARG_ITEM,
+            View::Whole => abi::ARG_WHOLE,
+            View::Phased => abi::ARG_PHASED,
+            View::Scatter => abi::ARG_SCATTER,
+            View::Window => abi::ARG_WINDOW,
+            View::Reduce => abi::ARG_REDUCE,
+        }
+    }
+
+    /// The view of an `ARG_*` code.
+    #[inline]
+    pub fn of_code(code: u32) -> View {
+        match code {
+            abi::ARG_ITEM => View::Item,
+            abi::ARG_WHOLE => View::Whole,
+            abi::ARG_PHASED => View::Phased,
+            abi::ARG_SCATTER => View::Scatter,
+            abi::ARG_WINDOW => View::Window,
+            abi::ARG_REDUCE => View::Reduce,
+            _ => View::Scalar,
+        }
+    }
+}
+
+impl Access {
+    /// Its `ACCESS_*` code.
+    #[inline]
+    pub fn code(self) -> u32 {
+        match self {
+            Access::Read => abi::ACCESS_READ,
+            Access::ReadWrite => abi::ACCESS_READ_WRITE,
+            Access::Write => abi::ACCESS_WRITE,
+        }
+    }
+
+    /// The access of an `ACCESS_*` code.
+    #[inline]
+    pub fn of_code(code: u32) -> Access {
+        match code {
+            abi::ACCESS_READ_WRITE => Access::ReadWrite,
+            abi::ACCESS_WRITE => Access::Write,
+            _ => Access::Read,
+        }
+    }
+}
+
+impl KernelDescriptor {
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a descriptor has only string keys")
+    }
+
+    /// From JSON.
+    pub fn from_json(text: &str) -> Result<KernelDescriptor, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The parts in which an implementation must agree: dimensions, and types and views of all arguments.
+    pub fn signature(&self) -> String {
+        let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
+        format!("[{}]({})", self.dimensions.len(), arguments.join(", "))
+    }
+
+    /// True if an implementation of the one is one of the other: they have the same signature, and types of
+    /// the same name have the same layout.
+    pub fn agrees(&self, other: &KernelDescriptor) -> bool {
+        let mut pairs = self.arguments.iter().zip(&other.arguments);
+        self.signature() == other.signature() && pairs.all(|(a, b)| a.element.agrees(&b.element))
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "Read",
+            Access::ReadWrite => "ReadWrite",
+            Access::Write => "Write",
+        })
+    }
+}
+
+impl fmt::Display for ArgumentDescriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (access, element) = (self.access, &self.element.name);
+        match self.view {
+            View::Scalar => f.write_str(element)?,
+            View::Item if self.row => write!(f, "Item<{access}<Row<{element}>>>")?,
+            View::Item => write!(f, "Item<{access}<{element}>>")?,
+            View::Whole => write!(f, "Whole<{access}<{element}>>")?,
+            View::Phased => write!(f, "Phased<{element}>")?,
+            View::Scatter => write!(f, "Scatter<{element}>")?,
+            View::Window => write!(f, "Window<{access}<{element}>>")?,
+            View::Reduce => {
+                let (operation, array) =
+                    self.reduce.as_ref().map_or(("?", false), |r| (&r.operation, r.array));
+                match array {
+                    true => write!(f, "Reduce<{access}<[{element}]>, {operation}>")?,
+                    false => write!(f, "Reduce<{access}<{element}>, {operation}>")?,
+                }
+            }
+        }
+        if !self.along.is_empty() {
+            write!(f, " along {:?}", self.along)?;
+        }
+        if let Some((dimension, uses)) = &self.stages {
+            write!(f, " by stage {dimension}: {uses:?}")?;
+        }
+        Ok(())
+    }
+}
