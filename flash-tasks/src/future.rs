@@ -113,7 +113,7 @@ impl<T> AsyncTask<T> {
     /// The future panicked.
     pub fn wait(self) -> Result<T, TaskError> {
         let own = Own::here();
-        let context = own.begins_as(self.root);
+        let before = own.begins_as(self.root);
         let waiter = Waiter::new(own);
         let waits = match &mut *lock(&self.outcome.0) {
             State::Runs { waiter: slot, .. } => {
@@ -125,7 +125,7 @@ impl<T> AsyncTask<T> {
         if waits {
             waiter.wait(own);
         }
-        own.ends(context);
+        own.ends(before);
         match self.outcome.take() {
             State::Done(result) => result,
             State::Runs { .. } | State::Taken => unreachable!("a future that was waited for has a result"),

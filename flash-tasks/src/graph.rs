@@ -253,7 +253,7 @@ impl<'a> TaskGraph<'a> {
             return self.run_here();
         }
         let own = Own::here();
-        let context = own.begins();
+        let before = own.begins();
         let waiter = Waiter::new(own);
         let run = Run {
             tasks: self.tasks.as_ptr().cast(),
@@ -267,7 +267,7 @@ impl<'a> TaskGraph<'a> {
         let plan = &*plan;
         own.push_all(plan.roots.iter().map(|&root| plan.job(root)));
         waiter.wait(own);
-        own.ends(context);
+        own.ends(before);
         run.error.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(()), Err)
     }
 

@@ -100,20 +100,20 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
 {
     let own = Own::here();
-    let context = own.begins();
+    let before = own.begins();
     let root = own.context.get().root;
     let scope = Scope { state: ScopeState::new(root), scope: PhantomData, env: PhantomData };
     let state = &raw const scope.state;
     // SAFETY: `scope` is alive; the node's address has the provenance of all of the state.
     let node = unsafe { &raw const (*state).node };
-    own.context.set(Context { root, node, scope: state, ..context });
+    own.context.set(Context { root, node, scope: state, ..before.context });
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     let waiter = Waiter::new(own);
     scope.state.waiter.set(&waiter);
     if !scope.state.node.body_ended() {
         waiter.wait(own);
     }
-    own.ends(context);
+    own.ends(before);
     let error = lock(&scope.state.error).take();
     match (result, error) {
         (Err(panic), _) => resume_unwind(panic),
@@ -256,7 +256,7 @@ where
     if !own.has_room() {
         return join_elsewhere(a, b);
     }
-    let context = own.begins();
+    let before = own.begins();
     let half: Half<B, RB> = Half {
         job: JobHeader { run: run_half::<B, RB>, root: own.context.get().root },
         done: Done::new(),
@@ -277,7 +277,7 @@ where
         // SAFETY: it has ended, and is not touched any more.
         unsafe { &mut *half.content.get() }.1.take()
     };
-    own.ends(context);
+    own.ends(before);
     match (first, second) {
         (Ok(first), Some(Ok(second))) => (first, second),
         (Err(panic), _) | (Ok(_), Some(Err(panic))) => resume_unwind(panic),

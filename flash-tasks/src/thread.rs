@@ -121,6 +121,13 @@ pub(crate) struct Own {
     room: Cell<usize>,
 }
 
+/// What was on a thread before it began something: see [`Own::begins`].
+pub(crate) struct Before {
+    pub(crate) context: Context,
+    /// It was not active.
+    entered: bool,
+}
+
 /// What runs on a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Context {
@@ -319,32 +326,33 @@ impl Own {
     /// What this thread does from now on belongs to a scope, a join or a graph. The context of before is to be
     /// given to [`ends`](Self::ends).
     #[inline]
-    pub(crate) fn begins(&self) -> Context {
+    pub(crate) fn begins(&self) -> Before {
         let context = self.context.get();
         // What is waited for without leaving the stack is a root of its own, so that nothing else is begun on
         // top of it.
         if context.root == 0 || self.stays.get() {
             return self.begins_as(new_root());
         }
-        context
+        Before { context, entered: false }
     }
 
     /// As [`begins`](Self::begins), for what belongs to `root`.
     #[cold]
-    pub(crate) fn begins_as(&self, root: Root) -> Context {
+    pub(crate) fn begins_as(&self, root: Root) -> Before {
         let context = self.context.get();
         self.context.set(Context { root, ..context });
-        if context.root == 0 && !self.active.replace(true) {
+        let entered = !self.active.replace(true);
+        if entered {
             ACTIVITY.enter(Part::WAITS);
         }
-        context
+        Before { context, entered }
     }
 
     /// See [`begins`](Self::begins).
     #[inline]
-    pub(crate) fn ends(&self, before: Context) {
-        self.context.set(before);
-        if before.root == 0 {
+    pub(crate) fn ends(&self, before: Before) {
+        self.context.set(before.context);
+        if before.entered {
             self.leaves();
         }
     }
@@ -360,12 +368,11 @@ impl Own {
 
     #[cold]
     fn leaves(&self) {
-        if self.active.replace(false) {
-            ACTIVITY.leave(self.part());
-            self.searching.set(false);
-            if self.any_queued() {
-                wake_if_wanted(0);
-            }
+        ACTIVITY.leave(self.part());
+        self.active.set(false);
+        self.searching.set(false);
+        if self.any_queued() {
+            wake_if_wanted(0);
         }
     }
 
@@ -620,13 +627,20 @@ impl Own {
 
     /// Lets a fiber without a task look for one. False if it found none.
     fn run_fiber(&'static self) -> bool {
-        let fiber = self.idle_fibers.borrow_mut().pop().or_else(Fiber::new);
+        let mut fiber = None;
+        if !workers::is_extra() {
+            fiber = self.idle_fibers.borrow_mut().pop().or_else(Fiber::new);
+        }
         match fiber {
             Some(fiber) => self.go_on(fiber) != Back::NothingToDo,
-            // No memory for another stack: the task runs on this thread's own, and is waited for there.
+            // A thread that may end, or no memory for another stack: the task runs on this thread's own, and
+            // what it waits for is waited for there.
             None => match self.next() {
                 Some(job) => {
+                    let stays = self.stays.replace(true);
                     self.execute(job);
+                    self.stays.set(stays);
+                    self.context.set(Context::NONE);
                     true
                 }
                 None => false,

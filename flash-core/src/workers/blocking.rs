@@ -8,6 +8,7 @@
 
 use flash_backend::fork::is_child;
 use flash_backend::settings::process_number;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -33,6 +34,15 @@ struct State {
     threads: usize,
     /// Threads that sleep, and may or may not find something in the queue.
     idle: usize,
+}
+
+thread_local! {
+    static IS_EXTRA: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True on an extra thread, which ends when it has been idle for a while.
+pub fn is_extra() -> bool {
+    IS_EXTRA.get()
 }
 
 static PIPELINES: Extra = Extra::new("flash-blocking");
@@ -101,6 +111,7 @@ impl Extra {
     }
 
     fn work(&self) {
+        IS_EXTRA.set(true);
         let mut state = self.lock();
         loop {
             if let Some((_, job)) = state.queue.pop_front() {

@@ -7,6 +7,7 @@
 pub(crate) mod blocking;
 mod plain;
 
+pub use blocking::is_extra;
 use crate::devices::catalog::Catalog;
 use flash_backend::caught;
 use flash_backend::fork;
@@ -37,6 +38,9 @@ pub trait Source: Send + Sync {
     /// Runs one piece of work on this thread. False if there is none. It may launch and wait for handles, as
     /// on any other thread. It must not wait for other work of a source, as all workers may be waiting. A
     /// panic ends the piece, and is the source's to report.
+    ///
+    /// Where all workers are inside something else, it is called on an extra thread ([`is_extra`]): nothing
+    /// may be left there for later.
     fn run_one(&self) -> bool;
 }
 

@@ -29,6 +29,7 @@ use crate::diffusion::Diffusion;
 use crate::nbody::NBody;
 use crate::overhead::Shares;
 use crate::portability::c::{self, Kernels};
+use crate::tasks::{OpenMpTasks, StarPu, TbbTasks};
 
 /// How long OpenMP's threads spin before they sleep.
 const SPIN: Duration = Duration::from_millis(5);
@@ -41,6 +42,12 @@ pub struct Peers {
     pub openmp: Option<OpenMp>,
     /// Launches of oneTBB.
     pub tbb: Option<Tbb>,
+    /// Tasks of oneTBB.
+    pub tasks: Option<TbbTasks>,
+    /// Tasks of gcc's OpenMP.
+    pub openmp_tasks: Option<OpenMpTasks>,
+    /// Tasks of StarPU.
+    pub starpu: Option<StarPu>,
     /// Streaming loops in C, over gcc's OpenMP.
     pub stream: Option<Stream>,
     /// Gravity in C, over gcc's OpenMP.
@@ -72,6 +79,9 @@ impl Peers {
         Ok(Self {
             openmp: or_without("gcc's OpenMP", OpenMp::load(&cache))?,
             tbb: or_without("oneTBB", Tbb::load(&cache))?,
+            tasks: or_without("oneTBB's tasks", TbbTasks::load(&cache))?,
+            openmp_tasks: or_without("gcc's OpenMP tasks", OpenMpTasks::load(&cache))?,
+            starpu: or_without("StarPU", StarPu::load(&cache))?,
             stream: or_without("C over gcc's OpenMP", Stream::load(&cache))?,
             nbody: or_without("N-body in C over gcc's OpenMP", NBody::load(&cache))?,
             diffusion: or_without("diffusion in C", Diffusion::load(&cache))?,
