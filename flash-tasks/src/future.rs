@@ -4,12 +4,12 @@ use crate::error::TaskError;
 use crate::thread::{Context, Job, JobHeader, Own, Root, SHARED, inject, lock, new_root};
 use crate::wait::Waiter;
 use async_task::{Builder, Runnable};
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Poll, Wake, Waker};
 
 /// A future that workers run, made by [`spawn_async`]. If it is dropped, the future goes on; its result and
 /// errors are lost then.
@@ -156,6 +156,63 @@ impl<T> Future for AsyncTask<T> {
                 State::Runs { .. } | State::Taken => unreachable!("it was looked at under the same lock"),
             },
             State::Taken => panic!("a task's result was asked for again"),
+        }
+    }
+}
+
+/// Waits for a future here. In a task, the task is suspended until the future wakes it: other tasks run
+/// meanwhile.
+///
+/// # Examples
+/// ```
+/// let answer = flash_tasks::spawn_async(async { 42 });
+/// assert_eq!(flash_tasks::block_on(answer)?, 42);
+/// # Ok::<(), flash_tasks::TaskError>(())
+/// ```
+pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future.into_future());
+    let call = Arc::new(Call(Mutex::new(Called { called: false, waiter: std::ptr::null() })));
+    let waker = Waker::from(call.clone());
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        let own = Own::here();
+        let waiter = Waiter::new(own);
+        {
+            let mut state = lock(&call.0);
+            if std::mem::take(&mut state.called) {
+                continue;
+            }
+            state.waiter = &waiter;
+        }
+        waiter.wait(own);
+        lock(&call.0).called = false;
+    }
+}
+
+/// Wakes what waits in `block_on`.
+struct Call(Mutex<Called>);
+
+struct Called {
+    called: bool,
+    /// Null unless it waits.
+    waiter: *const Waiter,
+}
+
+// SAFETY: the waiter waits until it is signalled, which any thread may do.
+unsafe impl Send for Called {}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        let mut state = lock(&self.0);
+        state.called = true;
+        let waiter = std::mem::replace(&mut state.waiter, std::ptr::null());
+        drop(state);
+        if !waiter.is_null() {
+            // SAFETY: it waits for this, and was taken out, so that no other signals it.
+            unsafe { Waiter::signal(waiter) };
         }
     }
 }

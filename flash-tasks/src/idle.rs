@@ -12,7 +12,7 @@ use super::sync::{AtomicU64, Ordering, fence};
 
 /// The numbers of threads that run tasks or wait for some, of workers among them, of workers among these that
 /// look for a task, and of threads that sleep until tasks that they wait for have ended.
-pub(crate) struct Activity(AtomicU64);
+pub(crate) struct Activity(pub(crate) AtomicU64);
 
 /// What a thread counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +35,6 @@ impl Part {
 }
 
 impl Activity {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Activity {
-        Activity(AtomicU64::new(0))
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Activity {
-        Activity(AtomicU64::new(0))
-    }
-
     /// True if a thread should be woken for a task that this thread has just published: a worker, as none
     /// searches, and fewer than `limit` threads are active, or no worker is, as threads that wait may do so in
     /// a way of their own; or one that sleeps, if it may run the task.

@@ -7,7 +7,7 @@
 //! | tasks ordered by their data, run again and again | [`TaskGraph`] |
 //! | waiting without a thread | [`Task::wait`], [`until`], [`yield_now`], in tasks |
 //! | shared values, limits | [`Mutex`], [`Condvar`], [`Semaphore`] |
-//! | futures | [`spawn_async`] |
+//! | futures | [`spawn_async`], [`block_on`] |
 //!
 //! Tasks run on the threads that run kernels on the CPU, asynchronous pipelines and functions of the host, and
 //! on the thread that waits for them. A task that waits is *suspended*: its thread runs other tasks. It goes on
@@ -28,7 +28,7 @@ mod thread;
 mod wait;
 
 pub use error::TaskError;
-pub use future::{AsyncTask, spawn_async};
+pub use future::{AsyncTask, block_on, spawn_async};
 pub use graph::{Datum, TaskGraph, TaskId};
 pub use locks::{Condvar, Mutex, MutexGuard, Permit, Semaphore};
 pub use scope::{Scope, Spawn, join, scope};

@@ -160,7 +160,7 @@ unsafe impl Send for Threads {}
 static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
 /// Changes with `THREADS.threads`.
 static VERSION: AtomicUsize = AtomicUsize::new(0);
-pub(crate) static ACTIVITY: Activity = Activity::new();
+pub(crate) static ACTIVITY: Activity = Activity(AtomicU64::new(0));
 /// The limit of active threads; 0: the number of workers.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 static NEXT_ROOT: AtomicU64 = AtomicU64::new(1);
@@ -446,10 +446,16 @@ impl Own {
 
     #[inline]
     fn found(&self, job: Job) -> Job {
+        self.stops_searching();
+        job
+    }
+
+    /// This thread has something to run.
+    #[inline]
+    fn stops_searching(&self) {
         if self.searching.replace(false) && ACTIVITY.found() && self.any_queued() {
             wake_if_wanted(0);
         }
-        job
     }
 
     #[inline(never)]
@@ -657,6 +663,7 @@ impl Own {
         if filter != 0 && unsafe { fiber.as_ref() }.root() != filter {
             return self.held.borrow_mut().push(fiber);
         }
+        self.stops_searching();
         self.go_on(fiber);
     }
 

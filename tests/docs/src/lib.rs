@@ -15,6 +15,9 @@ mod start {}
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/devices.md"))]
 mod devices {}
 
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/tasks.md"))]
+mod tasks {}
+
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/opencl.md"))]
 mod opencl {}
 

@@ -19,6 +19,8 @@ mod residence;
 #[cfg(all(test, feature = "loom"))]
 mod room;
 #[cfg(all(test, feature = "loom"))]
+mod tasks;
+#[cfg(all(test, feature = "loom"))]
 mod team;
 
 /// Explores `model`, with at most `preemptions` preemptions in an execution: a thread is interrupted though

@@ -1,0 +1,3 @@
+//! The atomics of loom.
+
+pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
