@@ -58,12 +58,17 @@ pub mod conv1d;
 pub mod ewmd;
 #[path = "ewmm/mod.rs"]
 pub mod ewmm;
+#[path = "gemm/mod.rs"]
+pub mod gemm;
 #[path = "js/mod.rs"]
 pub mod js;
 #[path = "mmm/mod.rs"]
 pub mod mmm;
 #[path = "mvm/mod.rs"]
 pub mod mvm;
+mod operand;
+#[path = "potrf/mod.rs"]
+pub mod potrf;
 mod recorded_as;
 mod shapes;
 #[path = "simd/mod.rs"]
@@ -74,16 +79,26 @@ pub mod smmm;
 mod sparse;
 #[path = "spmv/mod.rs"]
 pub mod spmv;
+mod stored;
+#[path = "syrk/mod.rs"]
+pub mod syrk;
+#[path = "trsm/mod.rs"]
+pub mod trsm;
 #[path = "vdp/mod.rs"]
 pub mod vdp;
 
 pub use conv1d::conv1d;
 pub use ewmd::ewmd;
 pub use ewmm::ewmm;
+pub use gemm::gemm;
 pub use js::js;
 pub use mmm::mmm;
 pub use mvm::mvm;
+pub use operand::{Operand, transposed};
+pub use potrf::potrf;
 pub use smmm::smmm;
 pub use sparse::Csr;
 pub use spmv::spmv;
+pub use syrk::syrk;
+pub use trsm::trsm;
 pub use vdp::vdp;
